@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 from tests.tables import write_csv
 
-from glassformer.data.column_contents import looks_like_labels, text_size
-from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS, find_columns, find_text, likeliest_labels
+from glassformer.data.column_contents import looks_like_labels, mean_text_length
+from glassformer.data.columns import (
+    LABEL_COLUMNS,
+    TEXT_COLUMNS,
+    find_columns,
+    find_text,
+    rank_label_candidates,
+)
 from glassformer.data.doctor import examine
 from glassformer.data.files import stop
 from glassformer.data.kinds import kind_of
@@ -105,9 +111,9 @@ def test_what_does_not(values):
 
 
 def test_texts_of_a_script_without_spaces_are_texts():
-    assert text_size([f"今日はとても良い天気です{i}" for i in range(5)]) == 13
-    assert text_size([f"https://example.org/{i}" for i in range(5)]) is None
-    assert text_size(["same words here"] * 5) is None
+    assert mean_text_length([f"今日はとても良い天気です{i}" for i in range(5)]) == 13
+    assert mean_text_length([f"https://example.org/{i}" for i in range(5)]) is None
+    assert mean_text_length(["same words here"] * 5) is None
 
 
 def test_the_guide_names_every_usual_column():
@@ -234,7 +240,7 @@ def test_few_distinct_texts_are_said_to_be_so():
 def test_a_store_is_no_label_unless_it_is_named_or_needed(tmp_path):
     rows = [(f"comment number {i}", f"Store {i % 3}", f"kind {i % 5}") for i in range(31)]
     both = read_table(table(tmp_path / "a.csv", ("comment", "store", "about"), rows))
-    assert likeliest_labels(both, ["store", "about"]) == ("about", "store")
+    assert rank_label_candidates(both, ["store", "about"]) == ("about", "store")
     alone = read_table(table(tmp_path / "b.csv", ("comment", "store"), [row[:2] for row in rows]))
     found = find_columns(alone, None, None)
     assert (found.label, found.candidates) == (None, ("store",))

@@ -12,7 +12,7 @@ import torch
 from glassformer.data import check_labels, check_texts
 from glassformer.data.checks import check_weights
 from glassformer.data.image import check_images
-from glassformer.data.in_memory import as_targets, likeliest, open_table, read_rows, table_of
+from glassformer.data.in_memory import as_targets, guess_input_column, open_table, read_rows, table_of
 from glassformer.data.numbers import check_numbers
 from glassformer.data.questions import check_questions
 from glassformer.data.sentences import read_corpus
@@ -103,7 +103,7 @@ def test_the_code_of_a_message_takes_the_columns(form):
     X = NAMED[form]({"id": [7, 8, 9], **COLUMNS})
     X = list(X) if form.startswith("generator") else X
     table = open_table(X, "X")
-    assert likeliest(table) == "premise"
+    assert guess_input_column(table) == "premise"
     one, two = table.code("premise"), table.code("premise", "claim")
     if form != "like polars":
         assert check_texts(eval(one, {"X": X})) == FIRST

@@ -7,7 +7,7 @@ import pytest
 from glassformer.data.checks import check_classes, check_labels, check_pairs
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor_checks import twin_classes
-from glassformer.data.label_kinds import match_known_labels, what_labels_are
+from glassformer.data.label_kinds import find_label_problem, match_known_labels
 from glassformer.data.mending import apply_repairs
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import grouped_split, stratified_folds, stratified_split
@@ -41,7 +41,7 @@ from glassformer.errors import DataError
     ],
 )
 def test_what_they_look_like(labels, what, fix):
-    found = what_labels_are(labels)
+    found = find_label_problem(labels)
     assert found is not None
     assert what in found[0]
     assert fix in found[1]
@@ -61,7 +61,7 @@ def test_what_they_look_like(labels, what, fix):
     ],
 )
 def test_what_may_be_classes(labels):
-    assert what_labels_are(labels) is None
+    assert find_label_problem(labels) is None
 
 
 def test_a_split_of_numbers_says_so():

@@ -12,7 +12,7 @@ from glassformer.cli.app import main
 from glassformer.data.dataset import Dataset, TextDataset, TextSplit
 from glassformer.data.doctor import examine
 from glassformer.data.doctor_checks import doubled_quotes
-from glassformer.data.label_kinds import missing_names
+from glassformer.data.label_kinds import find_missing_labels
 from glassformer.data.mending import apply_repairs, fixing_options, needed_corrections
 from glassformer.data.pair_doctor import examine_pairs
 from glassformer.data.pairs import PairSplit
@@ -213,7 +213,7 @@ def test_the_texts_named_as_labels_are_called_so(tmp_path: Path, capsys):
     ],
 )
 def test_classes_that_mean_no_label(classes, found):
-    assert missing_names(classes) == found
+    assert find_missing_labels(classes) == found
 
 
 def test_a_missing_label_as_a_class_is_left_out_by_a_person():

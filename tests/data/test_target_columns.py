@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from glassformer.data.columns import refuse_target_columns, refuse_target_sides, refuse_targets
+from glassformer.data.columns import check_no_target_column, check_no_target_in_pairs, check_no_target_side
 from glassformer.data.dataset import TextSplit
 from glassformer.data.in_memory import table_of
 from glassformer.data.text_pairs import TextPair
@@ -17,7 +17,7 @@ SIDES = [f"side {i % 4}" for i in range(N)]
 
 
 def refuse(columns, y, most=2):
-    return refuse_targets(table_of(pd.DataFrame(columns)), y, most, "texts")
+    return check_no_target_column(table_of(pd.DataFrame(columns)), y, most, "texts")
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,12 @@ def test_sides_of_tuples():
         DataError,
         match=r"the second text of each pair has one value for each label.*\[pair\[0\] for pair in X\]",
     ):
-        refuse_target_sides([TEXTS, LABELS], CODES, "texts")
+        check_no_target_side([TEXTS, LABELS], CODES, "texts")
     with pytest.raises(
         DataError, match=r"the first text of each pair is its label.*\[pair\[1\] for pair in X\]"
     ):
-        refuse_target_sides([LABELS, TEXTS], LABELS, "texts")
-    refuse_target_sides([TEXTS, SIDES], LABELS, "texts")
+        check_no_target_side([LABELS, TEXTS], LABELS, "texts")
+    check_no_target_side([TEXTS, SIDES], LABELS, "texts")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_sides_of_two_columns_of_a_table(sides, said):
     if sides[1] is TEXTS:
         fix = "Read only 'b c': text_column 'b c' pair_column none"
     with pytest.raises(DataError) as raised:
-        refuse_target_columns(TextSplit(pairs, CODES, "t.csv"), ("a", "b c"))
+        check_no_target_in_pairs(TextSplit(pairs, CODES, "t.csv"), ("a", "b c"))
     assert str(raised.value) == f"t.csv: {said}{fix}"
     others = [TextPair(*pair) for pair in zip(TEXTS, SIDES, strict=True)]
-    assert refuse_target_columns(TextSplit(others, CODES, "t.csv"), ("a", "b c")) is None
+    assert check_no_target_in_pairs(TextSplit(others, CODES, "t.csv"), ("a", "b c")) is None

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from glassformer.data import TextDataset, TextSplit, examine, load_text_dataset, word_tokenizer
-from glassformer.data.columns import columns_for_pair_model, find_sides
+from glassformer.data.columns import columns_for_pair_model, find_pair_columns
 from glassformer.data.copies import case_insensitive_key, comparison_key, copy_keys, keys_by_shared_text
 from glassformer.data.kinds import kind_of
 from glassformer.data.mending import apply_repairs, fixing_options
@@ -131,7 +131,7 @@ def test_columns_that_are_named(tmp_path):
         load_text_dataset(path, pair_column="y", need_labels=True)
     with pytest.raises(DataError, match=r"'x' is taken for the first text and for the second"):
         load_text_dataset(path, text_column="x", pair_column="x", need_labels=True)
-    assert find_sides(read_table(path), None, "none") is None
+    assert find_pair_columns(read_table(path), None, "none") is None
 
 
 OWN = ("a", "b")

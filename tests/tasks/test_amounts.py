@@ -8,8 +8,8 @@ import pytest
 from tests.cli.tiny import sets as settings
 
 from glassformer.cli.app import main
-from glassformer.data.label_kinds import ambiguous_values, amount, amount_setting, amounts_message
-from glassformer.data.numbers import check_numbers, far_from
+from glassformer.data.label_kinds import ambiguous_values, amount_setting, amount_value, amounts_message
+from glassformer.data.numbers import are_outliers, check_numbers
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import DataError
 
@@ -40,7 +40,7 @@ TINY += settings("d_model=14", "num_layers=1", "num_heads=2", "d_ff=11", "baseli
     ],
 )
 def test_amounts_are_read_as_they_are_meant(text: str, value: float):
-    assert amount(text) == value
+    assert amount_value(text) == value
     assert check_numbers([text], form="amount") == [value]
 
 
@@ -64,13 +64,13 @@ def test_amounts_are_read_as_they_are_meant(text: str, value: float):
     ],
 )
 def test_what_is_no_amount_is_none(text: str):
-    assert amount(text) is None
+    assert amount_value(text) is None
 
 
 def test_a_mark_before_three_digits_is_not_guessed():
     assert ambiguous_values("1.234") == "1234 or 1.234"
     for text in ("1.234", "€1,234"):
-        assert amount(text) is None
+        assert amount_value(text) is None
         with pytest.raises(
             DataError, match=r"it could be 1234 or 1\.234|it could be 1\.234 or 1234"
         ) as error:
@@ -212,5 +212,5 @@ def test_plain_numbers_with_three_decimals_are_no_amounts():
 
 def test_far_is_far_from_the_middle_half():
     numbers = np.arange(13.0)
-    assert far_from(np.array([5.0, 44.0, 46.0, -34.0]), numbers).tolist() == [False, False, True, True]
-    assert not far_from(np.array([99.0]), np.ones(7)).any()
+    assert are_outliers(np.array([5.0, 44.0, 46.0, -34.0]), numbers).tolist() == [False, False, True, True]
+    assert not are_outliers(np.array([99.0]), np.ones(7)).any()

@@ -12,7 +12,7 @@ from tests.tables import read_csv
 
 import glassformer as gf
 from glassformer.cli.app import main
-from glassformer.data.numbers import number_findings, off_scale, on_scale, wide_span
+from glassformer.data.numbers import from_scale, number_findings, to_scale, wide_range
 from glassformer.errors import DataError
 from glassformer.targets import target_from_hub
 from glassformer.targets.regression import NumberMeter, Numbers, bounds_around, coverage_metrics, half_width
@@ -98,8 +98,8 @@ def test_pictures_learn_logarithms_too(tmp_path):
 
 def test_figures_of_a_scale():
     values = np.array([0.5, 3.0, 8000.0])
-    np.testing.assert_allclose(off_scale(on_scale(values, "log"), "log"), values)
-    assert off_scale([1e4, -1e4], "log").tolist() == pytest.approx([1e100, 1e-100])
+    np.testing.assert_allclose(from_scale(to_scale(values, "log"), "log"), values)
+    assert from_scale([1e4, -1e4], "log").tolist() == pytest.approx([1e100, 1e-100])
     meter = NumberMeter(mean=1.0, unit=2.0, scale="log")
     meter.update(np.array([np.e**3 * 2, np.e]), np.array([1.0, 0.0]))  # of e³ and e
     found = meter.result(bootstrap=0)
@@ -113,9 +113,9 @@ def test_figures_of_a_scale():
 
 def test_the_doctor_proposes_logarithms_where_numbers_span_orders_of_magnitude():
     spread = np.exp(np.linspace(0, 9, 61))
-    assert wide_span(spread) == pytest.approx(np.quantile(spread, (0.05, 0.95)))
-    assert wide_span(np.linspace(1, 1000, 61)) is None  # squared errors see most of these
-    assert wide_span(spread - 100) is None  # many have no logarithm
+    assert wide_range(spread) == pytest.approx(np.quantile(spread, (0.05, 0.95)))
+    assert wide_range(np.linspace(1, 1000, 61)) is None  # squared errors see most of these
+    assert wide_range(spread - 100) is None  # many have no logarithm
     codes = [f.code for f in number_findings({"train": spread.tolist()}, {})]
     assert codes == ["numbers", "orders-of-magnitude"]
     assert [f.code for f in number_findings({"train": spread.tolist()}, {}, "log")] == ["numbers"]

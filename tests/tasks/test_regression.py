@@ -12,7 +12,7 @@ from tests.tables import read_csv
 
 import glassformer as gf
 from glassformer.cli.app import main
-from glassformer.data.numbers import check_numbers, strata_of
+from glassformer.data.numbers import check_numbers, quantile_bins
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import stratified_folds, stratified_split
 from glassformer.errors import CheckpointError, ConfigError, DataError
@@ -154,7 +154,7 @@ def test_bad_cells_do_not_hide_the_column_of_numbers(tmp_path):
 
 def test_random_parts_keep_the_tenths_of_all_numbers():
     numbers = [float(x) for x in np.random.default_rng(0).normal(size=101)]
-    assert sorted(set(strata_of(numbers, 50))) == list(range(10))
+    assert sorted(set(quantile_bins(numbers, 50))) == list(range(10))
     _, held = stratified_split(numbers, 30, 0)
     assert len(held) == 30
     low = np.quantile(numbers, 0.1)

@@ -76,7 +76,7 @@ def _group_name(group: Mapping[str, Any]) -> str:
 # --- the verb -------------------------------------------------------------------------------------
 
 
-FORMATS = ("plain", "amount", "point", "comma")  # as ``Format`` of ``data/label_kinds.py``
+FORMATS = ("plain", "amount", "point", "comma")  # as ``NumberFormat`` of ``data/label_kinds.py``
 
 
 def evaluate(

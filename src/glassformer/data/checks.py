@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.in_memory import one_column, read_rows
-from glassformer.data.label_kinds import MANY, about_labels, what_labels_are
+from glassformer.data.label_kinds import MAX_LONE_NUMBERS, explain_label_error, find_label_problem
 from glassformer.errors import (
     CheckpointError,
     DataError,
@@ -107,7 +107,7 @@ def check_labels(
             try:
                 value = check_label(label, "")
             except DataError as error:
-                what, fix = about_labels(labels, error.what, error.fix or "")
+                what, fix = explain_label_error(labels, error.what, error.fix or "")
                 raise error.but(what=what, where=place(origin, index, rows), fix=fix) from None
         if isinstance(value, str):
             checked_texts[value] = value
@@ -214,7 +214,7 @@ def check_classes(labels: Sequence[Any], origin: str = "labels") -> list[Any]:
         DataError: fewer than two classes, or so many different numbers that they are not classes.
     """
     classes = sorted(Counter(labels))
-    if MANY < len(classes) > len(labels) / 2 and (odd := what_labels_are(labels)):
+    if MAX_LONE_NUMBERS < len(classes) > len(labels) / 2 and (odd := find_label_problem(labels)):
         what = f"{len(classes):,} different labels in {len(labels):,} examples; {odd[0]}"
         raise UnclearColumnError(what, where=origin, fix=odd[1])
     if len(classes) < 2:

@@ -1,4 +1,4 @@
-"""Detect the content of a table's column: texts, repeated sentences, labels, numbers, dates."""
+"""Detection of a column's content."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ import numpy as np
 from glassformer.data.checks import is_missing
 from glassformer.data.label_kinds import is_number
 
-# Usual names.
+# Usual names of columns.
 TEXT_COLUMNS = ("text", "review", "sentence", "comment", "content", "document", "message", "tweet")
 LABEL_COLUMNS = ("label", "labels", "sentiment", "class", "category", "target")
 DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d\d\S*)?").fullmatch
 YES_NO = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
-SAMPLE = 2_000  # sampled rows of a column
-LONGEST_LABEL = 60  # maximum mean length of labels in characters; longer values are texts
-SENTENCE, REPEATED = 5, 20  # of sentences: minimum mean number of words, maximum mean number of repetitions
+SAMPLE_ROWS = 2_000  # sampled rows of a column
+MAX_LABEL_LENGTH = 60  # maximum mean length of labels in characters; longer values are texts
+MIN_SENTENCE_WORDS = 5  # minimum mean number of words of sentences
+MAX_SENTENCE_REPEATS = 20  # maximum mean number of repetitions of a sentence
 
 
-def measures(values: Sequence[Any]) -> bool:
+def are_measurements(values: Sequence[Any]) -> bool:
     """Whether a column has measurements, not ids (integers that are all different)."""
-    numbers = [float(value) for value in present(values) if is_number(value)]
-    if 2 * len(numbers) <= len(present(values)) or len({*numbers}) < 2:
+    nonmissing = nonmissing_sample(values)
+    numbers = [float(value) for value in nonmissing if is_number(value)]
+    if 2 * len(numbers) <= len(nonmissing) or len({*numbers}) < 2:
         return False
     return len({*numbers}) < len(numbers) or not all(number.is_integer() for number in numbers)
 
@@ -44,65 +46,66 @@ def are_dates(values: Sequence[Any]) -> bool:
 
 
 def yes_or_no(value: Any) -> bool | None:
-    """The boolean in a cell: 1, 0, true or false, also as text; None for another value."""
+    """The boolean in a cell: 1, 0, true or false, also as text; None for any other value."""
     return YES_NO.get(str(value).strip().lower())
 
 
 def are_yes_no(values: Sequence[Any]) -> bool:
     """Whether a column has only 0, 1, true and false."""
-    values_present = present(values)
-    return bool(values_present) and all(yes_or_no(value) is not None for value in values_present)
+    nonmissing = nonmissing_sample(values)
+    return bool(nonmissing) and all(yes_or_no(value) is not None for value in nonmissing)
 
 
 @cache
 def sampled_rows(count: int) -> Sequence[int]:
-    """Ascending row numbers of the sample: all rows, or a fixed random sample of them.
+    """Ascending row numbers of the sample: all rows, or a fixed random sample.
 
-    The sample is random because, with every second row, it could miss one of two alternating labels.
+    A sample of every second row could miss one of two alternating labels.
     """
-    if count < 2 * SAMPLE:
+    if count < 2 * SAMPLE_ROWS:
         return range(count)
-    return sorted(np.random.default_rng(0).choice(count, SAMPLE, replace=False).tolist())
+    return sorted(np.random.default_rng(0).choice(count, SAMPLE_ROWS, replace=False).tolist())
 
 
-def present(values: Sequence[Any]) -> list[Any]:
+def nonmissing_sample(values: Sequence[Any]) -> list[Any]:
     """The values of the sampled rows that are not missing."""
     return [value for i in sampled_rows(len(values)) if not is_missing(value := values[i])]
 
 
-def text_size(values: Sequence[Any]) -> float | None:
+def mean_text_length(values: Sequence[Any]) -> float | None:
     """Mean number of characters of a text; None if the column does not look like texts.
 
-    Texts have several words (or many letters of a script without spaces), and most of them differ.
+    Texts have several words (or many letters of a script without spaces), and most texts differ.
     """
-    values_present = present(values)
-    if not values_present or not all(isinstance(value, str) for value in values_present):
+    nonmissing = nonmissing_sample(values)
+    if not nonmissing or not all(isinstance(value, str) for value in nonmissing):
         return None
-    words = sum(len(value.split(None, 1)) > 1 for value in values_present)
-    unspaced = sum(len(value) >= 8 and not value.isascii() for value in values_present)
-    if words + unspaced <= len(values_present) / 2 or len(set(values_present)) <= len(values_present) / 2:
+    multiword = sum(len(value.split(None, 1)) > 1 for value in nonmissing)
+    unspaced = sum(len(value) >= 8 and not value.isascii() for value in nonmissing)
+    if multiword + unspaced <= len(nonmissing) / 2 or len(set(nonmissing)) <= len(nonmissing) / 2:
         return None
-    return sum(map(len, values_present)) / len(values_present)
+    return sum(map(len, nonmissing)) / len(nonmissing)
 
 
-def sentence_size(values: Sequence[Any]) -> float | None:
+def mean_sentence_length(values: Sequence[Any]) -> float | None:
     """Mean number of characters of a sentence; None if the column does not look like (repeated) sentences."""
-    values_present = present(values)
-    if not values_present or not all(isinstance(value, str) for value in values_present):
+    nonmissing = nonmissing_sample(values)
+    n = len(nonmissing)
+    if not n or not all(isinstance(value, str) for value in nonmissing):
         return None
-    words = sum(len(value.split()) for value in values_present)
-    if words < SENTENCE * len(values_present) or len(set(values_present)) * REPEATED < len(values_present):
+    words = sum(len(value.split()) for value in nonmissing)
+    if words < MIN_SENTENCE_WORDS * n or len(set(nonmissing)) * MAX_SENTENCE_REPEATS < n:
         return None
-    return sum(map(len, values_present)) / len(values_present)
+    return sum(map(len, nonmissing)) / n
 
 
 def looks_like_labels(values: Sequence[Any]) -> bool:
     """Whether a column has few distinct short values that repeat, and few missing values."""
-    values_present = present(values)
-    if len(values_present) < max(2, len(sampled_rows(len(values))) / 2):
+    nonmissing = nonmissing_sample(values)
+    if len(nonmissing) < max(2, len(sampled_rows(len(values))) / 2):
         return False
-    if any(isinstance(value, list | dict | bytes) for value in values_present):
+    if any(isinstance(value, list | dict | bytes) for value in nonmissing):
         return False
-    distinct = {str(value).strip() for value in values_present}
-    short = sum(map(len, distinct)) <= LONGEST_LABEL * len(distinct)
-    return short and len(distinct) <= max(2, len(values_present) // 2)
+    distinct = {str(value).strip() for value in nonmissing}
+    is_short = sum(map(len, distinct)) <= MAX_LABEL_LENGTH * len(distinct)
+    return is_short and len(distinct) <= max(2, len(nonmissing) // 2)

@@ -1,8 +1,8 @@
-"""Detection of the columns with texts, pairs of texts and labels: by name, else by content.
+"""Detection of text and label columns.
 
-All commands use the column that the user names; else a column with a usual name; else, in a table of two
-columns, the column that is left; else the only column that looks like texts (or like labels). This module is
-long because the rules for texts, pairs and labels refer to each other.
+The rules apply in this order: the column that the user names, a column with a usual name, the remaining
+column of a table with two columns, the only column whose content looks like texts (or like labels). This
+module is long because the rules for texts, pairs and labels depend on each other.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from glassformer.config import listed, nearest
 from glassformer.data.checks import check_cells, check_class_names, check_labels, check_texts, is_missing
 from glassformer.data.column_contents import (
     LABEL_COLUMNS,
-    SAMPLE,
+    SAMPLE_ROWS,
     TEXT_COLUMNS,
     are_dates,
+    are_measurements,
     are_numbers,
     are_yes_no,
     is_constant,
     looks_like_labels,
-    measures,
-    present,
-    sentence_size,
-    text_size,
+    mean_sentence_length,
+    mean_text_length,
+    nonmissing_sample,
     yes_or_no,
 )
-from glassformer.data.in_memory import MemoryTable, as_list, likeliest
-from glassformer.data.label_kinds import CUT, is_number, what_labels_are, whole_number
+from glassformer.data.in_memory import MemoryTable, as_list, guess_input_column
+from glassformer.data.label_kinds import NUMBERS_FIX, find_label_problem, is_number, whole_number
 from glassformer.data.label_sets import (
     LabelSet,
     Unusable,
@@ -50,25 +50,27 @@ from glassformer.data.tables import Table
 from glassformer.data.text_pairs import SECOND_CELL, SIDES, check_side, join_sides
 from glassformer.errors import DataError, NoSuchColumnError, UnclearColumnError
 
-CLASSES = (
+CLASS_WORDS = (
     "kind type class category categories label tag topic sentiment rating intent mood about subject reason"
 ).split()
-# Names for the origin of a text, which does not depend on its content.
-PLACES = re.compile("store|shop|branch|site|city|town|country|region|location|place|channel|device|platform")
-PEOPLE = "by agent author owner user name person who customer client employee staff from to".split()
-UNEVEN = 2.0  # if texts of one column are this many times as long as those of another, the other has titles
+# A column with one of these words says where a text comes from. Such a column is rarely the label.
+PLACE_WORDS = re.compile(
+    "store|shop|branch|site|city|town|country|region|location|place|channel|device|platform"
+)
+PERSON_WORDS = "by agent author owner user name person who customer client employee staff from to".split()
+TITLE_RATIO = 2.0  # a column whose texts are this many times shorter than those of another has titles
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table; ``message`` is a message to the user if they were detected by their content."""
+    """The columns of a table with texts and labels."""
 
     text: str
     label: str | None
-    message: str = ""
+    message: str = ""  # tells the user which columns were detected by content; otherwise empty
     pair: str | None = None  # column of the second texts, if rows are pairs
     candidates: tuple[str, ...] = ()  # columns that could be the label, if several; the likeliest first
-    numbers: str | None = None  # if no column could be the label: a column of measurements
+    numbers: str | None = None  # a column of measurements, if no column could be the label
 
 
 def find_columns(
@@ -80,27 +82,27 @@ def find_columns(
     need_labels: bool = False,
     pairs: bool = True,
 ) -> Columns:
-    """The columns of texts and of labels.
+    """Find the columns of texts and of labels.
 
     Args:
         text, label: column names given by the user; None: detect the column.
-        labels: whether to detect labels by content; False: only by a name that is given or usual.
+        labels: whether to detect labels by content; False: only by a given or usual name.
         need_labels: whether a table without labels is an error.
         pairs: whether rows may be pairs of texts; error messages then mention pairs.
 
     Raises:
-        DataError: a column does not exist, there are none or several candidates, or both are the same column.
+        DataError: a column does not exist, has no or several candidates, or is used for both.
     """
     found_text = find_column(table, text, TEXT_COLUMNS, "text")
     found_label = find_column(table, label, LABEL_COLUMNS, "label")
-    free, guessed = free_columns(table, found_text, found_label), False
-    if found_text is None and found_label is not None and len(free) == 1:
-        found_text = free[0]
-    elif found_text is None and free:
-        found_text = _guess_text(table, free, need_labels and pairs)
-        guessed = found_text is not None
+    unused, is_guess = unused_columns(table, found_text, found_label), False
+    if found_text is None and found_label is not None and len(unused) == 1:
+        found_text = unused[0]
+    elif found_text is None and unused:
+        found_text = _guess_text_column(table, unused, need_labels and pairs)
+        is_guess = found_text is not None
     if label is not None and found_label is not None and (found_text is None or found_text != text):
-        _refuse_texts(table, found_label, found_text)
+        _check_label_is_not_text(table, found_label, found_text)
     if found_text is None:
         raise no_column_error(table, "text")
     if found_text == found_label:
@@ -109,51 +111,54 @@ def find_columns(
         fix = "Name both with text_column and label_column" if label is None else fix
         what = f"column {found_text!r} is taken for the text and for the label"
         raise UnclearColumnError(what, where=table.origin, fix=fix)
-    unclear: list[str] = []
+    candidates: list[str] = []
     if found_label is None:
         detect = labels or need_labels
-        found_label = _find_labels(table, [found_text], need_labels, unclear, found_text, detect)
-        guessed = guessed or found_label is not None
-    messages = [f"{_ambiguous_message(unclear)}: name it with label_column"] if unclear else []
-    if guessed:
+        found_label = _find_label_column(table, [found_text], need_labels, candidates, found_text, detect)
+        is_guess = is_guess or found_label is not None
+    messages = [f"{_candidates_message(candidates)}: name it with label_column"] if candidates else []
+    if is_guess:
         description = f"texts in {found_text!r}" + (f", labels in {found_label!r}" if found_label else "")
         messages.append(f"detected by content: {description}; set text_column and label_column to override")
-    rest = free_columns(table, found_text) if found_label is None else []
-    number_column = next((name for name in rest if measures(table.read(name))), None)
-    candidates = likeliest_labels(table, unclear)
-    return Columns(found_text, found_label, "; ".join(messages), candidates=candidates, numbers=number_column)
+    rest = unused_columns(table, found_text) if found_label is None else []
+    numbers = next((name for name in rest if are_measurements(table.read(name))), None)
+    ranked = rank_label_candidates(table, candidates)
+    return Columns(found_text, found_label, "; ".join(messages), candidates=ranked, numbers=numbers)
 
 
-def free_columns(table: Table, *taken: str | None) -> list[str]:
-    """The columns of a table that are neither ``taken`` nor written by a label review."""
-    return [name for name in table.names if name not in taken and not name.startswith(REVIEWED)]
+def unused_columns(table: Table, *used: str | None) -> list[str]:
+    """The columns of a table that are neither ``used`` nor written by a label review."""
+    return [name for name in table.names if name not in used and not name.startswith(REVIEWED)]
 
 
-def _refuse_texts(table: Table, label: str, text: str | None) -> None:
-    """Raise an error if the column named for the labels contains texts and no other column does."""
+def _check_label_is_not_text(table: Table, label: str, text: str | None) -> None:
+    """Raise an error if the column named for the labels is the only column with texts."""
     values = table.read(label)
-    if text_size(values) is None or (text is not None and text_size(table.read(text)) is not None):
+    if mean_text_length(values) is None or (
+        text is not None and mean_text_length(table.read(text)) is not None
+    ):
         return
     nonmissing = [value for value in values if not is_missing(value)]
     what = f"{label!r} is named as the column of labels but contains the texts: "
     what += f"{len({*nonmissing}):,} different texts in {len(nonmissing):,} rows"
-    candidates = [n for n in table.names if n != label and looks_like_labels(table.read(n))]
-    known = list(likeliest_labels(table, candidates)) or [n for n in table.names if n != label]
-    fix = "Name the column of classes with label_column" + (f", such as {known[0]!r}" if known else "")
+    others = [name for name in table.names if name != label]
+    candidates = [name for name in others if looks_like_labels(table.read(name))]
+    ranked = [*rank_label_candidates(table, candidates), *others]
+    fix = "Name the column of classes with label_column" + (f", such as {ranked[0]!r}" if ranked else "")
     raise UnclearColumnError(what, where=table.origin, fix=fix)
 
 
-def likeliest_labels(table: Table, names: Sequence[str]) -> tuple[str, ...]:
-    """Columns that could be the label, the likeliest first.
+def rank_label_candidates(table: Table, names: Sequence[str]) -> tuple[str, ...]:
+    """Sort the columns that could be the label, the likeliest first.
 
-    Names of classes ("kind") come first, names of people or places ("handled by", "store") last; ties are
-    decided by the number of values (fewest first), then by the order in the table.
+    Names of classes ("kind") come first, names of people or places ("handled by", "store") last. Columns with
+    fewer distinct values come first among equals.
     """
 
     def rank(name: str) -> tuple[bool, bool, int]:
-        names_origin = names_person_or_place(name)
-        values = len({*map(str, present(table.read(name)))})
-        return names_origin, names_origin or _words(name).isdisjoint(CLASSES), values
+        is_origin = names_person_or_place(name)
+        num_distinct = len({*map(str, nonmissing_sample(table.read(name)))})
+        return is_origin, is_origin or _words(name).isdisjoint(CLASS_WORDS), num_distinct
 
     return tuple(sorted(names, key=rank)) if len(names) > 1 else tuple(names)
 
@@ -163,33 +168,35 @@ def _words(name: str) -> set[str]:
 
 
 def names_person_or_place(name: str) -> bool:
-    """Whether a column's name refers to people or places, as tables without labels have them, too."""
-    return not _words(name).isdisjoint(PEOPLE) or any(map(PLACES.fullmatch, _words(name)))
+    """Whether a column's name refers to people or places; tables without labels have such columns, too."""
+    return not _words(name).isdisjoint(PERSON_WORDS) or any(map(PLACE_WORDS.fullmatch, _words(name)))
 
 
-def _ambiguous_message(names: Sequence[str]) -> str:
+def _candidates_message(names: Sequence[str]) -> str:
     if len(names) == 1:
         return f"{names[0]!r} could be the label by its content, but not by its name"
     return f"several columns could be the label ({listed(names)})"
 
 
 def find_label(table: Table, name: str | None, image_column: str, needed: bool = False) -> str | None:
-    """The column of labels of a table of images; None if there is none.
+    """The column of labels of a table of images; None if no column has labels.
 
     Raises:
-        DataError: no such column, several columns with usual names, or no column although it is ``needed``.
+        DataError: the column does not exist, several columns have usual names, or labels are ``needed`` and
+            no column has them.
     """
-    return find_column(table, name, LABEL_COLUMNS, "label") or _find_labels(table, [image_column], needed)
+    named = find_column(table, name, LABEL_COLUMNS, "label")
+    return named or _find_label_column(table, [image_column], needed)
 
 
 def find_text(table: Table, requested: str | None = None, preferred: Sequence[str | None] = ()) -> str:
     """The column of texts of a table whose labels are not needed.
 
     Args:
-        usual: if ``requested`` is None, the first of these columns that exists is used.
+        preferred: if ``requested`` is None, the first of these columns that exists is used.
 
     Raises:
-        DataError: no such column, or none or several candidates.
+        DataError: the column does not exist, or has no or several candidates.
     """
     if requested is None:
         requested = next((name for name in preferred if name in table.names), None)
@@ -197,26 +204,26 @@ def find_text(table: Table, requested: str | None = None, preferred: Sequence[st
         return table.names[0]
     found = find_column(table, requested, TEXT_COLUMNS, "text")
     if found is None:
-        free = [name for name in free_columns(table) if name.lower() not in LABEL_COLUMNS]
-        found = free[0] if len(free) == 1 < len(table.names) else _guess_text(table, free, False)
+        unused = [name for name in unused_columns(table) if name.lower() not in LABEL_COLUMNS]
+        found = unused[0] if len(unused) == 1 < len(table.names) else _guess_text_column(table, unused, False)
     if found is None:
         fix = f"Name it with text_column: {listed(table.names)}"
         raise UnclearColumnError("there is no column of texts", where=table.origin, fix=fix)
     return found
 
 
-def find_column(table: Table, requested: str | None, usual: Sequence[str], kind: str) -> str | None:
+def find_column(table: Table, requested: str | None, usual_names: Sequence[str], kind: str) -> str | None:
     """The column ``requested``, else the column with a usual name; the first usual name has priority.
 
     Raises:
-        DataError: no such column, or several candidates.
+        DataError: the column does not exist, or several columns have usual names.
     """
     table.check_columns(requested)
     if requested is not None:
         return requested
-    matches = [name for name in table.names if name.lower() in usual]
+    matches = [name for name in table.names if name.lower() in usual_names]
     if len(matches) > 1:
-        exact = [name for name in matches if name.lower() == usual[0]]
+        exact = [name for name in matches if name.lower() == usual_names[0]]
         if len(exact) != 1:
             what = f"several columns could be the {kind}: {listed(matches)}"
             raise UnclearColumnError(what, where=table.origin, fix=f"Name it with {kind}_column")
@@ -225,7 +232,7 @@ def find_column(table: Table, requested: str | None, usual: Sequence[str], kind:
 
 
 def no_column_error(table: Table, kind: str) -> DataError:
-    """The error if neither names nor content show which column is meant."""
+    """The error for a column that neither names nor content show."""
     what = f"there is no column {kind!r}"
     hint = nearest(kind, table.names)
     fix = f"{hint if hint.endswith('?') else hint + '.'} Name it with {kind}_column"
@@ -237,8 +244,13 @@ def no_column_error(table: Table, kind: str) -> DataError:
 # --- detection by content -------------------------------------------------------------------------
 
 
-def _guess_text(table: Table, names: Sequence[str], pairs: bool) -> str | None:
-    ranked = _longest({name: size for name in names if (size := text_size(table.read(name))) is not None})
+def _text_sizes(table: Table, names: Sequence[str]) -> dict[str, float]:
+    """Column -> mean number of characters, for the columns that look like texts."""
+    return {name: size for name in names if (size := mean_text_length(table.read(name))) is not None}
+
+
+def _guess_text_column(table: Table, names: Sequence[str], pairs: bool) -> str | None:
+    ranked = _longest(_text_sizes(table, names))
     if len(ranked) < 2:
         return ranked[0] if ranked else None
     fix = "Name one with text_column"
@@ -248,28 +260,29 @@ def _guess_text(table: Table, names: Sequence[str], pairs: bool) -> str | None:
     raise UnclearColumnError(what, where=table.origin, fix=fix)
 
 
-def _find_labels(
+def _find_label_column(
     table: Table,
     excluded: Sequence[str],
     need_labels: bool,
-    ambiguous: list[str] | None = None,
+    candidates: list[str] | None = None,
     text: str | None = None,
     detect: bool = True,
 ) -> str | None:
-    """The only column, except ``excluded``, that looks like labels; the names of several go to ``ambiguous``.
+    """The only column, except ``excluded``, that looks like labels.
 
-    An error also mentions rows whose ``text`` is empty, which would be the next error.
+    If the column is unclear, the possible names are added to ``candidates``. If labels are needed, an error
+    also mentions the rows whose ``text`` is empty, since they would cause the next error.
     """
-    names = free_columns(table, *excluded) if detect else []
+    names = unused_columns(table, *excluded) if detect else []
     values = {name: table.read(name) for name in names}
     labels = [name for name in names if looks_like_labels(values[name])]
-    for odd in (is_constant, are_numbers, are_dates):  # a count or a year next to the names of classes
+    for is_unlikely in (is_constant, are_numbers, are_dates):  # a count or a year next to names of classes
         if len(labels) > 1:
-            labels = [name for name in labels if not odd(present(values[name]))] or labels
-    if len(labels) == 1 and (need_labels or ambiguous is None or not names_person_or_place(labels[0])):
+            labels = [name for name in labels if not is_unlikely(nonmissing_sample(values[name]))] or labels
+    if len(labels) == 1 and (need_labels or candidates is None or not names_person_or_place(labels[0])):
         return labels[0]
-    if labels and ambiguous is not None:
-        ambiguous += labels
+    if labels and candidates is not None:
+        candidates += labels
     if not need_labels:
         return None
     if labels:
@@ -281,26 +294,26 @@ def _find_labels(
         empty = sum(is_missing(value) for value in table.read(text)) if text else 0
         if empty:
             fix += f"; {empty:,} row{'s' * (empty > 1)} without a text can be left out with on_bad_row=skip"
-        raise UnclearColumnError(_ambiguous_message(labels), where=table.origin, fix=fix)
+        raise UnclearColumnError(_candidates_message(labels), where=table.origin, fix=fix)
     if len(names) == 1:
-        _refuse_doubtful(table, names[0], values[names[0]])
+        raise _not_labels_error(table, names[0], values[names[0]])
     raise no_column_error(table, "label")
 
 
-def _refuse_doubtful(table: Table, name: str, values: Sequence[Any]) -> None:
-    """Raise an error if the only column left does not look like labels; the error describes its content."""
+def _not_labels_error(table: Table, name: str, values: Sequence[Any]) -> DataError:
+    """The error if the only remaining column does not look like labels; it describes the content."""
     cells = [value for value in values if not is_missing(value)]
     distinct = len({str(value) for value in cells})
     what = f"there is no column 'label': {name!r} holds {distinct:,} different values in {len(cells):,} rows"
-    numbers = are_numbers(cells)
-    what += "; these look like numbers, not classes" if numbers else ""
-    hint = f"{CUT}. " if numbers else f"{nearest('label', [name])} "
+    numeric = are_numbers(cells)
+    what += "; these look like numbers, not classes" if numeric else ""
+    hint = f"{NUMBERS_FIX}. " if numeric else f"{nearest('label', [name])} "
     fix = f"{hint}Name a column of a few classes with label_column"
-    raise UnclearColumnError(what, where=table.origin, fix=fix[0].upper() + fix[1:])
+    return UnclearColumnError(what, where=table.origin, fix=fix[0].upper() + fix[1:])
 
 
 def parquet_texts(source: str | Path, schema: Any) -> list[str]:
-    """The columns whose first rows look like texts; only one column, if its texts are by far the longest."""
+    """The columns whose first rows look like texts; only the longest if it is by far the longest."""
     import pyarrow as pa
 
     sizes = {}
@@ -310,23 +323,25 @@ def parquet_texts(source: str | Path, schema: Any) -> list[str]:
             kind = kind.value_type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             for first_batch in islice(batches(source, field.name, [0]), 1):
-                if (size := text_size(to_list(first_batch.slice(0, SAMPLE), source, 0))) is not None:
+                first_values = to_list(first_batch.slice(0, SAMPLE_ROWS), source, 0)
+                if (size := mean_text_length(first_values)) is not None:
                     sizes[field.name] = size
     return _longest(sizes)
 
 
 def _longest(sizes: Mapping[str, float]) -> list[str]:
-    """Columns of texts, the longest first; only the first column if its texts are by far the longest."""
+    """Columns of texts, the longest first; only the longest if it is by far the longest."""
     ranked = sorted(sizes, key=lambda name: -sizes[name])
-    dominates = len(ranked) > 1 and sizes[ranked[0]] >= UNEVEN * sizes[ranked[1]]
+    dominates = len(ranked) > 1 and sizes[ranked[0]] >= TITLE_RATIO * sizes[ranked[1]]
     return ranked[:1] if dominates else ranked
 
 
-# --- sides of pairs -------------------------------------------------------------------------------
-# Columns that the user names, that have usual names, or the only two with texts of similar length.
+# --- pairs of texts -------------------------------------------------------------------------------
+# The two columns of a pair are named by the user, have usual names, or are the only two columns with texts of
+# similar length.
 
 AUTO, NONE = "auto", "none"  # values of a recipe's pair_column that are not names of columns
-NAMELESS = re.compile(r"column\d+").fullmatch  # names of columns in tables without a header
+is_generated_name = re.compile(r"column\d+").fullmatch  # names of columns in tables without a header
 # Usual names of two columns of texts that form pairs.
 PAIR_COLUMNS = [("premise", "hypothesis"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2")]
 PAIR_COLUMNS += [("sentence_a", "sentence_b"), ("text_a", "text_b"), ("text1", "text2")]
@@ -337,25 +352,25 @@ COMPARED_COLUMNS = (*PAIR_COLUMNS, ("anchor", "positive"), ("a", "b"), ("first",
 
 
 @dataclass(frozen=True)
-class Sides:
-    """The two columns of pairs; ``message`` is a message to the user if they were detected."""
+class PairColumns:
+    """The two columns of pairs of texts."""
 
     first: str
     second: str
-    message: str = ""
+    message: str = ""  # tells the user which columns were detected; otherwise empty
 
 
 def usual_pair_columns(
     names: Sequence[str], pairs: Sequence[tuple[str, str]] = PAIR_COLUMNS
 ) -> tuple[str, str] | None:
-    """The two columns whose names are one of ``pairs``; None if there are no such columns."""
-    known = {name.lower(): name for name in names}
-    return next(((known[a], known[b]) for a, b in pairs if a in known and b in known), None)
+    """The two columns whose names are one of ``pairs``; None if the table has no such columns."""
+    by_name = {name.lower(): name for name in names}
+    return next(((by_name[a], by_name[b]) for a, b in pairs if a in by_name and b in by_name), None)
 
 
-def find_sides(
+def find_pair_columns(
     table: Table, text: str | None, pair: str, label: str | None = None, *, guess: bool = True
-) -> Sides | None:
+) -> PairColumns | None:
     """The columns of the first and of the second texts; None: the table has one text per row.
 
     Args:
@@ -364,33 +379,31 @@ def find_sides(
         guess: whether to use two columns with texts of similar length, if no names match.
 
     Raises:
-        DataError: no such column, the same column for both texts, or a second column without a first column.
+        DataError: a column does not exist, both columns are the same, or the first column is unclear.
     """
     if pair == NONE or (pair == AUTO and text is not None):
         return None
     if pair != AUTO:
-        return _sides_by_name(table, text, pair, label)
-    free = free_columns(table, label)
-    sides, how = usual_pair_columns(free), "by their names"
-    if sides is None and guess and not any(name.lower() in TEXT_COLUMNS for name in free):
-        label_known = label is not None or any(name.lower() in LABEL_COLUMNS for name in free)
-        sides, how = _find_text_pair(table, free, label_known), "by content"
-    if sides is None:
+        return _pair_columns_by_name(table, text, pair, label)
+    unused = unused_columns(table, label)
+    columns, how = usual_pair_columns(unused), "by their names"
+    if columns is None and guess and not any(name.lower() in TEXT_COLUMNS for name in unused):
+        has_label = label is not None or any(name.lower() in LABEL_COLUMNS for name in unused)
+        columns, how = _guess_pair_columns(table, unused, has_label), "by content"
+    if columns is None:
         return None
-    message = f"pairs of texts, detected {how}: {sides[0]!r} and {sides[1]!r}; for one text set text_column"
-    return Sides(*sides, message)
+    message = f"pairs of texts, detected {how}: {columns[0]!r} and {columns[1]!r}; "
+    return PairColumns(*columns, message + "for one text set text_column")
 
 
-def _sides_by_name(table: Table, text: str | None, pair: str, label: str | None) -> Sides:
-    if pair not in table.names:
-        table.check_columns(pair)
-    first = None if text is None else find_column(table, text, TEXT_COLUMNS, "text")
-    free = free_columns(table, pair, label)
+def _pair_columns_by_name(table: Table, text: str | None, pair: str, label: str | None) -> PairColumns:
+    table.check_columns(pair, text)
+    first, unused = text, unused_columns(table, pair, label)
     if first is None:
-        names = {name.lower(): name for name in free}
+        names = {name.lower(): name for name in unused}
         first = next((names[a] for a, b in PAIR_COLUMNS if b == pair.lower() and a in names), None)
     if first is None:
-        texts = [name for name in free if text_size(table.read(name)) is not None]
+        texts = [*_text_sizes(table, unused)]
         usual = [name for name in texts if name.lower() in TEXT_COLUMNS]
         first = texts[0] if len(texts) == 1 else usual[0] if len(usual) == 1 else None
     if first is None:
@@ -399,28 +412,31 @@ def _sides_by_name(table: Table, text: str | None, pair: str, label: str | None)
     if first == pair:
         what = f"column {pair!r} is taken for the first text and for the second"
         raise UnclearColumnError(what, where=table.origin, fix="Name both with text_column and pair_column")
-    return Sides(first, pair)
+    return PairColumns(first, pair)
 
 
-def columns_of_pairs(
+def find_columns_of_pairs(
     table: Table, text: str | None, label: str | None, pair: str, *, labels: bool, need_labels: bool
 ) -> Columns | None:
-    """Like ``find_columns``, for a table of pairs; None if rows have one text. For arguments and errors see
-    ``find_columns`` and ``find_sides``."""
-    sides = find_sides(table, text, pair, label, guess=labels)
-    if sides is None:
+    """Like ``find_columns``, for a table of pairs; None if rows have one text.
+
+    For arguments and errors see ``find_columns`` and ``find_pair_columns``.
+    """
+    pair_columns = find_pair_columns(table, text, pair, label, guess=labels)
+    if pair_columns is None:
         return None
-    texts, ambiguous = (sides.first, sides.second), list[str]()
-    messages = [sides.message] if sides.message else []
+    texts, candidates = (pair_columns.first, pair_columns.second), list[str]()
+    messages = [pair_columns.message] if pair_columns.message else []
     column = find_column(table, label, LABEL_COLUMNS, "label")
     if column in texts:
         what = f"column {column!r} is taken for a text and for the label"
         raise UnclearColumnError(what, where=table.origin, fix="Name another column with label_column")
     if column is None:
-        column = _find_labels(table, texts, need_labels, ambiguous, detect=labels or need_labels)
+        column = _find_label_column(table, texts, need_labels, candidates, detect=labels or need_labels)
         messages += [f"labels in {column!r}, detected by content; or set label_column"] if column else []
-    messages += [f"{_ambiguous_message(ambiguous)}: name it with label_column"] if ambiguous else []
-    return Columns(sides.first, column, "; ".join(messages), sides.second, likeliest_labels(table, ambiguous))
+    messages += [f"{_candidates_message(candidates)}: name it with label_column"] if candidates else []
+    ranked = rank_label_candidates(table, candidates)
+    return Columns(texts[0], column, "; ".join(messages), texts[1], ranked)
 
 
 def read_inputs(table: Table, columns: Columns) -> list[str]:
@@ -435,23 +451,24 @@ def row_checks(columns: Columns) -> dict[str, Callable]:
     """Column of texts -> function that raises an error for an invalid value."""
     if columns.pair is None:
         return {columns.text: check_cells}
-    sides = zip((columns.text, columns.pair), SIDES, strict=True)
-    return {name: partial(check_side, which=f"{which} text", origin="", rows=[0]) for name, which in sides}
+    names = zip((columns.text, columns.pair), SIDES, strict=True)
+    return {name: partial(check_side, which=f"{which} text", origin="", rows=[0]) for name, which in names}
 
 
-def _find_text_pair(table: Table, names: Sequence[str], labeled: bool = False) -> tuple[str, str] | None:
-    """The only two columns of texts, unless one is so much longer that the other probably has titles.
+def _guess_pair_columns(table: Table, names: Sequence[str], has_label: bool) -> tuple[str, str] | None:
+    """The only two columns of texts, unless the texts of one are so short that they are probably titles.
 
     Args:
-        labeled: whether the column of labels is known; then sentences that repeat (a premise with several
-            hypotheses) are texts, not classes.
+        has_label: whether the column of labels is known. Then sentences that repeat, such as a premise with
+            several hypotheses, are texts and not classes.
     """
-    sizes = {name: size for name in names if (size := text_size(table.read(name))) is not None}
-    if labeled and len(sizes) == 1:
-        free = [name for name in names if name not in sizes and name.lower() not in LABEL_COLUMNS]
-        again = {name: size for name in free if (size := sentence_size(table.read(name))) is not None}
-        sizes = {name: (sizes | again)[name] for name in names if name in sizes or name in again}
-    if len(sizes) != 2 or max(sizes.values()) >= UNEVEN * min(sizes.values()):
+    sizes = _text_sizes(table, names)
+    if has_label and len(sizes) == 1:
+        others = [name for name in names if name not in sizes and name.lower() not in LABEL_COLUMNS]
+        lengths = {name: mean_sentence_length(table.read(name)) for name in others}
+        sizes |= {name: length for name, length in lengths.items() if length is not None}
+        sizes = {name: sizes[name] for name in names if name in sizes}  # in the order of the table
+    if len(sizes) != 2 or max(sizes.values()) >= TITLE_RATIO * min(sizes.values()):
         return None
     first, second = sizes
     return first, second
@@ -462,46 +479,54 @@ def columns_for_pair_model(
     text: str | None,
     pair: str | None,
     where: str | Path,
-    training: Sequence[str | None] = (),
-) -> Sides:
-    """The two columns of a table that a model of pairs reads: those named by the user, else the columns with
-    the names used in training, in any order.
+    training_columns: Sequence[str | None] = (),
+) -> PairColumns:
+    """The two columns of a table that a model of pairs reads.
 
-    A table with usual names, without a header, or for a model whose columns had no names, is read in the
-    order of its columns; ``message`` then reports this to the user.
+    The columns are those that the user names, else those with the names used in training. If these do not
+    exist, usual names or the order of the columns decide, and ``message`` tells the user.
 
     Args:
         text, pair: columns named by the user; None, ``auto`` and ``none``: detect the column.
         training_columns: the first and second column in training; empty: unknown.
     """
-    known = (None, None) if all(name and NAMELESS(name) for name in training) else (*training, None)[:2]
-    both = zip((text, pair), known, strict=True)
-    named = [None if name in (then, AUTO, NONE) else name for name, then in both]
-    for name in named:
+    had_no_names = all(name and is_generated_name(name) for name in training_columns)
+    trained = (None, None) if had_no_names else (*training_columns, None)[:2]
+    requested = [
+        None if name in (training_name, AUTO, NONE) else name
+        for name, training_name in zip((text, pair), trained, strict=True)
+    ]
+    for name in requested:
         if name is not None and name not in names:
             fix = nearest(name, names)
             raise NoSuchColumnError(f"there is no column {name!r}", where=str(where), fix=fix)
-    places = {name.lower(): name for name in names} | {name: name for name in names}
-    both = zip(named, known, strict=True)
-    sides = [name or (then and places.get(then, places.get(then.lower()))) for name, then in both]
-    free = [name for name in names if name not in sides and name.lower() not in LABEL_COLUMNS]
+    by_name = {name.lower(): name for name in names} | {name: name for name in names}
+    columns = [
+        name or (training_name and by_name.get(training_name, by_name.get(training_name.lower())))
+        for name, training_name in zip(requested, trained, strict=True)
+    ]
+    unused = [name for name in names if name not in columns and name.lower() not in LABEL_COLUMNS]
     how = ""
-    if sum(map(bool, sides)) == 1 and len(free) == 1:  # of two columns, the other one
-        sides, how = [name or free[0] for name in sides], "the only other column"
-    elif not any(sides):
+    if sum(map(bool, columns)) == 1 and len(unused) == 1:
+        columns, how = [name or unused[0] for name in columns], "the only other column"
+    elif not any(columns):
         if usual := usual_pair_columns(names):
-            sides, how = list(usual), "by their usual names"
-        elif len(free) == 2 and (not any(known) or all(map(NAMELESS, free))):
-            sides, how = free, "by their order"
-    first, second = sides
+            columns, how = list(usual), "by their usual names"
+        elif len(unused) == 2 and (not any(trained) or all(map(is_generated_name, unused))):
+            columns, how = unused, "by their order"
+    first, second = columns
     if not first or not second or first == second:
-        raise _no_sides(names, training if any(known) else (), where)
+        raise _no_pair_error(names, training_columns if any(trained) else (), where)
     message = f"{first!r} is read as the first text and {second!r} as the second, {how}"
-    return Sides(first, second, f"{message}; set text_column and pair_column to override" if how else "")
+    return PairColumns(
+        first, second, f"{message}; set text_column and pair_column to override" if how else ""
+    )
 
 
-def _no_sides(names: Sequence[str], training_columns: Sequence[str | None], where: str | Path) -> DataError:
-    """The error for a table whose columns do not show which texts are first and which second."""
+def _no_pair_error(
+    names: Sequence[str], training_columns: Sequence[str | None], where: str | Path
+) -> DataError:
+    """The error if it is unclear which columns have the first and the second texts."""
     what = ", but it is unclear which two columns have the texts"
     if training_names := [name for name in training_columns if name]:
         lacking = " and ".join(repr(name) for name in training_names if name not in names)
@@ -511,13 +536,15 @@ def _no_sides(names: Sequence[str], training_columns: Sequence[str | None], wher
     return UnclearColumnError(f"this model reads pairs of texts{what}", where=str(where), fix=fix)
 
 
-WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}").fullmatch  # different strings are different numbers
+# --- labels ---------------------------------------------------------------------------------------
+
+is_canonical_integer = re.compile(r"0|-?[1-9][0-9]{0,17}").fullmatch  # one spelling for each number
 
 
 def read_labels(
     table: Table, column: str, class_names: Sequence[str], separator: str | None = None
 ) -> Sequence[Any]:
-    """The labels, as class names if the file has them; empty if all are -1, which means "unlabeled".
+    """The labels, as class names if the file has such names; empty if all are -1, which means "unlabeled".
 
     Args:
         separator: separator between labels in a multi-label cell; None: a cell is one label or a list.
@@ -536,10 +563,10 @@ def read_labels(
     try:
         labels = check_labels(values, table.origin, table.rows)
     except DataError as error:
-        kind = what_labels_are(values)
-        if kind is None or kind[0] in error.what:
+        problem = find_label_problem(values)
+        if problem is None or problem[0] in error.what:
             raise
-        raise error.but(what=f"{error.what}: {kind[0]}", fix=kind[1]) from None
+        raise error.but(what=f"{error.what}: {problem[0]}", fix=problem[1]) from None
     return named_labels(labels, class_names, table) if class_names else labels
 
 
@@ -555,12 +582,12 @@ def column_checks(table: Table, label: str, separator: str | None) -> dict[str, 
 
 
 def name_classes(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> Sequence[Any]:
-    """The labels of a file without class names, named by the class names of an earlier file.
+    """Replace the numbers in a file without class names by the class names of an earlier file.
 
-    If all labels are names, they are returned unchanged; a mixture of names and numbers is an error.
+    If all labels are names, they are returned unchanged.
 
     Raises:
-        DataError: a number without a class name, or a mixture; the message names the row.
+        DataError: a number has no class name, or names and numbers are mixed; the message names the row.
     """
     all_labels = flat_labels(labels)
     numbers = {label: whole_number(label) for label in all_labels if label not in class_names}
@@ -578,14 +605,14 @@ def name_classes(labels: Sequence[Any], class_names: Sequence[str], table: Table
 
 def _map_labels(labels: Sequence[Any], table: Table, name: Callable[[Any, int], Any]) -> list[Any]:
     """Apply ``name`` to each label of a table with its row, or to each label of a set."""
-    numbered = zip(table.rows, labels, strict=True)
+    label_of_row = zip(table.rows, labels, strict=True)
     if are_sets(labels):
-        return [LabelSet(sorted(name(label, row) for label in label_set)) for row, label_set in numbered]
-    return [name(label, row) for row, label in numbered]
+        return [LabelSet(sorted(name(label, row) for label in label_set)) for row, label_set in label_of_row]
+    return [name(label, row) for row, label in label_of_row]
 
 
 def named_labels(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> list[Any]:
-    """The class names of numeric labels, by the names in the file itself.
+    """Replace numeric labels by the class names of the same file.
 
     Raises:
         DataError: a number without a class name, or a class name that is invalid or occurs twice.
@@ -602,26 +629,28 @@ def _class_name(label: Any, class_names: Sequence[str], table: Table, row: int) 
 
 
 def with_integer_labels(splits: Mapping[str, Any], untyped: set[str]) -> dict[str, Any]:
-    """Convert labels of CSV files, which have no types, to ``int`` if every text label is an integer."""
-    texts = {k: {x for x in flat_labels(v.labels) if isinstance(x, str)} for k, v in splits.items()}
-    if any(distinct and (k not in untyped or not all(map(WHOLE, distinct))) for k, distinct in texts.items()):
-        return dict(splits)
+    """Convert labels of ``untyped`` splits (CSV files) to ``int`` if every text label is an integer."""
     out = dict(splits)
+    for name, split in splits.items():
+        texts = [label for label in flat_labels(split.labels) if isinstance(label, str)]
+        if texts and (name not in untyped or not all(map(is_canonical_integer, texts))):
+            return out
     for name in untyped & splits.keys():
         if (labels := splits[name].labels) is not None:
-            whole = [LabelSet(sorted({*map(int, own)})) if are_sets(labels) else int(own) for own in labels]
-            out[name] = replace(splits[name], labels=whole)
+            multilabel = are_sets(labels)
+            integers = [LabelSet(sorted({*map(int, x)})) if multilabel else int(x) for x in labels]
+            out[name] = replace(splits[name], labels=integers)
     return out
 
 
 # --- multi-label tables with one 0/1 column per label ---------------------------------------------
-# These columns are replaced by one column of lists.
+# One column of lists replaces these columns.
 
 NAME_SEPARATOR = ","  # separates the names of columns in the setting label_column
 
 
 def parse_columns(names: Sequence[str], setting: str | None) -> list[str]:
-    """The columns that a setting such as ``joy,anger,fear`` lists; empty unless it lists several."""
+    """The columns that a setting such as ``joy,anger,fear`` lists; empty for fewer than two columns."""
     parts = [part.strip() for part in (setting or "").split(NAME_SEPARATOR)]
     is_list = len(parts) > 1 and setting not in names
     return parts if is_list and all(part in names for part in parts) else []
@@ -630,13 +659,12 @@ def parse_columns(names: Sequence[str], setting: str | None) -> list[str]:
 def with_label_sets(
     table: Table, label: str | None, taken: Sequence[str | None] = (), *, guess: bool = False
 ) -> tuple[Table, str | None, str]:
-    """Add a column of label lists to a table with several 0/1 columns; its name is their names, joined.
+    """Add a column of label lists to a table with several 0/1 columns; its name joins their names.
 
     Args:
         label: column given by the user, or several separated by commas.
         taken: columns that are not labels.
-        guess: if ``label`` is None, use all 0/1 columns, provided that there are two or more and no other
-            column could be the label.
+        guess: whether to detect the 0/1 columns if ``label`` is None (see ``_indicator_columns``).
 
     Returns:
         The table, the column of labels (None: unknown), and a message if the columns were detected.
@@ -672,108 +700,114 @@ def _labels_of_row(names: Sequence[str], cells: Sequence[Any]) -> list[str] | Un
 
 def _indicator_columns(table: Table, taken: Sequence[str | None]) -> list[str]:
     """All 0/1 columns; empty if there are fewer than two, or if another column could be the label."""
-    free = free_columns(table, *taken)
-    if any(name.lower() in LABEL_COLUMNS for name in free):
+    unused = unused_columns(table, *taken)
+    if any(name.lower() in LABEL_COLUMNS for name in unused):
         return []
-    values = {name: table.read(name) for name in free}
-    flags = [name for name in free if are_yes_no(values[name])]
-    rest = [name for name in free if name not in flags and looks_like_labels(values[name])]
-    rest = [
-        name for name in rest if not is_constant(present(values[name])) and not names_person_or_place(name)
-    ]
-    return flags if len(flags) > 1 and not rest else []
+    values = {name: table.read(name) for name in unused}
+    indicators = [name for name in unused if are_yes_no(values[name])]
+
+    def could_be_label(name: str) -> bool:
+        if name in indicators or names_person_or_place(name) or not looks_like_labels(values[name]):
+            return False
+        return not is_constant(nonmissing_sample(values[name]))
+
+    return indicators if len(indicators) > 1 and not any(map(could_be_label, unused)) else []
 
 
 # --- targets among the inputs ---------------------------------------------------------------------
-# Errors if a column of a table in memory, or one side of pairs, contains the targets.
+# Checks that no column of a table in memory, and no text of the pairs, contains the targets.
 
 TARGET_NAMES = frozenset([*LABEL_COLUMNS, "y", "score", "tag", "rating", "stars", "number", "value"])
 
 
-def refuse_targets(table: MemoryTable, y: Any, max_columns: int, noun: str, word: str = "labels") -> None:
+def check_no_target_column(
+    table: MemoryTable, y: Any, max_columns: int, noun: str, target_noun: str = "labels"
+) -> None:
     """Raise DataError if a column of the ``X`` of ``fit`` contains the targets.
 
     Args:
         y: one target per row; None: only the names of the columns are checked.
-        most: maximum number of columns of an example.
-        noun, word: names of examples and targets in messages.
+        max_columns: maximum number of columns of an example.
+        noun, target_noun: names of examples and targets in messages.
     """
-    targets = None if y is None else list(map(normalized, as_list(y)))
-    for i, label in enumerate(table.keys):
+    targets = None if y is None else list(map(normalize_value, as_list(y)))
+    for i, name in enumerate(table.keys):
+        has_target_name = isinstance(name, str) and name.lower() in TARGET_NAMES
         if targets is None:
             cells = table.first(i)
             repeats = len({*map(str, cells)}) <= len(cells) / 2
-            found = len(table) > 1 and _has_target_name(label) and (repeats or all(map(is_number, cells)))
+            leaks = len(table) > 1 and has_target_name and (repeats or all(map(is_number, cells)))
         elif len(table) == 1:  # the only column is an error only if it equals the targets
-            cells = list(map(normalized, table.first(i)))
-            found = cells == targets[: len(cells)] and gives_away(table.column(i), targets, (), True)
+            cells = list(map(normalize_value, table.first(i)))
+            leaks = cells == targets[: len(cells)] and leaks_targets(table.column(i), targets, (), True)
         else:
             others = [table.column(k) for k in range(len(table)) if k != i]
-            found = gives_away(table.column(i), targets, others, _has_target_name(label))
-        if found:
+            leaks = leaks_targets(table.column(i), targets, others, has_target_name)
+        if leaks:
             fix = f"Give the column of {noun}"
             if len(table) > 1:
-                input_columns = inputs_of(table, max_columns, label)
-                fix += f" without the {word}: fit({table.code(*input_columns)}, {table.code(label)})"
-            raise UnclearColumnError(f"column {label!r} of X holds the {word}", where="fit", fix=fix)
+                inputs = table.code(*guess_input_columns(table, max_columns, name))
+                fix += f" without the {target_noun}: fit({inputs}, {table.code(name)})"
+            raise UnclearColumnError(f"column {name!r} of X holds the {target_noun}", where="fit", fix=fix)
 
 
-def refuse_target_sides(sides: Sequence[Sequence[Any]], y: Iterable[Any], noun: str) -> None:
-    """Like ``refuse_targets``, for pairs given as tuples."""
-    if (match := _target_side(sides, y)) is not None:
-        i, equal = match
-        how = "is its label" if equal else "has one value for each label"
+def check_no_target_side(sides: Sequence[Sequence[Any]], y: Iterable[Any], noun: str) -> None:
+    """Like ``check_no_target_column``, for pairs given as tuples."""
+    if (match := _find_target_side(sides, y)) is not None:
+        i, is_equal = match
+        how = "is its label" if is_equal else "has one value for each label"
         what = f"the {SIDES[i]} text of each pair {how}"
         fix = f"Pass the {noun} without the labels: fit([pair[{1 - i}] for pair in X], y)"
         raise UnclearColumnError(what, where="fit", fix=fix)
 
 
-def refuse_target_columns(split: Any, columns: tuple[str, str]) -> None:
-    """Like ``refuse_targets``, for pairs read from two columns of a table."""
+def check_no_target_in_pairs(split: Any, columns: tuple[str, str]) -> None:
+    """Like ``check_no_target_column``, for pairs read from two columns of a table."""
     sides = list(zip(*(pair.sides for pair in split.examples), strict=True))
-    if (match := _target_side(sides, split.labels or ())) is not None:
-        i, equal = match
+    if (match := _find_target_side(sides, split.labels or ())) is not None:
+        i, is_equal = match
         what = f"column {columns[i]!r}, read as the {SIDES[i]} text of pairs, "
-        what += "holds the labels" if equal else "has one value for each label"
-        alone = shlex.quote(columns[1 - i])
-        fix = f"Read only {columns[1 - i]!r}: text_column {alone} pair_column none"
+        what += "holds the labels" if is_equal else "has one value for each label"
+        quoted = shlex.quote(columns[1 - i])
+        fix = f"Read only {columns[1 - i]!r}: text_column {quoted} pair_column none"
         raise UnclearColumnError(what, where=split.origin, fix=fix)
 
 
-def _target_side(sides: Sequence[Sequence[Any]], y: Iterable[Any]) -> tuple[int, bool] | None:
-    """The side of pairs that contains the targets, and whether it equals them; None if neither does."""
-    targets = list(map(normalized, y))
+def _find_target_side(sides: Sequence[Sequence[Any]], y: Iterable[Any]) -> tuple[int, bool] | None:
+    """The side of pairs that contains the targets, and whether it equals them; None: neither side does."""
+    targets = list(map(normalize_value, y))
     for i, side in enumerate(sides):
         others = [other for k, other in enumerate(sides) if k != i]
-        if gives_away(side, targets, others, False):
-            return i, list(map(normalized, side)) == targets
+        if leaks_targets(side, targets, others, False):
+            return i, list(map(normalize_value, side)) == targets
     return None
 
 
-def gives_away(
-    values: Sequence[Any], targets: Sequence[str], others: Sequence[Sequence[Any]], target_name: bool
+def leaks_targets(
+    values: Sequence[Any], targets: Sequence[str], others: Sequence[Sequence[Any]], has_target_name: bool
 ) -> bool:
-    """Whether a column contains the targets: the same values, or one value of its own for each target.
+    """Whether a column contains the targets: the same values, or a different value for each target.
 
     Args:
-        targets: normalized by ``normalized``.
-        other_columns: the other columns. If their values repeat as well, as in a table of a few repeated
-            rows, the result is False.
-        target_name: whether the column has a usual name of targets; then several values may mean one target.
+        targets: the results of ``normalize_value``.
+        others: the other columns. If their values repeat as well, as in a table of a few repeated rows, the
+            result is False.
+        has_target_name: whether the column has a usual name of targets; then several of its values may mean
+            one target.
     """
     if len(values) != len(targets) or not targets:
         return False
-    column = list(map(normalized, values))
+    column = list(map(normalize_value, values))
     if column == list(targets):
         return True
     if not others or not _determines(column, targets):
         return False
-    if target_name:
+    if has_target_name:
         return True
     return len(set(column)) == len(set(targets)) and all(len({*map(str, x)}) > len(x) / 2 for x in others)
 
 
-def normalized(value: Any) -> str:
+def normalize_value(value: Any) -> str:
     """Normalize a value for comparison: numbers by value, texts case-folded."""
     if is_number(value) and getattr(value, "size", 1) == 1:
         return repr(float(value))
@@ -781,7 +815,7 @@ def normalized(value: Any) -> str:
 
 
 def _determines(values: Sequence[str], targets: Sequence[str]) -> bool:
-    """Whether there are few distinct values, and each always occurs with the same target."""
+    """Whether a column has few distinct values, and each value always occurs with the same target."""
     target_of: dict[str, str] = {}
     for value, target in zip(values, targets, strict=True):
         if target_of.setdefault(value, target) != target or len(target_of) > len(values) / 2:
@@ -789,16 +823,16 @@ def _determines(values: Sequence[str], targets: Sequence[str]) -> bool:
     return True
 
 
-def inputs_of(table: MemoryTable, limit: int, target: Any = None) -> Sequence[Any]:
+def guess_input_columns(table: MemoryTable, max_columns: int, target: Any = None) -> Sequence[Any]:
     """The columns of the examples: a usual pair of names, or the only two columns of texts, or one column."""
-    columns = [(i, label) for i, label in enumerate(table.keys) if label != target]
-    texts = [label for i, label in columns if all(isinstance(value, str) for value in table.first(i))]
-    names = [label for label in texts if isinstance(label, str)]
-    usual = usual_pair_columns(names, COMPARED_COLUMNS) if limit > 1 else None
-    if usual is None and len(texts) == limit == 2 and not {name.lower() for name in names} & {*TEXT_COLUMNS}:
+    columns = [(i, key) for i, key in enumerate(table.keys) if key != target]
+    texts = [key for i, key in columns if all(isinstance(value, str) for value in table.first(i))]
+    names = [key for key in texts if isinstance(key, str)]
+    usual = usual_pair_columns(names, COMPARED_COLUMNS) if max_columns > 1 else None
+    if (
+        usual is None
+        and len(texts) == max_columns == 2
+        and {name.lower() for name in names}.isdisjoint(TEXT_COLUMNS)
+    ):
         return texts
-    return usual or [likeliest(table, [target])]
-
-
-def _has_target_name(label: Any) -> bool:
-    return isinstance(label, str) and label.lower() in TARGET_NAMES
+    return usual or [guess_input_column(table, [target])]

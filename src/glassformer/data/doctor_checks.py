@@ -26,12 +26,12 @@ from glassformer.data.findings import (
 )
 from glassformer.data.label_kinds import (
     NUMBER_OPTION,
-    SEVERAL,
+    SEPARATOR_FIX,
     drop_class_hint,
-    missing_names,
+    find_label_problem,
+    find_missing_labels,
     plain_name,
     too_many_classes,
-    what_labels_are,
 )
 from glassformer.data.label_sets import NONE, LabelSet, are_sets, flat_labels, label_pairs
 from glassformer.data.rejected import RejectedRow, encoding_hint, reasons_in_words
@@ -235,14 +235,14 @@ def _places(text: str, splits: Mapping[str, Any]) -> str:
 def odd_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
     """Labels that are not classes: numbers for regression, or multi-label cells."""
     labels = [x for split in splits.values() if not are_sets(split.labels) for x in split.labels or ()]
-    if odd := what_labels_are(labels):
+    if odd := find_label_problem(labels):
         yield Finding("warning", "label-kind", f"labels: {odd[0]}", len(set(map(str, labels))), fix=odd[1])
 
 
 def unlabeled_names(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
     """Classes whose names look like a missing label."""
     labels = [x for split in splits.values() for x in flat_labels(split.labels)]
-    if not (names := missing_names(labels)):
+    if not (names := find_missing_labels(labels)):
         return
     counts = Counter(map(str, labels))
     shown = ", ".join(f"{name!r} ({counts[name]:,})" for name in names[:5])
@@ -331,7 +331,9 @@ def written_twice(names: Iterable[str]) -> list[list[str]]:
 
 def without_classes(findings: Sequence[Finding]) -> list[Finding]:
     """The findings without those about classes if the labels look like numbers or multi-label."""
-    if not any(f.code == "label-kind" and (NUMBER_OPTION in f.fix or SEVERAL in f.fix) for f in findings):
+    if not any(
+        f.code == "label-kind" and (NUMBER_OPTION in f.fix or SEPARATOR_FIX in f.fix) for f in findings
+    ):
         return list(findings)
     of_classes = ("balance", "lone-classes", "missing-classes", "twin-classes")
     return [f for f in findings if f.code not in of_classes]

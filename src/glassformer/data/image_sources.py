@@ -30,7 +30,7 @@ from glassformer.data.folders import (
 from glassformer.data.image import files_below, image_name, is_image_name, remove_unreadable
 from glassformer.data.label_kinds import unify_spelling
 from glassformer.data.label_sets import flat_labels
-from glassformer.data.numbers import are_numbers, number_column
+from glassformer.data.numbers import are_numbers, find_number_column
 from glassformer.data.rejected import RejectedRow, check_request, keep_usable_rows, lenient_table, summary
 from glassformer.data.sources import LabelReader, joined, split_files
 from glassformer.data.splits import stratified_split, with_limit
@@ -139,7 +139,7 @@ class _ImageLabels(LabelReader):
     def find(self, table: Table, image: str) -> tuple[Table, str | None]:
         """The table (with one column of lists, if labels are 0/1 columns), and its column of labels."""
         if self.numbers:
-            return table, number_column(table, self.column, [image])
+            return table, find_number_column(table, self.column, [image])
         table, label, _ = with_label_sets(table, self.column, [image], guess=self.separator is None)
         return table, find_label(table, label, image, self.is_required)
 

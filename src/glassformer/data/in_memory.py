@@ -249,12 +249,12 @@ def column_count_error(
     kind = "an array" if table.names is None else "a table"
     what = f"{kind} with {len(table)} columns ({shown}), expected one column of {noun}"
     what += ", or two for pairs" if most > 1 else ""
-    wanted = wanted or [likeliest(table)]
+    wanted = wanted or [guess_input_column(table)]
     fix = f"Give the {'column' if len(wanted) == 1 else 'columns'} of {noun}: {table.code(*wanted)}"
     return WrongInputError(what, where=origin, fix=fix)
 
 
-def likeliest(table: MemoryTable, without: Sequence[Any] = ()) -> Any:
+def guess_input_column(table: MemoryTable, without: Sequence[Any] = ()) -> Any:
     """The column that most likely has the examples: the one with the longest values in the first rows."""
 
     def size(key: Any) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 
 from glassformer.config import listed, nearest
 from glassformer.data.checks import check_cells, check_texts, is_missing, place
-from glassformer.data.column_contents import text_size
+from glassformer.data.column_contents import mean_text_length
 from glassformer.data.columns import COMPARED_COLUMNS
 from glassformer.data.dataset import SPLIT_OF, SPLITS, Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import pass_over, read_utf8, split_lines
@@ -420,7 +420,7 @@ def _sides(table: Table, first: str | None, second: str | None) -> tuple[str, st
             if pair[0] != pair[1]:
                 return pair
     free = [name for name in table.names if name not in (first, second)]
-    texts = [name for name in free if text_size(table.read(name)) is not None]
+    texts = [name for name in free if mean_text_length(table.read(name)) is not None]
     missing = (first is None) + (second is None)
     if len(texts) != missing:
         found = f"{len(texts)} columns hold texts" if len(texts) != 1 else f"only {texts[0]!r} holds texts"

@@ -14,7 +14,7 @@ from typing import Any
 from glassformer.config import listed
 from glassformer.data.checks import NO_TEXT
 from glassformer.data.files import encoding_fix, not_text
-from glassformer.data.label_kinds import LIKE_AMOUNT, what_labels_are
+from glassformer.data.label_kinds import LOOKS_LIKE_AMOUNT, find_label_problem
 from glassformer.data.tables import NO_ROWS, Table, read_table
 from glassformer.errors import DataError, UnclearColumnError
 from glassformer.finite import json_text
@@ -117,11 +117,11 @@ def keep_usable_rows(
         else:
             usable.append(i)
     if not usable:
-        kind = what_labels_are(columns[label]) if label else None
+        kind = find_label_problem(columns[label]) if label else None
         what = f"no row can be used; the first: {rejected[-len(table.rows)].reason}"
         fix = (
             first.fix
-            if first and (LIKE_AMOUNT in first.what or NO_TEXT in first.what)
+            if first and (LOOKS_LIKE_AMOUNT in first.what or NO_TEXT in first.what)
             else "Correct the table"
         )
         what, fix = (f"{what}; {kind[0]}", kind[1]) if kind else (what, fix)

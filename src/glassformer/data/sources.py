@@ -23,8 +23,8 @@ from glassformer.data.columns import (
     Columns,
     column_checks,
     columns_for_pair_model,
-    columns_of_pairs,
     find_columns,
+    find_columns_of_pairs,
     name_classes,
     parse_columns,
     read_inputs,
@@ -46,9 +46,9 @@ from glassformer.data.folders import (
     split_files,
     text_files,
 )
-from glassformer.data.label_kinds import Format, amounts_message, unify_spelling
+from glassformer.data.label_kinds import NumberFormat, amounts_message, unify_spelling
 from glassformer.data.network import unreachable
-from glassformer.data.numbers import check_numbers, number_column
+from glassformer.data.numbers import check_numbers, find_number_column
 from glassformer.data.rejected import (
     RejectedRow,
     check_request,
@@ -76,7 +76,7 @@ def load_text_dataset(
     pair_column: str = NONE,
     label_separator: str | None = None,
     numbers: bool = False,
-    number_format: Format = "plain",
+    number_format: NumberFormat = "plain",
     trained: Sequence[str] | None = None,
 ) -> TextDataset:
     """Load a data set by name or path.
@@ -93,7 +93,7 @@ def load_text_dataset(
         find_labels: detect labels by content even if they are not needed.
         labels: False: do not read the labels of tables, so that rows without a label are usable.
         pair_column: column of second texts; the rows become pairs. ``auto``: detect two columns of
-            texts (``find_sides`` of ``data/columns.py``). ``none``: a row has one text.
+            texts (``find_pair_columns`` of ``data/columns.py``). ``none``: a row has one text.
         label_separator: separator between labels in a multi-label cell; None: a cell is one label.
         numbers: read the labels as ``float``; their column is detected by name or content.
         number_format: format of these numbers, see ``check_numbers``.
@@ -135,7 +135,7 @@ class LabelReader:
 
     separator: str | None = None  # between labels in a multi-label cell
     numbers: bool = False
-    form: Format = "plain"  # format of numbers
+    form: NumberFormat = "plain"  # format of numbers
 
     def checks(self, table: Table, label: str) -> dict[str, Callable]:
         """Column -> function that raises an error for an invalid value."""
@@ -282,11 +282,11 @@ def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | No
         text = next((name for name in columns.training_columns or () if name in table.names), None)
     if columns.kind.numbers and split != "unsupervised" and label not in table.names:
         taken = [name for name in (text, pair) if name is not None]
-        label = number_column(table, columns.label, taken, columns.kind.form)
+        label = find_number_column(table, columns.label, taken, columns.kind.form)
     options = {"labels": columns.find_labels, "need_labels": columns.need_labels}
     guess = any(options.values()) and not columns.kind.numbers and columns.kind.separator is None
     table, label, said = with_label_sets(table, label, (text, pair), guess=guess)
-    found = columns_of_pairs(table, text, label, pair, **options)
+    found = find_columns_of_pairs(table, text, label, pair, **options)
     found = found or find_columns(table, text, label, pairs=columns.training_columns is None, **options)
     found = replace(found, message="; ".join(filter(None, (read_as, said, found.message))))
     return table, found if columns.labels else replace(found, label=None)

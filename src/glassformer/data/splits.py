@@ -11,14 +11,20 @@ from typing import Any, TypeVar
 import numpy as np
 
 from glassformer.config import nearest
-from glassformer.data.columns import refuse_target_columns
+from glassformer.data.columns import check_no_target_in_pairs
 from glassformer.data.copies import copy_keys, distinct
 from glassformer.data.dataset import Dataset
 from glassformer.data.findings import listed_in_part
-from glassformer.data.label_kinds import FEW, about_labels, drop_class_hint, too_many_classes, what_labels_are
+from glassformer.data.label_kinds import (
+    MIN_CLASS_EXAMPLES,
+    drop_class_hint,
+    explain_label_error,
+    find_label_problem,
+    too_many_classes,
+)
 from glassformer.data.label_sets import are_sets
 from glassformer.data.label_sets import strata as strata_of_sets
-from glassformer.data.numbers import are_numbers, strata_of
+from glassformer.data.numbers import are_numbers, quantile_bins
 from glassformer.errors import BadValueError, DataError, NoSuchSplitError, TooFewExamplesError
 
 D = TypeVar("D", bound=Dataset)
@@ -48,7 +54,7 @@ def _strata(labels: Labels, size: float) -> Sequence[Any]:
 def strata(labels: Labels, held_size: int) -> Sequence[Any]:
     """The strata for drawing ``held_size`` examples: class, rarest label of a set, or rank of a number."""
     if are_numbers(labels):
-        return strata_of(labels, min(held_size, len(labels) - held_size))
+        return quantile_bins(labels, min(held_size, len(labels) - held_size))
     return strata_of_sets(labels, held_size)
 
 
@@ -63,11 +69,11 @@ def _single_example_error(labels: Labels, where: str, all_labels: Counter | None
     what = f"class {single[0]!r} has one {distinct}example"
     what += f" ({copies} copies of it)" if copies > 1 else ""
     fix = f"Add examples of the class, or {'set copies=apart' if copies > 1 else drop_class_hint(single[0])}"
-    if too_many_classes(labels) and what_labels_are(labels) is None:
+    if too_many_classes(labels) and find_label_problem(labels) is None:
         what = f"{len(counts):,} classes for {len(labels):,} {distinct}examples, "
         what += f"{len(single):,} of which have one example"
         fix = "Are these the labels? Name the column of classes with label_column"
-    elif FEW * len(labels) < total:
+    elif MIN_CLASS_EXAMPLES * len(labels) < total:
         what = f"{len(labels):,} distinct examples in {total:,} rows; {what}"
         fix = "Check the column of examples: name it with text_column or image_column, or set copies=apart"
     elif len(single) > 1:
@@ -77,7 +83,7 @@ def _single_example_error(labels: Labels, where: str, all_labels: Counter | None
         fix = f"Add examples of these classes, or {hint}"
     if copies == 1 and len(counts) - len(single) < 2:  # dropping the classes would leave fewer than two
         fix = "Add examples: each class needs two or more"
-    what, fix = what_labels_are(labels) or (f"{what}, which cannot be in both splits", fix)
+    what, fix = find_label_problem(labels) or (f"{what}, which cannot be in both splits", fix)
     return TooFewExamplesError(what, where=where, fix=fix)
 
 
@@ -99,7 +105,7 @@ def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray
     num_held_out, classes = _count(size, len(labels)), len(set(labels))
     if (smaller := min(num_held_out, len(labels) - num_held_out)) < classes:
         what = f"a part of {smaller} examples cannot have {classes} classes"
-        what, fix = about_labels(labels, what, "Choose another size")
+        what, fix = explain_label_error(labels, what, "Choose another size")
         raise TooFewExamplesError(what, where="split size", fix=fix)
     split = StratifiedShuffleSplit(n_splits=1, test_size=num_held_out, random_state=seed)
     rest_idx, held_idx = next(split.split(np.zeros(len(labels)), np.asarray(labels)))
@@ -218,7 +224,7 @@ def stratified_folds(
         what = f"class {rare!r} has {num_examples} distinct examples for {folds} folds"
         fix = f"Use {num_examples} folds or fewer, or add examples"
         fix = fix if num_examples > 1 else f"Add examples of the class, or {drop_class_hint(rare)}"
-        what, fix = about_labels(group_labels, what, fix)
+        what, fix = explain_label_error(group_labels, what, fix)
         raise TooFewExamplesError(what, where="folds", fix=fix)
     splitter = StratifiedKFold(folds, shuffle=not blocks, random_state=None if blocks else seed)
     split = splitter.split(np.zeros(len(group_labels)), np.asarray(group_labels))
@@ -344,7 +350,7 @@ def make_splits(
     if d.train_size is not None and d.train_size < len(train):
         train = train.select(_draw(train, d.train_size, d.split_seed, shuffled=train.SHUFFLED).tolist())
     if (pair := getattr(dataset, "pair_column", None)) is not None:
-        refuse_target_columns(train, (dataset.columns[0], pair))
+        check_no_target_in_pairs(train, (dataset.columns[0], pair))
     name = choose_evaluated_split(judged_name, [*splits])
     judged = splits.get(name)
     if judged is None and judged_name == "validation":

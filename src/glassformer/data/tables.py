@@ -30,8 +30,8 @@ from glassformer.data.column_contents import (
     are_dates,
     are_numbers,
     looks_like_labels,
+    mean_text_length,
     sampled_rows,
-    text_size,
 )
 from glassformer.data.files import (
     ESCAPE,
@@ -215,7 +215,11 @@ def infer_content(cells: Sequence[str]) -> ColumnContent | None:
         return None
     spaced = any(cell != cell.strip() for cell in filled)
     numbers, dates = are_numbers(filled), are_dates(filled)
-    if looks_like_labels(filled) and text_size(filled) is None and (not numbers or len(set(filled)) <= MANY):
+    if (
+        looks_like_labels(filled)
+        and mean_text_length(filled) is None
+        and (not numbers or len(set(filled)) <= MANY)
+    ):
         return ColumnContent(frozenset(filled), True, numbers, False, all(map(WORD, filled)), spaced)
     if all(map(WORD, filled)):
         return ColumnContent(frozenset(filled), False, False, False, True, spaced)
@@ -304,7 +308,7 @@ def first_row(names: Sequence[str], rows: Iterable[Sequence[str]]) -> tuple[Firs
             return "header", ""
     if repeated := next((name for name in repeats if not are_numbers([name])), None):
         return "row", f"{repeated!r} is also a value of its column"
-    texts = [(name, cells) for name, cells in named_columns if text_size(cells) is not None]
+    texts = [(name, cells) for name, cells in named_columns if mean_text_length(cells) is not None]
     if repeats and texts and all(len(name.split()) > 1 for name, _ in texts):
         return ("row", f"{repeats[0]!r} is also a value of its column, and {_short(texts[0][0])!r} is a text")
     if not repeats and texts and all(_reads_like(name, cells) for name, cells in texts):

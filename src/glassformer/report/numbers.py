@@ -12,7 +12,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
-from glassformer.data.numbers import Scale, off_scale, on_scale
+from glassformer.data.numbers import Scale, from_scale, to_scale
 from glassformer.report import figures
 from glassformer.report.metrics import Table
 from glassformer.report.page import (
@@ -143,7 +143,7 @@ def scatter(
     with rc_context(figures.STYLE):
         figure = Figure((5.2, 4.2), layout="constrained")
         axes = figure.subplots()
-        low, high = off_scale(_range(on_scale(true, scale), on_scale(predicted, scale)), scale)
+        low, high = from_scale(_range(to_scale(true, scale), to_scale(predicted, scale)), scale)
         line = np.array([low, high])
         if half is not None:
             bounds = bounds_around(line, half, scale)

@@ -17,7 +17,12 @@ from glassformer.checkpoints.settings import shown
 from glassformer.config import listed
 from glassformer.data.checks import check_classes, check_labels, place
 from glassformer.data.doctor_checks import LEAVE_EMPTY, unlabeled_message
-from glassformer.data.label_kinds import about_labels, match_known_labels, other_spellings, what_labels_are
+from glassformer.data.label_kinds import (
+    explain_label_error,
+    find_label_problem,
+    match_known_labels,
+    other_spellings,
+)
 from glassformer.data.label_sets import flat_labels
 from glassformer.data.rejected import SKIP, RejectedRow
 from glassformer.errors import (
@@ -357,7 +362,10 @@ class Classes(Target):
             label_at = unseen_labels(split.labels, known)
             if label_at and not leave_out:
                 i, label = next(iter(label_at.items()))
-                odd_labels, fix = what_labels_are([*(splits.train.labels or []), *split.labels]) or ("", "")
+                odd_labels, fix = find_label_problem([*(splits.train.labels or []), *split.labels]) or (
+                    "",
+                    "",
+                )
                 fix = fix or f"Correct it (known: {listed(list(map(str, known)))})"
                 raise UnknownLabelError(
                     f"label {label!r} {UNSEEN}" + (f"; {odd_labels}" if odd_labels else ""),
@@ -509,7 +517,9 @@ def check_known(
             if label not in known:
                 known = f"Known: {', '.join(map(str, classes))}"
                 everything = [*classes, *flat_labels(labels)]
-                what, fix = about_labels(everything, f"label {label!r} was not seen in training", known)
+                what, fix = explain_label_error(
+                    everything, f"label {label!r} was not seen in training", known
+                )
                 raise UnknownLabelError(what, where=place(origin, i, rows), fix=fix)
 
 

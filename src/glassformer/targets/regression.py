@@ -26,18 +26,18 @@ from glassformer.checkpoints.settings import shown
 from glassformer.data.copies import copy_keys
 from glassformer.data.label_kinds import skipped_amounts_message
 from glassformer.data.numbers import (
-    HIGHEST,
-    LARGEST,
+    MAX_LOGARITHM,
+    MAX_NUMBER,
     Scale,
+    are_outliers,
     check_numbers,
     check_positive,
-    far_from,
+    drop_nonpositive,
+    drop_outliers,
+    from_scale,
     number_findings,
-    off_scale,
-    on_scale,
-    wide_span,
-    with_logarithms,
-    without_far,
+    to_scale,
+    wide_range,
 )
 from glassformer.data.text_pairs import TextPair, are_pairs
 from glassformer.errors import (
@@ -141,7 +141,7 @@ class Numbers(ByPermutation, Classes):
         original = numbers
         if scale == "log":
             check_positive(numbers.tolist(), "targets")
-            numbers = on_scale(numbers, scale)
+            numbers = to_scale(numbers, scale)
         spread = float(numbers.std()) if len(numbers) else 0.0
         if not spread > 1e-12 * max(1e-100, float(np.abs(numbers).max(initial=0.0))):
             what = f"all numbers are {original[0]:g}" if len(numbers) else "no numbers"
@@ -172,11 +172,11 @@ class Numbers(ByPermutation, Classes):
         """Standardized targets of numbers ``[n]``, fp64; raises DataError if one has no logarithm."""
         if self.scale == "log":
             check_positive(numbers, origin, rows)
-        return (on_scale(numbers, self.scale) - self.mean) / self.unit
+        return (to_scale(numbers, self.scale) - self.mean) / self.unit
 
     def to_numbers(self, standardize: Any) -> np.ndarray:
         """Standardized numbers converted back to their unit, fp64."""
-        return off_scale(np.asarray(standardize, np.float64) * self.unit + self.mean, self.scale)
+        return from_scale(np.asarray(standardize, np.float64) * self.unit + self.mean, self.scale)
 
     def stratify_by(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
         return [float(x) for x in targets]  # a split stratifies numbers by rank
@@ -214,7 +214,7 @@ class Numbers(ByPermutation, Classes):
     def probabilities_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
         """Predicted numbers ``[n, 1]`` fp64: fp32 cannot represent a spread of 1 around 10,000,000."""
         numbers = logits.double() * self.unit + self.mean
-        return numbers.clamp(-HIGHEST, HIGHEST).exp() if self.scale == "log" else numbers
+        return numbers.clamp(-MAX_LOGARITHM, MAX_LOGARITHM).exp() if self.scale == "log" else numbers
 
     def predicted_index(self, probabilities: np.ndarray, threshold: Any = None) -> np.ndarray:
         """The numbers ``[n]``."""
@@ -276,7 +276,7 @@ class Numbers(ByPermutation, Classes):
         half = half_width(clf.errors_, COVERAGE) if has_interval else None
         metadata = {"number": True, "coverage": COVERAGE}
         if self.scale == "log":
-            factor = None if half is None else math.exp(min(half, HIGHEST))
+            factor = None if half is None else math.exp(min(half, MAX_LOGARITHM))
             return metadata | {"half_width": None, "factor": factor}
         return metadata | {"half_width": half}
 
@@ -288,7 +288,7 @@ class Numbers(ByPermutation, Classes):
         """The target that a folder describes; raises CheckpointError for an impossible mean or unit."""
         mean, unit = metadata.get("mean", 0.0), metadata.get("unit", 1.0)
         for name, value in (("mean", mean), ("unit", unit)):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_NUMBER:
                 raise CheckpointError(f"{name} = {shown(value)} is not a number", where=where)
         if unit <= 0 or math.frexp(unit)[0] != 0.5:
             raise CheckpointError(f"unit = {shown(unit)} is not a power of two", where=where)
@@ -303,11 +303,11 @@ class Numbers(ByPermutation, Classes):
     # --- runs -------------------------------------------------------------------------------------
 
     def prepare_data(self, dataset: Any, train: Any, skip: bool) -> Any:
-        return with_logarithms(dataset, skip) if train.number_scale == "log" else dataset
+        return drop_nonpositive(dataset, skip) if train.number_scale == "log" else dataset
 
     def training_splits(self, splits: Any, recipe: Any) -> Any:
         skip = getattr(recipe.data, "far_numbers", "keep") == "skip"
-        return without_far(splits, recipe.train.number_scale) if skip else splits
+        return drop_outliers(splits, recipe.train.number_scale) if skip else splits
 
     def check_unseen(self, splits: Any, leave_out: bool) -> tuple[Any, list[Any]]:
         return splits, []
@@ -350,7 +350,7 @@ class Numbers(ByPermutation, Classes):
         if train.monitor != "loss" or not train.keep_best:
             return None
         true, train_y = (np.asarray(s.labels, np.float64) for s in (splits.validation, splits.train))
-        far = far_from(true, train_y, self.scale)
+        far = are_outliers(true, train_y, self.scale)
         errors = errors_on(self.scale, outputs, true) ** 2
         share = float(errors[far].sum() / errors.sum()) if far.any() else 0.0
         if share <= 0.5:
@@ -362,7 +362,7 @@ class Numbers(ByPermutation, Classes):
             "first": [float(x) for x in true[far][:3]],
             "share_of_loss": share,
             "best_epoch": epochs[0] if epochs else None,
-            "wide": self.scale == "linear" and wide_span(train_y) is not None,
+            "wide": self.scale == "linear" and wide_range(train_y) is not None,
         }
 
     def coverage(self, est: Any, outputs: np.ndarray, truth: Any, same_examples: bool) -> dict[str, Any]:
@@ -455,8 +455,8 @@ def as_baseline(simple: Callable[..., tuple[str, np.ndarray] | None]) -> Callabl
 
     def baseline(est: Any, recipe: Any, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray] | None:
         scale, train = est.kind_.scale, splits.train
-        result = simple(est, train.examples, on_scale(train.labels, scale), splits.judged.examples)
-        return None if result is None else (result[0], off_scale(result[1], scale)[:, None])
+        result = simple(est, train.examples, to_scale(train.labels, scale), splits.judged.examples)
+        return None if result is None else (result[0], from_scale(result[1], scale)[:, None])
 
     return baseline
 
@@ -521,7 +521,7 @@ class NumberMeter:
         """Count one batch: ``values``, predictions ``[b]`` or ``[b, 1]`` in the unit of the numbers, targets
         ``[b]`` standardized; ``predicted`` replaces ``values``."""
         predicted_numbers = np.asarray(values if predicted is None else predicted, np.float64)
-        true = off_scale(np.asarray(targets, np.float64) * self.unit + self.mean, self.scale)
+        true = from_scale(np.asarray(targets, np.float64) * self.unit + self.mean, self.scale)
         if predicted_numbers.size != len(true):
             raise ShapeError(f"predictions {predicted_numbers.shape} do not fit {len(true)} targets")
         finite(predicted_numbers, "predictions")
@@ -655,7 +655,7 @@ def half_width(errors: ArrayLike, coverage: float = COVERAGE) -> float:
 
 def errors_on(scale: Scale, predicted: ArrayLike, true: ArrayLike) -> np.ndarray:
     """Absolute errors ``[n]`` of predicted numbers, on the scale of the targets."""
-    return np.abs(on_scale(predicted, scale) - on_scale(true, scale))
+    return np.abs(to_scale(predicted, scale) - to_scale(true, scale))
 
 
 def bounds_of(est: Any, numbers: np.ndarray, coverage: float = COVERAGE) -> np.ndarray | None:
@@ -665,8 +665,8 @@ def bounds_of(est: Any, numbers: np.ndarray, coverage: float = COVERAGE) -> np.n
 
 def bounds_around(numbers: ArrayLike, half: float, scale: Scale = "linear") -> np.ndarray:
     """Lower and upper bounds ``[n, 2]``, ``half`` away on either side on that scale."""
-    middle = on_scale(numbers, scale)
-    return off_scale(np.stack([middle - half, middle + half], 1), scale)
+    middle = to_scale(numbers, scale)
+    return from_scale(np.stack([middle - half, middle + half], 1), scale)
 
 
 def coverage_metrics(

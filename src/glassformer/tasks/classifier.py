@@ -19,7 +19,7 @@ from torch import Tensor
 from glassformer.checkpoints.catalog import AUTO
 from glassformer.checkpoints.settings import ABOUT, shown
 from glassformer.data.checks import check_pairs, check_two, check_weights, read_labels
-from glassformer.data.columns import refuse_target_sides
+from glassformer.data.columns import check_no_target_side
 from glassformer.data.in_memory import as_targets
 from glassformer.data.splits import grouped_split
 from glassformer.errors import (
@@ -144,7 +144,7 @@ class Supervised(ExplainMixin, Adapts, Estimator, ABC):
         examples, labels = check_pairs(X, y, "fit", self.NOUN, word, self.check, self.kind_.read)
         self.n_features_in_ = self._width(examples)
         if self.n_features_in_ > 1:
-            refuse_target_sides(list(zip(*(x.sides for x in examples), strict=True)), labels, self.NOUN)
+            check_no_target_side(list(zip(*(x.sides for x in examples), strict=True)), labels, self.NOUN)
         classes = self.kind_.classes(labels)
         self.classes_, targets = np.asarray(classes), self.kind_.encode(labels, classes, word)
         weights = None if sample_weight is None else check_weights(sample_weight, len(examples))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.checkpoints.settings import shown
-from glassformer.data.columns import inputs_of, refuse_targets
+from glassformer.data.columns import check_no_target_column, guess_input_columns
 from glassformer.data.in_memory import (
     MemoryTable,
     as_record,
@@ -66,9 +66,11 @@ class NamedColumns:
         if table is None:
             return X
         if names is None and (y is not None or self.MOST > 1) and len(getattr(y, "shape", ())) < 2:
-            refuse_targets(table, y, self.MOST, self.NOUN, self.TARGETS)
+            check_no_target_column(table, y, self.MOST, self.NOUN, self.TARGETS)
         if names is None and len(table) > self.MOST:
-            raise column_count_error(table, self.NOUN, self.NOUN, self.MOST, inputs_of(table, self.MOST))
+            raise column_count_error(
+                table, self.NOUN, self.NOUN, self.MOST, guess_input_columns(table, self.MOST)
+            )
         out = take_columns(table, self.NOUN, self.NOUN, self.MOST, names)
         if table.names is not None:
             self.feature_names_in_ = np.asarray(names or table.names, object)
