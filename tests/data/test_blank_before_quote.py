@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.data.files import pass_over
+from glassformer.data.files import ignore_error
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.tables import StreamedTable, read_table
 from glassformer.errors import DataError
@@ -37,7 +37,7 @@ def read(path: Path, refuse=None) -> list[tuple[str, str]]:
 def test_cells_are_as_without_the_blank(tmp_path, sign, blanks):
     path = write(tmp_path / "t.csv", sign, blanks)
     assert read(path) == ROWS
-    assert [tuple(row.values()) for _, row in StreamedTable(path, pass_over).rows()] == ROWS
+    assert [tuple(row.values()) for _, row in StreamedTable(path, ignore_error).rows()] == ROWS
     assert load_text_dataset(path).splits["train"].labels == [label for _, label in ROWS]
 
 
@@ -52,7 +52,7 @@ def test_other_ragged_rows_change_nothing(tmp_path):
         DataError, match=r"row 6: 3 fields where the header has 2\. Put a text that contains the separator"
     ):
         read(path)
-    assert read(path, pass_over) == ROWS
+    assert read(path, ignore_error) == ROWS
 
 
 def test_where_the_rows_do_not_agree_the_blank_is_named(tmp_path):
@@ -82,7 +82,7 @@ def test_blanks_behind_a_closing_quote(tmp_path, sign, before, behind):
     ]
     path.write_bytes("\r\n".join(lines).encode())
     assert read(path) == rows
-    assert [tuple(row.values()) for _, row in StreamedTable(path, pass_over).rows()] == rows
+    assert [tuple(row.values()) for _, row in StreamedTable(path, ignore_error).rows()] == rows
     assert load_text_dataset(path).splits["train"].labels == [label for _, label in rows]
 
 

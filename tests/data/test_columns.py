@@ -15,7 +15,7 @@ from glassformer.data.columns import (
     rank_label_candidates,
 )
 from glassformer.data.doctor import examine
-from glassformer.data.files import stop
+from glassformer.data.files import raise_error
 from glassformer.data.kinds import kind_of
 from glassformer.data.rejected import reasons_in_words, summary
 from glassformer.data.sources import load_text_dataset
@@ -142,7 +142,7 @@ def test_labels_that_stand_in_turn_are_seen_in_long_tables_too(tmp_path):
         load_text_dataset(tmp_path / "t.csv", need_labels=True)
     gaps = [[text, "" if i % 2 else "xy"[i // 2 % 2]] for i, (text, *_) in enumerate(rows)]
     write_csv(tmp_path / "gaps.csv", ["body", "kind"], gaps)
-    sample = StreamedTable(tmp_path / "gaps.csv", stop).sample()
+    sample = StreamedTable(tmp_path / "gaps.csv", raise_error).sample()
     assert len(sample.rows) == 2_000
     assert 900 < sum(map(bool, sample.read("kind"))) < 1_100
     whole = read_table(tmp_path / "gaps.csv")

@@ -11,7 +11,7 @@ from glassformer.data.files import reading
 from glassformer.data.kinds import kind_of
 from glassformer.data.pairs import load_pairs, load_scored_pairs
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.tables import StreamedTable, delimiter_of, read_table
+from glassformer.data.tables import StreamedTable, detect_delimiter, read_table
 from glassformer.errors import ConfigError, DataError
 
 WORDS = "the film plot actor scene music good bad slow bright story camera voice".split()
@@ -326,7 +326,7 @@ def test_rare_separators(tmp_path, delimiter):
 def test_the_separator_is_that_of_most_lines(tmp_path, lines, name, delimiter):
     path = tmp_path / name
     path.write_text("\n".join(lines) + "\n")
-    assert delimiter_of(path, "strict") == delimiter
+    assert detect_delimiter(path, "strict") == delimiter
 
 
 @pytest.mark.parametrize("sign", ["::", ":", " - ", "#", "/"])

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from glassformer.data import files, parquet, tables
-from glassformer.data.files import VARIABLE, memory_limit
+from glassformer.data.files import LIMIT_VARIABLE, memory_limit
 from glassformer.data.parquet import (
     PagesError,
     batches,
@@ -58,11 +58,11 @@ def test_a_bomb_is_refused_before_it_goes_off(bomb, monkeypatch):
 
 
 def test_the_limit_can_be_raised(bomb, monkeypatch):
-    monkeypatch.setenv(VARIABLE, "1")
+    monkeypatch.setenv(LIMIT_VARIABLE, "1")
     texts = read_column(bomb, "text")
     assert (len(texts), len(texts[0])) == (611, 1_000_000)
     assert texts[0] is texts[610]  # equal texts are one string
-    monkeypatch.setenv(VARIABLE, "much")
+    monkeypatch.setenv(LIMIT_VARIABLE, "much")
     with pytest.raises(DataError, match="'much' is not a number of gigabytes"):
         memory_limit(1)
 

@@ -8,11 +8,19 @@ from pathlib import Path
 import pytest
 
 from glassformer.cli.options import read_stdin
-from glassformer.data.files import check_utf8, read_lines, read_utf8, reading, split_lines, text_lines
+from glassformer.data.files import (
+    check_utf8,
+    raise_error,
+    read_lines,
+    read_utf8,
+    reading,
+    split_lines,
+    text_lines,
+)
 from glassformer.data.kinds import kind_of
 from glassformer.data.pairs import load_pairs
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.tables import StreamedTable, read_table, stop
+from glassformer.data.tables import StreamedTable, read_table
 from glassformer.data.tagged import load_tagged
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.vectors import _lines
@@ -171,7 +179,7 @@ def test_a_table_in_another_encoding_is_read_as_its_utf8_copy(
         if read == "table":
             return [read_table(path).read(column) for column in ("key", "text", "note")]
         if read == "streamed":
-            return list(StreamedTable(path, stop).rows())
+            return list(StreamedTable(path, raise_error).rows())
         return list(text_lines(path, newline="")) if read == "lines" else read_utf8(path)
 
     monkeypatch.setenv(ENCODING, name)

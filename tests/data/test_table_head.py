@@ -2,7 +2,7 @@
 
 import pytest
 
-from glassformer.data.files import pass_over
+from glassformer.data.files import ignore_error
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.tables import StreamedTable, read_table
 from glassformer.errors import DataError
@@ -20,8 +20,8 @@ def refused(path) -> str:
     said = set()
     for read in (
         read_table,
-        lambda path: read_table(path, pass_over),
-        lambda path: StreamedTable(path, pass_over),
+        lambda path: read_table(path, ignore_error),
+        lambda path: StreamedTable(path, ignore_error),
         load_text_dataset,
         lambda path: load_text_dataset(path, on_bad_row="skip"),
     ):
@@ -124,7 +124,7 @@ def test_rows_that_repeat_the_header_are_named_and_left_out(tmp_path, names):
     assert [(row.row, row.reason) for row in skipped.rejected] == [
         (row, "the header again, where a row is expected") for row in (13, 22)
     ]
-    assert [tuple(row.values()) for _, row in StreamedTable(path, pass_over).rows()] == ROWS
+    assert [tuple(row.values()) for _, row in StreamedTable(path, ignore_error).rows()] == ROWS
 
 
 def test_a_header_in_another_order_begins_another_table(tmp_path):

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.data.files import read_utf8, stop
+from glassformer.data.files import raise_error, read_utf8
 from glassformer.data.parquet import read_column
 from glassformer.data.rejected import summary, write_rejected
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.tables import StreamedTable, delimiter_of, read_table
+from glassformer.data.tables import StreamedTable, detect_delimiter, read_table
 from glassformer.errors import DataError
 
 
@@ -237,11 +237,11 @@ def test_excels_line_names_the_separator_and_is_no_header(tmp_path, content, del
     path = tmp_path / "a.csv"
     path.write_text(content, encoding="utf-8", newline="")
     table = read_table(path)
-    assert delimiter_of(path, "strict") == delimiter
+    assert detect_delimiter(path, "strict") == delimiter
     assert table.names == ("text", "label")
     assert table.read("text") == ["a, b", "c d"]
     assert list(table.rows) == [3, 4]
-    assert [row for row, _ in StreamedTable(path, stop).rows()] == [3, 4]
+    assert [row for row, _ in StreamedTable(path, raise_error).rows()] == [3, 4]
 
 
 def test_a_column_may_be_called_as_excels_line(tmp_path):

@@ -117,10 +117,10 @@ def test_linked_folders_are_read_once(tmp_path):
     assert sizes(load_image_dataset(tmp_path / "data")) == {"cat": 2 * COUNT, "dog": COUNT}
 
 
-CLUTTER = ("__MACOSX", ".ipynb_checkpoints", "@eaDir", ".git", "__pycache__")
+SYSTEM_FOLDERS = ("__MACOSX", ".ipynb_checkpoints", "@eaDir", ".git", "__pycache__")
 
 
-@pytest.mark.parametrize("name", CLUTTER)
+@pytest.mark.parametrize("name", SYSTEM_FOLDERS)
 def test_what_other_programs_leave_is_no_class(name, tmp_path):
     fill(tmp_path, "cat", "dog", name, f"cat/{name}")
     shutil.copy(tmp_path / "cat" / "0.png", tmp_path / "cat" / "._0.png")

@@ -13,7 +13,7 @@ import numpy as np
 
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.checks import place
-from glassformer.data.files import pass_over
+from glassformer.data.files import ignore_error
 from glassformer.data.tables import READERS, read_table
 from glassformer.errors import ConfigError, InputError, NoSuchSplitError, NotForThisModelError, with_article
 from glassformer.tasks.catalog import build_recipe, task_with
@@ -180,7 +180,7 @@ def _other_columns(split: Any, used: set[str | None]) -> dict[str, list[str]]:
     path = Path(str(split.origin))
     if split.rows is None or path.suffix.lower() not in READERS or not path.is_file():
         return {}
-    table = read_table(path, pass_over)
+    table = read_table(path, ignore_error)
     columns = {}
     for name in table.names:
         if name not in used and name is not None:

@@ -17,14 +17,14 @@ from glassformer.data.column_contents import LABEL_COLUMNS, TEXT_COLUMNS
 from glassformer.data.columns import parse_columns
 from glassformer.data.copies import comparison_key
 from glassformer.data.dataset import SPLIT_OF
-from glassformer.data.files import close_to, reading, reading_as, reading_settings
+from glassformer.data.files import missing_file_fix, reading, reading_as, reading_settings
 from glassformer.data.folders import split_files, tables_in
 from glassformer.data.kinds import kind_of
 from glassformer.data.label_sets import are_sets
 from glassformer.data.numbers import are_numbers
 from glassformer.data.pairs import SOURCE_COLUMNS, TARGET_COLUMNS, columns_in, fitting_columns
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.tables import READERS, names_in
+from glassformer.data.tables import READERS, read_column_names
 from glassformer.errors import (
     BadValueError,
     ConfigError,
@@ -123,7 +123,7 @@ def check_columns(data: Any) -> None:
     if not columns:
         return
     with reading_as(data):
-        names = names_in(Path(data.source).expanduser())
+        names = read_column_names(Path(data.source).expanduser())
     for name in columns:
         if names is not None and name not in names and not parse_columns(names, name):
             raise NoSuchColumnError(f"no column {name!r}", where=data.source, fix=nearest(name, names))
@@ -210,7 +210,7 @@ def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
     labeled texts, also if the settings imply it."""
     if any(is_set(key, settings) for key in ("target", "text_column", "pair_column", "label_column")):
         return None, ""
-    names = {name.lower() for name in names_in(Path(source).expanduser()) or ()}
+    names = {name.lower() for name in read_column_names(Path(source).expanduser()) or ()}
     if names & {*TEXT_COLUMNS} and names & {*LABEL_COLUMNS} and not names & {*QUESTION_COLUMNS}:
         return None, ""  # the header suffices
     values = {key.rpartition(".")[2]: value for key, value in parse_settings(settings).items()}
@@ -322,7 +322,11 @@ def _check_source(recipe: Any, name: str, run_folder: Path | None) -> None:
     path = Path(recipe.data.source).expanduser()
     if path.suffix.lower() in READERS and not path.exists():
         what = f"{recipe.data.source!r} does not exist"
-        fix = close_to(path) if run_folder is None else "Put it back, or start a new run with another --out"
+        fix = (
+            missing_file_fix(path)
+            if run_folder is None
+            else "Put it back, or start a new run with another --out"
+        )
         raise NoSuchFileError(what, where=f"{name}, [data] source", fix=fix)
 
 

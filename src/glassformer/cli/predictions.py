@@ -19,7 +19,7 @@ from glassformer.cli.output import NO_ANSWER, emit, excerpt, one_line, show_tabl
 from glassformer.data.files import ESCAPE, UTF8, encoding_of, text_lines
 from glassformer.data.rejected import RejectedRow
 from glassformer.data.spreadsheet import cell_writer, csv_safe
-from glassformer.data.tables import delimiter_of, whole_records
+from glassformer.data.tables import detect_delimiter, read_records
 from glassformer.data.tagged import format_conll
 from glassformer.data.text_pairs import SECOND_CELL, TextPair, second_of
 from glassformer.errors import BadValueError, ConfigError, NotForThisModelError, with_article
@@ -523,8 +523,8 @@ def table_format(files: Sequence[str], out: Path | None) -> TableFormat:
     if len(files) != 1 or path.suffix.lower() not in TABLES or not path.is_file():
         problem, fix = "needs one CSV or TSV file", f"Give --data FILE.csv --out FILE.csv {KEEP_TABLE}"
         raise BadValueError(problem, where=KEEP_TABLE, fix=fix)
-    delimiter = delimiter_of(path, ESCAPE)
-    _, names = next(whole_records(path, delimiter, lambda error, row: None, ESCAPE), (0, []))
+    delimiter = detect_delimiter(path, ESCAPE)
+    _, names = next(read_records(path, delimiter, lambda error, row: None, ESCAPE), (0, []))
     if len(names) > MOST_COLUMNS:
         problem = f"{len(names)} columns, at most {MOST_COLUMNS} are kept"
         fix = "Leave it out, or cut the table to the columns you need"

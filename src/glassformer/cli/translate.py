@@ -20,7 +20,7 @@ from glassformer.cli.options import (
 from glassformer.cli.output import AS_JSON, emit, note, one_line, say, say_json
 from glassformer.cli.predictions import check_output, write_table
 from glassformer.data.pairs import SOURCE_COLUMNS
-from glassformer.data.tables import PLAIN
+from glassformer.data.tables import TXT
 from glassformer.data.vocabulary import MASK
 from glassformer.errors import ConfigError, ConflictError, NotForThisModelError, counted, with_article
 from glassformer.inputs.rows import InputRequest, Row, copied_columns, gather_rows, layout_of, usable
@@ -47,7 +47,7 @@ def translate(
     translation = iter(
         translator.translate([row.text for row in readable], beam, **({"origin": "TEXT"} | rows_and_origin))
     )
-    if not arguments[0].lower().endswith(PLAIN) or len(arguments) > 1:
+    if not arguments[0].lower().endswith(TXT) or len(arguments) > 1:
         rows = readable
     return [(row, "" if row.error is not None else next(translation)) for row in rows]
 

@@ -35,7 +35,7 @@ from glassformer.data.label_kinds import (
 )
 from glassformer.data.label_sets import NONE, LabelSet, are_sets, flat_labels, label_pairs
 from glassformer.data.rejected import RejectedRow, encoding_hint, reasons_in_words
-from glassformer.data.tables import OPENS
+from glassformer.data.tables import OPEN_QUOTE
 from glassformer.data.text import clean_text
 
 
@@ -81,7 +81,7 @@ def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
     examples = [f"{row.file}, row {row.row}: {row.reason}" for row in rejected[:SHOWN]]
     fix = f"correct them{SKIP_THEM}"
-    if any(row.reason.startswith(OPENS) for row in rejected):
+    if any(row.reason.startswith(OPEN_QUOTE) for row in rejected):
         hint = "set how quotes are read: --quoting none (each line is a row) or csv (line breaks in cells)"
         fix = f"{hint}; {fix}"
     if hint_encoding := encoding_hint(rejected):

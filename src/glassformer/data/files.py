@@ -1,7 +1,8 @@
-"""Read text files safely: regular files of bounded size, in UTF-8 or another encoding, line by line.
+"""Safe reading of text files.
 
-The memory limit of a table: ``GROWTH`` times the size of its file, at least ``ALWAYS`` and at most
-``MAX_BYTES`` bytes. The environment variable ``GLASSFORMER_TABLE_GB`` replaces this limit.
+Only regular files of bounded size are read, in UTF-8 or another encoding. The memory limit of a table is
+``MAX_EXPANSION`` times the size of its file, at least ``MIN_LIMIT`` and at most ``MAX_BYTES`` bytes. The
+environment variable ``GLASSFORMER_TABLE_GB`` replaces this limit.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ from glassformer.process import OPTION, READING
 from glassformer.reading import NotRegularError, open_regular
 
 # --- settings of tables -----------------------------------------------------------------------------
-# The encoding, how quotes are read, and whether there is a header are set for a command and all processes it
-# starts (by environment variables), or by a recipe for its own data.
+# The settings are: the encoding, how quotes are read, and whether a table has a header. Environment variables
+# set them for a command and the processes that it starts; a recipe sets them for its own data.
 
-NOT_ASCII = ("\xe9", "\u0416", "\u3042")  # most encodings have one of these letters
+NON_ASCII_LETTERS = ("\xe9", "\u0416", "\u3042")  # most encodings have one of these letters
 CHOICES = {"quoting": ("csv", "none"), "header": ("yes", "no")}
-# The settings of the recipe whose data are being read.
+# The settings of the current recipe.
 _RECIPE: ContextVar[dict[str, str]] = ContextVar("reading", default={})  # noqa: B039  # the default is never modified
 
 
@@ -49,17 +50,17 @@ def check_encoding(name: str) -> str:
     where = READING["encoding"][0]
     try:
         "a,;\t\n".encode(name).decode(name)
-        plain = all(letter.encode(name, "ignore").isascii() for letter in NOT_ASCII)
+        is_ascii = all(letter.encode(name, "ignore").isascii() for letter in NON_ASCII_LETTERS)
     except (LookupError, ValueError):  # unknown, not a text encoding (rot13, base64), or a name with a NUL
         known = "cp1252, latin-1, cp1250, cp1251, utf-16, shift_jis, gb18030, big5"
         raise BadValueError(f"there is no encoding {name!r}", where=where, fix=f"Such as {known}") from None
-    if plain:
+    if is_ascii:
         what = f"{name} encodes every letter in ASCII bytes, which cannot be distinguished from UTF-8"
         raise BadValueError(what, where=where, fix="Save the file as UTF-8")
     return name
 
 
-def _checked(key: str, value: str) -> str:
+def _check_setting(key: str, value: str) -> str:
     if key == "encoding":
         return check_encoding(value)
     if value not in CHOICES[key]:
@@ -77,32 +78,32 @@ def reading_setting(key: str) -> str:
             ``header``: yes or no.
     """
     value = os.environ.get(READING[key][1], "") or _RECIPE.get().get(key, "")
-    return _checked(key, value) if value else ""
+    return _check_setting(key, value) if value else ""
 
 
 def reading_settings() -> dict[str, str]:
-    """All settings that are set, by the keys of recipes."""
+    """The settings that have a value, by the keys of recipes."""
     return {key: value for key in READING if (value := reading_setting(key))}
 
 
 def reading_flags() -> list[str]:
-    """The command-line options with the same settings, for another command."""
+    """The same settings as command-line options, for another command."""
     return [f"{READING[key][0]}={value}" for key, value in reading_settings().items()]
 
 
 @contextmanager
-def reading(encoding: str | None = None, **options: str | None) -> Iterator[None]:
+def reading(encoding: str | None = None, **others: str | None) -> Iterator[None]:
     """Read files with these settings inside the ``with`` block; environment variables take precedence.
 
     Args:
         encoding: encoding of files that are not UTF-8; None: unchanged.
-        others: ``quoting`` and ``header``, with the values of recipes.
+        others: ``quoting`` and ``header``, with the values of recipes; None: unchanged.
 
     Raises:
         ConfigError: unknown encoding, or invalid value.
     """
-    settings = {"encoding": encoding, **options}
-    checked = {key: _checked(key, value) for key, value in settings.items() if value}
+    settings = {"encoding": encoding, **others}
+    checked = {key: _check_setting(key, value) for key, value in settings.items() if value}
     token = _RECIPE.set(_RECIPE.get() | checked)
     try:
         yield
@@ -114,14 +115,14 @@ def reading_as(data: Any, *, other: bool = False) -> Any:
     """``reading`` with the settings of a recipe's data section.
 
     Args:
-        other: whether data other than the recipe's are read; then only the encoding applies.
+        other: whether other data than the recipe's are read; then only the encoding applies.
     """
     keys = ("encoding",) if other else tuple(READING)
     return reading(**{key: getattr(data, key, None) for key in keys})
 
 
 def with_recipe_settings(load: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a function that loads a recipe's data, so that it reads them with the recipe's settings."""
+    """A decorator for a function that loads a recipe's data: files are read with the recipe's settings."""
 
     @wraps(load)
     def load_with_settings(recipe: Any, *args: Any, **options: Any) -> Any:
@@ -131,96 +132,101 @@ def with_recipe_settings(load: Callable[..., Any]) -> Callable[..., Any]:
     return load_with_settings
 
 
-# --- unusable rows, and their readable cells ------------------------------------------------------
+# --- unusable rows --------------------------------------------------------------------------------
 
 NOT_UTF8_BYTE = re.compile("[\udc80-\udcff]")  # a byte that is not UTF-8, decoded by ``surrogateescape``
 NOT_UTF8 = NOT_UTF8_BYTE.search
-Refuse = Callable[[DataError, int], None]  # called with the error and the number of an unusable row
+# A function that is called with the error and the number of an unusable row.
+RowErrorHandler = Callable[[DataError, int], None]
 
 
 class RowError(DataError):
-    """An unusable row; ``values`` has its readable cells by column."""
+    """An unusable row."""
 
     code = MalformedFileError.code
 
     def __init__(self, what: str, *, where: str | None = None, fix: str | None = None):
         super().__init__(what, where=where, fix=fix)
-        self.values: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}  # column -> its readable cell
         self.ragged = False  # whether cells may be under the wrong column names
 
 
-def not_text() -> str:
+def decoding_error_message() -> str:
     """The error message for bytes that cannot be decoded."""
     return f"not {reading_setting('encoding') or 'UTF-8'}"
 
 
-def readable(cell: str) -> str:
+def replace_undecoded(cell: str) -> str:
     """A cell decoded by ``surrogateescape``, with U+FFFD for every byte that is not UTF-8."""
     return NOT_UTF8_BYTE.sub("\ufffd", cell)
 
 
-def stop(error: DataError, row: int) -> None:
+def raise_error(error: DataError, row: int) -> None:
     raise error
 
 
-def pass_over(error: DataError, row: int) -> None:
+def ignore_error(error: DataError, row: int) -> None:
     """Ignore an unusable row, for instance because it was reported before."""
 
 
-# --- bounds ---------------------------------------------------------------------------------------
+# --- limits ---------------------------------------------------------------------------------------
 
 MAX_BYTES = 8 << 30  # of a table in memory
-MAX_TEXT = 1 << 26  # characters of one text, one cell
-MAX_LINE = 1 << 27  # characters
-ALWAYS = 256 << 20  # bytes that every compressed file may expand to
-GROWTH = 100  # maximum expansion of larger compressed files; real tables stay below 50
-VARIABLE = "GLASSFORMER_TABLE_GB"
+MAX_TEXT = 1 << 26  # characters of one text or one cell
+MAX_LINE = 1 << 27  # characters of one line
+MIN_LIMIT = 256 << 20  # bytes to which every compressed file may expand
+MAX_EXPANSION = 100  # of larger compressed files; real tables expand less than 50 times
+LIMIT_VARIABLE = "GLASSFORMER_TABLE_GB"
 UTF8 = "utf-8-sig"
 ESCAPE = "surrogateescape"
-CLUTTER = frozenset(  # folders that other programs leave among data
+SYSTEM_FOLDERS = frozenset(  # folders that other programs create
     ["__MACOSX", "__pycache__", "@eaDir", "$RECYCLE.BIN", "System Volume Information", "lost+found"]
 )
 WESTERN = "cp1252"  # encoding of text and CSV files of Windows in Western Europe and the Americas
-UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]").search  # bytes that are undefined in cp1252
-MARKS = {  # byte order mark -> encoding; UTF-32 first, since its mark begins with that of UTF-16
+has_undefined_byte = re.compile(rb"[\x81\x8d\x8f\x90\x9d]").search  # bytes that are undefined in cp1252
+BYTE_ORDER_MARKS = {  # mark -> encoding; UTF-32 first, since its mark begins with the mark of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _CHUNK = 1 << 20
-_HEADER = 16  # bytes from which UTF-16 and UTF-32 without a mark are detected
+_DETECTED_BYTES = 16  # bytes from which UTF-16 and UTF-32 without a mark are detected
 
 
 def memory_limit(size: int) -> int:
     """Maximum number of bytes in memory for the content of a file of ``size`` bytes."""
-    setting = os.environ.get(VARIABLE, "")
+    setting = os.environ.get(LIMIT_VARIABLE, "")
     if not setting:
-        return min(MAX_BYTES, max(ALWAYS, GROWTH * size))
+        return min(MAX_BYTES, max(MIN_LIMIT, MAX_EXPANSION * size))
     try:
         gigabytes = float(setting)
     except ValueError:
         gigabytes = 0.0
     if not 0 < gigabytes < 2**20:
-        raise DataError(
-            f"{setting!r} is not a number of gigabytes", where=VARIABLE, fix="Use 16, or leave it out"
-        )
+        what = f"{setting!r} is not a number of gigabytes"
+        raise DataError(what, where=LIMIT_VARIABLE, fix="Use 16, or leave it out")
     return int(gigabytes * (1 << 30))
 
 
-def more_room(path: str | Path, size: int) -> str:
-    """The fix for a table that exceeds the memory limit."""
-    return f"Split the file, or set {VARIABLE}={-(-size // (1 << 30)) or 1} where you trust {Path(path).name}"
+def memory_limit_fix(path: str | Path, size: int) -> str:
+    """The fix for a table that needs ``size`` bytes, more than the memory limit."""
+    gigabytes = -(-size // (1 << 30)) or 1
+    return f"Split the file, or set {LIMIT_VARIABLE}={gigabytes} where you trust {Path(path).name}"
 
 
 def check_file(path: Path, max_bytes: int | None = None) -> None:
-    """Raise DataError if ``path`` is not a regular file, or is over ``max_bytes`` (None: the table limit)."""
+    """Raise DataError if ``path`` is not a regular file or is too large.
+
+    Args:
+        max_bytes: maximum size; None: the limit of tables.
+    """
     try:
         info = os.stat(path)
     except PermissionError:
         raise CannotReadError("cannot be read", where=str(path), fix="Check its rights") from None
     except (OSError, ValueError):
-        raise NoSuchFileError("no such file", where=str(path), fix=close_to(path)) from None
+        raise NoSuchFileError("no such file", where=str(path), fix=missing_file_fix(path)) from None
     if stat.S_ISDIR(info.st_mode):
         raise CannotReadError("a folder, where a file is expected", where=str(path), fix="Name a file in it")
     if not stat.S_ISREG(info.st_mode):
@@ -229,35 +235,35 @@ def check_file(path: Path, max_bytes: int | None = None) -> None:
     limit = max_bytes or max(MAX_BYTES, memory_limit(0))
     if info.st_size > limit:
         size = f"{limit >> 30} GB" if limit >= 1 << 30 else f"{limit >> 20} MB"
-        raise TooLargeError(f"larger than {size}", where=str(path), fix=more_room(path, info.st_size))
+        raise TooLargeError(f"larger than {size}", where=str(path), fix=memory_limit_fix(path, info.st_size))
 
 
-def close_to(path: Path) -> str:
+def missing_file_fix(path: Path) -> str:
     """The fix for a missing file: a file with a similar name, or the folder that was searched."""
     try:
         siblings = [p.name for p in path.parent.iterdir()][:10_000] if path.parent.is_dir() else []
     except (OSError, ValueError):
         siblings = []
-    close = near_name(path.name[:255], siblings)
-    seen_from = "" if path.is_absolute() else f": {str(path)!r} is relative to {Path.cwd()}"
-    return f"Did you mean {close!r}?" if close else f"Check the path{seen_from}"
+    similar = similar_name(path.name[:255], siblings)
+    relative_to = "" if path.is_absolute() else f": {str(path)!r} is relative to {Path.cwd()}"
+    return f"Did you mean {similar!r}?" if similar else f"Check the path{relative_to}"
 
 
-def near_name(name: str, names: Sequence[str]) -> str | None:
-    """The most similar of ``names``, or a name that differs only in the extension; None if there is none.
+def similar_name(name: str, names: Sequence[str]) -> str | None:
+    """The most similar of ``names``, or a name that differs only in the extension; otherwise None.
 
     The stems must be similar, since most tables share their extension.
     """
     stem = Path(name).stem
-    for near in difflib.get_close_matches(name, names, n=5, cutoff=0.75):
-        if difflib.SequenceMatcher(None, stem, Path(near).stem).ratio() >= 0.6:
-            return near
+    for similar in difflib.get_close_matches(name, names, n=5, cutoff=0.75):
+        if difflib.SequenceMatcher(None, stem, Path(similar).stem).ratio() >= 0.6:
+            return similar
     return next((other for other in names if Path(other).stem == stem), None)
 
 
-def is_clutter(path: Path) -> bool:
+def is_system_file(path: Path) -> bool:
     """Whether a file or folder is hidden, or created by another program (``__MACOSX``, ``._a.txt``)."""
-    return path.name.startswith(".") or path.name in CLUTTER
+    return path.name.startswith(".") or path.name in SYSTEM_FOLDERS
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -272,7 +278,7 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def encoding_of(path: Path) -> str:
-    """The encoding of a file: UTF-8 if it is valid UTF-8, otherwise the encoding that was set."""
+    """The encoding of a file: UTF-8 if it is valid UTF-8, otherwise the encoding in the settings."""
     if setting := reading_setting("encoding"):
         try:
             _check_decoded(path, UTF8)
@@ -281,12 +287,12 @@ def encoding_of(path: Path) -> str:
     return UTF8
 
 
-EXPORT = "If it is a file of another program, export it as CSV in UTF-8"
-CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a\x1b"))  # control characters that texts do not have
+EXPORT_FIX = "If it is a file of another program, export it as CSV in UTF-8"
+BINARY_BYTES = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a\x1b"))  # control characters that texts never have
 
 
 def encoding_fix(path: Path) -> str:
-    """The fix for a file that is not UTF-8: the option with its encoding, if that can be detected."""
+    """The fix for a file that is not UTF-8: the option with its encoding, if the encoding is detected."""
     if setting := reading_setting("encoding"):
         return f"Use an encoding other than {setting}, or save the file as UTF-8"
     with open_file(path) as file:
@@ -297,33 +303,35 @@ def encoding_fix(path: Path) -> str:
         return f"Read it with {OPTION} {wide}, or save it as UTF-8"
     if b"\0" in piece:
         return "Save it as UTF-8 text"
-    letters = [c for c in piece.decode("utf-8", "surrogateescape") if not c.isascii()]
-    damaged = sum("\udc80" <= c <= "\udcff" for c in letters) <= len(letters) // 2  # mostly valid UTF-8
-    if damaged or UNDEFINED(piece):
+    letters = [c for c in piece.decode("utf-8", ESCAPE) if not c.isascii()]
+    is_mostly_utf8 = sum("\udc80" <= c <= "\udcff" for c in letters) <= len(letters) // 2
+    if is_mostly_utf8 or has_undefined_byte(piece):
         return "Save it as UTF-8"
     return f"Read it with {OPTION} {WESTERN}, or save it as UTF-8"
 
 
 def _is_binary(path: Path) -> bool:
-    """Whether at least 2 % of the first bytes are control characters that texts do not have."""
+    """Whether more than 2 % of the first bytes are control characters that texts never have."""
     with open_file(path) as file:
         piece = file.read(_CHUNK)
-    return 50 * (len(piece) - len(piece.translate(None, CONTROLS))) > len(piece)
+    return 50 * (len(piece) - len(piece.translate(None, BINARY_BYTES))) > len(piece)
 
 
-def _wide_encoding(begin: bytes) -> str:
-    """Detect UTF-16 or UTF-32 from the beginning of a file, by its mark or by the NUL bytes next to ASCII
-    letters; empty if it is neither."""
-    for mark, name in MARKS.items():
-        if begin.startswith(mark):
+def _wide_encoding(first_bytes: bytes) -> str:
+    """The name of UTF-16 or UTF-32 if a file begins like this encoding; otherwise empty.
+
+    The encoding is detected by its byte order mark, or by the NUL bytes next to ASCII letters.
+    """
+    for mark, name in BYTE_ORDER_MARKS.items():
+        if first_bytes.startswith(mark):
             return name
-    start = begin[:_HEADER] if begin[:_HEADER].isascii() else b""
+    start = first_bytes[:_DETECTED_BYTES]
     for size, name in ((4, "utf-32"), (2, "utf-16")):
-        part = start[: len(start) - len(start) % size]
-        for end, at in (("le", 0), ("be", size - 1)):
-            other_bytes = b"".join(part[i::size] for i in range(size) if i != at)
-            if part and not any(other_bytes) and all(part[at::size]):
-                return f"{name}-{end}"
+        part = start[: len(start) - len(start) % size] if start.isascii() else b""
+        for order, position in (("le", 0), ("be", size - 1)):
+            other_bytes = b"".join(part[i::size] for i in range(size) if i != position)
+            if part and not any(other_bytes) and all(part[position::size]):
+                return f"{name}-{order}"
     return ""
 
 
@@ -331,7 +339,7 @@ def check_utf8(path: Path) -> None:
     """Check in one pass that a file can be decoded.
 
     Raises:
-        NotUtf8Error: neither UTF-8 nor the encoding that was set; the message has line and byte.
+        NotUtf8Error: neither UTF-8 nor the encoding in the settings; the message has line and byte.
         DataError: the file is missing, unreadable, UTF-16, has NUL bytes or a line that is too long.
     """
     _check_decoded(path, encoding_of(path))
@@ -341,8 +349,10 @@ def check_utf8(path: Path) -> None:
 
 
 def _newline_in(pieces: Iterable[str]) -> str:
-    """The ``newline`` argument for ``open``: ``""`` (CR also ends a line) if most lines end with CR alone, as
-    in files of old Macs; otherwise ``"\\n"``, so that a stray CR within a text does not end a line.
+    """The ``newline`` argument for ``open``.
+
+    The argument is ``""`` (CR also ends a line) if most lines end with CR alone, as in files of old Macs.
+    Otherwise it is ``"\\n"``, so that a CR within a text does not end a line.
     """
     lone_cr = line_feeds = 0
     pending_cr = ""
@@ -372,17 +382,17 @@ def split_lines(text: str) -> list[str]:
 def _check_decoded(path: Path, encoding: str) -> None:
     """Check a file of the given encoding; errors as in ``check_utf8``."""
     check_file(path)
-    name, fix = (
-        ("UTF-8", "Save it as UTF-8 text") if encoding == UTF8 else (encoding, "Name another encoding")
-    )
-    feeds, returns, size = 0, 0, 0  # counts of LF and of lone CR; the more frequent one ends lines
+    name, fix = encoding, "Name another encoding"
+    if encoding == UTF8:
+        name, fix = "UTF-8", "Save it as UTF-8 text"
+    num_lf = num_cr = size = 0  # numbers of LF, of lone CR, and of characters in the line
 
     def where() -> str:
-        return f"{path}, line {1 + feeds + returns * (returns > feeds)}"
+        return f"{path}, line {1 + num_lf + num_cr * (num_cr > num_lf)}"
 
     try:
         with open_file(path) as raw:
-            wide = _wide_encoding(raw.read(_HEADER)) if encoding == UTF8 else ""
+            wide = _wide_encoding(raw.read(_DETECTED_BYTES)) if encoding == UTF8 else ""
         if wide:
             raise NotUtf8Error(f"the file is {wide.upper()}", where=str(path), fix=encoding_fix(path))
         with io.TextIOWrapper(open_file(path), encoding=encoding, newline="", errors=ESCAPE) as file:
@@ -390,21 +400,20 @@ def _check_decoded(path: Path, encoding: str) -> None:
                 size += len(piece)
                 if "\0" in piece:
                     what = "a NUL byte: not a text file, or a damaged one"
-                    fix = EXPORT if _is_binary(path) else fix
+                    fix = EXPORT_FIX if _is_binary(path) else fix
                     raise MalformedFileError(what, where=where(), fix=fix)
                 if not piece.isascii() and (invalid := NOT_UTF8(piece)):
                     what = f"not {name}: byte 0x{ord(invalid[0]) - 0xDC00:02x}"
                     if _is_binary(path):
                         what = f"not a text file ({what})"
-                        raise NotUtf8Error(what, where=str(path), fix=EXPORT)
+                        raise NotUtf8Error(what, where=str(path), fix=EXPORT_FIX)
                     raise NotUtf8Error(what, where=where(), fix=encoding_fix(path))
                 if size > MAX_LINE:
                     fix = "Check that it is the intended file, or break the line"
-                    raise MalformedFileError(
-                        f"more than {MAX_LINE:,} characters in one line", where=where(), fix=fix
-                    )
+                    what = f"more than {MAX_LINE:,} characters in one line"
+                    raise MalformedFileError(what, where=where(), fix=fix)
                 if piece[-1] in "\r\n":
-                    feeds, returns, size = (feeds + (piece[-1] == "\n"), returns + (piece[-1] == "\r"), 0)
+                    num_lf, num_cr, size = num_lf + (piece[-1] == "\n"), num_cr + (piece[-1] == "\r"), 0
     except UnicodeError as error:  # an encoding with units of several bytes
         what = f"not {name} ({getattr(error, 'reason', error)})"
         raise NotUtf8Error(what, where=where(), fix=encoding_fix(path)) from None
@@ -431,25 +440,28 @@ def text_lines(path: Path, newline: str | None = None, errors: str = "strict") -
             raise CannotReadError(what, where=str(path), fix="Try again") from None
 
 
-class ReturningLines:
-    """An iterator of lines that can go back to the second line of a malformed record."""
+class RewindableLines:
+    """An iterator of lines that can be rewound to the second line of a malformed record."""
 
     def __init__(self, lines: Iterator[str]):
-        self.lines, self.record_lines, self.returned = lines, [], deque[str]()
+        self.lines, self.repeated = lines, deque[str]()
+        self.record_lines: list[
+            str
+        ] = []  # lines of the current record; the reader of records clears this list
         self.number = 0  # number of the last line, from 1
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        line = self.returned.popleft() if self.returned else next(self.lines)
+        line = self.repeated.popleft() if self.repeated else next(self.lines)
         self.record_lines.append(line)
         self.number += 1
         return line
 
-    def go_back(self) -> None:
-        """Repeat the lines since ``record_lines`` was cleared, except the first."""
-        self.returned.extendleft(reversed(self.record_lines[1:]))
+    def rewind(self) -> None:
+        """Repeat the lines of the current record, except the first."""
+        self.repeated.extendleft(reversed(self.record_lines[1:]))
         self.number -= len(self.record_lines) - 1
         self.record_lines.clear()
 

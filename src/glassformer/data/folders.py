@@ -13,7 +13,7 @@ from typing import Any
 from glassformer.config import nearest, read_toml
 from glassformer.data.checks import check_class_names, check_texts
 from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits
-from glassformer.data.files import MAX_TEXT, is_clutter, read_utf8
+from glassformer.data.files import MAX_TEXT, is_system_file, read_utf8
 from glassformer.data.image import is_image_name
 from glassformer.data.parquet import PARTITION
 from glassformer.data.rejected import SKIP, RejectedRow, join_fixes
@@ -261,18 +261,18 @@ def read_texts(
 
 def subfolders(folder: Path) -> list[Path]:
     """The subfolders that are not hidden, sorted by name."""
-    return sorted(p for p in folder.iterdir() if p.is_dir() and not is_clutter(p))
+    return sorted(p for p in folder.iterdir() if p.is_dir() and not is_system_file(p))
 
 
 def _class_files(folder: Path, given: Path) -> dict[str, list[Path]]:
     """Class -> its files sorted by name, without hidden files."""
     classes = {
-        sub.name: sorted(p for p in sub.glob("*.txt") if p.is_file() and not is_clutter(p))
+        sub.name: sorted(p for p in sub.glob("*.txt") if p.is_file() and not is_system_file(p))
         for sub in subfolders(folder)
     }
     check_class_names(list(classes), str(folder))
     if not classes:  # an unlabeled split: the folder has files and no subfolders
-        return {"": sorted(p for p in folder.glob("*.txt") if not is_clutter(p))}
+        return {"": sorted(p for p in folder.glob("*.txt") if not is_system_file(p))}
     for name, files in classes.items():
         if not files:
             refuse_tables(given)

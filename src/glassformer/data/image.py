@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from glassformer.data.checks import is_missing, place
-from glassformer.data.files import is_clutter
+from glassformer.data.files import is_system_file
 from glassformer.data.image_bounds import MAX_PIXELS, check_file, check_slow, check_tiff_tags
 from glassformer.data.image_range import (
     MAX_UNCLEAR,
@@ -161,8 +161,8 @@ def files_below(folder: Path) -> list[Path]:
     for name, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
         folder_path = Path(name)
         visited.add(os.path.realpath(folder_path))  # links may form a cycle
-        paths += [path for path in map(folder_path.joinpath, files) if not is_clutter(path)]
-        subfolders = [sub for sub in folders if not is_clutter(folder_path / sub)]
+        paths += [path for path in map(folder_path.joinpath, files) if not is_system_file(path)]
+        subfolders = [sub for sub in folders if not is_system_file(folder_path / sub)]
         folders[:] = [sub for sub in subfolders if os.path.realpath(folder_path / sub) not in visited]
     return sorted(path for path in paths if path.is_file() or path.is_symlink())
 

@@ -18,12 +18,12 @@ from glassformer.config import listed
 from glassformer.data.checks import check_class_names
 from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label, with_label_sets
 from glassformer.data.dataset import SPLIT_OF, Dataset, NamedSource, Split, choose_splits
-from glassformer.data.files import is_clutter
+from glassformer.data.files import is_system_file
 from glassformer.data.folders import (
     find_folder,
-    not_there,
-    refuse_models,
-    refuse_tables,
+    missing_source_error,
+    check_not_model,
+    check_no_tables,
     split_folders,
     subfolders,
 )
@@ -157,12 +157,12 @@ def _load_path(
         if not files and labels.numbers:
             raise WrongInputError("folders name classes, not numbers", where=str(path), fix=FIX_NUMBERS)
         if not files:
-            refuse_models(path)
+            check_not_model(path)
             return load_image_folder(path, requested)
     elif str(source) and (path.exists() or path.suffix.lower() in READERS):
         files = {"train": [path]}
     else:
-        raise not_there(source, NAMED_IMAGES)
+        raise missing_source_error(source, NAMED_IMAGES)
     files_of_split = choose_splits(files, requested, str(path))
     tables = {split: [lenient_table(p, rejected) for p in paths] for split, paths in files_of_split.items()}
     name = path.name if path.is_dir() else path.stem
@@ -272,10 +272,10 @@ def _class_files(folder: Path, root: Path, ignored: list[Path]) -> dict[str, lis
     check_class_names(list(by_class), str(folder))
     for name, files in by_class.items():
         if not any(map(is_image_name, files)):
-            refuse_tables(root)
+            check_no_tables(root)
             what = f"class {name!r} has no images" + (f", only {_count_extensions(files)}" if files else "")
             raise MissingValueError(what, where=str(folder), fix="Put images there, or remove the folder")
-    outside = sorted(p for p in folder.iterdir() if is_image_name(p) and not p.is_dir() and not is_clutter(p))
+    outside = sorted(p for p in folder.iterdir() if is_image_name(p) and not p.is_dir() and not is_system_file(p))
     ignored += [*outside, *(path for files in by_class.values() for path in files if not is_image_name(path))]
     return {name: [path for path in files if is_image_name(path)] for name, files in by_class.items()}
 

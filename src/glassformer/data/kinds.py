@@ -10,7 +10,7 @@ from typing import Any, Literal
 from glassformer.data.answered import ANSWERED_SOURCES, has_answers, is_squad
 from glassformer.data.columns import COMPARED_COLUMNS, LABEL_COLUMNS, TEXT_COLUMNS, usual_pair_columns
 from glassformer.data.dataset import SPLIT_OF
-from glassformer.data.files import is_clutter, pass_over
+from glassformer.data.files import ignore_error, is_system_file
 from glassformer.data.folders import refuse_models
 from glassformer.data.image import image_files
 from glassformer.data.image_sources import IMAGE_COLUMNS, NAMED_IMAGES
@@ -58,11 +58,11 @@ def kind_of(source: str | Path) -> Kind:
         files = split_files(path)
         if files:
             return _kind_of_file(next(iter(files.values()))[0])
-        texts = (p for p in path.rglob("*.txt") if not any(map(is_clutter, p.relative_to(path).parents)))
+        texts = (p for p in path.rglob("*.txt") if not any(map(is_system_file, p.relative_to(path).parents)))
         files = [p for p in sorted(path.glob("*.txt")) if SPLIT_OF.get(p.stem.lower())]
         if files and looks_tagged(files[0]):
             return "tags"
-        if len(image_files(path)) > sum(not is_clutter(p) for p in texts):  # a README does not count
+        if len(image_files(path)) > sum(not is_system_file(p) for p in texts):  # a README does not count
             return "images"
         if any(SPLIT_OF.get(p.stem.lower()) and p.suffix.lower() in TAGGED for p in path.iterdir()):
             return "tags"
@@ -79,7 +79,9 @@ def _kind_of_file(path: Path) -> Kind:
     if is_squad(path):
         return "answers"
     try:
-        return _kind_of_table(read_table(path, pass_over))  # bad rows are reported when the data are loaded
+        return _kind_of_table(
+            read_table(path, ignore_error)
+        )  # bad rows are reported when the data are loaded
     except DataError as error:
         if error.what != NO_ROWS:
             raise

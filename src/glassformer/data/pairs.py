@@ -21,7 +21,7 @@ from glassformer.data.checks import check_cells, check_texts, is_missing, place
 from glassformer.data.column_contents import mean_text_length
 from glassformer.data.columns import COMPARED_COLUMNS
 from glassformer.data.dataset import SPLIT_OF, SPLITS, Dataset, NamedSource, Split, choose_splits
-from glassformer.data.files import pass_over, read_utf8, split_lines
+from glassformer.data.files import ignore_error, read_utf8, split_lines
 from glassformer.data.folders import files_of, find_folder, one_or_parts, split_files
 from glassformer.data.label_kinds import is_number
 from glassformer.data.rejected import RejectedRow, Row, check_request, lenient_table, read_rows
@@ -220,7 +220,7 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
 def columns_in(source: str | Path) -> set[str] | None:
     """Lowercase column names of a table, or of the first table in a folder; None: plain files."""
     file = _first_file(Path(source).expanduser())
-    return {name.lower() for name in read_table(file, pass_over).names} if file.is_file() else None
+    return {name.lower() for name in read_table(file, ignore_error).names} if file.is_file() else None
 
 
 def _first_file(path: Path) -> Path:

@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
-from glassformer.data.files import GROWTH, VARIABLE, check_file, memory_limit, more_room, open_file
+from glassformer.data.files import (
+    LIMIT_VARIABLE,
+    MAX_EXPANSION,
+    check_file,
+    memory_limit,
+    memory_limit_fix,
+    open_file,
+)
 from glassformer.errors import DataError, MalformedFileError, NotUtf8Error, TooLargeError
 
 # --- sizes in page headers ------------------------------------------------------------------------
@@ -202,7 +209,7 @@ def open_parquet(path: str | Path, *leaves: str) -> Any:
         raise MalformedFileError(what, where=str(path), fix=fix) from None
 
 
-def partitions(path: str | Path) -> dict[str, str | None]:
+def partition_values(path: str | Path) -> dict[str, str | None]:
     """Column -> value, from the names of the partition folders (``label=good``) around a file."""
     found = []
     for folder in Path(path).parents:
@@ -220,9 +227,9 @@ def check_rows(path: str | Path, file: Any) -> int:
     if sum(groups) != meta.num_rows or any(count < 0 for count in groups):
         what = f"the footer says {meta.num_rows:,} rows, its row groups {sum(groups):,}"
         raise MalformedFileError(what, where=str(path), fix="Write the file again")
-    if meta.num_rows > max(FREE_ROWS, GROWTH * size) and not os.environ.get(VARIABLE):
+    if meta.num_rows > max(FREE_ROWS, MAX_EXPANSION * size) and not os.environ.get(LIMIT_VARIABLE):
         what = f"{meta.num_rows:,} rows in {size:,} bytes"
-        raise TooLargeError(what, where=str(path), fix=more_room(path, _POINTER * meta.num_rows))
+        raise TooLargeError(what, where=str(path), fix=memory_limit_fix(path, _POINTER * meta.num_rows))
     return meta.num_rows
 
 
@@ -246,7 +253,7 @@ def read_column(path: str | Path, column: str) -> list[Any]:
 def _too_large(path: str | Path, column: str, taken: int, limit: int) -> DataError:
     size = os.stat(path).st_size
     what = f"column {column!r} expands to more than {limit >> 20:,} MB, from a file of {size:,} bytes"
-    return TooLargeError(what, where=str(path), fix=more_room(path, taken))
+    return TooLargeError(what, where=str(path), fix=memory_limit_fix(path, taken))
 
 
 def batches(

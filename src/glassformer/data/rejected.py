@@ -13,7 +13,7 @@ from typing import Any
 
 from glassformer.config import listed
 from glassformer.data.checks import NO_TEXT
-from glassformer.data.files import encoding_fix, not_text
+from glassformer.data.files import decoding_error_message, encoding_fix
 from glassformer.data.label_kinds import LOOKS_LIKE_AMOUNT, find_label_problem
 from glassformer.data.tables import NO_ROWS, Table, read_table
 from glassformer.errors import DataError, UnclearColumnError
@@ -47,12 +47,12 @@ def lenient_table(path: Path, rejected: list[RejectedRow] | None) -> Table:
             return read_table(path)
     errors: list[DataError] = []
 
-    def refuse(error: DataError, row: int) -> None:
+    def on_error(error: DataError, row: int) -> None:
         errors.append(error)
         rejected.append(RejectedRow(str(path), row, error.what))
 
     try:
-        return read_table(path, refuse)
+        return read_table(path, on_error)
     except DataError as error:
         if not errors or error.what != NO_ROWS:
             raise
@@ -166,14 +166,14 @@ def encoding_note(rejected: Sequence[Any]) -> str:
 
     Such rows are usable with the right encoding.
     """
-    count = sum(row.reason == not_text() for row in rejected)
-    subject = f"{count:,} of them {'is' if count == 1 else 'are'} {not_text()}"
+    count = sum(row.reason == decoding_error_message() for row in rejected)
+    subject = f"{count:,} of them {'is' if count == 1 else 'are'} {decoding_error_message()}"
     return f"; {subject}: {encoding_hint(rejected)}" if count else ""
 
 
 def encoding_hint(rejected: Sequence[Any]) -> str:
     """How to read the first file that has rows in another encoding; empty if there is no such file."""
-    file = next((row.file for row in rejected if row.reason == not_text()), None)
+    file = next((row.file for row in rejected if row.reason == decoding_error_message()), None)
     if file is None:
         return ""
     fix = encoding_fix(Path(file)) if Path(file).is_file() else "Save it as UTF-8"

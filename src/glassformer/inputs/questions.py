@@ -10,7 +10,7 @@ from typing import Any
 
 from glassformer.data.answered import columns_of, is_squad, load_answered
 from glassformer.data.questions import check_questions
-from glassformer.data.tables import PLAIN
+from glassformer.data.tables import TXT
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.windows import joined_questions
 from glassformer.inputs.inputs import CHARS_PER_TOKEN, Inputs, Item, ServedInputs
@@ -69,7 +69,7 @@ class Questions(Inputs):
             return gather_pairs(replace(request, arguments=texts), SIDES, end - len(texts)) if texts else []
 
         for number, argument in enumerate(request.arguments, 1):
-            table = names_a_file(argument) and not is_image(argument) and not argument.lower().endswith(PLAIN)
+            table = names_a_file(argument) and not is_image(argument) and not argument.lower().endswith(TXT)
             if argument != STDIN and not table:
                 texts.append(argument)
                 continue

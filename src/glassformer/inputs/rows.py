@@ -315,9 +315,9 @@ def gather_rows(request: InputRequest, first: int = 1) -> list[Row]:
 def check_encodings(arguments: Sequence[str]) -> None:
     """Raise DataError for a file of texts that does not exist or is not UTF-8, before the model is loaded."""
     from glassformer.data.files import check_file, check_utf8
-    from glassformer.data.tables import PLAIN, READERS
+    from glassformer.data.tables import READERS, TXT
 
-    extensions = tuple(end for end in (PLAIN, *READERS) if end != ".parquet")
+    extensions = tuple(end for end in (TXT, *READERS) if end != ".parquet")
     for argument in arguments:
         if argument.lower().endswith(extensions) and os.path.isfile(argument):
             check_utf8(Path(argument))
@@ -337,10 +337,10 @@ def refuse_folder(argument: str) -> None:
     if not os.path.isdir(argument):  # False, not an error, for a text too long to be a name
         return
     from glassformer.data.folders import name_one, tables_in
-    from glassformer.data.tables import PLAIN
+    from glassformer.data.tables import TXT
 
     path = Path(argument)
-    files = tables_in(path) or [p for p in sorted(path.iterdir()) if p.suffix.lower() == PLAIN]
+    files = tables_in(path) or [p for p in sorted(path.iterdir()) if p.suffix.lower() == TXT]
     fix = f"{name_one(files) if files else 'Name a file'}; {_as_text(argument)}"
     raise WrongInputError("a folder, where a text or a file is expected", where=argument, fix=fix)
 
@@ -375,12 +375,12 @@ def refuse_unreadable(arguments: Sequence[str], skip: bool = False) -> None:
 
 def names_a_file(argument: str) -> bool:
     """Whether an argument is a file, or has the extension of a supported file."""
-    from glassformer.data.tables import PLAIN, READERS
+    from glassformer.data.tables import READERS, TXT
 
     refuse_folder(argument)
     if os.path.isfile(argument):  # False, not an error, for a text too long to be a name
         if not any(map(str.isalpha, Path(argument).suffix)):
-            what = f"a file without an extension, such as {PLAIN}, so its type is unknown"
+            what = f"a file without an extension, such as {TXT}, so its type is unknown"
             raise FileTypeError(what, where=argument, fix=f"Rename it; {_as_text(argument)}")
         return True
     if len(argument.split()) != 1:
@@ -392,7 +392,7 @@ def names_a_file(argument: str) -> bool:
     if argument.endswith("/") or (path.parent != Path(".") and os.path.isdir(path.parent)):
         what = "no such file or folder"
         raise NoSuchFileError(what, where=argument, fix=f"Check the path; {_as_text(argument)}")
-    return argument.lower().endswith((PLAIN, *READERS, *UNSUPPORTED_EXTENSIONS))
+    return argument.lower().endswith((TXT, *READERS, *UNSUPPORTED_EXTENSIONS))
 
 
 def read_stdin() -> tuple[list[str], list[int]]:

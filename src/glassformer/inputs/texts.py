@@ -18,7 +18,7 @@ from glassformer.data.files import check_utf8, text_lines
 from glassformer.data.pairs import SCORED_SOURCES, load_scored_pairs
 from glassformer.data.rejected import with_num_unusable
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.tables import PLAIN, STREAMED, StreamedTable
+from glassformer.data.tables import STREAMABLE, TXT, StreamedTable
 from glassformer.data.text import TokenTable, Windows
 from glassformer.data.text_pairs import TextPair, check_inputs, join_sides
 from glassformer.errors import (
@@ -122,7 +122,7 @@ PIECE = 4096  # rows per chunk
 def large_file(arguments: Sequence[str]) -> Path | None:
     """The input, if it is one large file of a type that can be streamed; otherwise None."""
     path = Path(arguments[0])
-    is_streamable = len(arguments) == 1 and len(arguments[0]) < 4096 and path.suffix.lower() in STREAMED
+    is_streamable = len(arguments) == 1 and len(arguments[0]) < 4096 and path.suffix.lower() in STREAMABLE
     return path if is_streamable and path.is_file() and path.stat().st_size >= LARGE else None
 
 
@@ -375,7 +375,7 @@ def _of_lines(lines: Iterable[tuple[int, str]], file: str, skip: bool) -> list[R
 
 
 def _of_file(path: Path, request: InputRequest) -> list[Row]:
-    if path.suffix.lower() == PLAIN:
+    if path.suffix.lower() == TXT:
         check_utf8(path)
         lines = [(i, line) for i, line in enumerate(text_lines(path), 1) if line.strip()]
         if not lines:

@@ -21,7 +21,7 @@ import torch
 from glassformer.config import listed, nearest
 from glassformer.data.columns import AUTO, NONE
 from glassformer.data.copies import copy_keys
-from glassformer.data.files import pass_over
+from glassformer.data.files import ignore_error
 from glassformer.data.findings import DoctorReport
 from glassformer.data.label_kinds import other_spellings
 from glassformer.data.label_sets import flat_labels
@@ -603,7 +603,7 @@ def slices(context: RunContext, column: str) -> dict[str, Any]:
 
 def _column(path: Path, column: str) -> dict[int, str]:
     """Row number -> the column's value as text."""
-    table = read_table(path, pass_over)
+    table = read_table(path, ignore_error)
     if column not in table.names:
         what = f"{path} has no column {column!r}"
         raise ConfigError(what, where=OPTION, fix=nearest(column, table.names))

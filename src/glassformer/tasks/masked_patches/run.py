@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.copies import digest
-from glassformer.data.files import is_clutter
+from glassformer.data.files import is_system_file
 from glassformer.data.image import check_readable, image_files, remove_unreadable
 from glassformer.data.image_sources import ImageSplit, load_image_dataset
 from glassformer.data.sources import split_files
@@ -73,7 +73,7 @@ def pictures_of(
 
 
 def _folders(path: Path) -> bool:
-    return any(p.is_dir() and not is_clutter(p) for p in path.iterdir())
+    return any(p.is_dir() and not is_system_file(p) for p in path.iterdir())
 
 
 def preview_data(context: RunContext) -> DataPreview:
