@@ -1,4 +1,4 @@
-"""Runs checks on a data set, and the checks shared by several kinds of data.
+"""Data doctor checks for several kinds of data.
 
 Each kind of data has a list of checks: see ``doctor.py``, ``image_doctor.py``, ``pair_doctor.py``.
 """
@@ -20,7 +20,7 @@ from glassformer.data.findings import (
     Severity,
     at_rows,
     excerpt,
-    finding_of,
+    finding_if_any,
     listed_in_part,
     percent,
 )
@@ -44,23 +44,23 @@ def run_checks(
     splits: Mapping[str, Any],
     checks: Sequence[Check],
     rejected: Sequence[RejectedRow] = (),
-    figures: dict[str, Any] | None = None,
+    stats: dict[str, Any] | None = None,
 ) -> DoctorReport:
     """The report of all ``checks`` on the splits of a data set, in order.
 
     Args:
         rejected: skipped rows; they become the first finding.
-        figures: metrics of the report, to which the checks add theirs.
+        stats: statistics of the report, to which the checks add more.
     """
-    figures = {} if figures is None else figures
-    findings = [*bad_rows(rejected), *(finding for check in checks for finding in check(splits, figures))]
-    return DoctorReport(name, in_one_table(without_classes(findings)), figures)
+    stats = {} if stats is None else stats
+    findings = [*bad_rows(rejected), *(finding for check in checks for finding in check(splits, stats))]
+    return DoctorReport(name, merge_label_fixes(drop_class_findings(findings)), stats)
 
 
 def each_split(*checks: Callable[[str, Any], Iterable[Finding]]) -> Check:
-    """A check that runs checks of one split, ``check(name, split)``, on every split."""
+    """A check that calls ``check(name, split)`` for every split and every one of ``checks``."""
 
-    def check(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
+    def check(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
         for (name, split), check_split in itertools.product(splits.items(), checks):
             yield from check_split(name, split)
 
@@ -69,67 +69,67 @@ def each_split(*checks: Callable[[str, Any], Iterable[Finding]]) -> Check:
 
 # --- rows -----------------------------------------------------------------------------------------
 
-DOUBLED = re.compile(r'\A\s*".*"\s*\Z|\w""|""\w', re.DOTALL).search
-SHOWN = 10  # maximum number of bad rows that are listed
-SKIP_THEM = ", or leave them out with --on-bad-row skip"
+has_doubled_quotes = re.compile(r'\A\s*".*"\s*\Z|\w""|""\w', re.DOTALL).search
+MAX_LISTED_ROWS = 10  # maximum number of bad rows that are listed
+SKIP_FIX = ", or leave them out with --on-bad-row skip"
 
 
 def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
-    """Rows that cannot be used for training, by kind."""
+    """Rows that cannot be used for training, by reason."""
     if not rejected:
         return
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
-    examples = [f"{row.file}, row {row.row}: {row.reason}" for row in rejected[:SHOWN]]
-    fix = f"correct them{SKIP_THEM}"
+    examples = [f"{row.file}, row {row.row}: {row.reason}" for row in rejected[:MAX_LISTED_ROWS]]
+    fix = f"correct them{SKIP_FIX}"
     if any(row.reason.startswith(OPEN_QUOTE) for row in rejected):
         hint = "set how quotes are read: --quoting none (each line is a row) or csv (line breaks in cells)"
         fix = f"{hint}; {fix}"
     if hint_encoding := encoding_hint(rejected):
         fix = f"{hint_encoding}; {fix}"
     message = f"{rows} cannot be used: {reasons_in_words(rejected)}"
-    yield from finding_of("warning", "bad-rows", rejected, message, fix, shown=examples)
+    yield from finding_if_any("warning", "bad-rows", rejected, message, fix, shown=examples)
 
 
-def without_advice_to_skip(report: DoctorReport) -> DoctorReport:
-    """The report of a run, which lists bad rows only if it has skipped them already."""
-    findings = [replace(f, fix=f.fix.removesuffix(SKIP_THEM)) for f in report.findings]
+def without_skip_fix(report: DoctorReport) -> DoctorReport:
+    """The report without the advice to skip bad rows, for a run that has already skipped these rows."""
+    findings = [replace(f, fix=f.fix.removesuffix(SKIP_FIX)) for f in report.findings]
     return replace(report, findings=findings)
 
 
-def rows_of(split: Any, places: Sequence[int], limit: int = 3) -> str:
+def format_rows(split: Any, positions: Sequence[int], limit: int = 3) -> str:
     """Row numbers of examples, ``rows 3, 8, 9 ...``; positions if the split has no row numbers."""
-    rows = [i if split.rows is None else split.rows[i] for i in places[:limit]]
-    shown = ", ".join(map(str, rows)) + (" ..." if len(places) > limit else "")
+    rows = [i if split.rows is None else split.rows[i] for i in positions[:limit]]
+    shown = ", ".join(map(str, rows)) + (" ..." if len(positions) > limit else "")
     noun = "place" if split.rows is None else "row"
-    return f"{noun}{'s' * (len(places) > 1)} {shown}"
+    return f"{noun}{'s' * (len(positions) > 1)} {shown}"
 
 
-def counted_texts(splits: Mapping[str, Any]) -> dict[str, Counter[str]]:
+def count_texts(splits: Mapping[str, Any]) -> dict[str, Counter[str]]:
     """How often each text occurs in each split."""
     return {name: Counter(split.texts) for name, split in splits.items()}
 
 
 def duplicates(
-    splits: Mapping[str, Any], figures: dict[str, Any], *, say_rows: bool = True
+    splits: Mapping[str, Any], stats: dict[str, Any], *, with_rows: bool = True
 ) -> Iterable[Finding]:
-    """Texts that occur in a split more than once; with ``say_rows`` also their rows."""
-    for name, count in counted_texts(splits).items():
-        total, num_repeated = count.total(), count.total() - len(count)
+    """Texts that occur in a split more than once; with ``with_rows`` the examples name the rows."""
+    for name, counts in count_texts(splits).items():
+        total, num_repeated = counts.total(), counts.total() - len(counts)
         by_key: dict[str, list[str]] = {}
-        for text in count:
+        for text in counts:
             by_key.setdefault(case_insensitive_key(text), []).append(text)
         num_dropped = total - len(by_key)  # the number of rows that drop_duplicates removes
         if not num_dropped:
             yield Finding("ok", "duplicates", f"{name}: no text occurs twice")
             continue
         examples = []
-        for text, n in count.most_common(3):
-            texts = splits[name].texts if say_rows and n > 1 else []
-            places = [i for i, other in enumerate(texts) if other == text]
-            at = f" ({rows_of(splits[name], places)})" if places else ""
-            examples += [f"{n} times{at}: {excerpt(text)}"] if n > 1 else []
-        pairs = [texts for texts in by_key.values() if len(texts) > 1]
-        for texts in pairs[: 3 - len(examples)]:
+        for text, n in counts.most_common(3):
+            texts = splits[name].texts if with_rows and n > 1 else []
+            positions = [i for i, other in enumerate(texts) if other == text]
+            rows = f" ({format_rows(splits[name], positions)})" if positions else ""
+            examples += [f"{n} times{rows}: {excerpt(text)}"] if n > 1 else []
+        similar = [texts for texts in by_key.values() if len(texts) > 1]
+        for texts in similar[: 3 - len(examples)]:
             examples.append(" ~ ".join(excerpt(text, 60) for text in texts[:2]))
         severity: Severity = "warning" if num_dropped > 0.01 * total else "note"
         message = f"{name}: {num_repeated:,} of {total:,} texts ({percent(num_repeated, total)}) repeat an "
@@ -140,21 +140,19 @@ def duplicates(
         yield Finding(severity, "duplicates", message, num_repeated or num_dropped, tuple(examples), fix)
 
 
-def leakage(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
+def leakage(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
     """Texts in two splits, equal or differing only in case, punctuation, markup and white space."""
-    counts = counted_texts(splits)
-    tables: dict[str, dict[str, str]] = {
-        name: {_words(text): text for text in count} for name, count in counts.items()
+    counts = count_texts(splits)
+    by_words: dict[str, dict[str, str]] = {  # split -> words of a text -> text
+        name: {words: text for text in count if (words := _words(text))} for name, count in counts.items()
     }
-    for table in tables.values():
-        table.pop("", None)
-    figures["leaks"] = {}
+    stats["leaks"] = {}
     ignoring = "when case, punctuation and markup do not count"
     for a, b in itertools.combinations(splits, 2):
         shared = [text for text in counts[a] if text in counts[b]]
-        similar = sorted(tables[a].keys() & tables[b].keys())
+        similar = sorted(by_words[a].keys() & by_words[b].keys())
         num_similar = len(similar) + sum(not _words(text) for text in shared)
-        figures["leaks"][f"{a}/{b}"] = {"distinct": len(shared), "alike": num_similar}
+        stats["leaks"][f"{a}/{b}"] = {"distinct": len(shared), "alike": num_similar}
         if not shared and not similar:
             yield Finding("ok", "leaks", f"no text is in both {a} and {b}")
             continue
@@ -164,7 +162,8 @@ def leakage(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Find
         if shared:
             message = f"distinct texts in both {a} and {b}: {len(shared):,} ({rows:,} rows of {b})"
             message += f"; {num_similar:,} {ignoring}" if num_similar > len(shared) else ""
-        differing = [(tables[a][key], tables[b][key]) for key in similar if tables[a][key] != tables[b][key]]
+        variants = [(by_words[a][words], by_words[b][words]) for words in similar]
+        differing = [(x, y) for x, y in variants if x != y]
         examples += [f"{excerpt(x, 60)} ~ {excerpt(y, 60)}" for x, y in differing[: 3 - len(examples)]]
         if "unsupervised" in (a, b):
             message += "; leave them out when pre-training on unsupervised"
@@ -181,78 +180,84 @@ def _words(text: str) -> str:
 
 
 def doubled_quotes(
-    splits: Mapping[str, Any], figures: dict[str, Any], texts: str = "texts"
+    splits: Mapping[str, Any], stats: dict[str, Any], texts: str = "texts"
 ) -> Iterable[Finding]:
-    """Quotation marks that a table format has doubled and that are still doubled after reading.
+    """Texts in which the quotation marks are still doubled after a table is read.
 
     Args:
         texts: name of the split's attribute with the texts.
     """
     for name, split in splits.items():
         values = getattr(split, texts)
-        rows = [i for i, text in enumerate(values) if DOUBLED(text) is not None]
+        rows = [i for i, text in enumerate(values) if has_doubled_quotes(text) is not None]
         shown = at_rows(split, rows, lambda i, values=values: excerpt(values[i], 80))
         message = f"{name}: texts in quotation marks, or with doubled quotes: {len(rows):,} of "
         message += f"{len(values):,}"
         fix = "if the table was exported twice, export it once from its original source"
-        yield from finding_of("note", "quotes", rows, message, fix, shown=shown)
+        yield from finding_if_any("note", "quotes", rows, message, fix, shown=shown)
 
 
 # --- labels ---------------------------------------------------------------------------------------
 
-LISTED = 5  # maximum number of classes in a proposed setting that drops classes; more would be unreadable
-LEFT_OUT = re.compile(r'("(?:[^"\\]|\\.)*") = ""').findall  # names of dropped classes in a TOML table
+MAX_DROPPED = (
+    5  # maximum number of classes in a proposed setting that drops classes; more would be unreadable
+)
+find_dropped_names = re.compile(r'("(?:[^"\\]|\\.)*") = ""').findall  # in a table of merge_labels
 
 
-def contradictions(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
+def contradictions(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
     """Equal texts with different labels."""
-    seen: dict[str, set] = {}
+    labels_of_text: dict[str, set] = {}
     for split in splits.values():
         for text, label in zip(split.texts, split.labels or ()):
-            seen.setdefault(text, set()).add(label)
-    if not seen:
+            labels_of_text.setdefault(text, set()).add(label)
+    if not labels_of_text:
         return
-    conflicting = [(text, labels) for text, labels in seen.items() if len(labels) > 1]
-    rows = ((text, " and ".join(sorted(map(str, labels)))) for text, labels in conflicting[:3])
-    examples = [f"{names} ({_places(text, splits)}): {excerpt(text)}" for text, names in rows]
-    multi_label = any(isinstance(label, LabelSet) for _, labels in conflicting[:1] for label in labels)
+    conflicting = [(text, labels) for text, labels in labels_of_text.items() if len(labels) > 1]
+    examples = [
+        f"{' and '.join(sorted(map(str, labels)))} ({_rows_in_splits(text, splits)}): {excerpt(text)}"
+        for text, labels in conflicting[:3]
+    ]
+    is_multilabel = any(isinstance(label, LabelSet) for _, labels in conflicting[:1] for label in labels)
     message = f"texts that occur with different labels: {len(conflicting):,}"
     fix = "keep one label per text; 'glassformer review-labels' lists suspicious labels"
-    fix = "give equal texts the same labels" if multi_label else fix
+    fix = "give equal texts the same labels" if is_multilabel else fix
     ok = "equal texts have equal labels"
-    yield from finding_of("warning", "contradictions", conflicting, message, fix, shown=examples, ok=ok)
+    yield from finding_if_any("warning", "contradictions", conflicting, message, fix, shown=examples, ok=ok)
 
 
-def _places(text: str, splits: Mapping[str, Any]) -> str:
+def _rows_in_splits(text: str, splits: Mapping[str, Any]) -> str:
     """The rows of a text in each split."""
-    places = {name: [i for i, other in enumerate(s.texts) if other == text] for name, s in splits.items()}
-    single = len(splits) == 1
-    return "; ".join(
-        f"{'' if single else f'{name}, '}{rows_of(splits[name], at)}" for name, at in places.items() if at
-    )
+    parts = []
+    for name, split in splits.items():
+        if positions := [i for i, other in enumerate(split.texts) if other == text]:
+            prefix = "" if len(splits) == 1 else f"{name}, "
+            parts.append(f"{prefix}{format_rows(split, positions)}")
+    return "; ".join(parts)
 
 
-def odd_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
+def label_problems(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
     """Labels that are not classes: numbers for regression, or multi-label cells."""
     labels = [x for split in splits.values() if not are_sets(split.labels) for x in split.labels or ()]
-    if odd := find_label_problem(labels):
-        yield Finding("warning", "label-kind", f"labels: {odd[0]}", len(set(map(str, labels))), fix=odd[1])
+    if problem := find_label_problem(labels):
+        what, fix = problem
+        yield Finding("warning", "label-kind", f"labels: {what}", len(set(map(str, labels))), fix=fix)
 
 
-def unlabeled_names(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
+def missing_label_names(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
     """Classes whose names look like a missing label."""
     labels = [x for split in splits.values() for x in flat_labels(split.labels)]
     if not (names := find_missing_labels(labels)):
         return
     counts = Counter(map(str, labels))
     shown = ", ".join(f"{name!r} ({counts[name]:,})" for name in names[:5])
-    what = "a class looks" if len(names) == 1 else "classes look"
-    message = f"{what} like a missing label, which a model would learn to predict: {shown}"
+    subject = "a class looks" if len(names) == 1 else "classes look"
+    message = f"{subject} like a missing label, which a model would learn to predict: {shown}"
     count = sum(counts[name] for name in names)
     yield Finding("warning", "no-label", message, count, fix=drop_class_hint(*names))
 
 
-def balance(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
+def balance(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
     """How balanced the classes are."""
     for name, split in splits.items():
         ranked = [] if are_sets(split.labels) else Counter(split.labels or ()).most_common()
@@ -272,24 +277,24 @@ def balance(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Find
         yield Finding(severity, "balance", message, n_most - n_least, fix=fix)
 
 
-def single_example_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
-    """Classes with one example, which cannot be both trained and evaluated."""
+def single_example_classes(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
+    """Classes with one example, which cannot be in both training and evaluation."""
     labels = splits["train"].labels if "train" in splits else None
     counts = Counter(flat_labels(labels))
-    lone = sorted(str(label) for label, n in counts.items() if n == 1)
-    if not lone:
+    single = sorted(str(label) for label, n in counts.items() if n == 1)
+    if not single:
         return
-    message = f"train: classes with one example: {len(lone):,} ({listed_in_part([*map(repr, lone)])})"
+    message = f"train: classes with one example: {len(single):,} ({listed_in_part([*map(repr, single)])})"
     fix = "add examples: a random split needs two of every class"
-    if len(counts) - len(lone) >= 2:  # dropping the classes leaves at least two
-        fix += f"; or {drop_class_hint(*lone[:LISTED])}"
+    if len(counts) - len(single) >= 2:  # at least two classes remain
+        fix += f"; or {drop_class_hint(*single[:MAX_DROPPED])}"
     if too_many_classes(flat_labels(labels)):
-        message += f"; {len(set(flat_labels(labels))):,} classes in {len(labels or ()):,} rows"
+        message += f"; {len(counts):,} classes in {len(labels or ()):,} rows"
         fix = "are these the labels? Name the column of classes with label_column"
-    yield from finding_of("warning", "lone-classes", lone, message, fix, shown=lone[:10])
+    yield from finding_if_any("warning", "lone-classes", single, message, fix, shown=single[:10])
 
 
-def missing_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
+def missing_classes(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
     """Classes that are missing in a split."""
     classes = {
         name: set(flat_labels(split.labels)) for name, split in splits.items() if split.labels is not None
@@ -305,44 +310,45 @@ def missing_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Itera
             severity, reason = "warning", "since a class without training examples is never predicted"
             fix = f"{hint}, {reason}; or {drop_class_hint(missing[0])}"
         message = f"{name} lacks {len(missing)} of {len(all_classes)} classes"
-        yield from finding_of(severity, "missing-classes", missing, message, fix, shown=missing[:10])
+        yield from finding_if_any(severity, "missing-classes", missing, message, fix, shown=missing[:10])
     if not any(lacking.values()):
         yield Finding("ok", "missing-classes", "every split has every class")
 
 
-def twin_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
-    """Classes whose names are two spellings of one name."""
-    known = {x for split in splits.values() for x in flat_labels(split.labels) if isinstance(x, str)}
-    twins = [" and ".join(map(repr, names)) for names in written_twice(known)]
+def twin_classes(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
+    """Classes whose names are different spellings of one name."""
+    names = {x for split in splits.values() for x in flat_labels(split.labels) if isinstance(x, str)}
+    groups = [" and ".join(map(repr, group)) for group in group_spellings(names)]
     message = "classes whose names differ only in case, white space, invisible characters, the encoding "
-    message += f"of accents or the way a number is written: {len(twins):,} ({listed_in_part(twins, 3, '; ')})"
+    message += (
+        f"of accents or the way a number is written: {len(groups):,} ({listed_in_part(groups, 3, '; ')})"
+    )
     fix = "merge them with --set merge_labels=spelling"
-    ok = "near-duplicate class names: none" if known else ""
-    yield from finding_of("warning", "twin-classes", twins, message, fix, shown=twins[:10], ok=ok)
+    ok = "near-duplicate class names: none" if names else ""
+    yield from finding_if_any("warning", "twin-classes", groups, message, fix, shown=groups[:10], ok=ok)
 
 
-def written_twice(names: Iterable[str]) -> list[list[str]]:
-    """Groups of names that are spellings of one name, see ``plain_name``."""
+def group_spellings(names: Iterable[str]) -> list[list[str]]:
+    """Groups of two or more names that are spellings of one name (see ``plain_name``)."""
     spellings: dict[str, set[str]] = {}
     for name in names:
         spellings.setdefault(plain_name(name), set()).add(name)
-    return sorted(sorted(same) for same in spellings.values() if len(same) > 1)
+    return sorted(sorted(group) for group in spellings.values() if len(group) > 1)
 
 
-def without_classes(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings without those about classes if the labels look like numbers or multi-label."""
+def drop_class_findings(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings; without findings about classes if the labels look like numbers or multi-label."""
     if not any(
         f.code == "label-kind" and (NUMBER_OPTION in f.fix or SEPARATOR_FIX in f.fix) for f in findings
     ):
         return list(findings)
-    of_classes = ("balance", "lone-classes", "missing-classes", "twin-classes")
-    return [f for f in findings if f.code not in of_classes]
+    about_classes = ("balance", "lone-classes", "missing-classes", "twin-classes")
+    return [f for f in findings if f.code not in about_classes]
 
 
-def in_one_table(findings: Sequence[Finding]) -> list[Finding]:
-    """Combine the fixes of findings: ``merge_labels`` can be given only once, so merging spellings and
-    dropping classes are combined in one table, which both findings then propose."""
-    dropped = [name for f in findings if f.code == "no-label" for name in LEFT_OUT(f.fix)]
+def merge_label_fixes(findings: Sequence[Finding]) -> list[Finding]:
+    """Combine the fixes that merge spellings and drop classes, since both set ``merge_labels``."""
+    dropped = [name for f in findings if f.code == "no-label" for name in find_dropped_names(f.fix)]
     if not dropped or not any(f.code == "twin-classes" and f.severity == "warning" for f in findings):
         return list(findings)
     table = ", ".join(['"*" = "spelling"', *(f'{name} = ""' for name in dropped)])
@@ -351,66 +357,70 @@ def in_one_table(findings: Sequence[Finding]) -> list[Finding]:
     return [replace(f, fix=fix) if f.code in both and f.fix else f for f in findings]
 
 
-# --- sets of labels -------------------------------------------------------------------------------
+# --- multi-label data -----------------------------------------------------------------------------
 
-RARE = 20  # with fewer examples of a label, its metrics are unreliable
-LEAVE_EMPTY = (
+MIN_EXAMPLES = 20  # with fewer examples of a label, its metrics are unreliable
+EMPTY_FIX = (
     "where an empty cell means that the label is unknown, leave them out with "
     f'--set \'merge_labels={{"{NONE}" = ""}}\''
 )
-TIED = 0.95  # if two labels share this fraction of their examples, one of them is redundant
+REDUNDANT_SHARE = 0.95  # if two labels share this fraction of their examples, one of them is redundant
 
 
-def multi_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
+def multilabel(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
     """Labels per example, rare labels and frequent pairs of labels; yields nothing unless multi-label.
 
-    Adds ``labels`` to ``figures``: split -> labels per example and pairs (``label_sets.together``).
+    Adds ``labels`` (split -> labels per example) and ``together`` (frequent pairs of labels) to ``stats``.
     """
     sets = {name: split for name, split in splits.items() if are_sets(split.labels)}
     if not sets:
         return
-    figures["labels"] = {}
+    stats["labels"] = {}
     for name, split in sets.items():
         sizes, counts = Counter(map(len, split.labels)), Counter(flat_labels(split.labels))
         n = len(split.labels)
         mean = counts.total() / n
-        figures["labels"][name] = {"an example": round(mean, 3), "none": sizes[0]}
-        several = sum(count for size, count in sizes.items() if size > 1)
-        message = f"{name}: {mean:.2f} labels per example, more than one on {percent(several, n)}"
-        yield Finding("ok", "label-sets", message, several)
-        if said := unlabeled_message(name, split.labels):
+        stats["labels"][name] = {"an example": round(mean, 3), "none": sizes[0]}
+        num_several = sum(count for size, count in sizes.items() if size > 1)
+        message = f"{name}: {mean:.2f} labels per example, more than one on {percent(num_several, n)}"
+        yield Finding("ok", "label-sets", message, num_several)
+        if message := unlabeled_message(name, split.labels):
             texts = split.names() if hasattr(split, "images") else split.texts
             shown = tuple(excerpt(text) for text, own in zip(texts, split.labels, strict=True) if not own)
-            yield Finding("note", "empty-sets", said, sizes[0], shown[:3], LEAVE_EMPTY)
-        yield from _counts(name, counts, n)
+            yield Finding("note", "empty-sets", message, sizes[0], shown[:3], EMPTY_FIX)
+        yield from _label_counts(name, counts, n)
     name, split = next(iter(sets.items()))
     pairs = label_pairs(split.labels)
-    figures["together"], shown = {}, []
+    stats["together"], shown = {}, []
     for pair in pairs:
         both, n, lift = " + ".join(pair["labels"]), pair["count"], pair["lift"]
-        figures["together"][both] = {"examples": n, "lift": round(lift, 1)}
+        stats["together"][both] = {"examples": n, "lift": round(lift, 1)}
         shown.append(f"{both}: {n:,} examples, {lift:.1f} times as often as by chance")
     if pairs:
         (a, b), n = pairs[0]["labels"], pairs[0]["count"]
         message = f"{name}: the labels that most often occur together are {a!r} and {b!r} ({n:,})"
         yield Finding("note", "co-occurrence", message, n, tuple(shown))
-    tied = [pair for pair in pairs if min(pair["of_first"], pair["of_second"]) >= TIED and pair["count"] > 2]
-    names = "; ".join(" and ".join(map(repr, pair["labels"])) for pair in tied[:3])
-    message = f"{name}: labels that almost always occur together: {len(tied)} ({names})"
+    redundant = [
+        pair
+        for pair in pairs
+        if min(pair["of_first"], pair["of_second"]) >= REDUNDANT_SHARE and pair["count"] > 2
+    ]
+    names = "; ".join(" and ".join(map(repr, pair["labels"])) for pair in redundant[:3])
+    message = f"{name}: labels that almost always occur together: {len(redundant)} ({names})"
     fix = "merge them with merge_labels, unless they differ in the data that the model will read"
-    yield from finding_of("warning", "tied-labels", tied, message, fix, shown=())
+    yield from finding_if_any("warning", "tied-labels", redundant, message, fix, shown=())
 
 
 def unlabeled_message(name: str, labels: Sequence[Any] | None) -> str:
-    """A message with the number of examples without a label; empty if all have labels."""
-    empty = sum(not label_set for label_set in labels or ()) if are_sets(labels) else 0
-    if not empty:
+    """A message with the number of examples without a label; empty if all examples have labels."""
+    num_empty = sum(not label_set for label_set in labels or ()) if are_sets(labels) else 0
+    if not num_empty:
         return ""
-    count = f"{empty:,} of {len(labels or ()):,}"
+    count = f"{num_empty:,} of {len(labels or ()):,}"
     return f"{name}: examples without a label: {count}, learned and evaluated as 'none of these'"
 
 
-def _counts(name: str, counts: Counter[Any], n: int) -> Iterable[Finding]:
+def _label_counts(name: str, counts: Counter[Any], n: int) -> Iterable[Finding]:
     if not counts:
         yield Finding("warning", "balance", f"{name}: no example has a label", n)
         return
@@ -419,13 +429,13 @@ def _counts(name: str, counts: Counter[Any], n: int) -> Iterable[Finding]:
     message = f"{name}: {len(counts)} labels, {n_most:,} examples with {most!r} to {n_least:,} with {least!r}"
     fix = "weight positive examples of rare labels with --set pos_weight=root" if severity == "note" else ""
     yield Finding(severity, "balance", message, n_most - n_least, fix=fix)
-    rare = sorted(str(label) for label, count in counts.items() if count < RARE)
+    rare = sorted(str(label) for label, count in counts.items() if count < MIN_EXAMPLES)
     shown = listed_in_part([*map(repr, rare)])
-    message = f"{name}: labels on fewer than {RARE} examples: {len(rare):,} ({shown})"
+    message = f"{name}: labels on fewer than {MIN_EXAMPLES} examples: {len(rare):,} ({shown})"
     fix = "add examples of these labels, or drop the labels: their metrics are unreliable"
-    yield from finding_of("note", "rare-labels", rare, message, fix, shown=rare[:10])
+    yield from finding_if_any("note", "rare-labels", rare, message, fix, shown=rare[:10])
 
 
 # The checks of the labels of texts, in the order of the report.
-LABELS: list[Check] = [contradictions, odd_labels, unlabeled_names, balance]
-LABELS += [multi_labels, single_example_classes, missing_classes, twin_classes]
+LABEL_CHECKS: list[Check] = [contradictions, label_problems, missing_label_names, balance]
+LABEL_CHECKS += [multilabel, single_example_classes, missing_classes, twin_classes]

@@ -1,4 +1,4 @@
-"""Findings of a data doctor: the outcome of each check, and how to fix the problem."""
+"""Findings of the data doctor."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Severity = Literal["ok", "note", "warning"]
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check; ``code`` is the stable name of the check, ``fix`` what to do."""
+    """The outcome of one check."""
 
     severity: Severity
-    code: str
+    code: str  # the stable name of the check
     message: str
-    count: int = 0
+    count: int = 0  # number of affected examples
     examples: tuple[str, ...] = ()
-    fix: str = ""
+    fix: str = ""  # what to do
 
     @property
     def sentence(self) -> str:
@@ -30,11 +30,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """All findings, and the numbers that they are based on.
+    """All findings about a data set, and their statistics.
 
-    ``figures`` holds ``splits`` (split -> rows, distinct, classes, words), ``leaks`` (pairs of splits
-    -> distinct texts in both) and, with a tokenizer, ``tokens`` (split -> lengths, shares of truncated texts
-    and unknown tokens) and ``accents``. Shares are between 0 and 1.
+    ``figures`` has the statistics: ``splits`` (split -> rows, distinct, classes, words), ``leaks`` (pairs of
+    splits -> distinct texts in both) and, with a tokenizer, ``tokens`` (split -> lengths, shares of truncated
+    texts and unknown tokens) and ``accents``. Shares are between 0 and 1.
     """
 
     name: str
@@ -47,11 +47,11 @@ class DoctorReport:
         return {"name": self.name, "findings": findings, "figures": self.figures}
 
 
-# A check takes the splits of a data set and the report's figures, yields findings and may add to the figures.
+# A check takes the splits of a data set and the report's statistics, to which it may add. It yields findings.
 Check = Callable[[Mapping[str, Any], dict[str, Any]], Iterable[Finding]]
 
 
-def finding_of(
+def finding_if_any(
     severity: Severity,
     code: str,
     items: Sequence[Any],
@@ -61,10 +61,11 @@ def finding_of(
     shown: Iterable[str] | None = None,
     ok: str = "",
 ) -> Iterable[Finding]:
-    """Yield a finding that counts ``items``; if there are none, a finding "ok" with the message ``ok``.
+    """Yield a finding that counts ``items``; without items, a finding "ok" with the message ``ok``.
 
     Args:
         shown: examples; None: the first three of ``items``.
+        ok: empty: yield nothing without items.
     """
     if items:
         examples = tuple(items[:3] if shown is None else shown)
@@ -74,7 +75,7 @@ def finding_of(
 
 
 def at_rows(split: Any, rows: Sequence[int], text: Callable[[int], str], limit: int = 3) -> list[str]:
-    """File and row of the first examples in ``rows``, each with a text."""
+    """The first examples in ``rows``: file, row and the result of ``text``."""
     return [f"{place(split.origin, i, split.rows)}: {text(i)}" for i in rows[:limit]]
 
 
@@ -89,7 +90,7 @@ def in_lines(findings: Sequence[Finding]) -> list[str]:
     lines: dict[Any, str] = {}
     other_splits: dict[Any, list[str]] = {}
     for i, finding in enumerate(findings):
-        key = _line_of(finding.code, finding.message, i)
+        key = _line_key(finding.code, finding.message, i)
         if key in lines:
             other_splits.setdefault(key, []).append(finding.message.partition(": ")[0])
         else:
@@ -101,14 +102,14 @@ def in_lines(findings: Sequence[Finding]) -> list[str]:
 
 def num_warnings(findings: Sequence[dict[str, Any]]) -> int:
     """Number of lines that ``in_lines`` returns for the warnings among ``findings`` (as in doctor.json)."""
-    warned = [f for f in findings if f["severity"] == "warning"]
-    return len({_line_of(f["code"], f["message"], i) for i, f in enumerate(warned)})
+    warnings = [f for f in findings if f["severity"] == "warning"]
+    return len({_line_key(f["code"], f["message"], i) for i, f in enumerate(warnings)})
 
 
-def _line_of(code: str, message: str, place: int) -> str | int:
-    """Key of the line a finding belongs to: its check if the message begins with a split's name."""
+def _line_key(code: str, message: str, index: int) -> str | int:
+    """The line of a finding: its check if the message begins with a split's name, else its own index."""
     split, colon, _ = message.partition(": ")
-    return code if colon and " " not in split else place
+    return code if colon and " " not in split else index
 
 
 def percent(part: int, whole: int) -> str:

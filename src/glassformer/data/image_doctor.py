@@ -1,4 +1,4 @@
-"""Checks of images: unreadable files, duplicates, leakage, balance, sizes, effect of the transform."""
+"""Data doctor for images."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.copies import Thumbnails, digest, near_duplicates
-from glassformer.data.doctor_checks import multi_labels, odd_labels, run_checks, twin_classes, unlabeled_names
-from glassformer.data.findings import DoctorReport, Finding, finding_of
+from glassformer.data.doctor_checks import (
+    label_problems,
+    missing_label_names,
+    multilabel,
+    run_checks,
+    twin_classes,
+)
+from glassformer.data.findings import DoctorReport, Finding, finding_if_any
 from glassformer.data.image import DARK, SKIP_HINT, BrightestPixel, ImageHeader, read_header
 from glassformer.data.image_range import MAX_UNCLEAR, WHITE_16, likely_white
 from glassformer.data.image_sources import ImageSplit, missing_classes
@@ -19,19 +25,35 @@ from glassformer.data.label_sets import are_sets, flat_labels
 from glassformer.data.rejected import RejectedRow
 from glassformer.errors import DataError
 
-UNBALANCED = 3.0  # a note if the largest class has more than this many times the images of the smallest
-DOMINANT = 0.9  # a warning if one class has more than this share of the images
-UNUSUAL = ("CMYK", "P", "PA", "LA", "La", "RGBA", "RGBa", "I;16", "I", "F", "1", "L", "YCbCr", "LAB", "HSV")
-TURNED = {
+MAX_CLASS_RATIO = 3.0  # a note if the largest class has more than this many times the images of the smallest
+MAX_CLASS_SHARE = 0.9  # a warning if one class has more than this share of the images
+UNUSUAL_MODES = (
+    "CMYK",
+    "P",
+    "PA",
+    "LA",
+    "La",
+    "RGBA",
+    "RGBa",
+    "I;16",
+    "I",
+    "F",
+    "1",
+    "L",
+    "YCbCr",
+    "LAB",
+    "HSV",
+)
+CONVERSIONS = {  # mode -> how it is converted to RGB
     "CMYK": "turned into RGB",
     "RGBA": "transparency shows white",
     "LA": "transparency shows white",
     "P": "palette turned into RGB",
     "L": "gray, as three equal channels",
 }
-CUT = 0.25  # a note if more than this share of an image's pixels is cropped
-STRETCHED = 1.5  # a note if the aspect ratio changes by more than this factor
-UPSCALED = 2.0  # a note if an image is enlarged by more than this factor
+MAX_CROP = 0.25  # a note if more than this share of an image's pixels is cropped
+MAX_STRETCH = 1.5  # a note if the aspect ratio changes by more than this factor
+MAX_UPSCALE = 2.0  # a note if an image is enlarged by more than this factor
 
 
 def examine_images(
@@ -43,10 +65,10 @@ def examine_images(
     transform: Any = None,
     decode: bool = False,
 ) -> DoctorReport:
-    """Run every check on images; two images are equal if their bytes are.
+    """Run every check on images; two images are equal if their bytes are equal.
 
     Args:
-        rejected: rows of a table that were left out.
+        rejected: skipped rows of a table.
         transform: the ``ImageTransform`` of a model; the report then states how much it crops.
         decode: whether to decode every image, to find all unreadable images and near duplicates; otherwise
             only the beginning and the end of each file are checked.
@@ -55,66 +77,66 @@ def examine_images(
     formats, width and height (each: minimum, median, maximum).
     """
     messages = dict.fromkeys([*notes, *missing_classes(splits)])
-    places_by_split: dict[str, dict[str, list[int]]] = {}
+    positions: dict[str, dict[str, list[int]]] = {}  # split -> digest -> positions of the images
 
-    def check_splits(splits: Mapping[str, ImageSplit], figures: dict[str, Any]) -> Iterable[Finding]:
+    def check_splits(splits: Mapping[str, ImageSplit], stats: dict[str, Any]) -> Iterable[Finding]:
         yield from (Finding("note", "source", note) for note in messages)
-        figures["splits"] = {}
+        stats["splits"] = {}
         for name, split in splits.items():
-            places_by_split[name] = _places(split)
-            yield from _check_split(name, split, places_by_split[name], transform, decode, figures["splits"])
+            positions[name] = _positions_by_digest(split)
+            yield from _check_split(name, split, positions[name], transform, decode, stats["splits"])
 
-    def compare_splits(splits: Mapping[str, ImageSplit], figures: dict[str, Any]) -> Iterable[Finding]:
-        white = (transform and transform.image_range) or "full"
-        firsts = {name: [index[0] for index in places.values()] for name, places in places_by_split.items()}
-        thumbs = {k: Thumbnails.of(v.images, firsts[k], white) for k, v in splits.items()} if decode else {}
-        leaks = [*_leakage(splits, places_by_split), *_near_duplicates(splits, thumbs)]
+    def compare_splits(splits: Mapping[str, ImageSplit], stats: dict[str, Any]) -> Iterable[Finding]:
+        image_range = (transform and transform.image_range) or "full"
+        thumbnails = {}
+        for name, split in splits.items() if decode else ():
+            firsts = [index[0] for index in positions[name].values()]
+            thumbnails[name] = Thumbnails.of(split.images, firsts, image_range)
+        leaks = [*_leakage(splits, positions), *_near_duplicates(splits, thumbnails)]
         yield from leaks
         if not any(finding.code in ("leak", "near-leak") for finding in leaks):
             yield Finding("ok", "leak", "no image is in two splits")
 
-    checks = [check_splits, multi_labels, odd_labels, twin_classes, unlabeled_names, compare_splits]
+    checks = [check_splits, multilabel, label_problems, twin_classes, missing_label_names, compare_splits]
     return run_checks(name, splits, checks, rejected)
 
 
-def _places(split: ImageSplit) -> dict[str, list[int]]:
-    """Digest -> positions of the images with it; missing images are not counted as copies of each other."""
-    places: dict[str, list[int]] = {}
-    for i, picture in enumerate(split.images):
-        if key := digest(picture):
-            places.setdefault(key, []).append(i)
-    return places
+def _positions_by_digest(split: ImageSplit) -> dict[str, list[int]]:
+    """Digest -> positions of the images; missing images are not duplicates of each other."""
+    positions: dict[str, list[int]] = {}
+    for i, image in enumerate(split.images):
+        if key := digest(image):
+            positions.setdefault(key, []).append(i)
+    return positions
 
 
 def _check_split(
     name: str,
     split: ImageSplit,
-    places: Mapping[str, list[int]],
+    positions: Mapping[str, list[int]],
     transform: Any,
     decode: bool,
-    figures: Any,
+    stats: Any,
 ) -> Iterable[Finding]:
-    brightest, white = BrightestPixel(), transform and transform.image_range
-    headers: dict[
-        int, ImageHeader
-    ] = {}  # position -> header of the file, or the reason why it cannot be read
-    refused: dict[int, DataError] = {}
-    for i, (picture, file) in enumerate(zip(split.images, split.names(), strict=True)):
+    brightest, image_range = BrightestPixel(), transform and transform.image_range
+    headers: dict[int, ImageHeader] = {}  # position -> header of the file
+    errors: dict[int, DataError] = {}  # position -> why the image cannot be read
+    for i, (image, file) in enumerate(zip(split.images, split.names(), strict=True)):
         try:
-            headers[i] = read_header(picture, file, decode, white, brightest)
+            headers[i] = read_header(image, file, decode, image_range, brightest)
         except DataError as error:
-            refused[i] = error
+            errors[i] = error
     counts = Counter(map(str, flat_labels(split.labels)))
-    figures[name] = {"pictures": len(split), "distinct": len(places), "unreadable": len(refused)}
-    figures[name] |= _figures(headers) | counts
-    yield from _unreadable(name, split, refused)
-    yield from _duplicates(name, split, places)
+    stats[name] = {"pictures": len(split), "distinct": len(positions), "unreadable": len(errors)}
+    stats[name] |= _header_stats(headers) | counts
+    yield from _unreadable(name, split, errors)
+    yield from _duplicates(name, split, positions)
     yield from () if are_sets(split.labels) else _balance(name, counts)
     yield from _shapes(name, split, headers, transform)
     yield from _range(name, headers, brightest)
 
 
-def _figures(headers: Mapping[int, ImageHeader]) -> dict[str, Any]:
+def _header_stats(headers: Mapping[int, ImageHeader]) -> dict[str, Any]:
     if not headers:
         return {}
     sizes = np.array([header.size for header in headers.values()])
@@ -127,35 +149,35 @@ def _figures(headers: Mapping[int, ImageHeader]) -> dict[str, Any]:
     }
 
 
-def _unreadable(name: str, split: ImageSplit, refused: Mapping[int, DataError]) -> Iterable[Finding]:
-    if not refused:
+def _unreadable(name: str, split: ImageSplit, errors: Mapping[int, DataError]) -> Iterable[Finding]:
+    if not errors:
         return
-    kinds = Counter(error.what for error in refused.values())
+    kinds = Counter(error.what for error in errors.values())
     listed = "; ".join(f"{n:,}: {what}" for what, n in kinds.most_common(5))
     more = f"; {len(kinds) - 5} more kinds" if len(kinds) > 5 else ""
-    message = f"{len(refused):,} of {len(split):,} images of {name} cannot be read ({listed}{more})"
-    examples = tuple(f"{error.where}: {error.what}" for error in list(refused.values())[:10])
-    usual = next(error.fix for error in refused.values() if error.what == kinds.most_common(1)[0][0])
-    fix = f"{usual[:1].lower()}{usual[1:]}, or {SKIP_HINT}" if usual else f"remove them, or {SKIP_HINT}"
-    yield Finding("warning", "unreadable", message, len(refused), examples, fix)
+    message = f"{len(errors):,} of {len(split):,} images of {name} cannot be read ({listed}{more})"
+    examples = tuple(f"{error.where}: {error.what}" for error in list(errors.values())[:10])
+    fix = next(error.fix for error in errors.values() if error.what == kinds.most_common(1)[0][0])
+    fix = f"{fix[:1].lower()}{fix[1:]}, or {SKIP_HINT}" if fix else f"remove them, or {SKIP_HINT}"
+    yield Finding("warning", "unreadable", message, len(errors), examples, fix)
 
 
-def _duplicates(name: str, split: ImageSplit, places: Mapping[str, list[int]]) -> Iterable[Finding]:
-    repeated = [index for index in places.values() if len(index) > 1]
+def _duplicates(name: str, split: ImageSplit, positions: Mapping[str, list[int]]) -> Iterable[Finding]:
+    repeated = [index for index in positions.values() if len(index) > 1]
     labels, names = split.labels, split.names() if repeated else []
     conflicting = [index for index in repeated if labels and len({labels[i] for i in index}) > 1]
     examples = [_two_names(names, labels, index) for index in conflicting[:3]]
     message = f"images of {name} that occur with different labels: {len(conflicting):,}"
     fix = "keep every image in the folder of only one class"
-    yield from finding_of("warning", "contradictions", conflicting, message, fix, shown=examples)
+    yield from finding_if_any("warning", "contradictions", conflicting, message, fix, shown=examples)
     examples = [_two_names(names, labels, index) for index in repeated[:3]]
     message = f"duplicate images of {name}: {sum(len(index) - 1 for index in repeated):,}"
     fix, ok = "leave repeats out with --set drop_duplicates=true", f"{name}: no image occurs twice"
-    yield from finding_of("note", "repeats", repeated, message, fix, shown=examples, ok=ok)
+    yield from finding_if_any("note", "repeats", repeated, message, fix, shown=examples, ok=ok)
 
 
 def _two_names(names: Sequence[str], labels: Sequence[Any] | None, index: Sequence[int]) -> str:
-    """The first two of some equal images, with their labels."""
+    """The names of the first two of some equal images, with their labels."""
     return " = ".join(f"{names[i]} ({labels[i]})" if labels else names[i] for i in index[:2])
 
 
@@ -163,23 +185,25 @@ def _balance(name: str, counts: Counter[str]) -> Iterable[Finding]:
     if len(counts) == 1:
         (only,) = counts
         yield Finding("warning", "balance", f"{name}: one class only ({only})", counts[only])
-    if not counts or max(counts.values()) <= UNBALANCED * min(counts.values()):
+    if not counts or max(counts.values()) <= MAX_CLASS_RATIO * min(counts.values()):
         return
     (most, n), (least, m) = counts.most_common()[0], counts.most_common()[-1]
     message = f"{name} is unbalanced: {n:,} of {most}, {m:,} of {least}; class_weight = balanced may help"
-    severe = n > DOMINANT * counts.total()
-    message += f"; always predicting {most} scores {n / counts.total():.1%}" if severe else ""
-    yield Finding("warning" if severe else "note", "balance", message, n - m)
+    is_severe = n > MAX_CLASS_SHARE * counts.total()
+    message += f"; always predicting {most} scores {n / counts.total():.1%}" if is_severe else ""
+    yield Finding("warning" if is_severe else "note", "balance", message, n - m)
 
 
-def _leakage(splits: Mapping[str, ImageSplit], seen: Mapping[str, dict[str, list[int]]]) -> Iterable[Finding]:
+def _leakage(
+    splits: Mapping[str, ImageSplit], positions: Mapping[str, dict[str, list[int]]]
+) -> Iterable[Finding]:
     for first, second in itertools.combinations(splits, 2):
-        shared = sorted(seen[first].keys() & seen[second].keys())
+        shared = sorted(positions[first].keys() & positions[second].keys())
         names = splits[second].names() if shared else []
-        shown = [names[seen[second][key][0]] for key in shared[:3]]
+        shown = [names[positions[second][key][0]] for key in shared[:3]]
         message = f"images in both {first} and {second}: {len(shared):,}; the score would be too high"
         fix = f"drop them from {first} with --set drop_duplicates=true"
-        yield from finding_of("warning", "leak", shared, message, fix, shown=shown)
+        yield from finding_if_any("warning", "leak", shared, message, fix, shown=shown)
 
 
 # --- what the images look like --------------------------------------------------------------
@@ -194,21 +218,22 @@ def _shapes(
     names, sizes = split.names(), np.array([header.size for header in headers.values()])
     low, high = sizes.min(0), sizes.max(0)
     if (low != high).any():
-        usual = np.median(sizes, 0).astype(int)
+        median = np.median(sizes, 0).astype(int)
         message = f"{name}: images of {low[0]:,} x {low[1]:,} to {high[0]:,} x {high[1]:,} pixels, "
-        message += f"usually about {usual[0]:,} x {usual[1]:,}"
+        message += f"usually about {median[0]:,} x {median[1]:,}"
         yield Finding("ok", "sizes", message, len(np.unique(sizes, axis=0)))
     modes = Counter(header.mode for header in headers.values() if header.kind != "array")
-    if odd := {mode: n for mode, n in modes.items() if mode in UNUSUAL}:
-        mode_counts = [
-            f"{n:,} {m}" + (f" ({TURNED[m]})" if m in TURNED else "") for m, n in sorted(odd.items())
+    if unusual := {mode: n for mode, n in modes.items() if mode in UNUSUAL_MODES}:
+        counts = [
+            f"{n:,} {mode}" + (f" ({CONVERSIONS[mode]})" if mode in CONVERSIONS else "")
+            for mode, n in sorted(unusual.items())
         ]
-        examples = [names[i] for i, header in headers.items() if header.mode in odd]
-        message = f"{name}: not all images are RGB: {', '.join(mode_counts)}"
-        yield Finding("note", "modes", message, sum(odd.values()), tuple(examples[:3]))
+        examples = [names[i] for i, header in headers.items() if header.mode in unusual]
+        message = f"{name}: not all images are RGB: {', '.join(counts)}"
+        yield Finding("note", "modes", message, sum(unusual.values()), tuple(examples[:3]))
     animated = [names[i] for i, header in headers.items() if header.frames > 1]
     message = f"{name}: {len(animated):,} images have several frames or pages; only the first is read"
-    yield from finding_of("note", "animations", animated, message)
+    yield from finding_if_any("note", "animations", animated, message)
     if transform is not None:
         yield from _transform_effects(name, sizes, transform)
 
@@ -221,9 +246,8 @@ def _range(name: str, headers: Mapping[int, ImageHeader], brightest: BrightestPi
     )
     fix = f"give the value of white with --set image_range={likely_white(brightest.pixel)}"
     if 0 < brightest.pixel <= MAX_UNCLEAR:
-        yield Finding(
-            "warning", "range", f"{wide}: an error in training, since they look black", n, shown, fix
-        )
+        message = f"{wide}: an error in training, since they look black"
+        yield Finding("warning", "range", message, n, shown, fix)
         return
     pixels = [header.brightest for header in headers.values() if header.brightest is not None]
     if len(pixels) < len(headers) or not pixels or max(pixels) >= DARK:
@@ -231,9 +255,8 @@ def _range(name: str, headers: Mapping[int, ImageHeader], brightest: BrightestPi
     if brightest.pixel and brightest.num_images == len(headers):
         yield Finding("warning", "range", f"{wide}: to a model the images are almost black", n, shown, fix)
     else:
-        message = (
-            f"{name}: the brightest pixel is {max(pixels)} of 255: to a model the images are almost black"
-        )
+        message = f"{name}: the brightest pixel is {max(pixels)} of 255: to a model the images are almost "
+        message += "black"
         fix = "save the images with white at 255"
         yield Finding("warning", "range", message, len(pixels), fix=fix)
 
@@ -241,35 +264,39 @@ def _range(name: str, headers: Mapping[int, ImageHeader], brightest: BrightestPi
 def _transform_effects(name: str, sizes: np.ndarray, transform: Any) -> Iterable[Finding]:
     """The share of the images that a transform crops, and how many it stretches or enlarges."""
     height, width = transform.size
-    ratio = np.maximum(sizes[:, 0] / sizes[:, 1] * height / width, sizes[:, 1] / sizes[:, 0] * width / height)
+    stretch = np.maximum(
+        sizes[:, 0] / sizes[:, 1] * height / width, sizes[:, 1] / sizes[:, 0] * width / height
+    )
     if transform.fit == "crop":
         kept = (max(height, width) / (transform.shorter or max(height, width))) ** 2
-        lost = 1 - kept / ratio
-        n = int((lost > CUT).sum())
-        message = f"{name}: the crop to {width} x {height} pixels removes {np.median(lost):.0%} of an "
-        message += f"image (median; {lost.max():.0%} at most), "
-        message += f"and more than {CUT:.0%} of {n:,} of {len(sizes):,} images"
+        cropped = 1 - kept / stretch
+        n = int((cropped > MAX_CROP).sum())
+        message = f"{name}: the crop to {width} x {height} pixels removes {np.median(cropped):.0%} of an "
+        message += f"image (median; {cropped.max():.0%} at most), "
+        message += f"and more than {MAX_CROP:.0%} of {n:,} of {len(sizes):,} images"
         if n:
             fix = "--set framing=squash keeps the whole image but changes its aspect ratio"
             yield Finding("note", "cut-away", message, n, fix=fix)
-    elif (n := int((ratio > STRETCHED).sum())) > 0:
-        message = f"{name}: {n:,} of {len(sizes):,} are stretched more than {STRETCHED:g} times to fit "
-        message += f"{width} x {height} pixels, {ratio.max():.1f} times at most"
+    elif (n := int((stretch > MAX_STRETCH).sum())) > 0:
+        message = f"{name}: {n:,} of {len(sizes):,} are stretched more than {MAX_STRETCH:g} times to fit "
+        message += f"{width} x {height} pixels, {stretch.max():.1f} times at most"
         yield Finding("note", "stretched", message, n, fix="--set framing=crop crops the middle instead")
     scale = np.minimum(width / sizes[:, 0], height / sizes[:, 1])
-    if (n := int((scale > UPSCALED).sum())) > 0:
+    if (n := int((scale > MAX_UPSCALE).sum())) > 0:
         size = f"{width} x {height} pixels"
         message = f"{name}: {n:,} of {len(sizes):,} are smaller than {size} by half or more"
         fix = "a smaller --set image_size=PIXELS is faster and loses nothing"
         yield Finding("note", "blown-up", message, n, fix=fix)
 
 
-def _near_duplicates(splits: Mapping[str, ImageSplit], thumbs: Mapping[str, Thumbnails]) -> Iterable[Finding]:
+def _near_duplicates(
+    splits: Mapping[str, ImageSplit], thumbnails: Mapping[str, Thumbnails]
+) -> Iterable[Finding]:
     """Near duplicates: images that look alike but differ in their bytes (saved again, scaled, brightened)."""
-    if not thumbs:
+    if not thumbnails:
         return
     names = {name: split.names() for name, split in splits.items()}
-    for (first, second), pairs in near_duplicates(thumbs).items():
+    for (first, second), pairs in near_duplicates(thumbnails).items():
         shown = [f"{names[first][i]} ~ {names[second][j]}" for i, j in pairs[:3]]
         if first != second:
             message = f"images of {first} that look nearly the same as one of {second}: {len(pairs):,}"
@@ -284,4 +311,4 @@ def _near_duplicates(splits: Mapping[str, ImageSplit], thumbs: Mapping[str, Thum
         message = f"pairs of images of {first} that look nearly the same and have different labels: "
         message += f"{len(conflicting):,}"
         fix = "keep the right label of each"
-        yield from finding_of("warning", "near-contradictions", conflicting, message, fix, shown=shown)
+        yield from finding_if_any("warning", "near-contradictions", conflicting, message, fix, shown=shown)

@@ -1,4 +1,4 @@
-"""Checks of tagged sentences: duplicates, leakage, balance, malformed tags."""
+"""Data doctor for tagged sentences."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from glassformer.data.doctor_checks import counted_texts, duplicates, leakage, run_checks, written_twice
-from glassformer.data.findings import Check, DoctorReport, Finding, excerpt, finding_of, percent
+from glassformer.data.doctor_checks import count_texts, duplicates, group_spellings, leakage, run_checks
+from glassformer.data.findings import Check, DoctorReport, Finding, excerpt, finding_if_any, percent
 from glassformer.data.tagged import TaggedDataset, TaggedSplit
 from glassformer.data.tags import (
     NOT_TAGGED,
@@ -22,7 +22,7 @@ from glassformer.data.tags import (
 )
 from glassformer.errors import DataError
 
-RARE = 10  # with fewer training spans, a kind of span is hard to learn
+MIN_SPANS = 10  # with fewer training spans, a kind of span is hard to learn
 
 
 def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto") -> DoctorReport:
@@ -32,24 +32,24 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
         ConfigError: unknown scheme.
     """
     splits = {name: split for name, split in dataset.splits.items() if split.tags is not None}
-    given = [tags for split in splits.values() for tags in split.tags or ()]
+    raw_tags = [tags for split in splits.values() for tags in split.tags or ()]
     try:
-        reading = read_tags(given, scheme)
+        reading = read_tags(raw_tags, scheme)
         scheme_findings = [Finding("note", "tag-scheme", reading.message)] if reading.message else []
-    except DataError as error:  # then the tags are counted without reading them as spans
-        reading = read_tags(given, "plain")
+    except DataError as error:  # the tags are counted, but not read as spans
+        reading = read_tags(raw_tags, "plain")
         scheme_findings = [Finding("warning", "tag-scheme", error.what, fix=error.fix or "")]
     tags, scheme = iter(reading.tags), reading.scheme
     splits = {name: replace(split, tags=[next(tags) for _ in split.words]) for name, split in splits.items()}
-    every = dataset.splits | splits
-    counts = counted_texts(every)
-    figures: dict[str, Any] = {
+    all_splits = dataset.splits | splits
+    counts = count_texts(all_splits)
+    stats: dict[str, Any] = {
         "scheme": scheme,
-        "splits": {name: _figures(split, counts[name], scheme) for name, split in every.items()},
+        "splits": {name: _split_stats(split, counts[name], scheme) for name, split in all_splits.items()},
     }
 
-    def of_tags(check: Callable[[Mapping[str, TaggedSplit], Scheme], Iterable[Finding]]) -> Check:
-        return lambda _splits, _figures: check(splits, scheme)  # only the splits with tags
+    def on_tags(check: Callable[[Mapping[str, TaggedSplit], Scheme], Iterable[Finding]]) -> Check:
+        return lambda _splits, _stats: check(splits, scheme)  # only the splits with tags
 
     unended = (
         Finding("warning", "one-sentence", what, 1, fix="put an empty line after each sentence")
@@ -57,24 +57,24 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
     )
     notes = [*(Finding("note", "columns", line) for line in dataset.messages), *unended, *scheme_findings]
     checks = [
-        lambda _splits, _figures: notes,
-        *map(of_tags, (_twin_kinds, _not_tagged)),
-        _with_fix("leave repeats out", partial(duplicates, say_rows=False)),
+        lambda _splits, _stats: notes,
+        *map(on_tags, (_twin_kinds, _not_tagged)),
+        _with_fix("leave repeats out", partial(duplicates, with_rows=False)),
         _with_fix("leave them out of training", leakage),
-        *map(of_tags, (_malformed, _balance, _known_entities, _contradictions)),
+        *map(on_tags, (_malformed, _balance, _known_spans, _contradictions)),
     ]
-    return run_checks(dataset.name, every, checks, dataset.rejected, figures)
+    return run_checks(dataset.name, all_splits, checks, dataset.rejected, stats)
 
 
 def _with_fix(fix: str, check: Check) -> Check:
-    """The same check with another fix, since tagging recipes lack the setting that it proposes."""
-    return lambda splits, figures: (
-        replace(one, fix=fix) if one.fix else one for one in check(splits, figures)
+    """The same check with another fix, since tagging recipes lack the setting in its own fix."""
+    return lambda splits, stats: (
+        replace(finding, fix=fix) if finding.fix else finding for finding in check(splits, stats)
     )
 
 
-def _figures(split: TaggedSplit, counts: Counter[str], scheme: Scheme) -> dict[str, Any]:
-    kinds = Counter(span.kind for tags in split.tags or () for span in tags_to_spans(tags, scheme))
+def _split_stats(split: TaggedSplit, counts: Counter[str], scheme: Scheme) -> dict[str, Any]:
+    kinds = Counter(span.kind for tags in split.tags or () for span in spans_of(tags, scheme))
     return {
         "rows": len(split),
         "distinct": len(counts),
@@ -85,16 +85,17 @@ def _figures(split: TaggedSplit, counts: Counter[str], scheme: Scheme) -> dict[s
 
 
 def _twin_kinds(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
-    kinds = {tag_kind(tag, scheme) for split in splits.values() for own in split.tags or () for tag in own}
-    twins = [" and ".join(map(repr, names)) for names in written_twice(kinds)]
-    message = f"kinds whose names differ only in case or white space: {'; '.join(twins[:3])}"
+    all_tags = (tag for split in splits.values() for tags in split.tags or () for tag in tags)
+    kinds = {kind_of_tag(tag, scheme) for tag in all_tags}
+    groups = [" and ".join(map(repr, names)) for names in group_spellings(kinds)]
+    message = f"kinds whose names differ only in case or white space: {'; '.join(groups[:3])}"
     fix = "they are learned as different kinds: use one spelling"
-    yield from finding_of("warning", "twin-kinds", twins, message, fix, shown=twins[:10])
+    yield from finding_if_any("warning", "twin-kinds", groups, message, fix, shown=groups[:10])
 
 
 def _not_tagged(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
     for name, split in splits.items():
-        if count := sum(own.count(NOT_TAGGED) for own in split.tags or ()):
+        if count := sum(tags.count(NOT_TAGGED) for tags in split.tags or ()):
             what = f"{name}: {count:,} words have the tag {NOT_TAGGED}; no loss and no metric includes them"
             yield Finding("note", "not-tagged", what, count)
 
@@ -103,9 +104,9 @@ def _malformed(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Fi
     for name, split in splits.items():
         examples, count = [], 0
         for words, tags in zip(split.words, split.tags or (), strict=True):
-            places = malformed_positions(tags, scheme)
-            count += len(places)
-            for i in places[: 3 - len(examples)]:
+            positions = malformed(tags, scheme)
+            count += len(positions)
+            for i in positions[: 3 - len(examples)]:
                 before = f"{words[i - 1]}/{tags[i - 1]} " if i else ""
                 examples.append(f"{before}{words[i]}/{tags[i]}")
         if count:
@@ -119,41 +120,46 @@ def _balance(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Find
     train = splits.get("train")
     if train is None:
         return
-    tags = Counter(tag for own in train.tags or () for tag in own if tag != NOT_TAGGED)
-    kinds = Counter(span.kind for own in train.tags or () for span in tags_to_spans(own, scheme))
-    if scheme != "plain" or OUTSIDE in tags:
-        inside = tags.total() - tags[OUTSIDE]
-        share = percent(inside, tags.total())
-        empty = sum(set(own) <= {OUTSIDE, NOT_TAGGED} for own in train.tags or ())
-        message = f"train: {share} of {tags.total():,} words are in a span; {empty:,} sentences have none"
-        yield Finding("note", "tag-balance", message, inside)
-    rare = [f"{kind} {n}" for kind, n in sorted(kinds.items()) if n < RARE]
-    message = f"train: kinds of fewer than {RARE} spans: {', '.join(rare)}"
-    yield from finding_of(
-        "warning", "rare-kinds", rare, message, "few examples are hard to learn from", shown=()
-    )
+    tag_counts = Counter(tag for tags in train.tags or () for tag in tags if tag != NOT_TAGGED)
+    kinds = Counter(span.kind for tags in train.tags or () for span in spans_of(tags, scheme))
+    if scheme != "plain" or OUTSIDE in tag_counts:
+        total = tag_counts.total()
+        num_inside = total - tag_counts[OUTSIDE]
+        num_empty = sum(set(tags) <= {OUTSIDE, NOT_TAGGED} for tags in train.tags or ())
+        message = f"train: {percent(num_inside, total)} of {total:,} words are in a span; "
+        message += f"{num_empty:,} sentences have none"
+        yield Finding("note", "tag-balance", message, num_inside)
+    rare = [f"{kind} {n}" for kind, n in sorted(kinds.items()) if n < MIN_SPANS]
+    message = f"train: kinds of fewer than {MIN_SPANS} spans: {', '.join(rare)}"
+    fix = "few examples are hard to learn from"
+    yield from finding_if_any("warning", "rare-kinds", rare, message, fix, shown=())
     for name, split in splits.items():
-        own_kinds = {tag_kind(tag, scheme) for own in split.tags or () for tag in own} - {""}
-        strange = sorted(own_kinds - kinds.keys())
-        message = f"{name}: kinds that train does not have: {', '.join(strange)}"
-        yield from finding_of("warning", "unseen-kinds", strange, message, "no model can find them", shown=())
+        split_kinds = {kind_of_tag(tag, scheme) for tags in split.tags or () for tag in tags} - {""}
+        unseen = sorted(split_kinds - kinds.keys())
+        message = f"{name}: kinds that train does not have: {', '.join(unseen)}"
+        yield from finding_if_any(
+            "warning", "unseen-kinds", unseen, message, "no model can find them", shown=()
+        )
 
 
-def _known_entities(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
-    """The share of spans in other splits that also occur in training; the rest needs context to be found."""
+def _known_spans(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
+    """The share of spans in other splits that are also in training; other spans need context to be found."""
     train = splits.get("train")
     if train is None:
         return
-    known = set(_surfaces(train, scheme))
+    known = set(_span_texts(train, scheme))
     for name, split in splits.items():
-        if name == "train" or not (spans := list(_surfaces(split, scheme))):
+        if name == "train" or not (spans := list(_span_texts(split, scheme))):
             continue
-        same = sum(one in known for one in spans)
-        message = f"{name}: {percent(same, len(spans))} of {len(spans):,} spans are in train word for word"
-        yield Finding("note", "known-spans", message, same)
+        num_known = sum(span in known for span in spans)
+        message = (
+            f"{name}: {percent(num_known, len(spans))} of {len(spans):,} spans are in train word for word"
+        )
+        yield Finding("note", "known-spans", message, num_known)
 
 
-def _surfaces(split: TaggedSplit, scheme: Scheme) -> Iterable[tuple[str, str]]:
+def _span_texts(split: TaggedSplit, scheme: Scheme) -> Iterable[tuple[str, str]]:
+    """The words and the kind of each span."""
     for words, tags in zip(split.words, split.tags or (), strict=True):
         for kind, start, end in tags_to_spans(tags, scheme):
             yield " ".join(words[start:end]).casefold(), kind
@@ -161,12 +167,12 @@ def _surfaces(split: TaggedSplit, scheme: Scheme) -> Iterable[tuple[str, str]]:
 
 def _contradictions(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
     """Equal sentences with different tags."""
-    seen: dict[tuple[str, ...], set[tuple[str, ...]]] = defaultdict(set)
+    tags_of_words: dict[tuple[str, ...], set[tuple[str, ...]]] = defaultdict(set)
     for split in splits.values():
         for words, tags in zip(split.words, split.tags or (), strict=True):
-            seen[tuple(words)].add(tuple(tags))
-    twice = [" ".join(words) for words, tags in seen.items() if len(tags) > 1]
-    message = f"sentences that occur with different tags: {len(twice):,}"
-    shown, ok = map(excerpt, twice[:3]), "no sentence occurs with different tags"
+            tags_of_words[tuple(words)].add(tuple(tags))
+    conflicting = [" ".join(words) for words, tags in tags_of_words.items() if len(tags) > 1]
+    message = f"sentences that occur with different tags: {len(conflicting):,}"
+    shown, ok = map(excerpt, conflicting[:3]), "no sentence occurs with different tags"
     fix = "give each one set of tags"
-    yield from finding_of("warning", "contradictions", twice, message, fix, shown=shown, ok=ok)
+    yield from finding_if_any("warning", "contradictions", conflicting, message, fix, shown=shown, ok=ok)

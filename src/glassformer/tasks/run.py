@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from glassformer.checkpoints.native import OTHER_DATA
-from glassformer.data.doctor_checks import without_advice_to_skip
+from glassformer.data.doctor_checks import without_skip_fix
 from glassformer.data.files import reading_as
 from glassformer.data.findings import in_lines
 from glassformer.data.rejected import summary, write_rejected
@@ -251,7 +251,7 @@ class Examine(Callback):
         if self.preview.doctor is None or not training.ranks.is_main:
             return
         started = time.perf_counter()
-        report = without_advice_to_skip(self.preview.doctor())
+        report = without_skip_fix(self.preview.doctor())
         write_json(self.context.folder / "doctor.json", report.to_dict())
         for line in in_lines([f for f in report.findings if f.severity in self.preview.severities]):
             if line not in self.logged:
