@@ -16,7 +16,7 @@ from torch import Tensor
 from glassformer.checkpoints.settings import shown
 from glassformer.config import listed
 from glassformer.data.checks import check_classes, check_labels, place
-from glassformer.data.doctor_checks import LEAVE_EMPTY, unlabeled_message
+from glassformer.data.doctor_checks import EMPTY_FIX, unlabeled_message
 from glassformer.data.label_kinds import (
     explain_label_error,
     find_label_problem,
@@ -384,7 +384,7 @@ class Classes(Target):
         ``rejected``: rows that were left out when the data was read."""
         parts = splits.parts()
         empty = [*filter(None, (unlabeled_message(name, split.labels) for name, split in parts.items()))]
-        return [], "", [*empty, LEAVE_EMPTY] if empty else []
+        return [], "", [*empty, EMPTY_FIX] if empty else []
 
     def doctor_input(self, dataset: Any) -> Any:
         """The data in the form that the data doctor of the inputs reads."""
