@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.harness.processes import ended, forked, peak_mb, reset_peak, scratch
-from glassformer.data.parquet import batches, check_rows, open_parquet, to_list
+from glassformer.data.parquet import check_rows, open_parquet, read_batches, to_list
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import InputError
 
@@ -259,7 +259,7 @@ def stream(path: Path) -> None:
     """The column of texts, a batch at a time, as ``predict --data`` reads it."""
     rows = check_rows(path, open_parquet(path))
     seen = 0
-    for batch in batches(path, "text"):
+    for batch in read_batches(path, "text"):
         for start in range(0, len(batch), 256):
             seen += len(to_list(batch.slice(start, 256), path, seen))
     assert seen == rows

@@ -12,10 +12,10 @@ from glassformer.data import files, parquet, tables
 from glassformer.data.files import LIMIT_VARIABLE, memory_limit
 from glassformer.data.parquet import (
     PagesError,
-    batches,
     check_rows,
     chunk_pages,
     open_parquet,
+    read_batches,
     read_column,
     to_list,
 )
@@ -68,7 +68,7 @@ def test_the_limit_can_be_raised(bomb, monkeypatch):
 
 
 def test_a_stream_of_a_bomb_shares_its_texts(bomb):
-    found = [text for batch in batches(bomb, "text") for text in to_list(batch, bomb, 0)]
+    found = [text for batch in read_batches(bomb, "text") for text in to_list(batch, bomb, 0)]
     assert len(found) == 611
     assert len({id(text) for text in found}) == 1
 
@@ -84,7 +84,7 @@ def test_a_footer_that_says_little_is_not_believed(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="expands to more than 1 MB"):
         read_column(path, "text")
     with pytest.raises(DataError, match="expands to more than 1 MB"):
-        next(batches(path, "text"))
+        next(read_batches(path, "text"))
 
 
 def test_prefixes_that_repeat_are_counted_as_they_unfold(tmp_path, monkeypatch):
@@ -134,7 +134,7 @@ def test_what_is_honest_is_read_as_it_is(tmp_path, version, packed, encoding):
     )
     for name, values in columns.items():
         assert read_column(path, name) == list(values)
-    assert [x for b in batches(path, "text", [1, 2]) for x in to_list(b, path, 0)] == texts[307:921]
+    assert [x for b in read_batches(path, "text", [1, 2]) for x in to_list(b, path, 0)] == texts[307:921]
 
 
 def test_headers_of_pages_are_counted(tmp_path):
@@ -161,7 +161,7 @@ def test_more_rows_than_pages_have(tmp_path):
 def test_rows_out_of_proportion_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"n": pa.array([1] * 1_000_003, pa.int8())}), path)
-    monkeypatch.setattr(parquet, "FREE_ROWS", 1_000)
+    monkeypatch.setattr(parquet, "MIN_ROWS_LIMIT", 1_000)
     with pytest.raises(DataError, match=r"1,000,003 rows in .* bytes"):
         check_rows(path, open_parquet(path))
 

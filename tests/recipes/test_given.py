@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from glassformer.data.folders import find_in_data
+from glassformer.data.folders import find_data_file
 from glassformer.report.published import published_rows
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.text_classification.run import own_sentences
@@ -38,5 +38,5 @@ def test_the_five_sentences_are_read_from_the_data_folder(tmp_path, monkeypatch)
     assert own_sentences(wanted) == []
     (tmp_path / "given").mkdir()
     (tmp_path / "given" / "d0-sentences.txt").write_text("Fine!\nPoor.\nSo so.\n")
-    assert find_in_data("given/d0-sentences.txt") is not None
+    assert find_data_file("given/d0-sentences.txt") is not None
     assert own_sentences(wanted) == ["Fine!", "Poor.", "So so."]

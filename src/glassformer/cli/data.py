@@ -31,7 +31,7 @@ from glassformer.data.answered import ANSWERED_SOURCES, load_answered
 from glassformer.data.doctor import examine
 from glassformer.data.files import reading_flags
 from glassformer.data.findings import DoctorReport
-from glassformer.data.folders import folder_here
+from glassformer.data.folders import find_local_folder
 from glassformer.data.image_sources import NAMED_IMAGES, load_image_dataset
 from glassformer.data.kinds import is_named, kind_of
 from glassformer.data.label_sets import flat_labels
@@ -185,7 +185,7 @@ def source_locations() -> dict[str, str]:
         place = "not here" if source.load else "not here; GLASSFORMER_DATA names the folder around it"
         place += f"; fetched from {source.hub} on the Hub when first used" if source.hub else ""
         place += f"; to be had from {source.origin}" if source.origin else ""
-        places[name] = str(folder_here(source.folder) or place)
+        places[name] = str(find_local_folder(source.folder) or place)
     return places
 
 
@@ -230,7 +230,7 @@ def _about(dataset: Any) -> dict[str, Any]:
 
 def _left_out(dataset: Any) -> list[str]:
     """One line about the unusable rows that are not shown; empty if there are none."""
-    lines = [summary(dataset.rejected, listed=False)] if dataset.rejected else []
+    lines = [summary(dataset.rejected, is_listed=False)] if dataset.rejected else []
     return [f"{line}. To list all: glassformer data doctor" for line in lines]
 
 

@@ -24,7 +24,7 @@ from typing import Any
 from glassformer.data.checks import is_missing
 from glassformer.data.dataset import Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import text_lines
-from glassformer.data.folders import files_of
+from glassformer.data.folders import find_split_files
 from glassformer.data.questions import Answers, Question, check_answers, check_questions
 from glassformer.data.rejected import RejectedRow, Row, check_request, column_of, lenient_table, read_rows
 from glassformer.data.splits import with_limit
@@ -109,7 +109,7 @@ def load_answered(
     rejected: list[RejectedRow] | None = [] if on_bad_row == "skip" else None
     splits = {}
     for name, files in choose_splits(
-        files_of(path, [*ANSWERED_SOURCES], READERS, NAMES, BESIDES), None, str(source)
+        find_split_files(path, [*ANSWERED_SOURCES], READERS, NAMES, BESIDES), None, str(source)
     ).items():
         read = partial(_rows, columns=columns, need_answers=need_answers, rejected=rejected)
         found, origin, rows = read_rows(files, read, rejected, "question")

@@ -44,7 +44,7 @@ from glassformer.data.label_sets import (
     holds_sets,
     split_column,
 )
-from glassformer.data.parquet import batches, to_list
+from glassformer.data.parquet import read_batches, to_list
 from glassformer.data.spreadsheet import REVIEWED
 from glassformer.data.tables import Table
 from glassformer.data.text_pairs import SECOND_CELL, SIDES, check_side, join_sides
@@ -322,7 +322,7 @@ def parquet_texts(source: str | Path, schema: Any) -> list[str]:
         if pa.types.is_dictionary(kind):  # pandas categories
             kind = kind.value_type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            for first_batch in islice(batches(source, field.name, [0]), 1):
+            for first_batch in islice(read_batches(source, field.name, [0]), 1):
                 first_values = to_list(first_batch.slice(0, SAMPLE_ROWS), source, 0)
                 if (size := mean_text_length(first_values)) is not None:
                     sizes[field.name] = size

@@ -20,10 +20,10 @@ from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label, wit
 from glassformer.data.dataset import SPLIT_OF, Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import is_system_file
 from glassformer.data.folders import (
+    check_no_tables,
+    check_not_model,
     find_folder,
     missing_source_error,
-    check_not_model,
-    check_no_tables,
     split_folders,
     subfolders,
 )
@@ -32,7 +32,7 @@ from glassformer.data.label_kinds import unify_spelling
 from glassformer.data.label_sets import flat_labels
 from glassformer.data.numbers import are_numbers, find_number_column
 from glassformer.data.rejected import RejectedRow, check_request, keep_usable_rows, lenient_table, summary
-from glassformer.data.sources import LabelReader, joined, split_files
+from glassformer.data.sources import LabelReader, combined_origin, split_files
 from glassformer.data.splits import stratified_split, with_limit
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError, MissingValueError, NoSuchColumnError, WrongInputError
@@ -103,7 +103,7 @@ def load_image_dataset(
         labels = _ImageLabels(label_separator, numbers, column=label_column, is_required=need_labels)
         dataset = _load_path(source, image_column, labels, splits, rejected)
         if rejected:
-            note = summary(rejected, listed=False)
+            note = summary(rejected, is_listed=False)
             dataset = replace(dataset, rejected=tuple(rejected), notes=(*dataset.notes, note))
     notes, dataset_splits = [*dataset.notes], dict(dataset.splits)
     for name, split in dataset_splits.items() if broken == "skip" else ():
@@ -196,7 +196,7 @@ def _from_tables(
             if label is not None:
                 class_names = table.class_names.get(label, class_names)
                 labels += label_reader.read(table, label, class_names)
-        splits[split] = ImageSplit(images, labels or None, *joined(tables_of_split, len(images), len(labels)))
+        splits[split] = ImageSplit(images, labels or None, *combined_origin(tables_of_split, len(images), len(labels)))
     splits = splits if label_reader.numbers else unify_spelling(splits)
     names = () if label_reader.numbers else tuple(map(str, class_names)) or _class_names(splits)
     return Dataset(name, splits, names, notes=tuple(notes))

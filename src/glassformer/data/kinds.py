@@ -11,7 +11,7 @@ from glassformer.data.answered import ANSWERED_SOURCES, has_answers, is_squad
 from glassformer.data.columns import COMPARED_COLUMNS, LABEL_COLUMNS, TEXT_COLUMNS, usual_pair_columns
 from glassformer.data.dataset import SPLIT_OF
 from glassformer.data.files import ignore_error, is_system_file
-from glassformer.data.folders import refuse_models
+from glassformer.data.folders import check_not_model
 from glassformer.data.image import image_files
 from glassformer.data.image_sources import IMAGE_COLUMNS, NAMED_IMAGES
 from glassformer.data.pairs import (
@@ -54,7 +54,7 @@ def kind_of(source: str | Path) -> Kind:
             return kind
     path = Path(source).expanduser()
     if path.is_dir():
-        refuse_models(path)
+        check_not_model(path)
         files = split_files(path)
         if files:
             return _kind_of_file(next(iter(files.values()))[0])

@@ -22,7 +22,7 @@ from glassformer.data.column_contents import mean_text_length
 from glassformer.data.columns import COMPARED_COLUMNS
 from glassformer.data.dataset import SPLIT_OF, SPLITS, Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import ignore_error, read_utf8, split_lines
-from glassformer.data.folders import files_of, find_folder, one_or_parts, split_files
+from glassformer.data.folders import check_one_file_or_shards, find_folder, find_split_files, split_files
 from glassformer.data.label_kinds import is_number
 from glassformer.data.rejected import RejectedRow, Row, check_request, lenient_table, read_rows
 from glassformer.data.splits import with_limit
@@ -117,7 +117,7 @@ def load_pairs(
     plain = bool(files)
     if not plain and path.is_file() and path.suffix.lower() not in READERS:
         raise DataError("is not a table of pairs", where=str(path), fix=_both_sides(path))
-    files = files or files_of(path, [*PAIR_SOURCES])
+    files = files or find_split_files(path, [*PAIR_SOURCES])
 
     def read(file: Path) -> Iterable[Row]:
         nonlocal columns
@@ -272,7 +272,7 @@ def plain_files(path: Path, left: str = "en", right: str = "de") -> dict[str, Pa
         for name in sorted(names):
             if split := SPLIT_OF.get(name.lower()):
                 found.setdefault(split, []).append(path / name)
-        one_or_parts(found, path)
+        check_one_file_or_shards(found, path)
         stems = {name: found[name][0] for name in SPLITS if name in found}
     firsts = {}
     for split, stem in stems.items():
@@ -368,7 +368,7 @@ def load_scored_pairs(
         return _scored(table, columns)
 
     splits: dict[str, ScoredSplit] = {}
-    for name, files in choose_splits(files_of(path, [*SCORED_SOURCES]), None, str(path)).items():
+    for name, files in choose_splits(find_split_files(path, [*SCORED_SOURCES]), None, str(path)).items():
         pairs, origin, rows = read_rows(files, read, rejected, "pair")
         a, b, scores = map(list, zip(*pairs, strict=True))
         known = columns is not None and columns[2] is not None

@@ -1,8 +1,8 @@
-"""Read columns of Parquet files in batches whose size in memory is known before they are decompressed.
+"""Reader of Parquet columns with bounded memory.
 
 A file of two kilobytes may expand to gigabytes, for instance if a page repeats one text a million times. So
-the headers of the pages are checked first (the footer cannot be trusted). Texts are read as dictionary
-indices, and equal texts share one string.
+the page headers are checked before a page is decompressed (the footer cannot be trusted). Texts are read as
+dictionary indices, and equal texts share one string.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from glassformer.data.files import (
 from glassformer.errors import DataError, MalformedFileError, NotUtf8Error, TooLargeError
 
 # --- sizes in page headers ------------------------------------------------------------------------
-# A page is decompressed to the size in its header, so the headers of all pages are read before a column is.
-# (The footer also has sizes, but nobody checks them.) A header is a struct in Thrift's compact protocol
+# A page is decompressed to the size in its header, so all headers of a column are read first. (The footer
+# also has sizes, but no reader checks them.) A header is a struct in Thrift's compact protocol
 # (apache/parquet-format, ``parquet.thrift``: PageHeader).
 
 MAX_HEADER = 1 << 24  # bytes of one header, which may include statistics
-MAX_PAGES = 1 << 20  # of one column in one row group
-_DEEPEST = 8  # maximum nesting of structs
-_DICTIONARY = 7  # field of PageHeader: dictionary page header
-# Fields of PageHeader with a data page header (whose field 1 is the number of values) -> field of the
-# encoding.
-_DATA = {5: 2, 8: 4}
+MAX_PAGES = 1 << 20  # pages of one column in one row group
+_MAX_DEPTH = 8  # maximum nesting of structs
+_DICTIONARY_HEADER = 7  # field of PageHeader: dictionary page header
+# Field of PageHeader with a data page header -> field of this header with the encoding.
+_DATA_HEADERS = {5: 2, 8: 4}
+_NUM_VALUES = 1  # field of a data page header
 # Encodings of byte arrays: 0 plain, 2 and 8 dictionary indices, 7 prefixes of the previous value.
-PREFIXES = 7
-AS_NUMBERS = {0, 2, 8}  # encodings that Arrow can return as dictionary arrays
-UNFOLDING = {2, 7, 8}  # encodings in which few bytes can stand for many
+PREFIX_ENCODING = 7
+DICTIONARY_ENCODINGS = {0, 2, 8}  # encodings that Arrow can return as dictionary arrays
+EXPANDING_ENCODINGS = {2, 7, 8}  # encodings in which few bytes can stand for many
 
 
 class PagesError(ValueError):
@@ -54,14 +54,14 @@ class Pages:
     """Decompressed sizes of the pages of a column."""
 
     values: int = 0  # number of values in data pages
-    unpacked: int = 0  # bytes of all pages
+    total: int = 0  # bytes of all pages
     largest: int = 0  # bytes of the largest page
     dictionary: int = 0  # bytes of the largest dictionary page
     encodings: set[int] = field(default_factory=set)  # of data pages
 
     def add(self, other: Pages) -> None:
         self.values += other.values
-        self.unpacked += other.unpacked
+        self.total += other.total
         self.largest = max(self.largest, other.largest)
         self.dictionary = max(self.dictionary, other.dictionary)
         self.encodings |= other.encodings
@@ -69,54 +69,58 @@ class Pages:
 
 def chunk_pages(file: BinaryIO, start: int, length: int) -> Pages:
     """Sizes of the pages of one column in one row group, at bytes ``start`` to ``start + length``."""
-    found, at, end = Pages(), start, start + length
+    pages, position, end = Pages(), start, start + length
     for _ in range(MAX_PAGES):
-        if at >= end:
-            return found
-        size, header = _header(file, at, end)
-        unpacked, packed = header.get(2), header.get(3)
-        if not isinstance(unpacked, int) or not isinstance(packed, int) or unpacked < 0 or packed < 0:
+        if position >= end:
+            return pages
+        header_size, header = _read_header(file, position, end)
+        size, compressed_size = header.get(2), header.get(3)
+        if (
+            not isinstance(size, int)
+            or not isinstance(compressed_size, int)
+            or min(size, compressed_size) < 0
+        ):
             raise PagesError("a page without a size")
-        for kind, encoding in _DATA.items():
+        for kind, encoding in _DATA_HEADERS.items():
             if kind in header:
-                inner = header[kind] if isinstance(header[kind], dict) else {}
-                count = inner.get(1)
+                data_header = header[kind] if isinstance(header[kind], dict) else {}
+                count = data_header.get(_NUM_VALUES)
                 if not isinstance(count, int) or count < 0:
                     raise PagesError("a page without a number of values")
-                found.values += count
-                found.encodings.add(inner.get(encoding, -1))
-        if _DICTIONARY in header:
-            found.dictionary = max(found.dictionary, unpacked)
-        found.unpacked += unpacked
-        found.largest = max(found.largest, unpacked)
-        at += size + packed
+                pages.values += count
+                pages.encodings.add(data_header.get(encoding, -1))
+        if _DICTIONARY_HEADER in header:
+            pages.dictionary = max(pages.dictionary, size)
+        pages.total += size
+        pages.largest = max(pages.largest, size)
+        position += header_size + compressed_size
     raise PagesError(f"more than {MAX_PAGES:,} pages")
 
 
-def _header(file: BinaryIO, at: int, end: int) -> tuple[int, dict[int, Any]]:
-    """The header at a position: its number of bytes, and its fields."""
-    wanted = 256
+def _read_header(file: BinaryIO, position: int, end: int) -> tuple[int, dict[int, Any]]:
+    """The number of bytes and the fields of the header at a position."""
+    size = 256
     while True:
-        file.seek(at)
-        raw = file.read(min(wanted, MAX_HEADER, end - at))
-        reader = _Compact(raw)
+        file.seek(position)
+        raw = file.read(min(size, MAX_HEADER, end - position))
+        parser = _CompactParser(raw)
         try:
-            fields = reader.struct(0)
-            return reader.at, fields
-        except IndexError:  # it is longer than the bytes read
-            if len(raw) < wanted or wanted >= MAX_HEADER:
+            fields = parser.struct(0)
+            return parser.position, fields
+        except IndexError:  # the header is longer than the bytes read
+            if len(raw) < size or size >= MAX_HEADER:
                 raise PagesError("a page whose header does not end") from None
-            wanted *= 16
+            size *= 16
 
 
-class _Compact:
-    """A parser of Thrift's compact protocol for page headers: reads integers and structs, skips the rest."""
+class _CompactParser:
+    """A parser of Thrift's compact protocol: reads integers and structs, and skips other values."""
 
     def __init__(self, raw: bytes):
-        self.raw, self.at = raw, 0
+        self.raw, self.position = raw, 0
 
     def struct(self, depth: int) -> dict[int, Any]:
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             raise PagesError("a header nested too deeply")
         fields: dict[int, Any] = {}
         field = 0
@@ -149,8 +153,8 @@ class _Compact:
         raise PagesError(f"a header with a field of kind {kind}")
 
     def byte(self) -> int:
-        self.at += 1
-        return self.raw[self.at - 1]
+        self.position += 1
+        return self.raw[self.position - 1]
 
     def varint(self) -> int:
         value = shift = 0
@@ -168,21 +172,21 @@ class _Compact:
         return (value >> 1) ^ -(value & 1)
 
     def skip(self, count: int) -> None:
-        self.at += count
-        if self.at > len(self.raw):
+        self.position += count
+        if self.position > len(self.raw):
             raise IndexError
 
 
 # --- columns --------------------------------------------------------------------------------------
 
 ANY_SIZE = 1 << 62
-AT_ONCE = 64 << 20  # decompressed bytes of one batch of rows
-MOST_ROWS = 65_536  # of a batch
-FREE_ROWS = 1 << 24  # rows that every file may have; more rows need a file of proportional size
-BYTES = "BYTE_ARRAY"  # Parquet's name for values of any length
-PARTITION = re.compile(r"([^=]+)=(.*)").fullmatch  # name of a partition folder: column=value
-NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-_POINTER = 8  # bytes per row of a list
+BATCH_BYTES = 64 << 20  # decompressed bytes of one batch of rows
+BATCH_ROWS = 65_536  # maximum number of rows of a batch
+MIN_ROWS_LIMIT = 1 << 24  # rows that every file may have; more rows need a file of proportional size
+BYTE_ARRAY = "BYTE_ARRAY"  # Parquet's name for values of any length
+match_partition = re.compile(r"([^=]+)=(.*)").fullmatch  # name of a partition folder: column=value
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_POINTER = 8  # bytes per row of a Python list
 
 
 def open_parquet(path: str | Path, *leaves: str) -> Any:
@@ -203,31 +207,31 @@ def open_parquet(path: str | Path, *leaves: str) -> Any:
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         what, fix = f"not a Parquet file ({first_line(error).rstrip('.')})", "Write it again as Parquet"
         with open(path, "rb") as file:
-            begin = file.read(4096)
-        if begin and begin[:4] != b"PAR1" and begin.isascii() and begin.replace(b"\n", b" ").isspace() < 1:
+            start = file.read(4096)
+        if start.strip() and start[:4] != b"PAR1" and start.isascii():
             what, fix = "not a Parquet file: it looks like text", "If it is CSV, rename it to .csv"
         raise MalformedFileError(what, where=str(path), fix=fix) from None
 
 
 def partition_values(path: str | Path) -> dict[str, str | None]:
     """Column -> value, from the names of the partition folders (``label=good``) around a file."""
-    found = []
+    values = []
     for folder in Path(path).parents:
-        if (match := PARTITION(folder.name)) is None:
+        if (match := match_partition(folder.name)) is None:
             break
-        found.append((unquote(match[1]), None if match[2] == NO_VALUE else unquote(match[2])))
-    return dict(reversed(found))
+        values.append((unquote(match[1]), None if match[2] == NULL_PARTITION else unquote(match[2])))
+    return dict(reversed(values))
 
 
 def check_rows(path: str | Path, file: Any) -> int:
-    """The number of rows."""
+    """The number of rows; raise DataError if it is inconsistent or too large."""
     meta = file.metadata
     groups = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
     size = os.stat(path).st_size
     if sum(groups) != meta.num_rows or any(count < 0 for count in groups):
         what = f"the footer says {meta.num_rows:,} rows, its row groups {sum(groups):,}"
         raise MalformedFileError(what, where=str(path), fix="Write the file again")
-    if meta.num_rows > max(FREE_ROWS, MAX_EXPANSION * size) and not os.environ.get(LIMIT_VARIABLE):
+    if meta.num_rows > max(MIN_ROWS_LIMIT, MAX_EXPANSION * size) and not os.environ.get(LIMIT_VARIABLE):
         what = f"{meta.num_rows:,} rows in {size:,} bytes"
         raise TooLargeError(what, where=str(path), fix=memory_limit_fix(path, _POINTER * meta.num_rows))
     return meta.num_rows
@@ -240,30 +244,30 @@ def read_column(path: str | Path, column: str) -> list[Any]:
         DataError: the column is damaged, of an unsupported type, not UTF-8 (the message has the row), or
             expands beyond ``files.memory_limit``.
     """
-    limit, taken = memory_limit(os.stat(path).st_size), 0
+    limit, memory = memory_limit(os.stat(path).st_size), 0
     values: list[Any] = []
-    for batch in batches(path, column, limit=limit):
-        taken += expanded_size(batch) + _POINTER * len(batch)
-        if taken > limit:
-            raise _too_large(path, column, taken, limit)
+    for batch in read_batches(path, column, limit=limit):
+        memory += expanded_size(batch) + _POINTER * len(batch)
+        if memory > limit:
+            raise _too_large_error(path, column, memory, limit)
         values += to_list(batch, path, len(values))
     return values
 
 
-def _too_large(path: str | Path, column: str, taken: int, limit: int) -> DataError:
+def _too_large_error(path: str | Path, column: str, memory: int, limit: int) -> DataError:
     size = os.stat(path).st_size
     what = f"column {column!r} expands to more than {limit >> 20:,} MB, from a file of {size:,} bytes"
-    return TooLargeError(what, where=str(path), fix=memory_limit_fix(path, taken))
+    return TooLargeError(what, where=str(path), fix=memory_limit_fix(path, memory))
 
 
-def batches(
+def read_batches(
     path: str | Path, column: str, groups: Sequence[int] | None = None, *, limit: int | None = None
 ) -> Iterator[Any]:
     """Iterate over a column in batches of rows, as Arrow arrays; byte arrays as dictionary arrays.
 
     Args:
         groups: numbers of the row groups to read; None: all.
-        limit: maximum decompressed size of all pages in bytes; None: only each page is bounded.
+        limit: maximum decompressed size of all pages in bytes; None: limit only the size of each page.
 
     Raises:
         DataError: see ``read_column``.
@@ -272,34 +276,34 @@ def batches(
 
     file = open_parquet(path)
     check_rows(path, file)
-    chosen = range(file.metadata.num_row_groups) if groups is None else groups
-    pages = _count_pages(path, file, column, chosen)
-    rows = sum(file.metadata.row_group(i).num_rows for i in chosen)
-    room = max(limit or 0, memory_limit(os.stat(path).st_size))
+    groups = range(file.metadata.num_row_groups) if groups is None else groups
+    pages = _column_pages(path, file, column, groups)
+    rows = sum(file.metadata.row_group(i).num_rows for i in groups)
+    file_limit = max(limit or 0, memory_limit(os.stat(path).st_size))
     leaves = [leaf for _, leaf in _leaves(file, column)]
-    widest = max((leaf.length for leaf in leaves), default=0)  # bytes of fixed-length values
-    entry = pages.largest if PREFIXES in pages.encodings else pages.dictionary
-    repeated = any(leaf.max_repetition_level for leaf in leaves)
-    plain = len(leaves) == 1 and (repeated or leaves[0].path == column)  # no field of a struct
-    texts = [leaf.path for leaf in leaves if plain and leaf.physical_type == BYTES]
-    if not pages.encodings <= AS_NUMBERS:
+    value_size = max((leaf.length for leaf in leaves), default=0)  # bytes of fixed-length values
+    max_entry = pages.largest if PREFIX_ENCODING in pages.encodings else pages.dictionary
+    are_lists = any(leaf.max_repetition_level for leaf in leaves)
+    is_struct = len(leaves) != 1 or not (are_lists or leaves[0].path == column)
+    texts = [leaf.path for leaf in leaves if not is_struct and leaf.physical_type == BYTE_ARRAY]
+    if not pages.encodings <= DICTIONARY_ENCODINGS:
         texts = []
-    if repeated:  # a row may have any number of values, so the whole column must fit
-        limit, widest = limit or room, widest if texts else max(widest, entry)
-    if limit is not None and (taken := max(pages.unpacked, (_POINTER + widest) * pages.values)) > limit:
-        raise _too_large(path, column, taken, limit)
-    if max(pages.largest, widest) > room:
-        raise _too_large(path, column, pages.largest, room)
-    average = max(pages.unpacked // max(rows, 1), widest, 1)
-    if not texts and pages.encodings & UNFOLDING:
-        average = max(average, entry)  # each value may have this length
-    at_once = max(1, min(MOST_ROWS, AT_ONCE // average))
+    if are_lists:  # a row may have any number of values, so the whole column must fit
+        limit, value_size = limit or file_limit, value_size if texts else max(value_size, max_entry)
+    if limit is not None and (memory := max(pages.total, (_POINTER + value_size) * pages.values)) > limit:
+        raise _too_large_error(path, column, memory, limit)
+    if max(pages.largest, value_size) > file_limit:
+        raise _too_large_error(path, column, pages.largest, file_limit)
+    row_size = max(pages.total // max(rows, 1), value_size, 1)
+    if not texts and pages.encodings & EXPANDING_ENCODINGS:
+        row_size = max(row_size, max_entry)  # each value may have this length
+    batch_rows = max(1, min(BATCH_ROWS, BATCH_BYTES // row_size))
     file = open_parquet(path, *texts)
     # Arrow cannot combine lists with the dictionaries of two row groups, so each group is read separately.
-    parts = [[group] for group in chosen] if repeated else [list(chosen)]
+    parts = [[group] for group in groups] if are_lists else [list(groups)]
     try:
         for part in parts:
-            for batch in file.iter_batches(at_once, row_groups=part, columns=[column]):
+            for batch in file.iter_batches(batch_rows, row_groups=part, columns=[column]):
                 yield batch.column(batch.schema.get_field_index(column))
     except (pa.ArrowException, OSError, ValueError, OverflowError, KeyError) as error:
         what = f"column {column!r} is damaged ({first_line(error)})"
@@ -308,20 +312,20 @@ def batches(
 
 def _leaves(file: Any, column: str) -> list[tuple[int, Any]]:
     """The leaf columns of a column, with their numbers: one, or the fields of a struct."""
-    every = ((i, file.schema.column(i)) for i in range(len(file.schema)))
-    return [(i, leaf) for i, leaf in every if leaf.path == column or leaf.path.startswith(f"{column}.")]
+    leaves = ((i, file.schema.column(i)) for i in range(len(file.schema)))
+    return [(i, leaf) for i, leaf in leaves if leaf.path == column or leaf.path.startswith(f"{column}.")]
 
 
-def _count_pages(path: str | Path, file: Any, column: str, groups: Sequence[int]) -> Pages:
+def _column_pages(path: str | Path, file: Any, column: str, groups: Sequence[int]) -> Pages:
     """Sizes of the pages of a column in these row groups, from their headers."""
-    found, leaves, flat = Pages(), _leaves(file, column), True
+    total, leaves, has_lists = Pages(), _leaves(file, column), False
     with open_file(Path(path)) as raw:
         for group in groups:
-            about = file.metadata.row_group(group)
-            if not about.num_rows:  # an empty row group has no pages
+            metadata = file.metadata.row_group(group)
+            if not metadata.num_rows:  # an empty row group has no pages
                 continue
             for number, leaf in leaves:
-                chunk = about.column(number)
+                chunk = metadata.column(number)
                 start = chunk.data_page_offset
                 if chunk.has_dictionary_page and 0 < (first := chunk.dictionary_page_offset or 0) < start:
                     start = first
@@ -330,17 +334,17 @@ def _count_pages(path: str | Path, file: Any, column: str, groups: Sequence[int]
                     pages = chunk_pages(raw, start, chunk.total_compressed_size)
                 except (OSError, ValueError) as error:
                     what = f"column {column!r} is damaged ({error})"
-                flat = flat and leaf.max_repetition_level == 0
-                if not what and flat and pages.values != about.num_rows:
-                    what = f"column {column!r} has {pages.values:,} values in {about.num_rows:,} rows"
+                has_lists = has_lists or leaf.max_repetition_level != 0
+                if not what and not has_lists and pages.values != metadata.num_rows:
+                    what = f"column {column!r} has {pages.values:,} values in {metadata.num_rows:,} rows"
                 if what:
                     raise MalformedFileError(what, where=str(path), fix="Write the file again")
-                found.add(pages)
-    return found
+                total.add(pages)
+    return total
 
 
 def expanded_size(array: Any) -> int:
-    """Bytes of an array if each row had its own copy of its text."""
+    """Bytes of an array in which every row has its own copy of its text."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -362,23 +366,23 @@ def _is_bytes(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def to_list(array: Any, path: str | Path, before: int) -> list[Any]:
+def to_list(array: Any, path: str | Path, first_row: int) -> list[Any]:
     """Convert an array to Python objects; equal texts share one string.
 
     Args:
-        before: number of rows of the file before this array, for messages.
+        first_row: index of the array's first row in the file, for messages.
     """
     import numpy as np
     import pyarrow as pa
 
     if pa.types.is_list(array.type) and pa.types.is_dictionary(array.type.value_type):
-        return _lists(array, path, before)
+        return _to_lists(array, path, first_row)
     if not pa.types.is_dictionary(array.type) or not _is_bytes(array.dictionary.type):
         return array.to_pylist()
-    numbers = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    used, places = np.unique(numbers, return_inverse=True)
+    indices = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    used, inverse = np.unique(indices, return_inverse=True)
     distinct = array.dictionary.take(pa.array(used[used >= 0]))
-    missing = len(used) - len(distinct)  # 1 if the first is -1
+    num_null = len(used) - len(distinct)  # 1 if used[0] is -1
     try:
         values = distinct.to_pylist()
     except UnicodeDecodeError:
@@ -387,25 +391,27 @@ def to_list(array: Any, path: str | Path, before: int) -> list[Any]:
             try:
                 values.append(raw.decode())
             except UnicodeDecodeError as error:
-                where = f"{path}, row {before + int(np.argmax(places == i + missing)) + 1}"
+                where = f"{path}, row {first_row + int(np.argmax(inverse == i + num_null)) + 1}"
                 what = f"not UTF-8 ({error.reason} at byte {error.start})"
                 raise NotUtf8Error(what, where=where, fix="Write the column as UTF-8") from None
-    values = [None] * missing + values
-    return [values[i] for i in places.tolist()]
+    values = [None] * num_null + values
+    return [values[i] for i in inverse.tolist()]
 
 
-def _lists(array: Any, path: str | Path, before: int) -> list[Any]:
+def _to_lists(array: Any, path: str | Path, first_row: int) -> list[Any]:
     """Convert an array of lists of texts; equal texts share one string."""
     import pyarrow.compute as pc
 
     lengths = pc.list_value_length(array).to_pylist()  # type: ignore[attr-defined]  # made at run time
     try:
-        flat = to_list(array.flatten(), path, before)
+        flat = to_list(array.flatten(), path, first_row)
     except DataError as error:  # its row number counts values of lists, not rows
         raise error.but(where=str(path)) from None
     ends = itertools.accumulate(length or 0 for length in lengths)
-    both = zip(lengths, ends, strict=True)
-    return [None if length is None else flat[end - length : end] for length, end in both]
+    return [
+        None if length is None else flat[end - length : end]
+        for length, end in zip(lengths, ends, strict=True)
+    ]
 
 
 def first_line(error: Exception) -> str:
@@ -417,14 +423,14 @@ def huggingface_class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
     """Column -> class names, which the ``datasets`` library stores in the Parquet schema."""
     try:
         features = json.loads(metadata)["info"]["features"]
-        kinds = {name: _element_of(f) for name, f in features.items()}
-        labels = {name: f["names"] for name, f in kinds.items() if f.get("_type") == "ClassLabel"}
+        elements = {name: _element_type(feature) for name, feature in features.items()}
+        labels = {name: e["names"] for name, e in elements.items() if e.get("_type") == "ClassLabel"}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}  # another tool may use the same key
     return {name: tuple(map(str, names)) for name, names in labels.items()}
 
 
-def _element_of(feature: Any) -> dict[str, Any]:
+def _element_type(feature: Any) -> dict[str, Any]:
     """The element type of a list feature of ``datasets``; other features unchanged."""
     if isinstance(feature, list):
         return feature[0] if len(feature) == 1 else {}

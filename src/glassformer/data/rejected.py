@@ -1,5 +1,7 @@
-"""Turn rows of tables into examples. An unusable row raises an error or, with ``on_bad_row = "skip"``, is
-left out and listed."""
+"""Unusable rows of tables.
+
+An unusable row raises an error or, with ``on_bad_row = "skip"``, is left out and listed.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ class RejectedRow:
 
 
 def join_fixes(fix: str | None, other: str) -> str:
-    """Combine two alternative fixes into one or two sentences."""
+    """Combine two alternative fixes."""
     fix = fix or "Correct it"
     if fix.startswith("Known: "):
         fix = f"Correct it ({fix[0].lower()}{fix[1:]})"
@@ -41,7 +43,11 @@ def join_fixes(fix: str | None, other: str) -> str:
 
 
 def lenient_table(path: Path, rejected: list[RejectedRow] | None) -> Table:
-    """Read a table; rows with a wrong number of cells are skipped and added to ``rejected`` (None: raise)."""
+    """Read a table without the rows that cannot be parsed.
+
+    Args:
+        rejected: list to which such rows are added; None: they raise an error.
+    """
     if rejected is None:
         with hint_to_skip(None, partial(lenient_table, path)):
             return read_table(path)
@@ -64,10 +70,11 @@ def lenient_table(path: Path, rejected: list[RejectedRow] | None) -> Table:
 def hint_to_skip(
     rejected: list[RejectedRow] | None, list_unusable: Callable[[list[RejectedRow]], Any] | None = None
 ) -> Iterator[None]:
-    """Add to the error for an unusable row that such rows can be skipped, unless they are being skipped.
+    """Tell the user in the error for an unusable row that such rows can be skipped.
 
     Args:
-        list_unusable: lists all unusable rows of the same table, to state their number in the message.
+        rejected: list of skipped rows; the error is changed only if the list is None.
+        list_unusable: adds all unusable rows of the same table to a list, to state their number.
     """
     try:
         yield
@@ -84,7 +91,7 @@ def hint_to_skip(
 
 
 def with_num_unusable(what: str, num_unusable: int) -> str:
-    """The problem of the first unusable row, and the number of other unusable rows.
+    """The problem of the first unusable row, and the number of further unusable rows.
 
     Args:
         num_unusable: number of unusable rows, including the first; 0: unknown.
@@ -117,14 +124,11 @@ def keep_usable_rows(
         else:
             usable.append(i)
     if not usable:
-        kind = find_label_problem(columns[label]) if label else None
-        what = f"no row can be used; the first: {rejected[-len(table.rows)].reason}"
-        fix = (
-            first.fix
-            if first and (LOOKS_LIKE_AMOUNT in first.what or NO_TEXT in first.what)
-            else "Correct the table"
-        )
-        what, fix = (f"{what}; {kind[0]}", kind[1]) if kind else (what, fix)
+        what, fix = f"no row can be used; the first: {rejected[-len(table.rows)].reason}", "Correct the table"
+        if first and (LOOKS_LIKE_AMOUNT in first.what or NO_TEXT in first.what):
+            fix = first.fix
+        if problem := find_label_problem(columns[label]) if label else None:
+            what, fix = f"{what}; {problem[0]}", problem[1]
         raise DataError(what, where=table.origin, fix=fix)
     usable_values = {name: [values[i] for i in usable] for name, values in columns.items()}
     return replace(table, rows=[table.rows[i] for i in usable], read=usable_values.__getitem__)
@@ -132,11 +136,11 @@ def keep_usable_rows(
 
 def reasons_in_words(rejected: Sequence[RejectedRow], limit: int = 5) -> str:
     """Skipped rows grouped by reason: ``the text is empty (4: rows 3, 8, 9 ...), ...``."""
-    kinds: dict[str, list[RejectedRow]] = {}
-    for row in rejected:  # reasons that differ only in their numbers are one kind
-        kind = re.sub(r"\d[\d,.]*", "n", row.reason) if row.reason[:1].isdigit() else row.reason
-        kinds.setdefault(kind, []).append(row)
-    ranked = sorted(kinds.values(), key=lambda rows: -len(rows))
+    groups: dict[str, list[RejectedRow]] = {}
+    for row in rejected:  # reasons that differ only in their numbers are grouped
+        key = re.sub(r"\d[\d,.]*", "n", row.reason) if row.reason[:1].isdigit() else row.reason
+        groups.setdefault(key, []).append(row)
+    ranked = sorted(groups.values(), key=lambda rows: -len(rows))
     parts = []
     for rows in ranked[:limit]:
         and_similar = " and the like" * (len({row.reason for row in rows}) > 1)
@@ -152,27 +156,28 @@ def write_rejected(path: Path, rejected: Sequence[RejectedRow]) -> None:
     write_text(path, "".join(lines))
 
 
-def summary(rejected: Sequence[Any], listed: bool = True) -> str:
-    """One line about the skipped rows: their number, and the first; ``listed``: refer to rejected.jsonl."""
+def summary(rejected: Sequence[Any], is_listed: bool = True) -> str:
+    """One line about the skipped rows: their number, and the first row.
+
+    Args:
+        is_listed: whether the rows are listed in rejected.jsonl.
+    """
     first = rejected[0]
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
     where = f"{first.file}, row {first.row}"
-    out = f"{rows} left out{', listed in rejected.jsonl' * listed}"
-    return f"{out}; the first: {where}: {first.reason}{encoding_note(rejected)}"
+    what = f"{rows} left out{', listed in rejected.jsonl' * is_listed}"
+    return f"{what}; the first: {where}: {first.reason}{encoding_note(rejected)}"
 
 
 def encoding_note(rejected: Sequence[Any]) -> str:
-    """A clause for a message: how to read the rows that are not UTF-8; empty if there are no such rows.
-
-    Such rows are usable with the right encoding.
-    """
+    """A clause about the rows that are not UTF-8, with the option that reads them; otherwise empty."""
     count = sum(row.reason == decoding_error_message() for row in rejected)
     subject = f"{count:,} of them {'is' if count == 1 else 'are'} {decoding_error_message()}"
     return f"; {subject}: {encoding_hint(rejected)}" if count else ""
 
 
 def encoding_hint(rejected: Sequence[Any]) -> str:
-    """How to read the first file that has rows in another encoding; empty if there is no such file."""
+    """How to read the first file that has rows in another encoding; otherwise empty."""
     file = next((row.file for row in rejected if row.reason == decoding_error_message()), None)
     if file is None:
         return ""
@@ -180,14 +185,14 @@ def encoding_hint(rejected: Sequence[Any]) -> str:
     return fix[0].lower() + fix[1:]
 
 
-# --- examples of rows ---------------------------------------------------------------------------
+# --- rows as examples ---------------------------------------------------------------------------
 
-# A function that makes an example of a row, or raises DataError if it is unusable, and the row number.
+# A function that returns the example of a row or raises DataError, and the row number.
 Row = tuple[Callable[[], Any], int]
 
 
 def check_request(source: str | Path, limit: int | None, fix: str = "", noun: str = "examples") -> None:
-    """Raise DataError if ``source`` is empty (``fix`` lists what can be named) or ``limit`` is below 1."""
+    """Raise DataError if ``source`` is empty or ``limit`` is below 1; ``fix``: how to name a source."""
     if limit is not None and limit < 1:
         raise DataError(f"limit = {limit} {noun} per split", where="limit", fix="Use 1 or more")
     if not str(source):
@@ -197,32 +202,33 @@ def check_request(source: str | Path, limit: int | None, fix: str = "", noun: st
 def column_of(
     table: Table,
     requested: str | None,
-    usual: Sequence[str],
-    what: str,
+    usual_names: Sequence[str],
+    noun: str,
     key: str,
     *,
     lists: Sequence[str] | None = None,
 ) -> str:
-    """The column of ``what``: ``requested`` with the setting ``key``, or the first with a usual name.
+    """The column ``requested`` with the setting ``key``, or the first column with a usual name.
 
     Args:
-        lists: if no column has a usual name, the only one of these columns that contains lists is used.
+        noun: what the column contains, for an error message.
+        lists: candidates that may contain lists; if no name is usual, the only column of lists is used.
 
     Raises:
-        DataError: no such column, or none or several candidates.
+        DataError: the column does not exist, or has no or several candidates.
     """
     table.check_columns(requested)
     if requested is not None:
         return requested
     candidates = table.names if lists is None else lists
-    for name in usual:
+    for name in usual_names:
         if match := next((n for n in candidates if n.lower() == name), None):
             return match
     list_columns = [name for name in lists or () if isinstance(next(iter(table.read(name)), None), list)]
     if len(list_columns) == 1:
         return list_columns[0]
     fix = f"Name it with {key}: {listed(table.names)}"
-    raise UnclearColumnError(f"there is no column of {what}", where=table.origin, fix=fix)
+    raise UnclearColumnError(f"there is no column of {noun}", where=table.origin, fix=fix)
 
 
 def read_rows(
@@ -244,13 +250,13 @@ def read_rows(
     start, fix = len(rejected or ()), ""
     for file in files:
         with hint_to_skip(rejected):
-            for make, row in read(file):
+            for make_example, row in read(file):
                 try:
-                    examples.append(make())
+                    examples.append(make_example())
                 except DataError as error:
                     if rejected is None:
                         raise
-                    if len(rejected) == start:  # the row that the error names, if none can be used
+                    if len(rejected) == start:  # if no row can be used, the error is about the first row
                         fix = error.fix or ""
                     rejected.append(RejectedRow(str(file), row, error.what))
                 else:
@@ -258,6 +264,6 @@ def read_rows(
     origin = " + ".join(map(str, files))
     if not examples:
         skipped = rejected[start:] if rejected else []
-        what = f"no {noun} can be used" + (f"; {summary(skipped, listed=False)}" if skipped else "")
+        what = f"no {noun} can be used" + (f"; {summary(skipped, is_listed=False)}" if skipped else "")
         raise DataError(what, where=origin, fix=fix or "Correct the file")
     return examples, origin, rows if len(files) == 1 else range(1, len(rows) + 1)

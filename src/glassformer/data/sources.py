@@ -36,15 +36,15 @@ from glassformer.data.columns import (
 from glassformer.data.dataset import NamedSource, TextDataset, TextSplit, choose_splits, names_of
 from glassformer.data.files import read_lines
 from glassformer.data.folders import (
+    combined_origin,
+    find_data_file,
     find_folder,
-    find_in_data,
-    folder_here,
-    joined,
+    find_local_folder,
+    find_text_files,
     load_sentences,
-    not_there,
+    missing_source_error,
     read_texts,
     split_files,
-    text_files,
 )
 from glassformer.data.label_kinds import NumberFormat, amounts_message, unify_spelling
 from glassformer.data.network import unreachable
@@ -175,8 +175,8 @@ def _load_path(path: Path, columns: _Columns, requested: Sequence[str] | None) -
     if path.is_dir():
         name, tables = path.name, split_files(path)
     elif not path.exists() and path.suffix.lower() not in READERS:
-        raise not_there(path, NAMED_SOURCES)
-    chosen: dict[str, Any] = choose_splits(tables or text_files(path), requested, str(path))
+        raise missing_source_error(path, NAMED_SOURCES)
+    chosen: dict[str, Any] = choose_splits(tables or find_text_files(path), requested, str(path))
     if not tables:
         splits = {split: read_texts(split, own, path, columns.rejected) for split, own in chosen.items()}
     elif path.is_file() and is_plain(path):
@@ -221,7 +221,7 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
                 labels += columns.kind.read(table, found.label, class_names)
             if columns.kind.numbers:
                 amounts.append(amounts_message(table.read(found.label), columns.kind.form))
-        splits[split] = TextSplit(texts, labels or None, *joined(parts, len(texts), len(labels)))
+        splits[split] = TextSplit(texts, labels or None, *combined_origin(parts, len(texts), len(labels)))
     untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
     if not columns.kind.numbers:
         splits = with_integer_labels(unify_spelling(splits), untyped)
@@ -296,7 +296,7 @@ def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | No
 
 
 def _load_downloadable(source: NamedSource, columns: _Columns, names: Sequence[str] | None) -> TextDataset:
-    folder = folder_here(source.folder) if source.hub else find_folder(source.folder)
+    folder = find_local_folder(source.folder) if source.hub else find_folder(source.folder)
     if folder is not None:
         files = split_files(folder)
         if "train" not in files:
@@ -371,7 +371,7 @@ NAMED_SOURCES = {
         description="20,000 sentences on ten countries from a course, or a generated substitute: does a "
         "sentence name france, germany, italy, spain or uk (1) or not (0)?",
         licence="the file: none stated; the substitute: as this package",
-        load=_generated("countries-given", lambda: given.corpus(find_in_data(given.FILE))),
+        load=_generated("countries-given", lambda: given.corpus(find_data_file(given.FILE))),
         notes=("split by distinct sentence: no sentence is in two splits",),
         language="en",
     ),

@@ -1,4 +1,4 @@
-"""Spreadsheets: escape cells that would be run as formulas, and unescape them; read CSV with long cells."""
+"""Spreadsheet-safe CSV cells."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-SEPARATOR = re.compile(r'"?sep=([^\w\s"]|\t)"?\s*', re.IGNORECASE).fullmatch  # first line of some Excel files
-SHEETS = frozenset([".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers"])
-MAX_CELL = 16 * 2**20  # characters; the csv module's own limit of 131,072 is below a long document
+match_excel_separator = re.compile(
+    r'"?sep=([^\w\s"]|\t)"?\s*', re.IGNORECASE
+).fullmatch  # first line of some files
+SPREADSHEETS = frozenset([".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers"])
+MAX_CELL = 16 * 2**20  # characters; the csv module's own limit of 131,072 is too small for a long document
 REVIEWED = "review:"  # prefix of the columns that a label review adds; all cells of such a table are escaped
 
 # A spreadsheet runs a cell that begins like this (in East Asian locales also the full-width forms). The
@@ -19,9 +21,9 @@ REVIEWED = "review:"  # prefix of the columns that a label review adds; all cell
 _SIGNS = r"[=+\-@\uff1d\uff0b\uff0d\uff20]"
 _FORMULA = re.compile(rf"'*(?:{_SIGNS}|[\t\r\n])")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?", re.ASCII)
-# A program that splits at semicolons or tabs finds further cells inside one of our cells: after a run of
-# separators, blanks and quotes. The pattern tries each run once, from its start, so it takes linear time.
-_INSIDE = re.compile(rf"(?<![\s\"\u201c\u201d;])([\s\"\u201c\u201d;]++)('*+)(?={_SIGNS})")
+# A program that splits at semicolons or tabs may find a formula inside a cell, after a sequence of
+# separators, blanks and quotes. The pattern tries each sequence once, so it takes linear time.
+_INNER_FORMULA = re.compile(rf"(?<![\s\"\u201c\u201d;])([\s\"\u201c\u201d;]++)('*+)(?={_SIGNS})")
 _SEPARATORS = re.compile(r"[;\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
@@ -29,18 +31,18 @@ _LIMIT = threading.RLock()
 
 
 class csv_rows:
-    """Like ``csv.reader``, with cells of at most ``longest`` characters.
+    """Like ``csv.reader``, with cells of at most ``max_cell`` characters.
 
-    Python has one such limit per process. It is set for one record at a time and then restored, so that other
-    readers and threads keep their limit.
+    Python has one such limit per process. This class sets the limit for one record at a time and then
+    restores the old limit, for other readers and threads.
     """
 
-    def __init__(self, lines: Iterable[str], longest: int = MAX_CELL, **options: Any):
-        self._records, self._longest = csv.reader(lines, **options), longest
+    def __init__(self, lines: Iterable[str], max_cell: int = MAX_CELL, **options: Any):
+        self._records, self._max_cell = csv.reader(lines, **options), max_cell
 
     @property
     def line_num(self) -> int:
-        """Lines read so far."""
+        """Number of lines read so far."""
         return self._records.line_num
 
     def __iter__(self) -> Iterator[list[str]]:
@@ -48,7 +50,7 @@ class csv_rows:
 
     def __next__(self) -> list[str]:
         with _LIMIT:
-            old_limit = csv.field_size_limit(self._longest)
+            old_limit = csv.field_size_limit(self._max_cell)
             try:
                 return next(self._records)
             finally:
@@ -65,20 +67,21 @@ def csv_dicts(lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
 def csv_safe(cell: Any) -> str:
     """Escape a cell: put an apostrophe before everything that a spreadsheet would run as a formula.
 
-    That is at the start of the cell and, for programs that split there, after a semicolon, tab or line break.
+    A formula may be at the start of the cell, or after a semicolon, tab or line break, since some programs
+    split cells there.
     """
     text = "" if cell is None else str(cell)
-    text = _INSIDE.sub(lambda m: f"{m[1]}'{m[2]}" if _opens_cell(m) else m[0], text)
+    text = _INNER_FORMULA.sub(lambda m: f"{m[1]}'{m[2]}" if _begins_cell(m) else m[0], text)
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def csv_plain(cell: str) -> str:
     """Unescape a cell: the inverse of ``csv_safe``."""
     cell = cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
-    return _INSIDE.sub(lambda m: f"{m[1]}{m[2][1:]}" if _opens_cell(m) else m[0], cell)
+    return _INNER_FORMULA.sub(lambda m: f"{m[1]}{m[2][1:]}" if _begins_cell(m) else m[0], cell)
 
 
-def _opens_cell(match: re.Match[str]) -> bool:
+def _begins_cell(match: re.Match[str]) -> bool:
     return match.start() == 0 or _SEPARATORS.search(match[1]) is not None
 
 
@@ -103,11 +106,7 @@ def unsupported_message(path: Path) -> str:
     return "the file name has no extension such as .csv, so its type is unknown"
 
 
-def other_kind(suffix: str, known: Iterable[str]) -> str:
-    """The fix for a file with an unsupported extension.
-
-    Args:
-        known: supported extensions.
-    """
-    listed = f"Known: {', '.join(known)}"
-    return f"Save the sheet as CSV in UTF-8. {listed}" if suffix.lower() in SHEETS else listed
+def file_type_fix(suffix: str, supported: Iterable[str]) -> str:
+    """The fix for a file with an unsupported extension."""
+    listed = f"Known: {', '.join(supported)}"
+    return f"Save the sheet as CSV in UTF-8. {listed}" if suffix.lower() in SPREADSHEETS else listed

@@ -62,7 +62,13 @@ from glassformer.data.parquet import (
     partition_values,
     read_column,
 )
-from glassformer.data.spreadsheet import SEPARATOR, cell_reader, csv_rows, other_kind, unsupported_message
+from glassformer.data.spreadsheet import (
+    cell_reader,
+    csv_rows,
+    file_type_fix,
+    match_excel_separator,
+    unsupported_message,
+)
 from glassformer.errors import (
     DataError,
     FileTypeError,
@@ -123,7 +129,7 @@ def read_table(path: str | Path, on_error: RowErrorHandler = raise_error) -> Tab
     if reader is None and is_tab_separated(path):
         reader = _read_text_table
     if reader is None:
-        fix = other_kind(path.suffix, READERS)
+        fix = file_type_fix(path.suffix, READERS)
         raise FileTypeError(unsupported_message(path), where=str(path), fix=fix)
     table = reader(path, on_error)
     if not table.rows:
@@ -347,7 +353,7 @@ def check_head(path: Path, errors: str) -> None:
         what = f"the file is a page of HTML, not a table as {path.suffix} files are"
         fix = "Open it in a spreadsheet and save the sheet as CSV in UTF-8"
         raise FileTypeError(what, where=str(path), fix=fix)
-    if SEPARATOR("".join(lines[:1])):
+    if match_excel_separator("".join(lines[:1])):
         return
     quoting = csv.QUOTE_NONE if reading_setting("quoting") == "none" else csv.QUOTE_MINIMAL
     for delimiter in ",;\t":
@@ -466,7 +472,7 @@ def detect_delimiter(path: Path, errors: str) -> str:
     check_head(path, errors)
     lines = text_lines(path, newline="", errors=errors)
     header = next(lines, "")
-    if separator := SEPARATOR(header):
+    if separator := match_excel_separator(header):
         return separator[1]
     header = header if header.strip() else next(filter(str.strip, lines), "")
     if reading_setting("quoting") != "none":
@@ -503,7 +509,7 @@ def should_strip_blanks(path: Path, delimiter: str, errors: str) -> tuple[bool, 
     the header.
     """
     lines, is_cut = _first_lines(path, errors)  # possibly cut within a row
-    lines = lines[1:] if SEPARATOR("".join(lines[:1])) else lines
+    lines = lines[1:] if match_excel_separator("".join(lines[:1])) else lines
     has_blank_before = re.compile(re.escape(delimiter) + ' +"').search
     any_blank_before = any(map(has_blank_before, lines))
     stripped = list(strip_blanks_after_quotes(lines, delimiter))
@@ -579,7 +585,9 @@ def read_records(path: Path, delimiter: str, on_error: RowErrorHandler, errors: 
     records = _all_records(path, delimiter, on_error, errors, detector)
     for row, first in records:
         is_blank = not first or (len(first) == 1 and first[0].isspace())
-        if not is_blank and not (row == 1 and SEPARATOR(delimiter.join(first))):  # Excel's ``sep=;``
+        if not is_blank and not (
+            row == 1 and match_excel_separator(delimiter.join(first))
+        ):  # Excel's ``sep=;``
             break
     else:
         return

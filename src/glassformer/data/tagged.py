@@ -28,7 +28,7 @@ from glassformer.config import listed
 from glassformer.data.checks import check_class_names
 from glassformer.data.dataset import Dataset, Split, choose_splits
 from glassformer.data.files import check_utf8, text_lines
-from glassformer.data.folders import files_of, find_folder
+from glassformer.data.folders import find_folder, find_split_files
 from glassformer.data.rejected import RejectedRow, Row, check_request, column_of, lenient_table, read_rows
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.data.splits import with_limit
@@ -106,7 +106,7 @@ def load_tagged(
     named = named_sources.get(str(source))
     path = find_folder(named.folder) if named is not None else Path(source).expanduser()
     reader = _Reader(words_column, tags_column, need_tags, [] if on_bad_row == "skip" else None)
-    files = files_of(path, [*named_sources], SUFFIXES, FIX_NAMES, SHARD_ENDING)
+    files = find_split_files(path, [*named_sources], SUFFIXES, FIX_NAMES, SHARD_ENDING)
     files = choose_splits(files, None, str(source))
     dataset = TaggedDataset(
         path.stem if named is None else str(source),

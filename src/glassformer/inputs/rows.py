@@ -336,12 +336,12 @@ def refuse_folder(argument: str) -> None:
     """Raise DataError if the argument is a folder, where a text or a file is expected."""
     if not os.path.isdir(argument):  # False, not an error, for a text too long to be a name
         return
-    from glassformer.data.folders import name_one, tables_in
+    from glassformer.data.folders import name_file_fix, tables_in
     from glassformer.data.tables import TXT
 
     path = Path(argument)
     files = tables_in(path) or [p for p in sorted(path.iterdir()) if p.suffix.lower() == TXT]
-    fix = f"{name_one(files) if files else 'Name a file'}; {_as_text(argument)}"
+    fix = f"{name_file_fix(files) if files else 'Name a file'}; {_as_text(argument)}"
     raise WrongInputError("a folder, where a text or a file is expected", where=argument, fix=fix)
 
 

@@ -22,7 +22,7 @@ from glassformer.checkpoints.locks import writing
 from glassformer.config import listed, nearest
 from glassformer.data.columns import columns_for_pair_model
 from glassformer.data.files import check_file
-from glassformer.data.parquet import ANY_SIZE, batches, check_rows, open_parquet, to_list
+from glassformer.data.parquet import ANY_SIZE, check_rows, open_parquet, read_batches, to_list
 from glassformer.errors import (
     CheckpointError,
     DataError,
@@ -103,7 +103,7 @@ def read_rows(shard: Shard) -> Iterator[Any]:
             group_start = row + count
         row += count
     row = group_start
-    for batch in batches(shard.source, shard.column, groups):
+    for batch in read_batches(shard.source, shard.column, groups):
         if row + len(batch) > start:
             part = batch.slice(max(0, start - row), end - max(row, start))
             for piece in range(0, len(part), PIECE):

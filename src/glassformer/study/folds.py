@@ -92,7 +92,7 @@ def cross_validate(
         for line in getattr(splits.dataset, "messages", ()):
             say(line)
         if rejected := getattr(splits.dataset, "rejected", ()):
-            say(summary(rejected, listed=False))
+            say(summary(rejected, is_listed=False))
         say(f"{len(splits.train):,} {out.NOUN} in {folds} folds")
         answers, per_fold = [], []
         for fold, log_fold in each_fold(folder, fold_numbers, folds, say, started):

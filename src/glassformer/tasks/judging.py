@@ -194,7 +194,7 @@ def split_to_evaluate(
     data set. ``needed``: noun of the targets that it must have; empty: examples are enough."""
     splits = own_data(context) if source is None else load(context.recipe, source)
     if rejected := splits.dataset.rejected:
-        context.log(summary(rejected, listed=False))
+        context.log(summary(rejected, is_listed=False))
     split, where = splits.judged, source or context.recipe.data.source
     if split is None or (needed and split.labels is None):
         raise NoSuchSplitError(

@@ -436,7 +436,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     if (source is not None or context.drop_unreadable) and (
         rejected := getattr(splits.dataset, "rejected", ())
     ):
-        messages += [summary(rejected, listed=False)]
+        messages += [summary(rejected, is_listed=False)]
     split, unknown = _labelled_split(context, splits, source)
     splits = replace(splits, judged=split)
     messages += [unknown] if unknown else []

@@ -149,7 +149,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
         dataset = load_text_dataset(source, text_column=d.text_column, on_bad_row=d.on_bad_row, labels=False)
         splits = dataset.splits
         if dataset.rejected:
-            context.log(summary(dataset.rejected, listed=False))
+            context.log(summary(dataset.rejected, is_listed=False))
         split = splits.get("test") or next(iter(splits.values()))
         texts, origin = split.texts, split.origin
     context.log(f"{counted(len(texts), 'text')} of {origin}")

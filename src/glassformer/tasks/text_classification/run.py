@@ -16,7 +16,7 @@ import torch
 from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
 from glassformer.data.checks import check_texts
 from glassformer.data.files import read_lines
-from glassformer.data.sources import find_in_data
+from glassformer.data.sources import find_data_file
 from glassformer.data.splits import Splits
 from glassformer.data.text_pairs import are_pairs
 from glassformer.data.tokenizer_file import count_ids
@@ -57,7 +57,7 @@ def preview_texts(context: RunContext) -> DataPreview:
     if sentences := own_sentences(settings):
         check_texts(sentences, "evaluate.sentences")
     preview = preview_data(context)
-    if not settings.sentences_file or find_in_data(settings.sentences_file) is not None:
+    if not settings.sentences_file or find_data_file(settings.sentences_file) is not None:
         return preview
     line = f"no {settings.sentences_file} in a data folder: its sentences are left out"
     return replace(preview, lines=[*preview.lines, line])
@@ -65,7 +65,7 @@ def preview_texts(context: RunContext) -> DataPreview:
 
 def own_sentences(settings: EvaluateConfig) -> list[str]:
     """The recipe's example sentences, and those of its file if it exists."""
-    file = find_in_data(settings.sentences_file) if settings.sentences_file else None
+    file = find_data_file(settings.sentences_file) if settings.sentences_file else None
     return [*settings.sentences, *(read_lines(file)[0] if file else ())]
 
 
