@@ -74,7 +74,7 @@ def _with_fix(fix: str, check: Check) -> Check:
 
 
 def _split_stats(split: TaggedSplit, counts: Counter[str], scheme: Scheme) -> dict[str, Any]:
-    kinds = Counter(span.kind for tags in split.tags or () for span in spans_of(tags, scheme))
+    kinds = Counter(span.kind for tags in split.tags or () for span in tags_to_spans(tags, scheme))
     return {
         "rows": len(split),
         "distinct": len(counts),
@@ -86,7 +86,7 @@ def _split_stats(split: TaggedSplit, counts: Counter[str], scheme: Scheme) -> di
 
 def _twin_kinds(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
     all_tags = (tag for split in splits.values() for tags in split.tags or () for tag in tags)
-    kinds = {kind_of_tag(tag, scheme) for tag in all_tags}
+    kinds = {tag_kind(tag, scheme) for tag in all_tags}
     groups = [" and ".join(map(repr, names)) for names in group_spellings(kinds)]
     message = f"kinds whose names differ only in case or white space: {'; '.join(groups[:3])}"
     fix = "they are learned as different kinds: use one spelling"
@@ -104,7 +104,7 @@ def _malformed(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Fi
     for name, split in splits.items():
         examples, count = [], 0
         for words, tags in zip(split.words, split.tags or (), strict=True):
-            positions = malformed(tags, scheme)
+            positions = malformed_positions(tags, scheme)
             count += len(positions)
             for i in positions[: 3 - len(examples)]:
                 before = f"{words[i - 1]}/{tags[i - 1]} " if i else ""
@@ -121,7 +121,7 @@ def _balance(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Find
     if train is None:
         return
     tag_counts = Counter(tag for tags in train.tags or () for tag in tags if tag != NOT_TAGGED)
-    kinds = Counter(span.kind for tags in train.tags or () for span in spans_of(tags, scheme))
+    kinds = Counter(span.kind for tags in train.tags or () for span in tags_to_spans(tags, scheme))
     if scheme != "plain" or OUTSIDE in tag_counts:
         total = tag_counts.total()
         num_inside = total - tag_counts[OUTSIDE]
@@ -134,7 +134,7 @@ def _balance(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Find
     fix = "few examples are hard to learn from"
     yield from finding_if_any("warning", "rare-kinds", rare, message, fix, shown=())
     for name, split in splits.items():
-        split_kinds = {kind_of_tag(tag, scheme) for tags in split.tags or () for tag in tags} - {""}
+        split_kinds = {tag_kind(tag, scheme) for tags in split.tags or () for tag in tags} - {""}
         unseen = sorted(split_kinds - kinds.keys())
         message = f"{name}: kinds that train does not have: {', '.join(unseen)}"
         yield from finding_if_any(
