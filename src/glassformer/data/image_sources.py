@@ -196,7 +196,9 @@ def _from_tables(
             if label is not None:
                 class_names = table.class_names.get(label, class_names)
                 labels += label_reader.read(table, label, class_names)
-        splits[split] = ImageSplit(images, labels or None, *combined_origin(tables_of_split, len(images), len(labels)))
+        splits[split] = ImageSplit(
+            images, labels or None, *combined_origin(tables_of_split, len(images), len(labels))
+        )
     splits = splits if label_reader.numbers else unify_spelling(splits)
     names = () if label_reader.numbers else tuple(map(str, class_names)) or _class_names(splits)
     return Dataset(name, splits, names, notes=tuple(notes))
@@ -275,7 +277,9 @@ def _class_files(folder: Path, root: Path, ignored: list[Path]) -> dict[str, lis
             check_no_tables(root)
             what = f"class {name!r} has no images" + (f", only {_count_extensions(files)}" if files else "")
             raise MissingValueError(what, where=str(folder), fix="Put images there, or remove the folder")
-    outside = sorted(p for p in folder.iterdir() if is_image_name(p) and not p.is_dir() and not is_system_file(p))
+    outside = sorted(
+        p for p in folder.iterdir() if is_image_name(p) and not p.is_dir() and not is_system_file(p)
+    )
     ignored += [*outside, *(path for files in by_class.values() for path in files if not is_image_name(path))]
     return {name: [path for path in files if is_image_name(path)] for name, files in by_class.items()}
 
