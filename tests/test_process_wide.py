@@ -148,7 +148,7 @@ def test_tables_with_long_cells_are_read_in_threads(tmp_path):
     def read(path: Path) -> None:
         for _ in range(5):
             try:
-                rows = list(tables.read_records(path, ",", tables.stop, "strict"))
+                rows = list(tables.read_records(path, ",", tables.raise_error, "strict"))
                 if len(rows) != 8 or any(len(row[0]) != 200_003 for _, row in rows[1:]):
                     wrong.append(len(rows))
             except Exception as error:
@@ -165,7 +165,7 @@ def test_tables_with_long_cells_are_read_in_threads(tmp_path):
 
 def test_tables_with_long_cells_are_read_in_turns_and_the_caller_keeps_the_limit(tmp_path):
     first, second = (
-        tables.read_records(long_table(tmp_path / f"{mark}.csv", mark), ",", tables.stop, "strict")
+        tables.read_records(long_table(tmp_path / f"{mark}.csv", mark), ",", tables.raise_error, "strict")
         for mark in "ab"
     )
     before = csv.field_size_limit(131)
