@@ -172,7 +172,7 @@ MODULES = {
             "targets.target",
             "targets.regression",
             "tasks.task",
-            "tasks.labelled",
+            "tasks.supervised",
             "tasks.run",
             "study.grid",
             "study.compare",

@@ -22,7 +22,7 @@ from benchmarks.harness.results import RESULTS, commit, write_result
 from glassformer.data.corpus import hard_negatives
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.report.published import IRRELEVANT, headline
-from glassformer.tasks import judging, labelled
+from glassformer.tasks import run_steps, supervised
 from glassformer.tasks.catalog import TASKS, build_recipe, load_recipe
 from glassformer.tasks.load import load
 from glassformer.tasks.run import run_task
@@ -150,9 +150,9 @@ def evaluate_baselines(folder: Path) -> None:
     recipe = read_run_recipe(folder)
     task, metrics = TASKS[recipe.task], json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     clf, splits = load(folder / "model"), task.load(recipe)
-    chosen = clf.chosen(clf.outputs(splits.judged.examples))
-    metrics["baselines"] = labelled.evaluate_baselines(
-        task.baselines, clf, recipe, splits, chosen, judging.measure_of(recipe)
+    chosen = clf.predicted_index(clf.outputs(splits.judged.examples))
+    metrics["baselines"] = supervised.evaluate_baselines(
+        task.baselines, clf, recipe, splits, chosen, run_steps.main_metric(recipe)
     )
     write_json(folder / "metrics.json", metrics)
 

@@ -35,7 +35,7 @@ from glassformer.cli import start, stopping
 from glassformer.cli.app import main
 from glassformer.data.corpus import countries_sentences
 from glassformer.scale import scoring
-from glassformer.tasks.run_folder import is_begun
+from glassformer.tasks.run_folder import has_started
 from glassformer.train import word_vectors
 
 STOPS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -175,7 +175,7 @@ class Job:
         """The command; ``again``: after a stop, as its message says."""
         run = str(home() / f"run-{self.kind}")
         if self.verb == "train":
-            resume = again and (place / "out").is_dir() and is_begun(place / "out")
+            resume = again and (place / "out").is_dir() and has_started(place / "out")
             return training(self.kind, place / "out") + ["--resume"] * resume
         if self.verb == "evaluate":
             return ["evaluate", run]
@@ -347,7 +347,7 @@ def fresh_fresh(rng: random.Random, place: Path) -> list[str]:
 def resume_resume(rng: random.Random, place: Path) -> list[str]:
     kind = rng.choice(["text", "image", "word2vec"])
     argv = training(kind, place / "out")
-    while not (place / "out").is_dir() or not is_begun(place / "out"):
+    while not (place / "out").is_dir() or not has_started(place / "out"):
         pid = forked(argv, place / "log")
         time.sleep(rng.uniform(0.2, 0.9) * peaceful(job_of(kind))[0])
         os.kill(pid, signal.SIGKILL)

@@ -131,9 +131,9 @@ def prediction(model: Path, reviews: int, held: int, rounds: int, seed: int) -> 
         predictor = clf.predictor(name)  # made before the clock starts
         begin = time.process_time()
         rows = clf.evaluation_table(clf.check(texts))
-        logits = clf.table_rows(predictor, rows, "logits", torch.device("cpu"))
+        logits = clf.table_outputs(predictor, rows, "logits", torch.device("cpu"))
         spent = time.process_time() - begin
-        answers[name] = clf.chosen(clf.chances(logits))
+        answers[name] = clf.predicted_index(clf.to_probabilities(logits))
         print(f"{name}: {spent:.1f} s", file=sys.stderr, flush=True)
         return spent
 

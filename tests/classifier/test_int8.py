@@ -13,7 +13,7 @@ from glassformer.errors import CheckpointError, ConfigError, IdleSettingWarning
 from glassformer.explain.heads import ablation
 from glassformer.nn.int8 import Int8Linear, precision_of
 from glassformer.nn.kernels import int8, loading
-from glassformer.tasks.int8 import describe_outcome, outcome, read_outcome
+from glassformer.tasks.int8 import compare_with_int8, describe_int8, read_int8_result
 
 from .conftest import make_texts
 
@@ -46,11 +46,11 @@ def spoil(clf) -> None:
 def test_the_gate_counts_labels_and_points():
     targets = np.arange(1000) % 2
     wrong = lambda n: np.where(np.arange(1000) < n, 1 - targets, targets)  # noqa: E731
-    assert outcome(wrong(100), wrong(102), targets)["passed"]
-    assert not outcome(wrong(100), wrong(103), targets)["passed"]  # 0.3 points
+    assert compare_with_int8(wrong(100), wrong(102), targets)["passed"]
+    assert not compare_with_int8(wrong(100), wrong(103), targets)["passed"]  # 0.3 points
     swapped = wrong(100)
     swapped[98:100], swapped[998:] = targets[98:100], 1 - targets[998:]
-    found = outcome(wrong(100), swapped, targets)
+    found = compare_with_int8(wrong(100), swapped, targets)
     assert (found["agree"], found["accuracy"], found["accuracy_int8"], found["passed"]) == (
         0.996,
         0.9,
@@ -58,17 +58,15 @@ def test_the_gate_counts_labels_and_points():
         True,
     )
     swapped[96:98], swapped[996:998] = targets[96:98], 1 - targets[996:998]
-    assert not outcome(wrong(100), swapped, targets)["passed"]  # 99.2 % of the labels
+    assert not compare_with_int8(wrong(100), swapped, targets)["passed"]  # 99.2 % of the labels
     several = np.zeros((200, 3), bool)
     other = several.copy()
     other[0] = True
-    assert outcome(several, other, several)["agree"] == 0.995
-    assert describe_outcome(PASSED).startswith(
+    assert compare_with_int8(several, other, several)["agree"] == 0.995
+    assert describe_int8(PASSED).startswith(
         "on with precision=int8: 99.75 % of 400 validation labels as in fp32"
     )
-    assert "(asked: 99.5 %, and 0.2 points at most between them)" in describe_outcome(
-        PASSED | {"passed": False}
-    )
+    assert "(asked: 99.5 %, and 0.2 points at most between them)" in describe_int8(PASSED | {"passed": False})
 
 
 @here
@@ -209,10 +207,10 @@ def test_without_kernels_prediction_goes_on_and_says_so(own, monkeypatch):
     ],
 )
 def test_an_outcome_that_nobody_measured_is_refused(wrong):
-    assert read_outcome(PASSED, "here") == PASSED
-    assert read_outcome(None, "here") is None
+    assert read_int8_result(PASSED, "here") == PASSED
+    assert read_int8_result(None, "here") is None
     with pytest.raises(CheckpointError, match="is not a valid result of the int8 check"):
-        read_outcome(wrong, "here")
+        read_int8_result(wrong, "here")
 
 
 @here

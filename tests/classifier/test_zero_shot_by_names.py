@@ -30,7 +30,7 @@ def clf(embedder):
 
 def test_the_label_with_the_nearest_vector_is_predicted(clf, embedder):
     given = [ABOUT.replace("{}", label) for label in LABELS]
-    cosines = embedder.directions(TEXTS) @ embedder.directions(given).T
+    cosines = embedder.unit_vectors(TEXTS) @ embedder.unit_vectors(given).T
     assert clf.predict(TEXTS).tolist() == [LABELS[i] for i in cosines.argmax(1)]
     assert clf.predict(TEXTS).tolist() == ["sports", "politics", "cooking"]
     # A vector's length takes part in the temperature.

@@ -77,8 +77,8 @@ def test_the_doctor_speaks_once_however_many_models_train(home, monkeypatch):
     dear = Candidate("tiny, fine-tuned", {**settings, "epochs": 1, "lr": 1e-4}, is_trained=True)
     cheap = Candidate("tiny, frozen", {**settings, "train_layers": 0})
     monkeypatch.setattr(auto, "candidates", lambda clf: [cheap, dear])
-    monkeypatch.setattr(auto, "ENOUGH", 1)
-    monkeypatch.setattr(auto.Search, "_ahead", lambda self, dearer, cheaper: False)
+    monkeypatch.setattr(auto, "MIN_VALIDATION", 1)
+    monkeypatch.setattr(auto.Search, "_is_better", lambda self, dearer, cheaper: False)
     done = train(home / "texts.csv", home / "twice", "--set", "max_length=5")
     assert done.code == 0, done.err
     lines = [line for line in done.out.splitlines() if line.startswith("data doctor: train")]

@@ -42,7 +42,7 @@ def small(encoder, monkeypatch):
 @pytest.fixture
 def held(monkeypatch):
     """The validation examples decide alone."""
-    monkeypatch.setattr(auto, "ENOUGH", 5)
+    monkeypatch.setattr(auto, "MIN_VALIDATION", 5)
 
 
 def argv(out: str) -> list[object]:
@@ -99,7 +99,7 @@ def test_cross_validation_that_is_stopped_leaves_the_best_so_far(gf, ok, stop, o
 
 
 def test_the_last_fit_of_the_winner_that_is_stopped_leaves_the_next_best(gf, stop, monkeypatch):
-    monkeypatch.setattr(auto.Search, "_ahead", lambda self, dearer, cheaper: dearer.candidate.is_trained)
+    monkeypatch.setattr(auto.Search, "_is_better", lambda self, dearer, cheaper: dearer.candidate.is_trained)
     stop(Progress, "step", calls=2)
     tried = ended_early(gf(*argv("run")), "run")
     assert [one["chosen"] for one in tried] == [True, False, False]

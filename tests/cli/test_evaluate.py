@@ -16,7 +16,7 @@ from glassformer.data.label_sets import LabelSet
 from glassformer.errors import DataError
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.regression import Numbers
-from glassformer.tasks.labelled import unseen_labels, with_known_labels
+from glassformer.tasks.supervised import unseen_labels, with_known_labels
 from glassformer.tasks.text_classification.estimator import TextClassifier
 
 from .tiny import sentences, settings, write_csv

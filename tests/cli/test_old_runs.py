@@ -22,7 +22,7 @@ from glassformer.study.calibration import set_precision
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.load import load
 from glassformer.tasks.run import run_task
-from glassformer.tasks.run_folder import as_begun, begin
+from glassformer.tasks.run_folder import begin, with_run_settings
 
 from .every import KINDS, PICTURES, Runs
 from .tiny import sentences, sets, settings, snapshot, write_csv
@@ -78,7 +78,7 @@ def test_further_arms_of_a_study_are_split_as_its_first(twice: Path, tmp_path: P
     assert with_split_of_started_arms(job).data.copies is None
     begin(arms / "a" / "seed-0", recipe)  # before there was the setting
     assert with_split_of_started_arms(job).data.copies == "apart"
-    begin(arms / "0" / "seed-0", as_begun(recipe, arms / "0" / "seed-0")[0])
+    begin(arms / "0" / "seed-0", with_run_settings(recipe, arms / "0" / "seed-0")[0])
     assert with_split_of_started_arms(job).data.copies == "together"
 
 
@@ -244,7 +244,7 @@ def write(path: Path, form: str, rows: list[tuple[str, str]]) -> Path:
 @pytest.mark.parametrize("form", FORMS)
 def test_every_change_of_every_form(gf, as_json, ok, refused, monkeypatch, tmp_path, form):
     monkeypatch.setattr(
-        "glassformer.study.calibration.obstacle", lambda *_: None
+        "glassformer.study.calibration.int8_obstacle", lambda *_: None
     )  # whatever this processor does
     rows = sentences(41)
     data = write(tmp_path / "mine", form, rows)

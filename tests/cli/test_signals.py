@@ -22,8 +22,8 @@ from glassformer.inputs import texts as inputs
 from glassformer.report import html
 from glassformer.scale import scoring
 from glassformer.targets.multiclass import Classes
-from glassformer.tasks import labelled
 from glassformer.tasks import run as runner
+from glassformer.tasks import supervised
 from glassformer.tasks.masked_lm import run as masked
 from glassformer.tasks.text_classification import run as texts
 from glassformer.tasks.translation import run as translation
@@ -64,7 +64,7 @@ def steps(run: Path) -> list[tuple]:
         (inputs, "load_text_dataset", signal.SIGTERM),
         (Classes, "check_unseen", signal.SIGINT),
         (runner, "begin", signal.SIGHUP),
-        (labelled, "_examine", signal.SIGTERM),
+        (supervised, "_examine", signal.SIGTERM),
     ],
 )
 def test_a_start_that_has_begun_nothing_leaves_nothing(gf, ok, reviews, stop, owner, stage, number):
@@ -78,7 +78,7 @@ def test_a_start_that_has_begun_nothing_leaves_nothing(gf, ok, reviews, stop, ow
 
 
 JUDGING = {
-    "evaluate_splits": labelled, "evaluate_baselines": labelled, "training_sample": labelled, "write": Classes,
+    "evaluate_splits": supervised, "evaluate_baselines": supervised, "training_sample": supervised, "write": Classes,
     "attention_examples": texts, "write_report": html,
 }  # fmt: skip
 
@@ -113,7 +113,7 @@ SMALL = sets(
     "d_model=16", "num_layers=1", "num_heads=2", "d_ff=16", "epochs=1", "precision=fp32", "threads=1"
 )
 OTHERS = {
-    "image": (labelled, "evaluate_splits", ["digits", *SMALL, "--set", "limit=120", "--set", "robustness=false"]),
+    "image": (supervised, "evaluate_splits", ["digits", *SMALL, "--set", "limit=120", "--set", "robustness=false"]),
     "masked words": (masked, "count_masks", ["europe-mlm", *SMALL, "--set", "limit=300"]),
     "vectors": (vectors, "tests_folder", ["countries-word2vec", "--set", "dim=13", "--set", "epochs=2", "--set",
                           "limit=800", "--set", "threads=1"]),
@@ -177,7 +177,7 @@ def test_predict_keeps_its_parts_and_goes_on(gf, ok, run, stop, number, monkeypa
 
 def test_evaluate_and_export_leave_nothing_half(gf, ok, run, stop):
     before = snapshot(run)
-    stop(labelled, "metrics_of", signal.SIGHUP)
+    stop(supervised, "evaluate_split", signal.SIGHUP)
     one_line(gf("evaluate", run))
     assert snapshot(run) == before
     ok("evaluate", run)

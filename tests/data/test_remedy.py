@@ -20,7 +20,7 @@ from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import word_tokenizer
 from glassformer.study.review import training_command
 from glassformer.targets.multiclass import ClassificationMeter, no_better_than_majority
-from glassformer.tasks.labelled import small_validation
+from glassformer.tasks.supervised import small_validation
 
 
 def doctored(labels: list[str], texts: list[str] | None = None):

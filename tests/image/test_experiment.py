@@ -22,7 +22,7 @@ from glassformer.families.vit import VIT
 from glassformer.report.maps import prepare
 from glassformer.report.pictures import data_uri, draw_grid
 from glassformer.tasks.image_classification.run import some_of
-from glassformer.tasks.labelled import metrics_of
+from glassformer.tasks.supervised import evaluate_split
 
 from .conftest import SETTINGS, quarters
 
@@ -141,9 +141,9 @@ def test_figures_are_those_of_the_labels_that_are_given(fitted):
     clf.outputs = lambda given, progress: np.tile([0.4, 0.6], (len(given), 1))
     recipe = SimpleNamespace(evaluate=SimpleNamespace(bootstrap=0))
     share = float(np.mean([label == "other" for label in halves.labels]))
-    assert metrics_of(clf, halves, recipe)[0]["accuracy"] == pytest.approx(share)
+    assert evaluate_split(clf, halves, recipe)[0]["accuracy"] == pytest.approx(share)
     clf.threshold_ = 0.7
-    assert metrics_of(clf, halves, recipe)[0]["accuracy"] == pytest.approx(1 - share)
+    assert evaluate_split(clf, halves, recipe)[0]["accuracy"] == pytest.approx(1 - share)
 
 
 def test_a_run_keeps_its_low_rank_updates_and_changes_as_many_pictures_as_asked(run):

@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 import glassformer as gf
 from glassformer.checkpoints.files import GENERATED_README, MANIFEST, README, is_generated, with_checksum
 from glassformer.report.card import Form, Model, base_of, code, escaped, model_card, without_paths
-from glassformer.tasks.card import card_of, run_around, write_card
+from glassformer.tasks.card import card_of, find_run_folder, write_card
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.load import load
 
@@ -222,9 +222,11 @@ def test_the_form_of_the_hub_says_how_transformers_opens_it():
 
 def test_a_run_is_found_by_its_folder_or_its_model(tmp_path):
     shutil.copytree(RUNS / "text", tmp_path / "run")
-    assert run_around(tmp_path / "run") == run_around(tmp_path / "run" / "model") == tmp_path / "run"
+    assert (
+        find_run_folder(tmp_path / "run") == find_run_folder(tmp_path / "run" / "model") == tmp_path / "run"
+    )
     shutil.copytree(RUNS / "text" / "model", tmp_path / "alone")
-    assert run_around(tmp_path / "alone") is None
+    assert find_run_folder(tmp_path / "alone") is None
 
 
 def test_a_damaged_file_of_a_run_is_left_out(tmp_path):

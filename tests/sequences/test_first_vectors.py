@@ -11,7 +11,7 @@ from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families.bert import bert
 from glassformer.models.text import TextEncoder as Bert
 from glassformer.models.text import init_local_attention
-from glassformer.tasks.word_table import begin_with_vectors
+from glassformer.tasks.word_table import init_token_embeddings
 
 TEXTS = ["the king and the queen of france", "paris is the capital of france", "rome is in italy"] * 11
 SIZES = dict(d_model=28, num_layers=1, num_heads=2, d_ff=31, max_length=23, max_positions=23, vocab_size=97)
@@ -44,7 +44,7 @@ def test_rows_of_known_words_are_the_vectors_moved_and_scaled(tokenizer, tmp_pat
     before = same.embeddings.tokens.weight.detach()
     spread = float(before[:, first:].std())
     table = chunk_texts(tokenizer, TEXTS, 21, "none")
-    begin_with_vectors(model, str(path), tokenizer, table, 0, first)
+    init_token_embeddings(model, str(path), tokenizer, table, 0, first)
     after = model.embeddings.tokens.weight.detach()
     given = gf.Word2Vec.load(path)
     known = [w for w in given.words_ if w != "absent"]
@@ -66,7 +66,7 @@ def test_vectors_of_the_texts_themselves_fill_what_is_left(tokenizer):
     table = chunk_texts(tokenizer, TEXTS, 21, "none")
     one, two = new(tokenizer), new(tokenizer)
     for model in (one, two):
-        begin_with_vectors(model, "word2vec", tokenizer, table, 5)
+        init_token_embeddings(model, "word2vec", tokenizer, table, 5)
     weight = one.embeddings.tokens.weight.detach()
     assert torch.equal(weight, two.embeddings.tokens.weight)  # one thread: the same bits
     special = len(SPECIAL_TOKENS)
@@ -74,7 +74,7 @@ def test_vectors_of_the_texts_themselves_fill_what_is_left(tokenizer):
     assert not torch.equal(weight[special:], new(tokenizer).embeddings.tokens.weight[special:])
     assert float(weight[special:].mean(0).abs().max()) < 1e-6  # around 0
     other = new(tokenizer)
-    begin_with_vectors(other, "word2vec", tokenizer, table, 6)
+    init_token_embeddings(other, "word2vec", tokenizer, table, 6)
     assert not torch.equal(weight, other.embeddings.tokens.weight)
 
 

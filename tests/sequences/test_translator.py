@@ -109,7 +109,7 @@ def test_alignment_has_a_row_for_each_target_token(translator, tmp_path, monkeyp
     assert found._repr_html_().count("<rect") == found.weights.size
     assert found.save(tmp_path / "map.html").read_text().count("<rect x=") - 2 == found.weights.size
     assert json.loads(found.save(tmp_path / "map.json").read_text())["target"] == found.target
-    monkeypatch.setattr("glassformer.tasks.translation.estimator.ROOM", (0, 2))
+    monkeypatch.setattr("glassformer.tasks.translation.estimator.MAX_TARGET_TOKENS", (0, 2))
     cut = translator.align(SOURCE[0])
     assert cut.target == found.target[:2]
     assert cut.weights.shape == (2, len(cut.source))

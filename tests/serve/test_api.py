@@ -252,7 +252,7 @@ def test_thresholds_of_classes_and_abstaining_are_served(serve):
     clf = gf.TextClassifier("textcnn", d_model=7, embedding_dim=5, min_count=1, epochs=1, threads=1)
     clf.fit(TEXTS, [f"kind {i % 3}" for i in range(40)])
     clf.threshold_ = np.array([0.25, 0.5, 0.25])
-    sure = clf.kind_.confidence(p := clf.predict_proba(TEXTS), clf.chosen(p))
+    sure = clf.kind_.confidence(p := clf.predict_proba(TEXTS), clf.predicted_index(p))
     clf.abstain_below_ = float(np.median(sure))
     running = serve(others={"three": clf})
     try:

@@ -49,7 +49,7 @@ def test_doubles_are_what_all_cosines_say(monkeypatch):
     np.testing.assert_allclose(cosines, [every[i, j] for i, j, _ in found], atol=1e-6)
     assert embedder.doubles(embedder.encode(texts), 0.3) == found
     assert embedder.doubles(texts[:1]) == []
-    monkeypatch.setattr(estimator, "MOST_PAIRS", 7)
+    monkeypatch.setattr(estimator, "MAX_PAIRS", 7)
     with pytest.raises(DataError, match="Ask for a higher one"):
         embedder.doubles(texts, -1)
 

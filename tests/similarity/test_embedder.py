@@ -132,7 +132,7 @@ def test_the_losses_are_those_of_their_definitions():
     torch.manual_seed(5)
     cosines, wanted = torch.rand(7) * 2 - 1, torch.tensor([0.0, 1, 0.25, 0.75, 0.5, 1, 0])
     weights = torch.full((7,), 1 / 7)
-    squared = PairLoss("cosine", 20.0).of_cosines(cosines, wanted, weights)
+    squared = PairLoss("cosine", 20.0).loss_of_cosines(cosines, wanted, weights)
     assert squared == pytest.approx(float(((cosines - wanted) ** 2).mean()))
     terms = [
         np.exp(20 * float(cosines[j] - cosines[i]))
@@ -140,7 +140,7 @@ def test_the_losses_are_those_of_their_definitions():
         for j in range(7)
         if wanted[i] > wanted[j]
     ]
-    assert PairLoss("cosent", 20.0).of_cosines(cosines, wanted, weights) == pytest.approx(
+    assert PairLoss("cosent", 20.0).loss_of_cosines(cosines, wanted, weights) == pytest.approx(
         np.log1p(sum(terms)), rel=1e-5
     )
 
@@ -223,7 +223,7 @@ def test_texts_that_are_held_out_leave_every_class_some(tmp_path):
 def test_a_short_checkpoint_is_cut_alike_everywhere(length, tmp_path):
     embedder = gf.Embedder(str(plain(tmp_path / "c")), max_length=length, epochs=1, batch_size=3, threads=1)
     long = "a dog and the cat " * 9
-    assert embedder.longest() == (length or POSITIONS)
+    assert embedder.max_tokens() == (length or POSITIONS)
     assert embedder.truncated([long, "a dog"]).tolist() == [True, False]
     assert embedder.explain_similarity(long, "a dog").score == pytest.approx(
         embedder.similarity(long, "a dog")

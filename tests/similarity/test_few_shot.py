@@ -68,7 +68,7 @@ def test_the_head_alone_is_fitted_where_no_layer_learns(checkpoint):
 
 @pytest.mark.parametrize("better", ["frozen", "contrastive"])
 def test_a_third_of_the_texts_chooses_the_encoder(checkpoint, monkeypatch, tmp_path, better):
-    monkeypatch.setattr(few_shot, "FEWEST", 11)
+    monkeypatch.setattr(few_shot, "MIN_HELD_OUT", 11)
     monkeypatch.setattr(gf.Embedder, "encode", _blind(gf.Embedder.encode, better != "frozen"))
     clf = gf.TextClassifier(str(checkpoint), method="few-shot", **QUICK).fit(TEXTS, LABELS)
     first, second = clf.tried_

@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.heads import fit_head, head_of, unit
+from glassformer.tasks.heads import fit_head, restore_head, unit
 
 from .tiny import LABELS, TEXTS, checkpoint
 
@@ -52,11 +52,11 @@ def test_the_nearest_examples_are_scikit_learns(vectors):
 def test_a_head_comes_back_from_its_arrays_and_others_are_refused(kind, vectors):
     x, targets = vectors
     head = fit_head(x, targets, kind)
-    again = head_of(head.tensors(), 7, 3, "here")
+    again = restore_head(head.tensors(), 7, 3, "here")
     np.testing.assert_array_equal(again.probabilities(x), head.probabilities(x))
     for arrays, width, classes in ((head.tensors(), 5, 3), (head.tensors(), 7, 2), ({}, 7, 3)):
         with pytest.raises(CheckpointError, match="here: its head's arrays do not fit"):
-            head_of(arrays, width, classes, "here")
+            restore_head(arrays, width, classes, "here")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import torch
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.tasks.heads import unit
-from glassformer.tasks.similarity.estimator import APART, nearest
+from glassformer.tasks.similarity.estimator import BF16_COSINE_ERROR, nearest
 
 from .tiny import PAIRS, SCORES, TEXTS, tiny
 
@@ -96,4 +96,4 @@ def test_no_rounding_moves_a_cosine_further_than_it_is_allowed_for():
         a, b = (torch.from_numpy(unit(rng.normal(size=(101, width)).astype(np.float32))) for _ in range(2))
         b = torch.cat([b, a, -a])
         off = ((a.bfloat16() @ b.bfloat16().T).float() - a @ b.T).abs().max()
-        assert off < APART
+        assert off < BF16_COSINE_ERROR

@@ -38,11 +38,11 @@ def prompted(path: Path) -> gf.Embedder:
 def test_a_prompt_that_does_not_count_counts_nowhere(tmp_path):
     embedder = prompted(tmp_path / "p")
     wanted = embedder.encode(TEXTS)
-    assert embedder.skipped() == 4  # [CLS] and three words
+    assert embedder.num_prompt_tokens() == 4  # [CLS] and three words
     served = ServedModel("p", embedder, Limits(), threads=1, precision="fp32")
     np.testing.assert_allclose(served.compute(served.prepare(TEXTS)), wanted, atol=1e-6)
     device = torch.device("cpu")
-    found = encode_table(embedder.predictor(), embedder.table(TEXTS), device, embedder.skipped())
+    found = encode_table(embedder.predictor(), embedder.table(TEXTS), device, embedder.num_prompt_tokens())
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     assert np.abs(encode_table(embedder.predictor(), embedder.table(TEXTS), device) - wanted).max() > 0.01
 

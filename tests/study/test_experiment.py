@@ -12,7 +12,7 @@ from glassformer.data.splits import block_split
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions
 from glassformer.report.html import write_report
-from glassformer.tasks import labelled
+from glassformer.tasks import supervised
 from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.load import load
 from glassformer.tasks.run import evaluate_task, run_task
@@ -58,7 +58,7 @@ def run(reviews, watch, tmp_path_factory):
     recipe = load_recipe("europe", [f"data.source={str(reviews)!r}", *FAST, 'sentences=["a warm film"]'])
     folder = tmp_path_factory.mktemp("runs") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(labelled, "TRAINING_SAMPLE", 43)
+        patch.setattr(supervised, "TRAINING_SAMPLE", 43)
         return run_task(recipe, folder, log=lines.append, callbacks=[watch]), recipe, lines
 
 

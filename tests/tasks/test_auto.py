@@ -58,7 +58,7 @@ def test_cross_validation_decides_where_there_is_no_validation_set(tried, tmp_pa
 
 
 def test_a_validation_set_that_is_large_enough_decides_alone(tried, monkeypatch):
-    monkeypatch.setattr(auto, "ENOUGH", 20)
+    monkeypatch.setattr(auto, "MIN_VALIDATION", 20)
     held = TEXTS[:23], LABELS[:23]
     clf = gf.TextClassifier(**QUICK).fit(TEXTS[23:], LABELS[23:], validation=held)
     assert {(record["by"], record["examples"]) for record in clf.tried_} == {("validation", 23)}
@@ -67,7 +67,7 @@ def test_a_validation_set_that_is_large_enough_decides_alone(tried, monkeypatch)
 
 
 def test_of_many_examples_a_part_is_held_out(tried, monkeypatch):
-    monkeypatch.setattr(auto, "MOST_FOLDED", 50)
+    monkeypatch.setattr(auto, "MAX_CROSS_VALIDATED", 50)
     clf = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)
     assert {(record["by"], record["examples"]) for record in clf.tried_ if "by" in record} == {
         ("validation", 6)
@@ -151,7 +151,7 @@ def test_an_encoder_that_does_not_know_the_language_is_not_fine_tuned_from_behin
     clf = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)  # tfidf is ahead
     assert asked == [folder]
     assert clf.tried_[-1] == {"model": "tiny, fine-tuned", "left out": auto.FOREIGN}
-    monkeypatch.setattr(auto.Search, "_ahead", lambda self, dearer, cheaper: True)
+    monkeypatch.setattr(auto.Search, "_is_better", lambda self, dearer, cheaper: True)
     ahead = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)
     assert "score" in ahead.tried_[-1]
 
@@ -205,7 +205,7 @@ def test_callbacks_hear_what_each_candidate_reached(tried):
 
 
 def test_checkpoints_of_the_winner_resume(tried, monkeypatch, tmp_path):
-    monkeypatch.setattr(auto, "ENOUGH", 20)
+    monkeypatch.setattr(auto, "MIN_VALIDATION", 20)
     held = TEXTS[:23], LABELS[:23]
     fit = {"validation": held, "checkpoints": tmp_path / "checkpoints"}
     first = gf.TextClassifier(**QUICK).fit(TEXTS[23:], LABELS[23:], **fit)

@@ -45,7 +45,7 @@ def folder(tmp_path_factory):
 def at_hand(folder, monkeypatch):
     """The small encoder, fine-tuned for the fewest epochs."""
     monkeypatch.setattr(auto, "IMAGE_ENCODER", folder)
-    monkeypatch.setattr(auto, "SEEN_IMAGES", 37)
+    monkeypatch.setattr(auto, "IMAGES_PER_FIT", 37)
     return folder
 
 
@@ -100,7 +100,7 @@ def test_hog_without_an_error_ends_the_search(where, request):
 
 
 def test_many_images_are_not_fine_tuned_unasked(at_hand, monkeypatch):
-    monkeypatch.setattr(auto, "MOST_IMAGES", 36)
+    monkeypatch.setattr(auto, "MAX_IMAGES", 36)
     clf = gf.ImageClassifier(**QUICK).fit(IMAGES, NOISY)
     assert clf.tried_[0]["chosen"]
     assert clf.tried_[2] == {
@@ -113,8 +113,8 @@ def test_many_images_are_not_fine_tuned_unasked(at_hand, monkeypatch):
     ("most", "epochs"), [(17, 3), pytest.param(170, 10, marks=pytest.mark.slow), (17_000, 20)]
 )
 def test_fine_tuning_has_the_epochs_that_there_is_time_for(at_hand, monkeypatch, most, epochs):
-    monkeypatch.setattr(auto, "SEEN_IMAGES", most)
-    monkeypatch.setattr(auto.Search, "_ahead", lambda self, dearer, cheaper: True)
+    monkeypatch.setattr(auto, "IMAGES_PER_FIT", most)
+    monkeypatch.setattr(auto.Search, "_is_better", lambda self, dearer, cheaper: True)
     clf = gf.ImageClassifier(**QUICK).fit(IMAGES[:17], NOISY[:17])
     assert [record["chosen"] for record in clf.tried_] == [False, False, True]
     assert 1 + max(record["epoch"] for record in clf.history_) == epochs
@@ -131,8 +131,12 @@ def test_numbers_of_images(at_hand):
 def small(monkeypatch):
     """``vit-tiny`` with a few thousand weights."""
     sizes = {"image_size": 8, "patch_size": 4, "d_model": 12, "num_heads": 2, "epochs": 2}
-    monkeypatch.setattr(auto, "SHIFTED", replace(auto.SHIFTED, settings={**auto.SHIFTED.settings, **sizes}))
-    return auto.SHIFTED.settings
+    monkeypatch.setattr(
+        auto,
+        "SCRATCH_SHIFTED",
+        replace(auto.SCRATCH_SHIFTED, settings={**auto.SCRATCH_SHIFTED.settings, **sizes}),
+    )
+    return auto.SCRATCH_SHIFTED.settings
 
 
 @pytest.mark.parametrize("better", ["hog", "vit-tiny"])
@@ -140,9 +144,9 @@ def small(monkeypatch):
 def test_without_its_weights_hog_and_an_encoder_from_scratch_are_compared(
     away, small, monkeypatch, better, held
 ):
-    monkeypatch.setattr(auto, "ENOUGH", 5)
-    monkeypatch.setattr(auto, "MOST_IMAGES", 7)  # of fine-tuning alone
-    monkeypatch.setattr(auto.Search, "_ahead", lambda self, dearer, cheaper: better == "vit-tiny")
+    monkeypatch.setattr(auto, "MIN_VALIDATION", 5)
+    monkeypatch.setattr(auto, "MAX_IMAGES", 7)  # of fine-tuning alone
+    monkeypatch.setattr(auto.Search, "_is_better", lambda self, dearer, cheaper: better == "vit-tiny")
     more: dict[str, Any] = {"validation": HELD} if held else {}
     with pytest.warns(FromScratchWarning, match=r"dinov2-small \(88 MB\): .*the Hub cannot be reached"):
         clf = gf.ImageClassifier(**QUICK, class_weight="balanced").fit(IMAGES[:23], NOISY[:23], **more)
@@ -166,7 +170,9 @@ def test_a_run_that_was_stopped_when_auto_meant_vit_tiny_goes_on_with_it(away, s
             IMAGES[:23], NOISY[:23], **more, callbacks=[StopAt(5)], checkpoints=tmp_path
         )
     clf = gf.ImageClassifier("auto", **QUICK)
-    with mock.patch.object(auto, "SHIFTED", replace(auto.SHIFTED, settings={**small, "batch_size": 4})):
+    with mock.patch.object(
+        auto, "SCRATCH_SHIFTED", replace(auto.SCRATCH_SHIFTED, settings={**small, "batch_size": 4})
+    ):
         clf.fit(IMAGES[:23], NOISY[:23], **more, checkpoints=tmp_path, resume=True)
     assert list(clf.tried_) == []
     np.testing.assert_array_equal(clf.predict_proba(IMAGES), whole.predict_proba(IMAGES))
@@ -174,9 +180,11 @@ def test_a_run_that_was_stopped_when_auto_meant_vit_tiny_goes_on_with_it(away, s
 
 @pytest.mark.filterwarnings("ignore::glassformer.errors.FromScratchWarning")
 def test_a_comparison_that_was_stopped_in_vit_tiny_goes_on_as_one(away, small, monkeypatch, tmp_path):
-    monkeypatch.setattr(auto, "ENOUGH", 5)
-    monkeypatch.setattr(auto, "SHIFTED", replace(auto.SHIFTED, settings={**small, "batch_size": 4}))
-    monkeypatch.setattr(auto.Search, "_ahead", lambda self, dearer, cheaper: True)
+    monkeypatch.setattr(auto, "MIN_VALIDATION", 5)
+    monkeypatch.setattr(
+        auto, "SCRATCH_SHIFTED", replace(auto.SCRATCH_SHIFTED, settings={**small, "batch_size": 4})
+    )
+    monkeypatch.setattr(auto.Search, "_is_better", lambda self, dearer, cheaper: True)
     data: Any = IMAGES[:23], NOISY[:23]
     made = gf.ImageClassifier(**QUICK, checkpoint_every=3)
     whole = clone(made).fit(*data, validation=HELD)

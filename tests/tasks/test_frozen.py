@@ -30,7 +30,7 @@ def small(folder, monkeypatch):
     """A tiny encoder in the place of the real one."""
     settings = FROZEN.settings | {"model": folder}
     monkeypatch.setattr(frozen, "FROZEN", Candidate(FROZEN.name, settings))
-    monkeypatch.setattr(frozen, "FROZEN_LENGTH", 13)
+    monkeypatch.setattr(frozen, "MAX_FROZEN_LENGTH", 13)
     monkeypatch.setattr(frozen, "is_available", lambda name: True)
 
 
@@ -78,7 +78,7 @@ def test_of_pairs_it_reads_the_sides_apart(small, folder):
 
 
 def test_of_many_texts_some_are_learned_and_the_name_says_so(small, monkeypatch):
-    monkeypatch.setattr(frozen, "MOST_FROZEN", 31)
+    monkeypatch.setattr(frozen, "MAX_FROZEN_TEXTS", 31)
     est = gf.TextClassifier("tfidf", threads=1).fit(TEXTS, LABELS)
     name, model = frozen.fit_frozen(est, TEXTS, LABELS, np.ones(83, np.float32))
     assert name == "frozen all-minilm-l6-v2 (31 texts)"
@@ -129,7 +129,7 @@ def test_a_model_is_not_compared_with_itself(settings, same):
     clf = gf.TextClassifier(**settings)
     assert frozen.is_frozen(clf) == same
     assert not same or frozen.fit_frozen(clf, TEXTS, LABELS) is None
-    assert not same or frozen.left_out(clf) == {}
+    assert not same or frozen.missing_baselines(clf) == {}
 
 
 def test_what_auto_has_chosen_counts():

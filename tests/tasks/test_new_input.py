@@ -37,8 +37,8 @@ from glassformer.tasks.image_classification.recipe import (
     ImageFitConfig,
     ImageModelConfig,
 )
-from glassformer.tasks.labelled import labelled
 from glassformer.tasks.sections import RecipeKeys
+from glassformer.tasks.supervised import supervised_task
 
 COLUMNS = ("first", "second")
 
@@ -122,7 +122,7 @@ class TwoClassifier(ImageModel, Classifier, ImageFitConfig):
         return [Two(*x) for x in X]
 
     @staticmethod
-    def copies_of(examples: Any) -> list[str]:
+    def copy_keys(examples: Any) -> list[str]:
         return list(map(str, examples))
 
     def pixels(self, example: Two, where: str = "pair") -> np.ndarray:
@@ -138,7 +138,7 @@ class TwoClassifier(ImageModel, Classifier, ImageFitConfig):
         return TwoLabels(self)
 
 
-TASK = labelled("two-images", TwoRecipe, TwoClassifier, Classes(), label_of=str, report="classes")
+TASK = supervised_task(TwoClassifier, Classes(), label_of=str, report="classes")
 RECIPE = """
 task = "two-images"
 data = { source = "pairs.csv", validation_size = 0.2, test_size = 0.2 }

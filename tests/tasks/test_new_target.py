@@ -37,8 +37,8 @@ from glassformer.targets.target import read_object
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.classifier import Classifier
 from glassformer.tasks.estimator import with_settings
-from glassformer.tasks.labelled import labelled
 from glassformer.tasks.sections import RecipeKeys
+from glassformer.tasks.supervised import supervised_task
 from glassformer.tasks.text_classification.estimator import TextModel
 from glassformer.tasks.text_classification.recipe import (
     DataConfig,
@@ -211,7 +211,7 @@ class TextRater(TextModel, Classifier, RatingFitConfig):
     RECIPE = RatingRecipe
 
     @classmethod
-    def kind_for(cls, y: Any) -> Ratings:
+    def infer_kind(cls, y: Any) -> Ratings:
         return Ratings()
 
 
@@ -233,9 +233,7 @@ def ranks(run: LabeledRun) -> Section:
     return Section("ranks", "Errors in ranks", "How far predictions are from the true rank.", body)
 
 
-TASK = labelled(
-    "text-rating",
-    RatingRecipe,
+TASK = supervised_task(
     TextRater,
     Ratings(),
     label_of=lambda text: "good" if "dog" in text else "bad",

@@ -6,8 +6,8 @@ import pytest
 
 from glassformer.report.wording import verdict_of
 from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.labelled import still_learning
 from glassformer.tasks.run import run_task
+from glassformer.tasks.supervised import still_learning
 
 
 def history(*losses: float | None) -> list[dict]:

@@ -149,8 +149,6 @@ def show_page(folder: Path, known: Any) -> Path:
 
 
 MEAN = Task(
-    name="mean-length",
-    recipe=MeanRecipe,
     estimator=MeanLength,
     load=lambda recipe: lines(recipe.data.source),
     preview_data=lambda context: DataPreview([f"{len(context.data)} texts"]),

@@ -15,7 +15,7 @@ def test_few_words_are_read_oftener(copies, epochs, monkeypatch):
     texts = ["a warm film", "dull film !", "what a joy"] * copies
     tokenizer = word_tokenizer(texts, min_count=1, vocab_size=97, lowercase=True, strip_accents=False)
     table = encode(tokenizer, texts, max_length=17)
-    monkeypatch.setattr(word_table, "WORDS", 136 * 5 * len(table.ids) // copies)
+    monkeypatch.setattr(word_table, "MIN_WORDS", 136 * 5 * len(table.ids) // copies)
     asked = []
     monkeypatch.setattr(word_table, "train_vectors", lambda *args: asked.append(args[3]))
     word_table.read_word_table(ModelConfig(model="textcnn", vectors="word2vec"), tokenizer, table, 0)

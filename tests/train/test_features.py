@@ -205,10 +205,10 @@ def test_rows_that_are_too_many_are_not_kept(monkeypatch, kind):
 def test_kept_outputs_are_the_outputs(kind):
     clf, few = kind.fit(), PICTURES[HELD]
     for _ in range(2):
-        np.testing.assert_allclose(clf.kept_outputs(few), clf.outputs(few), atol=1e-5)
+        np.testing.assert_allclose(clf.cached_outputs(few), clf.outputs(few), atol=1e-5)
     assert kind.counted == [41, 13]
     learned = kind.fit(train_layers=1)
-    np.testing.assert_array_equal(learned.kept_outputs(few), learned.outputs(few))
+    np.testing.assert_array_equal(learned.cached_outputs(few), learned.outputs(few))
 
 
 @OF_TEXTS

@@ -446,7 +446,7 @@ def _flip_share(p: Predictions, word: str, k: int) -> dict[str, Any]:
         TextPair(x.first, f"{x.second} {word}") if isinstance(x, TextPair) else f"{x} {word}"
         for x in (p.split.examples[i] for i in rows.tolist())
     ]
-    predicted = p.clf.chosen(p.clf.outputs(appended))
+    predicted = p.clf.predicted_index(p.clf.outputs(appended))
     return {"part": word, "label": label, "turned": float((predicted == k).mean()), "n": len(rows)}
 
 
@@ -465,7 +465,7 @@ def _try_regions(p: Predictions, count: Count) -> tuple[list[dict[str, Any]], fl
         if not pairs:
             continue
         images = [as_image(_copy_region(a, b, cell)) for cell in cells for a, b in pairs]
-        predicted = p.clf.chosen(p.clf.outputs(images)).reshape(len(cells), len(pairs))
+        predicted = p.clf.predicted_index(p.clf.outputs(images)).reshape(len(cells), len(pairs))
         for cell, classes_in_cell in zip(cells, predicted, strict=True):
             turned, label = float((classes_in_cell == k).mean()), str(p.clf.classes_[k])
             name = f"region in row {cell[0] + 1}, column {cell[1] + 1} of {GRID} x {GRID}"

@@ -16,12 +16,12 @@ from glassformer.data.checks import place
 from glassformer.data.files import ignore_error
 from glassformer.data.tables import READERS, read_table
 from glassformer.errors import ConfigError, InputError, NoSuchSplitError, NotForThisModelError, with_article
-from glassformer.tasks.catalog import build_recipe, task_with
+from glassformer.tasks.catalog import build_recipe, task_of_estimator
 from glassformer.tasks.classifier import Supervised
-from glassformer.tasks.judging import is_named, own_data, training_part
-from glassformer.tasks.labelled import column_as_text, load_other, with_known_labels
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
+from glassformer.tasks.run_steps import is_named, reload_data, training_split
+from glassformer.tasks.supervised import column_as_text, load_other_data, with_known_labels
 from glassformer.tasks.task import Log, RunContext
 from glassformer.train.callbacks import Count, no_progress
 
@@ -63,7 +63,7 @@ class Predictions:
     @cached_property
     def predicted(self) -> np.ndarray:
         """Predictions class indices ``[n]``, sets ``[n, K]``, or numbers ``[n]``."""
-        return self.outputs[:, 0] if self.predicts_numbers else self.clf.chosen(self.outputs)
+        return self.outputs[:, 0] if self.predicts_numbers else self.clf.predicted_index(self.outputs)
 
     @cached_property
     def scores(self) -> np.ndarray:
@@ -122,7 +122,9 @@ def predict(
     folder = Path(model) if Path(model).is_dir() else resolve_checkpoint(model).path
     context = _context(folder, data, columns or {}, on_bad_row, log, count)
     clf = context.estimator
-    splits = own_data(context) if data is None else load_other(context.task, context.recipe, clf, data)
+    splits = (
+        reload_data(context) if data is None else load_other_data(context.task, context.recipe, clf, data)
+    )
     notes = []
     if context.drop_unreadable:
         splits, notes = context.task.drop_unreadable(replace(splits, train=None, validation=None), context)
@@ -148,7 +150,7 @@ def _context(
     folder: Path, data: str | None, columns: Mapping[str, str], on_bad_row: str | None, log: Log, count: Count
 ) -> RunContext:
     clf = load(folder)
-    task = task_with(type(clf))
+    task = task_of_estimator(type(clf))
     if task is None or not isinstance(clf, Supervised):
         message = (
             f"holds {with_article(type(clf).__name__)}, and only classifiers and regressors can be examined"
@@ -171,8 +173,8 @@ def _training(context: RunContext) -> Any:
     """The training examples of a run; None if they have changed or are not available."""
     if is_named(context.trained.data.source):
         with suppress(InputError):
-            return own_data(replace(context, recipe=context.trained), ("train",)).train
-    return training_part(context)
+            return reload_data(replace(context, recipe=context.trained), ("train",)).train
+    return training_split(context)
 
 
 def _other_columns(split: Any, used: set[str | None]) -> dict[str, list[str]]:

@@ -79,7 +79,7 @@ def read_as(
 
     Unless ``settings`` change it, unusable rows are skipped and nothing is held out.
     """
-    from glassformer.tasks.labelled import parts_of
+    from glassformer.tasks.supervised import inputs_and_target
 
     if KINDS[kind].numbers and is_set("target", settings):
         kind = "texts"  # a regression on both texts of a row
@@ -105,7 +105,7 @@ def read_as(
     if not images:
         model = recipe.model.model if is_set("model", settings) else model
         max_length = recipe.text.max_length if is_set("max_length", settings) else max_length
-    _, target = parts_of(task)
+    _, target = inputs_and_target(task)
     report = KINDS[kind].examine(target.doctor_input(dataset), model, max_length, recipe)
     report = replace(report, findings=[*report.findings, *target.findings(splits, recipe.train)])
     return report, dataset, kind

@@ -23,7 +23,7 @@ from glassformer.data.folders import data_folders
 from glassformer.data.tokenizer_file import load_tokenizer, tokenizer_files
 from glassformer.data.vocabulary import Vocabulary, count_ids
 from glassformer.errors import CheckpointError, InputError, WrongArgumentError
-from glassformer.tasks.catalog import task_making
+from glassformer.tasks.catalog import task_of_estimator_name
 
 # --- a model --------------------------------------------------------------------------------------
 #
@@ -119,7 +119,7 @@ def _without_hub_format(folder: Path) -> list[Line] | None:
     kind, fault = _class_and_fault(inner)
     lines = [Line("ok", "folder", str(inner)), _saved_by_us(kind, fault)]
     if not fault:
-        task, python = task_making(kind), f"gf.load({str(folder)!r}) in Python"
+        task, python = task_of_estimator_name(kind), f"gf.load({str(folder)!r}) in Python"
         verb = "" if task is None else f"glassformer {task.verb} {folder}, or "
         lines.append(Line("ok", "use", verb + python))
     return lines
@@ -142,12 +142,12 @@ def _class_and_fault(folder: Path) -> tuple[str, str]:
 def _int8_of(folder: Path) -> list[Line]:
     """The result of the int8 check of the model, if it was run."""
     from glassformer.checkpoints.settings import ABOUT
-    from glassformer.tasks.int8 import describe_outcome
+    from glassformer.tasks.int8 import describe_int8
 
     outcome = read_json(folder / ABOUT).get("int8")
     if outcome is None:
         return []
-    return [Line("ok" if outcome["passed"] else "note", "int8", describe_outcome(outcome))]
+    return [Line("ok" if outcome["passed"] else "note", "int8", describe_int8(outcome))]
 
 
 def _contents(checkpoint: Any) -> Iterator[Line]:
@@ -186,7 +186,7 @@ def _head(checkpoint: Any) -> str:
 
 
 def _tokenizer(checkpoint: Any) -> Iterator[Line]:
-    from glassformer.tasks.build import fitting
+    from glassformer.tasks.build import cover_vocabulary
 
     files, tokenizer = tokenizer_files(checkpoint.folder), load_tokenizer(checkpoint.folder)
     vocabulary = Vocabulary.of(tokenizer)
@@ -197,7 +197,7 @@ def _tokenizer(checkpoint: Any) -> Iterator[Line]:
     )
     rows = checkpoint.config.embedding.vocab_size
     try:
-        extended = fitting(checkpoint, tokenizer, str(checkpoint.folder)) is not checkpoint
+        extended = cover_vocabulary(checkpoint, tokenizer, str(checkpoint.folder)) is not checkpoint
     except InputError as error:
         yield Line("missing", "table", str(error))
         return

@@ -214,10 +214,10 @@ def _verdict(run: Path, scores: dict[str, Any], data: str | None) -> str:
 def _measure(run: Path, metrics: dict[str, Any]) -> str:
     """Main metric of the run: macro-F1 for multi-label, otherwise the one that selected its weights."""
     from glassformer.targets import target_of
-    from glassformer.tasks.judging import measure_of
     from glassformer.tasks.run_folder import read_run_recipe
+    from glassformer.tasks.run_steps import main_metric
 
-    return target_of(metrics).measure or measure_of(read_run_recipe(run))
+    return target_of(metrics).measure or main_metric(read_run_recipe(run))
 
 
 def show_epochs(title: str, epochs: Sequence[Mapping[str, Any]]) -> None:

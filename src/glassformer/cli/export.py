@@ -75,8 +75,8 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
     """At most 1,000 random labeled validation examples of a run; None if there are none."""
     import numpy as np
 
-    from glassformer.tasks.judging import own_data
     from glassformer.tasks.run_folder import read_run_recipe
+    from glassformer.tasks.run_steps import reload_data
     from glassformer.tasks.task import RunContext
 
     if not (Path(run) / "config.toml").is_file():
@@ -84,7 +84,7 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
     recipe = read_run_recipe(Path(run))
     try:
         context = RunContext(TASKS[recipe.task], recipe, Path(run), note)
-        examples = if_labeled(own_data(context, ["validation"]).validation)
+        examples = if_labeled(reload_data(context, ["validation"]).validation)
     except DataError as error:
         note(f"the run's validation data are not used ({error})")
         return None

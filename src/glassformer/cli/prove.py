@@ -42,7 +42,7 @@ def prove_command(
         check_new_file(out)
     from glassformer.checkpoints.hub import resolve_checkpoint
     from glassformer.export.proof import STEPS, prove
-    from glassformer.tasks.card import show_proof
+    from glassformer.tasks.card import add_proof_to_card
 
     folder = resolve_checkpoint(model, revision).path
     path = out or certificate_path(model, folder)
@@ -51,7 +51,7 @@ def prove_command(
         found = prove(model, revision, progress)
     write_text(path, json_text(found, indent=2) + "\n")
     if path == folder / "proof.json":
-        show_proof(folder, found["sentences"])
+        add_proof_to_card(folder, found["sentences"])
     if json:
         say_json(found | {"out": path})
     else:

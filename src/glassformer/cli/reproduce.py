@@ -149,10 +149,10 @@ def run_row(
     for name, recipe in recipes.items():
         check_weights(recipe, row)
         folder = RUNS / name if out is None else out / name if len(recipes) > 1 else out
-        is_begun = (folder / "config.toml").is_file()
+        has_started = (folder / "config.toml").is_file()
         if len(recipes) > 1:
             say(f"== {name}")
-        run = run_task(recipe, folder, resume=is_begun, log=say, callbacks=[Progress(stream())])
+        run = run_task(recipe, folder, resume=has_started, log=say, callbacks=[Progress(stream())])
         score = headline(run.metrics, name)
         score_text = score[1].format(score[0]) if score else "see the report"
         reached.append(f"{name} {score_text}" if len(recipes) > 1 else score_text)

@@ -342,7 +342,7 @@ def search(
         return []
 
     def result(i: int, cosine: float) -> dict[str, Any]:
-        columns = dict(index.beside[i]) if index.beside else {}
+        columns = dict(index.other_columns[i]) if index.other_columns else {}
         return {"row": index.row(i), "cosine": cosine, "text": index.texts[i], "columns": columns}
 
     neighbors = zip(*embedder.search(queries, index.vectors, count), strict=True)

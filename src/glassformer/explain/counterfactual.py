@@ -77,7 +77,7 @@ def counterfactual(
     labels = clf.classes_.tolist()
     if target is not None and target not in labels:
         raise UnknownLabelError(f"no label {target!r}", where="target", fix=f"Use one of {labels}")
-    subject = make_subject(clf, clf.examples_of([text])[0])
+    subject = make_subject(clf, clf.check_examples([text])[0])
     original, spans = subject.shown["text"], word_spans(subject.words, subject.shown["offsets"])
     if not spans:
         raise InputError("the text has no words", where="counterfactual", fix="Give a longer text")

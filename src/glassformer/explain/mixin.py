@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class ExplainMixin:
-    """Adds ``explain`` and ``explain_many`` to an estimator with ``examples_of``.
+    """Adds ``explain`` and ``explain_many`` to an estimator with ``check_examples``.
 
     An estimator that explains something other than the label of the whole input defines ``explain_target``
     and lists its options in ``EXPLAIN_TARGET_OPTIONS``.
     """
 
-    examples_of: Any
+    check_examples: Any
     EXPLAIN_TARGET_OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def explain(
@@ -51,7 +51,7 @@ class ExplainMixin:
         if isinstance(X, list) and len(X) > 1 and getattr(self, "pairs_", None) is False:
             what = f"takes one text, got a list of {len(X)}"
             raise WrongInputError(what, where="explain", fix="Use explain_many(texts)")
-        return self._explained(self.examples_of([X]), None, options)[0]
+        return self._explained(self.check_examples([X]), None, options)[0]
 
     def explain_many(
         self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None, **options: Any
@@ -66,7 +66,7 @@ class ExplainMixin:
             InputError: see ``explain``. All inputs are checked before the first one is explained.
         """
         check_is_fitted(self, "model_")
-        return self._explained(self.examples_of(X), progress, options)
+        return self._explained(self.check_examples(X), progress, options)
 
     def _explained(
         self, examples: Sequence[Any], progress: Callable[[int], None] | None, options: dict[str, Any]

@@ -83,7 +83,7 @@ def ngram_subject(clf: Any, text: str) -> NgramSubject:
     second_start = len(cleaned[0]) + len(JOINT)
     weight, bias = head_weights(clf.model_)
     logits = ngrams.rows([text]) @ weight.T + bias
-    probabilities = clf.chances(logits)[0]
+    probabilities = clf.to_probabilities(logits)[0]
     target = clf.kind_.explain_target(probabilities, clf.threshold_)
     label = clf.kind_.target_name(target, probabilities, clf.classes_)
     is_number = not clf.kind_.labels_given
@@ -96,7 +96,7 @@ def ngram_subject(clf: Any, text: str) -> NgramSubject:
         target,
         probabilities,
         temperature=clf.temperature_,
-        to_probabilities=clf.chances,
+        to_probabilities=clf.to_probabilities,
         scale=target_scale(clf, label),
         shown={
             "text": JOINT.join(cleaned),

@@ -253,7 +253,7 @@ def _predict_target(clf: Any, logits: Tensor) -> tuple[np.ndarray, int, Any]:
     """Probabilities ``[C]`` of one input, the index of the label to explain, and the label itself."""
     finite(logits, "logits")
     if not clf.kind_.single_label:
-        probabilities = clf.chances(logits[None].double().cpu().numpy())[0]
+        probabilities = clf.to_probabilities(logits[None].double().cpu().numpy())[0]
     else:
         probabilities = torch.softmax(logits.double() / clf.temperature_, 0).cpu().numpy()
     target = clf.kind_.explain_target(probabilities, clf.threshold_)
@@ -353,7 +353,7 @@ def text_subject(clf: Any, text: str) -> Subject:
         target,
         probabilities,
         temperature=clf.temperature_,
-        to_probabilities=None if clf.kind_.single_label else clf.chances,
+        to_probabilities=None if clf.kind_.single_label else clf.to_probabilities,
         lengths=lengths,
         scale=target_scale(clf, label),
         operators=masking_operators(clf),
@@ -443,7 +443,7 @@ def image_subject(clf: Any, image: Any) -> Subject:
         probabilities,
         grid=grid,
         temperature=clf.temperature_,
-        to_probabilities=None if clf.kind_.single_label else clf.chances,
+        to_probabilities=None if clf.kind_.single_label else clf.to_probabilities,
         scale=target_scale(clf, label),
         operators=("mask", "mean", "blur", "shuffle"),
         shown={

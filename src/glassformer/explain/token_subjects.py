@@ -66,7 +66,7 @@ def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -
         model, [position], stop - start, lambda logits, first: logits[first + position]
     ).eval()
     embedded, baselines = embed_tokens(tagger, model, ids, token_words, None)
-    probabilities = tagger.chances(compute_logits(view, embedded)[None].float().cpu().numpy())[0]
+    probabilities = tagger.to_probabilities(compute_logits(view, embedded)[None].float().cpu().numpy())[0]
     classes, label = tagger.classes_.tolist(), tags[index]
     # The predicted tag is not always the most probable one, since invalid tag sequences are repaired.
     target = classes.index(label) if label in classes else int(probabilities.argmax())

@@ -221,7 +221,7 @@ class Labels(Outputs):
 
     def answers(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
         clf = self.clf
-        return None if self.numbers else np.array([str(x) for x in clf.decide(clf.chances(outputs))])
+        return None if self.numbers else np.array([str(x) for x in clf.decide(clf.to_probabilities(outputs))])
 
     OUTPUTS: ClassVar[dict[str, list[Any]]] = {
         "logits": ["batch", "label"],
@@ -241,13 +241,13 @@ class Labels(Outputs):
         return self.clf.kind_.standardize(outputs[1]) if self.numbers else outputs[0]
 
     def network(self) -> Any:
-        return self.clf.in_own_unit()
+        return self.clf.model_to_save()
 
     def decision(self, form: str) -> str:
         return self.clf.kind_.script(form)
 
     def names(self) -> dict[str, Any]:
-        return {"label_names": self.clf.names_on_hub(), "problem_type": self.clf.kind_.problem_type}
+        return {"label_names": self.clf.hub_label_names(), "problem_type": self.clf.kind_.problem_type}
 
     def moved(self, before: np.ndarray, after: np.ndarray) -> float:
         return self.clf.kind_.max_abs_difference(after, self.clf.kind_.export_outputs(before))
@@ -561,7 +561,7 @@ class TextVectors(Outputs):
                     yield from ((csv_plain(row[side]), "") for side in ("first", "second"))
 
     def random_input(self, rng: np.random.Generator) -> str:
-        return random_words(self.clf.tokenizer_, self.clf.longest(), rng)
+        return random_words(self.clf.tokenizer_, self.clf.max_tokens(), rng)
 
     def outputs(
         self, samples: Sequence[Any], network: Any = None, how: Any = None, tokenizer: Any = None
@@ -575,18 +575,18 @@ class TextVectors(Outputs):
         return {"width": outputs.shape[1]}
 
     def graph(self) -> Graph:
-        longest, model = self.clf.longest(), self.clf.model_.eval()
+        longest, model = self.clf.max_tokens(), self.clf.model_.eval()
         outputs = {"vectors": ["batch", self.how.width(model.config.encoder.d_model)]}
         return token_graph(PaddedVectors(model, self.how, longest), outputs, longest, segments=False)
 
     def write_files(self, folder: Path) -> None:
         tokenizer = self.clf.tokenizer_
         tokenizer = lowercased(tokenizer) if self.how.lowercase else tokenizer
-        save_cutting(tokenizer, self.clf.longest(), folder)
+        save_cutting(tokenizer, self.clf.max_tokens(), folder)
 
     def about(self) -> dict[str, Any]:
         prompt = self.how.prompt(None, None)
-        return {"max_length": self.clf.longest(), "clean": self.clf.clean, "prompt": prompt}
+        return {"max_length": self.clf.max_tokens(), "clean": self.clf.clean, "prompt": prompt}
 
     def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
         texts = [about["prompt"] + clean_text(text, about["clean"]) for text in samples]

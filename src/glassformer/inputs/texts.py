@@ -105,8 +105,8 @@ class ServedForVectors(ServedTexts):
 
     def __init__(self, clf: Any, limits: Any, name: str):
         self.clf, self.limits = clf, limits
-        self.max_length = self.max_tokens = clf.longest()  # loads the checkpoint
-        clf._how.check_cosine(name)
+        self.max_length = self.max_tokens = clf.max_tokens()  # loads the checkpoint
+        clf._sentences.check_cosine(name)
 
     def table(self, texts: list[str]) -> Windows:
         return Windows(self.clf.table(texts), len(texts))

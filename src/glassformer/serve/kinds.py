@@ -79,7 +79,7 @@ class Labels(Target):
         self.answer: Any = TASKS[clf.RECIPE.task].answer
 
     def compute(self, model: Any, batch: Any, device: Any) -> np.ndarray:
-        return self.clf.chances(self.clf.table_rows(model, batch, "logits", device))
+        return self.clf.to_probabilities(self.clf.table_outputs(model, batch, "logits", device))
 
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
         shares, top = np.stack(rows), getattr(request, "top", None)
@@ -133,7 +133,8 @@ class Tags(Target):
 
     def compute(self, model: Any, batch: Any, device: Any) -> list[np.ndarray]:
         return [
-            self.clf.chances(logits) for logits in batch.split(self.clf.word_logits(model, batch, device))
+            self.clf.to_probabilities(logits)
+            for logits in batch.split(self.clf.word_logits(model, batch, device))
         ]
 
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
@@ -197,7 +198,7 @@ class Vectors(Target):
     def compute(self, model: Any, batch: Any, device: Any) -> np.ndarray:
         with computing():
             packed = pack_texts(batch.table, np.arange(batch.texts), device)
-            return vectors_of(model, packed, self.clf.skipped()).float().cpu().numpy()
+            return vectors_of(model, packed, self.clf.num_prompt_tokens()).float().cpu().numpy()
 
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
         return {"vectors": np.stack(rows).tolist(), "truncated": [item.truncated for item in items]}

@@ -354,7 +354,7 @@ def _load_one(
     choose_dtype(precision, torch.device("cpu"))  # a wrong value is not the model's fault
     if is_named(path):  # an embedding checkpoint without fine-tuning
         clf: Any = Embedder(str(path))
-        clf.longest()
+        clf.max_tokens()
     else:
         clf = load(path)
     calibrated = bool(np.any(clf.temperature_ != 1.0)) if hasattr(clf, "temperature_") else False

@@ -38,12 +38,12 @@ from glassformer.finite import json_text
 from glassformer.runtime import choose_device, choose_dtype
 from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
-from glassformer.tasks.classifier import Classifier, abstaining, abstention, check_abstain, fitted_decision
-from glassformer.tasks.int8 import describe_outcome, obstacle, refuse_int8
-from glassformer.tasks.judging import own_data
-from glassformer.tasks.labelled import load_other, with_known_labels
+from glassformer.tasks.classifier import Classifier, abstaining, abstention, check_abstain, fit_decision
+from glassformer.tasks.int8 import describe_int8, int8_obstacle, refuse_int8
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
+from glassformer.tasks.run_steps import reload_data
+from glassformer.tasks.supervised import load_other_data, with_known_labels
 from glassformer.tasks.task import RunContext
 
 Say = Callable[[str], None]
@@ -104,7 +104,7 @@ def calibrate_run(
 def _own_splits(work: RunContext, has_other_data: bool) -> Any:
     """The run's own splits; None if they have changed or are missing and other data are used."""
     try:
-        return own_data(work, ("validation", "judged"))
+        return reload_data(work, ("validation", "judged"))
     except DataError as error:
         if not has_other_data:
             raise
@@ -142,7 +142,7 @@ def _calibrate(
     say(f"calibrating on {len(chosen_by):,} {name} examples")
     logits, targets = clf.logits(chosen_by.examples), _targets(clf, chosen_by)
     trained_thresholds = _trained_thresholds(folder, clf) if kind.is_multilabel else None
-    temperature, thresholds = fitted_decision(kind, logits, targets, threshold, trained_thresholds)
+    temperature, thresholds = fit_decision(kind, logits, targets, threshold, trained_thresholds)
     out = _outcome(clf, temperature, kind.error_mask(logits, targets), name) | {
         "threshold": plain(thresholds),
         "metric": threshold or ("f1" if thresholds is not None else None),
@@ -260,7 +260,7 @@ def _cross_validated(
     classes = logits.shape[1]
 
     def predict(fitted: np.ndarray, held_out: np.ndarray) -> np.ndarray:
-        temperature, limit = fitted_decision(kind, logits[fitted], targets[fitted], metric)
+        temperature, limit = fit_decision(kind, logits[fitted], targets[fitted], metric)
         return kind.predicted_index(kind.probabilities(logits[held_out], temperature), limit)
 
     def score(predicted: np.ndarray) -> float:
@@ -315,7 +315,7 @@ def _targets(clf: Any, split: Any) -> np.ndarray:
 
 def _other(data: str, recipe: Any, clf: Any, say: Say) -> Any:
     """The labeled examples of other data: the validation split, or else the first split."""
-    splits = load_other(TASKS[recipe.task], recipe, clf, data)
+    splits = load_other_data(TASKS[recipe.task], recipe, clf, data)
     for line in getattr(splits.dataset, "messages", ()):
         say(line)
     split = if_labeled(splits.validation or next(iter(splits.dataset.splits.values())))
@@ -347,7 +347,7 @@ def set_precision(folder: str | Path, model: Any, precision: str, say: Callable[
 def _check_int8(folder: Path, model: Any, say: Callable[[str], None]) -> None:
     if not isinstance(model, Classifier):
         refuse_int8("int8", type(model).__name__)
-    if model.int8_ is not None or obstacle(model.model_, choose_device(model.device)) is not None:
+    if model.int8_ is not None or int8_obstacle(model.model_, choose_device(model.device)) is not None:
         return
     run = folder.resolve().parent if folder.resolve().name == "model" else folder
     if not (run / "config.toml").is_file():
@@ -356,12 +356,12 @@ def _check_int8(folder: Path, model: Any, say: Callable[[str], None]) -> None:
         raise ConfigError(what, where=str(folder), fix=fix)
     recipe = read_run_recipe(run)
     work = RunContext(TASKS[recipe.task], recipe, run, say)
-    validation = if_labeled(own_data(work, ["validation"]).validation)
+    validation = if_labeled(reload_data(work, ["validation"]).validation)
     if validation is None:
         what = "int8 is checked on validation labels, and this run has no validation split"
         raise ConfigError(what, where=str(run), fix="Train with --set validation_size=0.1, or use auto")
     say(f"int8 is checked on {len(validation):,} validation examples, once for this model")
-    say(f"int8 is {describe_outcome(model.check_int8(validation.examples, validation.labels))}")
+    say(f"int8 is {describe_int8(model.check_int8(validation.examples, validation.labels))}")
     try:
         with writing(run):
             model.save(run / "model", overwrite=True)

@@ -32,7 +32,7 @@ from glassformer.outputs import check_folder_path
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, known_recipe
 from glassformer.tasks.folds import NAME, OutOfFold
-from glassformer.tasks.run_folder import as_begun, relevant_settings
+from glassformer.tasks.run_folder import relevant_settings, with_run_settings
 from glassformer.tasks.task import RunContext
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
 
@@ -80,7 +80,7 @@ def cross_validate(
     _check_folder(folder, recipe, folds)
     with writing(folder):
         _check_folder(folder, recipe, folds)  # again: another process may have written meanwhile
-        recipe, _ = as_begun(recipe, folder)
+        recipe, _ = with_run_settings(recipe, folder)
         task = TASKS[recipe.task]
         splits = task.load(recipe)
         task.preview_data(RunContext(task, recipe, folder, say, data=splits))  # raises errors for bad data
@@ -120,10 +120,10 @@ def run_fold(fold: Fold, out: OutOfFold, callbacks: Sequence[Callback] = ()) -> 
         callbacks=[HistoryFile(fold.folder / "history.jsonl"), *callbacks, StopOnSignal(checkpoints)],
     )
     count, metrics, answers = out.evaluate(model, held_out)
-    if out.ANSWERS.endswith(".json"):
-        replace_text(fold.folder / out.ANSWERS, json_text(answers) + "\n")
+    if out.PREDICTIONS_FILE.endswith(".json"):
+        replace_text(fold.folder / out.PREDICTIONS_FILE, json_text(answers) + "\n")
     else:
-        with replacing(fold.folder / out.ANSWERS) as fresh, open(fresh, "wb") as file:
+        with replacing(fold.folder / out.PREDICTIONS_FILE) as fresh, open(fresh, "wb") as file:
             np.save(file, answers, allow_pickle=False)
     return finish(fold, model, count, metrics)
 
@@ -134,7 +134,7 @@ def answers_of(out: OutOfFold, folder: Path, held_out: np.ndarray) -> Any:
     Raises:
         DataError: they belong to other examples than the data have now.
     """
-    path = folder / out.ANSWERS
+    path = folder / out.PREDICTIONS_FILE
     is_json = path.suffix == ".json"
     saved = json.loads(path.read_text(encoding="utf-8")) if is_json else np.load(path, allow_pickle=False)
     if (answers := out.per_example(saved, held_out)) is None:

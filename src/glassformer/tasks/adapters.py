@@ -40,14 +40,14 @@ def reset_measurements(est: Any) -> None:
             setattr(est, name, value)
 
 
-class Adapts:
+class AdapterMixin:
     """Adapters and pruning, for an estimator with ``model_`` and ``class_order_``."""
 
     model_: Any
     class_order_: list[int] | None
     weights_source_: str
     configs: Any  # the method of ``Estimator``
-    examples_of: Any
+    check_examples: Any
 
     def save_adapter(self, path: str | Path, *, head: bool = False) -> Path:
         """Write only the low-rank updates of a fit with ``lora_rank``, in PEFT's file layout.
@@ -112,11 +112,11 @@ class Adapts:
         """
 
         check_is_fitted(self, "model_")
-        pruned = prune(self, self.examples_of(X), share)
+        pruned = prune(self, self.check_examples(X), share)
         reset_measurements(pruned)
         return pruned
 
-    def save_beside(self, folder: Path) -> None:
+    def save_run_files(self, folder: Path) -> None:
         """Save the low-rank updates in ``folder``, if the fit had any."""
         if getattr(self, "adapter_", None):
             self.save_adapter(folder / "adapter")

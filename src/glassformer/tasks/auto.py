@@ -1,20 +1,20 @@
-"""``model = "auto"``: fit several models, from cheap to expensive, and choose one by validation.
+"""``model="auto"``: compare models by validation.
+
+The candidates, from cheap to expensive:
 
     tfidf, hog   a linear model: texts by TF-IDF of words and characters, images by edges and colors
     frozen       logistic regression (ridge for numbers) on the embeddings of a frozen encoder
     fine-tuned   the encoder and its head, which starts from that regression
 
-For pairs of texts, the frozen encoder reads each text by itself (``nn/pairs.py``).
+For pairs of texts, the frozen encoder reads each text separately (``nn/pairs.py``). Without pre-trained
+weights, the candidates are tfidf for texts, and hog and a small encoder from scratch for images.
 
-Without pre-trained weights, the candidates are tfidf for texts, and hog and a small encoder from scratch for
-images.
-
-All candidates predict the same examples, none of which they were trained on: the validation examples if
-there are enough, otherwise the training examples by cross-validation. The highest score wins, but a more
-expensive model must be ahead by half a standard error of the difference. The fine-tuned weights are
-interpolated towards the pre-trained ones by the share that scores best (WiSE-FT, Wortsman et al., 2022).
-Which candidates are tried depends only on the data, so that the same seed gives the same bits. After a
-candidate without an error, or after ``time_limit``, more expensive ones are skipped.
+All candidates predict the same examples: the validation examples if there are enough, otherwise the training
+examples by cross-validation. The highest score wins, but a more expensive model must be better by half a
+standard error of the difference. Fine-tuned weights are interpolated towards the pre-trained weights by the
+share with the best score (WiSE-FT, Wortsman et al., 2022). After a candidate without errors, or after
+``time_limit``, more expensive candidates are skipped. The choice of candidates depends only on the data, so
+that the same seed gives the same bits.
 """
 
 from __future__ import annotations
@@ -41,43 +41,37 @@ from glassformer.process import without_warnings
 from glassformer.runtime import choose_device
 from glassformer.targets.regression import regression_metrics
 from glassformer.tasks.build import pieces_if_foreign
-from glassformer.tasks.estimator import Fit
+from glassformer.tasks.estimator import FitState
 from glassformer.train.callbacks import GO_ON, STOPPED, Callback, Interrupted, StopOnSignal
 from glassformer.train.config import auto_values, user_stacklevel
 from glassformer.train.distributed import join, world
 from glassformer.train.loop import SHARES
 
 ENCODER = "all-minilm-l6-v2"
-WIDTH = 384  # of the embeddings of both encoders
-MOST_IMAGES = 1_000  # maximum number of training images for fine-tuning an image encoder, which is slow
-SEEN_IMAGES = 1_000  # images read in all epochs together when fine-tuning, within these numbers of epochs
-IMAGE_EPOCHS = (3, 20)  # minimum and maximum
-ENOUGH = 300  # minimum number of validation examples to choose without cross-validation
-FOLDS = 3  # of cross-validation
-MOST_FOLDED = 3_000  # maximum number of training examples for cross-validation; beyond, a part is held out
-FOLDED_TOKENS = 100_000  # with more training tokens, only one fold is scored
+WIDTH = 384  # width of the embeddings of both encoders
+MAX_IMAGES = 1_000  # with more training images, the image encoder is not fine-tuned, because it is slow
+IMAGES_PER_FIT = 1_000  # fine-tuning reads about this many images in all epochs together
+IMAGE_EPOCHS = (3, 20)  # minimum and maximum number of epochs then
+MIN_VALIDATION = 300  # with fewer validation examples, candidates are scored by cross-validation
+FOLDS = 3
+MAX_CROSS_VALIDATED = 3_000  # with more training examples, a part is held out instead of cross-validation
+MAX_TOKENS_ALL_FOLDS = 100_000  # with more training tokens, only one fold is scored
 PERFECT = "no error left to correct"
 FOREIGN = "the texts are in a language that it was not trained on, and frozen it is behind"
-HELD_OUT = 0.1  # share that is held out above MOST_FOLDED
-MARGIN = 0.5  # standard errors
-RESAMPLES = 50  # of the bootstrap that estimates the standard error
-PASSES = 5  # a training step takes at most as long as this many passes of prediction
+HELD_OUT = 0.1  # share of examples that is held out instead of cross-validation
+MARGIN = 0.5  # number of standard errors by which a more expensive model must be better
+RESAMPLES = 50  # number of bootstrap resamples that estimate the standard error
+STEP_COST = 5  # upper bound for the time of a training step, relative to prediction
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model that may be chosen.
-
-    Args:
-        settings: the estimator's parameters for this model.
-        is_trained: whether the model is trained by gradient descent.
-        warning: a warning for the user: why there is no pre-trained encoder in its place; empty: no warning.
-    """
+    """A model to compare."""
 
     name: str
-    settings: dict[str, Any]
-    is_trained: bool = False
-    warning: str = ""
+    settings: dict[str, Any]  # parameters of the estimator
+    is_trained: bool = False  # by gradient descent
+    warning: str = ""  # why this model replaces a pre-trained encoder; empty: no warning
 
     @property
     def fine_tunes(self) -> bool:
@@ -85,41 +79,40 @@ class Candidate:
         return self.is_trained and "head_start" in self.settings
 
     def with_share(self, share: float) -> Candidate:
-        """The candidate with that ``start_share``, if it fine-tunes."""
+        """The candidate with this ``start_share``; unchanged if it does not fine-tune."""
         return replace(self, settings=self.settings | {"start_share": share}) if self.fine_tunes else self
 
 
 TFIDF = Candidate("tfidf", {"model": "tfidf"})
 HOG = Candidate("hog", {"model": "hog"})
 SCRATCH = Candidate(IMAGE_SCRATCH, {"model": IMAGE_SCRATCH}, is_trained=True)
-SHIFTED = replace(
+SCRATCH_SHIFTED = replace(
     SCRATCH, settings={**SCRATCH.settings, "weight_decay": 0.05, "schedule": "cosine", "augment": "shift"}
 )
-COMPARED = {"start_share": 0.0}  # no effect from scratch; marks a run that was compared with other candidates
+COMPARED = {"start_share": 0.0}  # marks a run that was compared with others; no effect from scratch
 
 
 def frozen(encoder: str) -> Candidate:
-    """The candidate that fits a head on the embeddings of a frozen checkpoint."""
+    """A candidate that fits a head on the embeddings of a frozen checkpoint."""
     settings = {"model": encoder, "head_start": "solved", "train_layers": 0}
     return Candidate(f"{encoder}, frozen", settings)
 
 
 def sides_apart(candidate: Candidate) -> Candidate:
     """The candidate with an encoder that reads the two texts of a pair separately."""
-    return replace(
-        candidate, name=f"{candidate.name}, sides apart", settings=candidate.settings | {"pairs": "apart"}
-    )
+    settings = candidate.settings | {"pairs": "apart"}
+    return replace(candidate, name=f"{candidate.name}, sides apart", settings=settings)
 
 
 def fine_tuned(encoder: str, **more: Any) -> Candidate:
-    """The candidate that fine-tunes a checkpoint, starting from a head as ``frozen`` fits it."""
+    """A candidate that fine-tunes a checkpoint. Its head starts from the head of ``frozen``."""
     settings = {"model": encoder, "head_start": "solved", **more}
     return Candidate(f"{encoder}, fine-tuned", settings, is_trained=True)
 
 
 @dataclass
-class Tried:
-    """A candidate with its outputs ``[m, C]`` for the validation examples, and their score."""
+class CandidateResult:
+    """A candidate, its outputs ``[m, C]`` for the scored examples, and their score."""
 
     candidate: Candidate
     outputs: np.ndarray
@@ -135,7 +128,7 @@ class Tried:
 
 
 def needs_encoder(clf: Any) -> bool:
-    """Whether a parameter is set that only encoders have (``auto`` then fits ``default_candidate``)."""
+    """Whether a parameter is set that only encoders have; ``auto`` then fits only ``default_candidate``."""
     changed = {key for key, default in clf.defaults().items() if getattr(clf, key) != default}
     return bool(changed - obeyed(clf.SECTIONS.values(), "search")) or clf.precision == "int8"
 
@@ -143,29 +136,34 @@ def needs_encoder(clf: Any) -> bool:
 def fit_auto(
     clf: Any, data: Sequence[Any], callbacks: Sequence[Callback], checkpoints: str | Path | None, resume: bool
 ) -> Any:
-    """Fit an estimator with ``model="auto"`` on the arguments of ``fit``: it takes over the fitted state of
-    the winner, and has ``tried_``: score and time of each candidate."""
-    if needs_encoder(clf) or world()[1] > 1:  # processes that share one training
+    """Fit an estimator with ``model="auto"``; ``data`` are the arguments of ``fit``.
+
+    The estimator gets the fitted attributes of the winner. ``tried_`` has the score and time of each
+    candidate.
+    """
+    if needs_encoder(clf) or world()[1] > 1:  # several processes train one model
         single = default_candidate(clf)
     else:
-        single = SHIFTED if started_alone(checkpoints if resume else None) else None
-    if single is not None:  # nothing to compare
+        single = SCRATCH_SHIFTED if is_uncompared(checkpoints if resume else None) else None
+    if single is not None:
         winner = _new_estimator(clf, single)
         X, y, validation, weights = data
         options = {"sample_weight": weights, "checkpoints": checkpoints, "resume": resume}
         winner.set_params(validation_fraction=clf.validation_fraction)
-        winner.fit(X, y, validation=validation, callbacks=[Mirror(clf, winner), *callbacks], **options)
-        return _become(clf, winner, list(winner.tried_))
+        winner.fit(
+            X, y, validation=validation, callbacks=[CopyStateOnStart(clf, winner), *callbacks], **options
+        )
+        return copy_fitted_state(clf, winner, list(winner.tried_))
     started, to_try = time.perf_counter(), candidates(clf)
     device = choose_device(clf.device)
-    fit = Fit(clf.configs(), device, join(clf.strategy, device, clf.seed))
+    fit = FitState(clf.configs(), device, join(clf.strategy, device, clf.seed))
     fit.group_duplicates = bool(clf.validation_fraction)
     fit.examples, fit.validation = clf._examples(fit, *data)
     if are_pairs(fit.examples.X):
         to_try = [sides_apart(c) if c.settings.get("train_layers") == 0 else c for c in to_try]
-    kind, classes = clf.kind_, clf.classes_  # restored below: callbacks see those of the candidate
+    kind, classes = clf.kind_, clf.classes_  # restored below: each candidate sets its own for callbacks
     search = Search(clf, fit, list(callbacks), checkpoints, resume)
-    if not len(search.truth):  # one example per class: take the candidate that needs the fewest
+    if not len(search.truth):  # with one example per class, use the candidate that needs the fewest
         to_try = [next((c for c in to_try if c.settings.get("train_layers") == 0), to_try[0])]
     limit = clf.time_limit
     try:
@@ -177,45 +175,47 @@ def fit_auto(
                 search.skipped[candidate.name] = PERFECT
             elif limit is not None and search.tried and time.perf_counter() - started > limit:
                 search.skipped[candidate.name] = "time_limit"
-            elif candidate.fine_tunes and clf.inputs.has_images and len(search.X) > MOST_IMAGES:
-                search.skipped[candidate.name] = f"more than {MOST_IMAGES:,} images: name the model to do it"
+            elif candidate.fine_tunes and clf.inputs.has_images and len(search.X) > MAX_IMAGES:
+                search.skipped[candidate.name] = f"more than {MAX_IMAGES:,} images: name the model to do it"
             elif candidate.is_trained and search.is_foreign(candidate):
                 search.skipped[candidate.name] = FOREIGN
             elif len(search.truth):
                 search.run(search.in_time(candidate))
-        winner = search.winner() if search.tried else search.fit_whole(to_try[0])
+        winner = search.winner() if search.tried else search.fit_on_all(to_try[0])
     except (Interrupted, KeyboardInterrupt):
         if not search.can_end_early(to_try):
             raise
         winner = search.winner()
-    _become(clf, winner, search.records() if search.tried else [])
+    copy_fitted_state(clf, winner, search.records() if search.tried else [])
     clf.kind_, clf.classes_ = (kind if kind.labels_given else clf.kind_), classes
     clf.train_seconds_ = time.perf_counter() - started
     return clf
 
 
 def default_candidate(clf: Any) -> Candidate:
-    """The candidate that ``auto`` fits when it compares no candidates."""
+    """The candidate that ``auto`` fits without a comparison."""
     return SCRATCH if clf.inputs.has_images else fine_tuned(ENCODER)
 
 
-def started_alone(checkpoints: str | Path | None) -> bool:
-    """Whether the checkpoints are of an image encoder from scratch that was not compared with others. Older
-    versions trained only that one when the Hub could not be reached."""
+def is_uncompared(checkpoints: str | Path | None) -> bool:
+    """Whether the checkpoints are of an image encoder from scratch that was trained without a comparison.
+
+    Older versions did this if the Hub could not be reached.
+    """
     fingerprint = (None if checkpoints is None else newest_fingerprint(checkpoints)) or {}
     model, share = fingerprint.get("model"), fingerprint.get("start_share")
     return model == IMAGE_SCRATCH and share != COMPARED["start_share"]
 
 
 def candidates(clf: Any) -> list[Candidate]:
-    """The candidates, from cheap to expensive; if the encoder's weights are missing, those that need none."""
+    """The candidates, from cheap to expensive; without pre-trained weights if these are not available."""
     images = clf.inputs.has_images
     encoder = IMAGE_ENCODER if images else ENCODER
     try:
         resolve_checkpoint(encoder)
     except CheckpointError as error:
         reason = f"images are learned from scratch, without the pre-trained {encoder} (88 MB): {error}"
-        shifted = replace(SHIFTED, settings=SHIFTED.settings | COMPARED, warning=reason)
+        shifted = replace(SCRATCH_SHIFTED, settings=SCRATCH_SHIFTED.settings | COMPARED, warning=reason)
         return [HOG, shifted] if images else [TFIDF]
     if images:
         return [HOG, frozen(encoder), fine_tuned(encoder, augment="light")]
@@ -223,47 +223,47 @@ def candidates(clf: Any) -> list[Candidate]:
 
 
 class Search:
-    """Fits and scores the candidates of one ``fit``."""
+    """The comparison of candidates in one ``fit``."""
 
-    def __init__(self, clf: Any, fit: Fit, callbacks: list[Callback], checkpoints: Any, resume: bool):
+    def __init__(self, clf: Any, fit: FitState, callbacks: list[Callback], checkpoints: Any, resume: bool):
         self.clf, self.fit = clf, fit
         self.callbacks, self.checkpoints, self.resume = callbacks, checkpoints, resume
         stops = [call for call in callbacks if isinstance(call, StopOnSignal)]
         self.stop_callbacks: list[Callback] = [StopUnsaved(call.folder) for call in stops]
-        self.tried: list[Tried] = []
-        self.skipped: dict[str, str] = {}  # candidate -> why
+        self.tried: list[CandidateResult] = []
+        self.skipped: dict[str, str] = {}  # name of a candidate -> why it was skipped
         self.pass_seconds = 0.0  # prediction time per example of the last candidate
         self.X, self.targets, self.weights = fit.examples
         rows = np.arange(len(self.X))
-        self.train_rows, self.score_rows = rows, rows[:0]  # rows to train on; rows to score on
-        self.fold_of = np.full(len(self.X), -1)  # the fold that holds out each row; -1: none
-        if fit.validation is not None and len(fit.validation[1]) >= ENOUGH:
+        self.train_rows, self.score_rows = rows, rows[:0]
+        self.fold_of = np.full(len(self.X), -1)  # the fold in which each row is scored; -1: in none
+        if fit.validation is not None and len(fit.validation[1]) >= MIN_VALIDATION:
             self.truth = fit.validation[1]
-        elif len(self.X) > MOST_FOLDED:
+        elif len(self.X) > MAX_CROSS_VALIDATED:
             strata = clf.kind_.stratify_by(self.raw(self.targets), self.targets)
-            parts = grouped_split(strata, clf.copies_of(self.X), HELD_OUT, clf.seed)
-            self.train_rows, self.score_rows = parts
+            split = grouped_split(strata, clf.copy_keys(self.X), HELD_OUT, clf.seed)
+            self.train_rows, self.score_rows = split
             self.truth = self.targets[self.score_rows]
         else:
-            self.fold_of = folds_of(clf, self.X, self.targets)
-            if clf.tokens_of(self.X) > FOLDED_TOKENS:
+            self.fold_of = assign_folds(clf, self.X, self.targets)
+            if clf.count_tokens(self.X) > MAX_TOKENS_ALL_FOLDS:
                 self.fold_of[self.fold_of > 0] = -1  # only the first fold is scored
             self.score_rows = np.flatnonzero(self.fold_of >= 0)
             self.truth = self.targets[self.score_rows]
 
     @property
-    def by_folds(self) -> bool:
+    def uses_folds(self) -> bool:
         return bool((self.fold_of >= 0).any())
 
     def raw(self, targets: np.ndarray) -> Any:
-        """Convert encoded targets back to labels or numbers, as ``fit`` accepts them."""
+        """Decode targets to labels or numbers, for ``fit`` of a candidate."""
         kind = self.clf.kind_
         if kind.is_multilabel:
             return targets.astype(int)
         return self.clf.classes_[targets] if kind.labels_given else kind.to_numbers(targets)
 
     def is_foreign(self, candidate: Candidate) -> bool:
-        """Whether the frozen encoder was not the best, and the texts are in a language it does not know."""
+        """Whether the texts are in a language that the encoder does not know, and frozen it was not best."""
         if self.clf.inputs.has_images or not self.tried or self.tried[-1] is self.best():
             return False
         name = candidate.settings["model"]
@@ -271,42 +271,40 @@ class Search:
         return pieces_if_foreign(name, tokenizer, self.X) is not None
 
     def in_time(self, candidate: Candidate) -> Candidate:
-        """The candidate; for an image encoder with a number of epochs that a CPU can train."""
+        """The candidate; an image encoder gets a number of epochs that a CPU can train."""
         if not candidate.fine_tunes or not self.clf.inputs.has_images:
             return candidate
-        fewest, most = IMAGE_EPOCHS
-        epochs = min(max(round(SEEN_IMAGES / len(self.X)), fewest), most)
+        epochs = int(np.clip(round(IMAGES_PER_FIT / len(self.X)), *IMAGE_EPOCHS))
         return replace(candidate, settings=candidate.settings | {"epochs": epochs})
 
     def run(self, candidate: Candidate) -> None:
         """Fit and score a candidate."""
         if candidate.fine_tunes:
             for call in self.callbacks:
-                call.note(f"{candidate.name}: at most about {_duration(self._expected(candidate))}")
+                call.note(f"{candidate.name}: at most about {_duration(self._estimate_seconds(candidate))}")
         began = time.perf_counter()
         estimator = None
-        if self.by_folds:
-            parts = self._cross_validate(candidate)
-            share = max(parts, key=lambda share: self._score(parts[share], slice(None)))
-            candidate, outputs = candidate.with_share(share), parts[share]
+        if self.uses_folds:
+            by_share = self._cross_validate(candidate)
+            share = max(by_share, key=lambda share: self._score(by_share[share], slice(None)))
+            candidate, outputs = candidate.with_share(share), by_share[share]
         else:
-            trained = candidate.is_trained
-            callbacks = self.callbacks if trained else self.stop_callbacks
-            estimator = self._fit(candidate, self.train_rows, callbacks, trained)
+            callbacks = self.callbacks if candidate.is_trained else self.stop_callbacks
+            estimator = self._fit(candidate, self.train_rows, callbacks, candidate.is_trained)
             inputs = [self.X[i] for i in self.score_rows] or self.fit.validation[0]
             outputs = self._outputs(estimator, inputs)
         score = self._score(outputs, slice(None))
-        self.tried.append(Tried(candidate, outputs, score, time.perf_counter() - began, estimator))
+        self.tried.append(CandidateResult(candidate, outputs, score, time.perf_counter() - began, estimator))
         for call in self.callbacks:
             call.note(f"{candidate.name}: {self.metric} {score:.4f}, {self.tried[-1].seconds:.0f} s")
 
-    def _expected(self, candidate: Candidate) -> float:
+    def _estimate_seconds(self, candidate: Candidate) -> float:
         """Upper estimate of the seconds of fine-tuning, from the prediction time of the frozen encoder."""
-        suits = auto_values(self.fit.train, "solved", WIDTH, len(self.X), len(self.clf.classes_))
-        epochs = candidate.settings.get("epochs", suits["epochs"])
-        folds = len({*self.fold_of[self.score_rows].tolist()}) if self.by_folds else 0
+        defaults = auto_values(self.fit.train, "solved", WIDTH, len(self.X), len(self.clf.classes_))
+        epochs = candidate.settings.get("epochs", defaults["epochs"])
+        folds = len({*self.fold_of[self.score_rows].tolist()}) if self.uses_folds else 0
         fits = folds * (1 - 1 / FOLDS) + 1 if folds else 1.0  # + 1: the final fit on all examples
-        return PASSES * epochs * fits * len(self.X) * self.pass_seconds
+        return STEP_COST * epochs * fits * len(self.X) * self.pass_seconds
 
     def _outputs(self, estimator: Any, X: Sequence[Any]) -> np.ndarray:
         began = time.perf_counter()
@@ -315,7 +313,7 @@ class Search:
         return outputs
 
     def _cross_validate(self, candidate: Candidate) -> dict[float, np.ndarray]:
-        """``start_share`` -> out-of-fold outputs ``[m, C]`` for the rows to score on."""
+        """``start_share`` -> out-of-fold outputs ``[m, C]`` for the rows to score."""
         by_share: dict[float, np.ndarray] = {}
         for fold in sorted({*self.fold_of[self.score_rows].tolist()}):
             held_rows, start = np.flatnonzero(self.fold_of == fold), StartWeights()
@@ -327,18 +325,18 @@ class Search:
         return {share: outputs[self.score_rows] for share, outputs in by_share.items()}
 
     def _fit(self, candidate: Candidate, rows: np.ndarray, calls: Sequence[Callback], save: bool) -> Any:
-        """Fit the candidate on ``rows``; ``save``: with checkpoints."""
+        """Fit the candidate on ``rows``; ``save``: write checkpoints."""
         model = _new_estimator(self.clf, candidate)
-        in_fold = self.by_folds and len(rows) < len(self.X)  # in a fold, no other examples select the epoch
+        in_fold = self.uses_folds and len(rows) < len(self.X)  # a fold has no validation examples
         validation = None
         if self.fit.validation is not None and not in_fold:
             validation = self.fit.validation[0], self.raw(self.fit.validation[1])
-        elif not in_fold and len(self.score_rows) and not self.by_folds:
+        elif not in_fold and len(self.score_rows) and not self.uses_folds:
             validation = [self.X[i] for i in self.score_rows], self.raw(self.truth)
-        if self.by_folds and candidate.fine_tunes:  # the folds scored the last epoch, so use it here too
+        if self.uses_folds and candidate.fine_tunes:  # the last epoch, because the folds scored that one
             model.keep_best = False
         options: dict[str, Any] = {"checkpoints": self.checkpoints, "resume": self.resume} if save else {}
-        calls = [Mirror(self.clf, model), *calls] if save or calls is self.callbacks else calls
+        calls = [CopyStateOnStart(self.clf, model), *calls] if save or calls is self.callbacks else calls
         weights = None if self.weights is None else self.weights[rows]
         X = [self.X[i] for i in rows]
         return model.fit(
@@ -354,7 +352,7 @@ class Search:
 
     @property
     def metric(self) -> str:
-        """Name of the score: ``monitor``, or mean average precision for multi-label, R² for numbers."""
+        """Name of the score: ``monitor``; average precision for multi-label, R² for numbers."""
         kind, monitor = self.clf.kind_, self.clf.monitor
         if kind.is_multilabel:
             return "average precision"
@@ -364,7 +362,7 @@ class Search:
 
     @property
     def perfect(self) -> float:
-        """The score of predictions without an error."""
+        """The score of perfect predictions."""
         return 0.0 if self.metric == "log loss (negative)" else 1.0
 
     def _score(self, outputs: np.ndarray, rows: Any) -> float:
@@ -388,8 +386,8 @@ class Search:
         likelihoods = predicted[np.arange(len(truth)), truth]
         return float(np.log(np.maximum(likelihoods, 1e-12)).mean())
 
-    def _ahead(self, costlier: Tried, cheaper: Tried) -> bool:
-        """Whether the more expensive of two models is better by more than the margin."""
+    def _is_better(self, costlier: CandidateResult, cheaper: CandidateResult) -> bool:
+        """Whether the more expensive model is better by more than the margin."""
         difference = costlier.score - cheaper.score
         if difference <= 0:
             return False
@@ -398,69 +396,68 @@ class Search:
         differences = [self._score(costlier.outputs, i) - self._score(cheaper.outputs, i) for i in draws]
         return difference > MARGIN * float(np.std(differences))
 
-    def best(self) -> Tried:
-        """The winner among the candidates tried so far."""
-        best, *costlier = [tried for tried in self.tried if tried.candidate.name not in self.skipped]
-        for tried in costlier:
-            if self._ahead(tried, best):
-                best = tried
+    def best(self) -> CandidateResult:
+        """The best result so far."""
+        best, *costlier = [result for result in self.tried if result.candidate.name not in self.skipped]
+        for result in costlier:
+            if self._is_better(result, best):
+                best = result
         return best
 
     def can_end_early(self, to_try: Sequence[Candidate]) -> bool:
-        """After an interruption: whether to end with the best so far, without the rest of ``to_try``."""
+        """Whether an interrupted comparison ends with the best result so far."""
         stops = [call for call in self.callbacks if isinstance(call, StopOnSignal)]
         if not (self.tried and any(call.best_so_far for call in stops)):
             return False
-        scored = {tried.candidate.name for tried in self.tried}
+        scored = {result.candidate.name for result in self.tried}
         stopped = [c.name for c in to_try if c.name not in scored | self.skipped.keys()]
-        if not stopped and self.best().candidate.is_trained:  # interrupted in its final fit on all examples
+        if not stopped and self.best().candidate.is_trained:  # stopped in the final fit on all examples
             stopped = [self.best().candidate.name]
         if not stopped or scored == set(stopped):
             return False
         self.skipped |= dict.fromkeys(stopped, STOPPED)
-        self.callbacks = [c for c in self.callbacks if c not in stops]  # a second signal stops at once
+        self.callbacks = [c for c in self.callbacks if c not in stops]  # a second signal stops immediately
         for call in self.callbacks:
             call.note(f"interrupted: ends with {self.best().candidate.name}, the best so far")
         return True
 
     def winner(self) -> Any:
-        """The best candidate, fitted on all training examples, with all callbacks."""
+        """The best candidate, fitted on all training examples."""
         best = self.best()
-        if best.candidate.is_trained and not self.by_folds:
+        if best.candidate.is_trained and not self.uses_folds:
             return best.estimator
-        return self.fit_whole(best.candidate)
+        return self.fit_on_all(best.candidate)
 
-    def fit_whole(self, candidate: Candidate) -> Any:
+    def fit_on_all(self, candidate: Candidate) -> Any:
         """Fit a candidate on all training examples."""
         return self._fit(candidate, np.arange(len(self.X)), self.callbacks, candidate.is_trained)
 
     def records(self) -> list[dict[str, Any]]:
-        """One JSON record per candidate: its score, the number of examples scored, and its time."""
-        best, method = self.best(), "cross-validation" if self.by_folds else "validation"
+        """One JSON record per candidate, for example with its score and time."""
+        best, method = self.best(), "cross-validation" if self.uses_folds else "validation"
         out = [
             {
-                "model": tried.candidate.name,
+                "model": result.candidate.name,
                 "metric": self.metric,
-                "score": tried.score,
+                "score": result.score,
                 "examples": len(self.truth),
                 "by": method,
-                "seconds": round(tried.seconds, 2),
-                "chosen": tried is best,
+                "seconds": round(result.seconds, 2),
+                "chosen": result is best,
             }
-            | ({"start_share": tried.share} if tried.candidate.fine_tunes else {})
-            for tried in self.tried
+            | ({"start_share": result.share} if result.candidate.fine_tunes else {})
+            for result in self.tried
         ]
-        scored = {record["model"]: record for record in out}
+        by_name = {record["model"]: record for record in out}
         for name, reason in self.skipped.items():
-            if name in scored:
-                scored[name]["left out"] = reason
-            else:
-                out.append({"model": name, "left out": reason})
-        return out
+            if name not in by_name:
+                by_name[name] = {"model": name}
+            by_name[name]["left out"] = reason
+        return list(by_name.values())
 
 
 class StopUnsaved(StopOnSignal):
-    """Stops the fit of a candidate without a checkpoint, which would conflict with that of the winner."""
+    """Stops the fit of a candidate and saves no checkpoint: the folder is for those of the winner."""
 
     def step(self, training: Any, info: Any) -> None:
         if not training.finished and self.signals.received is not None:
@@ -476,7 +473,7 @@ class StartWeights(Callback):
 
     @torch.no_grad()
     def shares(self, estimator: Any) -> Iterator[float]:
-        """Yield each of ``SHARES`` after interpolating the fitted weights towards the start by it."""
+        """Yield each of ``SHARES``, after setting the weights to that share of the start."""
         parameters = {n: p for n, p in estimator.model_.named_parameters() if n in self.weights}
         end = {n: p.clone() for n, p in parameters.items()}
         for share in SHARES:
@@ -485,21 +482,21 @@ class StartWeights(Callback):
             yield share
 
 
-class Mirror(Callback):
-    """Copies the candidate's state to the user's estimator when training starts, for the user's callbacks."""
+class CopyStateOnStart(Callback):
+    """Copies the state of a candidate to the user's estimator when training starts, for callbacks."""
 
     def __init__(self, outer: Any, inner: Any):
         self.outer, self.inner = outer, inner
 
     def start(self, training: Any) -> None:
-        _become(self.outer, self.inner, None)
+        copy_fitted_state(self.outer, self.inner, None)
 
 
 def _new_estimator(clf: Any, candidate: Candidate) -> Any:
-    """A new estimator with the settings of ``clf`` and the candidate, and without a validation split."""
+    """A new estimator with the settings of ``clf`` and of the candidate, without a validation split."""
     defaults = clf.defaults()
     settings = clf.get_params(deep=False) | {"validation_fraction": 0.0, "time_limit": None}
-    if candidate is TFIDF:  # it does not truncate texts and needs no calibration
+    if candidate is TFIDF:  # these settings have no effect on it and would cause a warning
         idle = ("max_length", "calibration", "head_start", "start_share")
         settings |= {key: defaults[key] for key in idle if key in defaults}
     elif "calibration" in defaults:
@@ -507,8 +504,8 @@ def _new_estimator(clf: Any, candidate: Candidate) -> Any:
     return type(clf)(**settings | candidate.settings)
 
 
-def _become(clf: Any, fitted: Any, tried: list[dict[str, Any]] | None) -> Any:
-    """Copy the fitted state of another estimator to ``clf``."""
+def copy_fitted_state(clf: Any, fitted: Any, tried: list[dict[str, Any]] | None) -> Any:
+    """Copy the fitted attributes of another estimator to ``clf``."""
     parameters = clf.defaults()
     vars(clf).update({name: value for name, value in vars(fitted).items() if name not in parameters})
     if tried is not None:
@@ -516,19 +513,22 @@ def _become(clf: Any, fitted: Any, tried: list[dict[str, Any]] | None) -> Any:
     return clf
 
 
-def folds_of(
-    clf: Any, X: Sequence[Any], targets: np.ndarray, folds: int = FOLDS, least: int = 2
+def assign_folds(
+    clf: Any, X: Sequence[Any], targets: np.ndarray, folds: int = FOLDS, min_count: int = 2
 ) -> np.ndarray:
-    """The fold of each checked example ``[n]``, stratified by class; copies of an example share a fold.
-    -1: always in the training part, because its class has fewer than ``least`` examples."""
-    number: dict[str, int] = {}
-    group = np.array([number.setdefault(key, len(number)) for key in clf.copies_of(X)])
+    """The fold of each checked example ``[n]``, stratified by class; duplicates share a fold.
+
+    The fold is -1, so that the example is only used for training, if its class has fewer than ``min_count``
+    examples.
+    """
+    numbers: dict[str, int] = {}
+    group = np.array([numbers.setdefault(key, len(numbers)) for key in clf.copy_keys(X)])
     first = np.unique(group, return_index=True)[1]  # the first example of each group
     by_class = clf.kind_.labels_given and targets.ndim == 1
     classes = targets[first] if by_class else np.zeros(len(first), np.int64)
     order = np.random.default_rng(clf.seed).permutation(len(first))
     order = order[np.argsort(classes[order], kind="stable")]
-    order = order[np.bincount(classes)[classes[order]] >= least]
+    order = order[np.bincount(classes)[classes[order]] >= min_count]
     fold = np.full(len(first), -1)
     fold[order] = np.arange(len(order)) % folds
     return fold[group]
@@ -538,16 +538,13 @@ def _duration(seconds: float) -> str:
     return f"{max(seconds, 1):.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
-# --- a baseline of texts --------------------------------------------------------------------------
-#
-# Logistic regression (ridge for numbers) on the embeddings of a frozen encoder: one pass over the texts. Any
-# fine-tuning has to beat it. The two texts of a pair are encoded separately.
+# --- a baseline of texts: a regression on the embeddings of a frozen encoder ------------------------
 
 
 FROZEN = frozen(ENCODER)
 FROZEN_NAME = f"frozen {ENCODER}"
-MOST_FROZEN = 10_000  # maximum number of training texts, unless ``auto`` has already encoded all
-FROZEN_LENGTH = 128  # maximum length in tokens, unless ``auto`` used another
+MAX_FROZEN_TEXTS = 10_000  # maximum number of training texts; not used if ``auto`` has encoded all texts
+MAX_FROZEN_LENGTH = 128  # maximum number of tokens; not used if ``auto`` has chosen another one
 
 
 def fit_frozen(
@@ -557,41 +554,42 @@ def fit_frozen(
     weights: np.ndarray | None = None,
     validation: tuple[Sequence[Any], Sequence[Any]] | None = None,
 ) -> tuple[str, Any] | None:
-    """Fit the baseline that ``est`` is compared with; ``validation`` (texts, labels) chooses thresholds.
-    Returns its name and estimator; None if the encoder is not downloaded, or if ``est`` is the same model."""
+    """Fit the frozen encoder as a baseline for ``est``, and return its name and estimator.
+
+    ``validation`` (texts, labels) is for choosing thresholds. The result is None if the encoder is not
+    downloaded, or if ``est`` is the same model.
+    """
     if is_frozen(est) or not is_available(ENCODER):
         return None
-    name, settings = (
-        FROZEN_NAME,
-        {key: getattr(est, key) for key in sorted(obeyed(est.SECTIONS.values(), "frozen"))},
-    )
+    name = FROZEN_NAME
+    settings = {key: getattr(est, key) for key in sorted(obeyed(est.SECTIONS.values(), "frozen"))}
     settings["precision"] = "auto" if est.precision == "int8" else est.precision
-    settings["max_length"] = est.max_length if est.tried_ else FROZEN_LENGTH
-    if len(texts) > MOST_FROZEN and not est.tried_:  # after ``auto`` the embeddings are in the cache
+    settings["max_length"] = est.max_length if est.tried_ else MAX_FROZEN_LENGTH
+    if len(texts) > MAX_FROZEN_TEXTS and not est.tried_:  # after ``auto`` the embeddings are in the cache
         strata = list(map(str, labels)) if est.kind_.labels_given else [0] * len(labels)
-        rows = stratified_subset(strata, MOST_FROZEN, 0).tolist()
+        rows = stratified_subset(strata, MAX_FROZEN_TEXTS, 0).tolist()
         texts, labels = [texts[i] for i in rows], [labels[i] for i in rows]
         weights = None if weights is None else weights[rows]
-        name += f" ({MOST_FROZEN:,} texts)"
+        name += f" ({MAX_FROZEN_TEXTS:,} texts)"
     model = type(est)(**settings, **_model(est).settings)
     with without_warnings(category=OtherLanguageWarning):
         return name, model.fit(texts, labels, sample_weight=weights, validation=validation)
 
 
-def left_out(est: Any) -> dict[str, str]:
-    """The baseline's name -> why it is missing; empty if it is not, or if ``est`` is the same model."""
+def missing_baselines(est: Any) -> dict[str, str]:
+    """Name of the frozen baseline -> why it is missing; empty if it is not missing."""
     return {} if is_frozen(est) or is_available(ENCODER) else {FROZEN_NAME: "its weights are not at hand"}
 
 
 def is_frozen(est: Any) -> bool:
-    """Whether an estimator is itself the frozen encoder with a new head."""
+    """Whether an estimator is the same model as the baseline: a frozen encoder with a new head."""
     if est.tried_:
         return any(tried["model"] == _model(est).name and tried.get("chosen") for tried in est.tried_)
     name = (ENCODER if est.model == AUTO else est.model).lower()
     known = CATALOG[ENCODER]
-    same = CATALOG.get(name) == known or name == known.repo.lower()
-    alike = est.pairs == "apart" or not est.pairs_
-    return same and alike and est.train_layers == 0 and not est.unfreeze_every
+    same_encoder = CATALOG.get(name) == known or name == known.repo.lower()
+    same_input = est.pairs == "apart" or not est.pairs_
+    return same_encoder and same_input and est.train_layers == 0 and not est.unfreeze_every
 
 
 def _model(est: Any) -> Candidate:

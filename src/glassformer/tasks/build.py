@@ -37,11 +37,11 @@ from glassformer.models.sentences import Normalize, Sentences
 from glassformer.nn.positions import Learned
 from glassformer.tasks.layers import (
     SHAPE,
+    apply_layer_settings,
     embedding_dropout,
-    head_over,
-    layers_over,
-    refuse_given,
-    shared,
+    head_fields,
+    refuse_set_keys,
+    shared_settings,
     with_new_head,
     without_none,
 )
@@ -121,10 +121,12 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
     return load_tokenizer(kind)
 
 
-def as_classifiers(configs: Mapping[str, Any], longest: int, pooling: Any) -> tuple[TextConfig, ModelConfig]:
+def as_classifier_sections(
+    configs: Mapping[str, Any], longest: int, pooling: Any
+) -> tuple[TextConfig, ModelConfig]:
     """The settings of a fit as sections of ``TextClassifier``'s recipe; an unset ``max_length`` is the
     model's, at most ``longest``."""
-    text, model = shared(configs["text"], TextConfig), configs["model"]
+    text, model = shared_settings(configs["text"], TextConfig), configs["model"]
     if text["max_length"] is None:
         limit = None if is_from_scratch(model.model) else positions_of(model.model, model.revision)
         text["max_length"] = min(longest, limit or longest)
@@ -189,7 +191,7 @@ def build_model(
         if vectors is not None:
             fill_word_table(built, vectors, tokenizer, model.vectors or "")
         return built
-    refuse_given(model, SHAPE_KEYS)
+    refuse_set_keys(model, SHAPE_KEYS)
     return _from_checkpoint(
         model, text, tokenizer, num_labels, head, solved, pairs and model.pairs == "apart"
     )
@@ -226,7 +228,7 @@ def _from_checkpoint(
     from_folder: bool = False,
     apart: bool = False,
 ) -> Any:
-    checkpoint = fitting(_text_checkpoint(model), tokenizer, model.model)
+    checkpoint = cover_vocabulary(_text_checkpoint(model), tokenizer, model.model)
     base = checkpoint.config
     if model.freeze_vectors and not base.embedding.frozen:
         what = f"the word vectors of {model.model!r} were trained with it"
@@ -248,7 +250,7 @@ def _from_checkpoint(
         if apart:  # a pooler was trained on pairs; ``nn/pairs.py`` normalizes the vectors of the two texts
             pooling = "mean" if pooling == "pooler" else pooling.removeprefix("unit-")
     head_norm = model.head == "mlp" and getattr(checkpoint.family.hub, "head_settings", None) is not None
-    fields = head_over(model, num_labels) | {"head_type": model.head, "head_norm": head_norm}
+    fields = head_fields(model, num_labels) | {"head_type": model.head, "head_norm": head_norm}
     config, new = with_new_head(base, model, pooling, sides="apart" if apart else None, **fields)
     built = checkpoint.build(_with_head(config, head), new_head=True)
     built.weights_source = checkpoint.weights_source
@@ -290,7 +292,7 @@ def _baseline_from_checkpoint(checkpoint: Checkpoint, model: ModelConfig, num_la
     return built
 
 
-def fitting(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpoint:
+def cover_vocabulary(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpoint:
     """The checkpoint, with an embedding row for every id of its tokenizer. Intermediate pieces of BPE merges
     may have ids beyond the table (``first_intermediate_id``); their rows are copies of the unknown one."""
     rows, known = checkpoint.config.embedding.vocab_size, Vocabulary.of(tokenizer)
@@ -353,10 +355,10 @@ def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length
     return replace(
         config,
         embedding=replace(config.embedding, max_positions=max_length, **without_none(embedding)),
-        encoder=layers_over(config.encoder, model),
+        encoder=apply_layer_settings(config.encoder, model),
         pooling=pooling,
         head_type=model.head,
-        **head_over(model, num_labels),
+        **head_fields(model, num_labels),
         **without_none({"embedding_std": model.embedding_std, "init_std": model.init_std}),
     )
 

@@ -24,7 +24,7 @@ from glassformer.runtime import versions
 MOST_COUNT = 2**53  # upper bound for a number of examples in a saved file
 
 
-def counted(fit: Any) -> dict[str, int]:
+def count_examples(fit: Any) -> dict[str, int]:
     """Number of training and validation examples of a fit; empty for an Embedder's pairs."""
     if (targets := getattr(fit.examples, "targets", None)) is None:
         return {}
@@ -32,7 +32,7 @@ def counted(fit: Any) -> dict[str, int]:
     return {"train": len(targets), **validation}
 
 
-def counts_in(about: Mapping[str, Any]) -> dict[str, int]:
+def saved_example_counts(about: Mapping[str, Any]) -> dict[str, int]:
     """The same numbers from a saved folder, without values that cannot be counts."""
     examples = about.get("examples")
     examples = examples if isinstance(examples, dict) else {}
@@ -80,7 +80,7 @@ def write_card(folder: Path, estimator: Any, run: str | Path | None = None, **fo
     return path
 
 
-def show_proof(folder: Path, sentences: Sequence[str]) -> None:
+def add_proof_to_card(folder: Path, sentences: Sequence[str]) -> None:
     """Put the result of ``glassformer prove`` into the card of a folder, if the card is ours and unedited."""
     from glassformer.report.card import with_proof
 
@@ -90,7 +90,7 @@ def show_proof(folder: Path, sentences: Sequence[str]) -> None:
         replace_text(path, with_checksum(with_proof(text[: text.rindex("\n<!-- card ")], sentences)))
 
 
-def run_around(path: str | Path) -> Path | None:
+def find_run_folder(path: str | Path) -> Path | None:
     """The run folder of ``path``, which is a run or its ``model`` folder; None if it is neither."""
     path = Path(path)
     for folder in (path, path.parent if path.name == "model" else path):
@@ -184,6 +184,6 @@ def export(
 
     if form == "hf":
         return export_hf(
-            clf, folder, samples, partial(card_of, clf, None if run is None else run_around(run))
+            clf, folder, samples, partial(card_of, clf, None if run is None else find_run_folder(run))
         )
     return export_onnx(clf, folder, samples, **options)

@@ -1,8 +1,12 @@
-"""Registry of tasks by name; build a recipe of the task that a file names."""
+"""The tasks by name, and how their recipes are built.
+
+Reading a recipe imports no task, so that the command line stays fast.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections import UserDict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -25,29 +29,29 @@ from glassformer.tasks.sections import RecipeKeys
 
 DEFAULT_TASK = "text-classification"  # for a recipe without the key ``task``
 RECIPES = Path(__file__).parents[1] / "recipes"
-STUDIES = "study"  # subfolder with comparisons of recipes, read by study/grid.py
+STUDIES = "study"  # subfolder with comparisons of recipes, which study/grid.py reads
 
 
 def recipe_names() -> dict[str, Path]:
-    """Name -> file of every recipe that ships with the package."""
+    """Name -> file of each recipe of the package."""
     return {path.stem: path for path in sorted(RECIPES.rglob("*.toml")) if path.parent.name != STUDIES}
 
 
 def recipe_values(name_or_path: str | Path) -> tuple[dict[str, Any], str]:
-    """The contents of a recipe's file, with name and task filled in, and the file's name for messages."""
+    """The contents of a recipe's file, with its name and task, and the name of the file for messages."""
     known = recipe_names()
     path = Path(name_or_path)
     if str(name_or_path) in known:
         path = known[str(name_or_path)]
     elif path.suffix != ".toml":
-        near = nearest(str(name_or_path), list(known))
-        fix = near if near.startswith("Did") else "'glassformer recipes' lists them"
+        suggestion = nearest(str(name_or_path), list(known))
+        fix = suggestion if suggestion.startswith("Did") else "'glassformer recipes' lists them"
         raise NoSuchRecipeError(f"no recipe {str(name_or_path)!r}", fix=fix)
     return {"name": path.stem, "task": DEFAULT_TASK} | read_toml(path), path.name
 
 
 def study_names() -> dict[str, Path]:
-    """Name -> file of every study that ships with the package."""
+    """Name -> file of each study of the package."""
     return {path.stem: path for path in sorted((RECIPES / STUDIES).glob("*.toml"))}
 
 
@@ -55,42 +59,27 @@ if TYPE_CHECKING:
     from glassformer.tasks.task import Task
 
 
-class Tasks(MutableMapping[str, "Task"]):
-    """Name -> ``Task``, imported on first use: predicting texts imports nothing for images or plots, and
-    reading a recipe imports no task."""
+class Tasks(UserDict[str, "Task"]):
+    """Name -> ``Task``, which is imported on first use."""
 
     def __init__(self, names: Iterable[str]):
-        self._tasks: dict[str, Task | None] = dict.fromkeys(names)
+        self.data = dict.fromkeys(names)  # type: ignore[assignment]  # the value None means: import on first use
 
     def __getitem__(self, name: str) -> Task:
-        if (task := self._tasks[name]) is not None:
+        if (task := self.data[name]) is not None:
             return task
         module = _task_module(name, "run")
         return module.TASK if module.TASK.name == name else module.REGRESSION
 
     def recipe(self, name: str) -> type:
         """The class of a task's recipes."""
-        task = self._tasks[name]
+        task = self.data[name]
         return task.recipe if task else _recipe_in(_task_module(name, "recipe"), name)
-
-    def __setitem__(self, name: str, task: Task) -> None:
-        self._tasks[name] = task
-
-    def __delitem__(self, name: str) -> None:
-        del self._tasks[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tasks)
-
-    def __len__(self) -> int:
-        return len(self._tasks)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._tasks
 
 
 def _task_module(name: str, file: str) -> Any:
-    folder = next((task for (task, _), other in TARGETS.items() if other == name), name)  # regression's too
+    # The regression tasks are in the folders of the classification tasks.
+    folder = next((task for (task, _), other in TARGETS.items() if other == name), name)
     return import_module(f"glassformer.tasks.{folder.replace('-', '_')}.{file}")
 
 
@@ -116,7 +105,7 @@ TASKS = Tasks(
 )
 
 
-# (task, data.target) -> the task that the recipe is for.
+# (task, data.target) of a recipe -> the task that it is for.
 TARGETS = {
     ("text-classification", "number"): "text-regression",
     ("image-classification", "number"): "image-regression",
@@ -124,7 +113,7 @@ TARGETS = {
 
 
 def task_with_target(task: Any, values: Mapping[str, Any], overrides: Sequence[str]) -> Any:
-    """The task of a recipe after applying its ``data.target``, which ``overrides`` may set too."""
+    """The task of a recipe, with regard to ``data.target`` of the recipe or of ``overrides``."""
     data = values.get("data")
     target = data.get("target") if isinstance(data, Mapping) else None
     settings = {key.removeprefix("data."): value for key, value in parse_settings(overrides).items()}
@@ -138,35 +127,37 @@ def task_with_target(task: Any, values: Mapping[str, Any], overrides: Sequence[s
 
 
 def recipe_classes() -> dict[str, type]:
-    """Task -> class of its recipes; the sections differ between tasks."""
+    """Task -> class of its recipes."""
     return {name: TASKS.recipe(name) for name in TASKS}
 
 
 def check_classifies(recipe: Any, *, words: bool = False, folds: bool = False) -> None:
-    """Raise ConfigError unless the recipe's task predicts labels, or labels words (``words``), or can be
-    cross-validated (``folds``)."""
-    able = [
+    """Raise ConfigError unless the recipe's task predicts labels.
+
+    ``words`` also allows tasks that label words, ``folds`` those with cross-validation.
+    """
+    allowed = [
         name
         for name, task in TASKS.items()
         if task.answer or (words and task.target.word_labels) or (folds and task.folds)
     ]
-    if recipe.task not in able:
+    if recipe.task not in allowed:
         what = f"{recipe.task} does not predict labels"
-        raise NotForThisModelError(what, where="task", fix=nearest(recipe.task, able))
+        raise NotForThisModelError(what, where="task", fix=nearest(recipe.task, allowed))
 
 
-def task_making(kind: str | None) -> Task | None:
-    """The task whose estimator is called ``kind`` in ``glassformer.json``; later tasks are not imported."""
+def task_of_estimator_name(kind: str | None) -> Task | None:
+    """The task whose estimator has the name ``kind`` in ``glassformer.json``; imports only tasks up to it."""
     return next((task for task in TASKS.values() if task.estimator.saved_as() == kind), None)
 
 
-def task_with(estimator: type) -> Task | None:
+def task_of_estimator(estimator: type) -> Task | None:
     """The task of an estimator class, or None."""
     return next((task for task in TASKS.values() if task.estimator is estimator), None)
 
 
 def task_of(folder: str | Path) -> Task:
-    """The task of a run folder, from its recipe or else its metrics; the default if neither names one."""
+    """The task of a run folder, from its recipe or else its metrics; the default if neither has a task."""
     path, metrics = Path(folder) / "config.toml", Path(folder) / "metrics.json"
     if path.is_file():
         return TASKS[_task_in(read_toml(path))]
@@ -179,14 +170,14 @@ def _task_in(config: Mapping[str, Any]) -> str:
 
 
 def known_recipe(folder: str | Path) -> KnownRecipe:
-    """The recipe information that a run's report shows."""
+    """What a report shows about the recipe of a run."""
     path, inputs = Path(folder) / "config.toml", task_of(folder).estimator.INPUTS
     known = known_recipe_of(read_toml(path) if path.is_file() else {})
     return replace(known, noun=inputs.noun, shape=inputs.shape, has_images=inputs.has_images)
 
 
 def known_recipe_of(config: Mapping[str, Any]) -> KnownRecipe:
-    """As ``known_recipe``, from the contents of a recipe's TOML file."""
+    """Same as ``known_recipe``, from the contents of a recipe's TOML file."""
     defaults = _defaults(build_recipe({"task": _task_in(config)}, ""))
     name = str(config.get("name", ""))
     return KnownRecipe(defaults, to_dict(load_recipe(name)) if name in recipe_names() else None)
@@ -214,7 +205,7 @@ def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str]
 
 
 def _with_paths(recipe: Any) -> Any:
-    """The recipe with its paths decoded: TOML stores file names that are not UTF-8 in an escaped form."""
+    """The recipe with decoded paths: TOML has file names that are not UTF-8 in an escaped form."""
     changes: dict[str, Any] = {}
     for section, key in (("data", "source"), ("data", "also"), ("model", "model")):
         if (values := getattr(recipe, section, None)) is None:
@@ -231,7 +222,8 @@ def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Any:
     """Load a recipe by name or from a TOML file, and apply ``KEY=VALUE`` overrides.
 
     Raises:
-        ConfigError: no such recipe (the message suggests one), an unknown key, or a value of the wrong type.
+        ConfigError: there is no such recipe (the message suggests another), a key is unknown, or a value has
+            the wrong type.
     """
     values, where = recipe_values(name_or_path)
     return build_recipe(values, where, overrides)

@@ -1,6 +1,8 @@
-"""Bases of supervised estimators and of classifiers: scikit-learn's interface around a model.
+"""Base classes of classifiers and regressors.
 
-``fit`` runs the shared training loop; the methods in which texts and images differ are at the end.
+They give a model scikit-learn's interface. ``Supervised`` is for any target, ``Classifier`` for labels.
+The methods that differ between texts and images are at the end of ``Supervised``.
+This module is long because it has everything that the four estimators of texts and images share.
 """
 
 from __future__ import annotations
@@ -42,16 +44,16 @@ from glassformer.sklearn_base import ClassifierMixin, check_is_fitted
 from glassformer.targets import kind_of_targets, target_from_metadata
 from glassformer.targets.multiclass import Classes, warn_of_spelling
 from glassformer.targets.regression import Numbers
-from glassformer.tasks.adapters import Adapts
-from glassformer.tasks.estimator import Estimator, Fit
+from glassformer.tasks.adapters import AdapterMixin
+from glassformer.tasks.estimator import Estimator, FitState
 from glassformer.tasks.int8 import (
-    USUAL,
+    FALLBACK,
     check_count,
+    compare_with_int8,
     compute_model,
-    describe_outcome,
-    obstacle,
-    outcome,
-    read_outcome,
+    describe_int8,
+    int8_obstacle,
+    read_int8_result,
     weights_state,
 )
 from glassformer.tasks.named_columns import warn_of_order
@@ -61,37 +63,37 @@ from glassformer.train.distributed import Ranks
 from glassformer.train.loop import Stream
 from glassformer.train.state import Training
 
-NEW, SOLVED = "new (random): classification head", "new (solved): classification head"
+NEW_HEAD, SOLVED_HEAD = "new (random): classification head", "new (solved): classification head"
 CALIBRATION_EXAMPLES = 100  # minimum number of validation examples for fitting a temperature
 
 
-class Labeled(NamedTuple):
-    """Training examples with targets and weights."""
+class LabeledExamples(NamedTuple):
+    """Training examples with encoded targets and sample weights."""
 
     X: list[Any]
-    targets: np.ndarray  # [n] class indices, or another encoding: [n, K] for multi-label, numbers
+    targets: np.ndarray  # class indices [n]; multi-label: 0 or 1 [n, K]; regression: numbers [n]
     sample_weight: np.ndarray | None  # [n], with mean 1
 
 
-class Supervised(ExplainMixin, Adapts, Estimator, ABC):
-    """Base of estimators that learn targets from raw examples, for any kind of target.
+class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
+    """Base class of classifiers and regressors of texts or images.
 
-    Fitted state besides ``Estimator``'s: ``classes_``, ``temperature_``, ``threshold_``, preprocessing.
+    Fitted attributes in addition to ``Estimator``'s: ``classes_``, ``temperature_``, ``threshold_``.
     """
 
     SHARDS = True
     SAVED_STATE = (*Estimator.SAVED_STATE, "temperature", "threshold")
-    CHUNK: ClassVar[int]  # examples encoded at a time in prediction, so that memory stays constant
+    CHUNK: ClassVar[int]  # number of examples that prediction encodes at a time, which limits memory
 
     classes_: np.ndarray
-    # For imported models: the index of each class in the file's order; None: the order is unchanged.
+    # For imported models: the index of each class in the order of the file. None: the order is the same.
     class_order_: list[int] | None = None
     class_weight: str | dict | None
-    kind_: Classes = Classes()  # kind of target: multi-class, multi-label ...
-    temperature_: Any  # a number; for calibrated multi-label models [K]
-    # For two classes: threshold of the second; for more [C]; None: the most probable; for multi-label [K].
+    kind_: Classes = Classes()  # the kind of target, such as multi-class or multi-label
+    temperature_: Any  # a number; for calibrated multi-label models one per label, [K]
+    # Two classes: a number for the second class. More classes: [C]. Multi-label: [K]. None: no threshold.
     threshold_: Any
-    tried_: Sequence[dict[str, Any]] = ()  # with model="auto", one record per candidate
+    tried_: Sequence[dict[str, Any]] = ()  # with model="auto": one record per candidate
 
     # --- training --------------------------------------------------------------------------------
 
@@ -110,15 +112,17 @@ class Supervised(ExplainMixin, Adapts, Estimator, ABC):
 
         Args:
             validation: (examples, labels), evaluated after each epoch to select the best weights.
-            sample_weight: ``[n]``, non-negative; scaled to mean 1.
-            checkpoints: folder for checkpoints, saved every ``checkpoint_every`` steps; must be empty without
-                ``resume``.
-            resume: continue bit-identically from the newest complete checkpoint; a new run if there is none.
+            sample_weight: ``[n]``, non-negative; ``fit`` scales the weights to mean 1.
+            checkpoints: folder for checkpoints, saved every ``checkpoint_every`` steps. Without ``resume``,
+                it must be empty.
+            resume: continue bit-identically from the newest complete checkpoint. Without a checkpoint,
+                training starts from the beginning.
 
         Raises:
-            DataError: empty or missing examples or labels, only one class, an unknown validation label.
+            DataError: examples or labels are missing, there is only one class, or the validation data have
+                a label that the training data do not have.
             ConfigError: an invalid setting.
-            CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
+            CheckpointError: the weights cannot be loaded, or the checkpoint is of another run.
         """
         return self._fit((X, y, validation, sample_weight), callbacks, checkpoints, resume)
 
@@ -132,71 +136,78 @@ class Supervised(ExplainMixin, Adapts, Estimator, ABC):
         with self._rollback():
             return fit_auto(self, data, callbacks, checkpoints, resume)
 
-    def _examples(self, fit: Fit, *data: Any) -> tuple[Labeled, tuple[list[Any], np.ndarray] | None]:
+    def _examples(
+        self, fit: FitState, *data: Any
+    ) -> tuple[LabeledExamples, tuple[list[Any], np.ndarray] | None]:
         self.tried_ = []
         X, y, validation, sample_weight = data
         warn_of_order(X, y)
         y = as_targets(y, self.TARGETS, self.TARGETS)
-        X = self.fit_rows(X, y)
-        if y is not None:  # otherwise ``check_pairs`` reports what is missing
-            self.kind_ = self.kind_for(y)
+        X = self.training_rows(X, y)
+        if y is not None:  # ``check_pairs`` raises an error for missing labels
+            self.kind_ = self.infer_kind(y)
         word = self.kind_.word
         examples, labels = check_pairs(X, y, "fit", self.NOUN, word, self.check, self.kind_.read)
-        self.n_features_in_ = self._width(examples)
+        self.n_features_in_ = self._num_inputs(examples)
         if self.n_features_in_ > 1:
             check_no_target_side(list(zip(*(x.sides for x in examples), strict=True)), labels, self.NOUN)
         classes = self.kind_.classes(labels)
         self.classes_, targets = np.asarray(classes), self.kind_.encode(labels, classes, word)
         weights = None if sample_weight is None else check_weights(sample_weight, len(examples))
-        share = fit.train.validation_fraction
-        if validation is None and share > 0:
-            groups = self.copies_of(examples) if fit.group_duplicates else [*map(str, range(len(examples)))]
+        fraction = fit.train.validation_fraction
+        if validation is None and fraction > 0:
+            groups = self.copy_keys(examples) if fit.group_duplicates else [*map(str, range(len(examples)))]
             strata = self.kind_.stratify_by(labels, targets)
-            train_i, val_i = grouped_split(strata, groups, share, fit.train.seed)
+            train_i, val_i = grouped_split(strata, groups, fraction, fit.train.seed)
             validation_data = [examples[i] for i in val_i], targets[val_i]
             examples, targets = [examples[i] for i in train_i], targets[train_i]
             weights = None if weights is None else weights[train_i]
         else:
-            validation_data = self._held_out(validation)
-        return Labeled(examples, targets, weights), validation_data
+            validation_data = self._check_validation(validation)
+        return LabeledExamples(examples, targets, weights), validation_data
 
-    def examples_of(self, X: Any, origin: str | None = None) -> list[Any]:
-        """The examples as a checked list; from a table, the columns that ``fit`` used.
+    def check_examples(self, X: Any, origin: str | None = None) -> list[Any]:
+        """Check examples and return them as a list. From a table, read the columns that ``fit`` used.
 
         Raises:
-            DataError: an unusable example, or ambiguous columns.
+            DataError: an example cannot be used, or the columns are ambiguous.
         """
-        return self.check(self.rows_of(X, origin), origin or self.NOUN)
+        return self.check(self.prediction_rows(X, origin), origin or self.NOUN)
 
     @staticmethod
-    def _width(examples: Sequence[Any]) -> int:
-        """Number of inputs of an example."""
+    def _num_inputs(examples: Sequence[Any]) -> int:
+        """Number of inputs per example: 2 for pairs."""
         return 1
 
     @classmethod
     @abstractmethod
-    def learns(cls, kind: Classes) -> bool:
-        """Whether this estimator supports targets of that kind."""
+    def supports(cls, kind: Classes) -> bool:
+        """Whether this class of estimators supports that kind of target."""
 
     @classmethod
-    def kind_for(cls, y: Any) -> Classes:
-        """The kind of target of raw labels."""
+    def infer_kind(cls, y: Any) -> Classes:
+        """Detect the kind of target from raw labels."""
         return kind_of_targets(y)
 
-    def _held_out(self, validation: Any) -> tuple[list[Any], np.ndarray] | None:
+    def _check_validation(self, validation: Any) -> tuple[list[Any], np.ndarray] | None:
         if validation is None:
             return None
         X, y = check_two(validation, f"{self.NOUN}, labels")
         noun, word = f"validation {self.NOUN}", f"validation {self.kind_.word}"
-        examples, labels = check_pairs(X, y, "validation", noun, word, self.examples_of, self.kind_.read)
+        examples, labels = check_pairs(X, y, "validation", noun, word, self.check_examples, self.kind_.read)
         self._warn_of_spelling(labels)
         return examples, self.targets(labels, word)
+
+    def _check_labeled(self, X: Sequence[Any], y: Sequence[Any], where: str) -> tuple[list[Any], list[Any]]:
+        """Check the arguments X and y of a method of a fitted estimator."""
+        check_is_fitted(self, "model_")
+        return check_pairs(X, y, where, self.NOUN, self.kind_.word, self.check_examples, self.kind_.read)
 
     def _warn_of_spelling(self, labels: Sequence[Any]) -> None:
         if self.kind_.labels_given:
             warn_of_spelling(labels, self.classes_.tolist())
 
-    def _weights(self, examples: Labeled) -> np.ndarray | None:
+    def _weights(self, examples: LabeledExamples) -> np.ndarray | None:
         """Class weights times sample weights, with mean 1."""
         _, targets, sample_weight = examples
         weights = self.kind_.weights(targets, self.classes_.tolist(), self.configs()["train"])
@@ -208,14 +219,14 @@ class Supervised(ExplainMixin, Adapts, Estimator, ABC):
             weights = (weights / weights.mean()).astype(np.float32)
         return weights
 
-    def _prepare(self, fit: Fit) -> tuple[Any, Any]:
+    def _prepare(self, fit: FitState) -> tuple[Any, Any]:
         self._build_preprocessor(fit)
         self.temperature_, self.threshold_, self.class_order_ = 1.0, None, None
-        table = self._training_table(fit.examples.X)  # first, because it decides how pixels are read
+        table = self._training_table(fit.examples.X)  # before validation: it also sets how to read pixels
         return table, None if fit.validation is None else self.evaluation_table(fit.validation[0])
 
-    def _network(self, fit: Fit) -> Any:
-        """The model; with ``head_start="solved"`` its head is fitted on the frozen encoder's vectors."""
+    def _network(self, fit: FitState) -> Any:
+        """Build the model. With ``head_start="solved"``, fit its head on vectors of the frozen encoder."""
         network = super()._network(fit)
         fit.solved_head = None
         if fit.train.start_share not in ("auto", 0) and self._is_from_scratch():
@@ -226,7 +237,8 @@ class Supervised(ExplainMixin, Adapts, Estimator, ABC):
             raise ConfigError(what, where="maskable", fix="Leave it out, or name an encoder")
         if not self._starts_solved(fit, network):
             return network
-        model = compute_model(network, self._number_format(fit), fit.device)
+        precision = "auto" if fit.train.precision == "int8" else fit.train.precision
+        model = compute_model(network, precision, fit.device)
         vectors = self._vectors(fit, model).float().cpu().numpy()  # [n, D]
         length = max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-12)
         head = self.kind_.solve(
@@ -236,11 +248,11 @@ class Supervised(ExplainMixin, Adapts, Estimator, ABC):
         with torch.no_grad():
             network.head.out.weight.copy_(torch.from_numpy(head.weight / np.float32(length)))
             network.head.out.bias.copy_(torch.from_numpy(head.bias))
-        self.weights_source_ = network.weights_source = network.weights_source.replace(NEW, SOLVED)
+        self.weights_source_ = network.weights_source = network.weights_source.replace(NEW_HEAD, SOLVED_HEAD)
         return network
 
-    def _starts_solved(self, fit: Fit, network: Any) -> bool:
-        """Whether there is a linear head on pre-trained vectors that can be fitted in advance."""
+    def _starts_solved(self, fit: FitState, network: Any) -> bool:
+        """Whether the head is linear, on pre-trained vectors, and fitted before training."""
         if network.fixed:
             return True
         if fit.train.head_start != "solved" or self._is_from_scratch() or not hasattr(network, "head"):
@@ -248,29 +260,24 @@ class Supervised(ExplainMixin, Adapts, Estimator, ABC):
         linear = getattr(network.config, "head_type", "linear") == "linear"
         return linear and network.has_attention and network.has_features
 
-    def _chooses_share(self, fit: Fit) -> bool:
+    def _chooses_share(self, fit: FitState) -> bool:
         train = fit.train
-        learns = not fit.network.fixed and (train.train_layers != 0 or train.unfreeze_every > 0)
-        one = fit.ranks.size == 1 and not train.lora_rank
-        if fit.solved_head is None or fit.validation is None:
-            return False
-        return train.start_share == "auto" and learns and one
+        trains_encoder = not fit.network.fixed and (train.train_layers != 0 or train.unfreeze_every > 0)
+        has_start = fit.solved_head is not None and fit.ranks.size == 1 and not train.lora_rank
+        return train.start_share == "auto" and trains_encoder and has_start and fit.validation is not None
 
-    def _number_format(self, fit: Fit) -> str:
-        return "auto" if fit.train.precision == "int8" else fit.train.precision
-
-    def _resolve_defaults(self, fit: Fit) -> dict[str, Any]:
+    def _resolve_defaults(self, fit: FitState) -> dict[str, Any]:
         counts = len(fit.examples.targets), len(self.classes_)
         solved = fit.solved_head is not None
         return auto_values_for(fit.train, fit.network, self._is_from_scratch(), *counts, solved)
 
-    def _loop(self, fit: Fit) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:
+    def _loop(self, fit: FitState) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:
         stream, objective = self._stream(fit), self._objective(fit)
-        table, logits = fit.validation_table, None  # the validation examples that this process evaluates
+        table, logits = fit.validation_table, None  # only the validation examples of this process
         if table is not None:
             if fit.ranks.size > 1:
                 table = self.evaluation_table(fit.ranks.own_examples(fit.validation[0]))
-            logits = partial(self.table_rows, fit.network, table, "logits", fit.device)
+            logits = partial(self.table_outputs, fit.network, table, "logits", fit.device)
         if not fit.ranks.sharded:
             stream, objective, logits = self._cache_frozen_features(fit, stream, objective, table, logits)
         return stream, objective, logits and self._evaluator(logits, fit.validation[1], fit.ranks)
@@ -283,36 +290,35 @@ class Supervised(ExplainMixin, Adapts, Estimator, ABC):
 
         return evaluate
 
-    def _finish_fit(self, fit: Fit, training: Training) -> None:
-        """Store the weights, and tune thresholds (if the target has any) on the outputs of prediction."""
+    def _finish_fit(self, fit: FitState, training: Training) -> None:
+        """Store the weights; fit thresholds (multi-label) or the temperature on the validation examples."""
         super()._finish_fit(fit, training)
-        multilabel = fit.validation is not None and self.kind_.is_multilabel
-        if fit.validation is None or not (multilabel or self._calibrates(fit)):
+        if fit.validation is None:
             return
-        model = self.predictor("auto" if self.precision == "int8" else None)
-        device = next(model.parameters()).device
-        logits = finite(
-            self.table_rows(model, self.evaluation_table(fit.validation[0]), "logits", device), "logits"
-        )
-        if multilabel:
-            self.threshold_ = self.kind_.threshold(fit.train, logits, fit.validation[1])
+        kind, targets = self.kind_, fit.validation[1]
+        calibrates = kind.single_label and getattr(fit.train, "calibration", "none") == "auto"
+        if not kind.is_multilabel and not (calibrates and len(targets) >= CALIBRATION_EXAMPLES):
+            return
+        logits = self._validation_logits(fit, "auto" if self.precision == "int8" else None)
+        if kind.is_multilabel:
+            self.threshold_ = kind.threshold(fit.train, logits, targets)
         else:
-            self.temperature_ = self.kind_.fit_temperature(logits, fit.validation[1])
+            self.temperature_ = kind.fit_temperature(logits, targets)
 
-    def _calibrates(self, fit: Fit) -> bool:
-        """Whether calibration is on and there are enough validation examples for it."""
-        calibrates = getattr(fit.train, "calibration", "none") == "auto" and self.kind_.single_label
-        return calibrates and len(fit.validation[1]) >= CALIBRATION_EXAMPLES
+    def _validation_logits(self, fit: FitState, precision: str | None = None) -> np.ndarray:
+        """The logits of the validation examples, computed as in prediction."""
+        model, table = self.predictor(precision), self.evaluation_table(fit.validation[0])
+        return finite(self.table_outputs(model, table, "logits", next(model.parameters()).device), "logits")
 
     def targets(self, labels: Sequence[Any], origin: str, rows: Sequence[int] | None = None) -> np.ndarray:
-        """The class index of each label ``[n]``, int64 (for multi-label ``[n, K]``, 0 or 1).
+        """Encode labels as class indices ``[n]``, int64; for multi-label as 0 or 1 ``[n, K]``.
 
         Raises:
-            DataError: a label that was not seen in training; the message has ``origin`` and its row.
+            DataError: a label was not seen in training. The message names ``origin`` and the row.
         """
         return self.kind_.encode(labels, self.classes_.tolist(), origin, rows)
 
-    def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
+    def _arrays(self, fit: FitState) -> list[np.ndarray | None]:
         arrays = [*self._table_arrays(fit.table), fit.examples.targets, fit.examples.sample_weight]
         if fit.validation is not None:
             arrays += [*self._table_arrays(fit.validation_table), fit.validation[1]]
@@ -321,52 +327,53 @@ class Supervised(ExplainMixin, Adapts, Estimator, ABC):
     # --- prediction ------------------------------------------------------------------------------
 
     @computes
-    def _rows(self, X: Sequence[Any], what: str, progress=None, precision: str | None = None) -> np.ndarray:
+    def _compute(
+        self, X: Sequence[Any], what: str, progress: Callable | None = None, precision: str | None = None
+    ) -> np.ndarray:
+        """The logits or pooled vectors of examples; ``what`` is as in ``table_outputs``."""
         check_is_fitted(self, "model_")
-        examples = self.examples_of(X)
+        examples = self.check_examples(X)
         model = self.predictor(precision)
         device = next(model.parameters()).device
         chunks = [examples[i : i + self.CHUNK] for i in range(0, len(examples), self.CHUNK)]
         parts = [
-            self.table_rows(model, table, what, device, progress)
+            self.table_outputs(model, table, what, device, progress)
             for table in prefetch(self.evaluation_table, chunks)
         ]
         return finite(np.concatenate(parts), "vectors" if what == "pooled" else "logits")
 
     def logits(self, X: Sequence[Any]) -> np.ndarray:
         """Outputs of the head before temperature and threshold, ``[n, C]``, fp32."""
-        return self._rows(X, "logits")
+        return self._compute(X, "logits")
 
     def outputs(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
         """Probabilities ``[n, C]`` or, for regression, numbers ``[n, 1]``, fp64."""
-        return self.chances(self._rows(X, "logits", progress))
+        return self.to_probabilities(self._compute(X, "logits", progress))
 
-    def kept_outputs(self, X: Sequence[Any]) -> np.ndarray:
-        """Like ``outputs``; for images, the features of a frozen encoder are cached as in training."""
+    def cached_outputs(self, X: Sequence[Any]) -> np.ndarray:
+        """Same as ``outputs``. For images, the features of a frozen encoder are cached, as in training."""
         return self.outputs(X)
 
-    def chances(self, logits: np.ndarray) -> np.ndarray:
-        """Convert logits ``[n, C]`` to probabilities with the current temperature, or to numbers."""
+    def to_probabilities(self, logits: np.ndarray) -> np.ndarray:
+        """Convert logits ``[n, C]`` to probabilities or, for regression, to numbers."""
         return self.kind_.probabilities(logits, getattr(self, "temperature_", 1.0))
 
-    def predict(self, X: Sequence[Any]) -> Any:
-        """The most probable label of each example ``[n]``; for multi-label a 0/1 matrix ``[n, K]`` if
-        training had one, otherwise a list of tuples of labels."""
-        return self.kind_.format_prediction(self.chosen(self.outputs(X)), self.classes_)
+    def predicted_index(self, probabilities: np.ndarray) -> np.ndarray:
+        """Class indices ``[n]`` for probabilities; without ``threshold_``, the most probable class.
 
-    def chosen(self, probabilities: np.ndarray) -> np.ndarray:
-        """Class indices ``[n]`` for probabilities: the most probable class. With a saved threshold: for two
-        classes, the second if it reaches the threshold; for more, the class with the largest ratio of
-        probability to threshold. For multi-label a boolean ``[n, K]``: labels that reach their thresholds."""
+        With two classes, the second is predicted if it reaches the threshold. With more classes, the largest
+        ratio of probability to threshold decides. Multi-label: a boolean ``[n, K]``, True where the
+        probability reaches the label's threshold.
+        """
         return self.kind_.predicted_index(probabilities, self.threshold_)
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
-        """Labels ``[n]`` for probabilities, by ``chosen``; for multi-label ``LabelSet`` objects."""
-        return self.kind_.labels(self.chosen(probabilities), self.classes_)
+        """Labels ``[n]`` for probabilities; multi-label: ``LabelSet`` objects."""
+        return self.kind_.labels(self.predicted_index(probabilities), self.classes_)
 
     def embed(self, X: Sequence[Any]) -> np.ndarray:
-        """Embed each example: the pooled vector that the head reads, ``[n, D]``, fp32."""
-        return self._rows(X, "pooled")
+        """The pooled vector of each example that the head reads, ``[n, D]``, fp32."""
+        return self._compute(X, "pooled")
 
     def transform(self, X: Sequence[Any]) -> np.ndarray:
         """Like ``embed``, for use in scikit-learn's ``Pipeline``."""
@@ -381,20 +388,25 @@ class Supervised(ExplainMixin, Adapts, Estimator, ABC):
     # --- files -----------------------------------------------------------------------------------
 
     def _order(self) -> list[int] | None:
-        """Order of the head's rows in a file: for imported models the original one, so that adapters fit,
-        except with a threshold, which applies to the second class."""
+        """The order in which a file has the rows of the head; None: the order of ``classes_``.
+
+        Imported models keep their order, so that adapters fit. A threshold applies to the second class, so
+        with one the order is that of ``classes_``.
+        """
         return self.class_order_ if self.threshold_ is None else None
 
     def _write_model(self, folder: Path) -> None:
-        names, kind = self.names_on_hub(), self.kind_.problem_type
-        save_pretrained(self.in_own_unit(), folder, label_names=names, order=self._order(), problem_type=kind)
+        names, kind = self.hub_label_names(), self.kind_.problem_type
+        save_pretrained(
+            self.model_to_save(), folder, label_names=names, order=self._order(), problem_type=kind
+        )
 
-    def in_own_unit(self) -> Any:
-        """The model to save: for regression, a copy whose head returns numbers in the target's unit."""
+    def model_to_save(self) -> Any:
+        """The model to save. Regressors save a copy whose head returns numbers in the unit of the targets."""
         return self.model_
 
-    def names_on_hub(self) -> tuple[str, ...]:
-        """Names of the outputs in ``id2label``."""
+    def hub_label_names(self) -> tuple[str, ...]:
+        """The names of the outputs in ``id2label`` of ``config.json``."""
         return tuple(map(str, self.classes_.tolist()))
 
     def _about(self) -> dict[str, Any]:
@@ -422,8 +434,8 @@ class Supervised(ExplainMixin, Adapts, Estimator, ABC):
         if threshold is None and kind.sort_classes():
             out._sort_classes()
         if isinstance(weights := getattr(out, "class_weight", None), dict):  # JSON keys are strings
-            by_text = {str(label): label for label in classes}
-            out.class_weight = {by_text.get(key, key): weight for key, weight in weights.items()}
+            labels = {str(label): label for label in classes}
+            out.class_weight = {labels.get(key, key): weight for key, weight in weights.items()}
         return out
 
     @torch.no_grad()
@@ -441,11 +453,11 @@ class Supervised(ExplainMixin, Adapts, Estimator, ABC):
         if hasattr(self.model_.config.embedding, "vocab_size") == self.INPUTS.has_images:
             raise CheckpointError(f"holds a model that does not read {self.NOUN}", where=str(folder))
 
-    # --- methods that texts and images implement differently --------------------------------------
+    # --- methods that differ between texts and images ----------------------------------------------
 
     @abstractmethod
     def export_outputs(self) -> Any:
-        """The ``export.outputs.Outputs`` that writes and checks these predictions in an export."""
+        """The ``export.outputs.Outputs`` that exports this estimator and checks the export."""
 
     @abstractmethod
     def _is_from_scratch(self) -> bool:
@@ -454,29 +466,29 @@ class Supervised(ExplainMixin, Adapts, Estimator, ABC):
     @staticmethod
     @abstractmethod
     def check(X: Any, origin: str = "X") -> list[Any]:
-        """The examples as a list.
+        """Check examples and return them as a list.
 
         Raises:
-            DataError: an unusable example; the message names the first.
+            DataError: an example cannot be used. The message names the first one.
         """
 
     @staticmethod
     @abstractmethod
-    def copies_of(examples: Sequence[Any]) -> list[str]:
-        """One key per checked example; copies have the same key."""
+    def copy_keys(examples: Sequence[Any]) -> list[str]:
+        """One key per checked example; duplicates have equal keys."""
 
     @staticmethod
     @abstractmethod
-    def tokens_of(examples: Sequence[Any]) -> int:
-        """Approximate number of tokens that an encoder processes for checked examples."""
+    def count_tokens(examples: Sequence[Any]) -> int:
+        """Approximate number of tokens of checked examples in an encoder."""
 
     @abstractmethod
-    def _build_preprocessor(self, fit: Fit) -> None:
+    def _build_preprocessor(self, fit: FitState) -> None:
         """Fit the preprocessing (a tokenizer, a transform) on ``fit.examples``."""
 
     @abstractmethod
     def encode(self, examples: Sequence[Any]) -> Any:
-        """Encode checked examples as a table of token ids or pixels, truncated to the maximum length."""
+        """Encode checked examples as a table of token ids or pixels. Long texts are truncated."""
 
     def evaluation_table(self, examples: Sequence[Any]) -> Any:
         """Encode checked examples for prediction."""
@@ -487,45 +499,49 @@ class Supervised(ExplainMixin, Adapts, Estimator, ABC):
         return self.encode(examples)
 
     @abstractmethod
-    def _stream(self, fit: Fit) -> Stream: ...
+    def _stream(self, fit: FitState) -> Stream: ...
 
     @abstractmethod
-    def _vectors(self, fit: Fit, model: Any) -> Tensor:
-        """Pooled vectors ``[n, D]`` of the training examples; stored in the user's cache folder."""
+    def _vectors(self, fit: FitState, model: Any) -> Tensor:
+        """Pooled vectors ``[n, D]`` of the training examples, which are cached in the user's cache folder."""
 
     @abstractmethod
-    def _objective(self, fit: Fit) -> Callable: ...
+    def _objective(self, fit: FitState) -> Callable: ...
 
-    def _cache_frozen_features(self, fit: Fit, stream: Any, objective: Any, table: Any, logits: Any) -> tuple:
-        """Replace batches, objective and validation logits by ones that compute frozen layers only once."""
+    def _cache_frozen_features(
+        self, fit: FitState, stream: Any, objective: Any, table: Any, logits: Any
+    ) -> tuple:
+        """Return batches, objective and validation logits that compute frozen layers only once."""
         return stream, objective, logits
 
     @abstractmethod
-    def table_rows(
+    def table_outputs(
         self, model: Any, table: Any, what: str, device: torch.device, progress: Callable | None = None
     ) -> np.ndarray:
-        """``"logits"`` ``[n, C]`` or ``"pooled"`` vectors ``[n, D]`` of an evaluation table."""
+        """Compute ``"logits"`` ``[n, C]`` or ``"pooled"`` vectors ``[n, D]`` of an evaluation table."""
 
     @abstractmethod
     def _table_arrays(self, table: Any) -> list[np.ndarray]:
-        """The arrays of a table that determine the result of training."""
+        """The arrays of a table, on which the result of training depends."""
 
 
 # --- classifiers: thresholds, calibration, abstention and int8 inference ---------------------------
 
 
-# Probabilities below which a classifier may abstain.
-LIMITS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
+# Values of ``abstain_below`` for which ``calibrate`` reports the accuracy.
+ABSTENTION_LEVELS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 
 
-def fitted_decision(
+def fit_decision(
     kind: Classes, logits: np.ndarray, targets: np.ndarray, metric: Metric | None, thresholds: Any = None
 ) -> tuple[Any, Any]:
-    """Fit temperature and threshold on the logits ``[n, C]`` of examples that were not trained on. The
-    threshold applies to the probabilities after the temperature.
+    """Fit temperature and threshold on the logits ``[n, C]`` of examples that were not used in training.
+
+    The threshold applies to probabilities that were computed with the temperature.
 
     Args:
-        metric: what the threshold maximizes; None: no threshold, except multi-label with ``thresholds``.
+        metric: the metric that the threshold maximizes. None: no threshold; multi-label models with
+            ``thresholds`` then maximize F1.
         thresholds: the thresholds that ``fit`` chose.
     """
     temperature, threshold = kind.fit_temperature(logits, targets), None
@@ -535,7 +551,7 @@ def fitted_decision(
 
 
 def check_abstain(below: float | None, kind: Classes) -> float | None:
-    """Validate ``abstain_below``: ConfigError if it is not a probability, or for multi-label targets."""
+    """Check ``abstain_below``; raise ConfigError if it is not a probability, or for multi-label targets."""
     if below is None:
         return None
     if kind.is_multilabel:
@@ -556,26 +572,30 @@ def _is_probability(value: Any) -> bool:
 def abstention(
     kind: Classes, probabilities: np.ndarray, targets: np.ndarray, threshold: Any, below: float
 ) -> dict[str, Any]:
-    """Effect of abstaining below a probability, for JSON.
+    """The effect of abstaining below a probability, for JSON.
 
     Returns:
-        ``below``, ``n``, ``answered`` (number of examples that get a label), their ``accuracy`` and its 95 %
-        ``accuracy_interval``; both None if no example gets a label.
+        ``below``, ``n`` and ``answered``, the number of examples that get a label. ``accuracy`` of these
+        examples and its 95 % ``accuracy_interval`` are None if no example gets a label.
     """
     predicted = kind.predicted_index(probabilities, threshold)
-    confident = kind.confidence(probabilities, predicted) >= below
-    n, right = int(confident.sum()), int((predicted == targets)[confident].sum())
+    is_confident = kind.confidence(probabilities, predicted) >= below
+    n, num_correct = int(is_confident.sum()), int((predicted == targets)[is_confident].sum())
     out: dict[str, Any] = {"below": below, "n": len(targets), "answered": n}
-    interval = share_interval(right / n, n) if n else None
-    return out | {"accuracy": right / n if n else None, "accuracy_interval": interval}
+    if n == 0:
+        return out | {"accuracy": None, "accuracy_interval": None}
+    return out | {"accuracy": num_correct / n, "accuracy_interval": share_interval(num_correct / n, n)}
 
 
 def abstaining(
     kind: Classes, probabilities: np.ndarray, targets: np.ndarray, threshold: Any
 ) -> list[dict[str, Any]]:
-    """``abstention`` at each of ``LIMITS``, without those that abstain from all examples. Of the limits that
-    abstain from none, only the highest."""
-    records = [abstention(kind, probabilities, targets, threshold, below) for below in LIMITS]
+    """``abstention`` at each of ``ABSTENTION_LEVELS``.
+
+    Levels at which no example gets a label are left out. Of the levels at which all examples get a label,
+    only the highest is returned.
+    """
+    records = [abstention(kind, probabilities, targets, threshold, below) for below in ABSTENTION_LEVELS]
     without_effect = sum(record["answered"] == len(targets) for record in records)
     return [record for record in records[max(without_effect - 1, 0) :] if record["answered"]]
 
@@ -583,22 +603,23 @@ def abstaining(
 class Classifier(ClassifierMixin, Supervised):
     """Base class of classifiers of raw examples.
 
-    Fitted attributes in addition to ``Supervised``'s: ``abstain_below_``: ``predict`` returns None if the
-    label's probability is below it; None: always a label. ``int8_``: the result of ``check_int8``; None: not
-    measured.
+    Fitted attributes in addition to ``Supervised``'s:
+        abstain_below_: ``predict`` returns None if the probability of the label is below this value.
+            None: the classifier never abstains.
+        int8_: the result of ``check_int8``; None: the check was not run.
     """
 
     SAVED_STATE = (*Supervised.SAVED_STATE, "abstain_below", "int8")
 
     abstain_below_: float | None = None
     int8_: dict[str, Any] | None = None
-    _int8_of: tuple[int, int] | None = None  # the ``weights_state`` when ``int8_`` was measured
+    _int8_weights: tuple[int, int] | None = None  # the ``weights_state`` when ``int8_`` was measured
 
     @classmethod
-    def learns(cls, kind: Classes) -> bool:
+    def supports(cls, kind: Classes) -> bool:
         return kind.problem_type != Numbers.problem_type
 
-    def _examples(self, fit: Fit, *data: Any) -> Any:
+    def _examples(self, fit: FitState, *data: Any) -> Any:
         examples, validation_data = super()._examples(fit, *data)
         if self.precision == "int8":
             check_count(0 if validation_data is None else len(validation_data[0]))
@@ -608,11 +629,11 @@ class Classifier(ClassifierMixin, Supervised):
         self.abstain_below_ = self.int8_ = None
         return super()._prepare(fit)
 
-    def _finish_fit(self, fit: Fit, training: Any) -> None:
+    def _finish_fit(self, fit: FitState, training: Any) -> None:
         super()._finish_fit(fit, training)
         self.check_int8_after_fit(fit)
 
-    # --- products in int8 ------------------------------------------------------------------------
+    # --- int8 inference --------------------------------------------------------------------------
 
     def check_int8(self, X: Sequence[Any], y: Sequence[Any]) -> dict[str, Any]:
         """Check whether ``precision="int8"`` may be used, on examples that the model was not trained on.
@@ -621,54 +642,54 @@ class Classifier(ClassifierMixin, Supervised):
             X, y: at least 200 examples and their labels, from the same distribution as future inputs.
 
         Returns:
-            The record that becomes ``int8_`` and is saved: ``n``, ``agree`` (share of labels equal to those
-            in fp32), ``accuracy`` and ``accuracy_int8``, ``level``, and ``passed``: at least 99.5 % agree,
-            and the accuracies differ by at most 0.2 points.
+            The record that becomes ``int8_`` and is saved: ``n``, ``agree`` (the share of labels that are
+            equal to those in fp32), ``accuracy``, ``accuracy_int8``, ``level`` and ``passed``. The check
+            passes if at least 99.5 % of the labels agree and the accuracies differ by at most 0.2 points.
 
         Raises:
-            ConfigError: too few examples, or a machine or model without int8 inference.
-            DataError: unusable examples, or labels that were not seen in training.
+            ConfigError: too few examples, or the machine or model does not support int8 inference.
+            DataError: examples cannot be used, or labels were not seen in training.
         """
-        check_is_fitted(self, "model_")
-        word = self.kind_.word
-        examples, labels = check_pairs(X, y, "check_int8", self.NOUN, word, self.examples_of, self.kind_.read)
-        if reason := obstacle(self.model_, choose_device(self.device)):
+        examples, labels = self._check_labeled(X, y, "check_int8")
+        if reason := int8_obstacle(self.model_, choose_device(self.device)):
             raise NotForThisModelError(
                 f"int8 is off: {reason}", where="precision", fix="Use auto, fp32 or bf16"
             )
         self._warn_of_spelling(labels)
-        return self._measure_int8(examples, self.targets(labels, word))
+        return self._measure_int8(examples, self.targets(labels, self.kind_.word))
 
-    def check_int8_after_fit(self, fit: Fit) -> None:
-        """After a fit with ``precision="int8"``: check int8 on the validation examples."""
+    def check_int8_after_fit(self, fit: FitState) -> None:
+        """After a fit with ``precision="int8"``, check int8 on the validation examples."""
         if self.precision != "int8" or fit.validation is None:
             return
-        if obstacle(self.model_, choose_device(self.device)) is None:
+        if int8_obstacle(self.model_, choose_device(self.device)) is None:
             self._measure_int8(*fit.validation)
 
     def _measure_int8(self, examples: Sequence[Any], targets: np.ndarray) -> dict[str, Any]:
         check_count(len(examples))
         fp32, int8 = (
-            self.chosen(self.chances(self._rows(examples, "logits", precision=precision)))
+            self.predicted_index(
+                self.to_probabilities(self._compute(examples, "logits", precision=precision))
+            )
             for precision in ("fp32", "int8")
         )
-        self.int8_, self._compute_model = outcome(fp32, int8, targets), None
-        self._int8_of = weights_state(self.model_)
+        self.int8_, self._compute_model = compare_with_int8(fp32, int8, targets), None
+        self._int8_weights = weights_state(self.model_)
         return self.int8_
 
     def _forget_stale_int8(self) -> None:
-        """Reset ``int8_`` if the weights have changed since it was measured; a loaded model keeps it."""
-        now, of = weights_state(self.model_), self._int8_of
-        if of is not None and of[0] == now[0] and of != now:
+        """Reset ``int8_`` if the weights were changed in place since the check. A loaded model keeps it."""
+        current, checked = weights_state(self.model_), self._int8_weights
+        if checked is not None and checked[0] == current[0] and checked != current:
             self.int8_ = None
-        self._int8_of = now
+        self._int8_weights = current
 
     def _about(self) -> dict[str, Any]:
         self._forget_stale_int8()
         return super()._about()
 
     def _precision(self, device: torch.device) -> str:
-        """The precision to predict with: int8 only if its check passed; otherwise a warning says why not.
+        """The precision for prediction: int8 only if its check passed, otherwise auto with a warning.
 
         Raises:
             ConfigError: the check was not run.
@@ -676,7 +697,7 @@ class Classifier(ClassifierMixin, Supervised):
         if self.precision != "int8":
             return self.precision
         self._forget_stale_int8()
-        reason, result = obstacle(self.model_, device), self.int8_
+        reason, result = int8_obstacle(self.model_, device), self.int8_
         if reason is None and result is None:
             raise ConfigError(
                 "int8 has not been checked on this model's validation labels yet",
@@ -685,8 +706,8 @@ class Classifier(ClassifierMixin, Supervised):
             )
         if reason is None and result is not None and result["passed"]:
             return "int8"
-        state = f"off: {reason}" if reason or result is None else describe_outcome(result)
-        warnings.warn(f"int8 is {state}; {USUAL}", IdleSettingWarning, stacklevel=2)
+        state = f"off: {reason}" if reason or result is None else describe_int8(result)
+        warnings.warn(f"int8 is {state}; {FALLBACK}", IdleSettingWarning, stacklevel=2)
         return "auto"
 
     def calibrate(
@@ -702,33 +723,33 @@ class Classifier(ClassifierMixin, Supervised):
         Args:
             X, y: examples and their labels, from the same distribution as future inputs.
             threshold: the metric that ``threshold_`` maximizes: ``accuracy``, ``macro_f1``, or for two
-                classes ``f1`` of the second. None: predict the most probable label; multi-label models keep
-                one threshold per label.
-            abstain_below: between 0 and 1; ``predict`` returns None if the label's probability is below it.
+                classes ``f1`` of the second. None: no threshold; multi-label models keep one per label.
+            abstain_below: a value between 0 and 1. ``predict`` returns None if the probability of the label
+                is below it.
 
         Raises:
-            ConfigError: an invalid ``abstain_below``.
-            DataError: unusable examples, or labels that were not seen in training.
-            InputError: an unknown metric.
+            ConfigError: ``abstain_below`` is not between 0 and 1.
+            DataError: examples cannot be used, or labels were not seen in training.
+            InputError: the metric is unknown.
         """
         check_is_fitted(self, "model_")
-        below, word = check_abstain(abstain_below, self.kind_), self.kind_.word
-        examples, labels = check_pairs(X, y, "calibrate", self.NOUN, word, self.examples_of, self.kind_.read)
+        below = check_abstain(abstain_below, self.kind_)
+        examples, labels = self._check_labeled(X, y, "calibrate")
         self._warn_of_spelling(labels)
-        logits, targets = self.logits(examples), self.targets(labels, word)
-        fitted = fitted_decision(self.kind_, logits, targets, threshold, self.threshold_)
+        logits, targets = self.logits(examples), self.targets(labels, self.kind_.word)
+        fitted = fit_decision(self.kind_, logits, targets, threshold, self.threshold_)
         (self.temperature_, self.threshold_), self.abstain_below_ = fitted, below
-        self.int8_ = self._compute_model = None  # it was measured with the old threshold
+        self.int8_ = self._compute_model = None  # the int8 check used the old threshold
         return self
 
     def abstains(self, probabilities: np.ndarray) -> np.ndarray:
-        """Boolean ``[n]``: whether the label's probability is below ``abstain_below_``."""
+        """Boolean ``[n]``: whether the probability of the label is below ``abstain_below_``."""
         if self.abstain_below_ is None:
             return np.zeros(len(probabilities), bool)
-        return self.kind_.confidence(probabilities, self.chosen(probabilities)) < self.abstain_below_
+        return self.kind_.confidence(probabilities, self.predicted_index(probabilities)) < self.abstain_below_
 
-    def answers(self, probabilities: np.ndarray) -> np.ndarray:
-        """The labels ``[n]`` as ``decide`` returns them, None where the classifier abstains."""
+    def decide_or_abstain(self, probabilities: np.ndarray) -> np.ndarray:
+        """The labels ``[n]`` from ``decide``, with None where the classifier abstains."""
         labels, abstained = self.decide(probabilities), self.abstains(probabilities)
         if abstained.any():
             labels = labels.astype(object)
@@ -736,32 +757,31 @@ class Classifier(ClassifierMixin, Supervised):
         return labels
 
     def predict(self, X: Sequence[Any]) -> Any:
-        """Predict the label of each example, using ``threshold_`` if there is one.
+        """Predict the label of each example, with ``threshold_`` if it is set.
 
-        For multi-label a 0/1 matrix ``[n, K]`` if training had one, otherwise a list of tuples of labels.
-        With ``abstain_below_``, an object array with None where the classifier abstains.
+        Multi-label: a 0/1 matrix ``[n, K]`` if training had one, otherwise a list of tuples of labels.
+        With ``abstain_below_``: an object array with None where the classifier abstains.
         """
+        probabilities = self.outputs(X)
         if self.abstain_below_ is None:
-            return super().predict(X)
-        return self.kind_.to_input_type(self.answers(self.outputs(X)))
+            return self.kind_.format_prediction(self.predicted_index(probabilities), self.classes_)
+        return self.kind_.to_input_type(self.decide_or_abstain(probabilities))
 
     def predict_proba(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
         """Probabilities ``[n, C]``, fp64, columns in the order of ``classes_``."""
         return self.outputs(X, progress=progress)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy; for multi-label, the share of examples with all labels right. Abstention is ignored.
+        """Accuracy. Multi-label: the share of examples with all labels right. Abstention is ignored.
 
-        A label in ``y`` that was not seen in training counts as wrong. One in another spelling counts as the
-        label it means, with an ``OtherSpellingWarning``.
+        A label in ``y`` that was not seen in training counts as wrong. A label that differs only in spelling
+        counts as the known label, with an ``OtherSpellingWarning``.
 
         Raises:
-            DataError: unusable examples or labels, or different numbers of examples and labels.
+            DataError: examples or labels cannot be used, or their numbers differ.
         """
-        check_is_fitted(self, "model_")
-        kind = self.kind_
-        examples, labels = check_pairs(X, y, "score", self.NOUN, kind.word, self.examples_of, kind.read)
-        truth = kind.normalize(labels, self.classes_.tolist())
+        examples, labels = self._check_labeled(X, y, "score")
+        truth = self.kind_.normalize(labels, self.classes_.tolist())
         self._warn_of_spelling(labels)
         return accuracy(self.decide(self.outputs(examples)).tolist(), truth, sample_weight)
 
@@ -779,14 +799,14 @@ class Classifier(ClassifierMixin, Supervised):
             what = f"abstain_below = {shown(below)} is not a probability"
             raise CheckpointError(what, where=str(folder), fix="Choose it again")
         about = {"abstain_below": None, "int8": None} | about
-        return super().restore(folder, about | {"int8": read_outcome(about["int8"], str(folder))})
+        return super().restore(folder, about | {"int8": read_int8_result(about["int8"], str(folder))})
 
 
 def accuracy(predictions: Sequence[Any], truth: Sequence[Any], weights: Any = None) -> float:
-    """The weighted share of predictions that are right.
+    """The weighted share of correct predictions.
 
     Raises:
-        DataError: different numbers of predictions, labels or weights, or weights that are all 0.
+        DataError: the numbers of predictions, labels and weights differ, or all weights are 0.
     """
     if len(predictions) != len(truth):
         raise UnequalLengthsError(
@@ -794,5 +814,6 @@ def accuracy(predictions: Sequence[Any], truth: Sequence[Any], weights: Any = No
             where="score",
             fix="Give one label for each example",
         )
-    right = [a == b for a, b in zip(predictions, truth, strict=True)]
-    return float(np.average(right, weights=None if weights is None else check_weights(weights, len(right))))
+    correct = [a == b for a, b in zip(predictions, truth, strict=True)]
+    weights = None if weights is None else check_weights(weights, len(correct))
+    return float(np.average(correct, weights=weights))

@@ -1,7 +1,7 @@
-"""Base of all estimators: settings, a fit that can fail, stop and resume, and saving to a folder.
+"""Base class of all estimators.
 
-``fit`` of a task passes its data to ``Estimator._fit``, which reads from top to bottom. The methods that
-tasks implement are at the end of the class.
+It has the settings, training that can be stopped and resumed, and saving. ``fit`` of each task calls
+``Estimator._fit``. The methods that tasks implement are at the end of the class.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from glassformer.runtime import (
     versions,
 )
 from glassformer.sklearn_base import BaseEstimator, check_is_fitted, with_hints
-from glassformer.tasks.card import counted, counts_in, write_card
+from glassformer.tasks.card import count_examples, saved_example_counts, write_card
 from glassformer.tasks.catalog import recipe_values
 from glassformer.tasks.int8 import compute_model, refuse_int8, weights_state
 from glassformer.tasks.named_columns import NamedColumns
@@ -61,31 +61,25 @@ from glassformer.train.state import Training
 
 T = TypeVar("T")
 FORMAT = 1  # format version of glassformer.json
-# Settings that do not affect the result, or only through the data, which the fingerprint covers too.
-NOT_FINGERPRINTED = {
-    "checkpoint_every",
-    "verbose",
-    "device",
-    "strategy",
-    "scheme",
-}
+# Settings that do not affect the result, except through the data, whose digest is in the fingerprint.
+NOT_FINGERPRINTED = {"checkpoint_every", "verbose", "device", "strategy", "scheme"}
 
 
 @dataclass
-class Fit:
-    """State of a running fit: ``Estimator._fit`` fills in its fields and passes it to the task's methods."""
+class FitState:
+    """State of a running fit. ``Estimator._fit`` sets the fields and passes it to the methods of the task."""
 
     configs: dict[str, Any]  # section -> settings
     device: torch.device
     ranks: Ranks
-    examples: Any = None  # checked training examples, in a form that depends on the task
-    validation: Any = None  # validation examples in the same form; None: there are none
+    examples: Any = None  # checked training examples; their type depends on the task
+    validation: Any = None  # validation examples of the same type; None: no validation
     table: Any = None  # the encoded training examples
     validation_table: Any = None
     network: Any = None
-    solved_head: Any = None  # the ``SolvedHead`` that the network starts from; None: its head is random
-    resumed: Mapping[str, Any] | None = None  # the fingerprint of the checkpoint that the fit resumes from
-    group_duplicates: bool = False  # whether ``validation_fraction`` keeps copies of an example in one split
+    solved_head: Any = None  # the ``SolvedHead`` that training starts from; None: a random head
+    resumed: Mapping[str, Any] | None = None  # fingerprint of the checkpoint from which the fit resumes
+    group_duplicates: bool = False  # whether ``validation_fraction`` keeps duplicates in the same split
 
     @property
     def train(self) -> Any:
@@ -94,7 +88,7 @@ class Fit:
 
 
 def fitted(*, init: Literal[False] = False) -> Any:
-    """Marks an annotated attribute that ``fit`` sets and that is not a constructor parameter."""
+    """The default of an annotated attribute that ``fit`` sets and that is not a constructor parameter."""
     return field(init=init)
 
 
@@ -102,8 +96,7 @@ def fitted(*, init: Literal[False] = False) -> Any:
 def with_settings(cls: type[T]) -> type[T]:
     """Decorator: the constructor takes the keys of all inherited sections, including deprecated keys.
 
-    Raises:
-        TypeError: raised by the constructor for an unknown name; the message suggests the most similar one.
+    For an unknown name, the constructor raises a TypeError that suggests the most similar name.
     """
     out: Any = cls
     hints = get_type_hints(out.RECIPE)
@@ -118,22 +111,22 @@ def with_settings(cls: type[T]) -> type[T]:
 
 
 class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
-    """Base of every estimator: its parameters are the keys of its recipe's fit sections.
+    """Base class of every estimator. Its parameters are the keys of the sections of its recipe.
 
-    Fitted state: ``model_``, ``history_``, ``weights_source_``, ``chosen_`` (values chosen for unset
-    settings), ``best_step_``, ``train_seconds_``, ``adapter_`` (the LoRA updates of a fit with
-    ``lora_rank``), and attributes of the task.
+    Fitted attributes: ``model_``, ``history_``, ``weights_source_``, ``chosen_`` (the values that ``fit``
+    chose for unset settings), ``best_step_``, ``train_seconds_``, ``adapter_`` (the LoRA updates of a fit
+    with ``lora_rank``), and attributes of the task.
     """
 
     RECIPE: ClassVar[type]
-    SECTIONS: ClassVar[dict[str, type]]  # inherited sections of the recipe
+    SECTIONS: ClassVar[dict[str, type]]  # name -> section of the recipe, for sections that it inherits
     SAVED_STATE: ClassVar[tuple[str, ...]] = ("weights_source", "chosen", "best_step", "train_seconds")
     SHARDS: ClassVar[bool] = False  # whether FSDP may shard the model
-    INNER: ClassVar[tuple[str, ...]] = ()  # names of fitted state that do not end in an underscore
+    INNER: ClassVar[tuple[str, ...]] = ()  # fitted attributes whose names do not end in an underscore
     SAVED_AS: ClassVar[str] = ""  # name of the class in saved folders, if it differs
-    SINGLE_PROCESS_REASON: ClassVar[str] = ""  # why only one process can train this class; "": several can
+    SINGLE_PROCESS_REASON: ClassVar[str] = ""  # why only one process can train this class; empty: any number
 
-    __eq__, __hash__ = object.__eq__, object.__hash__  # by identity, unlike sections
+    __eq__, __hash__ = object.__eq__, object.__hash__  # sections compare by value, estimators by identity
 
     model_: Any
     history_: list[dict[str, Any]]
@@ -149,11 +142,11 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
-            cls.__init__ = with_hints(cls.__init__)  # type: ignore[method-assign]  # suggests our names
+            cls.__init__ = with_hints(cls.__init__)  # type: ignore[method-assign]  # suggests similar names
 
     @property
     def learns_in_steps(self) -> bool:
-        """Whether a fit takes optimizer steps, the best of which validation data may select."""
+        """Whether training takes optimizer steps; validation data can then select the best one."""
         return True
 
     # --- settings --------------------------------------------------------------------------------
@@ -164,13 +157,13 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         return {k: v for config in cls.SECTIONS.values() for k, v in settings_of(config).items()}
 
     def __post_init__(self) -> None:
-        """Empty: parameters are stored unchanged, as scikit-learn requires; ``configs`` checks them."""
+        """Overrides the check of sections: scikit-learn requires that the constructor checks nothing."""
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, as in scikit-learn.
 
         Raises:
-            ConfigError: an invalid value for a fitted estimator; no parameter is changed then.
+            ConfigError: a value is invalid and the estimator is fitted. No parameter is changed then.
         """
         previous = self.get_params(deep=False)
         super().set_params(**params)
@@ -186,7 +179,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         """Section -> checked settings.
 
         Raises:
-            ConfigError: a value of the wrong type or out of its range.
+            ConfigError: a value has the wrong type or is out of range.
         """
         return {
             section: build(cls, {name: getattr(self, name) for name in settings_of(cls)}, type(self).__name__)
@@ -195,14 +188,16 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
 
     @classmethod
     def from_recipe(cls, recipe: Any, **overrides: Any) -> Self:
-        """The estimator described by a recipe, its name or its file; keyword arguments override its values.
+        """Create the estimator of a recipe, given as an object, a name or a file.
+
+        Keyword arguments override values of the recipe.
 
         Raises:
-            ConfigError: no such recipe, or one of another task.
+            ConfigError: there is no such recipe, or it is of another task.
         """
         is_name = isinstance(recipe, str | Path)
         values, where = recipe_values(recipe) if is_name else (vars(recipe), "")
-        task = cls.RECIPE.task  # every recipe class has one
+        task = cls.RECIPE.task
         if values["task"] != task:
             raise ConfigError(
                 f"{values['name']!r} is a recipe of the task {values['task']!r}",
@@ -217,24 +212,24 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         return cls(**(settings | overrides))
 
     def to_recipe(self, name: str = "") -> str:
-        """These settings as the TOML text of a recipe (data and evaluation sections at their defaults).
+        """The settings as the TOML text of a recipe; the sections data and evaluate have their defaults.
 
-        For a fitted estimator this includes the values that its fit has chosen.
+        A fitted estimator includes the values that ``fit`` chose.
         """
         configs = self.configs()
-        if "train" in configs:  # settings changed since the fit take precedence
+        if "train" in configs:  # settings that were changed after the fit take precedence
             unset = {key: value for key, value in self.chosen_.items() if getattr(self, key, 0) is None}
             configs["train"] = with_values(configs["train"], unset)
         return to_toml(self.RECIPE(name=name, **configs))
 
     @classmethod
     def from_parts(cls, settings: Mapping[str, Any], model: Any, **state: Any) -> Self:
-        """An estimator around a model trained elsewhere; it can predict but has no training state.
+        """An estimator with a model that was trained elsewhere. It can predict but has no training history.
 
         Args:
             settings: constructor parameters.
             model: a network, as returned by ``load_pretrained``.
-            state: fitted state; names without the trailing underscore.
+            state: fitted attributes, by their names without the trailing underscore.
         """
         return cls(**settings)._with_parts(model, **state)
 
@@ -249,17 +244,17 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
     def _fit(
         self, data: Sequence[Any], callbacks: Sequence[Callback], checkpoints: str | Path | None, resume: bool
     ) -> Self:
-        """Train on ``data``, the arguments of ``_examples``; a failed fit leaves the previous state."""
+        """Train on ``data``, the arguments of ``_examples``. If it fails, the previous state is restored."""
         configs = self.configs()
         train: FitConfig = configs["train"]
         device = choose_device(train.device)
         with own_generator(device), computing(train.threads, gradients=True), self._rollback():
             if train.strategy == "fsdp" and not self.SHARDS:
                 require_single_process("fsdp can only shard classifiers", "Use --set strategy=ddp")
-            fit = Fit(configs, device, join(train.strategy, device, train.seed))
+            fit = FitState(configs, device, join(train.strategy, device, train.seed))
             fit.resumed = newest_fingerprint(checkpoints) if resume and checkpoints else None
-            grouped = fit.resumed is None or "copies" in fit.resumed
-            fit.group_duplicates = bool(train.validation_fraction) and grouped
+            groups_duplicates = fit.resumed is None or "copies" in fit.resumed
+            fit.group_duplicates = bool(train.validation_fraction) and groups_duplicates
             fit.examples, fit.validation = self._examples(fit, *data)
             started = time.perf_counter()
             fit.table, fit.validation_table = self._prepare(fit)
@@ -286,26 +281,28 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
             self.train_seconds_ = training.began - started + training.seconds_spent
         return self
 
-    def _chooses_share(self, fit: Fit) -> bool:
-        """Whether validation data choose how far the weights are interpolated towards their start."""
+    def _chooses_share(self, fit: FitState) -> bool:
+        """Whether validation data choose the share of the initial weights in the final weights."""
         return False
 
     @contextmanager
     def _rollback(self) -> Iterator[None]:
-        def fitted() -> dict[str, Any]:
+        """Context: if the block raises an error, restore the previous fitted attributes."""
+
+        def fitted_attributes() -> dict[str, Any]:
             return {n: value for n, value in vars(self).items() if n.endswith("_") or n in self.INNER}
 
-        previous = fitted()
+        previous = fitted_attributes()
         try:
             yield
         except BaseException:
-            for name in fitted():
+            for name in fitted_attributes():
                 delattr(self, name)
             vars(self).update(previous)
             raise
 
-    def _network(self, fit: Fit) -> Any:
-        """The model to train, with its frozen parts marked."""
+    def _network(self, fit: FitState) -> Any:
+        """Build the model to train, and freeze layers as the settings say."""
         set_seed(fit.train.seed)
         with use_own_generator():
             network = self._build(fit).to(fit.device)
@@ -320,7 +317,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         checkpoints: str | Path | None,
         resume: bool,
     ) -> list[Callback]:
-        """The given callbacks and those that settings require; loads the checkpoint of a resumed training."""
+        """The user's callbacks and those that the settings require; also load the checkpoint to resume."""
         calls, train = list(callbacks), training.config
         if checkpoints is not None:
             calls.insert(0, Checkpoints(Path(checkpoints), train.checkpoint_every).begin(training, resume))
@@ -332,9 +329,10 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
             calls.append(Progress())
         return calls
 
-    def _finish_fit(self, fit: Fit, training: Training) -> None:
+    def _finish_fit(self, fit: FitState, training: Training) -> None:
+        """Store the final weights and the history."""
         weights = training.final_weights()
-        network = self._network(fit) if fit.ranks.sharded else fit.network  # without shards
+        network = self._network(fit) if fit.ranks.sharded else fit.network  # a model that is not sharded
         network.set_compute_dtype(torch.float32)
         network.load_state_dict(training.optimizer.frozen | weights, strict=False)
         self.adapter_ = adapter(network) or None
@@ -343,22 +341,22 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         self.model_ = network.eval()
         self.history_ = Records(training.history)
         self.best_step_ = training.best_step
-        self.examples_ = counted(fit)
+        self.examples_ = count_examples(fit)
         self._compute_model = None
 
     def _fingerprint(self, **data: str) -> dict[str, Any]:
-        """Settings and data that must be the same to resume a checkpoint: all that affect the result."""
+        """The settings and data that affect the result; a checkpoint resumes only if they are equal."""
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in NOT_FINGERPRINTED}
         return plain({**settings, **self.chosen_, **data})
 
     def _explicit_settings(self) -> dict[str, Any]:
-        """Explicitly given values of the settings that are otherwise chosen from the data."""
+        """The values that the user set for settings that are otherwise chosen from the data."""
         values, defaults = self.get_params(deep=False), self.defaults()
         automatic = [k for k in AUTO_KEYS if k in values and defaults[k] is None]
         return {k: values[k] for k in automatic if values[k] is not None}
 
     def _old_defaults(self) -> dict[str, Any]:
-        """Setting -> its value in checkpoints that were written before the setting existed."""
+        """Setting -> the value that it has in checkpoints from before the setting existed."""
         return plain({k: v for config in self.SECTIONS.values() for k, v in legacy_values(config).items()})
 
     # --- prediction ------------------------------------------------------------------------------
@@ -367,19 +365,19 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         check_is_fitted(self, "model_")
 
     def predictor(self, precision: str | None = None) -> Any:
-        """The model in a precision (None: as set), rebuilt when weights or settings have changed."""
+        """The model in a precision (None: the setting), cached until weights or settings change."""
         self._check_fitted()
         settings = (self.device, precision or self.precision, weights_state(self.model_))
         cached = getattr(self, "_compute_model", None)
         if cached is None or cached[0] != settings:
             device = choose_device(self.device)
-            with computing(gradients=True):  # the weights of a copy may change later
+            with computing(gradients=True):  # not in inference mode: later code may change the weights
                 model = compute_model(self.model_.to(device), precision or self._precision(device), device)
             cached = self._compute_model = settings, model
         return cached[1]
 
     def _precision(self, device: torch.device) -> str:
-        """The precision that ``self.precision`` means on a device. Only classifiers support int8."""
+        """The precision to use on a device. Only classifiers support int8."""
         return refuse_int8(self.precision, type(self).__name__)
 
     def __getstate__(self):
@@ -389,16 +387,17 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
 
     @classmethod
     def saved_as(cls) -> str:
-        """The name of the class in ``glassformer.json``."""
+        """The name of this class in ``glassformer.json``."""
         return cls.__dict__.get("SAVED_AS") or cls.__name__
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write a folder with weights, preprocessing, ``glassformer.json``, a checksummed ``manifest.json``
-        and a model card, ``README.md``; an edited card is kept.
+        """Save the model, its preprocessing and a model card (``README.md``) to a folder.
+
+        ``manifest.json`` has the checksums of all files. A model card that was edited is not replaced.
 
         Raises:
-            CheckpointError: the folder exists and ``overwrite`` is False, or is not one of ours.
-            ConfigError: a parameter was set to an invalid value.
+            CheckpointError: the folder exists and ``overwrite`` is False, or it is not a saved model.
+            ConfigError: a parameter has an invalid value.
         """
         self._check_fitted()
         self.configs()
@@ -420,32 +419,32 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         with computing(gradients=True):
             return write_folder(path, write, overwrite=overwrite)
 
-    def save_beside(self, folder: Path) -> None:
-        """Write files for other programs into a run's folder, next to the saved model."""
+    def save_run_files(self, folder: Path) -> None:
+        """Write files for other programs into the folder of a run."""
 
     def _about(self) -> dict[str, Any]:
-        """The fitted state as stored in ``glassformer.json``."""
-        counts = {"examples": examples} if (examples := getattr(self, "examples_", {})) else {}
-        return (
-            {name: getattr(self, f"{name}_") for name in self.SAVED_STATE} | counts | self.columns_metadata()
-        )
+        """The fitted attributes in ``glassformer.json``."""
+        state = {name: getattr(self, f"{name}_") for name in self.SAVED_STATE}
+        if examples := getattr(self, "examples_", {}):
+            state["examples"] = examples
+        return state | self.columns_metadata()
 
     @classmethod
     def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
-        """Load what ``save`` has written; ``about`` is ``glassformer.json`` as returned by ``read_metadata``.
+        """Load a saved estimator; ``about`` is the content of ``glassformer.json``.
 
         Raises:
-            CheckpointError: an invalid value, or files that do not match.
+            CheckpointError: a value is invalid, or the files do not match each other.
         """
         names = cls.defaults()
-        # JSON only has lists; parameters with several values are tuples.
+        # Parameters with several values are tuples, which JSON stores as lists.
         parameters = {
             k: tuple(v) if isinstance(v, list) else v for k, v in about["parameters"].items() if k in names
         }
         file_defaults = {k: v for config in cls.SECTIONS.values() for k, v in values_in_files(config).items()}
         out = cls(**file_defaults | parameters)
         check_parameters(out.configs, folder)
-        out.history_, out.examples_ = Records(), counts_in(about)
+        out.history_, out.examples_ = Records(), saved_example_counts(about)
         for name in cls.SAVED_STATE:
             setattr(out, f"{name}_", about[name])
         out.read_columns(about, str(folder / ABOUT))
@@ -456,28 +455,28 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
 
     # --- methods that tasks implement ---------------------------------------------------------------
 
-    def _examples(self, fit: Fit, *data: Any) -> tuple[Any, Any]:
-        """The checked arguments of ``fit``: training and validation examples (None: none held out)."""
+    def _examples(self, fit: FitState, *data: Any) -> tuple[Any, Any]:
+        """Check the arguments of ``fit``; return training and validation examples (None: no validation)."""
         raise NotImplementedError
 
-    def _prepare(self, fit: Fit) -> tuple[Any, Any]:
-        """Fit the preprocessing, and encode ``fit.examples`` and ``fit.validation``."""
+    def _prepare(self, fit: FitState) -> tuple[Any, Any]:
+        """Fit the preprocessing; return ``fit.examples`` and ``fit.validation`` encoded."""
         raise NotImplementedError
 
-    def _resolve_defaults(self, fit: Fit) -> dict[str, Any]:
-        """Values for unset settings of the section ``train``; ``fit.network`` is available."""
+    def _resolve_defaults(self, fit: FitState) -> dict[str, Any]:
+        """Choose values for unset settings of the section ``train``."""
         return {}
 
-    def _build(self, fit: Fit) -> Any:
-        """The model; ``weights_source`` describes the origin of its weights. The seed has been set."""
+    def _build(self, fit: FitState) -> Any:
+        """Build the model. Its ``weights_source`` says where the weights are from."""
         raise NotImplementedError
 
-    def _loop(self, fit: Fit) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:
-        """Arguments of the training loop: batches, objective, and a function for validation metrics."""
+    def _loop(self, fit: FitState) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:
+        """The batches, the objective, and a function that computes validation metrics (None: none)."""
         raise NotImplementedError
 
-    def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
-        """All data that affect the result of training."""
+    def _arrays(self, fit: FitState) -> list[np.ndarray | None]:
+        """All data that affect the result of training, for the fingerprint."""
         raise NotImplementedError
 
     def _write_model(self, folder: Path) -> None:
@@ -487,11 +486,11 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         self.model_ = load_pretrained(folder)
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
-        """Write the preprocessing next to the model; returns further entries of ``glassformer.json``."""
+        """Write the preprocessing into the model's folder; return entries for ``glassformer.json``."""
         raise NotImplementedError
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        """The inverse of ``write_parts``; ``about`` is empty for a folder written by another library."""
+        """Read what ``write_parts`` wrote; ``about`` is empty for the folder of another library."""
         raise NotImplementedError
 
     def check_parts(self, folder: Path) -> None:
@@ -499,7 +498,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
 
 
 def read_saved(cls: type, folder: Path, what: str, fix: str = "Open it with glassformer.load") -> Any:
-    """``glassformer.json`` of a verified folder that ``cls`` saved; ``what`` names it in the error."""
+    """Verify a folder that ``cls`` saved, and read its ``glassformer.json``; ``what`` is for the error."""
     verify_folder(folder)
     about = read_metadata(folder, FORMAT)
     if about["kind"] != cls.__name__:

@@ -1,6 +1,7 @@
-"""Task-specific parts of cross-validation: assign examples to folds, evaluate a fold, pool the predictions.
+"""The parts of cross-validation that depend on the task.
 
-``study.folds`` trains the folds and stores them; ``Task.folds`` names a task's ``OutOfFold``.
+They assign examples to folds, evaluate a fold and pool the predictions. ``study.folds`` trains the folds.
+``Task.folds`` is the task's subclass of ``OutOfFold``.
 """
 
 from __future__ import annotations
@@ -18,27 +19,28 @@ from glassformer.data.splits import Splits, if_labeled, stratified_folds
 from glassformer.errors import TooFewExamplesError
 from glassformer.targets.multilabel import align_columns
 from glassformer.targets.target import Target
-from glassformer.tasks.judging import measure_of
+from glassformer.tasks.run_steps import main_metric
 
 NAME = "out-of-fold"  # name of the split in metrics and predictions
+FoldPredictions = list[tuple[np.ndarray, Any]]  # the row numbers and predictions of each fold
 
 
 class OutOfFold(ABC):
-    """Cross-validation of one recipe and its data, with an estimator class."""
+    """Cross-validation of a recipe."""
 
     NOUN: ClassVar[str] = "examples"
-    ANSWERS: ClassVar[str] = "probabilities.npy"  # file of a fold's predictions; may be a .json
-    METRICS: tuple[str, ...]  # reported per fold and summarized over the folds
+    PREDICTIONS_FILE: ClassVar[str] = "probabilities.npy"  # file of the predictions of a fold: .npy or .json
+    METRICS: tuple[str, ...]  # metrics that are reported per fold and summarized over the folds
     PACKAGES: ClassVar[tuple[str, ...]] = ("tokenizers", "safetensors")  # metrics.json has their versions
     target: Target
     measure: str = ""  # the metric in the log line of a fold
-    GROUP: ClassVar[tuple[str, str]]  # noun of an example (singular) and of its groups (plural), for messages
+    GROUP: ClassVar[tuple[str, str]]  # names of an example (singular) and of its groups (plural) in messages
 
     def __init__(self, recipe: Any, splits: Splits, estimator: Any):
         self.recipe, self.splits, self.estimator, self.train = recipe, splits, estimator, splits.train
 
     def assign(self, folds: int) -> np.ndarray:
-        """The fold of each training example ``[n]``; examples of one group share a fold."""
+        """The fold of each training example ``[n]``. Examples of the same group share a fold."""
         kind, group = self.GROUP
         groups = copy_keys(self.train)
         if (count := len(set(groups))) < folds:
@@ -49,33 +51,35 @@ class OutOfFold(ABC):
         return stratified_folds([kind] * len(self.train), folds, self.recipe.data.split_seed, groups)
 
     def fit_arguments(self, split: Any) -> tuple[Any, ...]:
-        """X and y of a split, for ``fit``."""
+        """The arguments X and y of ``fit`` for a split."""
         return split.examples, split.labels
 
     @property
     def validation(self) -> tuple[Any, ...] | None:
-        """X and y of the validation split, which selects the best epoch of every fold; None: no split."""
-        held = if_labeled(self.splits.validation)
-        return None if held is None else self.fit_arguments(held)
+        """X and y of the validation split, which selects the best epoch of every fold, or None."""
+        split = if_labeled(self.splits.validation)
+        return None if split is None else self.fit_arguments(split)
 
     @abstractmethod
-    def evaluate(self, model: Any, held: Any) -> tuple[int, dict[str, Any], Any]:
-        """Number of predictions scored, their metrics, and the predictions (an array, or a list for JSON)."""
+    def evaluate(self, model: Any, split: Any) -> tuple[int, dict[str, Any], Any]:
+        """Number of scored predictions, their metrics, and the predictions (an array, or a list for JSON)."""
 
-    def per_example(self, answers: Any, held: np.ndarray) -> Any:
-        """A fold's stored predictions, one per example in ``held``; None if they belong to other data."""
-        return answers if len(answers) == len(held) else None
+    def per_example(self, predictions: Any, rows: np.ndarray) -> Any:
+        """The stored predictions of a fold, one per example in ``rows``; None if they are of other data."""
+        return predictions if len(predictions) == len(rows) else None
 
     def summary(self, metrics: dict[str, Any]) -> str:
-        """The log line's text about a fold."""
+        """The text about a fold in the log."""
         return f"{self.target.metrics[self.measure].name} {(metrics[self.measure] or 0.0):.4f}"
 
     @abstractmethod
     def pooled_metrics(
-        self, folder: Path, answers: list[tuple[np.ndarray, Any]], records: Sequence[dict[str, Any]]
+        self, folder: Path, predictions: FoldPredictions, records: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
-        """Write the out-of-fold predictions of all folds, and return their entries of metrics.json.
-        ``answers``: row numbers and ``per_example`` of each fold; ``records``: its metrics."""
+        """Write the predictions of all folds together, and return their entries of metrics.json.
+
+        ``records`` has the metrics of each fold.
+        """
 
 
 class LabelsOutOfFold(OutOfFold):
@@ -86,10 +90,10 @@ class LabelsOutOfFold(OutOfFold):
     def __init__(self, recipe: Any, splits: Splits, estimator: Any):
         super().__init__(recipe, splits, estimator)
         train = self.train
-        self.kind = self.target = estimator.kind_for(train.labels)
+        self.kind = self.target = estimator.infer_kind(train.labels)
         self.classes = list(self.kind.classes(train.labels))
         self.targets = self.kind.encode(train.labels, self.classes, train.origin, train.rows)
-        self.measure, self.METRICS = self.kind.measure or measure_of(recipe), self.kind.each_fold
+        self.measure, self.METRICS = self.kind.measure or main_metric(recipe), self.kind.each_fold
 
     def assign(self, folds: int) -> np.ndarray:
         """The fold of each training example ``[n]``, stratified by class."""
@@ -98,37 +102,32 @@ class LabelsOutOfFold(OutOfFold):
         return stratified_folds(train.labels, folds, d.split_seed, groups, blocks=d.hold_out == "blocks")
 
     def evaluate(self, model: Any, split: Any) -> tuple[int, dict[str, Any], np.ndarray]:
-        """Number of predictions, their metrics, and probabilities or numbers ``[m, C]``."""
-        kind, known, cut = model.kind_, model.classes_.tolist(), model.threshold_
-        classes, p = (
-            model.kind_for(self.train.labels).classes(self.train.labels),
-            model.kept_outputs(split.examples),
-        )
-        if known != classes:  # a rare label occurs only in the held-out fold: the model never predicts it
+        kind, known, threshold = model.kind_, model.classes_.tolist(), model.threshold_
+        classes, p = self.classes, model.cached_outputs(split.examples)
+        if known != classes:  # a rare label occurs only in this fold, so that the model does not know it
             if kind.is_multilabel:
-                cut = align_columns(kind.thresholds(cut, known)[None], known, classes, 1.0)[0]
+                threshold = align_columns(kind.thresholds(threshold, known)[None], known, classes, 1.0)[0]
             p = align_columns(p, known, classes, 0.0)
         meter = kind.meter(classes)
-        meter.update(
-            p, kind.encode(split.labels, classes, split.origin), predicted=kind.predicted_index(p, cut)
-        )
+        targets = kind.encode(split.labels, classes, split.origin)
+        meter.update(p, targets, predicted=kind.predicted_index(p, threshold))
         scores = meter.result(bootstrap=0)
         metrics = {key: scores[key] for key in self.METRICS if key in scores}
-        return scores["n"], metrics | ({"threshold": plain(cut)} if kind.is_multilabel else {}), p
+        return scores["n"], metrics | ({"threshold": plain(threshold)} if kind.is_multilabel else {}), p
 
     def pooled_metrics(
-        self, folder: Path, answers: list[tuple[np.ndarray, Any]], records: Sequence[dict[str, Any]]
+        self, folder: Path, predictions: FoldPredictions, records: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
         kind, classes, train = self.kind, np.asarray(self.classes), self.train
-        out, chosen = np.empty((len(train), len(classes))), np.empty(self.targets.shape, self.targets.dtype)
-        for (rows, p), of_fold in zip(answers, records, strict=True):
-            out[rows], chosen[rows] = p, kind.predicted_index(p, of_fold.get("threshold"))
+        out, indices = np.empty((len(train), len(classes))), np.empty(self.targets.shape, self.targets.dtype)
+        for (rows, p), record in zip(predictions, records, strict=True):
+            out[rows], indices[rows] = p, kind.predicted_index(p, record.get("threshold"))
         meter = kind.meter(self.classes)
-        meter.update(out, self.targets, predicted=chosen)
+        meter.update(out, self.targets, predicted=indices)
         metrics = {"test": meter.result(self.recipe.evaluate.bootstrap), "measure": self.measure}
         metrics |= {"label_names": [str(c) for c in self.classes]}
-        predicted = kind.labels(chosen.astype(bool) if kind.is_multilabel else chosen, classes).tolist()
-        shares = kind.confidence(out, chosen).tolist()
+        predicted = kind.labels(indices.astype(bool) if kind.is_multilabel else indices, classes).tolist()
+        shares = kind.confidence(out, indices).tolist()
         path = folder / "predictions.csv"
         kind.write(path, train, NAME, out, self.classes, predicted=predicted, shares=shares)
         return metrics if kind.labels_given else metrics | {"numbers": {"held_out": 0}, "intervals": []}

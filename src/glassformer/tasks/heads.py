@@ -86,7 +86,7 @@ def fit_head(
     return LinearHead(weight, bias)
 
 
-def head_of(tensors: dict[str, np.ndarray], width: int, classes: int, where: str) -> Head:
+def restore_head(tensors: dict[str, np.ndarray], width: int, classes: int, where: str) -> Head:
     """Restore a head from the arrays of ``tensors()``."""
     shapes = {name: array.shape for name, array in tensors.items()}
     if shapes == {"weight": (classes, width), "bias": (classes,)}:

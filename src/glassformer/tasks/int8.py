@@ -20,11 +20,11 @@ from glassformer.nn.int8 import has_linear_layers, quantized_copy
 from glassformer.nn.kernels import int8, level
 from glassformer.runtime import choose_dtype
 
-AGREE = 0.995  # minimum share of equal labels
-APART = 0.002  # maximum difference of the accuracies
-FEWEST = 200  # minimum number of examples; among fewer, a single label already exceeds 0.5 %
+MIN_AGREEMENT = 0.995  # minimum share of equal labels
+MAX_DIFFERENCE = 0.002  # maximum difference of the accuracies
+MIN_EXAMPLES = 200  # minimum number of examples; among fewer, a single label already exceeds 0.5 %
 METRICS = ("agree", "accuracy", "accuracy_int8")
-USUAL = "prediction computes as with precision=auto"
+FALLBACK = "prediction computes as with precision=auto"
 
 
 def weights_state(model: Any) -> tuple[int, int]:
@@ -53,7 +53,7 @@ def refuse_int8(precision: str, kind: str) -> str:
     return precision
 
 
-def obstacle(model: Any, device: torch.device) -> str | None:
+def int8_obstacle(model: Any, device: torch.device) -> str | None:
     """Why int8 is not possible for this model and device; None if it is."""
     if device.type != "cpu":
         return "it is for the CPU"
@@ -64,12 +64,14 @@ def obstacle(model: Any, device: torch.device) -> str | None:
 
 def check_count(count: int) -> None:
     """Raise ConfigError if there are too few held-out examples for the check."""
-    if count < FEWEST:
-        what = f"int8 is checked on validation labels: it needs at least {FEWEST}, and there are {count}"
+    if count < MIN_EXAMPLES:
+        what = (
+            f"int8 is checked on validation labels: it needs at least {MIN_EXAMPLES}, and there are {count}"
+        )
         raise ConfigError(what, where="precision", fix="Hold more examples out, or use auto")
 
 
-def outcome(full: np.ndarray, small: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
+def compare_with_int8(full: np.ndarray, small: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
     """Compare class indices ``[n]`` (multi-label ``[n, K]``) of the fp32 model, the int8 model and the truth.
 
     Returns:
@@ -80,22 +82,24 @@ def outcome(full: np.ndarray, small: np.ndarray, targets: np.ndarray) -> dict[st
     shares = [float((a == b).all(1).mean()) for a, b in ((full, small), (full, targets), (small, targets))]
     metrics = dict(zip(METRICS, shares, strict=True))
     difference = abs(metrics["accuracy"] - metrics["accuracy_int8"])
-    passed = metrics["agree"] >= AGREE - 1e-12 and difference <= APART + 1e-12
+    passed = metrics["agree"] >= MIN_AGREEMENT - 1e-12 and difference <= MAX_DIFFERENCE + 1e-12
     current = level()
     return {"n": len(targets), **metrics, "level": "" if current is None else current.title, "passed": passed}
 
 
-def describe_outcome(result: Mapping[str, Any]) -> str:
+def describe_int8(result: Mapping[str, Any]) -> str:
     """The result of the check in words, with its numbers."""
     metrics = (
         f"{100 * result['agree']:.2f} % of {result['n']:,} validation labels as in fp32, accuracy "
         f"{100 * result['accuracy_int8']:.2f} % against {100 * result['accuracy']:.2f} %"
     )
-    limits = f"(asked: {100 * AGREE:.1f} %, and {100 * APART:.1f} points at most between them)"
+    limits = (
+        f"(asked: {100 * MIN_AGREEMENT:.1f} %, and {100 * MAX_DIFFERENCE:.1f} points at most between them)"
+    )
     return f"on with precision=int8: {metrics}" if result["passed"] else f"off: {metrics} {limits}"
 
 
-def read_outcome(result: Any, where: str) -> dict[str, Any] | None:
+def read_int8_result(result: Any, where: str) -> dict[str, Any] | None:
     """Validate the result of the check from a file; None if it was not measured."""
     if result is None:
         return None

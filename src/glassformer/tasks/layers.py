@@ -22,20 +22,20 @@ def without_none(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def shared(section: Any, other: type) -> dict[str, Any]:
+def shared_settings(section: Any, other: type) -> dict[str, Any]:
     """The settings of a section that another kind of section has too."""
     names = {f.name for f in fields(other)}
     return {key: value for key, value in vars(section).items() if key in names}
 
 
-def refuse_given(model: Any, keys: Sequence[str]) -> None:
+def refuse_set_keys(model: Any, keys: Sequence[str]) -> None:
     """Raise ConfigError if one of these settings is given, which a checkpoint cannot follow."""
     if set_keys := [key for key in keys if getattr(model, key) is not None]:
         what = f"{set_keys[0]} belongs to from-scratch models; {model.model!r} has its own"
         raise NotForThisModelError(what, where="model")
 
 
-def layers_over(preset: EncoderConfig, model: Any) -> EncoderConfig:
+def apply_layer_settings(preset: EncoderConfig, model: Any) -> EncoderConfig:
     """The preset's layers with a model section's settings applied."""
     if model.attention_window is not None and model.attention != "local":
         what, fix = "only local attention has a window", "Leave it out, or set attention = local"
@@ -49,7 +49,7 @@ def embedding_dropout(model: Any) -> float | None:
     return model.dropout if model.embedding_dropout is None else model.embedding_dropout
 
 
-def head_over(model: Any, num_labels: int) -> dict[str, Any]:
+def head_fields(model: Any, num_labels: int) -> dict[str, Any]:
     """The fields of a model's config for a new classification head."""
     keys = ("head_hidden", "head_dropout", "head_activation", "head_input_dropout")
     about = {"head": "classification", "num_labels": num_labels}

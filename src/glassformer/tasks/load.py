@@ -1,4 +1,4 @@
-"""Load saved estimators, and checkpoints of transformers or sentence-transformers, as estimators."""
+"""Load saved estimators and checkpoints of other libraries."""
 
 from __future__ import annotations
 
@@ -32,41 +32,42 @@ from glassformer.inputs.inputs import Inputs
 from glassformer.runtime import computing
 from glassformer.targets import target_from_hub
 from glassformer.targets.multiclass import Classes
-from glassformer.tasks.build import fitting
-from glassformer.tasks.catalog import TASKS, task_making
+from glassformer.tasks.build import cover_vocabulary
+from glassformer.tasks.catalog import TASKS, task_of_estimator_name
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.estimator import FORMAT, Estimator
 from glassformer.tasks.probe import Probe
 from glassformer.tasks.task import Task
 
-SENTENCES = "similarity"  # the task of folders of sentence-transformers
-LARGER = 4  # maximum ratio of the preprocessor's image size to that of the model's position embeddings
-OF_CLASSES = ("classification", "first-two")
-THEIR_CLASSIFIERS = {
-    f.hub.classes[k] for f in FAMILIES.values() if f.hub for k in OF_CLASSES if k in f.hub.classes
+SENTENCES = "similarity"  # the task for folders of sentence-transformers
+MAX_SIZE_RATIO = 4  # maximum image size of the preprocessor, relative to that of the position embeddings
+CLASSIFIER_HEADS = ("classification", "first-two")
+# Class names in transformers.
+HUB_CLASSIFIERS = {
+    f.hub.classes[k] for f in FAMILIES.values() if f.hub for k in CLASSIFIER_HEADS if k in f.hub.classes
 }
-THEIR_TAGGERS = {f.hub.classes["tokens"] for f in FAMILIES.values() if f.hub and "tokens" in f.hub.classes}
+HUB_TAGGERS = {f.hub.classes["tokens"] for f in FAMILIES.values() if f.hub and "tokens" in f.hub.classes}
 
 
 def load(path: str | Path) -> Any:
-    """Load a saved estimator of any class; every file is verified by its checksum.
+    """Load a saved estimator of any class, and verify the checksums of its files.
 
-    It also opens models saved by ``transformers``, of any of ``FAMILIES``, with a head for classification (of
-    texts, images or tokens), regression, extractive question answering or masked language modeling; a folder
-    of sentence-transformers becomes an ``Embedder``. If another process saves to the folder meanwhile, you
-    get the old model or the new one, never a mixture.
+    The function also opens models of ``transformers`` whose family is in ``FAMILIES``, with a head for
+    classification (of texts, images or tokens), regression, extractive question answering or masked language
+    modeling. A folder of sentence-transformers becomes an ``Embedder``. If another process saves to the
+    folder at the same time, the result is the old or the new model, never a mixture.
 
     Args:
-        path: the folder that ``save`` wrote, or a run folder, which has it as ``model``.
+        path: a folder that ``save`` wrote, or the folder of a run.
 
     Raises:
-        CheckpointError: no such folder, a missing, truncated or changed file, a newer format, or a folder of
-            ``transformers`` without such a head.
-        ConfigError: a run whose training is not finished.
+        CheckpointError: the folder is missing, a file is missing or damaged, the format is newer, or the
+            ``transformers`` model has no such head.
+        ConfigError: the training of the run is not finished.
     """
     folder = Path(path)
-    for one in (folder, folder / "model"):
-        restore_folder(one)
+    restore_folder(folder)
+    restore_folder(folder / "model")
     refuse_unfinished(folder)
     if not (folder / ABOUT).is_file() and (folder / "model" / ABOUT).is_file():
         folder = folder / "model"
@@ -80,23 +81,19 @@ def _load(folder: Path, path: str | Path) -> Any:
         raise CheckpointError("is a file, not a folder", where=str(path), fix=fix)
     if not folder.is_dir():
         raise missing_folder_error(path)
-    folder = folder.resolve()  # a relative path may look like a Hub id
-    if not (folder / ABOUT).exists() and (folder / "config.json").is_file():
-        if (folder / MANIFEST).exists():  # from an export, or from an estimator that lost glassformer.json
+    folder = folder.resolve()  # because a relative path may look like a Hub id
+    has_about, has_manifest = (folder / ABOUT).exists(), (folder / MANIFEST).exists()
+    if not has_about and (folder / "config.json").is_file():
+        if has_manifest:  # an export, or an estimator without its glassformer.json
             verify_folder(folder)
-        return _of_transformers(folder)
-    if (
-        not (folder / MANIFEST).exists()
-        and not (folder / ABOUT).exists()
-        and (models := models_below(folder, ABOUT, "config.json"))
-    ):
-        raise CheckpointError(
-            "holds no model itself", where=str(path), fix=f"Give one of its sub-folders: {models}"
-        )
+        return _load_transformers(folder)
+    if not has_about and not has_manifest and (models := models_below(folder, ABOUT, "config.json")):
+        fix = f"Give one of its sub-folders: {models}"
+        raise CheckpointError("holds no model itself", where=str(path), fix=fix)
     check_is_model(folder)
     verify_folder(folder)
     about = read_metadata(folder, FORMAT)
-    task = task_making(about["kind"])
+    task = task_of_estimator_name(about["kind"])
     if task is None and about["kind"] == Probe.__name__:
         return Probe.load(folder)
     if task is None:
@@ -106,34 +103,36 @@ def _load(folder: Path, path: str | Path) -> Any:
 
 
 def estimators() -> dict[str, type[Estimator]]:
-    """Name in ``glassformer.json`` -> estimator class."""
+    """Name of the class in ``glassformer.json`` -> estimator class."""
     return {task.estimator.saved_as(): task.estimator for task in TASKS.values()}
 
 
 def _no_classifier(checkpoint: Checkpoint, other: str) -> tuple[str, str]:
-    """Message and fix for a folder of ``transformers`` with a head for ``other`` outputs, or (if empty)
-    without one for classes."""
+    """Message and fix for a model of ``transformers`` without a head for classes.
+
+    ``other`` describes the outputs of its head; empty: it has no head.
+    """
     what = f"holds a model whose head is for {other}" if other else "holds a model without a head for classes"
     tuned = "TextClassifier(path)" if checkpoint.family.model.reads == "texts" else "ImageClassifier(path)"
     return what, f"Open it with load_pretrained, or fine-tune it with {tuned}"
 
 
 def task_opening(checkpoint: Checkpoint) -> Task | None:
-    """The task that uses a checkpoint's own head, such as masked language modeling; None: there is none."""
+    """The task whose estimator uses the head of a checkpoint, such as masked language modeling, or None."""
     return next((task for task in TASKS.values() if checkpoint.head in task.opens), None)
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """Description of a model folder, read without its weights."""
+    """Description of a model folder, without its weights."""
 
-    path: Path  # of the model folder, for a run its ``model``
-    about: Mapping[str, Any]  # contents of ``glassformer.json``; empty: another library's folder, or no model
+    path: Path  # the folder of the model; for a run, its sub-folder ``model``
+    about: Mapping[str, Any]  # contents of ``glassformer.json``; empty: the folder has no such file
     task: Task | None  # the task of the estimator that ``load`` returns; None: ``load`` raises an error
 
     @property
     def inputs(self) -> Inputs | None:
-        """The kind of inputs; None if that is only known after loading the model."""
+        """The kind of inputs; None: it is only known after loading the model."""
         return None if self.task is None or not self.about else self.task.estimator.INPUTS.of(self.about)
 
 
@@ -146,14 +145,17 @@ def describe(folder: str | Path) -> SavedModel:
     path, about = metadata_in(folder)
     if about:
         kind = about.get("kind")
-        return SavedModel(path, about, task_making(kind) if isinstance(kind, str) else None)
+        return SavedModel(path, about, task_of_estimator_name(kind) if isinstance(kind, str) else None)
     if not (path / "config.json").is_file():
         return SavedModel(path, {}, None)
     return SavedModel(path, {}, task_of_checkpoint(read_checkpoint(path.resolve())))
 
 
 def task_of_checkpoint(checkpoint: Checkpoint) -> Task | None:
-    """The task of the estimator that ``load`` returns for another library's folder; None: ``load`` raises."""
+    """The task of the estimator that ``load`` returns for another library's folder.
+
+    None: ``load`` raises an error.
+    """
     if (task := task_opening(checkpoint)) is not None:
         return task
     if _classifies_tokens(checkpoint):
@@ -172,14 +174,16 @@ def _classifies_tokens(checkpoint: Checkpoint) -> bool:
 
 
 def _task_learning(checkpoint: Checkpoint, kind: Classes) -> Task:
-    able = (task for task in TASKS.values() if issubclass(task.estimator, Supervised))
+    supervised = (task for task in TASKS.values() if issubclass(task.estimator, Supervised))
     reads = checkpoint.family.model.reads
-    return next(t for t in able if reads == t.estimator.NOUN and t.estimator.learns(kind))
+    return next(t for t in supervised if reads == t.estimator.NOUN and t.estimator.supports(kind))
 
 
-def _check_applied(settings: dict[str, Any], kind: Classes, where: str) -> None:
-    """Raise CheckpointError if ``config.json`` asks for another function on the logits than the target's, by
-    a key of transformers' pipelines or of sentence-transformers' cross-encoders."""
+def _check_activation(settings: dict[str, Any], kind: Classes, where: str) -> None:
+    """Raise CheckpointError if ``config.json`` sets another activation of the logits than the target's.
+
+    The keys are those of transformers' pipelines and of sentence-transformers' cross-encoders.
+    """
     supported = {"softmax"} if kind.single_label else {"sigmoid"} if kind.is_multilabel else {"none"}
     function = settings.get("function_to_apply")
     if function is not None and function not in supported:
@@ -192,21 +196,23 @@ def _check_applied(settings: dict[str, Any], kind: Classes, where: str) -> None:
             raise UnsupportedModelError(f"{key} = {shown(name)} is not supported", where=where)
 
 
-def _of_transformers(folder: Path) -> Any:
-    """The estimator for a folder that ``transformers`` wrote. Texts are truncated to the limit of its
-    tokenizer and position embeddings; labels are sorted, as ``classes_`` always is, and the rows of the head
-    with them."""
+def _load_transformers(folder: Path) -> Any:
+    """The estimator for a folder of ``transformers``.
+
+    Texts are truncated to the limit of the tokenizer and the position embeddings. The labels are sorted, like
+    ``classes_`` of every estimator, and so are the rows of the head.
+    """
     where, settings = str(folder / "config.json"), read_json(folder / "config.json")
     checkpoint = read_checkpoint(folder)
     if (task := task_opening(checkpoint)) is not None:
-        return task.estimator.opened(checkpoint)
+        return task.estimator.from_checkpoint(checkpoint)
     model, classes = load_pretrained(checkpoint), settings.get("architectures") or []
     if _embeds_sentences(checkpoint):
-        return TASKS[SENTENCES].estimator(str(folder)).opened()
+        return TASKS[SENTENCES].estimator(str(folder)).open()
     is_list = isinstance(classes, list)
-    if _classifies_tokens(checkpoint) and is_list and set(map(str, classes)) <= THEIR_TAGGERS:
-        tagger = next(t.estimator for t in TASKS.values() if hasattr(t.estimator, "of_tokens"))
-        return tagger.of_tokens(folder, checkpoint)
+    if _classifies_tokens(checkpoint) and is_list and set(map(str, classes)) <= HUB_TAGGERS:
+        tagger = next(t.estimator for t in TASKS.values() if hasattr(t.estimator, "from_tagger_checkpoint"))
+        return tagger.from_tagger_checkpoint(folder, checkpoint)
     count = getattr(model.config, "num_labels", 0)
     kind_of_target = target_from_hub(settings, count)
     other = other_task(settings, count, where) if kind_of_target.single_label else ""
@@ -216,14 +222,18 @@ def _of_transformers(folder: Path) -> Any:
         or model.config.head != "classification"
         or _classifies_tokens(checkpoint)
         or not is_list
-        or not set(map(str, classes)) <= THEIR_CLASSIFIERS
+        or not set(map(str, classes)) <= HUB_CLASSIFIERS
         or other
     ):
         what, fix = _no_classifier(checkpoint, other)
         raise UnsupportedModelError(what, where=str(folder), fix=fix)
-    named = section(settings, "id2label", where) if settings.get("id2label") else {}
-    names = [named.get(str(i), None if named else f"LABEL_{i}") for i in range(count)]
-    if len(named) not in (0, count) or not all(isinstance(n, str) for n in names) or len(set(names)) < count:
+    id2label = section(settings, "id2label", where) if settings.get("id2label") else {}
+    names = [id2label.get(str(i), None if id2label else f"LABEL_{i}") for i in range(count)]
+    if (
+        len(id2label) not in (0, count)
+        or not all(isinstance(n, str) for n in names)
+        or len(set(names)) < count
+    ):
         raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
     names = read_labels(names, "id2label", where)
     if count == 1 and kind_of_target.single_label:
@@ -231,7 +241,7 @@ def _of_transformers(folder: Path) -> Any:
         raise CheckpointError(
             what, where=where, fix="For a score set problem_type to regression, or take it out"
         )
-    _check_applied(settings, kind_of_target, where)
+    _check_activation(settings, kind_of_target, where)
     estimator: Any = _task_learning(checkpoint, kind_of_target).estimator
     limits = {}
     if model.reads == "texts":
@@ -241,13 +251,13 @@ def _of_transformers(folder: Path) -> Any:
     clf = estimator(str(folder), **limits)
     clf.read_parts(folder, {})
     if model.reads == "texts":
-        fitted = fitting(checkpoint, clf.tokenizer_, str(folder))
-        model = model if fitted is checkpoint else load_pretrained(fitted)
+        extended = cover_vocabulary(checkpoint, clf.tokenizer_, str(folder))
+        model = model if extended is checkpoint else load_pretrained(extended)
     if model.reads == "images":
         if clf.transform_.channels != model.config.embedding.channels:
             what = "the preprocessor gives other channels than the model reads"
             raise CheckpointError(what, where=str(folder))
-        if max(clf.transform_.size) > LARGER * max(model.config.embedding.image_size):
+        if max(clf.transform_.size) > MAX_SIZE_RATIO * max(model.config.embedding.image_size):
             what = "the preprocessor gives far larger images than the model was made for"
             raise CheckpointError(what, where=str(folder))
     clf._with_parts(model, class_order=None, kind=kind_of_target, temperature=1.0, threshold=None)

@@ -34,7 +34,7 @@ class NamedColumns:
     INPUTS: ClassVar[Inputs] = Inputs()  # the kind of the examples
     NOUN: ClassVar[str] = Inputs.noun  # name of the examples in messages
     TARGETS: ClassVar[str] = "labels"  # name of the targets in messages
-    MOST: ClassVar[int] = 1  # maximum number of columns of an example
+    MAX_COLUMNS: ClassVar[int] = 1  # maximum number of columns of an example
 
     feature_names_in_: np.ndarray
     n_features_in_: int
@@ -55,7 +55,7 @@ class NamedColumns:
         row keyed by column names."""
         return False
 
-    def fit_rows(self, X: Any, y: Any = None, names: Sequence[str] | None = None) -> Any:
+    def training_rows(self, X: Any, y: Any = None, names: Sequence[str] | None = None) -> Any:
         """The examples of ``X`` for ``fit``, which must not hold ``y``; a table becomes a list, and its
         column names (or only ``names``) are stored."""
         warn_of_order(X, y)
@@ -65,19 +65,19 @@ class NamedColumns:
         table, y = open_table(X, self.NOUN, self.is_example), as_targets(y)
         if table is None:
             return X
-        if names is None and (y is not None or self.MOST > 1) and len(getattr(y, "shape", ())) < 2:
-            check_no_target_column(table, y, self.MOST, self.NOUN, self.TARGETS)
-        if names is None and len(table) > self.MOST:
+        if names is None and (y is not None or self.MAX_COLUMNS > 1) and len(getattr(y, "shape", ())) < 2:
+            check_no_target_column(table, y, self.MAX_COLUMNS, self.NOUN, self.TARGETS)
+        if names is None and len(table) > self.MAX_COLUMNS:
             raise column_count_error(
-                table, self.NOUN, self.NOUN, self.MOST, guess_input_columns(table, self.MOST)
+                table, self.NOUN, self.NOUN, self.MAX_COLUMNS, guess_input_columns(table, self.MAX_COLUMNS)
             )
-        out = take_columns(table, self.NOUN, self.NOUN, self.MOST, names)
+        out = take_columns(table, self.NOUN, self.NOUN, self.MAX_COLUMNS, names)
         if table.names is not None:
             self.feature_names_in_ = np.asarray(names or table.names, object)
         self.n_features_in_ = len(names or table)
         return out
 
-    def rows_of(self, X: Any, origin: str | None = None, width: int | None = None) -> Any:
+    def prediction_rows(self, X: Any, origin: str | None = None, width: int | None = None) -> Any:
         """The examples of ``X`` for prediction; a table becomes a list of the columns that ``fit`` used, or
         of ``width`` columns."""
         X = list(X) if isinstance(X, Iterator) and not hasattr(X, "read") else X
@@ -102,7 +102,7 @@ class NamedColumns:
 
     def columns_per_example(self) -> int:
         """Number of columns per example in prediction."""
-        return getattr(self, "n_features_in_", self.MOST)
+        return getattr(self, "n_features_in_", self.MAX_COLUMNS)
 
     def _warn_of_positions(self, table: MemoryTable) -> None:
         """Warn once that named columns are taken by position."""
@@ -124,14 +124,14 @@ class NamedColumns:
         names = about.get("columns")
         if names is not None:
             fits = isinstance(names, list) and all(isinstance(name, str) for name in names)
-            if not fits or not 1 <= len(names) <= self.MOST or len(set(names)) < len(names):
-                what = f"columns = {shown(names)} is not a list of up to {self.MOST} names"
+            if not fits or not 1 <= len(names) <= self.MAX_COLUMNS or len(set(names)) < len(names):
+                what = f"columns = {shown(names)} is not a list of up to {self.MAX_COLUMNS} names"
                 raise CheckpointError(what, where=where, fix="Save it again")
             self.feature_names_in_ = np.asarray(names, object)
-        if (width := len(names or ()) or self.saved_width(about)) is not None:
+        if (width := len(names or ()) or self.saved_num_inputs(about)) is not None:
             self.n_features_in_ = width
 
-    def saved_width(self, about: Mapping[str, Any]) -> int | None:
+    def saved_num_inputs(self, about: Mapping[str, Any]) -> int | None:
         """The number of inputs per example from other entries of ``glassformer.json``; None: unknown."""
         return 1
 

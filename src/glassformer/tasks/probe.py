@@ -47,7 +47,7 @@ from glassformer.targets import kind_of_targets
 from glassformer.targets.multiclass import Classes, warn_of_spelling
 from glassformer.tasks.classifier import accuracy
 from glassformer.tasks.estimator import FORMAT, read_saved
-from glassformer.tasks.heads import Head, fit_head, head_of, unit
+from glassformer.tasks.heads import Head, fit_head, restore_head, unit
 from glassformer.tasks.named_columns import NamedColumns
 
 BACKBONE, HEAD = "backbone", "head"  # folder and file of a saved probe
@@ -120,7 +120,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
 
     classes_: np.ndarray
     head_: Head
-    truth_ = False  # whether the training labels were booleans, so that ``predict`` returns booleans
+    boolean_labels_ = False  # whether the training labels were booleans, so that ``predict`` returns booleans
 
     def __init__(
         self, backbone: Any, *, head: str = "linear", k: int = 5, C: float = 1.0, pooling: str = "auto"
@@ -166,8 +166,8 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
             raise
 
     def _fit(self, X: Any, y: Any) -> Probe:
-        labels, self.truth_ = check_labels(y), are_booleans(y)
-        vectors = self.embed(self.fit_rows(X, y))
+        labels, self.boolean_labels_ = check_labels(y), are_booleans(y)
+        vectors = self.embed(self.training_rows(X, y))
         if len(labels) != len(vectors):
             raise UnequalLengthsError(
                 f"{len(vectors)} examples, {len(labels)} labels", where="fit", fix="Give one each"
@@ -187,7 +187,9 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Sequence[Any]) -> np.ndarray:
         """The most probable label of each example."""
-        return Classes(booleans=self.truth_).to_input_type(self.classes_[self.predict_proba(X).argmax(1)])
+        return Classes(booleans=self.boolean_labels_).to_input_type(
+            self.classes_[self.predict_proba(X).argmax(1)]
+        )
 
     def embed(self, X: Sequence[Any]) -> np.ndarray:
         """Embed each example, ``[n, E]`` fp32.
@@ -201,7 +203,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
             raise ConfigError(f"no pooling {self.pooling!r}", where="pooling", fix=fix)
         opened = self._opened()
         if hasattr(self, "feature_names_in_"):  # otherwise the backbone may have the columns' names
-            X = self.rows_of(X)
+            X = self.prediction_rows(X)
         if self.pooling == "auto":
             return opened.embed(X)
         states = self._patches(X)
@@ -220,7 +222,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
             "kind": type(self).__name__,
             "parameters": {key: getattr(self, key) for key in ("head", "k", "C", "pooling")},
             "classes": self.classes_.tolist(),
-            **({"truth_values": True} if self.truth_ else {}),
+            **({"truth_values": True} if self.boolean_labels_ else {}),
             **self.columns_metadata(),
         }
 
@@ -255,12 +257,12 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         if out.pooling not in POOLINGS:
             raise CheckpointError(f"pooling = {out.pooling!r} is not known", where=where)
         out.classes_ = np.asarray(read_labels(about.get("classes") or [], "classes", where))
-        out.truth_ = about.get("truth_values") is True
+        out.boolean_labels_ = about.get("truth_values") is True
         out.read_columns(about, where)
         arrays = {name: tensor.numpy() for name, tensor in read_tensors(folder, HEAD).items()}
         key = "weight" if "weight" in arrays else "vectors"
         width = arrays[key].shape[-1] if key in arrays and arrays[key].ndim == 2 else 0
-        out.head_ = head_of(arrays, width, len(out.classes_), str(folder))
+        out.head_ = restore_head(arrays, width, len(out.classes_), str(folder))
         return out
 
     def neighbors(self, X: Sequence[Any], table: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
@@ -336,7 +338,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         return self._opened().NOUN
 
     @property
-    def MOST(self) -> int:  # type: ignore[override]  # as well
+    def MAX_COLUMNS(self) -> int:  # type: ignore[override]  # as well
         return self._opened().columns_per_example()
 
     def is_example(self, row: Any) -> bool:  # type: ignore[override]  # as well

@@ -1,4 +1,4 @@
-"""Base class of regressors: predicted numbers, and split conformal prediction intervals."""
+"""Base class of regressors, with prediction intervals."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ import torch
 
 from glassformer.checkpoints.settings import shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
-from glassformer.data.checks import check_pairs
 from glassformer.data.numbers import check_positive
 from glassformer.errors import CheckpointError, ConfigError
-from glassformer.finite import finite
-from glassformer.sklearn_base import RegressorMixin, check_is_fitted
+from glassformer.sklearn_base import RegressorMixin
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.regression import (
     COVERAGE,
@@ -27,8 +25,8 @@ from glassformer.targets.regression import (
     errors_on,
     half_width,
 )
-from glassformer.tasks.classifier import Labeled, Supervised
-from glassformer.tasks.estimator import Fit
+from glassformer.tasks.classifier import LabeledExamples, Supervised
+from glassformer.tasks.estimator import FitState
 from glassformer.train.state import Training
 
 ERRORS = "intervals"  # name of the file with the errors on validation examples
@@ -37,9 +35,10 @@ ERRORS = "intervals"  # name of the file with the errors on validation examples
 class Regressor(RegressorMixin, Supervised):
     """Base class of regressors of raw examples.
 
-    Fitted attributes in addition to ``Supervised``'s: ``errors_``, the absolute errors on the validation
-    examples, ascending ``[m]`` fp64, which determine ``predict_interval``; empty without validation examples.
-    With ``number_scale="log"`` they are differences of logarithms.
+    Fitted attributes in addition to ``Supervised``'s:
+        errors_: the absolute errors on the validation examples, ascending, ``[m]`` fp64. They determine the
+            width of ``predict_interval``. With ``number_scale="log"`` they are differences of logarithms.
+            Without validation examples the array is empty.
     """
 
     TARGETS = "targets"
@@ -47,33 +46,31 @@ class Regressor(RegressorMixin, Supervised):
     errors_: np.ndarray = np.zeros(0)
 
     @classmethod
-    def learns(cls, kind: Classes) -> bool:
+    def supports(cls, kind: Classes) -> bool:
         return kind.problem_type == Numbers.problem_type
 
     @classmethod
-    def kind_for(cls, y: Any) -> Classes:
+    def infer_kind(cls, y: Any) -> Classes:
         return Numbers()
 
     # --- training --------------------------------------------------------------------------------
 
-    def _examples(self, fit: Fit, *data: Any) -> tuple[Labeled, tuple[list[Any], np.ndarray] | None]:
+    def _examples(
+        self, fit: FitState, *data: Any
+    ) -> tuple[LabeledExamples, tuple[list[Any], np.ndarray] | None]:
         (X, numbers, weights), validation_data = super()._examples(fit, *data)
         self.kind_ = Numbers.fitted(numbers, fit.train.number_scale)
         if validation_data is not None:
             inputs, targets = validation_data
             validation_data = inputs, self.kind_.standardize(targets, "validation targets")
-        return Labeled(X, self.kind_.standardize(numbers), weights), validation_data
+        return LabeledExamples(X, self.kind_.standardize(numbers), weights), validation_data
 
-    def _finish_fit(self, fit: Fit, training: Training) -> None:
+    def _finish_fit(self, fit: FitState, training: Training) -> None:
         super()._finish_fit(fit, training)
         self.errors_ = np.zeros(0)
         if fit.validation is not None:
-            X, targets = fit.validation
-            model = self.predictor()
-            device = next(model.parameters()).device
-            logits = self.table_rows(model, self.evaluation_table(X), "logits", device)
-            predicted = self.chances(finite(logits, "logits"))[:, 0]
-            self.errors_ = self._errors(predicted, self.kind_.to_numbers(targets))
+            predicted = self.to_probabilities(self._validation_logits(fit))[:, 0]
+            self.errors_ = self._errors(predicted, self.kind_.to_numbers(fit.validation[1]))
 
     def _errors(self, predicted: np.ndarray, true: np.ndarray) -> np.ndarray:
         """Absolute errors ``[m]``, ascending, on the scale of the intervals."""
@@ -86,16 +83,15 @@ class Regressor(RegressorMixin, Supervised):
         return self.outputs(X)[:, 0]
 
     def calibrate(self, X: Sequence[Any], y: Sequence[Any]) -> Self:
-        """Compute ``errors_`` on other examples than the validation examples of ``fit``.
+        """Compute ``errors_`` on these examples instead of the validation examples of ``fit``.
 
         Args:
             X, y: examples that the model was not trained on, from the same distribution as future inputs.
 
         Raises:
-            DataError: unusable examples or numbers.
+            DataError: examples or numbers cannot be used.
         """
-        check_is_fitted(self, "model_")
-        X, numbers = check_pairs(X, y, "calibrate", self.NOUN, "targets", self.examples_of, self.kind_.read)
+        X, numbers = self._check_labeled(X, y, "calibrate")
         if self.kind_.scale == "log":
             check_positive(numbers, "targets")
         self.errors_ = self._errors(self.predict(X), np.asarray(numbers))
@@ -106,22 +102,24 @@ class Regressor(RegressorMixin, Supervised):
         return bounds_around(numbers, half_width(self._calibrated(coverage), coverage), self.kind_.scale)
 
     def predict_interval(self, X: Sequence[Any], coverage: float = COVERAGE) -> np.ndarray:
-        """Lower and upper bounds of each example's number ``[n, 2]`` fp64, by split conformal prediction.
+        """Lower and upper bounds of the numbers, ``[n, 2]`` fp64, by split conformal prediction.
 
         With ``m`` validation examples, half the width is the ``ceil((m + 1) coverage)``-th smallest of their
-        absolute errors. For examples from the same distribution, at least the share ``coverage`` lies inside,
-        on average over such samples. Validation examples that also selected the best epoch make intervals
-        slightly too narrow; call ``calibrate`` with others. All intervals have the same width; with
-        ``number_scale="log"`` they extend by the same factor up and down.
+        absolute errors. All intervals have the same width. With ``number_scale="log"`` the bounds are the
+        prediction divided and multiplied by the same factor.
+
+        On average, at least the share ``coverage`` of examples from the same distribution lies inside. If the
+        validation examples also selected the best epoch, the intervals are slightly too narrow. To avoid
+        that, call ``calibrate`` with other examples.
 
         Args:
-            coverage: between 0 and 1.
+            coverage: a number between 0 and 1.
 
         Raises:
-            ConfigError: no validation examples, or too few for that coverage.
-            DataError: an unusable example.
+            ConfigError: there are no validation examples, or too few for this coverage.
+            DataError: an example cannot be used.
         """
-        self._calibrated(coverage)  # raise errors before the prediction
+        self._calibrated(coverage)  # raises errors before the prediction
         half_width(self.errors_, coverage)
         return self.interval(self.predict(X), coverage)
 
@@ -137,19 +135,20 @@ class Regressor(RegressorMixin, Supervised):
         """The coefficient of determination, R².
 
         Raises:
-            DataError: unusable examples or numbers, or different numbers of examples and targets.
+            DataError: examples or targets cannot be used, or their numbers differ.
         """
         from sklearn.metrics import r2_score
 
-        check_is_fitted(self, "model_")
-        X, y = check_pairs(X, y, "score", self.NOUN, "targets", self.examples_of, self.kind_.read)
+        X, y = self._check_labeled(X, y, "score")
         return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
 
     # --- files -----------------------------------------------------------------------------------
 
-    def in_own_unit(self) -> Any:
-        """A copy of the model whose head returns the number itself (or its logarithm, with
-        ``number_scale="log"``) instead of the standardized one, for other programs."""
+    def model_to_save(self) -> Any:
+        """A copy of the model whose head returns numbers that are not standardized, for other programs.
+
+        With ``number_scale="log"`` the head returns the logarithms of the numbers.
+        """
         model, kind = copy.copy(self.model_), self.kind_
         model._modules = dict(model._modules) | {"head": copy.deepcopy(model.head)}
         out = model.head.out
@@ -158,7 +157,7 @@ class Regressor(RegressorMixin, Supervised):
             out.bias.copy_((out.bias.double() * kind.unit + kind.mean).to(out.bias))
         return model
 
-    def names_on_hub(self) -> tuple[str, ...]:
+    def hub_label_names(self) -> tuple[str, ...]:
         return (ON_HUB[self.kind_.scale],)
 
     def _about(self) -> dict[str, Any]:
@@ -173,8 +172,8 @@ class Regressor(RegressorMixin, Supervised):
         if not about:  # a folder of another library
             return
         errors = read_tensors(folder, ERRORS).get("errors")
-        fits = errors is not None and errors.dim() == 1 and errors.dtype == torch.float64
-        if errors is None or not fits or not bool(((errors >= 0) & errors.isfinite()).all()):
+        is_valid = errors is not None and errors.dim() == 1 and errors.dtype == torch.float64
+        if errors is None or not is_valid or not bool(((errors >= 0) & errors.isfinite()).all()):
             raise CheckpointError(
                 "holds no errors of held-out examples", where=str(folder), fix="Save it again"
             )
@@ -182,10 +181,13 @@ class Regressor(RegressorMixin, Supervised):
 
     @classmethod
     def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
-        """As in ``Supervised``; the head is converted back to standardized outputs without loss: weights were
-        scaled by a power of two, and ``glassformer.json`` has the bias."""
+        """Load a saved regressor, and convert its head back to standardized outputs.
+
+        The conversion is exact: the weights were multiplied by a power of two, and ``glassformer.json`` has
+        the bias.
+        """
         out = super().restore(folder, about)
-        if not cls.learns(out.kind_):
+        if not cls.supports(out.kind_):
             raise CheckpointError("its targets are not numbers", where=str(folder))
         bias, head = about.get("bias"), out.model_.head.out
         if isinstance(bias, bool) or not isinstance(bias, int | float) or not np.isfinite(bias):

@@ -1,10 +1,11 @@
-"""Run a recipe of any task, from data to report, in a run folder; evaluate a finished run.
+"""Run a recipe, or evaluate a finished run.
+
+The folder of a run has these files, and further files of its task:
 
     config.toml  doctor.json  history.jsonl  checkpoints/  model/  metrics.json  report.html
-    and further files of the task
 
-This module has the order of the stages, each task their implementation. Training can be killed at any time:
-``resume=True`` continues from the newest complete checkpoint, bit-identically.
+This module calls the stages of a run in order; each task implements them. If the process is killed,
+``resume=True`` continues bit-identically from the newest complete checkpoint.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from glassformer.explain.architecture import blocks
 from glassformer.runtime import machine_facts, peak_memory_mb, versions, world
 from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, known_recipe
-from glassformer.tasks.judging import KEY, check_resumed, part_digests
-from glassformer.tasks.labelled import check_column, evaluate_every_epoch, slices
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import (
     Run,
-    as_begun,
     begin,
     main_process_only,
     read_run_recipe,
     with_bad_rows,
     with_columns,
     with_lock,
+    with_run_settings,
 )
+from glassformer.tasks.run_steps import KEY, check_resumed, split_digests
+from glassformer.tasks.supervised import check_column, evaluate_every_epoch, slices
 from glassformer.tasks.task import DataPreview, Log, RunContext, write_json
 from glassformer.train.callbacks import (
     GO_ON,
@@ -59,16 +60,16 @@ def run_task(recipe: Any, folder: str | Path, **options: Any) -> Run:
     """Run a recipe of any task in ``folder``.
 
     Args:
-        options: ``resume``: continue a run in that folder; without it an existing folder is an error.
-            ``log``: called with one line per stage. ``callbacks``: called at every training step.
-            ``best_so_far``: a signal during the comparison of models ends the run with the best model so
-            far, evaluated and reported, before ``Interrupted`` is raised.
+        options: ``resume``: continue the run in the folder; otherwise an existing folder is an error.
+            ``log``: called with each line to print. ``callbacks``: called at every training step.
+            ``best_so_far``: if a signal stops the comparison of models, evaluate and report the best model
+            so far before raising ``Interrupted``.
 
     Raises:
         ConfigError: the folder exists and ``resume`` is False, or it has a run of another recipe.
         InputError: the data, the settings or the checkpoint are invalid.
-        NotMainProcess: with ``torchrun``, in every process except the first, which writes the run.
-        Interrupted: a signal; ``resume`` continues the run.
+        NotMainProcess: with ``torchrun``, in all processes except the main one, which writes the run.
+        Interrupted: a signal stopped the run; ``resume`` continues it.
     """
     if reason := TASKS[recipe.task].estimator.SINGLE_PROCESS_REASON:
         require_single_process(reason, "Run it without torchrun")
@@ -89,14 +90,14 @@ def _run(
     best_so_far: bool = False,
 ) -> Run:
     task, started = TASKS[recipe.task], time.perf_counter()
-    recipe, late = as_begun(recipe, folder)
+    recipe, drop_after_split = with_run_settings(recipe, folder)
     count = next((call.count for call in callbacks if isinstance(call, Progress)), no_progress)
     context = RunContext(task, recipe, folder, log, count)
     context.data = task.load(recipe)
-    digests = part_digests(context.data)
+    digests = split_digests(context.data)
     if resume:
         check_resumed(folder, context.data, recipe.data.source)
-    if late:
+    if drop_after_split:
         context.data, messages = task.drop_unreadable(context.data, context)
         for line in messages:
             log(line)
@@ -104,9 +105,9 @@ def _run(
     context.estimator = task.estimator.from_recipe(recipe)
     begin(folder, recipe)
     _log_preview(context, preview)
-    doctor = Examine(context, preview)
+    doctor = RunDoctor(context, preview)
     setup = time.perf_counter() - started
-    begun = time.perf_counter()
+    fit_started = time.perf_counter()
     calls = _all_callbacks(doctor, callbacks, best_so_far)
     try:
         task.fit(context, checkpoints=folder / "checkpoints", resume=resume, callbacks=calls)
@@ -117,17 +118,17 @@ def _run(
         what = f"{source} has changed since the run began"
         fix = "Put it back as it was, or start a new run with another --out"
         raise error.but(what=what, where=str(folder), fix=fix) from None
-    estimator = time.perf_counter() - begun
+    fit_seconds = time.perf_counter() - fit_started
     with main_process_only():
         context.estimator.save(folder / "model", overwrite=True)
-        context.estimator.save_beside(folder)
+        context.estimator.save_run_files(folder)
         metrics: dict[str, Any] = _facts(context) | task.evaluate(context)
         metrics["peak_memory_mb"] = peak_memory_mb()
+        train_seconds = context.estimator.train_seconds_  # includes training before an interruption
         metrics["seconds"] = {
             "setup": setup + doctor.seconds,
-            "train": context.estimator.train_seconds_ - doctor.seconds,
-            # including the training time before an interruption
-            "total": time.perf_counter() - started + max(0.0, context.estimator.train_seconds_ - estimator),
+            "train": train_seconds - doctor.seconds,
+            "total": time.perf_counter() - started + max(0.0, train_seconds - fit_seconds),
         } | metrics.get("seconds", {})
         if digests:
             metrics[KEY] = digests
@@ -146,10 +147,10 @@ def _run(
 
 
 def best_of_interrupted(metrics: Mapping[str, Any]) -> str:
-    """The model that a run ended with because a signal stopped the comparison; empty if none did."""
+    """The best model of a comparison that a signal stopped; empty if no signal stopped it."""
     tried = metrics.get("tried") or []
-    stopped = any(one.get("left out") == STOPPED for one in tried)
-    return next((one["model"] for one in tried if stopped and one.get("chosen")), "")
+    is_stopped = any(record.get("left out") == STOPPED for record in tried)
+    return next((record["model"] for record in tried if is_stopped and record.get("chosen")), "")
 
 
 def evaluate_task(
@@ -163,20 +164,20 @@ def evaluate_task(
     every_epoch: bool = False,
     by: str | None = None,
 ) -> dict[str, Any]:
-    """Evaluate the saved model of a run again, on its own split or on other data.
+    """Evaluate the saved model of a run again, on its own data or on other data.
 
     Args:
-        on_bad_row: ``skip`` leaves out unusable rows and images and logs them; ``refuse`` raises an error at
-            the first. None: as in the recipe.
-        columns: names of columns in ``data`` that differ from the run's: key of its recipe -> name.
-        every_epoch: evaluate the weights of each epoch of a classifier with ``keep_epochs``; the result is
+        on_bad_row: ``skip`` leaves out rows and images that cannot be used, and logs them. ``refuse`` raises
+            an error for the first one. None: as in the recipe.
+        columns: key of the recipe -> name of the column in ``data``, if it differs from training.
+        every_epoch: evaluate the weights of each epoch of a classifier with ``keep_epochs``. The result is
             ``{"epochs": [...]}``.
-        by: a column of the evaluated table; the result also has metrics per value, see ``slices``.
+        by: a column of the evaluated table. The result also has metrics per value, see ``slices``.
 
     Raises:
-        ConfigError: the model does not belong to its recipe's task, no weights of epochs were saved, or no
+        ConfigError: the model is not of its recipe's task, no weights of epochs were saved, or there is no
             such column.
-        InputError: a damaged model, or data that cannot be evaluated.
+        InputError: the model is damaged, or the data cannot be evaluated.
     """
     trained = read_run_recipe(Path(folder))
     recipe = with_columns(trained, columns or {})
@@ -217,35 +218,35 @@ def _facts(context: RunContext) -> dict[str, Any]:
     }
     if not hasattr(estimator, "model_"):
         return facts
-    steps = [r for r in estimator.history_ if r["kind"] == "step"]
-    tokens = sum(r["tokens"] for r in steps)
-    speed = tokens / max(steps[-1]["seconds"], 1e-9) if tokens else None
+    steps = [record for record in estimator.history_ if record["kind"] == "step"]
+    tokens = sum(record["tokens"] for record in steps)
+    tokens_per_second = tokens / max(steps[-1]["seconds"], 1e-9) if tokens else None
     return facts | {
         "weights_source": estimator.weights_source_,
         "chosen": dict(estimator.chosen_),
         "parameters": sum(p.numel() for p in estimator.model_.parameters()),
         "architecture": [block.to_dict() for block in blocks(estimator.model_)],
-        "tokens_per_second": speed,
+        "tokens_per_second": tokens_per_second,
         "best_step": estimator.best_step_,
     }
 
 
-def _all_callbacks(doctor: Examine, callbacks: Sequence[Callback], best_so_far: bool) -> list[Callback]:
+def _all_callbacks(doctor: RunDoctor, callbacks: Sequence[Callback], best_so_far: bool) -> list[Callback]:
     context = doctor.context
     calls: list[Callback] = [HistoryFile(context.folder / "history.jsonl")]
-    if context.estimator.SINGLE_PROCESS_REASON:  # it handles signals and shows its progress itself
+    if context.estimator.SINGLE_PROCESS_REASON:  # this estimator handles signals and shows progress itself
         return [*calls, *callbacks]
     stop = StopOnSignal(context.folder / "checkpoints", best_so_far=best_so_far)
-    return [*calls, doctor, Announce(context), *callbacks, stop]
+    return [*calls, doctor, LogStart(context), *callbacks, stop]
 
 
-class Examine(Callback):
-    """Runs the data doctor before the first step, when the tokenizer or transform is known."""
+class RunDoctor(Callback):
+    """Runs the data doctor before the first step, because it needs the tokenizer or transform."""
 
     def __init__(self, context: RunContext, preview: DataPreview):
         self.context, self.preview = context, preview
-        self.seconds = 0.0  # the doctor's time, which does not count as training time
-        self.logged: set[str] = set()  # lines, which several trainings of one run would repeat
+        self.seconds = 0.0  # duration of the checks, which does not count as training time
+        self.logged: set[str] = set()  # a run with several trainings logs each line once
 
     def start(self, training: Training) -> None:
         if self.preview.doctor is None or not training.ranks.is_main:
@@ -262,7 +263,7 @@ class Examine(Callback):
         training.began += seconds
 
 
-class Announce(Callback):
+class LogStart(Callback):
     """Logs the origin of the weights, the size of the model, and the step at which a run resumes."""
 
     def __init__(self, context: RunContext):

@@ -1,4 +1,4 @@
-"""Run folders: locking, checks before a run starts or resumes, and reading their recipe."""
+"""Run folders: locks, checks and their recipe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from glassformer.report.notebook import Records, run_html
 from glassformer.report.run import read_history
 from glassformer.runtime import as_single_process, world
 from glassformer.tasks.catalog import build_recipe
-from glassformer.tasks.judging import is_named
+from glassformer.tasks.run_steps import is_named
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Run:
         return Records(read_history(self.folder / "history.jsonl"))
 
     def plot(self) -> Any:
-        """A matplotlib figure of training loss and validation metrics over the steps."""
+        """A matplotlib figure with training loss and validation metrics over the steps."""
         return self.history.plot(self.folder.name)
 
     def _repr_html_(self) -> str:
@@ -55,12 +55,12 @@ class Run:
 
 
 class NotMainProcess(Exception):
-    """Raised after training in processes that do not write the results."""
+    """Raised after training in all processes but the main one, which writes the results."""
 
 
 @contextmanager
 def main_process_only() -> Iterator[None]:
-    """Context after training: only the first of several processes evaluates and writes the results."""
+    """Context for work after training, which only the main process does; the others raise an error."""
     if world()[0]:
         raise NotMainProcess
     with as_single_process():
@@ -68,7 +68,7 @@ def main_process_only() -> Iterator[None]:
 
 
 def read_run_recipe(folder: Path) -> Any:
-    """The resolved recipe of a run folder."""
+    """Read the recipe of a run folder."""
     config = folder / "config.toml"
     values = read_toml(config)
     recipe = build_recipe(values, str(config))
@@ -80,13 +80,15 @@ def read_run_recipe(folder: Path) -> Any:
 
 
 def trained_columns(folder: str | Path) -> tuple[str | None, ...]:
-    """The names of the text columns (two for pairs) that a run or a saved model was trained on: from the
-    model, or else from the run's recipe; empty if both lack them."""
+    """The text columns (two for pairs) that a run or a saved model was trained on; empty if unknown.
+
+    They are stored in the model, or else in the recipe of the run.
+    """
     folder = Path(folder)
     names = metadata_in(folder)[1].get("columns")
-    if isinstance(names, list) and names:  # ``load`` reports invalid ones
+    if isinstance(names, list) and names:  # ``load`` reports invalid names
         return tuple(map(str, names))
-    if not (folder / "config.toml").is_file():  # a saved model alone
+    if not (folder / "config.toml").is_file():  # a saved model without a run
         return ()
     data = read_run_recipe(folder).data
     text = getattr(data, "text_column", None) or getattr(data, "source_column", None)
@@ -95,12 +97,12 @@ def trained_columns(folder: str | Path) -> tuple[str | None, ...]:
 
 
 def trained_column(folder: str | Path) -> str | None:
-    """The first of ``trained_columns``, or the source column of a translation; None: unknown."""
+    """The first of ``trained_columns``; None: unknown."""
     return next(iter(trained_columns(folder)), None)
 
 
 def with_columns(recipe: Any, columns: Mapping[str, str]) -> Any:
-    """The recipe with other columns (key of its section ``data`` -> name), for evaluation on other data."""
+    """The recipe with other columns (key of the section ``data`` -> name), for evaluation on other data."""
     for key in columns:
         if not hasattr(recipe.data, key):
             column_keys = [k for k in vars(recipe.data) if k.endswith("_column")]
@@ -110,49 +112,52 @@ def with_columns(recipe: Any, columns: Mapping[str, str]) -> Any:
 
 
 FOLDERS = {"checkpoints", "tensorboard"}
-# Everything that a run writes before its first step or checkpoint.
+# All that a run writes before its first step or checkpoint.
 FIRST_FILES = {"config.toml", "doctor.json", "rejected.jsonl", "history.jsonl", LOCK, *FOLDERS}
 
 
 def with_lock(run: Callable[..., Run]) -> Callable[..., Run]:
-    """Decorator: lock the run folder while ``run`` works. If it fails or is stopped before there is anything
-    to resume, its files are removed."""
+    """Decorator: lock the run folder while ``run`` works.
+
+    If the run fails or is stopped before its first step, its files are removed.
+    """
 
     @wraps(run)
     def guarded(recipe: Any, folder: str | Path, *, resume: bool = False, **options: Any) -> Run:
         folder = check_folder_path(Path(folder))
         check_unlocked(folder)
-        # A lock that nobody holds is of a killed process. Its files count as a run only if it had started.
-        killed = (folder / LOCK).is_file()
-        check_folder(folder, recipe, resume, killed)
+        # A lock file without a lock is of a killed process, which may have started a run or not.
+        was_killed = (folder / LOCK).is_file()
+        check_folder(folder, recipe, resume, was_killed)
         with writing(folder):
-            check_folder(folder, recipe, resume, killed)  # again: another process may have written meanwhile
-            if killed and not resume:
+            # Check again, because another process may have written to the folder.
+            check_folder(folder, recipe, resume, was_killed)
+            if was_killed and not resume:
                 remove_first_files(folder)
-            new = not (folder / "config.toml").exists()
+            is_new = not (folder / "config.toml").exists()
             try:
                 return run(recipe, folder, resume=resume, **options)
             except NotMainProcess:
                 raise
             except BaseException:
-                if new:
+                if is_new:
                     remove_first_files(folder)
                 raise
 
     return guarded
 
 
-def is_begun(folder: Path) -> bool:
-    """Whether a folder has more than the first files of a run: a step, a checkpoint, or any other file."""
+def has_started(folder: Path) -> bool:
+    """Whether a folder has a step, a checkpoint, or any file besides the first files of a run."""
     names = {name for name in os.listdir(folder) if not is_temporary(name)}
     history = folder / "history.jsonl"
-    stepped = history.is_file() and history.stat().st_size > 0
-    return not names <= FIRST_FILES or stepped or bool(list_states(folder / "checkpoints"))
+    has_step = history.is_file() and history.stat().st_size > 0
+    return not names <= FIRST_FILES or has_step or bool(list_states(folder / "checkpoints"))
 
 
 def remove_first_files(folder: Path) -> None:
-    """Remove the files of a run without a step, so that the corrected command can use the same folder."""
-    if is_begun(folder):
+    """Remove the files of a run without a step, so that a corrected command can use the same folder."""
+    if has_started(folder):
         return
     for name in os.listdir(folder):
         with suppress(OSError):
@@ -162,12 +167,14 @@ def remove_first_files(folder: Path) -> None:
                 (folder / name).unlink()
 
 
-def check_folder(folder: Path, recipe: Any, resume: bool, killed: bool = False) -> None:
-    """Raise ConfigError if a run cannot be started, or resumed, in ``folder``. A run without a step whose
-    process was ``killed`` does not count."""
+def check_folder(folder: Path, recipe: Any, resume: bool, was_killed: bool = False) -> None:
+    """Raise ConfigError if a run cannot be started or resumed in ``folder``.
+
+    If its process ``was_killed`` before the first step, the folder can be used again.
+    """
     config = folder / "config.toml"
     check_folder_path(folder)
-    if killed and not resume and not is_begun(folder):
+    if was_killed and not resume and not has_started(folder):
         return
     if folder.is_dir() and not is_empty_folder(folder):
         if not resume:
@@ -178,11 +185,11 @@ def check_folder(folder: Path, recipe: Any, resume: bool, killed: bool = False) 
             )
         if not config.is_file():
             raise NotARunError("is not a run folder: it has no config.toml", where=str(folder))
-    if config.is_file() and (
-        other := _differing(relevant_settings(read_run_recipe(folder)), relevant_settings(recipe))
-    ):
+    if not config.is_file():
+        return
+    if changes := _differences(relevant_settings(read_run_recipe(folder)), relevant_settings(recipe)):
         raise OtherRunError(
-            f"holds a run of another recipe ({listed(other)})",
+            f"holds a run of another recipe ({listed(changes)})",
             where=str(config),
             fix="Resume with the same recipe and --set values, or choose another --out",
         )
@@ -190,13 +197,13 @@ def check_folder(folder: Path, recipe: Any, resume: bool, killed: bool = False) 
 
 IGNORED = {  # section -> settings that may differ when a run is resumed
     "train": ("verbose",),
-    "text": ("scheme",),  # another scheme changes the tags, which the digest of the data covers
-    "data": ("broken", "on_bad_row", "copies", "pair_column", "encoding"),  # see ``as_begun``
+    "text": ("scheme",),  # another scheme changes the tags, whose digest is checked
+    "data": ("broken", "on_bad_row", "copies", "pair_column", "encoding"),  # see ``with_run_settings``
 }
 
 
 def relevant_settings(recipe: Any) -> dict[str, Any]:
-    """A recipe's settings, without those that do not affect the result or that a resumed run keeps."""
+    """The settings of a recipe that must be equal to resume a run."""
     values = {key: value for key, value in to_dict(recipe).items() if key not in ("summary", "expect")}
     for section, keys in IGNORED.items():
         if section in values:
@@ -204,57 +211,56 @@ def relevant_settings(recipe: Any) -> dict[str, Any]:
     return values
 
 
-def _differing(old: dict[str, Any], new: dict[str, Any], above: str = "") -> list[str]:
-    """The settings in which two recipes differ, with both values."""
+def _differences(old: dict[str, Any], new: dict[str, Any], section: str = "") -> list[str]:
+    """The settings that differ between two recipes, with both values."""
     out = []
     for key in dict.fromkeys((*old, *new)):
-        one, other = old.get(key), new.get(key)
-        if isinstance(one, dict) and isinstance(other, dict) and key != "merge_labels":
-            out += _differing(one, other, f"{key}.")
-        elif one != other:
-            out.append(f"{above}{key} is {one!r} there and {other!r} here")
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(after, dict) and key != "merge_labels":
+            out += _differences(before, after, f"{key}.")
+        elif before != after:
+            out.append(f"{section}{key} is {before!r} there and {after!r} here")
     return out
 
 
-def as_begun(recipe: Any, folder: Path) -> tuple[Any, bool]:
-    """The recipe with the settings for splitting data that the run in the folder started with, or else the
-    defaults of new runs (copies of an example in one split); and whether to leave out unreadable images after
-    splitting, so that splits stay the same."""
+def with_run_settings(recipe: Any, folder: Path) -> tuple[Any, bool]:
+    """The recipe with the settings that determine the splits of the run in the folder.
+
+    A new run gets the defaults: duplicates are in the same split. The second value is whether to leave out
+    unreadable images after splitting, so that the splits stay the same.
+    """
     data, config, changes = recipe.data, folder / "config.toml", {}
-    begun_as: Any = read_run_recipe(folder) if config.is_file() else None
-    old_values = begun_as and begun_as.data
-    if getattr(getattr(begun_as, "text", None), "scheme", None) == EXACT_SCHEME:
+    run_recipe: Any = read_run_recipe(folder) if config.is_file() else None
+    old_values = run_recipe and run_recipe.data
+    if getattr(getattr(run_recipe, "text", None), "scheme", None) == EXACT_SCHEME:
         recipe = replace(recipe, text=replace(recipe.text, scheme=EXACT_SCHEME))
     if hasattr(data, "copies"):
         if old_values is not None:
-            recipe_of_run = getattr(old_values, "copies", None)
-            if data.copies is not None and data.copies != (recipe_of_run or "apart"):
-                what = f"was begun with copies = {recipe_of_run or 'apart'}"
+            old_copies = getattr(old_values, "copies", None)
+            if data.copies is not None and data.copies != (old_copies or "apart"):
+                what = f"was begun with copies = {old_copies or 'apart'}"
                 raise OtherRunError(what, where=str(config), fix="Leave copies out, or choose another --out")
-            changes["copies"] = recipe_of_run
+            changes["copies"] = old_copies
         elif data.copies is None and not is_named(data.source):
             changes["copies"] = "together"
     if old_values is not None and getattr(data, "pair_column", None) == AUTO:
         changes["pair_column"] = old_values.pair_column
-    late = False
+    drop_after_split = False
     if old_values is not None and hasattr(data, "broken"):
-        late = data.broken == "skip" != getattr(old_values, "broken", "skip")
+        drop_after_split = data.broken == "skip" != getattr(old_values, "broken", "skip")
         changes["broken"] = getattr(old_values, "broken", data.broken)
-    return (replace(recipe, data=replace(data, **changes)) if changes else recipe), late
+    return (replace(recipe, data=replace(data, **changes)) if changes else recipe), drop_after_split
 
 
 def with_bad_rows(recipe: Any, on_bad_row: str | None, other: bool) -> Any:
     """The recipe with another ``on_bad_row``; ``other``: also set ``broken``, for images of other data."""
-    if on_bad_row is None:
-        return recipe
-    keys = [
-        key for key in ("on_bad_row", "broken") if hasattr(recipe.data, key) and (key != "broken" or other)
-    ]
-    return replace(recipe, data=replace(recipe.data, **dict.fromkeys(keys, on_bad_row)))
+    keys = ("on_bad_row", "broken") if other else ("on_bad_row",)
+    changes = {key: on_bad_row for key in keys if on_bad_row is not None and hasattr(recipe.data, key)}
+    return replace(recipe, data=replace(recipe.data, **changes)) if changes else recipe
 
 
 def begin(folder: Path, recipe: Any) -> None:
-    """Create the run's folder and write its recipe, unless it has one."""
+    """Create the folder of a run and write its recipe, unless it exists."""
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "config.toml").exists():

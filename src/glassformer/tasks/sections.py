@@ -1,18 +1,11 @@
-"""Recipe sections that several tasks share; a task's ``recipe.py`` extends them."""
+"""Recipe sections that several tasks share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from glassformer.config import (
-    LINEAR,
-    SEARCH,
-    Section,
-    TableKeys,
-    section,
-    setting,
-)
+from glassformer.config import LINEAR, SEARCH, Section, TableKeys, section, setting
 
 # --- data -------------------------------------------------------------------------------------------
 
@@ -41,7 +34,7 @@ class DrawnData(TableKeys):
 
 @section
 class TextRows(Section):
-    """What happens to unusable rows."""
+    """What happens to rows that cannot be used."""
 
     on_bad_row: Literal["refuse", "skip"] = setting(
         "refuse",
@@ -51,7 +44,7 @@ class TextRows(Section):
 
 @section
 class ImageFiles(Section):
-    """The column of images, and what happens to unreadable ones."""
+    """The column with the images, and what happens to unreadable images."""
 
     image_column: str | None = setting(
         None, "column with the images; None: detected if only one column can be meant"
@@ -99,7 +92,7 @@ class LabeledData(DrawnData):
 
 @section
 class ClassData(LabeledData):
-    """Examples with one label or several (multi-label)."""
+    """Examples with one label, or with several labels (multi-label)."""
 
     label_column: str | None = setting(
         None,
@@ -188,7 +181,7 @@ class PixelConfig(Section):
 
 @section
 class EncoderSizes(Section):
-    """A checkpoint's revision, or the sizes of an encoder that is trained from scratch."""
+    """The revision of a checkpoint, and the sizes of an encoder that is trained from scratch."""
 
     revision: str | None = setting(None, "commit of a Hub checkpoint")
     d_model: int | None = setting(None, "hidden size; this and all keys below: from scratch only")
@@ -284,15 +277,18 @@ class EvaluateKeys(Section):
 
 @section
 class ShownNumbers(EvaluateKeys):
-    """What is judged and shown of predicted numbers."""
+    """Evaluation of regression."""
 
     shown: int = setting(12, "number of evaluated examples in the report, largest errors first")
 
 
 @dataclass(frozen=True)
 class RecipeKeys:
-    """Top-level keys of every recipe. ``CARD`` is for the model card: the Hub's pipeline tag (regressors have
-    that of classification), and a line of code that predicts."""
+    """Top-level keys of every recipe.
+
+    Subclasses have ``CARD`` for the model card: the Hub's pipeline tag, and a line of code that predicts. The
+    tag of regressors is that of classification.
+    """
 
     name: str = setting("", "name of the run folder; default: the name of the recipe file")
     task: str = setting("", "task that the recipe trains for")

@@ -1,4 +1,4 @@
-"""``Task``: the functions that ``run.py`` calls in order, and ``RunContext``, the state of a run."""
+"""``Task`` and ``RunContext``, the state of a run."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Log = Callable[[str], None]
 
 @dataclass
 class RunContext:
-    """State of one run. Each stage fills in what the next ones need."""
+    """State of one run. Each stage sets the fields that later stages need."""
 
     task: Task
     recipe: Any
     folder: Path
     log: Log = lambda line: None
     count: Count = no_progress  # progress of an evaluation
-    data: Any = None  # the return value of ``Task.load``
+    data: Any = None  # the result of ``Task.load``
     estimator: Any = None
-    answers: Any = None  # predictions of the evaluated split, for ``collect_artifacts``
+    predictions: Any = None  # predictions of the evaluated split, for ``collect_artifacts``
     trained: Any = None  # the run's own recipe, if ``recipe`` was changed to read other data
     drop_unreadable: bool = False  # whether ``evaluate_saved`` leaves out unusable examples
 
@@ -52,36 +52,35 @@ TINY = {
 
 @dataclass(frozen=True)
 class Task:
-    """A kind of training, such as text classification. ``TASKS`` in ``catalog.py`` lists all of them.
+    """A kind of training, such as text classification, as functions that ``run.py`` calls in order.
+
+    ``TASKS`` in ``catalog.py`` lists all tasks.
 
     Attributes:
-        name: value of a recipe's ``task``.
         estimator: a subclass of ``Estimator``.
-        load: (recipe) -> the examples, split as in the recipe; raises errors that would occur later.
-        preview_data: (context) -> ``DataPreview``; raises errors for unusable data.
+        load: (recipe) -> the examples in splits. Raises errors that would otherwise occur later.
+        preview_data: (context) -> ``DataPreview``. Raises errors for data that cannot be used.
         fit: ``(context, **options)`` calls the estimator's ``fit`` with the data.
         evaluate: (context) -> the task's entries of metrics.json.
         evaluate_saved: (context, other data or None) -> metrics of a saved model.
-        render_report: (folder, recipe) -> report.html from the files of a run.
+        render_report: (folder, recipe) -> report.html, from the files of a run.
         example_fixture: () -> a minimal estimator and the arguments of its ``fit``, for the contract tests.
-        drop_unreadable: (data, context) -> the data without unreadable examples, and one message for each
-            split that lost some.
-        collect_artifacts: (context) -> file name -> JSON for the report: attention, images, examples.
+        drop_unreadable: (data, context) -> the data without unreadable examples, and messages about them.
+        collect_artifacts: (context) -> file name -> JSON for the report, such as attention or examples.
         baselines: (estimator, recipe, splits, targets) -> name, probabilities, and optionally predictions.
-        answer: (estimator, probabilities) -> labels and their probabilities.
+        answer: (estimator, probabilities) -> labels and their probabilities; None: the task has no labels.
         predict_records: (estimator, texts) -> one JSON record per text; for tasks without labels.
         export: ``(estimator, form, folder, samples, **options)`` -> facts about the export.
-        opens: heads of transformers checkpoints that ``estimator.opened`` supports.
+        opens: heads of transformers checkpoints that ``estimator.from_checkpoint`` supports.
         target: the kind of target.
         read: (recipe, source or None) -> the data set before it is split.
-        folds: a subclass of ``OutOfFold``; None: no cross-validation.
-        gives: labels, numbers, vectors, tags or answers, over HTTP; None: it cannot be served.
+        folds: a subclass of ``OutOfFold``; None: cross-validation is not supported.
+        gives: the kind of prediction over HTTP: labels, numbers, vectors, tags or answers; None: the server
+            does not support the task.
         verb: the command that predicts with such a model.
-        packages: metrics.json has their versions.
+        packages: the packages whose versions are in metrics.json.
     """
 
-    name: str
-    recipe: type
     estimator: type[Any]
     load: Callable[..., Any]
     preview_data: Callable[[RunContext], DataPreview]
@@ -102,7 +101,17 @@ class Task:
     folds: type[Any] | None = None
     gives: str | None = None
     verb: str = "predict"
-    packages: Sequence[str] = ()
+    packages: Sequence[str] = ("tokenizers", "safetensors")
+
+    @property
+    def recipe(self) -> type:
+        """The class of the task's recipes."""
+        return self.estimator.RECIPE
+
+    @property
+    def name(self) -> str:
+        """The value of ``task`` in recipes."""
+        return self.estimator.RECIPE.task
 
     def __post_init__(self) -> None:
         """Wrap ``load``, so that it reads files in the recipe's encoding."""
@@ -110,7 +119,7 @@ class Task:
 
 
 def report_of(kind: str) -> Callable[[Path, KnownRecipe], Path]:
-    """A ``Task.render_report`` for a kind of report, one of ``report.html.KINDS``."""
+    """A function for ``Task.render_report``; ``kind`` is one of ``report.html.KINDS``."""
 
     def render_report(folder: Path, known: KnownRecipe) -> Path:
         from glassformer.report.html import write_report

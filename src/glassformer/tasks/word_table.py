@@ -18,11 +18,11 @@ from glassformer.tasks.text_classification.recipe import ModelConfig
 from glassformer.tasks.word2vec.estimator import Word2Vec
 
 TRAINED_HERE = "word2vec"
-EPOCHS = 10  # minimum number of epochs for a classifier's vectors
+MIN_EPOCHS = 10  # minimum number of epochs for a classifier's vectors
 # Minimum number of words to read in all epochs; after fewer, all vectors still have the same direction.
-WORDS = 500_000
-MOST = 200  # maximum number of epochs
-PASSES = 3  # epochs for a masked language model, which has many texts
+MIN_WORDS = 500_000
+MAX_EPOCHS = 200  # maximum number of epochs
+MASKED_LM_EPOCHS = 3  # epochs for a masked language model, which has many texts
 
 
 def read_word_table(
@@ -39,7 +39,7 @@ def read_word_table(
     if model.vectors == TRAINED_HERE:
         if table is None:
             raise ConfigError("word2vec trains on the training texts", where="vectors", fix="Call fit")
-        epochs = max(EPOCHS, min(MOST, math.ceil(WORDS / max(len(table.ids), 1))))
+        epochs = max(MIN_EPOCHS, min(MAX_EPOCHS, math.ceil(MIN_WORDS / max(len(table.ids), 1))))
         return train_vectors(table, tokenizer, model.embedding_dim or 100, epochs, seed)
     vectors = Word2Vec.load(Path(model.vectors))
     if model.embedding_dim not in (None, vectors.vectors_.shape[1]):
@@ -56,7 +56,7 @@ def train_vectors(table: TokenTable, tokenizer: Tokenizer, dim: int, epochs: int
     return Word2Vec(dim=dim, min_count=1, epochs=epochs, seed=seed, threads=1).fit(sentences)
 
 
-def begin_with_vectors(
+def init_token_embeddings(
     network: Any, name: str, tokenizer: Tokenizer, table: TokenTable, seed: int, first: int = 0
 ) -> None:
     """Initialize token embeddings, from column ``first`` on, with word vectors (``word2vec``: trained on
@@ -65,7 +65,7 @@ def begin_with_vectors(
     weight = network.embeddings.tokens.weight
     room = weight.shape[1] - first
     if name == TRAINED_HERE:
-        vectors = train_vectors(table, tokenizer, room, PASSES, seed)
+        vectors = train_vectors(table, tokenizer, room, MASKED_LM_EPOCHS, seed)
     else:
         vectors = Word2Vec.load(Path(name))
     width = vectors.vectors_.shape[1]
@@ -75,7 +75,7 @@ def begin_with_vectors(
             where="vectors",
             fix="Take narrower ones, or a larger d_model",
         )
-    rows, vector_rows = _shared(vectors, tokenizer)
+    rows, vector_rows = _match_rows(vectors, tokenizer)
     values = torch.from_numpy(np.ascontiguousarray(vectors.vectors_[vector_rows])).to(weight)
     values -= values.mean(0)
     with torch.no_grad():
@@ -88,7 +88,7 @@ def begin_with_vectors(
 
 def fill_word_table(network: Any, vectors: Word2Vec, tokenizer: Tokenizer, name: str) -> None:
     """Copy word vectors into the rows of tokens that have one, and scale the others to the same deviation."""
-    rows, vector_rows = _shared(vectors, tokenizer)
+    rows, vector_rows = _match_rows(vectors, tokenizer)
     weight = network.embeddings.tokens.weight
     values = torch.from_numpy(np.ascontiguousarray(vectors.vectors_[vector_rows]))
     with torch.no_grad():
@@ -101,7 +101,7 @@ def fill_word_table(network: Any, vectors: Word2Vec, tokenizer: Tokenizer, name:
     network.weights_source += f"; word vectors: {name} ({share}, {state})"
 
 
-def _shared(vectors: Word2Vec, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+def _match_rows(vectors: Word2Vec, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     """The tokens that have a vector: their rows in the token table, and in the vectors."""
     # Sorted, since the order of the vocabulary changes between processes, and with it the rounding of sums.
     tokens = sorted((row, token) for token, row in tokenizer.get_vocab().items() if token in vectors)

@@ -33,8 +33,8 @@ from glassformer.inputs.images import (
     save_transform,
 )
 from glassformer.runtime import computes
-from glassformer.tasks.classifier import NEW, Classifier, Supervised
-from glassformer.tasks.estimator import Fit, with_settings
+from glassformer.tasks.classifier import NEW_HEAD, Classifier, Supervised
+from glassformer.tasks.estimator import FitState, with_settings
 from glassformer.tasks.image_classification.recipe import (
     ImageConfig,
     ImageFitConfig,
@@ -45,10 +45,10 @@ from glassformer.tasks.image_classification.recipe import (
 )
 from glassformer.tasks.layers import (
     SHAPE,
+    apply_layer_settings,
     embedding_dropout,
-    head_over,
-    layers_over,
-    refuse_given,
+    head_fields,
+    refuse_set_keys,
     with_new_head,
     without_none,
 )
@@ -90,14 +90,14 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         return check_images(X, origin)
 
     @staticmethod
-    def copies_of(examples: Sequence[Any]) -> list[str]:
+    def copy_keys(examples: Sequence[Any]) -> list[str]:
         return list(map(digest, examples))
 
     @staticmethod
-    def tokens_of(examples: Sequence[Any]) -> int:
+    def count_tokens(examples: Sequence[Any]) -> int:
         return PATCHES * len(examples)
 
-    def _build_preprocessor(self, fit: Fit) -> None:
+    def _build_preprocessor(self, fit: FitState) -> None:
         if fit.train.batch_size == 0:
             raise ConfigError("images are batched by number", where="batch_size", fix="Use 1 or more")
         self.transform_ = build_transform(fit.configs["image"], fit.configs["model"], fit.resumed)
@@ -117,10 +117,10 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
     def _is_from_scratch(self) -> bool:
         return is_image_architecture(self.model) and not has_fixed_features(self.model)
 
-    def _build(self, fit: Fit) -> Any:
+    def _build(self, fit: FitState) -> Any:
         return build_model(fit.configs["model"], self.transform_, len(self.classes_))
 
-    def _stream(self, fit: Fit) -> ImageStream:
+    def _stream(self, fit: FitState) -> ImageStream:
         image: ImageConfig = fit.configs["image"]
         changes = AugmentSettings(image.augment, image.flip, image.mix, image.mix_share, image.mix_alpha)
         return ImageStream(
@@ -134,20 +134,22 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
             fit.device,
         )
 
-    def _objective(self, fit: Fit) -> ImageClassification:
+    def _objective(self, fit: FitState) -> ImageClassification:
         targets, weights = fit.examples.targets, self._weights(fit.examples)
         criterion = self.kind_.criterion(targets, self.classes_.tolist(), fit.train)
         smoothing = getattr(fit.train, "label_smoothing", 0.0)
         masking = InputMasking(maskable=True) if fit.train.maskable else None
         return ImageClassification(targets, weights, smoothing, criterion, masking)
 
-    def _vectors(self, fit: Fit, model: Any) -> Tensor:
+    def _vectors(self, fit: FitState, model: Any) -> Tensor:
         if model.fixed:  # computing these features is faster than reading a cache
-            return torch.from_numpy(self.table_rows(model, fit.table, "pooled", fit.device))
+            return torch.from_numpy(self.table_outputs(model, fit.table, "pooled", fit.device))
         batch_size = max(self.batch_size or 0, 64)
         return image_features(model, fit.table, self.transform_, batch_size, fit.device)
 
-    def _cache_frozen_features(self, fit: Fit, stream: Any, objective: Any, table: Any, logits: Any) -> tuple:
+    def _cache_frozen_features(
+        self, fit: FitState, stream: Any, objective: Any, table: Any, logits: Any
+    ) -> tuple:
         c, model = fit.configs["image"], fit.network
         augmented = c.augment != "none" or c.mix != "none" or fit.train.maskable
         changed = augmented, model.config.embedding.patch_dropout
@@ -159,17 +161,17 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         return train_on_image_features(model, stream, objective, table, max(self.batch_size or 0, 64), layers)
 
     @computes
-    def kept_outputs(self, X: Sequence[Any]) -> np.ndarray:
+    def cached_outputs(self, X: Sequence[Any]) -> np.ndarray:
         train, model = self.configs()["train"], self.predictor()
         frozen_layers = train.train_layers != 0 or train.unfreeze_every or train.precision == "int8"
         if frozen_layers or not (model.has_attention and model.has_features):
             return self.outputs(X)
         device, batch_size = next(model.parameters()).device, max(self.batch_size or 0, 64)
-        table = self.evaluation_table(self.examples_of(X))
+        table = self.evaluation_table(self.check_examples(X))
         rows = image_features(model, table, self.transform_, batch_size, device)
-        return self.chances(finite(classify_rows(model, rows, 0, batch_size), "logits"))
+        return self.to_probabilities(finite(classify_rows(model, rows, 0, batch_size), "logits"))
 
-    def table_rows(
+    def table_outputs(
         self,
         model: Any,
         table: PixelTable,
@@ -240,10 +242,10 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
     if is_image_architecture(model.model):
         config = scratch_config(model, transform, num_labels)
         built: Any = family_of(config).model(config)
-        source = f"{model.model}; {NEW}" if built.fixed else f"random ({model.model}, from scratch)"
+        source = f"{model.model}; {NEW_HEAD}" if built.fixed else f"random ({model.model}, from scratch)"
         built.weights_source = "; ".join([source, *_unseen(built)])
         return built
-    refuse_given(model, SHAPE_KEYS)
+    refuse_set_keys(model, SHAPE_KEYS)
     checkpoint = read_checkpoint(model.model, model.revision)
     base = checkpoint.config
     if checkpoint.family.model.reads != "images":
@@ -260,7 +262,7 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
         notes.append(f"positions interpolated to {transform.size[0]} x {transform.size[1]} pixels")
     pooling = usual_pooling(checkpoint) if model.pooling == "auto" else model.pooling
     head_type = "linear" if model.head == "auto" else model.head
-    config, new = with_new_head(base, model, pooling, head_type=head_type, **head_over(model, num_labels))
+    config, new = with_new_head(base, model, pooling, head_type=head_type, **head_fields(model, num_labels))
     size = {"image_size": transform.size, "patch_dropout": model.patch_dropout}
     config = replace(config, embedding=replace(config.embedding, **size))
     built = checkpoint.build(config, new_head=True)
@@ -301,11 +303,11 @@ def scratch_config(model: ImageModelConfig, transform: ImageTransform, num_label
         "patch_dropout": model.patch_dropout,
         "dropout": embedding_dropout(model),
     }
-    head = head_over(model, num_labels) | {"head_type": None if model.head == "auto" else model.head}
+    head = head_fields(model, num_labels) | {"head_type": None if model.head == "auto" else model.head}
     return replace(
         config,
         embedding=replace(config.embedding, **without_none(embedding)),
-        encoder=layers_over(config.encoder, model),
+        encoder=apply_layer_settings(config.encoder, model),
         pooling=config.pooling if model.pooling == "auto" else model.pooling,
         **without_none(head | {"init_std": model.init_std}),
     )

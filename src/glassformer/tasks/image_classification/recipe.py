@@ -1,6 +1,7 @@
-"""Recipe of image classification: one dataclass per section, with default and meaning of every key.
+"""Recipes of image classification and regression.
 
-The keys of ``image``, ``model`` and ``train`` are the constructor parameters of ``ImageClassifier``.
+The keys of ``image``, ``model`` and ``train`` are the constructor parameters of ``ImageClassifier`` and
+``ImageRegressor``.
 """
 
 from __future__ import annotations
@@ -9,12 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from glassformer.checkpoints.catalog import AUTO, IMAGE_SCRATCH
-from glassformer.config import (
-    SEARCH,
-    positional,
-    section,
-    setting,
-)
+from glassformer.config import SEARCH, positional, section, setting
 from glassformer.tasks.sections import (
     ClassData,
     EncoderConfig,

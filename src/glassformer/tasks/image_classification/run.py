@@ -24,14 +24,14 @@ from glassformer.runtime import computing
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.regression import Numbers, as_baseline, mean_number, pixel_ridge
 from glassformer.tasks.image_classification.estimator import ImageClassifier, ImageRegressor
-from glassformer.tasks.image_classification.recipe import ImageNumberRecipe, ImageRecipe
-from glassformer.tasks.labelled import (
-    answers,
+from glassformer.tasks.image_classification.recipe import ImageRecipe
+from glassformer.tasks.supervised import (
     baseline_weights,
+    collect_numbers,
     evaluate,
-    labelled,
+    labels_and_confidences,
     one_vs_rest_baseline,
-    show_numbers,
+    supervised_task,
 )
 from glassformer.tasks.task import RunContext
 from glassformer.train.callbacks import Count, no_progress
@@ -94,10 +94,10 @@ def robustness(clf: ImageClassifier, split: ImageSplit, count: Count = no_progre
             out[kind] = []
             for severity in SEVERITIES:
                 changed = corrupt(table, kind, severity, seed=0)
-                logits = clf.table_rows(model, changed, "logits", torch.device(device), progress)
+                logits = clf.table_outputs(model, changed, "logits", torch.device(device), progress)
                 meter = clf.kind_.meter(clf.classes_.tolist(), curves=False)
-                probabilities = clf.chances(logits)
-                meter.update(probabilities, targets, predicted=clf.chosen(probabilities))
+                probabilities = clf.to_probabilities(logits)
+                meter.update(probabilities, targets, predicted=clf.predicted_index(probabilities))
                 result = meter.result(bootstrap=0)
                 out[kind].append(
                     {key: result[key] for key in ("accuracy", "macro_f1")}
@@ -111,12 +111,12 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
     also writes ``grid.png``."""
     from glassformer.report.pictures import draw_grid, thumbnail
 
-    if context.answers is None:
+    if context.predictions is None:
         return {}
-    clf, split, probabilities = context.estimator, context.data.judged, context.answers
+    clf, split, probabilities = context.estimator, context.data.judged, context.predictions
     truth, labels = split.labels, clf.decide(probabilities).tolist()
     firsts = _firsts(truth, clf.classes_.tolist())
-    confidence = np.array(answers(clf, probabilities)[1])
+    confidence = np.array(labels_and_confidences(clf, probabilities)[1])
     order = np.argsort(-confidence, kind="stable").tolist()
     wrong = [i for i in order if labels[i] != truth[i]][:SHOWN_MISTAKES]
 
@@ -174,9 +174,7 @@ def attention_example(clf: ImageClassifier, split: ImageSplit, i: int) -> dict[s
     }
 
 
-TASK = labelled(
-    "image-classification",
-    ImageRecipe,
+TASK = supervised_task(
     ImageClassifier,
     Classes(),
     label_of=lambda image: int(image.mean() > 127),
@@ -186,13 +184,11 @@ TASK = labelled(
     baselines=(pixels,),
 )
 
-REGRESSION = labelled(
-    "image-regression",
-    ImageNumberRecipe,
+REGRESSION = supervised_task(
     ImageRegressor,
     Numbers(),
     label_of=lambda image: float(image.mean()),
     report="numbers",
-    collect_artifacts=show_numbers,
+    collect_artifacts=collect_numbers,
     baselines=(mean_number, as_baseline(pixel_ridge)),
 )

@@ -28,15 +28,15 @@ from glassformer.inputs.texts import Texts
 from glassformer.models.text import TextEncoder, init_local_attention
 from glassformer.runtime import computes, computing
 from glassformer.sklearn_base import check_is_fitted
-from glassformer.tasks.build import check_table, fitting, save_tokenizer
-from glassformer.tasks.estimator import Estimator, Fit, with_settings
+from glassformer.tasks.build import check_table, cover_vocabulary, save_tokenizer
+from glassformer.tasks.estimator import Estimator, FitState, with_settings
 from glassformer.tasks.masked_lm.recipe import (
     MaskTextConfig,
     PretrainFitConfig,
     PretrainModelConfig,
     PretrainRecipe,
 )
-from glassformer.tasks.word_table import begin_with_vectors
+from glassformer.tasks.word_table import init_token_embeddings
 from glassformer.train.callbacks import Callback
 from glassformer.train.distributed import require_single_process
 from glassformer.train.objectives import MaskedWords, masked_losses
@@ -82,37 +82,37 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         """
         return self._fit((texts, validation), callbacks, checkpoints, resume)
 
-    def _examples(self, fit: Fit, *data: Any) -> tuple[list[str], list[str] | None]:
+    def _examples(self, fit: FitState, *data: Any) -> tuple[list[str], list[str] | None]:
         texts, validation = data
         if self.next_sentence:
             require_single_process("next-sentence prediction needs one process", "Run it without torchrun")
-        texts, validation_data = check_texts(self.fit_rows(texts)), None
+        texts, validation_data = check_texts(self.training_rows(texts)), None
         if validation is not None:
-            validation_data = check_texts(self.rows_of(validation, "validation"), "validation")
+            validation_data = check_texts(self.prediction_rows(validation, "validation"), "validation")
         elif fit.train.validation_fraction:
             groups = list(map(comparison_key, texts)) if fit.group_duplicates else None
             split = random_split([texts], fit.train.validation_fraction, fit.train.seed, groups)
             (texts,), (validation_data,) = split
         return texts, validation_data
 
-    def _prepare(self, fit: Fit) -> tuple[TokenTable, TokenTable | None]:
+    def _prepare(self, fit: FitState) -> tuple[TokenTable, TokenTable | None]:
         self.tokenizer_ = build_tokenizer(fit.configs["text"], fit.configs["model"], fit.examples)
         table = self._chunks(fit.examples)
         self.chunks_ = len(table)
         return table, None if fit.validation is None else self._chunks(fit.validation)
 
-    def _build(self, fit: Fit) -> TextEncoder:
+    def _build(self, fit: FitState) -> TextEncoder:
         text, model = fit.configs["text"], fit.configs["model"]
         return build_encoder(model, text, self.tokenizer_, fit.table, fit.train.seed)
 
-    def _loop(self, fit: Fit) -> tuple[MaskedStream, MaskedWords, Callable[[], dict[str, float]] | None]:
+    def _loop(self, fit: FitState) -> tuple[MaskedStream, MaskedWords, Callable[[], dict[str, float]] | None]:
         judge = None
         if fit.validation is not None:
             validation_data = self._stream(fit.validation_table, fit.train, fit.device)
             judge = masked_evaluator(fit.network, validation_data, self.batch_tokens or 8192)
         return self._stream(fit.table, fit.train, fit.device), MaskedWords(), judge
 
-    def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
+    def _arrays(self, fit: FitState) -> list[np.ndarray | None]:
         tables = [fit.table] if fit.validation is None else [fit.table, fit.validation_table]
         return [array for table in tables for array in (table.ids, table.starts)]
 
@@ -139,7 +139,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         )
 
     @classmethod
-    def opened(cls, checkpoint: Checkpoint) -> MaskedLM:
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> MaskedLM:
         """The estimator for a transformers checkpoint with a masked language modeling head.
 
         Raises:
@@ -148,7 +148,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         folder, config = str(checkpoint.folder), checkpoint.config
         settings = {"model": folder, "tokenizer": "auto", "max_length": config.embedding.max_positions}
         tokenizer = load_tokenizer(checkpoint.folder)
-        model = load_pretrained(fitting(checkpoint, tokenizer, folder), "mlm")
+        model = load_pretrained(cover_vocabulary(checkpoint, tokenizer, folder), "mlm")
         return cls.from_parts(settings, model, tokenizer=tokenizer, chunks=0)
 
     # --- use -------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         """Loss per masked token (nats), perplexity, accuracy and count; with ``next_sentence`` also of that
         task."""
         model = self.predictor()
-        table = self._chunks(check_texts(self.rows_of(texts)))
+        table = self._chunks(check_texts(self.prediction_rows(texts)))
         stream = self._stream(table, self.configs()["train"], next(model.parameters()).device)
         metrics = masked_evaluator(model, stream, self.batch_tokens or 8192)()
         finite(np.array(list(metrics.values())), "losses")
@@ -298,10 +298,10 @@ def build_encoder(
         built.weights_source = f"random ({model.model}, from scratch)"
         first = init_local_attention(built) if model.neighbours else 0
         if model.vectors is not None:
-            begin_with_vectors(built, model.vectors, tokenizer, table, seed, first)
+            init_token_embeddings(built, model.vectors, tokenizer, table, seed, first)
     else:
         built = load_pretrained(
-            fitting(read_checkpoint(model.model, model.revision), tokenizer, model.model),
+            cover_vocabulary(read_checkpoint(model.model, model.revision), tokenizer, model.model),
             head,
             dropout=model.dropout,
             attention_dropout=model.attention_dropout,

@@ -18,9 +18,9 @@ from glassformer.data.sources import load_text_dataset
 from glassformer.data.vocabulary import MASK
 from glassformer.errors import ConfigError, counted
 from glassformer.inputs.texts import TINY_TEXTS
-from glassformer.tasks.judging import held_out, own_data, sampled, splits_of
 from glassformer.tasks.masked_lm.estimator import MaskedLM
 from glassformer.tasks.masked_lm.recipe import PretrainRecipe
+from glassformer.tasks.run_steps import named_splits, reload_data, sample_items, split_rows
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 
 COUNTED = 2000  # number of texts for the report's statistics of masks
@@ -45,7 +45,7 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
     dataset = load_text_dataset(
         d.source, text_column=d.text_column, seed=d.split_seed, on_bad_row=d.on_bad_row, labels=False
     )
-    texts_by_split = {name: split.texts for name, split in splits_of(dataset, d, d.source).items()}
+    texts_by_split = {name: split.texts for name, split in named_splits(dataset, d, d.source).items()}
     never = {n: set(dataset.splits[n].texts) for n in d.exclude if n in dataset.splits and n not in d.splits}
     excluded = {
         name: len({text for texts in texts_by_split.values() for text in texts} & hidden)
@@ -57,13 +57,13 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
     for name, split in texts_by_split.items():
         fresh = [t for t in dict.fromkeys(split) if t not in hidden and t not in keys_seen]
         keys_seen.update(fresh)
-        fresh = sampled(fresh, d)
+        fresh = sample_items(fresh, d)
         counts[name] = len(fresh)
         texts += fresh
     all_texts = [text for split in texts_by_split.values() for text in split]
     repeated = len(all_texts) - len({*all_texts})
     keys = list(map(comparison_key, texts)) if d.copies == "together" else None
-    train_rows, validation_rows = held_out(len(texts), "texts", d, keys)
+    train_rows, validation_rows = split_rows(len(texts), "texts", d, keys)
     return Corpus(
         dataset.name,
         [texts[i] for i in train_rows],
@@ -144,7 +144,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """Metrics of a saved model on its validation texts or on other texts."""
     d = context.recipe.data
     if source is None:
-        texts, origin = own_data(context, ["validation"]).validation, f"{d.source}, held out"
+        texts, origin = reload_data(context, ["validation"]).validation, f"{d.source}, held out"
     else:
         dataset = load_text_dataset(source, text_column=d.text_column, on_bad_row=d.on_bad_row, labels=False)
         splits = dataset.splits
@@ -164,8 +164,6 @@ def example_fixture() -> tuple[MaskedLM, tuple]:
 
 
 TASK = Task(
-    name="masked-lm",
-    recipe=PretrainRecipe,
     estimator=MaskedLM,
     load=load,
     preview_data=preview_data,
@@ -176,5 +174,4 @@ TASK = Task(
     example_fixture=example_fixture,
     opens=("mlm", "pretraining"),
     verb="fill",
-    packages=("tokenizers", "safetensors"),
 )

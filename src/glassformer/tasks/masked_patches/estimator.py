@@ -43,10 +43,10 @@ from glassformer.inputs.images import (
 from glassformer.models.masked_patches import DecoderSizes, MaskedAutoencoder
 from glassformer.nn.patches import join_patches
 from glassformer.runtime import computes, computing
-from glassformer.tasks.estimator import Estimator, Fit, fitted, with_settings
+from glassformer.tasks.estimator import Estimator, FitState, fitted, with_settings
 from glassformer.tasks.image_classification.estimator import SHAPE_KEYS, scratch_config
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
-from glassformer.tasks.layers import refuse_given, shared
+from glassformer.tasks.layers import refuse_set_keys, shared_settings
 from glassformer.tasks.masked_patches.recipe import (
     PatchesRecipe,
     PatchFitConfig,
@@ -112,11 +112,11 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         """
         return self._fit((pictures, validation), callbacks, checkpoints, resume)
 
-    def _examples(self, fit: Fit, *data: Any) -> tuple[list[Any], list[Any] | None]:
+    def _examples(self, fit: FitState, *data: Any) -> tuple[list[Any], list[Any] | None]:
         pictures, validation = data
-        pictures, validation_data = check_images(self.fit_rows(pictures)), None
+        pictures, validation_data = check_images(self.training_rows(pictures)), None
         if validation is not None:
-            validation_data = check_images(self.rows_of(validation, "validation"), "validation")
+            validation_data = check_images(self.prediction_rows(validation, "validation"), "validation")
         elif fit.train.validation_fraction:
             groups = list(map(digest, pictures)) if fit.group_duplicates else None
             (pictures,), (validation_data,) = random_split(
@@ -124,23 +124,25 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
             )
         return pictures, validation_data
 
-    def _prepare(self, fit: Fit) -> tuple[PixelTable, PixelTable | None]:
+    def _prepare(self, fit: FitState) -> tuple[PixelTable, PixelTable | None]:
         if fit.train.batch_size == 0:
             raise ConfigError("images are batched by number", where="batch_size", fix="Use 1 or more")
-        image, model = as_classifiers(fit.configs["image"], fit.configs["model"])
+        image, model = as_classifier_sections(fit.configs["image"], fit.configs["model"])
         self.transform_ = build_transform(image, model, fit.resumed)
         wide = image.augment not in ("none", "shift")
         table, self.transform_ = read_training_images(fit.examples, self.transform_, wide)
         images = fit.validation
         return table, None if images is None else read_images(images, self.transform_, "validation")
 
-    def _build(self, fit: Fit) -> MaskedAutoencoder:
+    def _build(self, fit: FitState) -> MaskedAutoencoder:
         return build_autoencoder(fit.configs["model"], self.transform_)
 
-    def _loop(self, fit: Fit) -> tuple[PatchStream, MaskedPatchLoss, Callable[[], dict[str, float]] | None]:
+    def _loop(
+        self, fit: FitState
+    ) -> tuple[PatchStream, MaskedPatchLoss, Callable[[], dict[str, float]] | None]:
         image, patches = fit.configs["image"], fit.network.config.embedding
         n = math.prod(patches.grid)
-        num_visible = seen_count(n, image.mask_share)
+        num_visible = num_visible_patches(n, image.mask_share)
         pictures = ImageStream(
             fit.table,
             self.transform_,
@@ -156,13 +158,13 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
             judge = partial(self._metrics, fit.network, validation_data, fit.device)
         return PatchStream(pictures, n, num_visible), MaskedPatchLoss(), judge
 
-    def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
+    def _arrays(self, fit: FitState) -> list[np.ndarray | None]:
         tables = [fit.table] if fit.validation is None else [fit.table, fit.validation_table]
         return [table.pixels for table in tables]
 
     def _metrics(self, model: Any, table: PixelTable, device: torch.device) -> dict[str, float]:
         n = math.prod(model.config.embedding.grid)
-        visible = draw_visible_patches(len(table), n, seen_count(n, self.mask_share), [0, MASK_SEED])
+        visible = draw_visible_patches(len(table), n, num_visible_patches(n, self.mask_share), [0, MASK_SEED])
         total = 0.0
         with computing():
             for start in range(0, len(table), BATCH):
@@ -182,7 +184,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
             DataError: no images, or an unreadable one.
         """
         model = self.predictor()
-        table = read_images(check_images(self.rows_of(pictures)), self.transform_)
+        table = read_images(check_images(self.prediction_rows(pictures)), self.transform_)
         metrics = self._metrics(model, table, next(model.parameters()).device)
         finite(np.array(list(metrics.values())), "losses")
         return metrics
@@ -202,10 +204,10 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
             seed: random seed for the choice of patches.
         """
         model = self.predictor()
-        table = read_images(check_images(self.rows_of(pictures)), self.transform_)
+        table = read_images(check_images(self.prediction_rows(pictures)), self.transform_)
         c, device = model.config.embedding, next(model.parameters()).device
         n = math.prod(c.grid)
-        visible = draw_visible_patches(len(table), n, seen_count(n, self.mask_share), [seed, MASK_SEED])
+        visible = draw_visible_patches(len(table), n, num_visible_patches(n, self.mask_share), [seed, MASK_SEED])
         out = []
         with computing():
             for i in range(len(table)):
@@ -228,7 +230,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
     def embed(self, pictures: Sequence[Any]) -> np.ndarray:
         """Embed images without masking: the mean over all patches, ``[n, D]`` fp32."""
         model = self.predictor()
-        table = read_images(check_images(self.rows_of(pictures)), self.transform_)
+        table = read_images(check_images(self.prediction_rows(pictures)), self.transform_)
         device, first = next(model.parameters()).device, model.config.embedding.num_prefix
         out = []
         with computing():
@@ -266,7 +268,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         check_transform(self.transform_, self.model_.config, folder)
 
 
-def seen_count(patches: int, mask_share: float) -> int:
+def num_visible_patches(patches: int, mask_share: float) -> int:
     """Number of visible patches per image.
 
     Raises:
@@ -294,12 +296,12 @@ def build_autoencoder(model: PatchModelConfig, transform: ImageTransform) -> Mas
     if has_fixed_features(model.model):
         what = f"{model.model!r} is a linear model, which learns from labels alone"
         raise ConfigError(what, where="model", fix="Name an encoder: model=vit-tiny")
-    sizes, (_, shape) = decoder_sizes(model), as_classifiers(PatchImageConfig(), model)
+    sizes, (_, shape) = decoder_sizes(model), as_classifier_sections(PatchImageConfig(), model)
     if is_image_architecture(model.model):
         built = MaskedAutoencoder(scratch_config(shape, transform, 1), sizes)
         built.weights_source = f"random ({model.model}, from scratch)"
         return built
-    refuse_given(shape, SHAPE_KEYS)
+    refuse_set_keys(shape, SHAPE_KEYS)
     checkpoint = read_checkpoint(model.model, model.revision)
     if checkpoint.family.model.reads != "images":
         raise NotForThisModelError(f"{model.model!r} does not read images", where="model", fix="Use MaskedLM")
@@ -312,6 +314,10 @@ def build_autoencoder(model: PatchModelConfig, transform: ImageTransform) -> Mas
     return built
 
 
-def as_classifiers(image: PatchImageConfig, model: PatchModelConfig) -> tuple[ImageConfig, ImageModelConfig]:
+def as_classifier_sections(
+    image: PatchImageConfig, model: PatchModelConfig
+) -> tuple[ImageConfig, ImageModelConfig]:
     """The settings as sections of ``ImageClassifier``'s recipe."""
-    return ImageConfig(**shared(image, ImageConfig)), ImageModelConfig(**shared(model, ImageModelConfig))
+    return ImageConfig(**shared_settings(image, ImageConfig)), ImageModelConfig(
+        **shared_settings(model, ImageModelConfig)
+    )

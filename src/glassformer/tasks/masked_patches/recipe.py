@@ -12,7 +12,7 @@ from glassformer.train.config import FitConfig
 
 
 @section
-class PicturesConfig(TableKeys):
+class ImageCorpusConfig(TableKeys):
     """Source of the images. Labels are ignored."""
 
     source: str = setting(
@@ -108,7 +108,7 @@ class PatchesRecipe(RecipeKeys):
     CARD = ("image-feature-extraction", 'print(model.embed(["picture.png"]).shape)')
 
     task: Literal["masked-patches"] = setting("masked-patches", "task that the recipe trains for")
-    data: PicturesConfig = field(default_factory=PicturesConfig)
+    data: ImageCorpusConfig = field(default_factory=ImageCorpusConfig)
     image: PatchImageConfig = field(default_factory=PatchImageConfig)
     model: PatchModelConfig = field(default_factory=PatchModelConfig)
     train: PatchFitConfig = field(default_factory=PatchFitConfig)

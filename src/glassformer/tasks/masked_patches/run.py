@@ -19,14 +19,14 @@ from glassformer.data.image_sources import ImageSplit, load_image_dataset
 from glassformer.data.sources import split_files
 from glassformer.errors import MissingValueError, counted
 from glassformer.inputs.images import initial_image_range
-from glassformer.tasks.judging import held_out, own_data, sampled, splits_of
-from glassformer.tasks.masked_patches.estimator import MaskedPatches, as_classifiers
-from glassformer.tasks.masked_patches.recipe import PatchesRecipe, PicturesConfig
+from glassformer.tasks.masked_patches.estimator import MaskedPatches, as_classifier_sections
+from glassformer.tasks.masked_patches.recipe import ImageCorpusConfig, PatchesRecipe
+from glassformer.tasks.run_steps import named_splits, reload_data, sample_items, split_rows
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 
 
 @dataclass(frozen=True)
-class Pictures:
+class ImageCorpus:
     """Training and validation images."""
 
     train: ImageSplit
@@ -35,24 +35,26 @@ class Pictures:
     notes: tuple[str, ...] = ()
 
 
-def load(recipe: PatchesRecipe) -> Pictures:
+def load(recipe: PatchesRecipe) -> ImageCorpus:
     """Load the images of a recipe's sources, without labels, and hold some out."""
     d = recipe.data
     images: list[Any] = []
     counts: dict[str, int] = {}
     notes: list[str] = []
     for source in (d.source, *d.also):
-        part, messages = pictures_of(source, d, recipe.image.image_range)
+        part, messages = load_images(source, d, recipe.image.image_range)
         counts[source] = len(part)
         images += part
         notes += messages
-    train_rows, validation_rows = held_out(len(images), "images", d, list(map(digest, images)))
+    train_rows, validation_rows = split_rows(len(images), "images", d, list(map(digest, images)))
     all_images = ImageSplit(images, None, ", ".join(counts))
-    return Pictures(all_images.select(train_rows), all_images.select(validation_rows), counts, tuple(notes))
+    return ImageCorpus(
+        all_images.select(train_rows), all_images.select(validation_rows), counts, tuple(notes)
+    )
 
 
-def pictures_of(
-    source: str, d: PicturesConfig, image_range: float | None = None
+def load_images(
+    source: str, d: ImageCorpusConfig, image_range: float | None = None
 ) -> tuple[list[Any], list[str]]:
     """The images of one source, and messages about it; ``image_range`` as in ``open_image``."""
     path = Path(source).expanduser() if source else None
@@ -63,13 +65,13 @@ def pictures_of(
         parts, notes = {"train": split}, []
     else:
         dataset = load_image_dataset(source, image_column=d.image_column)
-        limit, notes = splits_of(dataset, d, source), list(dataset.notes)
+        limit, notes = named_splits(dataset, d, source), list(dataset.notes)
         parts = {name: part for name, part in dataset.splits.items() if name in limit}
     if d.broken == "skip":
         for name, part in parts.items():
             parts[name], messages = remove_unreadable(part, name, image_range=image_range or "full")
             notes += messages
-    return sampled([image for part in parts.values() for image in part.images], d), notes
+    return sample_items([image for part in parts.values() for image in part.images], d), notes
 
 
 def _folders(path: Path) -> bool:
@@ -80,7 +82,7 @@ def preview_data(context: RunContext) -> DataPreview:
     """Log lines about the images, after a check that all are readable."""
     data = context.data
     image_range = initial_image_range(
-        *as_classifiers(context.recipe.image, context.recipe.model), context.folder
+        *as_classifier_sections(context.recipe.image, context.recipe.model), context.folder
     )
     check_readable({"train": data.train, "validation": data.validation}, image_range)
     counts = ", ".join(f"{n:,} of {source}" for source, n in data.counts.items())
@@ -128,9 +130,9 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """Metrics of a saved model on its validation images or on other images."""
     d = context.recipe.data
     if source is None:
-        images, origin = own_data(context, ["validation"]).validation.images, f"{d.source}, held out"
+        images, origin = reload_data(context, ["validation"]).validation.images, f"{d.source}, held out"
     else:
-        images, origin = pictures_of(source, d, context.recipe.image.image_range)[0], source
+        images, origin = load_images(source, d, context.recipe.image.image_range)[0], source
     context.log(f"{counted(len(images), 'image')} of {origin}")
     return {"hidden": context.estimator.judge(images)}
 
@@ -144,8 +146,6 @@ def example_fixture() -> tuple[MaskedPatches, tuple]:
 
 
 TASK = Task(
-    name="masked-patches",
-    recipe=PatchesRecipe,
     estimator=MaskedPatches,
     load=load,
     preview_data=preview_data,

@@ -51,15 +51,15 @@ from glassformer.targets.answer_span import (
     scores_of,
 )
 from glassformer.tasks.build import (
-    as_classifiers,
+    as_classifier_sections,
     build_model,
     build_tokenizer,
     check_table,
-    fitting,
+    cover_vocabulary,
     is_from_scratch,
     save_tokenizer,
 )
-from glassformer.tasks.estimator import Estimator, Fit, fitted, with_settings
+from glassformer.tasks.estimator import Estimator, FitState, fitted, with_settings
 from glassformer.tasks.question_answering.recipe import (
     AnswererFitConfig,
     AnswererModelConfig,
@@ -119,7 +119,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
     chosen on validation questions; None: it always answers, since all training questions had an answer).
     """
 
-    RECIPE, INPUTS, MOST, is_example = AnsweringRecipe, Questions(), 2, staticmethod(is_example)
+    RECIPE, INPUTS, MAX_COLUMNS, is_example = AnsweringRecipe, Questions(), 2, staticmethod(is_example)
     SAVED_AS = "TextAnswerer"
     SAVED_STATE = (*Estimator.SAVED_STATE, "length", "threshold")
 
@@ -159,9 +159,9 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         """
         return self._fit((X, y, validation), callbacks, checkpoints, resume)
 
-    def _examples(self, fit: Fit, *data: Any) -> tuple[QuestionSet, QuestionSet | None]:
+    def _examples(self, fit: FitState, *data: Any) -> tuple[QuestionSet, QuestionSet | None]:
         X, y, validation = data
-        questions, held = check_questions(self.fit_rows(X, names=(QUESTION, CONTEXT))), None
+        questions, held = check_questions(self.training_rows(X, names=(QUESTION, CONTEXT))), None
         self.n_features_in_ = 2
         answers = check_answers(y, questions)
         if not any(answer.texts for answer in answers):
@@ -178,8 +178,8 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
             held = QuestionSet(validation_questions, validation_answers)
         return QuestionSet(questions, answers), held
 
-    def _prepare(self, fit: Fit) -> tuple[QuestionRows, QuestionRows | None]:
-        text, model = as_classifiers(fit.configs, LONGEST, "mean")
+    def _prepare(self, fit: FitState) -> tuple[QuestionRows, QuestionRows | None]:
+        text, model = as_classifier_sections(fit.configs, LONGEST, "mean")
         texts = dict.fromkeys(text for question in fit.examples.questions for text in question)
         self.tokenizer_ = build_tokenizer(text, model, list(texts))
         self.length_ = text.max_length
@@ -196,15 +196,15 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
             max_question=self.max_question,
         )
 
-    def _resolve_defaults(self, fit: Fit) -> dict[str, Any]:
+    def _resolve_defaults(self, fit: FitState) -> dict[str, Any]:
         return auto_values_for(fit.train, fit.network, is_from_scratch(self.model), len(fit.table.table))
 
-    def _build(self, fit: Fit) -> Any:
-        text, model = as_classifiers(fit.configs, LONGEST, "mean")
+    def _build(self, fit: FitState) -> Any:
+        text, model = as_classifier_sections(fit.configs, LONGEST, "mean")
         table, seed = fit.table.table, fit.train.seed
         return build_model(model, text, self.tokenizer_, 2, table, seed, pairs=True, head="spans")
 
-    def _loop(self, fit: Fit) -> tuple[TextStream, AnswerSpans, Callable[[], dict[str, float]] | None]:
+    def _loop(self, fit: FitState) -> tuple[TextStream, AnswerSpans, Callable[[], dict[str, float]] | None]:
         train: AnswererFitConfig = fit.train
         rows: QuestionRows = fit.table
         settings = BatchSettings(train.batch_size or 0, train.batch_tokens, train.length_window)
@@ -213,7 +213,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         objective = AnswerSpans(rows.targets(fit.examples.answers))
         return stream, objective, None if fit.validation is None else self._evaluator(fit)
 
-    def _evaluator(self, fit: Fit) -> Callable[[], dict[str, float]]:
+    def _evaluator(self, fit: FitState) -> Callable[[], dict[str, float]]:
         held, rows = fit.validation, self.drop_unused_segments(fit.validation_table, fit.network)
         targets = rows.targets(held.answers)
 
@@ -227,7 +227,9 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
 
         return evaluate
 
-    def _threshold(self, fit: Fit, validation_set: QuestionSet, candidates: Sequence[Any]) -> float | None:
+    def _threshold(
+        self, fit: FitState, validation_set: QuestionSet, candidates: Sequence[Any]
+    ) -> float | None:
         """The threshold for no answer: None if every training question has an answer, 0 if not both kinds of
         questions occur in validation."""
         if all(answer.texts for answer in fit.examples.answers):
@@ -239,7 +241,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         f1 = [scores_of(*pair)[1] for pair in zip(texts, validation_set.answers, strict=True)]
         return best_threshold([c.lead for c in candidates], f1, [float(not yes) for yes in has_answer])
 
-    def _finish_fit(self, fit: Fit, training: Training) -> None:
+    def _finish_fit(self, fit: FitState, training: Training) -> None:
         super()._finish_fit(fit, training)
         self.threshold_ = None if all(answer.texts for answer in fit.examples.answers) else 0.0
         if self.threshold_ is not None and fit.validation is not None:
@@ -247,7 +249,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
             candidates = self.best(self.token_logits(self.model_, rows, fit.device), rows)
             self.threshold_ = self._threshold(fit, fit.validation, candidates)
 
-    def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
+    def _arrays(self, fit: FitState) -> list[np.ndarray | None]:
         arrays: list[np.ndarray | None] = []
         for rows, examples in ((fit.table, fit.examples), (fit.validation_table, fit.validation)):
             if rows is not None:
@@ -356,7 +358,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         """The ``Subject`` of an explanation: the best answer to a question."""
         return answer_subject(self, question)
 
-    def examples_of(self, X: Sequence[Any]) -> list[Question]:
+    def check_examples(self, X: Sequence[Any]) -> list[Question]:
         """Checked questions."""
         return check_questions(X)
 
@@ -373,7 +375,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         save_tokenizer(self.tokenizer_, folder, self.length_, segments=kinds, pairs=True)
         return {}
 
-    def saved_width(self, about: dict[str, Any]) -> int | None:
+    def saved_num_inputs(self, about: dict[str, Any]) -> int | None:
         return 2
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
@@ -396,7 +398,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
             raise CheckpointError(what, where=str(folder))
 
     @classmethod
-    def opened(cls, checkpoint: Checkpoint) -> QuestionAnswerer:
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> QuestionAnswerer:
         """The estimator for a transformers checkpoint. It answers every question, since its threshold for no
         answer is unknown.
 
@@ -405,7 +407,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         """
         folder = checkpoint.folder
         tokenizer = load_tokenizer(folder)
-        model = load_pretrained(fitting(checkpoint, tokenizer, str(folder)))
+        model = load_pretrained(cover_vocabulary(checkpoint, tokenizer, str(folder)))
         length = min(LONGEST, model.config.embedding.max_positions)
         state = {"tokenizer": tokenizer, "length": length, "threshold": None}
         return cls.from_parts({"model": str(folder)}, model, **state)

@@ -36,9 +36,15 @@ from glassformer.targets.answer_span import (
 )
 from glassformer.tasks.card import export
 from glassformer.tasks.folds import NAME, OutOfFold
-from glassformer.tasks.judging import evaluate_splits, fit, nothing_held_out, read_source, split_to_evaluate
 from glassformer.tasks.question_answering.estimator import QuestionAnswerer, best_answers
 from glassformer.tasks.question_answering.recipe import AnsweringRecipe
+from glassformer.tasks.run_steps import (
+    evaluate_splits,
+    fit,
+    note_without_evaluation,
+    read_source,
+    split_to_evaluate,
+)
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 
 PREDICTIONS = "predictions.jsonl"
@@ -77,7 +83,7 @@ def preview_data(context: RunContext) -> DataPreview:
     none = sum(not true.texts for true in splits.train.answers or ())
     note = f"{none:,} training questions have no answer" if none else "every training question has an answer"
     lines = [f"{splits.dataset.name}: {splits.sizes()} questions; {note}"]
-    lines += nothing_held_out(splits, "questions", "answers")
+    lines += note_without_evaluation(splits, "questions", "answers")
     dataset = replace(splits.dataset, splits=splits.parts())
 
     def doctor() -> Any:
@@ -98,7 +104,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     if out["test"] is not None:
         if recipe.evaluate.baselines:
             out["baselines"] = baselines(splits.train, judged, recipe.evaluate.bootstrap)
-        write_answers(context.folder / PREDICTIONS, model, judged, context.answers, splits.judged_name)
+        write_answers(context.folder / PREDICTIONS, model, judged, context.predictions, splits.judged_name)
     if questions := own_questions(recipe):
         out["questions"] = predict_records(model, questions)
     out["seconds"]["evaluate"] = time.perf_counter() - started
@@ -146,7 +152,7 @@ def _write_lines(
 class AnswersOutOfFold(OutOfFold):
     """Cross-validation of question answering; all questions on one context share a fold."""
 
-    NOUN, ANSWERS, METRICS, GROUP = "questions", "given.json", METRICS, ("question", "texts")
+    NOUN, PREDICTIONS_FILE, METRICS, GROUP = "questions", "given.json", METRICS, ("question", "texts")
     target, measure = AnswerSpan(), MEASURE
 
     def evaluate(self, model: QuestionAnswerer, fold: AnsweredSplit) -> tuple[int, dict[str, Any], list[str]]:
@@ -190,9 +196,9 @@ def predict_records(model: QuestionAnswerer, X: Sequence[Any], n_best: int = 3) 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
     """``answers.json``: questions with true and predicted answers, the most confident errors first."""
     split, model = context.data.judged, context.estimator
-    if split is None or context.answers is None:
+    if split is None or context.predictions is None:
         return {}
-    best = [own[0] for own in model.answers(split.questions, found=context.answers)]
+    best = [own[0] for own in model.answers(split.questions, found=context.predictions)]
     errors = [error_of(own.text, truth.texts) for own, truth in zip(best, split.answers, strict=True)]
     order = sorted(range(len(split)), key=lambda i: (not errors[i], -best[i].probability))
     limit = context.recipe.evaluate.shown
@@ -241,8 +247,6 @@ def example_fixture() -> tuple[QuestionAnswerer, tuple]:
 
 
 TASK = Task(
-    name="question-answering",
-    recipe=AnsweringRecipe,
     estimator=QuestionAnswerer,
     gives="answers",
     load=load,
@@ -259,5 +263,4 @@ TASK = Task(
     folds=AnswersOutOfFold,
     export=export,
     opens=("spans",),
-    packages=("tokenizers", "safetensors"),
 )

@@ -1,4 +1,4 @@
-"""``Embedder``: sentence embeddings for similarity, semantic search and few-shot classification.
+"""``Embedder``: sentence embeddings, semantic search and few-shot classification.
 
 embedder = gf.Embedder("all-minilm-l6-v2")
 embedder.similarity("A dog runs.", "A cat sleeps.")
@@ -51,30 +51,30 @@ from glassformer.tasks.build import (
     build_model,
     build_tokenizer,
     check_table,
-    fitting,
+    cover_vocabulary,
     is_from_scratch,
     save_tokenizer,
 )
-from glassformer.tasks.estimator import Estimator, Fit, digest, fitted, read_saved, with_settings
-from glassformer.tasks.heads import Head, fit_head, head_of, unit
-from glassformer.tasks.layers import SIZES, refuse_given, shared
+from glassformer.tasks.estimator import Estimator, FitState, digest, fitted, read_saved, with_settings
+from glassformer.tasks.heads import Head, fit_head, restore_head, unit
+from glassformer.tasks.layers import SIZES, refuse_set_keys, shared_settings
 from glassformer.tasks.named_columns import warn_of_order
 from glassformer.tasks.similarity.index import TextIndex, load_index, save_index
 from glassformer.tasks.similarity.pairs import (
-    JUDGED,
-    Labelled,
+    VALIDATION_PAIRS,
+    LabeledTexts,
     LabelStream,
     PairLoss,
     Pairs,
     PairStream,
     check_classes,
     check_text_pairs,
-    chosen_loss,
+    choose_loss,
     encode_table,
     pairs_of_labels,
-    range_of,
-    scaled,
-    split_of_labels,
+    scale_scores,
+    score_range,
+    split_labels,
 )
 from glassformer.tasks.similarity.recipe import (
     EmbedderFitConfig,
@@ -86,27 +86,27 @@ from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.train.callbacks import Callback
 from glassformer.train.distributed import require_single_process
 
-LONGEST = 256  # default maximum number of tokens, if the checkpoint has none
-ROUNDED = 1e-6  # maximum rounding error of a cosine in fp32
-BLOCK, MOST_PAIRS = 1024, 1_000_000  # rows per matrix product; maximum number of pairs returned
-CANDIDATES = 32  # additional nearest rows in bf16 whose cosines are computed in fp32
-# Maximum error of a cosine in bf16: 2**-9 (half a unit in the last of 8 binary places) for each vector and
-# for their product, and a little for sums in fp32.
-APART = 3 * 2.0**-9 + 2.0**-11
-CLASSES = "classes"  # file name of the classification head
+DEFAULT_MAX_LENGTH = 256  # maximum number of tokens if the checkpoint sets none
+ROUNDING = 1e-6  # maximum rounding error of a cosine in fp32
+BLOCK = 1024  # rows per matrix product
+MAX_PAIRS = 1_000_000  # maximum number of near-duplicate pairs
+EXTRA_CANDIDATES = 32  # number of candidates beyond ``k`` that the search in bf16 finds
+# Maximum error of a cosine in bf16: 2**-9 for each vector and for their product, and a little for sums.
+BF16_COSINE_ERROR = 3 * 2.0**-9 + 2.0**-11
+HEAD_FILE = "classes"  # file name of the classification head
 
 
 @with_settings
 class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitConfig):
-    """A Transformer that embeds texts, trained on pairs or labels; a checkpoint can be used without ``fit``.
+    """A Transformer that embeds texts. It can be trained on pairs or labels, or used without training.
 
-    ``recipe.py`` explains the parameters. After a fit with labels there are ``classes_`` and ``head_``.
+    ``recipe.py`` explains the parameters. After training on labels, ``classes_`` and ``head_`` are set.
     """
 
-    RECIPE, INPUTS, MOST = SimilarityRecipe, TextsForVectors(), 2
-    INNER = ("_how",)
+    RECIPE, INPUTS, MAX_COLUMNS = SimilarityRecipe, TextsForVectors(), 2
+    INNER = ("_sentences",)
     check = staticmethod(check_texts)
-    truth_ = False  # whether the training labels were booleans, so that ``predict`` returns booleans
+    boolean_labels_ = False  # whether the training labels were booleans; ``predict`` then returns booleans
 
     tokenizer_: Tokenizer = fitted()
     classes_: np.ndarray | None = fitted()
@@ -126,18 +126,19 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
     ) -> Embedder:
         """Train on pairs with scores, on positive pairs, or on texts with labels.
 
+        With labels, texts of the same class move closer together. A classification head is then fitted on
+        the embeddings, for ``predict``. With ``train_layers=0``, only this head is trained.
+
         Args:
-            X, y: pairs of texts and one score for each (any range); or only positive pairs, for which the
-                other texts of a batch are negatives; or texts and labels: texts of one class move closer
-                together, and a classification head is fitted on the embeddings, for ``predict``. With
-                ``train_layers=0``, texts with labels train only that head.
+            X, y: pairs of texts and one score per pair, in any range; or positive pairs alone, with the other
+                texts of the batch as negatives; or texts and labels.
             validation: ``(X, y)`` of the same kind, evaluated after each epoch.
-            checkpoints, resume: as in every estimator.
+            checkpoints, resume: see ``TextClassifier.fit``.
 
         Raises:
-            DataError: an unusable row, or scores that are all equal.
+            DataError: a row cannot be used, or all scores are equal.
             ConfigError: an invalid setting, or a loss that does not fit the data.
-            CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
+            CheckpointError: the weights cannot be loaded, or the checkpoint is of another run.
         """
         return self._fit((X, y, validation), callbacks, checkpoints, resume)
 
@@ -145,13 +146,13 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         with self._rollback():
             warn_of_order(*data[:2])
             y = as_targets(data[1], "labels")
-            rows = read_rows(self.fit_rows(data[0], y), "fit", "pairs or texts", most=2)
+            rows = read_rows(self.training_rows(data[0], y), "fit", "pairs or texts", most=2)
             if self.train_layers == 0 and not self.unfreeze_every and rows and isinstance(rows[0], str):
                 return self._probe(rows, y)
             return super()._fit((rows, y, *data[2:]), callbacks, checkpoints, resume)
 
     def _probe(self, texts: list[str], y: Any) -> Embedder:
-        """Fit only a classification head, on the embeddings of a frozen checkpoint."""
+        """Fit only a classification head on the embeddings of a frozen checkpoint."""
         started = time.perf_counter()
         with own_generator():
             if is_from_scratch(self.model):
@@ -160,14 +161,14 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
                     what, where="train_layers", fix="Name a checkpoint, or leave it out"
                 )
             self.configs()
-            labelled = self._labels(texts, y)
+            labeled = self._check_labels(texts, y)
             vars(self).pop("model_", None)
-            self._open()
-            self._fit_head(labelled)
+            self._open_checkpoint()
+            self._fit_head(labeled)
             self.train_seconds_ = time.perf_counter() - started
         return self
 
-    def _examples(self, fit: Fit, *data: Any) -> tuple[Any, Any]:
+    def _examples(self, fit: FitState, *data: Any) -> tuple[Any, Any]:
         rows, y, validation = data
         train: EmbedderFitConfig = fit.train
         require_single_process("the pairs of a batch are compared in one process", "Run it without torchrun")
@@ -175,45 +176,47 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
             what = "no weight would be trained on pairs: without labels there is no head"
             raise NotForThisModelError(what, where="train_layers", fix="Use 1 or more")
         self.classes_ = self.head_ = None
-        self.truth_, self.n_features_in_ = False, 2
+        self.boolean_labels_, self.n_features_in_ = False, 2
         if rows and isinstance(rows[0], str):
             self.n_features_in_ = 1
-            examples: Any = self._labels(rows, y)
-            val: Any = None if validation is None else self._others(*check_two(validation, "texts, labels"))
+            examples: Any = self._check_labels(rows, y)
+            val: Any = None
+            if validation is not None:
+                val = self._check_validation_labels(*check_two(validation, "texts, labels"))
         else:
             examples = check_text_pairs(rows, y)
             val = None
             if validation is not None:
                 X, scores = check_two(validation, "pairs, scores")
-                val = check_text_pairs(self.rows_of(X, "validation", 2), scores, "validation")
+                val = check_text_pairs(self.prediction_rows(X, "validation", 2), scores, "validation")
         if val is None and train.validation_fraction:
-            train_rows, validation_rows = self._parts(examples, fit)
-            examples, val = examples.take(train_rows), examples.take(validation_rows)
-        if isinstance(examples, Labelled):
+            train_rows, validation_rows = self._split(examples, fit)
+            examples, val = examples.select(train_rows), examples.select(validation_rows)
+        if isinstance(examples, LabeledTexts):
             check_classes(examples.targets)
             if val is not None:
-                val = pairs_of_labels(val.texts, val.targets, JUDGED, train.seed)
+                val = pairs_of_labels(val.texts, val.targets, VALIDATION_PAIRS, train.seed)
         elif val is not None and (val.scores is None) != (examples.scores is None):
             what = "only one of training and validation has scores"
             raise DataError(what, where="validation", fix="Give scores for both or for none")
-        self.loss_ = chosen_loss(train.loss, None if isinstance(examples, Labelled) else examples)
+        self.loss_ = choose_loss(train.loss, None if isinstance(examples, LabeledTexts) else examples)
         return examples, val
 
-    def _parts(self, examples: Labelled | Pairs, fit: Fit) -> tuple[Any, Any]:
-        """Indices of training and of validation examples; each class has training examples."""
-        texts = examples.texts if isinstance(examples, Labelled) else examples.first
+    def _split(self, examples: LabeledTexts | Pairs, fit: FitState) -> tuple[Any, Any]:
+        """Indices of training and validation examples. Each class has training examples."""
+        texts = examples.texts if isinstance(examples, LabeledTexts) else examples.first
         groups = list(map(comparison_key, texts)) if fit.group_duplicates else [*map(str, range(len(texts)))]
-        share, seed = fit.train.validation_fraction, fit.train.seed
-        if isinstance(examples, Labelled):
-            return split_of_labels(examples.targets, groups, share, seed)
-        (train_rows,), (validation_rows,) = random_split([list(range(len(texts)))], share, seed, groups)
+        fraction, seed = fit.train.validation_fraction, fit.train.seed
+        if isinstance(examples, LabeledTexts):
+            return split_labels(examples.targets, groups, fraction, seed)
+        (train_rows,), (validation_rows,) = random_split([list(range(len(texts)))], fraction, seed, groups)
         return train_rows, validation_rows
 
-    def _labels(self, texts: list[str], y: Any) -> Labelled:
-        """Texts with class indices; also sets ``classes_``."""
+    def _check_labels(self, texts: list[str], y: Any) -> LabeledTexts:
+        """Check texts and labels, and set ``classes_``."""
         if y is None:
             raise DataError("texts without labels", where="fit", fix="Give labels, or pairs of texts")
-        texts, labels, self.truth_ = check_texts(texts), check_labels(y), are_booleans(y)
+        texts, labels, self.boolean_labels_ = check_texts(texts), check_labels(y), are_booleans(y)
         if len(labels) != len(texts):
             raise UnequalLengthsError(
                 f"{len(texts)} texts, {len(labels)} labels", where="fit", fix="Give one a text"
@@ -222,178 +225,181 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         if len(self.classes_) < 2:
             what = "all texts have one label"
             raise OneClassError(what, where="labels", fix="Give texts of two classes or more")
-        return Labelled(texts, targets)
+        return LabeledTexts(texts, targets)
 
-    def _others(self, texts: Any, labels: Any) -> Labelled:
-        texts = check_texts(self.rows_of(texts, "validation"), "validation")
+    def _check_validation_labels(self, texts: Any, labels: Any) -> LabeledTexts:
+        texts = check_texts(self.prediction_rows(texts, "validation"), "validation")
         labels = check_labels(labels, "validation labels")
         if len(labels) != len(texts):
             what = f"{len(texts)} texts, {len(labels)} labels"
             raise UnequalLengthsError(what, where="validation", fix="Give one a text")
         assert self.classes_ is not None
-        numbers = {label: i for i, label in enumerate(self.classes_.tolist())}
-        if unknown := [label for label in labels if label not in numbers]:
-            known_labels = listed([str(label) for label in numbers])
+        index = {label: i for i, label in enumerate(self.classes_.tolist())}
+        if unknown := [label for label in labels if label not in index]:
             what = f"the label {unknown[0]!r} is not among those learned"
-            raise UnknownLabelError(what, where="validation", fix=f"Known: {known_labels}")
-        return Labelled(texts, np.array([numbers[label] for label in labels]))
+            fix = f"Known: {listed([str(label) for label in index])}"
+            raise UnknownLabelError(what, where="validation", fix=fix)
+        return LabeledTexts(texts, np.array([index[label] for label in labels]))
 
-    def _prepare(self, fit: Fit) -> tuple[TokenTable, TokenTable | None]:
-        texts = _texts(fit.examples)
+    def _prepare(self, fit: FitState) -> tuple[TokenTable, TokenTable | None]:
+        texts = _all_texts(fit.examples)
         self.tokenizer_ = open_tokenizer(fit.configs["text"], fit.configs["model"], texts)
         sentences = sentences_for(fit.configs["model"], self.max_length)
-        self._how = replace(sentences, similarity=COSINE)  # all losses here use the cosine
-        val = None if fit.validation is None else self.table(_texts(fit.validation))
+        self._sentences = replace(sentences, similarity=COSINE)  # every loss uses the cosine
+        val = None if fit.validation is None else self.table(_all_texts(fit.validation))
         return self.table(texts), val
 
-    def _build(self, fit: Fit) -> TextEncoder:
-        return build_encoder(fit.configs["model"], self._how, self.tokenizer_, self.max_length)
+    def _build(self, fit: FitState) -> TextEncoder:
+        return build_encoder(fit.configs["model"], self._sentences, self.tokenizer_, self.max_length)
 
-    def _loop(self, fit: Fit) -> tuple[Any, Any, Callable[[], dict[str, float]] | None]:
+    def _loop(self, fit: FitState) -> tuple[Any, Any, Callable[[], dict[str, float]] | None]:
         train, examples = fit.train, fit.examples
-        skip = self.skipped()
-        objective = PairLoss(self.loss_, train.scale, skip=skip)
-        if isinstance(examples, Labelled):
-            plan = train.batch_size or len(examples), train.pairs_per_text, train.accumulate, train.seed
-            stream: Any = LabelStream(fit.table, examples.targets, *plan, fit.device)
-            objective.targets, span = examples.targets, (0.0, 1.0)
+        num_skipped = self.num_prompt_tokens()
+        objective = PairLoss(self.loss_, train.scale, skip=num_skipped)
+        if isinstance(examples, LabeledTexts):
+            settings = train.batch_size or len(examples), train.pairs_per_text, train.accumulate, train.seed
+            stream: Any = LabelStream(fit.table, examples.targets, *settings, fit.device)
+            objective.targets, score_span = examples.targets, (0.0, 1.0)
         else:
-            settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
-            stream = PairStream(fit.table, settings, train.accumulate, train.seed, fit.device)
-            span = range_of(examples.scores)
-            objective.scores = scaled(examples.scores, span)
+            batches = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
+            stream = PairStream(fit.table, batches, train.accumulate, train.seed, fit.device)
+            score_span = score_range(examples.scores)
+            objective.scores = scale_scores(examples.scores, score_span)
         if fit.validation is None:
             return stream, objective, None
-        val, table, network = scaled(fit.validation.scores, span), fit.validation_table, fit.network
+        scores = scale_scores(fit.validation.scores, score_span)
+        table, network = fit.validation_table, fit.network
 
         def evaluate() -> dict[str, float]:
-            first, second = np.split(encode_table(network, table, fit.device, skip), 2)
-            return validation_metrics(first, second, val, fit.validation.second)
+            first, second = np.split(encode_table(network, table, fit.device, num_skipped), 2)
+            return validation_metrics(first, second, scores, fit.validation.second)
 
         return stream, objective, evaluate
 
-    def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
+    def _arrays(self, fit: FitState) -> list[np.ndarray | None]:
         tables = [fit.table] if fit.validation is None else [fit.table, fit.validation_table]
         targets = [
-            part.targets if isinstance(part, Labelled) else part.scores
+            part.targets if isinstance(part, LabeledTexts) else part.scores
             for part in (fit.examples, fit.validation)
             if part is not None
         ]
         return [array for table in tables for array in (table.ids, table.starts)] + targets
 
-    def _finish_fit(self, fit: Fit, training: Any) -> None:
+    def _finish_fit(self, fit: FitState, training: Any) -> None:
         super()._finish_fit(fit, training)
-        self.model_.sentences = self._how
+        self.model_.sentences = self._sentences
         self.index_ = None
-        if isinstance(fit.examples, Labelled):
+        if isinstance(fit.examples, LabeledTexts):
             self._fit_head(fit.examples)
 
-    def _fit_head(self, labelled: Labelled) -> None:
-        vectors = self.encode(labelled.texts)
-        self.head_ = fit_head(vectors, labelled.targets, self.head, self.neighbors)
+    def _fit_head(self, labeled: LabeledTexts) -> None:
+        vectors = self.encode(labeled.texts)
+        self.head_ = fit_head(vectors, labeled.targets, self.head, self.neighbors)
 
     def _check_fitted(self) -> None:
-        """Open the checkpoint if there was no fit."""
+        """Open the checkpoint if the embedder was not trained."""
         if not hasattr(self, "model_") and not is_from_scratch(self.model):
             self.classes_ = self.head_ = None
-            self._open()
+            self._open_checkpoint()
         super()._check_fitted()
 
-    def opened(self) -> Embedder:
-        """This embedder, with its checkpoint opened if there was no fit."""
+    def open(self) -> Embedder:
+        """Open the checkpoint if the embedder was not trained, and return the embedder."""
         self._check_fitted()
         return self
 
-    def _open(self) -> None:
+    def _open_checkpoint(self) -> None:
         configs = self.configs()
         self.tokenizer_ = open_tokenizer(configs["text"], configs["model"], [])
-        self._how = sentences_for(configs["model"], self.max_length)
+        self._sentences = sentences_for(configs["model"], self.max_length)
         with own_generator(), computing(gradients=True), use_own_generator():
-            model = build_encoder(configs["model"], self._how, self.tokenizer_, self.max_length).eval()
+            model = build_encoder(configs["model"], self._sentences, self.tokenizer_, self.max_length).eval()
         self._with_parts(model, adapter=None, index=None)
         self._compute_model = None
 
     def table(self, texts: Sequence[str]) -> TokenTable:
-        """Tokenize checked texts with the default prompt, truncated to the maximum length."""
-        sentences = self._how
+        """Tokenize checked texts with the default prompt. Long texts are truncated."""
+        sentences = self._sentences
         texts = [sentences.prompt(None, None) + clean_text(text, self.clean) for text in texts]
-        return encode(self.reader(), texts, max_length=sentences.max_length or LONGEST)
+        return encode(self.text_tokenizer(), texts, max_length=sentences.max_length or DEFAULT_MAX_LENGTH)
 
-    def reader(self) -> Tokenizer:
-        """The tokenizer, with lowercasing if the checkpoint asks for it."""
-        return lowercased(self.tokenizer_) if self._how.lowercase else self.tokenizer_
+    def text_tokenizer(self) -> Tokenizer:
+        """The tokenizer; it lowercases texts if the checkpoint requires it."""
+        return lowercased(self.tokenizer_) if self._sentences.lowercase else self.tokenizer_
 
-    def texts_of(self, X: Any) -> list[str]:
-        """Checked texts; from a table, the column that ``fit`` used, if any."""
-        return check_texts(self.rows_of(X))
+    def check_examples(self, X: Any) -> list[str]:
+        """Check texts. From a table, read the column that ``fit`` used."""
+        return check_texts(self.prediction_rows(X))
 
     def columns_per_example(self) -> int:
-        """Number of columns per example in prediction: 1, also after training on pairs."""
+        """Number of columns per example in prediction: 1, even after training on pairs."""
         return 1
 
     @computes
     def encode(
         self, texts: Sequence[str], *, prompt_name: str | None = None, prompt: str | None = None
     ) -> np.ndarray:
-        """Embed each text, ``[n, E]`` fp32; the same as ``SentenceTransformer.encode``.
+        """Embed texts, ``[n, E]`` fp32, with the same result as ``SentenceTransformer.encode``.
 
         Raises:
-            InputError: an unusable text, or no prompt of that name.
+            InputError: a text cannot be used, or there is no prompt of that name.
         """
-        model, texts = self.predictor(), [clean_text(text, self.clean) for text in self.texts_of(texts)]
+        model, texts = self.predictor(), [clean_text(text, self.clean) for text in self.check_examples(texts)]
         options = {"prompt_name": prompt_name, "prompt": prompt, "tokenizer": self.tokenizer_}
         return model.sentences.embed(model, texts, **options)
 
-    def directions(self, texts: Sequence[str]) -> np.ndarray:
-        """Normalized embeddings ``[n, E]`` fp32: the dot product of two is their cosine.
+    def unit_vectors(self, texts: Sequence[str]) -> np.ndarray:
+        """Embeddings of length 1, ``[n, E]`` fp32. Their dot products are cosines.
 
         Raises:
             ConfigError: the checkpoint uses another similarity than the cosine.
         """
         self._check_fitted()
-        self._how.check_cosine("similarity")
+        self._sentences.check_cosine("similarity")
         return unit(self.encode(texts))
 
-    def skipped(self) -> int:
-        """Number of tokens of the default prompt, which are left out in pooling."""
-        sentences = self._how
-        prompt, length = sentences.prompt(None, None), sentences.max_length or LONGEST
-        return sentences.prompt_rows(prompt, self.reader(), length)
+    def num_prompt_tokens(self) -> int:
+        """Number of tokens of the default prompt that pooling leaves out."""
+        sentences = self._sentences
+        prompt, length = sentences.prompt(None, None), sentences.max_length or DEFAULT_MAX_LENGTH
+        return sentences.prompt_rows(prompt, self.text_tokenizer(), length)
 
     @computes
     def explain_similarity(self, a: str, b: str) -> SimilarityExplanation:
-        """Explain the cosine of two texts: the contribution of each pair of tokens; these sum to the cosine.
+        """Explain the cosine of two texts by pairs of tokens. The contributions sum to the cosine.
 
         Raises:
-            DataError: an unusable text.
-            ConfigError: a pooling or later layer that makes embeddings no sum over tokens.
+            DataError: a text cannot be used.
+            ConfigError: the embeddings are not sums over tokens, because of pooling or later layers.
         """
         model, texts = self.predictor(), check_texts([a, b])
-        self._how.check_cosine("explain_similarity")
+        self._sentences.check_cosine("explain_similarity")
         table = self.table(texts)
-        parts = []
+        states = []
         with computing():
             for row in range(2):
                 batch = pack_texts(table, np.array([row]), next(model.parameters()).device)
-                states = model.encode(batch.ids, batch.packing, segments=batch.segments).float()
-                parts.append(states.cpu())
+                encoded = model.encode(batch.ids, batch.packing, segments=batch.segments)
+                states.append(encoded.float().cpu())
         tokens = [[self.tokenizer_.id_to_token(int(i)) or "?" for i in table[row]] for row in range(2)]
-        cut = [
+        notes = [
             f"the {name} text is longer than {len(table[row])} tokens and was cut there"
             for row, name in enumerate(("first", "second"))
             if table.truncated[row]
         ]
-        added, score = contributions(self._how, parts[0], parts[1])
-        return SimilarityExplanation(texts[0], texts[1], tokens[0], tokens[1], added, score, tuple(cut))
+        table_of_pairs, score = contributions(self._sentences, *states)
+        return SimilarityExplanation(
+            texts[0], texts[1], tokens[0], tokens[1], table_of_pairs, score, tuple(notes)
+        )
 
     def export_outputs(self) -> Any:
-        """The ``export.outputs.Outputs`` that writes and checks these predictions in an export."""
+        """The ``export.outputs.Outputs`` that exports this estimator and checks the export."""
         from glassformer.export.outputs import TextVectors
 
         return TextVectors(self)
 
     def embed(self, texts: Sequence[str], **options: Any) -> np.ndarray:
-        """Same as ``encode``, with the name of the method in classifiers."""
+        """Same as ``encode``; classifiers have a method of this name."""
         return self.encode(texts, **options)
 
     def transform(self, X: Sequence[str]) -> np.ndarray:
@@ -401,26 +407,24 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         return self.encode(X)
 
     def fit_transform(self, X: Sequence[str], y: Any = None) -> np.ndarray:
-        """Same as ``transform``: in a ``Pipeline`` the encoder is not trained. To train it, call ``fit``
-        before."""
+        """Same as ``transform``. A ``Pipeline`` does not train the encoder; call ``fit`` before."""
         return self.transform(X)
 
-    def longest(self) -> int:
-        """Maximum number of tokens of a text, special ones included."""
+    def max_tokens(self) -> int:
+        """Maximum number of tokens of a text, including special tokens."""
         self._check_fitted()
-        return token_limit(self.model_.config.embedding, self._how.max_length)
+        return token_limit(self.model_.config.embedding, self._sentences.max_length)
 
     def truncated(self, texts: Sequence[str]) -> np.ndarray:
         """Which texts are truncated, ``[n]`` bool."""
         self._check_fitted()
-        return np.asarray(self.table(self.texts_of(texts)).truncated)
+        return np.asarray(self.table(self.check_examples(texts)).truncated)
 
     def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> Any:
-        """Cosine of two texts; for lists, of each text of one with each of the other, ``[n, m]``."""
-        one = isinstance(a, str) and isinstance(b, str)
-        first, second = (self.directions([t] if isinstance(t, str) else t) for t in (a, b))
+        """Cosine of two texts. For lists, the cosines of all combinations, ``[n, m]``."""
+        first, second = (self.unit_vectors([t] if isinstance(t, str) else t) for t in (a, b))
         cosines = first @ second.T
-        return float(cosines[0, 0]) if one else cosines
+        return float(cosines[0, 0]) if isinstance(a, str) and isinstance(b, str) else cosines
 
     def index(
         self,
@@ -428,14 +432,14 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         rows: Sequence[int] | None = None,
         beside: Sequence[Mapping[str, Any]] | None = None,
     ) -> Any:
-        """Embed and store texts for ``similar``.
+        """Embed texts and store them for ``similar``.
 
         Args:
-            rows: row number of each text in its file.
-            beside: the other columns of each text's row, with values that JSON can represent.
+            rows: the row number of each text in its file.
+            beside: the other columns of the row of each text, as values for JSON.
         """
-        texts = self.texts_of(texts)
-        self.index_ = TextIndex(texts, self.directions(texts), self.weights_digest(), rows, beside)
+        texts = self.check_examples(texts)
+        self.index_ = TextIndex(texts, self.unit_vectors(texts), self.weights_digest(), rows, beside)
         return self
 
     def save_index(self, path: str | Path, *, overwrite: bool = False) -> Path:
@@ -443,47 +447,48 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
 
         Raises:
             ConfigError: there is no index.
-            CheckpointError: the folder exists and ``overwrite`` is False, or is not one of ours.
+            CheckpointError: the folder exists and ``overwrite`` is False, or it is not an index.
         """
-        return save_index(self._indexed(), path, overwrite=overwrite)
+        return save_index(self._require_index(), path, overwrite=overwrite)
 
     def load_index(self, path: str | Path) -> Any:
         """Load a saved index for ``similar``.
 
         Raises:
-            CheckpointError: no such folder, a damaged one, or the vectors of another model.
+            CheckpointError: the folder is missing or damaged, or the vectors are of another model.
         """
         self.index_ = load_index(path, self.weights_digest())
         return self
 
-    def _indexed(self) -> TextIndex:
+    def _require_index(self) -> TextIndex:
         index = getattr(self, "index_", None)
         if index is None:
             raise ConfigError("no texts to look among", where="similar", fix="Call index(texts) first")
         return index
 
     def weights_digest(self) -> str:
-        """A digest of everything that affects embeddings: weights, pooling, prompt, cleaning."""
+        """A digest of all that affects embeddings: weights, pooling, prompt and cleaning."""
         self._check_fitted()
         tensors = self.model_.state_dict()
-        sentences = self._how
+        sentences = self._sentences
         settings = [str(sentences.pool), str(sentences.max_length), str(sorted(tensors))]
-        # Only added if set, so that indexes of earlier versions keep their digest.
+        # Settings are only added if they are set, so that the digests of earlier versions stay the same.
         optional = {"prompt": sentences.prompt(None, None), "lowercase": sentences.lowercase}
         optional |= {"clean": self.clean, "truncate_dim": sentences.truncate_dim}
         settings += [f"{key}={v}" for key, v in optional.items() if v not in ("", False, "none", None)]
         dense = [step for step in sentences.after if isinstance(step, Dense)]
         settings += [step.activation for step in dense]
-        arrays = [np.frombuffer("|".join(settings).encode(), np.uint8)]
-        parts = [x for d in dense for x in (d.weight, d.bias, d.residual_weight) if x is not None]
-        arrays += [x.detach().cpu().float().numpy() for x in parts]
-        arrays += [tensors[name].detach().cpu().float().numpy() for name in sorted(tensors)]
-        return digest(arrays)
+        weights = [x for d in dense for x in (d.weight, d.bias, d.residual_weight) if x is not None]
+        weights += [tensors[name] for name in sorted(tensors)]
+        arrays = [x.detach().cpu().float().numpy() for x in weights]
+        return digest([np.frombuffer("|".join(settings).encode(), np.uint8), *arrays])
 
     def similar(self, text: str, k: int = 5, least: float = -1.0) -> list[tuple[str, float]]:
-        """The ``k`` nearest texts of the index with their cosines, nearest first, without those below
-        ``least``."""
-        index = self._indexed()
+        """The ``k`` nearest texts of the index and their cosines, nearest first.
+
+        Texts with a cosine below ``least`` are left out.
+        """
+        index = self._require_index()
         rows, cosines = self.search([text], index.vectors, k)
         pairs = zip(rows[0], cosines[0], strict=True)
         return [(index.texts[i], float(c)) for i, c in pairs if at_least(c, least)]
@@ -491,49 +496,45 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
     def doubles(self, texts: Any, least: float = 0.8) -> list[tuple[int, int, float]]:
         """Find near-duplicates in a list of texts, the most similar pairs first.
 
-        Every text is compared with every other, in fp32.
+        All pairs of texts are compared, in fp32.
 
         Args:
             texts: ``n`` texts, or their embeddings ``[n, E]``.
             least: minimum cosine of a pair, from -1 to 1.
 
         Returns:
-            For each pair the indices of its texts, the lower first, and their cosine.
+            For each pair, the indices of its texts (the lower index first) and their cosine.
 
         Raises:
-            DataError: an unusable text, or more than a million pairs.
+            DataError: a text cannot be used, or there are more than a million pairs.
         """
-        return pairs_within(unit(texts) if _are_vectors(texts) else self.directions(texts), least)
+        return pairs_within(unit(texts) if _are_vectors(texts) else self.unit_vectors(texts), least)
 
     def search(self, queries: Sequence[str], table: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
-        """For each query the indices of the ``k`` nearest rows of a table and their cosines, ``[n, k]`` each.
+        """The indices of the ``k`` nearest rows of a table to each query, and their cosines, ``[n, k]`` each.
 
-        The search is exact. If the CPU multiplies in bf16, candidates are found in bf16 and their cosines
-        computed in fp32; if the candidates do not settle which rows are nearest, all rows are compared in
-        fp32.
+        The search is exact; see ``nearest``.
 
         Args:
             table: texts, or their embeddings ``[m, E]``.
 
         Raises:
-            ConfigError: ``k`` below 1.
-            DataError: an unusable text, or embeddings of another width.
+            ConfigError: ``k`` is below 1.
+            DataError: a text cannot be used, or the embeddings have another width.
         """
         if k < 1:
             raise ConfigError(f"k {k} asks for nothing", where="search", fix="Use 1 or more")
-        query_vectors = self.directions(queries)
-        if not _are_vectors(table):
-            table = self.encode(table)
-        vectors = table
+        query_vectors = self.unit_vectors(queries)
+        vectors = table if _are_vectors(table) else self.encode(table)
         if vectors.shape[1] != query_vectors.shape[1]:
             what = f"vectors of {vectors.shape[1]} numbers, the model's have {query_vectors.shape[1]}"
             raise DataError(what, where="search", fix="Give texts, or vectors of this model")
         return nearest(query_vectors, unit(vectors), k, choose_dtype(self.precision, torch.device("cpu")))
 
-    # --- classification, after a fit with labels -----------------------------------------------------
+    # --- classification, after training on labels ----------------------------------------------------
 
     def predict_proba(self, X: Sequence[str]) -> np.ndarray:
-        """Probabilities ``[n, C]``, after a fit with labels."""
+        """Probabilities ``[n, C]``, after training on labels."""
         self._check_fitted()
         if self.head_ is None:
             raise ConfigError("was not fitted with labels", where="predict", fix="Use fit(texts, labels)")
@@ -543,13 +544,13 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         """The most probable class of each text."""
         best = self.predict_proba(X).argmax(1)
         assert self.classes_ is not None
-        return Classes(booleans=self.truth_).to_input_type(self.classes_[best])
+        return Classes(booleans=self.boolean_labels_).to_input_type(self.classes_[best])
 
     def score(self, X: Any, y: Any) -> float:
-        """Spearman correlation of cosines and scores of pairs; after a fit with labels, accuracy.
+        """Spearman correlation of the cosines and scores of pairs. After training on labels, accuracy.
 
         Raises:
-            DataError: unusable rows, a wrong number of labels, or labels of another type than in training.
+            DataError: rows cannot be used, or the number or type of the labels is wrong.
         """
         if getattr(self, "head_", None) is not None:
             assert self.classes_ is not None
@@ -561,44 +562,44 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
                 what = f"the label {labels[0]!r} is of another kind than those learned, as {first_class!r}"
                 raise DataError(what, where="labels", fix="Give them as they were given to fit")
             return float(np.mean([a == b for a, b in zip(predicted, labels, strict=True)]))
-        pairs = check_text_pairs(self.rows_of(X, "pairs", 2), y)
+        pairs = check_text_pairs(self.prediction_rows(X, "pairs", 2), y)
         if pairs.scores is None:
             raise DataError("pairs without scores", where="score", fix="Give a number for each pair")
         return spearman(self.cosines(pairs), pairs.scores)
 
     def cosines(self, pairs: Pairs) -> np.ndarray:
         """The cosine of each pair, ``[n]``."""
-        return (self.directions(pairs.first) * self.directions(pairs.second)).sum(1)
+        return (self.unit_vectors(pairs.first) * self.unit_vectors(pairs.second)).sum(1)
 
     def write_encoder(self, folder: Path) -> None:
         """Save the tokenizer and the files that sentence-transformers needs to open the folder."""
-        length = token_limit(self.model_.config.embedding, self._how.max_length)
+        length = token_limit(self.model_.config.embedding, self._sentences.max_length)
         save_tokenizer(self.tokenizer_, folder, length, segments=self.model_.config.embedding.segments)
-        write_sentences(self._how, folder, self.model_.config)
+        write_sentences(self._sentences, folder, self.model_.config)
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
-        """Save what ``write_encoder`` writes, and the classification head if there is one."""
+        """Save the files of ``write_encoder``, and the classification head if there is one."""
         self.write_encoder(folder)
         if self.head_ is None or self.classes_ is None:
             return {"classes": None}
         tensors = {name: torch.from_numpy(array) for name, array in self.head_.tensors().items()}
-        write_tensors(folder, tensors, name=CLASSES)
-        truth = {"truth_values": True} if self.truth_ else {}
-        return {"classes": self.classes_.tolist()} | truth
+        write_tensors(folder, tensors, name=HEAD_FILE)
+        booleans = {"truth_values": True} if self.boolean_labels_ else {}
+        return {"classes": self.classes_.tolist()} | booleans
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        self.tokenizer_, self._how = load_tokenizer(folder), self.model_.sentences
-        if not isinstance(self._how, Sentences):
-            raise self._how or DataError("has no modules.json", where=str(folder))
+        self.tokenizer_, self._sentences = load_tokenizer(folder), self.model_.sentences
+        if not isinstance(self._sentences, Sentences):
+            raise self._sentences or DataError("has no modules.json", where=str(folder))
         self.classes_ = self.head_ = self.index_ = None
         if names := about.get("classes"):
             self.classes_ = np.asarray(read_labels(names, "classes", str(folder)))
-            self.truth_ = about.get("truth_values") is True
-            arrays = {name: tensor.numpy() for name, tensor in read_tensors(folder, CLASSES).items()}
-            width = self._how.width(self.model_.config.encoder.d_model)
-            self.head_ = head_of(arrays, width, len(self.classes_), str(folder))
+            self.boolean_labels_ = about.get("truth_values") is True
+            arrays = {name: tensor.numpy() for name, tensor in read_tensors(folder, HEAD_FILE).items()}
+            width = self._sentences.width(self.model_.config.encoder.d_model)
+            self.head_ = restore_head(arrays, width, len(self.classes_), str(folder))
 
-    def saved_width(self, about: Mapping[str, Any]) -> int | None:
+    def saved_num_inputs(self, about: Mapping[str, Any]) -> int | None:
         return 1 if about.get("classes") else 2
 
     @classmethod
@@ -606,7 +607,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         """Load a saved embedder; every file is verified by its checksum.
 
         Raises:
-            CheckpointError: no such folder, a damaged one, or one of another kind.
+            CheckpointError: the folder is missing or damaged, or has another kind of model.
         """
         folder, _ = metadata_in(path)
         check_is_model(folder)
@@ -618,27 +619,27 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         check_table(self.tokenizer_, self.model_.config, str(folder))
 
 
-def _texts(examples: Labelled | Pairs) -> list[str]:
-    """All texts; for pairs the first texts, then the second texts."""
-    return examples.texts if isinstance(examples, Labelled) else [*examples.first, *examples.second]
+def _all_texts(examples: LabeledTexts | Pairs) -> list[str]:
+    """All texts. For pairs: the first texts, then the second texts."""
+    return examples.texts if isinstance(examples, LabeledTexts) else [*examples.first, *examples.second]
 
 
 # --- tokenizer and encoder ------------------------------------------------------------------------
 
 
 def open_tokenizer(text: EmbedderTextConfig, model: EmbedderModelConfig, texts: Sequence[str]) -> Tokenizer:
-    """The checkpoint's tokenizer, or one trained on the texts; errors as in ``build_tokenizer``."""
-    settings = {key: value for key, value in shared(text, TextConfig).items() if key != "max_length"}
+    """The tokenizer of the checkpoint, or one that is trained on the texts; see ``build_tokenizer``."""
+    settings = {key: value for key, value in shared_settings(text, TextConfig).items() if key != "max_length"}
     return build_tokenizer(
         TextConfig(**settings), ModelConfig(model=model.model, revision=model.revision), texts
     )
 
 
 def sentences_for(model: EmbedderModelConfig, max_length: int | None) -> Sentences:
-    """Pooling, normalization and maximum length, from the settings or else the checkpoint's modules.json.
+    """Pooling, normalization and maximum length, from the settings or else from ``modules.json``.
 
     Raises:
-        CheckpointError: the checkpoint's modules.json is not supported.
+        CheckpointError: ``modules.json`` of the checkpoint is not supported.
     """
     sentences = embedding = None
     if not is_from_scratch(model.model):
@@ -650,34 +651,37 @@ def sentences_for(model: EmbedderModelConfig, max_length: int | None) -> Sentenc
             raise loaded
     if sentences is None or model.pooling != "auto":
         pool = Pool(("mean" if model.pooling == "auto" else model.pooling,))
-        sentences = Sentences(pool, (Normalize(),), sentences.max_length if sentences else LONGEST)
+        sentences = Sentences(pool, (Normalize(),), sentences.max_length if sentences else DEFAULT_MAX_LENGTH)
     length = sentences.max_length
-    if embedding is not None and embedding.positions == "learned":  # at most as many as there are positions
+    if embedding is not None and embedding.positions == "learned":
         length = token_limit(embedding, length)
-    return replace(sentences, max_length=max_length or length or LONGEST)
+    return replace(sentences, max_length=max_length or length or DEFAULT_MAX_LENGTH)
 
 
 def build_encoder(
     model: EmbedderModelConfig, sentences: Sentences, tokenizer: Tokenizer, max_length: int | None
 ) -> TextEncoder:
-    """The encoder without a head, with ``sentences`` as its ``sentences``.
+    """Build the encoder without a head, and set its ``sentences``.
 
     Raises:
-        ConfigError: not a text model, sizes for a checkpoint, or too many tokens.
-        CheckpointError: weights that cannot be loaded.
+        ConfigError: the model does not read texts, sizes are set for a checkpoint, or ``max_length`` is too
+            large.
+        CheckpointError: the weights cannot be loaded.
     """
     built: Any
     pooling = "mean"
     if is_from_scratch(model.model):
-        shape = {key: getattr(model, key) for key in SIZES}
-        wide = ModelConfig(model=model.model, dropout=model.dropout or None, **shape)
-        built = build_model(wide, TextConfig(max_length=sentences.max_length or LONGEST), tokenizer, 2)
+        sizes = {key: getattr(model, key) for key in SIZES}
+        config = ModelConfig(model=model.model, dropout=model.dropout or None, **sizes)
+        built = build_model(
+            config, TextConfig(max_length=sentences.max_length or DEFAULT_MAX_LENGTH), tokenizer, 2
+        )
     else:
-        refuse_given(model, SIZES)
-        checkpoint = fitting(read_checkpoint(model.model, model.revision), tokenizer, model.model)
+        refuse_set_keys(model, SIZES)
+        checkpoint = cover_vocabulary(read_checkpoint(model.model, model.revision), tokenizer, model.model)
         built = load_pretrained(checkpoint, dropout=model.dropout, attention_dropout=0.0)
         if checkpoint.family.hub is not None:
-            pooling = None  # ``how`` pools, so that a saved folder is a plain encoder for transformers
+            pooling = None  # ``sentences`` pools, so that transformers can open the folder as an encoder
     if not isinstance(built, TextEncoder):
         raise NotForThisModelError(
             f"{model.model!r} is not an encoder of texts", where="model", fix="Use a Transformer"
@@ -699,52 +703,51 @@ def _are_vectors(table: Any) -> bool:
 
 
 def pairs_within(table: np.ndarray, least: float) -> list[tuple[int, int, float]]:
-    """Pairs of rows with a cosine of at least ``least``, highest first; all vectors are normalized.
+    """Pairs of rows with a cosine of at least ``least``, highest first. All vectors have length 1.
 
     Raises:
-        DataError: more than ``MOST_PAIRS``.
+        DataError: there are more than ``MAX_PAIRS`` pairs.
     """
     t = torch.from_numpy(np.ascontiguousarray(table, np.float32))
     first, second, cosines = [], [], []
     for start in range(0, len(t), BLOCK):
-        block = t[start : start + BLOCK] @ t[start:].T  # [B, n - start]; earlier rows are done
-        i, j = torch.triu(block >= least - ROUNDED, diagonal=1).nonzero(as_tuple=True)
+        block = t[start : start + BLOCK] @ t[start:].T  # [B, n - start]
+        i, j = torch.triu(block >= least - ROUNDING, diagonal=1).nonzero(as_tuple=True)
         first.append(i + start)
         second.append(j + start)
         cosines.append(block[i, j])
-        if (count := sum(map(len, first))) > MOST_PAIRS:
+        if (count := sum(map(len, first))) > MAX_PAIRS:
             what = f"{count:,} pairs and more have a cosine of {least:g} or above"
             raise DataError(what, where="doubles", fix="Ask for a higher one")
     if not first:
         return []
     best = torch.sort(torch.cat(cosines), descending=True, stable=True)
-    places = torch.cat(first)[best.indices].tolist(), torch.cat(second)[best.indices].tolist()
-    return list(zip(*places, best.values.clamp(-1, 1).tolist(), strict=True))
+    rows = torch.cat(first)[best.indices].tolist(), torch.cat(second)[best.indices].tolist()
+    return list(zip(*rows, best.values.clamp(-1, 1).tolist(), strict=True))
 
 
 def nearest(
     queries: np.ndarray, table: np.ndarray, k: int, dtype: torch.dtype = torch.float32
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of ``table`` nearest to each query and their cosines, ``[n, k]``; all vectors are normalized.
+    """The rows of ``table`` nearest to each query and their cosines, ``[n, k]``. All vectors have length 1.
 
-    Args:
-        dtype: of the first pass. In bf16 it finds candidates, whose cosines are computed in fp32. If another
-            row could still be nearer than these, the query is compared with all rows in fp32.
+    In bf16 (``dtype``), the search finds candidates first and then computes their cosines in fp32. If another
+    row could be nearer than the candidates, the query is compared with all rows in fp32.
     """
     k = min(k, len(table))
-    wide = k if dtype == torch.float32 else min(k + CANDIDATES, len(table))
+    num_candidates = k if dtype == torch.float32 else min(k + EXTRA_CANDIDATES, len(table))
     q, t = torch.from_numpy(queries), torch.from_numpy(np.ascontiguousarray(table))
-    rows, cosines, low = [], [], t.to(dtype)
+    rows, cosines, converted = [], [], t.to(dtype)
     for part in q.split(256):
-        candidates = (part.to(dtype) @ low.T).float().topk(wide, 1)  # [Q, wide]
+        candidates = (part.to(dtype) @ converted.T).float().topk(num_candidates, 1)
         exact = torch.einsum("qe,qwe->qw", part, t[candidates.indices])
         best = torch.sort(exact, dim=1, descending=True, stable=True)
         indices, values = candidates.indices.gather(1, best.indices[:, :k]), best.values[:, :k]
-        if dtype != torch.float32 and wide < len(table):
-            # Another row may have a cosine of up to APART above that of the last candidate.
-            unsure = values[:, -1] < candidates.values[:, -1] + APART
-            if unsure.any():
-                values[unsure], indices[unsure] = (part[unsure] @ t.T).topk(k, 1)
+        if dtype != torch.float32 and num_candidates < len(table):
+            # The cosine of another row is at most BF16_COSINE_ERROR above that of the last candidate.
+            uncertain = values[:, -1] < candidates.values[:, -1] + BF16_COSINE_ERROR
+            if uncertain.any():
+                values[uncertain], indices[uncertain] = (part[uncertain] @ t.T).topk(k, 1)
         rows.append(indices)
         cosines.append(values)
     return torch.cat(rows).numpy(), torch.cat(cosines).clamp(-1, 1).numpy()
@@ -752,4 +755,4 @@ def nearest(
 
 def at_least(cosine: float, least: float | None) -> bool:
     """Whether a cosine is at least ``least``, up to rounding in fp32."""
-    return least is None or least <= -1 or cosine >= least - ROUNDED
+    return least is None or least <= -1 or cosine >= least - ROUNDING

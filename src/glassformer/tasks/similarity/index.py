@@ -1,9 +1,11 @@
-"""Search index: a folder with texts and their embeddings, for exact search, without pickle.
+"""Search index: texts and their embeddings.
+
+An index is a folder without pickle:
 
 index.json           number of texts, width of the embeddings, digest of the model
-texts.jsonl          one text per line, with its row number in the source file and that row's other columns
-vectors.safetensors  [m, E] fp32, normalized
-manifest.json        sizes and checksums of these files, written last
+texts.jsonl          one text per line, with its row number in the file and the other columns of the row
+vectors.safetensors  [m, E] fp32, vectors of length 1
+manifest.json        sizes and checksums of these files; written last
 """
 
 from __future__ import annotations
@@ -33,21 +35,22 @@ class TextIndex:
     """Texts and their embeddings."""
 
     texts: list[str]
-    vectors: np.ndarray  # [m, E] fp32, normalized
+    vectors: np.ndarray  # [m, E] fp32, of length 1
     model: str  # digest of the weights that computed the vectors
-    rows: Sequence[int] | None = None  # row number of each text in its file; None: not from a file
-    beside: Sequence[Mapping[str, Any]] | None = None  # for each text the other columns of its row
+    rows: Sequence[int] | None = None  # row number of each text in its file; None: there is no file
+    other_columns: Sequence[Mapping[str, Any]] | None = None  # the other columns of the row of each text
 
     def __len__(self) -> int:
         return len(self.texts)
 
-    def row(self, place: int) -> int:
-        """The row number of a text in its file, or else its index from 1."""
-        return place + 1 if self.rows is None else self.rows[place]
+    def row(self, i: int) -> int:
+        """The row number of text ``i`` in its file; without a file, the number of the text from 1."""
+        return i + 1 if self.rows is None else self.rows[i]
 
-    def columns(self, place: int) -> dict[str, Any]:
-        """``{"columns": ...}`` with the other columns of a text's row; empty if there are none."""
-        return {"columns": dict(self.beside[place])} if self.beside and self.beside[place] else {}
+    def columns(self, i: int) -> dict[str, Any]:
+        """``{"columns": ...}`` with the other columns of the row of text ``i``; empty if there are none."""
+        columns = self.other_columns[i] if self.other_columns else {}
+        return {"columns": dict(columns)} if columns else {}
 
 
 def is_index(path: str | Path) -> bool:
@@ -56,7 +59,7 @@ def is_index(path: str | Path) -> bool:
 
 
 def save_index(index: TextIndex, path: str | Path, *, overwrite: bool = False) -> Path:
-    """Write the index to a folder."""
+    """Write an index to a folder."""
 
     def write(folder: Path) -> None:
         about = {
@@ -78,7 +81,7 @@ def save_index(index: TextIndex, path: str | Path, *, overwrite: bool = False) -
 
 
 def load_index(path: str | Path, model: str) -> TextIndex:
-    """Load an index of the vectors of a model with that digest; every file is verified by its checksum."""
+    """Load an index and verify the checksums of its files; ``model`` is the digest of the model."""
     folder = Path(path)
     if not is_index(folder):
         raise IncompleteError(f"is not an index: it has no {ABOUT}", where=str(folder), fix="Save one first")
@@ -89,26 +92,26 @@ def load_index(path: str | Path, model: str) -> TextIndex:
     if text(about, "model", where, "") != model:
         what = "its vectors were made by another model"
         raise CheckpointError(what, where=str(folder), fix="Make the index again with this model")
-    texts, rows, beside = _read_texts(folder / TEXTS)
+    texts, rows, other_columns = _read_texts(folder / TEXTS)
     vectors = read_tensors(folder, VECTORS).get("vectors")
     shape = (number(about, "texts", where), number(about, "width", where))
     if vectors is None or tuple(vectors.shape) != shape or len(texts) != shape[0]:
         what = f"texts and vectors are not {shape[0]:,} of {shape[1]:,} numbers, as {ABOUT} says"
         raise CheckpointError(what, where=str(folder), fix="Make it again")
-    return TextIndex(texts, vectors.float().numpy(), model, rows, beside)
+    return TextIndex(texts, vectors.float().numpy(), model, rows, other_columns)
 
 
 def _read_texts(file: Path) -> tuple[list[str], list[int], list[dict[str, Any]]]:
     texts: list[Any] = []
     rows: list[int] = []
-    beside: list[dict[str, Any]] = []
+    other_columns: list[dict[str, Any]] = []
     with file.open(encoding="utf-8") as lines:
         for i, line in enumerate(lines, 1):
             try:
                 record = json.loads(line)
                 texts.append(record["text"])
                 rows.append(int(record["row"]))
-                beside.append(dict(record.get("columns", {})))
+                other_columns.append(dict(record.get("columns", {})))
             except (ValueError, KeyError, TypeError, RecursionError):
                 raise CheckpointError("is not a text with its row", where=f"{file}, line {i}") from None
-    return check_texts(texts, str(file)), rows, beside
+    return check_texts(texts, str(file)), rows, other_columns

@@ -1,8 +1,9 @@
-"""Training data of an embedder: pairs of texts with or without scores, and texts with labels.
+"""Training data and losses of an embedder.
 
-For texts with labels, SetFit (Tunstall et al., 2022) samples 20 pairs of the same class and 20 of different
-classes for every text, and encodes both texts of each. Here each text of a batch is encoded once and compared
-with all others of the batch. Positive and negative pairs have the same total weight.
+The data are pairs of texts, with or without scores, or texts with labels. For each text with a label, SetFit
+(Tunstall et al., 2022) samples 20 pairs of the same class and 20 pairs of different classes, and encodes both
+texts of each pair. Here each text of a batch is encoded once and compared with all other texts of the batch.
+Positive and negative pairs have the same total weight.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.first)
 
-    def take(self, rows: Sequence[int] | np.ndarray) -> Pairs:
+    def select(self, rows: Sequence[int] | np.ndarray) -> Pairs:
         """The pairs of these rows."""
         rows = np.asarray(rows, np.int64)
         scores = None if self.scores is None else self.scores[rows]
@@ -63,7 +64,7 @@ class Pairs:
 
 
 def check_text_pairs(X: Any, y: Any = None, origin: str = "pairs") -> Pairs:
-    """Validate pairs of texts and their optional scores."""
+    """Check pairs of texts and their scores, if there are any."""
     rows = read_rows(X, origin, "pairs", most=2)
     if not rows:
         raise TooFewExamplesError("no pairs", where=origin, fix="Give at least two")
@@ -93,7 +94,7 @@ def check_text_pairs(X: Any, y: Any = None, origin: str = "pairs") -> Pairs:
 
 @dataclass(frozen=True)
 class PairStream:
-    """Batches of every epoch; a batch has the first texts of some pairs, then the second texts."""
+    """Batches of pairs: the first texts of the pairs, then the second texts."""
 
     table: TokenTable  # 2n texts: the first texts of all pairs, then the second texts
     settings: BatchSettings
@@ -118,36 +119,38 @@ class PairStream:
 
 
 def vectors_of(model: Any, batch: TextBatch, skip: int = 0) -> Tensor:
-    """Normalized embeddings of a batch, ``[B, E]`` fp32, without the first ``skip`` tokens of each text."""
+    """Embeddings of length 1, ``[B, E]`` fp32; pooling leaves out the first ``skip`` tokens of each text."""
     states = model.encode(batch.ids, batch.packing, segments=batch.segments)  # [N, D]
     return unit_rows(model.sentences.pool_states(states, batch.packing, skip))
 
 
 @dataclass
 class PairLoss:
-    """Loss on the cosines of a batch, summed over pairs (for texts with labels, over texts).
+    """The loss of a batch, summed over pairs, or over texts if these have labels.
 
-    cosine: squared error to the scores. cosent: ``log(1 + sum exp(scale (cos_j - cos_i)))`` over all i, j
-    with score_i > score_j (Su, 2022). negatives: cross-entropy of the partner among all second texts of the
-    batch (Henderson et al., 2017). Texts with labels are compared with all others: the score is 1 within a
-    class, else 0.
+    cosine: squared error between cosines and scores.
+    cosent: ``log(1 + sum exp(scale (cos_j - cos_i)))`` over all i, j with score_i > score_j (Su, 2022).
+    negatives: cross-entropy of the second text of a pair among all second texts of the batch (Henderson et
+    al., 2017).
+
+    All texts with labels are compared with each other. The score is 1 for the same class, otherwise 0.
     """
 
     kind: str
     scale: float
     scores: np.ndarray | None = None  # [n], from 0 to 1
     targets: np.ndarray | None = None  # [n] class indices, for texts with labels
-    skip: int = 0  # number of prompt tokens that are left out in pooling
+    skip: int = 0  # number of prompt tokens that pooling leaves out
 
     def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
         vectors = vectors_of(model, batch, self.skip)
         if self.targets is not None:
             targets = send(torch.from_numpy(self.targets[batch.index]), vectors.device)
             cosines, same_class, weights = all_pairs(vectors, targets)
-            count, loss = len(vectors), 0 * vectors.sum()  # for a batch of a single text
+            loss = 0 * vectors.sum()  # if the batch has only one text
             if len(cosines):
-                loss = len(vectors) * self.of_cosines(cosines, same_class, weights)
-            return StepLoss(loss, torch.zeros((), device=loss.device), count)
+                loss = len(vectors) * self.loss_of_cosines(cosines, same_class, weights)
+            return StepLoss(loss, torch.zeros((), device=loss.device), len(vectors))
         first, second = vectors.chunk(2)  # [P, E] each
         if self.kind == "negatives":
             logits = self.scale * first @ second.T  # [P, P]
@@ -158,43 +161,43 @@ class PairLoss:
         assert self.scores is not None
         scores = send(torch.from_numpy(self.scores[batch.index]), cosines.device)
         weights = torch.full_like(cosines, 1 / len(cosines))
-        loss = len(cosines) * self.of_cosines(cosines, scores, weights)
+        loss = len(cosines) * self.loss_of_cosines(cosines, scores, weights)
         return StepLoss(loss, torch.zeros((), device=loss.device), len(cosines))
 
-    def of_cosines(self, cosines: Tensor, scores: Tensor, weights: Tensor) -> Tensor:
-        """Mean loss of cosines ``[P]`` with these scores; weights sum to 1."""
+    def loss_of_cosines(self, cosines: Tensor, scores: Tensor, weights: Tensor) -> Tensor:
+        """Mean loss for cosines ``[P]`` and their scores. The weights sum to 1."""
         if self.kind == "cosine":
             return ((cosines - scores).square() * weights).sum()
-        above = scores[:, None] > scores[None, :]  # [i, j]: i scores above j
-        wrong = self.scale * (cosines[None, :] - cosines[:, None])
-        return torch.cat([wrong[above], wrong.new_zeros(1)]).logsumexp(0)
+        is_higher = scores[:, None] > scores[None, :]  # [i, j]: whether score i is above score j
+        differences = self.scale * (cosines[None, :] - cosines[:, None])
+        return torch.cat([differences[is_higher], differences.new_zeros(1)]).logsumexp(0)
 
 
 def all_pairs(vectors: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """All pairs of normalized vectors ``[B, E]``: cosines, scores (1 for the same class, else 0) and weights,
-    ``[P]`` each.
+    """Cosines, scores and weights ``[P]`` of all pairs of vectors ``[B, E]`` of length 1.
 
-    Weights sum to 1; if there are both, positive and negative pairs have half of it each.
+    The score is 1 for the same class, otherwise 0. The weights sum to 1. If there are positive and negative
+    pairs, the weights of each kind sum to 0.5.
     """
     i, j = torch.triu_indices(len(vectors), len(vectors), 1, device=vectors.device)
     same_class = targets[i] == targets[j]
     counts = torch.stack([(~same_class).sum(), same_class.sum()]).clamp(min=1)
-    kinds = 2 if same_class.any() and not same_class.all() else 1
-    return (vectors @ vectors.T)[i, j], same_class.to(vectors), 1 / (kinds * counts[same_class.long()])
+    num_kinds = 2 if same_class.any() and not same_class.all() else 1
+    return (vectors @ vectors.T)[i, j], same_class.to(vectors), 1 / (num_kinds * counts[same_class.long()])
 
 
-def range_of(scores: np.ndarray | None) -> tuple[float, float]:
-    """The lowest score, and the difference to the highest."""
+def score_range(scores: np.ndarray | None) -> tuple[float, float]:
+    """The lowest score, and the difference between the highest and the lowest."""
     return (0.0, 1.0) if scores is None else (float(scores.min()), float(np.ptp(scores)))
 
 
-def scaled(scores: np.ndarray | None, span: tuple[float, float]) -> np.ndarray | None:
-    """Scores scaled to 0 to 1, fp32; ``span`` is from ``range_of``."""
+def scale_scores(scores: np.ndarray | None, span: tuple[float, float]) -> np.ndarray | None:
+    """Scale scores to the range from 0 to 1, fp32; ``span`` is the result of ``score_range``."""
     return None if scores is None else ((scores - span[0]) / span[1]).astype(np.float32)
 
 
-def chosen_loss(loss: str, pairs: Pairs | None) -> str:
-    """The loss for the pairs (None: texts with labels); for ``auto`` one that fits them."""
+def choose_loss(loss: str, pairs: Pairs | None) -> str:
+    """Check that a loss fits the pairs (None: texts with labels), or choose one for ``auto``."""
     if pairs is None:
         if loss == "negatives":
             fix = "Use cosine or cosent, or give pairs that belong together"
@@ -221,7 +224,7 @@ def chosen_loss(loss: str, pairs: Pairs | None) -> str:
 
 
 def encode_table(network: Any, table: TokenTable, device: torch.device, skip: int = 0) -> np.ndarray:
-    """Normalized embeddings of all texts of a table, without the first ``skip`` tokens of each."""
+    """Embeddings of length 1 of all texts of a table; see ``vectors_of``."""
     out: list[Any] = [None] * len(table)
     with computing():
         for index in evaluation_batches(table.lengths, device=device):
@@ -231,12 +234,12 @@ def encode_table(network: Any, table: TokenTable, device: torch.device, skip: in
     return np.stack(out)
 
 
-DRAWS = 20  # attempts to draw a validation split with two classes
-JUDGED = 5  # positive and negative pairs for each validation text
+MAX_DRAWS = 20  # maximum number of attempts to draw a validation split with two classes
+VALIDATION_PAIRS = 5  # number of positive pairs, and of negative pairs, per validation text
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabeledTexts:
     """Texts and their class indices."""
 
     texts: list[str]
@@ -245,35 +248,40 @@ class Labelled:
     def __len__(self) -> int:
         return len(self.texts)
 
-    def take(self, rows: Sequence[int] | np.ndarray) -> Labelled:
+    def select(self, rows: Sequence[int] | np.ndarray) -> LabeledTexts:
         """The texts of these rows."""
         rows = np.asarray(rows, np.int64)
-        return Labelled([self.texts[i] for i in rows], self.targets[rows])
+        return LabeledTexts([self.texts[i] for i in rows], self.targets[rows])
 
 
 def check_classes(targets: np.ndarray) -> None:
     """Raise DataError if there is only one class, or only one text per class."""
     counts = np.unique(targets, return_counts=True)[1]
-    if len(counts) < 2:
-        raise OneClassError(
-            "all texts have one label", where="labels", fix="Give texts of two classes or more"
-        )
+    _require_two_classes(len(counts))
     if counts.max() < 2:
         what = "each text has a label of its own"
         raise TooFewExamplesError(what, where="labels", fix="Give two texts or more of a class")
 
 
-def split_of_labels(
-    targets: np.ndarray, groups: Sequence[str], share: float, seed: int
+def _require_two_classes(num_classes: int) -> None:
+    if num_classes < 2:
+        what = "all texts have one label"
+        raise OneClassError(what, where="labels", fix="Give texts of two classes or more")
+
+
+def split_labels(
+    targets: np.ndarray, groups: Sequence[str], fraction: float, seed: int
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """Indices of training and of validation texts: all classes are in training, at least two in validation;
-    stratified if the classes are large enough, otherwise at random. Texts with the same group go to the same
-    split."""
+    """Indices of training and validation texts. Texts of the same group go to the same split.
+
+    Training has all classes, and validation at least two. The split is stratified if the classes are large
+    enough, otherwise random.
+    """
     with suppress(DataError):
-        train_rows, out = grouped_split(targets.tolist(), groups, share, seed)
-        return train_rows.tolist(), out.tolist()
-    for draw in range(DRAWS):
-        (train_rows,), (val_rows,) = random_split([[*range(len(targets))]], share, seed + draw, groups)
+        train_rows, validation_rows = grouped_split(targets.tolist(), groups, fraction, seed)
+        return train_rows.tolist(), validation_rows.tolist()
+    for draw in range(MAX_DRAWS):
+        (train_rows,), (val_rows,) = random_split([[*range(len(targets))]], fraction, seed + draw, groups)
         for missing in sorted({*targets[val_rows].tolist()} - {*targets[train_rows].tolist()}):
             group = groups[next(i for i in val_rows if targets[i] == missing)]
             val_rows = [i for i in val_rows if groups[i] != group]
@@ -286,16 +294,13 @@ def split_of_labels(
 
 
 def pairs_of_labels(texts: Sequence[str], targets: np.ndarray, per_text: int, seed: int) -> Pairs:
-    """For each text ``per_text`` pairs with its class (score 1), and as many with other classes (score 0)."""
-    if len(np.unique(targets)) < 2:
-        raise OneClassError(
-            "all texts have one label", where="labels", fix="Give texts of two classes or more"
-        )
+    """Sample ``per_text`` pairs of the same class (score 1) and of different classes (score 0) per text."""
+    _require_two_classes(len(np.unique(targets)))
     rng, first, second, scores = np.random.default_rng(seed), [], [], []
     for i, target in enumerate(targets.tolist()):
         same_class = np.flatnonzero((targets == target) & (np.arange(len(targets)) != i))
         for rows, score in ((same_class, 1.0), (np.flatnonzero(targets != target), 0.0)):
-            if len(rows):  # empty for the only text of a class
+            if len(rows):  # there are none if the class has only this text
                 partners = rng.choice(rows, per_text).tolist()
                 first += [texts[i]] * per_text
                 second += [texts[j] for j in partners]
@@ -305,7 +310,7 @@ def pairs_of_labels(texts: Sequence[str], targets: np.ndarray, per_text: int, se
 
 @dataclass(frozen=True)
 class LabelStream:
-    """Batches of every epoch: ``passes`` times over the texts, with several texts per class in each batch."""
+    """Batches of texts with labels; an epoch has ``passes`` passes, a batch several texts per class."""
 
     table: TokenTable
     targets: np.ndarray  # [n]
@@ -320,20 +325,20 @@ class LabelStream:
         return len(self.table) * self.passes
 
     def steps(self, epoch: int) -> list:
-        batches = [batch for turn in range(self.passes) for batch in self._pass(epoch, turn)]
+        batches = [batch for number in range(self.passes) for batch in self._pass(epoch, number)]
         return list(grouped(batches, self.accumulate))
 
-    def _pass(self, epoch: int, turn: int) -> list[np.ndarray]:
-        """Batches of nearly equal size, made of groups of texts of one class; classes take turns."""
-        rng = np.random.default_rng([self.seed, epoch, turn])
+    def _pass(self, epoch: int, number: int) -> list[np.ndarray]:
+        """Batches of nearly equal size that consist of groups of texts of the same class."""
+        rng = np.random.default_rng([self.seed, epoch, number])
         classes = np.unique(self.targets)
         size = max(2, self.batch_size // len(classes))
         groups = []
         for target in classes:
             rows = rng.permutation(np.flatnonzero(self.targets == target))
             parts = np.array_split(rows, math.ceil(len(rows) / size))
-            groups += [(place, rng.random(), part) for place, part in enumerate(parts)]
-        groups.sort(key=lambda group: group[:2])
+            groups += [(position, rng.random(), part) for position, part in enumerate(parts)]
+        groups.sort(key=lambda group: group[:2])  # so that each class occurs in every part of the pass
         order = np.concatenate([part for *_, part in groups])
         return np.array_split(order, math.ceil(len(order) / self.batch_size))
 

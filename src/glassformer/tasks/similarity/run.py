@@ -1,6 +1,6 @@
-"""Runs of an embedder.
+"""Runs of embedders.
 
-In addition to the files of every run, these write ``pairs.csv`` (each evaluated pair with its cosine) and
+In addition to the files of every run, they write ``pairs.csv`` (each evaluated pair with its cosine) and
 ``similarities.json`` (explanations of some cosines).
 """
 
@@ -23,59 +23,64 @@ from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.targets.similarity import Similarity, correlations, retrieval, tfidf_vectors
 from glassformer.tasks.build import is_from_scratch
 from glassformer.tasks.card import export
-from glassformer.tasks.folds import NAME, OutOfFold
-from glassformer.tasks.judging import nothing_held_out, read_source, split_to_evaluate
+from glassformer.tasks.folds import NAME, FoldPredictions, OutOfFold
+from glassformer.tasks.run_steps import note_without_evaluation, read_source, split_to_evaluate
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.tasks.similarity.pairs import Pairs
 from glassformer.tasks.similarity.recipe import SimilarityRecipe
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 
 RETRIEVAL = ("found", "reciprocal_rank")  # metrics of pairs without scores
-READABLE = 14  # maximum number of words per text in an explained pair
-SHOWN_DIGITS = 5
+MAX_WORDS = 14  # maximum number of words per text in an explained pair
+DIGITS = 5  # of the explanations
 
 
 def load(recipe: SimilarityRecipe, source: str | None = None) -> Splits:
-    """Load the pairs of a recipe and split them; or load another source, without splitting."""
+    """Load the pairs of a recipe and split them, or load another source without splitting it."""
     dataset = read_source(load_scored_pairs, recipe, source, "first", "second", "score")
     if source is not None:
         return without_holding_out(dataset)
     return make_splits(dataset, recipe.data, recipe.evaluate.split)
 
 
-def pairs_of(split: ScoredSplit) -> Pairs:
-    """A split as ``Pairs``."""
+def as_pairs(split: ScoredSplit) -> Pairs:
+    """Convert a split to ``Pairs``."""
     scores = None if split.scores is None else np.asarray(split.scores, np.float32)
     return Pairs(split.first, split.second, scores)
 
 
-def given(split: ScoredSplit) -> tuple[list[tuple[str, str]], list[float] | None]:
+def fit_arguments(split: ScoredSplit) -> tuple[list[tuple[str, str]], list[float] | None]:
     """X and y of a split, for ``fit``."""
     return list(zip(split.first, split.second, strict=True)), split.scores
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """Log lines about the pairs, and the data doctor."""
+    """Log lines about the pairs, and the data doctor's report."""
     splits, dataset = context.data, context.data.dataset
     first, second, score = dataset.columns
     what = f"how alike {first!r} and {second!r} are: {score!r}" if score else "all pairs belong together"
     lines = [f"{dataset.name}: {splits.sizes()} pairs; {what}"]
-    lines += nothing_held_out(splits, "pairs", "model")
+    lines += note_without_evaluation(splits, "pairs", "model")
     parts = splits.parts()
     return DataPreview(lines, dataset.rejected, lambda: examine_scored(dataset.name, parts, dataset.rejected))
 
 
 def fit(context: RunContext, **options: Any) -> None:
-    """Train on the training pairs; the validation pairs select the best epoch."""
-    held = context.data.validation
-    validation = None if held is None else given(held)
-    context.estimator.fit(*given(context.data.train), validation=validation, **options)
+    """Train on the training pairs and select the best epoch on the validation pairs."""
+    split = context.data.validation
+    validation = None if split is None else fit_arguments(split)
+    context.estimator.fit(*fit_arguments(context.data.train), validation=validation, **options)
     context.estimator.name_columns(*context.data.dataset.columns[:2])
 
 
-def metrics_of(embedder: Embedder, split: ScoredSplit, resamples: int) -> tuple[dict[str, Any], np.ndarray]:
-    """Metrics of a split (correlations with the scores, or retrieval of partners) and its cosines ``[n]``."""
-    first, second = map(embedder.directions, (split.first, split.second))
+def evaluate_split(
+    embedder: Embedder, split: ScoredSplit, resamples: int
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Metrics of a split and the cosines ``[n]`` of its pairs.
+
+    The metrics are correlations with the scores. Without scores, the partner of each text is retrieved.
+    """
+    first, second = map(embedder.unit_vectors, (split.first, split.second))
     cosines = (first * second).sum(1)
     if split.scores is None:
         return retrieval(first @ second.T, split.second), cosines
@@ -83,7 +88,7 @@ def metrics_of(embedder: Embedder, split: ScoredSplit, resamples: int) -> tuple[
 
 
 def evaluate(context: RunContext) -> dict[str, Any]:
-    """Metrics of validation and test split and of the baselines; also writes ``pairs.csv``."""
+    """Metrics of the validation and test split and of the baselines; also write ``pairs.csv``."""
     context.log("evaluating")
     embedder, recipe, splits = context.estimator, context.recipe, context.data
     resamples = recipe.evaluate.bootstrap
@@ -101,11 +106,11 @@ def evaluate(context: RunContext) -> dict[str, Any]:
         if split is None:
             continue
         started = time.perf_counter()
-        metrics[name], cosines = metrics_of(embedder, split, resamples)
+        metrics[name], cosines = evaluate_split(embedder, split, resamples)
         out["truncated"][name] = count_truncated(embedder, split)
         if name == splits.judged_name:
             out["seconds"]["inference"] = time.perf_counter() - started
-            context.answers = cosines
+            context.predictions = cosines
             write_pairs(context.folder / "pairs.csv", split, cosines)
     if splits.judged is not None and recipe.evaluate.baselines:
         out["others"] = baselines(context)
@@ -118,12 +123,12 @@ def baselines(context: RunContext) -> dict[str, Any]:
     out: dict[str, Any] = {}
     if not is_from_scratch(embedder.model):
         started = time.perf_counter()
-        out["untouched model"] = metrics_of(type(embedder)(**embedder.get_params()), split, resamples)[0]
+        out["untouched model"] = evaluate_split(type(embedder)(**embedder.get_params()), split, resamples)[0]
         out["untouched model"]["seconds"] = time.perf_counter() - started
     started = time.perf_counter()
     try:
-        first, second = tfidf_vectors(pairs_of(context.data.train), pairs_of(split))
-    except DataError as error:  # texts without words; only this baseline is missing then
+        first, second = tfidf_vectors(as_pairs(context.data.train), as_pairs(split))
+    except DataError as error:  # the texts have no words: leave this baseline out
         context.log(f"left out: {error}")
         return out
     if split.scores is None:
@@ -136,7 +141,7 @@ def baselines(context: RunContext) -> dict[str, Any]:
 
 
 def count_truncated(embedder: Embedder, split: ScoredSplit) -> list[int]:
-    """Number of truncated texts of a split, and of all its texts."""
+    """Number of truncated texts, and number of all texts of a split."""
     return [int(embedder.truncated([*split.first, *split.second]).sum()), 2 * len(split)]
 
 
@@ -150,74 +155,75 @@ def write_pairs(path: Path, split: ScoredSplit, cosines: np.ndarray) -> None:
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """``similarities.json``: explanations of some pairs; half of them are those with the largest errors."""
+    """``similarities.json``: explanations of some pairs, half of them with the largest errors."""
     split = context.data.judged
     limit = context.recipe.evaluate.maps
-    if split is None or not limit or context.answers is None:
+    if split is None or not limit or context.predictions is None:
         return {}
-    rows = chosen_pairs(split, context.answers, limit)
     examples = []
-    for row in rows:
+    for row in choose_pairs(split, context.predictions, limit):
         try:
             explanation = context.estimator.explain_similarity(split.first[row], split.second[row])
-        except ConfigError as error:  # a model whose cosine is not a sum over tokens
+        except ConfigError as error:  # the cosine of this model is not a sum over tokens
             context.log(f"no pairs are explained: {error.what}")
             return {}
         score = None if split.scores is None else split.scores[row]
-        table = np.round(explanation.table, SHOWN_DIGITS).tolist()
+        table = np.round(explanation.table, DIGITS).tolist()
         examples.append(explanation.as_dict() | {"table": table, "given": score})
     return {"similarities.json": {"examples": examples}}
 
 
-def chosen_pairs(split: ScoredSplit, cosines: np.ndarray, limit: int) -> list[int]:
-    """Pairs of readable length: those whose rank differs most from their score's, then a range of others."""
+def choose_pairs(split: ScoredSplit, cosines: np.ndarray, limit: int) -> list[int]:
+    """Choose short pairs to explain: half by the largest errors, and others over the range of cosines."""
     from scipy.stats import rankdata
 
     words = np.array(
         [max(len(a.split()), len(b.split())) for a, b in zip(split.first, split.second, strict=True)]
     )
-    able = np.flatnonzero(words <= max(READABLE, int(words.min())))
+    short = np.flatnonzero(words <= max(MAX_WORDS, int(words.min())))
     if split.scores is None:
-        return able[np.argsort(cosines[able], kind="stable")][:limit].tolist()
-    apart = np.abs(rankdata(cosines) - rankdata(split.scores))[able]
-    worst = able[np.argsort(-apart, kind="stable")][: (limit + 1) // 2]
-    others = able[np.argsort(-cosines[able], kind="stable")]
+        return short[np.argsort(cosines[short], kind="stable")][:limit].tolist()
+    errors = np.abs(rankdata(cosines) - rankdata(split.scores))[short]
+    worst = short[np.argsort(-errors, kind="stable")][: (limit + 1) // 2]
+    others = short[np.argsort(-cosines[short], kind="stable")]
     others = others[~np.isin(others, worst)]
-    places = np.linspace(0, max(len(others) - 1, 0), limit - len(worst)).astype(int) if len(others) else []
-    return [*worst.tolist(), *dict.fromkeys(others[places].tolist())]
+    if not len(others):
+        return worst.tolist()
+    spread = np.linspace(0, len(others) - 1, limit - len(worst)).astype(int)
+    return [*worst.tolist(), *dict.fromkeys(others[spread].tolist())]
 
 
 class CosinesOutOfFold(OutOfFold):
-    """Cross-validation of embedders; all pairs with the same first text share a fold.
+    """Cross-validation of embedders. All pairs with the same first text share a fold.
 
-    For pairs without scores, partners are retrieved within a fold, and metrics are means over all pairs.
+    Without scores, the partners are retrieved within a fold, and the metrics are means over all pairs.
     """
 
-    NOUN, ANSWERS, GROUP = "pairs", "cosines.npy", ("pair", "first texts")
+    NOUN, PREDICTIONS_FILE, GROUP = "pairs", "cosines.npy", ("pair", "first texts")
     METRICS = ("spearman", "pearson", *RETRIEVAL)
 
     def fit_arguments(self, split: ScoredSplit) -> tuple[Any, ...]:
-        return given(split)
+        return fit_arguments(split)
 
     @property
     def validation(self) -> tuple[Any, ...] | None:
-        held = self.splits.validation
-        return None if held is None else given(held)
+        split = self.splits.validation
+        return None if split is None else fit_arguments(split)
 
-    def evaluate(self, model: Embedder, held: ScoredSplit) -> tuple[int, dict[str, Any], np.ndarray]:
-        scores, cosines = metrics_of(model, held, 0)
-        return len(held), {key: scores[key] for key in self.METRICS if key in scores}, cosines
+    def evaluate(self, model: Embedder, split: ScoredSplit) -> tuple[int, dict[str, Any], np.ndarray]:
+        scores, cosines = evaluate_split(model, split, 0)
+        return len(split), {key: scores[key] for key in self.METRICS if key in scores}, cosines
 
     def summary(self, metrics: dict[str, Any]) -> str:
         measure = next(key for key in self.METRICS if key in metrics)
         return f"{measure} {metrics[measure]:.4f}"
 
     def pooled_metrics(
-        self, folder: Path, answers: list[tuple[np.ndarray, Any]], records: Sequence[dict[str, Any]]
+        self, folder: Path, predictions: FoldPredictions, records: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
         train, cosines = self.train, np.empty(len(self.train))
-        for held, cosines_of_fold in answers:
-            cosines[held] = cosines_of_fold
+        for rows, cosines_of_fold in predictions:
+            cosines[rows] = cosines_of_fold
         if train.scores is not None:
             test = correlations(cosines, np.asarray(train.scores, np.float64), self.recipe.evaluate.bootstrap)
         else:
@@ -226,26 +232,25 @@ class CosinesOutOfFold(OutOfFold):
             test = {"pairs": len(train), **{key: float(mean) for key, mean in means.items()}}
         write_pairs(folder / "pairs.csv", train, cosines)
         measure = next(key for key in self.METRICS if key in test)
-        about = {"task": self.recipe.task, "measure": measure, "columns": list(self.splits.dataset.columns)}
-        return about | {"test": test, "similarity": {NAME: test}}
+        columns = list(self.splits.dataset.columns)
+        out = {"task": self.recipe.task, "measure": measure, "columns": columns}
+        return out | {"test": test, "similarity": {NAME: test}}
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """Metrics of a saved model on its own test split, or on other pairs."""
     split = split_to_evaluate(context, source, load, "pairs")
-    return metrics_of(context.estimator, split, context.recipe.evaluate.bootstrap)[0]
+    return evaluate_split(context.estimator, split, context.recipe.evaluate.bootstrap)[0]
 
 
 def example_fixture() -> tuple[Embedder, tuple]:
-    """A minimal estimator and pairs with scores."""
+    """A minimal estimator, and pairs with scores."""
     settings: dict[str, Any] = {**TINY, "min_count": 1, "model": "encoder-mini", "max_length": 16}
     pairs = list(zip(TINY_TEXTS, TINY_TEXTS[1:] + TINY_TEXTS[:1], strict=True))
     return Embedder(**settings), (pairs, [float(i % 3) for i in range(len(pairs))])
 
 
 TASK = Task(
-    name="similarity",
-    recipe=SimilarityRecipe,
     estimator=Embedder,
     gives="vectors",
     target=Similarity(),
@@ -260,5 +265,4 @@ TASK = Task(
     export=export,
     folds=CosinesOutOfFold,
     verb="similar",
-    packages=("tokenizers", "safetensors"),
 )

@@ -1,7 +1,4 @@
-"""``TextClassifier``: a scikit-learn estimator that includes tokenizer, encoder, head and labels.
-
-It saves as one folder that ``transformers`` can open, and its predictions can be explained.
-"""
+"""``TextClassifier`` and ``TextRegressor``."""
 
 from __future__ import annotations
 
@@ -60,7 +57,7 @@ from glassformer.tasks.build import (
     warn_of_language,
 )
 from glassformer.tasks.classifier import Classifier, Supervised
-from glassformer.tasks.estimator import Fit, with_settings
+from glassformer.tasks.estimator import FitState, with_settings
 from glassformer.tasks.regressor import Regressor
 from glassformer.tasks.text_classification.recipe import (
     ModelConfig,
@@ -75,22 +72,23 @@ from glassformer.train.features import can_be_cached, text_features, train_on_fe
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification, input_masking
 
-ENTAILS = "entail"  # how the name of an entailment class begins
+ENTAILS = "entail"  # the beginning of the name of an entailment class
 
 
 class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
-    """Base class of models of texts, or pairs of texts.
+    """Base class of models of texts or pairs of texts.
 
     Fitted attributes in addition to ``Supervised``'s: ``tokenizer_``, ``truncated_`` (number of truncated
-    training texts), ``pairs_`` (whether it reads pairs; None: a transformers checkpoint, which reads both).
+    training texts), ``pairs_`` (whether the model reads pairs; None: a transformers checkpoint, which reads
+    both).
     """
 
-    INPUTS, CHUNK, MOST = Texts(), 16_384, 2
+    INPUTS, CHUNK, MAX_COLUMNS = Texts(), 16_384, 2
 
     tokenizer_: Any  # a tokenizers.Tokenizer; for a linear model its Ngrams
     truncated_: int
     pairs_: bool | None = False
-    segments_: bool | None = None  # whether inputs have token type ids; None: depends on ``model_``
+    segments_: bool | None = None  # whether inputs have token type ids; None: if ``model_`` uses them
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -109,14 +107,14 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
 
     @property
     def idle_settings(self) -> list[str]:
-        """Settings that have no effect with this model."""
+        """The settings that have no effect on this model."""
         from glassformer.tasks.text_classification.tfidf import idle_settings
 
         return [] if self.learns_in_steps else idle_settings(self)
 
     @property
     def reads_pairs(self) -> bool:
-        """Whether inputs are pairs; False for transformers checkpoints, unless a subclass overrides it."""
+        """Whether inputs are pairs; False for transformers checkpoints."""
         return bool(self.pairs_)
 
     @property
@@ -130,19 +128,19 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         return check_inputs(X, origin)
 
     @staticmethod
-    def _width(examples: Sequence[str]) -> int:
+    def _num_inputs(examples: Sequence[str]) -> int:
         return 1 + are_pairs(examples)
 
-    def saved_width(self, about: Mapping[str, Any]) -> int | None:
+    def saved_num_inputs(self, about: Mapping[str, Any]) -> int | None:
         pairs = about.get("pairs", False)
         return None if pairs is None else 1 + bool(pairs)
 
     @staticmethod
-    def copies_of(examples: Sequence[str]) -> list[str]:
+    def copy_keys(examples: Sequence[str]) -> list[str]:
         return list(map(comparison_key, examples))
 
     @staticmethod
-    def tokens_of(examples: Sequence[str]) -> int:
+    def count_tokens(examples: Sequence[str]) -> int:
         return sum(len(str(x).split()) for x in examples)
 
     def _fit(self, data: Any, callbacks: Any, checkpoints: Any, resume: bool) -> Any:
@@ -153,11 +151,11 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         with self._rollback():
             return fit_tfidf(self, data, callbacks, checkpoints, resume)
 
-    def _build_preprocessor(self, fit: Fit) -> None:
+    def _build_preprocessor(self, fit: FitState) -> None:
         self.pairs_ = are_pairs(fit.examples.X)
-        apart = self.pairs_ and self.pairs == "apart"
-        self.segments_ = self.pairs_ and (apart or has_segments(fit.configs["model"]))
-        if apart and not self.add_special_tokens:
+        is_bi_encoder = self.pairs_ and self.pairs == "apart"
+        self.segments_ = self.pairs_ and (is_bi_encoder or has_segments(fit.configs["model"]))
+        if is_bi_encoder and not self.add_special_tokens:
             what = "pairs = apart gives each side the special tokens of a text"
             raise NotForThisModelError(what, where="add_special_tokens", fix="Use add_special_tokens = true")
         if self.pairs_ and self.long_texts != "cut":
@@ -166,13 +164,13 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
                 what, where="long_texts", fix="Use cut: the longer side of a pair is cut first"
             )
         self.tokenizer_ = build_tokenizer(fit.configs["text"], fit.configs["model"], fit.examples.X)
-        if apart:
+        if is_bi_encoder:
             self.tokenizer_ = with_sides_apart(self.tokenizer_)
         warn_of_language(fit.configs["model"].model, self.tokenizer_, fit.examples.X)
-        self._follow_positions(fit)
+        self._limit_max_length(fit)
 
-    def _follow_positions(self, fit: Fit) -> None:
-        """Reduce the default ``max_length`` for a model with fewer position embeddings."""
+    def _limit_max_length(self, fit: FitState) -> None:
+        """Reduce the default ``max_length`` if the model has fewer position embeddings."""
         text, name = fit.configs["text"], fit.configs["model"].model
         if self.max_length != TextConfig().max_length or self._is_from_scratch() or name.lower() in CATALOG:
             return
@@ -187,7 +185,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         """Tokenize checked texts.
 
         Raises:
-            DataError: pairs for a model of single texts, or single texts for a model of pairs.
+            DataError: the texts are pairs and the model reads single texts, or the reverse.
         """
         self.check_sides(examples)
         if not self.reads_tokens:
@@ -205,17 +203,16 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         return table if has_segments else without_segments(table)
 
     def check_sides(self, examples: Sequence[str]) -> None:
-        """Raise DataError for pairs if the model reads single texts, or the reverse."""
-        if self.pairs_ is not None and examples and are_pairs(examples) != self.pairs_:
-            what, fix = (
-                ("this model reads pairs of texts", "Give two texts for each: (first, second)")
-                if self.pairs_
-                else ("this model reads one text, not pairs", "Give one text each")
-            )
-            raise WrongInputError(what, where=self.NOUN, fix=fix)
+        """Raise DataError if the texts are pairs and the model reads single texts, or the reverse."""
+        if self.pairs_ is None or not examples or are_pairs(examples) == self.pairs_:
+            return
+        what, fix = "this model reads one text, not pairs", "Give one text each"
+        if self.pairs_:
+            what, fix = "this model reads pairs of texts", "Give two texts for each: (first, second)"
+        raise WrongInputError(what, where=self.NOUN, fix=fix)
 
     def evaluation_table(self, examples: Sequence[str]) -> Windows:
-        """Tokenize texts for prediction, truncated or in windows."""
+        """Tokenize texts for prediction. Long texts are truncated or split into windows."""
         if self.long_texts == "cut" or are_pairs(examples) or not self.reads_tokens:
             return Windows(self.encode(examples), len(examples))
         return encode_windows(
@@ -228,15 +225,15 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         )
 
     def truncated(self, X: Sequence[str]) -> np.ndarray:
-        """Which texts are truncated to ``max_length`` tokens, ``[n]`` bool; none if they are read in windows.
+        """Which texts are truncated to ``max_length`` tokens, ``[n]`` bool. With windows, none is.
 
         Raises:
-            DataError: an unusable text.
+            DataError: a text cannot be used.
         """
         check_is_fitted(self, "model_")
-        texts, size = self.examples_of(X), self.CHUNK
-        parts = [self.evaluation_table(texts[i : i + size]).truncated for i in range(0, len(texts), size)]
-        return np.concatenate(parts)
+        texts, size = self.check_examples(X), self.CHUNK
+        chunks = [self.evaluation_table(texts[i : i + size]) for i in range(0, len(texts), size)]
+        return np.concatenate([chunk.truncated for chunk in chunks])
 
     def _training_table(self, examples: Sequence[str]) -> TokenTable:
         table = self.encode(examples)
@@ -246,7 +243,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
     def _is_from_scratch(self) -> bool:
         return is_from_scratch(self.model)
 
-    def _build(self, fit: Fit) -> Any:
+    def _build(self, fit: FitState) -> Any:
         model, text = fit.configs["model"], fit.configs["text"]
         return build_model(
             model,
@@ -259,22 +256,24 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
             solved=fit.train.head_start == "solved",
         )
 
-    def _stream(self, fit: Fit) -> TextStream:
+    def _stream(self, fit: FitState) -> TextStream:
         train: TextFitConfig = fit.train
         settings = BatchSettings(train.batch_size or 0, train.batch_tokens, train.length_window)
         return TextStream(fit.table, settings, train.accumulate, train.seed, fit.device)
 
-    def _objective(self, fit: Fit) -> Classification:
+    def _objective(self, fit: FitState) -> Classification:
         train: TextFitConfig = fit.train
         masking = input_masking(train, self.tokenizer_, mask_first=not self.add_special_tokens)
         targets, weights = fit.examples.targets, self._weights(fit.examples)
         criterion = self.kind_.criterion(targets, self.classes_.tolist(), train)
         return Classification(targets, weights, getattr(train, "label_smoothing", 0.0), masking, criterion)
 
-    def _vectors(self, fit: Fit, model: Any) -> Tensor:
+    def _vectors(self, fit: FitState, model: Any) -> Tensor:
         return text_features(model, fit.table, self.token_budget(), fit.device)
 
-    def _cache_frozen_features(self, fit: Fit, stream: Any, objective: Any, table: Any, logits: Any) -> tuple:
+    def _cache_frozen_features(
+        self, fit: FitState, stream: Any, objective: Any, table: Any, logits: Any
+    ) -> tuple:
         if not can_be_cached(fit.network, fit.train.word_dropout, fit.train.maskable):
             return stream, objective, logits
         return train_on_features(fit.network, stream, objective, table, self.token_budget(), self.long_texts)
@@ -283,7 +282,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         """Number of tokens per batch in prediction."""
         return max(self.batch_tokens, self.max_length) or 8192
 
-    def table_rows(
+    def table_outputs(
         self,
         model: Any,
         table: Windows,
@@ -313,18 +312,18 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
     ) -> np.ndarray:
         """Embed each text, ``[n, D]``, fp32.
 
-        For a model that was built from a folder of sentence-transformers (``modules.json``), these are
-        sentence embeddings from the current weights, with that folder's pooling, maximum length,
-        normalization and prompts, and with this model's ``clean``. For other models, they are the pooled
-        vectors that the head reads.
+        If the model was built from a folder of sentence-transformers, the result are sentence embeddings
+        with the current weights and this model's ``clean``. Pooling, maximum length, normalization and
+        prompts are those of ``modules.json`` in the folder. Otherwise, the result are the pooled vectors that
+        the head reads.
 
         Args:
-            prompt_name, prompt: name of one of the folder's prompts, or a text, to prepend to each text.
-            head: return the vectors that the head reads in any case.
+            prompt_name, prompt: the name of a prompt of the folder, or a text, which precedes each text.
+            head: always return the vectors that the head reads.
 
         Raises:
-            ConfigError: no prompt of that name, or a prompt for a model without ``modules.json``.
-            CheckpointError: that file has an unknown kind of module.
+            ConfigError: there is no prompt of that name, or the model has no ``modules.json``.
+            CheckpointError: ``modules.json`` has an unknown kind of module.
         """
         model = self.predictor()
         if not self.reads_tokens:
@@ -336,7 +335,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
                 what = "prompts belong to models from folders with a modules.json"
                 raise ConfigError(what, where="embed", fix="Put the words before the texts yourself")
             return super().embed(X)
-        rows = self.rows_of(X)
+        rows = self.prediction_rows(X)
         X = [clean_text(text, self.clean) if isinstance(text, str) else text for text in rows]  # type: ignore[arg-type]  # checked by fit
         options = {"prompt_name": prompt_name, "prompt": prompt, "batch_tokens": self.token_budget()}
         return model.embed_texts(X, tokenizer=self.tokenizer_, **options)
@@ -355,12 +354,12 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         if not self.reads_tokens:
             write_ngrams(self.tokenizer_, folder)
             return {"truncated": 0} | pairs
-        left_out = self.pairs_ is None and self.segments_ is False
-        kinds = 0 if left_out else self.model_.config.embedding.segments
+        without_ids = self.pairs_ is None and self.segments_ is False
+        segments = 0 if without_ids else self.model_.config.embedding.segments
         if getattr(self.model_.config, "sides", None):
-            kinds = len(SIDES)
+            segments = len(SIDES)
         save_tokenizer(
-            self.tokenizer_, folder, self.max_length, segments=kinds, pairs=self.pairs_ is not False
+            self.tokenizer_, folder, self.max_length, segments=segments, pairs=self.pairs_ is not False
         )
         if isinstance(sentences := getattr(self.model_, "sentences", None), Sentences):
             write_sentences(sentences, folder, self.model_.config)
@@ -371,7 +370,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         self.truncated_ = about.get("truncated", 0)
         self.pairs_, self.segments_ = about.get("pairs", False) if about else None, None
         if self.pairs_ is None and "token_type_ids" not in model_inputs(folder):
-            self.segments_ = False  # it was trained without token type ids
+            self.segments_ = False  # the model was trained without token type ids
 
     def check_parts(self, folder: Path) -> None:
         super().check_parts(folder)
@@ -380,7 +379,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
             return
         check_table(self.tokenizer_, self.model_.config, str(folder))
         config = self.model_.config
-        longest = config.embedding.longest if hasattr(config, "encoder") else None  # others have no positions
+        longest = config.embedding.longest if hasattr(config, "encoder") else None  # None: no positions
         if longest is not None and self.max_length > longest:
             what = f"max_length = {self.max_length} is more than the model's {longest} positions"
             raise CheckpointError(what, where=str(folder / ABOUT))
@@ -390,11 +389,11 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
 class TextClassifier(TextModel, Classifier, TextFitConfig):
     """A Transformer that classifies texts, or pairs of texts.
 
-    A pair is a tuple of two texts, which the model reads together: ``fit([(premise, claim), ...], y)``. A
-    model that was fitted on pairs predicts pairs.
+    A pair is a tuple of two texts: ``fit([(premise, claim), ...], y)``. A model that was fitted on pairs
+    predicts pairs.
 
     The parameters are the keys of a recipe's sections ``text``, ``model`` and ``train``; ``recipe.py``
-    explains them. Fitted attributes: those of ``TextModel``.
+    explains them. ``TextModel`` has the fitted attributes.
     """
 
     RECIPE = Recipe
@@ -410,7 +409,7 @@ class TextClassifier(TextModel, Classifier, TextFitConfig):
 
     @property
     def reads_pairs(self) -> bool:
-        """Whether inputs are pairs; for a transformers checkpoint, whether it has an entailment class."""
+        """Whether inputs are pairs. For a transformers checkpoint: whether it has an entailment class."""
         if self.pairs_ is not None:
             return self.pairs_
         return any(str(label).lower().startswith(ENTAILS) for label in self.classes_.tolist())
@@ -420,11 +419,11 @@ class TextClassifier(TextModel, Classifier, TextFitConfig):
 class TextRegressor(Regressor, TextModel, TextNumberFitConfig):
     """A Transformer that predicts numbers for texts, or pairs of texts.
 
-    A pair is a tuple of two texts, which the model reads together: ``fit([(first, second), ...], y)``.
+    A pair is a tuple of two texts: ``fit([(first, second), ...], y)``.
 
     The parameters are the keys of a recipe's sections ``text``, ``model`` and ``train``; ``recipe.py``
     explains them. Targets are standardized for training; predictions have the unit of ``y``. ``score`` is R².
-    Fitted attributes: those of ``TextModel`` and of ``Regressor``.
+    ``TextModel`` and ``Regressor`` have the fitted attributes.
     """
 
     RECIPE = TextNumberRecipe

@@ -24,9 +24,9 @@ import torch
 from glassformer.errors import DataError, NotForThisModelError
 from glassformer.models.sentences import Dense, Sentences
 from glassformer.runtime import choose_device, use_own_generator
-from glassformer.tasks.auto import Mirror, StopUnsaved, _become, folds_of
+from glassformer.tasks.auto import CopyStateOnStart, StopUnsaved, assign_folds, copy_fitted_state
 from glassformer.tasks.build import matching_pooling
-from glassformer.tasks.estimator import Fit
+from glassformer.tasks.estimator import FitState
 from glassformer.tasks.heads import LinearHead, fit_head
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.train.callbacks import Callback, StopOnSignal
@@ -34,7 +34,7 @@ from glassformer.train.distributed import join
 from glassformer.train.solved_head import STRENGTHS
 
 # Settings without effect, since the head is not trained by gradient descent -> the only value allowed.
-IDLE = {
+REQUIRED = {
     "class_weight": None,
     "pos_weight": None,
     "label_smoothing": 0.0,
@@ -46,7 +46,7 @@ IDLE = {
     "long_texts": "cut",
     "add_special_tokens": True,
 }
-FEWEST = 100  # minimum size of the held-out third
+MIN_HELD_OUT = 100  # minimum size of the held-out third
 # Settings of the classifier with the pre-trained encoder.
 PRETRAINED = {
     "method": "fine-tune",
@@ -68,7 +68,9 @@ def fit_few_shot(
     started = time.perf_counter()
     _check_settings(clf)
     configs = clf.configs()
-    fit = Fit(configs, choose_device(clf.device), join(clf.strategy, choose_device(clf.device), clf.seed))
+    fit = FitState(
+        configs, choose_device(clf.device), join(clf.strategy, choose_device(clf.device), clf.seed)
+    )
     fit.group_duplicates = bool(clf.validation_fraction)
     fit.examples, fit.validation = clf._examples(fit, *data)
     texts, targets, weights = fit.examples
@@ -86,9 +88,9 @@ def fit_few_shot(
     if tried and tried[0]["chosen"]:
         validation = None if fit.validation is None else (fit.validation[0], clf.classes_[fit.validation[1]])
         pretrained = type(clf)(**clf.get_params(deep=False) | PRETRAINED)
-        calls = [Mirror(clf, pretrained), *callbacks]
+        calls = [CopyStateOnStart(clf, pretrained), *callbacks]
         pretrained.fit(texts, clf.classes_[targets], validation=validation, callbacks=calls)
-        _become(clf, pretrained, tried)
+        copy_fitted_state(clf, pretrained, tried)
         clf.train_seconds_ = time.perf_counter() - started
         return clf
     embedder = Embedder(**_settings(clf))
@@ -103,7 +105,7 @@ def fit_few_shot(
         ).eval()
     clf.model_.sentences = sentences
     clf._compute_model = None
-    put_head(clf, texts, targets, strength)
+    fit_encoder_head(clf, texts, targets, strength)
     clf.check_int8_after_fit(fit)
     clf.history_, clf.best_step_ = embedder.history_, embedder.best_step_
     clf.weights_source_, clf.adapter_ = embedder.weights_source_, embedder.adapter_
@@ -125,9 +127,9 @@ def _compare_encoders(
     The final head cannot choose C by cross-validation, since its encoder was trained on all texts. No records
     and C = 1 if the third is too small, or if no layer is trained.
     """
-    fold = folds_of(clf, texts, targets)
+    fold = assign_folds(clf, texts, targets)
     held, train = np.flatnonzero(fold == 0), np.flatnonzero(fold != 0)
-    if len(held) < FEWEST or clf.train_layers == 0:
+    if len(held) < MIN_HELD_OUT or clf.train_layers == 0:
         return [], 1.0
     stops = [StopUnsaved(call.folder) for call in callbacks if isinstance(call, StopOnSignal)]
     records: list[dict[str, Any]] = []
@@ -171,7 +173,7 @@ def _check_settings(clf: Any) -> None:
     if is_from_scratch(clf.model):
         what = f"few-shot needs a checkpoint, and {clf.model!r} has random weights"
         raise NotForThisModelError(what, where="model", fix="Name a checkpoint, such as all-minilm-l6-v2")
-    for key, idle in IDLE.items():
+    for key, idle in REQUIRED.items():
         if getattr(clf, key) != idle:
             what = f"{key} = {getattr(clf, key)!r} has no effect with method = few-shot"
             raise NotForThisModelError(what, where=key, fix="Leave it out")
@@ -204,7 +206,7 @@ def pooling_of(sentences: Sentences, name: str) -> str:
     return pooling
 
 
-def put_head(clf: Any, texts: list[str], targets: np.ndarray, strength: float = 1.0) -> None:
+def fit_encoder_head(clf: Any, texts: list[str], targets: np.ndarray, strength: float = 1.0) -> None:
     """Fit the head on the classifier's pooled vectors of ``texts``; ``strength``: C."""
     vectors = (
         clf.embed(texts, head=True) if clf.precision != "int8" else clf._rows(texts, "pooled", None, "auto")

@@ -1,7 +1,7 @@
-"""Recipe of text classification: one dataclass per section, with default and meaning of every key.
+"""Recipes of text classification and regression.
 
-The keys of ``text``, ``model`` and ``train`` are the constructor parameters of ``TextClassifier``. No key is
-in two sections, so that ``--set lr=1e-4`` is never ambiguous.
+The keys of ``text``, ``model`` and ``train`` are the constructor parameters of ``TextClassifier`` and
+``TextRegressor``. Each key is in only one section, so that ``--set lr=1e-4`` is not ambiguous.
 """
 
 from __future__ import annotations
@@ -10,13 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from glassformer.checkpoints.catalog import AUTO
-from glassformer.config import (
-    EVERY_MODEL,
-    SEARCH,
-    positional,
-    section,
-    setting,
-)
+from glassformer.config import EVERY_MODEL, SEARCH, positional, section, setting
 from glassformer.tasks.sections import (
     ClassData,
     EncoderConfig,

@@ -29,16 +29,16 @@ from glassformer.packing import Packing
 from glassformer.runtime import choose_device, choose_dtype
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.regression import Numbers, as_baseline, mean_number, tfidf_ridge
-from glassformer.tasks.auto import fit_frozen, left_out
-from glassformer.tasks.judging import measure_of
-from glassformer.tasks.labelled import (
+from glassformer.tasks.auto import fit_frozen, missing_baselines
+from glassformer.tasks.run_steps import main_metric
+from glassformer.tasks.supervised import (
     baseline_weights,
+    collect_numbers,
     evaluate,
-    labelled,
     one_vs_rest_baseline,
     predict_sentences,
     preview_data,
-    show_numbers,
+    supervised_task,
 )
 from glassformer.tasks.task import DataPreview, RunContext
 from glassformer.tasks.text_classification.estimator import TextClassifier, TextRegressor
@@ -46,7 +46,6 @@ from glassformer.tasks.text_classification.recipe import (
     EvaluateConfig,
     Recipe,
     TextFitConfig,
-    TextNumberRecipe,
 )
 from glassformer.train.config import with_values
 
@@ -78,7 +77,7 @@ def evaluate_texts(context: RunContext) -> dict[str, Any]:
         out["padding"] = {"linear": 0.0, **padding}
     if sentences := own_sentences(recipe.evaluate):
         out["sentences"] = predict_sentences(clf, sentences)
-    if recipe.evaluate.baselines and (absent := left_out(clf)):
+    if recipe.evaluate.baselines and (absent := missing_baselines(clf)):
         out["baselines_left_out"] = absent
     return out
 
@@ -125,7 +124,7 @@ def tfidf(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple:
         split,
         num_classes=len(clf.classes_),
         sample_weight=baseline_weights(clf, targets),
-        measure=measure_of(recipe),
+        measure=main_metric(recipe),
     )
     of = " of both sides" if are_pairs(train) else ""
     return f"TF-IDF{of} + logistic regression", probabilities
@@ -165,7 +164,7 @@ def frozen(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple 
     if not multilabel:
         return f"{name} + logistic regression", p
     predicted = np.zeros(p.shape, bool)
-    predicted[:, columns] = model.chosen(outputs)
+    predicted[:, columns] = model.predicted_index(outputs)
     return f"{name} + logistic regression a label", p, predicted
 
 
@@ -220,13 +219,11 @@ def frozen_ridge(
 
 def evaluate_numbers(context: RunContext) -> dict[str, Any]:
     """``evaluate``, with the baseline that is missing, if any."""
-    missing = left_out(context.estimator) if context.recipe.evaluate.baselines else {}
+    missing = missing_baselines(context.estimator) if context.recipe.evaluate.baselines else {}
     return evaluate(context) | ({"baselines_left_out": missing} if missing else {})
 
 
-TASK = labelled(
-    "text-classification",
-    Recipe,
+TASK = supervised_task(
     TextClassifier,
     Classes(),
     label_of=lambda text: int("dog" in text),
@@ -237,14 +234,12 @@ TASK = labelled(
     baselines=(tfidf, embeddings, frozen),
 )
 
-REGRESSION = labelled(
-    "text-regression",
-    TextNumberRecipe,
+REGRESSION = supervised_task(
     TextRegressor,
     Numbers(),
     label_of=lambda text: float(len(text)),
     report="numbers",
     evaluate=evaluate_numbers,
-    collect_artifacts=show_numbers,
+    collect_artifacts=collect_numbers,
     baselines=(mean_number, as_baseline(tfidf_ridge), as_baseline(frozen_ridge)),
 )

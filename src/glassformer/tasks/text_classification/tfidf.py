@@ -28,28 +28,29 @@ from glassformer.process import one_thread, without_warnings
 from glassformer.report.notebook import Records
 from glassformer.runtime import choose_device, own_generator
 from glassformer.targets.multilabel import pos_weights
-from glassformer.tasks.auto import folds_of
-from glassformer.tasks.card import counted
-from glassformer.tasks.estimator import Fit
+from glassformer.tasks.auto import assign_folds
+from glassformer.tasks.card import count_examples
+from glassformer.tasks.estimator import FitState
 from glassformer.tasks.text_classification.recipe import TextConfig
 from glassformer.train.callbacks import Callback, Progress
 from glassformer.train.config import user_stacklevel
 from glassformer.train.distributed import join, require_single_process
-from glassformer.train.loop import SELECTION_SCORE as DECIDES
+from glassformer.train.loop import SELECTION_SCORE
 from glassformer.train.solved import SingleStepTraining, check_no_checkpoints
 
 MOST_WEIGHTS = 50_000_000  # n-grams times classes
 SVM, LOGISTIC, RIDGE = "linear SVM", "logistic regression", "ridge regression"
 STRENGTHS = {SVM: (0.1, 0.3, 1.0, 3.0), LOGISTIC: (1.0, 4.0, 16.0), RIDGE: (0.1, 0.3, 1.0, 3.0, 10.0)}
 SOFTMAX = (4.0, 16.0)  # C of a multinomial logistic regression, for more than two classes
-FEW_EACH = 16  # maximum number of examples per class for that regression: it is slower, but better with few
+MAX_PER_CLASS = (
+    16  # maximum number of examples per class for that regression: it is slower, but better with few
+)
 FOLDS = 5
-SURE = 10.0  # the logit of a label that all examples have
-# Limits on the number of non-zero features times outputs: up to FEW all folds are scored, else one; above
-# MANY fewer strengths are tried.
-FEW, MANY = 20_000_000, 100_000_000
+CERTAIN_LOGIT = 10.0  # the logit of a label that all examples have
+# Maximum ``Problem.cost`` for scoring all folds (above: one), and for trying all strengths (above: fewer).
+MAX_COST_ALL_FOLDS, MAX_COST_ALL_STRENGTHS = 20_000_000, 100_000_000
 # Settings that linear models do not have -> the only value allowed.
-ABSENT = {
+UNSUPPORTED = {
     "method": "fine-tune",
     "tokenizer": "auto",
     "long_texts": "cut",
@@ -62,7 +63,7 @@ ABSENT = {
     "average": 0.0,
     "keep_epochs": False,
 }
-INSTEAD = "Leave it out, or name an encoder: model=all-minilm-l6-v2"
+FIX = "Leave it out, or name an encoder: model=all-minilm-l6-v2"
 
 
 def fit_tfidf(
@@ -74,7 +75,7 @@ def fit_tfidf(
     check_no_checkpoints(checkpoints)
     configs = clf.configs()
     _model(configs["model"], 1, 2)  # raises errors for invalid settings, before the work
-    fit = Fit(configs, choose_device(clf.device), join(clf.strategy, torch.device("cpu"), clf.seed))
+    fit = FitState(configs, choose_device(clf.device), join(clf.strategy, torch.device("cpu"), clf.seed))
     if fit.ranks.size > 1:
         require_single_process("a linear model is solved by one process", "Run it without torchrun")
     fit.group_duplicates = bool(clf.validation_fraction)
@@ -104,7 +105,7 @@ def fit_tfidf(
     with own_generator(), one_thread(), solved.run_callbacks():
         problem = _problem(clf, fit, rows)
         best, unseen = _cross_validate(
-            problem, clf, folds_of(clf, texts, targets, FOLDS, least=1), solved.pause
+            problem, clf, assign_folds(clf, texts, targets, FOLDS, min_count=1), solved.pause
         )
         solved.pause()
         weight, bias = problem.solve(np.arange(len(targets)), best)
@@ -115,7 +116,7 @@ def fit_tfidf(
         record = _evaluate(clf, fit, problem, unseen)
         solved.finish(record["train_loss"], record)
     clf.history_, clf.best_step_ = Records(solved.history), 1
-    clf.examples_ = counted(fit)
+    clf.examples_ = count_examples(fit)
     clf.train_seconds_ = time.perf_counter() - solved.began
     return clf
 
@@ -129,10 +130,10 @@ def _model(section: Any, width: int, outputs: int) -> Any:
 
 def check_settings(clf: Any) -> None:
     """Raise ConfigError for settings that linear models do not have; warn of settings without effect."""
-    for key, idle in ABSENT.items():
+    for key, idle in UNSUPPORTED.items():
         if getattr(clf, key, idle) != idle:
             what = f"{key} = {getattr(clf, key)!r} has no effect with model = {clf.model}, a linear model"
-            raise NotForThisModelError(what, where=key, fix=INSTEAD)
+            raise NotForThisModelError(what, where=key, fix=FIX)
     if clf.precision == "int8":
         what = f"model = {clf.model}, a linear model, computes in fp32"
         raise NotForThisModelError(what, where="precision", fix="Leave it out")
@@ -215,8 +216,12 @@ class Problem:
     def candidates(self) -> list[Candidate]:
         """The models to choose from by cross-validation."""
         name = RIDGE if not self.kind.labels_given else LOGISTIC if self.kind.is_multilabel else SVM
-        strengths = STRENGTHS[name] if self.cost <= MANY else STRENGTHS[name][1:3]
-        too_few = len(self.targets) <= FEW_EACH * self.outputs and self.outputs > 2 and self.cost <= MANY
+        strengths = STRENGTHS[name] if self.cost <= MAX_COST_ALL_STRENGTHS else STRENGTHS[name][1:3]
+        too_few = (
+            len(self.targets) <= MAX_PER_CLASS * self.outputs
+            and self.outputs > 2
+            and self.cost <= MAX_COST_ALL_STRENGTHS
+        )
         softmax = [Candidate(LOGISTIC, x) for x in SOFTMAX if name == SVM and too_few]
         return [Candidate(name, x) for x in strengths] + softmax
 
@@ -227,7 +232,7 @@ class Problem:
         X, y = self.rows[rows], self.targets[rows]
         if not self.kind.is_multilabel and (not len(y) or (self.kind.labels_given and y.min() == y.max())):
             bias = np.zeros(self.outputs)
-            bias[y[:1] if self.kind.labels_given else []] = SURE
+            bias[y[:1] if self.kind.labels_given else []] = CERTAIN_LOGIT
             return np.zeros((self.outputs, X.shape[1])), bias
         weights = None if self.weights is None else self.weights[rows]
         if self.kind.is_multilabel:
@@ -251,7 +256,7 @@ class Problem:
     ) -> tuple[Any, Any]:
         share = float(y.mean())
         if share in (0.0, 1.0):  # all examples have the label, or none has
-            return np.zeros(X.shape[1]), SURE * (2 * share - 1)
+            return np.zeros(X.shape[1]), CERTAIN_LOGIT * (2 * share - 1)
         if self.positive is not None:
             weights = np.where(y > 0, self.positive[k], 1.0) * (1.0 if weights is None else weights)
         model = candidate.fit(X, y > 0, weights, self.seed)
@@ -264,7 +269,7 @@ class Problem:
         return self.kind.fit_temperature(unseen.logits, self.targets[unseen.rows])
 
 
-def _problem(clf: Any, fit: Fit, rows: Any) -> Problem:
+def _problem(clf: Any, fit: FitState, rows: Any) -> Problem:
     kind, targets, weights = clf.kind_, fit.examples.targets, clf._weights(fit.examples)
     positive = None
     if kind.is_multilabel:
@@ -276,7 +281,7 @@ def _cross_validate(
     problem: Problem, clf: Any, fold: np.ndarray, pause: Callable[[], None]
 ) -> tuple[Candidate, OutOfFoldLogits]:
     """The best candidate by ``monitor``, then loss, and its logits; a large problem holds out one fold."""
-    folds = range(FOLDS if problem.cost <= FEW else 1)
+    folds = range(FOLDS if problem.cost <= MAX_COST_ALL_FOLDS else 1)
     counts = True if problem.weights is None else problem.weights > 0
     rows = np.flatnonzero(np.isin(fold, folds) & counts)
     best: tuple[tuple[float, float], Candidate, OutOfFoldLogits] | None = None
@@ -290,7 +295,7 @@ def _cross_validate(
         unseen = OutOfFoldLogits(rows, logits[rows])
         logits = unseen.logits / problem.temperature(unseen)
         metrics = clf.kind_.validation_metrics(clf, logits, problem.targets[rows])
-        score = metrics.pop(DECIDES, None)
+        score = metrics.pop(SELECTION_SCORE, None)
         if score is None:
             score = -metrics["loss"] if clf.monitor == "loss" else metrics[clf.monitor]
         if best is None or (score, -metrics["loss"]) > best[0]:
@@ -308,13 +313,13 @@ def _set_weights(
         model.head.out.bias.copy_(torch.from_numpy(bias * scale))
 
 
-def _evaluate(clf: Any, fit: Fit, problem: Problem, unseen: OutOfFoldLogits) -> dict[str, float]:
+def _evaluate(clf: Any, fit: FitState, problem: Problem, unseen: OutOfFoldLogits) -> dict[str, float]:
     """Return the only record of the history, and set thresholds and a regressor's errors, from the validation
     examples or else from the out-of-fold logits."""
     kind, device = clf.kind_, torch.device("cpu")
 
     def logits(rows: Any) -> np.ndarray:
-        return clf.table_rows(clf.model_, Windows(table_of(rows), rows.shape[0]), "logits", device)
+        return clf.table_outputs(clf.model_, Windows(table_of(rows), rows.shape[0]), "logits", device)
 
     metrics = kind.validation_metrics(clf, logits(problem.rows), problem.targets)
     record = {"train_loss": metrics["loss"], "train_accuracy": metrics.get("accuracy", 0.0)}
@@ -327,9 +332,9 @@ def _evaluate(clf: Any, fit: Fit, problem: Problem, unseen: OutOfFoldLogits) -> 
     if kind.is_multilabel:
         clf.threshold_ = kind.threshold(fit.train, outputs, targets)
     if hasattr(clf, "errors_"):
-        clf.errors_ = clf._errors(clf.chances(outputs)[:, 0], kind.to_numbers(targets))
+        clf.errors_ = clf._errors(clf.to_probabilities(outputs)[:, 0], kind.to_numbers(targets))
     return record
 
 
 def _reported(metrics: dict[str, float]) -> dict[str, float]:
-    return {key: value for key, value in metrics.items() if key != DECIDES}
+    return {key: value for key, value in metrics.items() if key != SELECTION_SCORE}

@@ -37,11 +37,13 @@ from glassformer.tasks.text_classification.few_shot import pooling_of
 TEMPLATE = "This example is {}."
 ABOUT = "This text is about {}."  # for embeddings
 TEMPERATURE = 0.05  # of the softmax over cosines
-AGAINST = ("contra", "not_entail", "not entail")  # how names of a contradiction class begin
+CONTRADICTS = ("contra", "not_entail", "not entail")  # how names of a contradiction class begin
 TEXTS = 1024  # texts per chunk; each is paired with all labels
 
 
-def classifier_of(embedder: Embedder, labels: Sequence[str], template: str = ABOUT) -> TextClassifier:
+def classifier_from_embedder(
+    embedder: Embedder, labels: Sequence[str], template: str = ABOUT
+) -> TextClassifier:
     """A classifier whose head compares the vector of a text with those of the labels in the template.
 
     The label with the highest cosine is predicted. The head is linear in vectors that are not normalized:
@@ -51,7 +53,7 @@ def classifier_of(embedder: Embedder, labels: Sequence[str], template: str = ABO
     Raises:
         NotForThisModelError: the embedder's pooling or later layers are not supported by classifiers.
     """
-    sentences = embedder.opened().model_.sentences
+    sentences = embedder.open().model_.sentences
     pooling = pooling_of(sentences, embedder.model)
     model = embedder.model_.with_head(head="classification", pooling=pooling, num_labels=len(labels)).eval()
     model.sentences, model.weights_source = sentences, embedder.weights_source_
@@ -136,19 +138,21 @@ class ZeroShotClassifier:
         self.classes_ = np.asarray(check_class_names(read_rows(labels, "labels", "labels"), "labels"))
         self.template, self.multi_label = template, multi_label
         self.entailment: int | None = None  # index of the class; None: a sentence encoder
-        self.against: int | None = None
+        self.contradiction: int | None = None
         if by_names:
             if multi_label or len(labels) == 1:
                 what = "a sentence encoder only compares labels with each other"
                 fix = "Give two labels or more without multi_label, or name an entailment model"
                 raise NotForThisModelError(what, where="labels", fix=fix)
-            self.classifier = classifier_of(clf, self.classes_.tolist(), template)
+            self.classifier = classifier_from_embedder(clf, self.classes_.tolist(), template)
             self.columns = np.searchsorted(self.classifier.classes_, self.classes_)  # its classes are sorted
             return
         self.classifier = clf
         names = [str(label).lower() for label in clf.classes_.tolist()]
-        self.entailment = _class_of(names, (ENTAILS,), clf)
-        self.against = _against(names, self.entailment, clf) if multi_label or len(labels) == 1 else None
+        self.entailment = _find_entailment(names, (ENTAILS,), clf)
+        self.contradiction = (
+            _find_contradiction(names, self.entailment, clf) if multi_label or len(labels) == 1 else None
+        )
 
     @property
     def max_length(self) -> int:
@@ -182,7 +186,7 @@ class ZeroShotClassifier:
         if self.entailment is None:
             return clf.logits(texts)[:, self.columns]
         model = clf.predictor()
-        rows = partial(clf.table_rows, model, what="logits", device=next(model.parameters()).device)
+        rows = partial(clf.table_outputs, model, what="logits", device=next(model.parameters()).device)
         out = []
         with computing(clf.threads):
             for start in range(0, len(texts), TEXTS):
@@ -198,20 +202,20 @@ class ZeroShotClassifier:
         if self.entailment is None:
             return self.classifier.predict_proba(check_texts(X), progress=progress)[:, self.columns]
         logits = self.logits(X, progress=progress)
-        if self.against is None:
+        if self.contradiction is None:
             return softmax(logits[:, :, self.entailment], self.classifier.temperature_)
-        both = logits[:, :, [self.against, self.entailment]].reshape(-1, 2)
+        both = logits[:, :, [self.contradiction, self.entailment]].reshape(-1, 2)
         return softmax(both, self.classifier.temperature_)[:, 1].reshape(logits.shape[:2])
 
     outputs = predict_proba  # the name of this method in all supervised estimators
 
-    def chosen(self, probabilities: np.ndarray) -> np.ndarray:
+    def predicted_index(self, probabilities: np.ndarray) -> np.ndarray:
         """The index of the most probable label of each row ``[n]``."""
         return self.kind_.predicted_index(probabilities)
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
         """The most probable label of each row ``[n]``."""
-        return self.kind_.labels(self.chosen(probabilities), self.classes_)
+        return self.kind_.labels(self.predicted_index(probabilities), self.classes_)
 
     def predict(self, X: Sequence[str]) -> np.ndarray:
         """The most probable label of each text ``[n]``."""
@@ -243,7 +247,7 @@ class ZeroShotClassifier:
         return self.classifier.explain(given, **options)
 
 
-def _class_of(names: Sequence[str], beginnings: Sequence[str], clf: TextClassifier) -> int:
+def _find_entailment(names: Sequence[str], beginnings: Sequence[str], clf: TextClassifier) -> int:
     """The index of the only class whose name starts with one of ``beginnings``."""
     found = [i for i, name in enumerate(names) if name.startswith(tuple(beginnings))]
     if len(found) != 1:
@@ -253,8 +257,8 @@ def _class_of(names: Sequence[str], beginnings: Sequence[str], clf: TextClassifi
     return found[0]
 
 
-def _against(names: Sequence[str], entailment: int, clf: TextClassifier) -> int:
-    found = [i for i, name in enumerate(names) if name.startswith(AGAINST)]
+def _find_contradiction(names: Sequence[str], entailment: int, clf: TextClassifier) -> int:
+    found = [i for i, name in enumerate(names) if name.startswith(CONTRADICTS)]
     if len(found) == 1:
         return found[0]
     if len(names) == 2:

@@ -54,15 +54,15 @@ from glassformer.sklearn_base import check_is_fitted
 from glassformer.targets.multiclass import warn_of
 from glassformer.targets.token_tags import MEASURE, tag_metrics
 from glassformer.tasks.build import (
-    as_classifiers,
+    as_classifier_sections,
     build_model,
     build_tokenizer,
     check_table,
-    fitting,
+    cover_vocabulary,
     is_from_scratch,
     save_tokenizer,
 )
-from glassformer.tasks.estimator import Estimator, Fit, fitted, with_settings
+from glassformer.tasks.estimator import Estimator, FitState, fitted, with_settings
 from glassformer.tasks.token_tagging.recipe import (
     TaggerFitConfig,
     TaggerModelConfig,
@@ -136,7 +136,7 @@ def tagged_spans(
     return out
 
 
-LONGEST = 256  # default number of tokens per window, if the model has enough positions
+DEFAULT_MAX_LENGTH = 256  # default number of tokens per window, if the model has enough positions
 
 
 class Tagged(NamedTuple):
@@ -201,9 +201,9 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         """
         return self._fit((X, y, validation), callbacks, checkpoints, resume)
 
-    def _examples(self, fit: Fit, *data: Any) -> tuple[Tagged, Tagged | None]:
+    def _examples(self, fit: FitState, *data: Any) -> tuple[Tagged, Tagged | None]:
         X, y, validation = data
-        words, self.temperature_ = check_words(self.fit_rows(X, y)), 1.0
+        words, self.temperature_ = check_words(self.training_rows(X, y)), 1.0
         tags, self.scheme_, _ = read_tags(check_tags(y, words), self.scheme)
         held, self.whole_words_ = None, words_with_punctuation(words)
         well_formed = [repair_tags(row_tags, self.scheme_) for row_tags in tags]
@@ -220,7 +220,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         self.classes_ = np.asarray(classes)
         if validation is not None:
             X, y = check_two(validation, "sentences, tags")
-            validation_words = check_words(self.rows_of(X), "validation sentences")
+            validation_words = check_words(self.prediction_rows(X), "validation sentences")
             held = Tagged(validation_words, self.true_tags(y, validation_words, "validation tags"))
         elif fit.train.validation_fraction:
             groups = [comparison_key(" ".join(row)) for row in words] if fit.group_duplicates else None
@@ -229,8 +229,8 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
             held = Tagged(validation_words, row_tags)
         return Tagged(words, well_formed), held
 
-    def _prepare(self, fit: Fit) -> tuple[WordRows, WordRows | None]:
-        text, model = as_classifiers(fit.configs, LONGEST, "tokens")
+    def _prepare(self, fit: FitState) -> tuple[WordRows, WordRows | None]:
+        text, model = as_classifier_sections(fit.configs, DEFAULT_MAX_LENGTH, "tokens")
         self.tokenizer_ = build_tokenizer(text, model, list(map(" ".join, fit.examples.words)))
         self.length_ = text.max_length
         held = fit.validation
@@ -240,11 +240,11 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         """Tokenize checked sentences, with the first token of each word."""
         return encode_words(self.tokenizer_, sentences, max_length=self.length_)
 
-    def _resolve_defaults(self, fit: Fit) -> dict[str, Any]:
+    def _resolve_defaults(self, fit: FitState) -> dict[str, Any]:
         return auto_values_for(fit.train, fit.network, is_from_scratch(self.model), len(fit.examples.words))
 
-    def _build(self, fit: Fit) -> Any:
-        text, model = as_classifiers(fit.configs, LONGEST, "tokens")
+    def _build(self, fit: FitState) -> Any:
+        text, model = as_classifier_sections(fit.configs, DEFAULT_MAX_LENGTH, "tokens")
         return build_model(model, text, self.tokenizer_, len(self.classes_), fit.table.table, fit.train.seed)
 
     def numbers(self, tags: Sequence[Sequence[str]]) -> np.ndarray:
@@ -252,7 +252,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         number = {tag: i for i, tag in enumerate(self.classes_.tolist())}
         return np.array([number.get(tag, IGNORED) for row_tags in tags for tag in row_tags], np.int64)
 
-    def _loop(self, fit: Fit) -> tuple[WordStream, TaggedWords, Callable[[], dict[str, float]] | None]:
+    def _loop(self, fit: FitState) -> tuple[WordStream, TaggedWords, Callable[[], dict[str, float]] | None]:
         train: TaggerFitConfig = fit.train
         rows: WordRows = fit.table
         settings = BatchSettings(train.batch_size or 0, train.batch_tokens, train.length_window)
@@ -263,7 +263,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         objective = TaggedWords(targets, rows.table.starts, train.label_smoothing, masking)
         return stream, objective, None if fit.validation is None else self._evaluator(fit)
 
-    def _evaluator(self, fit: Fit) -> Callable[[], dict[str, float]]:
+    def _evaluator(self, fit: FitState) -> Callable[[], dict[str, float]]:
         held, truth = fit.validation.tags, self.numbers(fit.validation.tags)
 
         def evaluate() -> dict[str, float]:
@@ -277,7 +277,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
 
         return evaluate
 
-    def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
+    def _arrays(self, fit: FitState) -> list[np.ndarray | None]:
         arrays: list[np.ndarray | None] = []
         for rows, examples in ((fit.table, fit.examples), (fit.validation_table, fit.validation)):
             if rows is not None:
@@ -293,7 +293,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         Raises:
             DataError: no sentences, or an unusable one.
         """
-        return check_words(self.rows_of(X, origin), origin, whole=self._whole())
+        return check_words(self.prediction_rows(X, origin), origin, whole=self._whole())
 
     def _whole(self) -> frozenset[str] | None:
         return None if self.whole_words_ is None else frozenset(self.whole_words_)
@@ -330,9 +330,9 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None
     ) -> list[np.ndarray]:
         """Probabilities of each sentence's words, ``[W_i, C]`` fp64, columns in the order of ``classes_``."""
-        return [self.chances(rows) for rows in self.logits(X, progress=progress)]
+        return [self.to_probabilities(rows) for rows in self.logits(X, progress=progress)]
 
-    def chances(self, logits: np.ndarray) -> np.ndarray:
+    def to_probabilities(self, logits: np.ndarray) -> np.ndarray:
         """Convert logits ``[W, C]`` to probabilities with the current temperature."""
         return softmax(logits, self.temperature_)
 
@@ -354,7 +354,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
                 spaces.
             probabilities: of these sentences, if known.
         """
-        X = read_rows(self.rows_of(X), "sentences", "sentences", whole=is_sentence)
+        X = read_rows(self.prediction_rows(X), "sentences", "sentences", whole=is_sentence)
         probabilities_of = self.predict_proba(X) if probabilities is None else probabilities
         classes, tags, whole = self.classes_.tolist(), self.decide(probabilities_of), self._whole()
         return [
@@ -365,7 +365,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
     def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
         """Entity F1 as in seqeval; accuracy for plain tags without "O". Tags in another spelling or scheme
         count as the spans that they mean, with an ``OtherSpellingWarning``."""
-        words, classes = check_words(self.rows_of(X)), {*self.classes_.tolist()}
+        words, classes = check_words(self.prediction_rows(X)), {*self.classes_.tolist()}
         pairs = zip(check_tags(y, words), self.true_tags(y, words), strict=True)
         other = [(a, b) for pair in pairs for a, b in zip(*pair, strict=True) if a not in classes]
         warn_of(respelled_message([a for a, _ in other], [b for _, b in other]))
@@ -377,7 +377,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         self, X: Sequence[Any], y: Sequence[Any], *, bootstrap: int = 1000, answers: Sequence | None = None
     ) -> dict[str, Any]:
         """All metrics of ``targets.token_tags.tag_metrics``; ``answers``: predicted tags, if known."""
-        words = check_words(self.rows_of(X))
+        words = check_words(self.prediction_rows(X))
         truth = self.true_tags(y, words)
         return tag_metrics(truth, answers or self.predict(words), self.scheme_, bootstrap=bootstrap)
 
@@ -414,7 +414,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         """The ``Subject`` of an explanation: the tag of one word."""
         return word_subject(self, words, word)
 
-    def examples_of(self, X: Sequence[Any]) -> list[list[str]]:
+    def check_examples(self, X: Sequence[Any]) -> list[list[str]]:
         """Checked sentences."""
         return self.words_of(X)
 
@@ -464,7 +464,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
             raise CheckpointError(what, where=str(folder))
 
     @classmethod
-    def of_tokens(cls, folder: Path, checkpoint: Checkpoint) -> TokenTagger:
+    def from_tagger_checkpoint(cls, folder: Path, checkpoint: Checkpoint) -> TokenTagger:
         """The tagger for a folder that ``transformers`` wrote.
 
         Raises:
@@ -477,7 +477,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         if not all(isinstance(name, str) for name in names) or len(set(names)) < count:
             raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
         tokenizer = load_tokenizer(folder)
-        model = load_pretrained(fitting(checkpoint, tokenizer, str(folder)))
+        model = load_pretrained(cover_vocabulary(checkpoint, tokenizer, str(folder)))
         (names,), scheme, message = read_model_labels(names)
         if message:
             warnings.warn(f"{where}: {message}", MalformedTagsWarning, stacklevel=4)
@@ -488,7 +488,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
             classes=np.asarray(names),
             scheme=scheme,
             repaired=0,
-            length=min(LONGEST, model.config.embedding.max_positions),
+            length=min(DEFAULT_MAX_LENGTH, model.config.embedding.max_positions),
             temperature=1.0,
             whole_words=None,
         )

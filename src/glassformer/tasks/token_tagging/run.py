@@ -45,7 +45,13 @@ from glassformer.targets.token_tags import (
 )
 from glassformer.tasks.card import export
 from glassformer.tasks.folds import OutOfFold
-from glassformer.tasks.judging import evaluate_splits, fit, nothing_held_out, read_source, split_to_evaluate
+from glassformer.tasks.run_steps import (
+    evaluate_splits,
+    fit,
+    note_without_evaluation,
+    read_source,
+    split_to_evaluate,
+)
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 from glassformer.tasks.token_tagging.estimator import TokenTagger
 from glassformer.tasks.token_tagging.recipe import TaggingRecipe
@@ -85,7 +91,7 @@ def preview_data(context: RunContext) -> DataPreview:
     scheme = read_tags(splits.train.tags or (), setting).scheme
     training_kinds = _kinds(splits.train, scheme)
     lines = [*splits.dataset.messages, f"{splits.dataset.name}: {splits.sizes()} sentences, tags in {scheme}"]
-    lines += nothing_held_out(splits, "sentences", "tags")
+    lines += note_without_evaluation(splits, "sentences", "tags")
     for split in {id(s): s for s in (splits.validation, splits.judged) if s is not None}.values():
         if unseen := sorted(_kinds(split, scheme) - training_kinds):
             lines.append(f"{split.origin} has kinds that training does not show: {', '.join(unseen)}")
@@ -108,7 +114,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
         if recipe.evaluate.baselines:
             context.log("baseline on the same split")
             out["baselines"] = {BASELINE: _baseline(context, judged)}
-        predicted = tagger.decide(context.answers)
+        predicted = tagger.decide(context.predictions)
         text = format_conll(judged.words, judged.tags, predicted)
         replace_text(context.folder / "predictions.conll", text)
     if recipe.evaluate.sentences:
@@ -228,9 +234,9 @@ def predict_records(tagger: TokenTagger, X: Sequence[Any]) -> list[dict[str, Any
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
     """``spans.json``: evaluated sentences with true and predicted spans, those with errors first."""
     split, tagger = context.data.judged, context.estimator
-    if split is None or context.answers is None:
+    if split is None or context.predictions is None:
         return {}
-    spans_found = tagger.spans(split.words, context.answers)
+    spans_found = tagger.spans(split.words, context.predictions)
     order = sorted(range(len(split)), key=lambda i: -_wrong(split, spans_found, i, tagger.scheme_))
     examples = []
     for i in order[: context.recipe.evaluate.shown]:
@@ -274,8 +280,6 @@ def example_fixture() -> tuple[TokenTagger, tuple]:
 
 
 TASK = Task(
-    name="token-tagging",
-    recipe=TaggingRecipe,
     estimator=TokenTagger,
     gives="tags",
     load=load,
@@ -291,5 +295,4 @@ TASK = Task(
     read=read,
     folds=TagsOutOfFold,
     export=export,
-    packages=("tokenizers", "safetensors"),
 )

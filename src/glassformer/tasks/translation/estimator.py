@@ -44,7 +44,7 @@ from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
 from glassformer.runtime import computes, computing
 from glassformer.sklearn_base import check_is_fitted
-from glassformer.tasks.estimator import Estimator, Fit, with_settings
+from glassformer.tasks.estimator import Estimator, FitState, with_settings
 from glassformer.tasks.translation.recipe import (
     PairTextConfig,
     Seq2SeqModelConfig,
@@ -54,7 +54,7 @@ from glassformer.tasks.translation.recipe import (
 from glassformer.train.callbacks import Callback
 from glassformer.train.objectives import Translation
 
-ROOM = (2.0, 10)  # maximum length of a translation: 2 * source tokens + 10
+MAX_TARGET_TOKENS = (2.0, 10)  # maximum length of a translation: 2 * source tokens + 10
 
 
 @with_settings
@@ -98,18 +98,18 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         """
         return self._fit((source, target, validation), callbacks, checkpoints, resume)
 
-    def _examples(self, fit: Fit, *data: Any) -> tuple[Any, Any]:
+    def _examples(self, fit: FitState, *data: Any) -> tuple[Any, Any]:
         source, target, validation = data
-        pairs, val_data = check_both(self.fit_rows(source), target), None
+        pairs, val_data = check_both(self.training_rows(source), target), None
         if validation is not None:
             source, target = check_two(validation, "source texts, target texts")
-            val_data = check_both(self.rows_of(source), target, where="validation")
+            val_data = check_both(self.prediction_rows(source), target, where="validation")
         if val_data is None and fit.train.validation_fraction:
             groups = list(map(comparison_key, pairs[0])) if fit.group_duplicates else None
             pairs, val_data = random_split(pairs, fit.train.validation_fraction, fit.train.seed, groups)
         return pairs, val_data
 
-    def _prepare(self, fit: Fit) -> tuple[Any, Any]:
+    def _prepare(self, fit: FitState) -> tuple[Any, Any]:
         self.source_tokenizer_, self.target_tokenizer_ = build_tokenizers(fit.configs["text"], *fit.examples)
         sources, targets = self._encode_both(fit.examples)
         self.truncated_ = int((sources.truncated | targets.truncated).sum())
@@ -118,11 +118,11 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
     def _encode_both(self, pairs: Sequence[Sequence[str]]) -> tuple[TokenTable, TokenTable]:
         return self.encode(pairs[0]), self.encode(pairs[1], source=False)
 
-    def _build(self, fit: Fit) -> TransformerSeq2Seq | RecurrentSeq2Seq:
+    def _build(self, fit: FitState) -> TransformerSeq2Seq | RecurrentSeq2Seq:
         sizes = self.source_tokenizer_.get_vocab_size(), self.target_tokenizer_.get_vocab_size()
         return build_seq2seq(fit.configs["model"], *sizes, fit.configs["text"].shared_vocabulary)
 
-    def _loop(self, fit: Fit) -> tuple[PairStream, Translation, Callable[[], dict[str, float]] | None]:
+    def _loop(self, fit: FitState) -> tuple[PairStream, Translation, Callable[[], dict[str, float]] | None]:
         train: TranslationFitConfig = fit.train
         settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
         sources, targets = fit.table
@@ -135,7 +135,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
             )
         return stream, Translation(train.label_smoothing), judge
 
-    def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
+    def _arrays(self, fit: FitState) -> list[np.ndarray | None]:
         return [array for t in (*fit.table, *(fit.validation_table or ())) for array in (t.ids, t.starts)]
 
     # --- translation -----------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         return encode(tokenizer, texts, max_length=self.max_length)
 
     def _sources(self, texts: Sequence[str], rows: Sequence[int] | None, origin: str) -> TokenTable:
-        table = self.encode(check_texts(self.rows_of(texts, origin), origin, rows))
+        table = self.encode(check_texts(self.prediction_rows(texts, origin), origin, rows))
         if table.truncated.any():
             first = int(np.flatnonzero(table.truncated)[0])
             raise DataError(
@@ -201,7 +201,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         found: list[list[Hypothesis]] = [[] for _ in range(len(table))]
         for index in evaluation_batches(table.lengths, search_tokens(beam, device)):
             batch = pack_texts(table, index, device)
-            most = (ROOM[0] * batch.packing.length_tensor + ROOM[1]).long()
+            most = (MAX_TARGET_TOKENS[0] * batch.packing.length_tensor + MAX_TARGET_TOKENS[1]).long()
             if limit is not None:
                 most = torch.full_like(most, limit)
             with computing():
@@ -259,7 +259,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         """Detokenized BLEU of the translations, 0 to 100."""
         from glassformer.targets.target_text import translation_scores
 
-        left, right = check_both(self.rows_of(source), target, "score")
+        left, right = check_both(self.prediction_rows(source), target, "score")
         return translation_scores(self.translate(left, beam), right)["bleu"]
 
     # --- files -----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from glassformer.data.text import detokenize
 from glassformer.evaluate.predictions import table_file
 from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.targets.target_text import TargetText, translation_scores
-from glassformer.tasks.judging import nothing_held_out, read_source, split_to_evaluate
+from glassformer.tasks.run_steps import note_without_evaluation, read_source, split_to_evaluate
 from glassformer.tasks.task import TINY, DataPreview, Log, RunContext, Task, report_of
 from glassformer.tasks.translation.estimator import Translator
 from glassformer.tasks.translation.recipe import TranslationRecipe
@@ -46,7 +46,7 @@ def preview_data(context: RunContext) -> DataPreview:
     """Log lines about the pairs."""
     pairs = context.data
     lines = [f"{pairs.dataset.name}: {pairs.sizes()} pairs, {' to '.join(pairs.dataset.columns)}"]
-    lines += nothing_held_out(pairs, "pairs", "translations")
+    lines += note_without_evaluation(pairs, "pairs", "translations")
     return DataPreview(lines, pairs.dataset.rejected)
 
 
@@ -180,7 +180,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """Metrics of a saved translator on its own test split or on other pairs, for both searches."""
     translator, recipe = context.estimator, context.recipe
     split = split_to_evaluate(
-        context, source, _load_other, "pairs", also=lambda d: f", {' to '.join(d.columns)}"
+        context, source, _load_other, "pairs", note=lambda d: f", {' to '.join(d.columns)}"
     )
     log_truncated(translator, "source", count_truncated(translator, split), len(split), context.log)
     return search(translator, recipe, split)[0]
@@ -193,8 +193,6 @@ def example_fixture() -> tuple[Translator, tuple]:
 
 
 TASK = Task(
-    name="translation",
-    recipe=TranslationRecipe,
     estimator=Translator,
     target=TargetText(),
     load=load,

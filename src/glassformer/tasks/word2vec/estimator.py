@@ -151,7 +151,7 @@ class Word2Vec(Estimator, VectorsConfig):
         config: VectorsConfig = self.configs()["vectors"]
         corpus = sentences
         if not isinstance(corpus, Corpus | str | Path | Iterator):
-            corpus = self.fit_rows(corpus)
+            corpus = self.training_rows(corpus)
         if not isinstance(corpus, Corpus):
             corpus = read_corpus(corpus, min_count=config.min_count, max_words=config.max_words)
         if np.diff(corpus.starts).max(initial=0) < 2:
@@ -369,7 +369,7 @@ class Word2Vec(Estimator, VectorsConfig):
         self._check_fitted()
         return write_word2vec_format(path, self.words_, self.vectors_, binary)
 
-    def save_beside(self, folder: Path) -> None:
+    def save_run_files(self, folder: Path) -> None:
         """Write the vectors as a text file."""
         self.save_word2vec_format(folder / "vectors.txt")
 

@@ -105,14 +105,14 @@ class Words:
 
 
 def load(recipe: VectorsRecipe) -> Words:
-    """Load a recipe's corpus, after a check of its tests; errors as in ``check_judge``, ``load_texts``."""
-    check_judge(recipe.judge)
+    """Check the tests of a recipe, and load its corpus."""
+    check_evaluation(recipe.judge)
     texts, settings = load_texts(recipe.data), recipe.vectors
     corpus = read_corpus(texts.sentences, min_count=settings.min_count, max_words=settings.max_words)
     return Words(corpus, len(texts.sentences), texts.excluded, texts.rejected)
 
 
-def check_judge(settings: JudgeConfig) -> None:
+def check_evaluation(settings: JudgeConfig) -> None:
     """Check the recipe's tests and analogies before training."""
     check_tests(settings.tests, "judge.tests")
     for question in settings.analogies:
@@ -192,8 +192,6 @@ def example_fixture() -> tuple[Word2Vec, tuple]:
 
 
 TASK = Task(
-    name="word2vec",
-    recipe=VectorsRecipe,
     estimator=Word2Vec,
     load=load,
     preview_data=preview_data,

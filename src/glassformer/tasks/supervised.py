@@ -1,6 +1,7 @@
-"""Stages of a run for classifiers and regressors of texts or images: load, preview, fit, evaluate.
+"""Stages of a run of a classifier or regressor.
 
-``Inputs`` has what differs between texts and images, ``Target`` what differs between labels and numbers.
+The stages load and preview the data, fit and evaluate. The classes ``Inputs`` (texts or images) and
+``Target`` (labels or numbers) have the parts that differ.
 """
 
 from __future__ import annotations
@@ -45,35 +46,32 @@ from glassformer.inputs.inputs import Inputs
 from glassformer.targets.multiclass import Classes, unseen_labels, without_unseen_labels
 from glassformer.targets.multilabel import HALF, one_vs_rest, tune_thresholds
 from glassformer.targets.regression import largest_errors
-from glassformer.tasks import judging
+from glassformer.tasks import run_steps
 from glassformer.tasks.card import export
 from glassformer.tasks.classifier import abstention
 from glassformer.tasks.folds import LabelsOutOfFold
-from glassformer.tasks.judging import measure_of, own_data, score_splits, training_part
+from glassformer.tasks.run_steps import main_metric, reload_data, score_splits, training_split
 from glassformer.tasks.task import TINY, DataPreview, Log, RunContext, Task, report_of
 from glassformer.train.callbacks import Count, epoch_weights, kept_epochs, no_progress
 from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import class_weights
 
-FEW = 100  # number of validation examples below which selecting an epoch is noisy
-LEARNED = 0.01  # a validation loss below which training has converged
-STILL = 0.05  # relative improvement of the validation loss in the last epoch that calls for more epochs
-TRAINING_SAMPLE = 1000  # training examples that are evaluated, to show overfitting
+MIN_VALIDATION = 100  # with fewer validation examples, the choice of the best epoch is noisy
+CONVERGED_LOSS = 0.01  # below this validation loss, training has converged
+MIN_IMPROVEMENT = 0.05  # a larger relative improvement of the loss in the last epoch calls for more epochs
+TRAINING_SAMPLE = 1000  # number of training examples that are evaluated, to show overfitting
 
 
-def labelled(
-    name: str,
-    recipe: type,
-    estimator: type[Any],
-    target: Classes,
-    label_of: Callable[[Any], Any],
-    report: str,
-    **more: Any,
+def supervised_task(
+    estimator: type[Any], target: Classes, label_of: Callable[[Any], Any], report: str, **more: Any
 ) -> Task:
-    """The ``Task`` of an estimator that learns one target per example. ``label_of`` gives the target of an
-    example of ``INPUTS.example_fixture()``, for the contract tests; ``more``: fields that differ from the
-    defaults here."""
+    """The ``Task`` of an estimator that learns one target per example.
 
+    Args:
+        label_of: returns the target of an example of ``INPUTS.example_fixture()``, for the contract tests.
+        report: one of ``report.html.KINDS``.
+        more: fields of ``Task`` that differ from the defaults here.
+    """
     inputs: Inputs = estimator.INPUTS
 
     def fixture() -> tuple[Any, tuple]:
@@ -94,15 +92,15 @@ def labelled(
         "fit": fit,
         "example_fixture": fixture,
         "render_report": report_of(report),
-        "answer": answers,
+        "answer": labels_and_confidences,
         "folds": LabelsOutOfFold,
         "export": export,
     }
-    return Task(name=name, recipe=recipe, estimator=estimator, target=target, **defaults | more)
+    return Task(estimator=estimator, target=target, **defaults | more)
 
 
-def parts_of(task: Task) -> tuple[Inputs, Classes]:
-    """Inputs and target of a task."""
+def inputs_and_target(task: Task) -> tuple[Inputs, Classes]:
+    """The kinds of inputs and of the target of a task."""
     assert isinstance(task.target, Classes)
     return task.estimator.INPUTS, task.target
 
@@ -111,8 +109,10 @@ def parts_of(task: Task) -> tuple[Inputs, Classes]:
 
 
 def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None, **columns: Any) -> Splits:
-    """Load the examples of a recipe and split them; or another source, without splitting (``columns``:
-    ``trained``, the names of the text columns in training)."""
+    """Load the examples of a recipe and split them, or load another source without splitting it.
+
+    For another source, ``trained`` in ``columns`` has the names of the text columns in training.
+    """
     d, part = recipe.data, dict(columns)
     if source is None:
         part |= {"limit": d.limit, "seed": d.split_seed}
@@ -131,8 +131,8 @@ def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """Check and describe the data; raises DataError for a label that is missing in training."""
-    (inputs, target), recipe = parts_of(context.task), context.recipe
+    """Check and describe the data; raise DataError for a label that does not occur in training."""
+    (inputs, target), recipe = inputs_and_target(context.task), context.recipe
     context.data, unknown = target.check_unseen(context.data, inputs.skips(recipe.data))
     splits, dataset = context.data, context.data.dataset
     inputs.check(recipe, splits.parts(), context.folder)
@@ -143,7 +143,7 @@ def preview_data(context: RunContext) -> DataPreview:
 
 def _examine(context: RunContext) -> DoctorReport:
     d, splits, dataset = context.recipe.data, context.data, context.data.dataset
-    inputs, target = parts_of(context.task)
+    inputs, target = inputs_and_target(context.task)
     used_splits = splits.parts()
     unused = {name: split for name, split in dataset.splits.items() if name not in used_splits}
     holds_out = d.validation_size is not None or (d.test_size is not None and "test" not in dataset.splits)
@@ -154,14 +154,17 @@ def _examine(context: RunContext) -> DoctorReport:
 
 
 def training_sample(splits: Splits) -> Any:
-    """A stratified sample of the training examples, to be evaluated after training."""
+    """A stratified sample of the training examples, which is evaluated after training."""
     train = splits.train
     return train.select(stratified_subset(train.labels or [], TRAINING_SAMPLE, 0).tolist())
 
 
 def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any, str]:
-    """The split without labels that were not seen in training, and a message if examples were left out;
-    raises DataError for such a label, unless ``drop_unreadable``, or if no example is left."""
+    """The split without labels that were not seen in training, and a message about such examples.
+
+    Raises:
+        DataError: there is such a label and ``drop_unreadable`` is False, or no example is left.
+    """
     kind, classes = clf.kind_, clf.classes_.tolist()
     if not drop_unreadable or not kind.labels_given:
         try:
@@ -180,30 +183,30 @@ def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any,
 
 
 def fit(context: RunContext, **options: Any) -> None:
-    """Train on the training split; the validation split selects the best epoch."""
+    """Train on the training split and select the best epoch on the validation split."""
     val = context.data.validation if context.task.target.labels_given else None
     if val and context.estimator.learns_in_steps and (note := small_validation(val, context.recipe.train)):
         context.log(note)
     try:
-        judging.fit(context, **options)
+        run_steps.fit(context, **options)
     except OneClassError as error:
         label = getattr(context.data.dataset, "columns", (None, None))[1]
         column = f", column {label!r}" if label else ""
         raise error.but(where=f"{context.data.train.origin}{column}") from None
-    dataset = context.data.dataset  # the estimator then finds its columns in a data frame
+    dataset = context.data.dataset  # with the names, prediction finds the columns in a data frame
     text = getattr(dataset, "columns", (None, None))[0]
     context.estimator.name_columns(text, getattr(dataset, "pair_column", None))
 
 
 def small_validation(split: Any, train: Any) -> str:
-    """A warning if too few validation examples select the best epoch; else empty."""
-    if len(split) >= FEW or train.monitor == "loss" or not train.keep_best:
+    """A warning if there are too few validation examples to select the best epoch; otherwise empty."""
+    if len(split) >= MIN_VALIDATION or train.monitor == "loss" or not train.keep_best:
         return ""
     if getattr(train, "method", None) == "few-shot" and train.epochs in (None, 1):
-        return ""  # one epoch: there is no choice
+        return ""  # with one epoch there is no choice
     rare, count = min(Counter(flat_labels(split.labels)).items(), key=lambda item: item[1])
     advice = "--set monitor=loss is less noisy"
-    if train.monitor != ClassifierFitConfig.monitor:  # the user's choice
+    if train.monitor != ClassifierFitConfig.monitor:  # the user chose the metric
         advice = f"with monitor={train.monitor} more of them are less noisy (--set validation_size=COUNT)"
     too_few = f"{len(split)} validation examples only, {count} of class {rare!r}"
     return f"the best epoch is selected by {too_few}: {advice}"
@@ -213,12 +216,12 @@ def small_validation(split: Any, train: Any) -> str:
 
 
 def evaluate(context: RunContext) -> dict[str, Any]:
-    """The contents of metrics.json: metrics of the splits and of the baselines, facts about the inputs."""
+    """The contents of metrics.json: metrics of splits and baselines, and facts about the inputs."""
     started = time.perf_counter()
     context.log("evaluating")
     out = evaluate_readable(context)
     est, recipe = context.estimator, context.recipe
-    out |= parts_of(context.task)[0].facts(est, context.data, recipe)
+    out |= inputs_and_target(context.task)[0].facts(est, context.data, recipe)
     if est.tried_:
         out["tried"] = list(est.tried_)
     out["seconds"]["evaluate"] = time.perf_counter() - started
@@ -226,7 +229,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
 
 
 def evaluate_readable(context: RunContext) -> dict[str, Any]:
-    """Metrics of every split, without examples that have become unreadable since training."""
+    """Metrics of every split, without examples that became unreadable after training."""
     try:
         return evaluate_splits(context)
     except DataError:
@@ -240,15 +243,15 @@ def evaluate_readable(context: RunContext) -> dict[str, Any]:
 
 
 def evaluate_splits(context: RunContext) -> dict[str, Any]:
-    """Metrics of every split and of the baselines; also writes ``predictions.csv``."""
+    """Metrics of every split and of the baselines; also write ``predictions.csv``."""
     est, recipe, splits, judged = context.estimator, context.recipe, context.data, context.data.judged
     kind, outputs = est.kind_, {}
 
-    def scored(split: Any) -> tuple[dict[str, Any], np.ndarray]:
-        scores, outputs[id(split)] = metrics_of(est, split, recipe, context.count)
+    def score(split: Any) -> tuple[dict[str, Any], np.ndarray]:
+        scores, outputs[id(split)] = evaluate_split(est, split, recipe, context.count)
         return scores, outputs[id(split)]
 
-    out = score_splits(context, scored, training_sample(splits), kind.measure or measure_of(recipe))
+    out = score_splits(context, score, training_sample(splits), kind.measure or main_metric(recipe))
     out |= kind.run_metadata(est, splits, recipe.train, outputs.get(id(splits.validation)))
     if kind.labels_given and (still := still_learning(est.history_)) is not None:
         lr = getattr(est, "lr", None) or est.chosen_.get("lr")
@@ -256,13 +259,13 @@ def evaluate_splits(context: RunContext) -> dict[str, Any]:
     if out["test"] is None:
         return out
     same = splits.judged_name == "validation"
-    out |= kind.coverage(est, context.answers, judged.labels, same_examples=same)
+    out |= kind.coverage(est, context.predictions, judged.labels, same_examples=same)
     if getattr(recipe.train, "keep_epochs", False):
         context.log("evaluating every epoch's weights")
-        out["epochs"] = evaluate_epochs(context, lambda: scored(judged)[0], out["test"])
+        out["epochs"] = evaluate_epochs(context, lambda: score(judged)[0], out["test"])
     if recipe.evaluate.baselines:
         context.log(f"{'baselines' if len(context.task.baselines) > 1 else 'baseline'} on the same split")
-        predicted = est.chosen(context.answers)
+        predicted = est.predicted_index(context.predictions)
         out["baselines"] = evaluate_baselines(
             context.task.baselines,
             est,
@@ -273,19 +276,22 @@ def evaluate_splits(context: RunContext) -> dict[str, Any]:
             context.folder / BASELINES_FILE,
             context.log,
         )
-    labels, shares = est.decide(context.answers).tolist(), answers(est, context.answers)[1]
+    labels, shares = (
+        est.decide(context.predictions).tolist(),
+        labels_and_confidences(est, context.predictions)[1],
+    )
     path, classes = context.folder / "predictions.csv", est.classes_.tolist()
-    kind.write(path, judged, splits.judged_name, context.answers, classes, est, labels, shares)
+    kind.write(path, judged, splits.judged_name, context.predictions, classes, est, labels, shares)
     return out
 
 
-def metrics_of(
+def evaluate_split(
     clf: Any, split: Any, recipe: Any, count: Count = no_progress
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """Metrics of a split and its probabilities ``[n, C]``."""
+    """Metrics of a split, and the probabilities ``[n, C]`` of its examples."""
     with count("evaluating", len(split)) as progress:
         probabilities = clf.outputs(split.examples, progress=progress)
-    metrics = metrics_from(clf, split, probabilities, recipe, clf.chosen(probabilities))
+    metrics = score_probabilities(clf, split, probabilities, recipe, clf.predicted_index(probabilities))
     if probabilities.ndim == 2 and probabilities.shape[1] > 1 and not clf.kind_.is_multilabel:
         metrics["confidence"] = float(probabilities.max(1).mean())  # mean probability of the predicted class
     if (below := getattr(clf, "abstain_below_", None)) is not None:
@@ -294,11 +300,10 @@ def metrics_of(
     return metrics, probabilities
 
 
-def metrics_from(
+def score_probabilities(
     clf: Any, split: Any, probabilities: np.ndarray, recipe: Any, predicted: np.ndarray | None = None
 ) -> dict[str, Any]:
-    """Metrics of a split from probabilities ``[n, C]``; ``predicted``: the result of ``clf.chosen``, if not
-    the most probable."""
+    """Metrics of a split from probabilities ``[n, C]``; by default the most probable class is predicted."""
     meter = clf.kind_.meter(clf.classes_.tolist())
     targets = clf.targets(split.labels or [], split.origin, split.rows)
     meter.update(probabilities, targets, predicted=predicted)
@@ -306,7 +311,7 @@ def metrics_from(
 
 
 def baseline_weights(clf: Any, targets: np.ndarray) -> np.ndarray | None:
-    """The class weight of each example ``[n]`` as in the classifier's training; None: all 1."""
+    """The class weight of each training example ``[n]``, as for the classifier; None: all are 1."""
     if clf.kind_.is_multilabel:
         return None
     return class_weights(targets, clf.classes_.tolist(), clf.class_weight)
@@ -315,19 +320,22 @@ def baseline_weights(clf: Any, targets: np.ndarray) -> np.ndarray | None:
 def one_vs_rest_baseline(
     clf: Any, splits: Splits, targets: np.ndarray, featurize: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Multi-label baseline: probabilities and predictions ``[m, K]`` of one logistic regression per label, on
-    ``word_features`` or ``pixel_features``. Thresholds are tuned on the validation split if the classifier's
-    are."""
+    """Multi-label baseline: probabilities and predictions ``[m, K]`` of one logistic regression per label.
+
+    Thresholds are tuned on the validation split if the classifier's thresholds are.
+    """
     train, validation, judged = splits.train, splits.validation, splits.judged
     assert judged is not None
     if validation is not None and (validation.labels is None or clf.threshold_ is None):
         validation = None
     others = [judged] if validation is None else [judged, validation]
-    p, *by = one_vs_rest(featurize(train.examples, *(split.examples for split in others)), targets)
-    cut = HALF
+    features = featurize(train.examples, *(split.examples for split in others))
+    probabilities, *on_validation = one_vs_rest(features, targets)
+    thresholds = HALF
     if validation is not None:
-        cut = tune_thresholds(by[0], clf.targets(validation.labels, validation.origin, validation.rows))
-    return p, p >= cut
+        truth = clf.targets(validation.labels, validation.origin, validation.rows)
+        thresholds = tune_thresholds(on_validation[0], truth)
+    return probabilities, probabilities >= thresholds
 
 
 def evaluate_baselines(
@@ -340,9 +348,10 @@ def evaluate_baselines(
     keep: Path | None = None,
     log: Log = lambda line: None,
 ) -> dict[str, Any]:
-    """Metrics of the baselines, trained and evaluated on the same splits as the classifier, with the
-    ``difference`` of ``measure`` to the classifier's predictions ``predicted``. ``keep``: file for their
-    predictions, see ``write_baselines``."""
+    """Metrics of the baselines, trained and evaluated on the same splits as the classifier.
+
+    ``difference`` compares the metric ``measure`` with that of ``predicted``, the classifier's predictions.
+    """
     judged = splits.judged
     assert judged is not None
     targets = clf.targets(splits.train.labels or [], splits.train.origin)
@@ -353,16 +362,16 @@ def evaluate_baselines(
         started = time.perf_counter()
         try:
             result = baseline(clf, recipe, splits, targets)
-        except DataError as error:  # such as texts without a word; only this baseline is missing then
+        except DataError as error:  # for example texts without words; leave only this baseline out
             log(f"left out: {error}")
             continue
-        if result is None:  # not for this kind of target, or the same model as the classifier
+        if result is None:  # the baseline does not apply, or is the same model as the classifier
             continue
-        name, probabilities, *decided = result
-        metrics = metrics_from(clf, judged, probabilities, recipe, *decided)
+        name, probabilities, *decisions = result
+        metrics = score_probabilities(clf, judged, probabilities, recipe, *decisions)
         out[name] = metrics | {"seconds": time.perf_counter() - started}
         log(f"baseline {name}: {out[name]['seconds']:.1f} s")
-        indices = decided[0] if decided else clf.kind_.predicted_index(probabilities)
+        indices = decisions[0] if decisions else clf.kind_.predicted_index(probabilities)
         labels = clf.kind_.labels(indices, clf.classes_).tolist()
         predictions[name] = list(map(str, labels)) if clf.kind_.labels_given else labels
         compared, resamples = (truth, predicted, indices, len(clf.classes_)), recipe.evaluate.bootstrap
@@ -376,28 +385,30 @@ def evaluate_baselines(
 
 
 def still_learning(history: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The validation losses before and after the last epoch if training ended too soon, that is, if the last
-    epoch lowered the loss by a share of ``STILL`` or more. Otherwise None."""
-    evaluations = [one for one in history if one.get("kind") == "evaluation" and one.get("loss") is not None]
-    losses = [float(one["loss"]) for one in evaluations]
-    if len(losses) < 2 or losses[-2] < LEARNED:
+    """The validation losses before and after the last epoch if training ended too soon, otherwise None.
+
+    Training ended too soon if the last epoch lowered the loss by at least ``MIN_IMPROVEMENT``.
+    """
+    evaluations = [r for r in history if r.get("kind") == "evaluation" and r.get("loss") is not None]
+    losses = [float(record["loss"]) for record in evaluations]
+    if len(losses) < 2 or losses[-2] < CONVERGED_LOSS:
         return None
-    if losses[-1] > min(losses) or losses[-1] > (1 - STILL) * losses[-2]:
+    if losses[-1] > min(losses) or losses[-1] > (1 - MIN_IMPROVEMENT) * losses[-2]:
         return None
     return {"epochs": evaluations[-1]["epoch"] + 1, "before": losses[-2], "after": losses[-1]}
 
 
 def predict_sentences(clf: Any, sentences: list[Any]) -> list[dict[str, Any]]:
     """Predicted label and probability for each of a recipe's example sentences."""
-    labels, shares = answers(clf, clf.predict_proba(sentences))
+    labels, shares = labels_and_confidences(clf, clf.predict_proba(sentences))
     return [
         {"text": text, "label": "" if label is None else str(label), "probability": share}
         for text, label, share in zip(sentences, labels, shares, strict=True)
     ]
 
 
-def load_other(task: Task, recipe: Any, estimator: Any, source: str) -> Any:
-    """Load another source for a run's model: texts or pairs, from the columns used in training if there."""
+def load_other_data(task: Task, recipe: Any, estimator: Any, source: str) -> Any:
+    """Load other data for the model of a run, from the columns that training used, if they exist."""
     if not hasattr(recipe.data, "pair_column"):
         return task.load(recipe, source)
     if estimator.pairs_ is False and recipe.data.pair_column == AUTO:
@@ -405,14 +416,14 @@ def load_other(task: Task, recipe: Any, estimator: Any, source: str) -> Any:
     return task.load(recipe, source, trained=getattr(estimator, "feature_names_in_", ()))
 
 
-def _load_again(context: RunContext, source: str | None) -> Any:
+def _reload_splits(context: RunContext, source: str | None) -> Any:
     if source is None:
-        return own_data(context)
-    return load_other(context.task, context.recipe, context.estimator, source)
+        return reload_data(context)
+    return load_other_data(context.task, context.recipe, context.estimator, source)
 
 
 def _labelled_split(context: RunContext, splits: Any, source: str | None) -> tuple[Any, str]:
-    """The split to evaluate, as ``with_known_labels`` gives it."""
+    """The split to evaluate, as returned by ``with_known_labels``."""
     split = splits.judged
     if split is None or split.labels is None:
         where = source or context.recipe.data.source
@@ -421,11 +432,11 @@ def _labelled_split(context: RunContext, splits: Any, source: str | None) -> tup
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
-    """Metrics of a saved estimator on its test split or on other data; sets ``context.data``."""
+    """Metrics of a saved estimator on its test split or on other data; also set ``context.data``."""
     clf = context.estimator
     try:
-        splits = _load_again(context, source)
-    except NoSuchColumnError as error:  # without labels, ``predict`` may have been meant
+        splits = _reload_splits(context, source)
+    except NoSuchColumnError as error:  # data without labels: the user may want ``predict``
         fix = f"{error.fix}. The true labels are needed; without them: "
         raise error.but(fix=f"{fix}glassformer predict {context.folder} {source or 'FILE'}") from None
     messages = []
@@ -440,7 +451,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     split, unknown = _labelled_split(context, splits, source)
     splits = replace(splits, judged=split)
     messages += [unknown] if unknown else []
-    left = [line for line in messages if "left out" in line]
+    left_out = [line for line in messages if "left out" in line]
     for line in messages:
         context.log(line)
     context.log(f"{len(split):,} {clf.NOUN} of {split.origin}")
@@ -451,7 +462,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     if other := other_spellings(flat_labels(split.labels), clf.classes_.tolist()):
         context.log(other)
     try:
-        metrics, context.answers = metrics_of(clf, split, context.recipe, context.count)
+        metrics, context.predictions = evaluate_split(clf, split, context.recipe, context.count)
     except DataError as error:
         if context.drop_unreadable or not error.where:
             raise
@@ -464,43 +475,45 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
         )
     about = {} if source is None else {"seen_in_training": num_seen}
     same_examples = source is None and splits.judged_name == "validation"
-    about |= clf.kind_.coverage(clf, context.answers, split.labels, same_examples)
-    return metrics | about | ({"left_out": left} if left else {})
+    about |= clf.kind_.coverage(clf, context.predictions, split.labels, same_examples)
+    return metrics | about | ({"left_out": left_out} if left_out else {})
 
 
 def seen_in_training(context: RunContext, split: Any) -> int | None:
-    """Number of examples of other data that were in training, or are copies of such; None: unknown."""
-    if (train := training_part(context)) is None:
+    """Number of examples that equal or duplicate a training example; None: unknown."""
+    if (train := training_split(context)) is None:
         return None
     training_keys = set(copy_keys(train))
     return sum(key in training_keys for key in copy_keys(split))
 
 
 def evaluate_every_epoch(context: RunContext, source: str | None) -> list[dict[str, Any]]:
-    """Like ``evaluate_saved``, for the weights of each epoch; see ``evaluate_epochs``."""
-    split, unknown = _labelled_split(context, _load_again(context, source), source)
+    """Same as ``evaluate_saved``, for the weights of each epoch; see ``evaluate_epochs``."""
+    split, unknown = _labelled_split(context, _reload_splits(context, source), source)
     for line in (unknown, f"{len(split):,} {context.estimator.NOUN} of {split.origin}"):
         if line:
             context.log(line)
     return evaluate_epochs(
-        context, lambda: metrics_of(context.estimator, split, context.recipe, context.count)[0]
+        context, lambda: evaluate_split(context.estimator, split, context.recipe, context.count)[0]
     )
 
 
-def show_numbers(context: RunContext) -> dict[str, Any]:
+def collect_numbers(context: RunContext) -> dict[str, Any]:
     """``numbers.json`` for the report: predicted and true numbers of the test split, and largest errors."""
-    split, outputs = context.data.judged, context.answers
+    split, outputs = context.data.judged, context.predictions
     if split is None or outputs is None:
         return {}
     shown = context.recipe.evaluate.shown
     return {"numbers.json": largest_errors(context.estimator, split, outputs[:, 0], shown)}
 
 
-def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]]:
+def labels_and_confidences(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]]:
     """Labels (None where the classifier abstains) and their probabilities, from probabilities ``[n, C]``.
-    For multi-label: label sets, and the confidence of the least confident label decision."""
-    labels = getattr(clf, "answers", clf.decide)(probabilities).tolist()
-    return labels, clf.kind_.confidence(probabilities, clf.chosen(probabilities)).tolist()
+
+    Multi-label: label sets, and the confidence of the least certain decision about a label.
+    """
+    labels = getattr(clf, "decide_or_abstain", clf.decide)(probabilities).tolist()
+    return labels, clf.kind_.confidence(probabilities, clf.predicted_index(probabilities)).tolist()
 
 
 # --- the weights of each epoch --------------------------------------------------------------------
@@ -509,29 +522,31 @@ def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]
 def evaluate_epochs(
     context: RunContext, evaluate: Callable[[], dict[str, Any]], final: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Metrics of a split for the saved weights of each epoch: ``epoch`` (from 1), ``step``, ``batch_loss``
-    (mean over its steps), ``n``, ``accuracy``, ``accuracy_interval``, ``macro_f1``, ``log_loss``.
-    ``evaluate`` computes them with the current weights; ``final``: the metrics of the final model, reused for
-    equal weights."""
+    """Metrics of a split for the saved weights of each epoch, computed by ``evaluate``.
+
+    ``final`` has the metrics of the final model, which are reused for an epoch with equal weights.
+    """
     clf, folder = context.estimator, context.folder / "checkpoints" / "epochs"
     epochs = kept_epochs(folder)
     if not epochs:
-        able = hasattr(context.recipe.train, "keep_epochs")
-        fix = "Train with --set keep_epochs=true" if able else "Leave --every-epoch out"
+        has_option = hasattr(context.recipe.train, "keep_epochs")
+        fix = "Train with --set keep_epochs=true" if has_option else "Leave --every-epoch out"
         raise ConfigError("no epoch's weights were kept", where=str(folder), fix=fix)
-    ended = {name: tensor.clone() for name, tensor in clf.model_.state_dict().items()}
+    final_weights = {name: tensor.clone() for name, tensor in clf.model_.state_dict().items()}
     losses, out = _batch_losses(context.folder / "history.jsonl"), []
     try:
         for epoch, path in epochs:
             step, weights = epoch_weights(path)
             _load_weights(clf, weights, path)
-            is_final = final is not None and all(torch.equal(ended[name], w) for name, w in weights.items())
+            is_final = final is not None and all(
+                torch.equal(final_weights[name], w) for name, w in weights.items()
+            )
             metrics = final if is_final and final is not None else evaluate()
             keys = ("n", "accuracy", "accuracy_interval", "macro_f1", "log_loss")
             record = {"epoch": epoch, "step": step, "batch_loss": losses.get(epoch)}
             out.append(record | {key: metrics[key] for key in keys})
     finally:
-        clf.model_.load_state_dict(ended)
+        clf.model_.load_state_dict(final_weights)
         clf._compute_model = None
     return out
 
@@ -542,11 +557,11 @@ def _load_weights(clf: Any, weights: Mapping[str, torch.Tensor], path: Path) -> 
         if name not in state or state[name].shape != tensor.shape:
             raise CheckpointError(f"{name} is of another model", where=str(path), fix="Train again")
     clf.model_.load_state_dict(state | dict(weights))
-    clf._compute_model = None  # a cached copy of the old weights
+    clf._compute_model = None  # the cached copy has the old weights
 
 
 def _batch_losses(history: Path) -> dict[int, float]:
-    """Epoch (from 1) -> mean loss of its steps."""
+    """Epoch (from 1) -> mean loss over its steps."""
     if not history.is_file():
         return {}
     by_epoch: dict[int, list[float]] = {}
@@ -560,39 +575,42 @@ def _batch_losses(history: Path) -> dict[int, float]:
 # --- metrics per value of a column, such as shop, language or month -------------------------------
 
 
-MOST_VALUES = 30  # number of values that are shown separately; the rest form one group
-FEW_VALUES = 5  # up to this number of values, rare ones are allowed too
-OPTION = "--by"
-REPEAT = "Name a column whose values repeat; put numbers and dates into classes in the table first"
+MAX_GROUPS = 30  # number of values with metrics of their own; the other values form one group
+MAX_RARE_GROUPS = 5  # with at most this many values, rare values are allowed
+BY_OPTION = "--by"
+BY_FIX = "Name a column whose values repeat; put numbers and dates into classes in the table first"
 
 
 def check_column(context: RunContext, source: str | None, column: str) -> None:
-    """Check ``--by`` before the evaluation."""
+    """Check the option ``--by`` before the evaluation; raise ConfigError if the column cannot be used."""
     if not hasattr(getattr(context.estimator, "kind_", None), "meter"):
         what = f"{context.recipe.task} is not evaluated by a column"
-        raise NotForThisModelError(what, where=OPTION, fix="Leave it out; classifiers and regressors have it")
+        raise NotForThisModelError(
+            what, where=BY_OPTION, fix="Leave it out; classifiers and regressors have it"
+        )
     path = Path(source or str(getattr(context.recipe.data, "source", "")))
     if path.suffix.lower() in READERS and path.is_file():
         _check_repeats(column, list(_column(path, column).values()))
 
 
 def slices(context: RunContext, column: str) -> dict[str, Any]:
-    """Metrics of the split evaluated last for the rows of each value of another ``column`` of its table:
-    ``groups``, the most frequent first, with ``value`` (``""``: an empty cell) and the metrics. Values beyond
-    the 30 most frequent form a last group, whose ``value`` is None and whose ``values`` is their number."""
-    split, answers, clf = context.data.judged, context.answers, context.estimator
+    """Metrics of the evaluated split for each value of a column of its table, the most frequent first.
+
+    Values beyond the 30 most frequent form a last group with ``value`` None; ``values`` is their number.
+    """
+    split, predictions, clf = context.data.judged, context.predictions, context.estimator
     path = Path(str(split.origin))
     if split.rows is None or path.suffix.lower() not in READERS or not path.is_file():
         what, fix = f"{split.origin} is not a single table with other columns", "Give one table by --data"
-        raise ConfigError(what, where=OPTION, fix=fix)
-    known = _column(path, column)
-    values = [known.get(row, "") for row in split.rows]
+        raise ConfigError(what, where=BY_OPTION, fix=fix)
+    value_of_row = _column(path, column)
+    values = [value_of_row.get(row, "") for row in split.rows]
     counts = sorted(Counter(values).items(), key=lambda item: (-item[1], item[0]))
-    counts_shown, num_others = dict(counts[:MOST_VALUES]), len(counts) - MOST_VALUES
+    counts_shown, num_others = dict(counts[:MAX_GROUPS]), len(counts) - MAX_GROUPS
 
-    def group(about: dict[str, Any], mask: np.ndarray) -> dict[str, Any]:
-        part, outputs = split.select(np.flatnonzero(mask).tolist()), answers[mask]
-        return about | metrics_from(clf, part, outputs, context.recipe, clf.chosen(outputs))
+    def group(entries: dict[str, Any], mask: np.ndarray) -> dict[str, Any]:
+        part, outputs = split.select(np.flatnonzero(mask).tolist()), predictions[mask]
+        return entries | score_probabilities(clf, part, outputs, context.recipe, clf.predicted_index(outputs))
 
     groups = [group({"value": value}, np.array([v == value for v in values])) for value in counts_shown]
     if num_others > 0:
@@ -606,17 +624,17 @@ def _column(path: Path, column: str) -> dict[int, str]:
     table = read_table(path, ignore_error)
     if column not in table.names:
         what = f"{path} has no column {column!r}"
-        raise ConfigError(what, where=OPTION, fix=nearest(column, table.names))
+        raise ConfigError(what, where=BY_OPTION, fix=nearest(column, table.names))
     return column_as_text(table, column)
 
 
 def column_as_text(table: Table, column: str) -> dict[int, str]:
     """Row number -> the column's value as text; empty for missing values."""
     names = table.class_names.get(column)
-    return {row: _text(value, names) for row, value in zip(table.rows, table.read(column), strict=True)}
+    return {row: _cell_text(value, names) for row, value in zip(table.rows, table.read(column), strict=True)}
 
 
-def _text(value: Any, names: Sequence[str] | None) -> str:
+def _cell_text(value: Any, names: Sequence[str] | None) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, str):
@@ -631,10 +649,10 @@ def _text(value: Any, names: Sequence[str] | None) -> str:
 def _check_repeats(column: str, values: Sequence[str]) -> None:
     """Raise ConfigError if most values occur only once, or most rows have a rare value."""
     counts = Counter(values)
-    single = sum(n == 1 for n in counts.values())
-    covered = sum(n for _, n in counts.most_common(MOST_VALUES))
-    if len(counts) > FEW_VALUES and (2 * single > len(counts) or 2 * covered < len(values)):
+    num_unique = sum(n == 1 for n in counts.values())
+    covered = sum(n for _, n in counts.most_common(MAX_GROUPS))
+    if len(counts) > MAX_RARE_GROUPS and (2 * num_unique > len(counts) or 2 * covered < len(values)):
         what = (
             f"{column} has {len(counts):,} values in {len(values):,} rows: too few rows per value to evaluate"
         )
-        raise ConfigError(what, where=OPTION, fix=REPEAT)
+        raise ConfigError(what, where=BY_OPTION, fix=BY_FIX)

@@ -1,0 +1,217 @@
+"""Steps that the runs of several tasks share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from glassformer.checkpoints.files import read_json
+from glassformer.data.copies import content_digest
+from glassformer.data.image_sources import NAMED_IMAGES
+from glassformer.data.pairs import PAIR_SOURCES, SCORED_SOURCES
+from glassformer.data.rejected import summary
+from glassformer.data.sources import NAMED_SOURCES
+from glassformer.data.splits import grouped_choice
+from glassformer.errors import DataChangedError, InputError, NoSuchSplitError, TooFewExamplesError
+from glassformer.tasks.task import RunContext
+
+KEY = "data_sha256"  # key of the digests in metrics.json
+SPLITS = ("train", "validation", "judged")  # judged: the split that is evaluated at the end
+
+
+def is_named(source: str) -> bool:
+    """Whether a source is the name of a known data set, which has fixed splits."""
+    return source in {*NAMED_SOURCES, *NAMED_IMAGES, *PAIR_SOURCES, *SCORED_SOURCES}
+
+
+def split_digests(data: Any) -> dict[str, str]:
+    """The SHA-256 of the examples and targets of each split of a run."""
+    splits = {name: getattr(data, name, None) for name in SPLITS}
+    return {name: content_digest(split) for name, split in splits.items() if split is not None}
+
+
+def changed_splits(folder: Path, data: Any) -> set[str] | None:
+    """The names of the splits that have changed since the run; None if the run stored no digests."""
+    file = folder / "metrics.json"
+    saved = read_json(file).get(KEY) if file.is_file() else None
+    if not isinstance(saved, dict):
+        return None
+    current = split_digests(data)
+    return {name for name in {*saved, *current} if saved.get(name) != current.get(name)}
+
+
+def check_resumed(folder: Path, data: Any, source: str) -> None:
+    """Raise DataError if the training data have changed since the run began."""
+    if "train" in (changed_splits(folder, data) or ()):
+        fix = "Restore it, or train into another folder: --out FOLDER"
+        raise DataChangedError("has changed since the training", where=source, fix=fix)
+
+
+def reload_data(context: RunContext, splits: Sequence[str] = ("judged",)) -> Any:
+    """Load the data of a finished run again; ``splits`` are those that the caller uses.
+
+    Raises:
+        DataError: the training split and one of ``splits`` have changed. If only the latter has, a line is
+            logged.
+    """
+    data, source = context.task.load(context.recipe), context.recipe.data.source
+    changed = changed_splits(context.folder, data)
+    if changed is None:
+        if not is_named(source):
+            context.log(
+                f"whether {source} is as it was at the training is not known: the run keeps no digest"
+            )
+        return data
+    changed_used = changed.intersection(splits)
+    if changed_used and "train" in changed:
+        what = "has changed since the training: drawn anew, its split may hold rows that the model has seen"
+        fix = f"Restore it, or give rows that are new: glassformer evaluate {context.folder} --data FILE"
+        raise DataChangedError(what, where=source, fix=fix)
+    if changed_used:
+        context.log(f"{source} has changed since the training; its training examples are the same")
+    return data
+
+
+def training_split(context: RunContext) -> Any:
+    """The training split of a finished run; None if it has changed or cannot be loaded."""
+    recipe = context.trained or context.recipe  # ``context.recipe`` may have the columns of other data
+    if not Path(recipe.data.source).exists():  # a named data set would perhaps be downloaded
+        return None
+    try:
+        data = context.task.load(recipe)
+    except InputError:
+        return None
+    return None if "train" in (changed_splits(context.folder, data) or ()) else data.train
+
+
+TRAINING_SAMPLE = 500  # number of training examples that are evaluated, to show overfitting
+
+
+def read_source(load_dataset: Callable[..., Any], recipe: Any, source: str | None, *columns: str) -> Any:
+    """Load the data set of a recipe, or of another source; ``columns`` are keys of the section ``data``."""
+    d = recipe.data
+    options = {key: getattr(d, key) for key in (*columns, "on_bad_row")}
+    if source is None:
+        options |= {"limit": d.limit, "seed": d.split_seed}
+    return load_dataset(d.source if source is None else source, **options)
+
+
+def named_splits(dataset: Any, d: Any, source: str) -> dict[str, Any]:
+    """The splits that the section ``data`` of a recipe names; raise DataError if the source has none."""
+    if not (by_name := {name: dataset.splits[name] for name in d.splits if name in dataset.splits}):
+        what, fix = f"none of the splits {', '.join(d.splits)}", f"There are: {', '.join(dataset.splits)}"
+        raise NoSuchSplitError(what, where=source, fix=fix)
+    return by_name
+
+
+def sample_items(items: list[Any], d: Any) -> list[Any]:
+    """A random sample of at most ``limit`` items, in their original order."""
+    if d.limit is None or d.limit >= len(items):
+        return items
+    rows = np.random.default_rng(d.split_seed).choice(len(items), d.limit, replace=False)
+    return [items[i] for i in np.sort(rows).tolist()]
+
+
+def split_rows(n: int, noun: str, d: Any, keys: Sequence[str] | None) -> tuple[list[int], list[int]]:
+    """Indices of training and validation examples. Examples with equal ``keys`` are in the same split."""
+    size = d.validation_size
+    num_held_out = round(size * n) if size < 1 else min(round(size), n // 5)
+    if not 0 < num_held_out < n:
+        what = f"{size:g} of {n} {noun} cannot be held out"
+        raise TooFewExamplesError(what, where=d.source, fix="Change validation_size")
+    if keys is None:
+        validation_rows = np.sort(np.random.default_rng(d.split_seed).permutation(n)[:num_held_out])
+    else:
+        validation_rows = grouped_choice(keys, num_held_out, d.split_seed)
+    return np.setdiff1d(np.arange(n), validation_rows).tolist(), validation_rows.tolist()
+
+
+def note_without_evaluation(splits: Any, noun: str, predictions: str) -> list[str]:
+    """A line for the preview if no examples are held out; ``noun`` and ``predictions`` are for its text."""
+    if splits.validation is not None or splits.judged is not None:
+        return []
+    what = f"no held-out {noun}: nothing will evaluate the {predictions}"
+    return [f"{what}; --set test_size=0.1 holds out a tenth"]
+
+
+def main_metric(recipe: Any) -> Literal["accuracy", "macro_f1"]:
+    """The main metric of a classification run: macro F1 if ``monitor`` is macro F1, otherwise accuracy."""
+    monitor = getattr(getattr(recipe, "train", None), "monitor", None)
+    return "macro_f1" if monitor == "macro_f1" else "accuracy"
+
+
+def fit(context: RunContext, **options: Any) -> None:
+    """Train on the training split and select the best epoch on the validation split."""
+    train, val = context.data.train, context.data.validation
+    validation = (val.examples, val.labels) if val else None
+    context.estimator.fit(train.examples, train.labels, validation=validation, **options)
+
+
+def score_splits(
+    context: RunContext, score: Callable[[Any], tuple[dict[str, Any], Any]], sample: Any, measure: str
+) -> dict[str, Any]:
+    """Metrics of the splits and of a ``sample`` of the training split, for metrics.json.
+
+    ``score`` returns the metrics and predictions of a split. The predictions for the evaluated split become
+    ``context.predictions``.
+    """
+    splits = context.data
+    out: dict[str, Any] = {
+        "train": score(sample)[0] | {"of": len(splits.train)},
+        "validation": None if splits.validation is None else score(splits.validation)[0],
+        "test": None,
+        "judged": splits.judged_name,
+        "measure": measure,
+        "baselines": {},
+        "seconds": {},
+    }
+    if splits.judged is not None and splits.judged.labels is not None:
+        started = time.perf_counter()
+        out["test"], context.predictions = score(splits.judged)
+        out["seconds"]["inference"] = time.perf_counter() - started
+        out["openings"] = {splits.judged_name: 1}
+    return out
+
+
+def evaluate_splits(
+    context: RunContext, evaluate: Callable[..., tuple[dict[str, Any], Any]], measure: str
+) -> dict[str, Any]:
+    """``score_splits`` with a function of estimator, split, number of resamples and progress."""
+    train = context.data.train
+    sample = train.select(range(min(TRAINING_SAMPLE, len(train))))
+
+    def score(split: Any) -> tuple[dict[str, Any], Any]:
+        bootstrap = 0 if split is sample else context.recipe.evaluate.bootstrap
+        with context.count("evaluating", len(split)) as progress:
+            return evaluate(context.estimator, split, bootstrap, progress)
+
+    return score_splits(context, score, sample, measure)
+
+
+def split_to_evaluate(
+    context: RunContext,
+    source: str | None,
+    load: Callable[..., Any],
+    noun: str,
+    needed: str = "",
+    note: Callable[[Any], str] = lambda dataset: "",
+) -> Any:
+    """Load the split to evaluate, from the data of the run or from another source.
+
+    ``needed`` names the targets that the split must have (empty: none). ``note`` returns an addition to the
+    logged line about the data set.
+    """
+    splits = reload_data(context) if source is None else load(context.recipe, source)
+    if rejected := splits.dataset.rejected:
+        context.log(summary(rejected, is_listed=False))
+    split, where = splits.judged, source or context.recipe.data.source
+    if split is None or (needed and split.labels is None):
+        raise NoSuchSplitError(
+            f"nothing to evaluate: no {needed or 'validation and no test split'}", where=where
+        )
+    context.log(f"{len(split):,} {noun} of {split.origin}{note(splits.dataset)}")
+    return split
