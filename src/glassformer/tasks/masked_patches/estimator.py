@@ -207,7 +207,9 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         table = read_images(check_images(self.prediction_rows(pictures)), self.transform_)
         c, device = model.config.embedding, next(model.parameters()).device
         n = math.prod(c.grid)
-        visible = draw_visible_patches(len(table), n, num_visible_patches(n, self.mask_share), [seed, MASK_SEED])
+        visible = draw_visible_patches(
+            len(table), n, num_visible_patches(n, self.mask_share), [seed, MASK_SEED]
+        )
         out = []
         with computing():
             for i in range(len(table)):
