@@ -49,6 +49,10 @@ A checkpoint is a folder, or an id of the Hub, with `config.json` and weights in
 Every family has every feature: it is fine-tuned whole, in part, by LoRA or by its head; gives attention maps,
 explanations and features; is evaluated, served, exported as a graph (ONNX) and in the Hub's layout, where `transformers`
 opens it with the classes below. A family with `ForMaskedLM` can be trained further on raw texts (`MaskedLM`).
+
+CLIP (`model_type` `clip`) also opens with the half that reads texts, as in `CLIPModel`, for
+[zero-shot image classification](guide/own-images.md#zero-shot-image-classification); every key of both halves is read.
+Other uses take its image half. It was tested with random weights only.
 """
 
 
@@ -143,7 +147,7 @@ BY_NAME = (  # what people type, model_type, what pools, prompts of the model's 
         "",
     ),
 )
-NOT_YET = "gte-multilingual-base, arctic-embed-m-v2.0, nomic-embed-text-v1.5, jina-embeddings, BEiT, Swin, the text halves of CLIP and SigLIP"
+NOT_YET = "gte-multilingual-base, arctic-embed-m-v2.0, nomic-embed-text-v1.5, jina-embeddings, BEiT, Swin, the text half of SigLIP"
 BY_NAME_INTRO = f"""## By the names people type
 
 Pooling, prompts and normalization are read from the folder (`modules.json`, `1_Pooling/config.json`,

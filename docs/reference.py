@@ -45,6 +45,7 @@ MODULES = {
             "tasks.text_classification.estimator",
             "tasks.text_classification.zero_shot",
             "tasks.image_classification.estimator",
+            "tasks.image_classification.zero_shot",
             "tasks.translation.estimator",
             "tasks.masked_lm.estimator",
             "tasks.masked_patches.estimator",
@@ -87,6 +88,7 @@ MODULES = {
         [
             "models.text",
             "models.image",
+            "models.image_text",
             "models.seq2seq",
             "models.seq2seq_rnn",
             "models.rnn",

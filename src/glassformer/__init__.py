@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # the same names as in `_PUBLIC`, for type checkers, which do
     from glassformer.packing import Packing
     from glassformer.process import tune_process
     from glassformer.tasks.image_classification.estimator import ImageClassifier, ImageRegressor
+    from glassformer.tasks.image_classification.zero_shot import ZeroShotImageClassifier
     from glassformer.tasks.load import load
     from glassformer.tasks.masked_lm.estimator import MaskedLM
     from glassformer.tasks.masked_patches.estimator import MaskedPatches
@@ -40,6 +41,7 @@ _PUBLIC = {
     "Embedder": "glassformer.tasks.similarity.estimator",
     "Probe": "glassformer.tasks.probe",
     "ZeroShotClassifier": "glassformer.tasks.text_classification.zero_shot",
+    "ZeroShotImageClassifier": "glassformer.tasks.image_classification.zero_shot",
     "QuestionAnswerer": "glassformer.tasks.question_answering.estimator",
     "TextAnswerer": "glassformer.tasks.question_answering.estimator",
     "TokenTagger": "glassformer.tasks.token_tagging.estimator",
@@ -73,6 +75,7 @@ __all__ = [
     "Translator",
     "Word2Vec",
     "ZeroShotClassifier",
+    "ZeroShotImageClassifier",
     "__version__",
     "data",
     "errors",

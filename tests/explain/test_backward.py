@@ -35,10 +35,13 @@ def subject(request):
     return text_subject(TextClassifier(**TINY | HEADS[request.param]).fit(TEXTS, LABELS), TEXT)
 
 
-@pytest.mark.parametrize("name", WITH_ATTENTION)
+@pytest.mark.parametrize("name", [*WITH_ATTENTION, "causal"])
 def test_the_pass_spelled_out_has_the_encoder_s_values(name):
-    family = FAMILIES[name]
-    model = family.model(family.tiny()).eval()
+    family = FAMILIES["glassformer-text" if name == "causal" else name]
+    config = family.tiny()
+    if name == "causal":
+        config = replace(config, encoder=replace(config.encoder, causal=True))
+    model = family.model(config).eval()
     packing = Packing((5, 3, 1))
     x = torch.randn(9, model.width, generator=torch.Generator().manual_seed(3))
     with torch.no_grad():
@@ -79,12 +82,15 @@ def test_parts_of_rows_and_biases_are_the_logit(subject, target, monkeypatch):
     model.float()
 
 
-@pytest.mark.parametrize("name", WITH_ATTENTION)
+@pytest.mark.parametrize("name", [*WITH_ATTENTION, "with a projection"])
 def test_every_family_s_logit_is_shared_out_whole(name):
     """Rows and biases, each by its own gradient: gates, scales and relative positions leave nothing over."""
-    family = FAMILIES[name]
+    family = FAMILIES["clip" if name == "with a projection" else name]
+    config = family.tiny()
+    if name == "with a projection":
+        config = replace(config, pooling="first-norm", projection=5)
     torch.manual_seed(5)
-    model = family.model(family.tiny()).eval()
+    model = family.model(config).eval()
     with torch.no_grad():
         for p in model.parameters():
             p.add_(0.2 * torch.randn_like(p))

@@ -138,6 +138,29 @@ def test_wanted_rows_only(norm, rows):
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_causal_encoder_equals_torch_with_a_mask(norm):
+    config = EncoderConfig(D, 1, HEADS, FF, norm, "gelu", EPS, causal=True)
+    ours = randomised(Encoder(config))
+    theirs = copied(ours.layers[0], torch_layer(config))
+    x = draw(14)
+    later = nn.Transformer.generate_square_subsequent_mask(max(PACKING.lengths), dtype=torch.float64)
+    wanted = theirs(PACKING.pad(x, 3.0), src_mask=later, is_causal=True)[PACKING.mask()]
+    torch.testing.assert_close(ours(x, PACKING), wanted)
+    padded = ours.padded(PACKING.pad(x, 3.0), PACKING.mask())[PACKING.mask()]
+    torch.testing.assert_close(padded, wanted)
+    rows = torch.tensor([2, 8, 13])
+    torch.testing.assert_close(ours(x, PACKING, rows=rows), wanted[rows])
+
+
+@pytest.mark.parametrize(
+    "options", [{"attention": "local"}, {"attention": "linear"}, {"relative_buckets": 32}]
+)
+def test_a_causal_encoder_needs_full_attention(options):
+    with pytest.raises(ConfigError, match="a causal encoder requires full attention"):
+        EncoderConfig(D, LAYERS, HEADS, FF, causal=True, **options)
+
+
 def test_hidden_states_are_what_enters_and_leaves_each_layer():
     config = EncoderConfig(D, LAYERS, HEADS, FF, "pre", "gelu", EPS, final_norm=True)
     model, x = randomised(Encoder(config)), draw(14)

@@ -104,6 +104,19 @@ def test_first_rows_alone_are_enough(kind):
     assert torch.equal(pooling(x[packing.first_rows], packing), pooling(x, packing))
 
 
+def test_a_projection_to_length_one():
+    encoder = EncoderConfig(D, 1, 1, 11, eps=1e-3)
+    pooling = shaken(make_pooling("first-norm", D, encoder=encoder, projection=3), 0.1)
+    packing = PACKINGS["ragged"]
+    x = torch.randn(packing.total, D)
+    plain = torch.stack([by_hand(pooling, "first-norm", rows) for rows in packing.split(x)])
+    projected = plain @ pooling.project.weight.T
+    wanted = projected / projected.square().sum(1, keepdim=True).sqrt()
+    torch.testing.assert_close(pooling(x, packing), wanted)
+    torch.testing.assert_close(pooling.padded(packing.pad(x), None), wanted)
+    assert pooling.width == 3
+
+
 @pytest.mark.parametrize("kind", ["mean", "max", "attention", "multihead", "unit-mean"])
 def test_the_others_read_every_row(kind):
     packing = PACKINGS["ragged"]

@@ -46,7 +46,16 @@ PROBLEMS = {
     "regression": "regression: numbers instead of classes",
 }
 # Keys in ``config.json`` for our own pooling and head, in addition to an encoder in the Hub's layout
-OWN_KEYS = ("pooling", "head", "num_labels", "head_type", "head_hidden", "head_dropout", "sides")
+OWN_KEYS = (
+    "pooling",
+    "head",
+    "num_labels",
+    "head_type",
+    "head_hidden",
+    "head_dropout",
+    "sides",
+    "projection",
+)
 
 
 def restore(model_class: Callable[[Any], Model], config: Any, state: dict[str, Tensor], where: str) -> Model:

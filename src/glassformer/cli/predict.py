@@ -89,19 +89,28 @@ def _with_training_hint(error: DataError, folder: Path) -> DataError:
 def open_model(folder: Path, precision: str | None, labels: Sequence[str], template: str | None) -> Any:
     """The model in a folder."""
     from glassformer.checkpoints.hub import resolve_checkpoint
+    from glassformer.families.image_text import has_both_halves
     from glassformer.tasks.load import load
 
-    # A sentence encoder may be given by its name.
-    model = load(folder if folder.exists() else resolve_checkpoint(str(folder)).path)
+    # A model that compares with the names of labels may be given by its name.
+    path = folder if folder.exists() else resolve_checkpoint(str(folder)).path
+    names = [label.strip() for argument in labels for label in argument.split(",") if label.strip()]
+    zero_shot = bool(labels) or template is not None
+    if zero_shot and has_both_halves(path):
+        from glassformer.tasks.image_classification.zero_shot import ZeroShotImageClassifier
+
+        chooser = ZeroShotImageClassifier(path, names, template=template)
+        model: Any = chooser.classifier
+    else:
+        chooser, model = None, load(path)
     if precision is not None:
         from glassformer.study.calibration import set_precision
 
         set_precision(folder, model, precision, note)
-    if not labels and template is None:
-        return model
+    if chooser is not None or not zero_shot:
+        return chooser or model
     from glassformer.tasks.text_classification.zero_shot import ZeroShotClassifier
 
-    names = [label.strip() for argument in labels for label in argument.split(",") if label.strip()]
     try:
         return ZeroShotClassifier(model, names, template=template)
     except NotForThisModelError as error:  # labels were given for another kind of model
@@ -245,7 +254,7 @@ OUT: Any = option(
     "answering also .jsonl; for taggers also .conll.",
 )
 OWN_LABELS: Any = option(
-    "A,B,C", "For sentence encoders and entailment models: the labels to choose from (zero-shot)."
+    "A,B,C", "For sentence encoders, entailment models and CLIP: the labels to choose from (zero-shot)."
 )
 TEMPLATE: Any = option("TEXT", "With --labels: sentence for each label, e.g. 'This text is about {}.'")
 KEEP: Any = flag(

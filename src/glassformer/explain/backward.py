@@ -27,6 +27,7 @@ from glassformer.explain.subject import SingleOutputModel, Subject
 from glassformer.nn.cheaper import LocalAttention
 from glassformer.nn.disentangled import DisentangledAttention
 from glassformer.nn.feedforward import ACTIVATIONS, GatedFeedForward
+from glassformer.nn.maps import causal_mask
 from glassformer.nn.pairs import PairPooling
 from glassformer.nn.pooling import (
     AttentionPooling,
@@ -118,9 +119,8 @@ def stepwise_forward(encoder: Any, x: Tensor, packing: Packing, rules: Rules) ->
     """``Encoder.forward`` in evaluation mode, step by step, with the changes of ``rules``."""
     bias = None if encoder.relative is None else encoder.relative(packing.max_length)
     for layer in encoder.steps:
-        attended = _attention(
-            layer.attention, _layer_norm(layer.norm1, x) if layer.pre_norm else x, packing, bias, rules
-        )
+        normed = _layer_norm(layer.norm1, x) if layer.pre_norm else x
+        attended = _attention(layer.attention, normed, packing, bias, rules, encoder.config.causal)
         x = x + layer.scale1(attended)
         if layer.pre_norm:
             x = x + layer.scale2(_feed_forward(layer.feed_forward, _layer_norm(layer.norm2, x), rules))
@@ -130,7 +130,9 @@ def stepwise_forward(encoder: Any, x: Tensor, packing: Packing, rules: Rules) ->
     return _layer_norm(encoder.final_norm, x)
 
 
-def _attention(attention: Any, x: Tensor, packing: Packing, bias: Tensor | None, rules: Rules) -> Tensor:
+def _attention(
+    attention: Any, x: Tensor, packing: Packing, bias: Tensor | None, rules: Rules, causal: bool = False
+) -> Tensor:
     q, k, v = attention.project(x)
     rotated = (*attention.rotate(q, k, packing), v)
     qkv = (_scale_gradient(t, factor) for t, factor in zip(rotated, rules.qkv_factors, strict=True))
@@ -147,6 +149,8 @@ def _attention(attention: Any, x: Tensor, packing: Packing, bias: Tensor | None,
             positions = torch.arange(len(q), device=q.device)
             is_outside = (positions - positions[:, None]).abs() > attention.window
             scores = scores.masked_fill(is_outside, -torch.inf)
+        if causal:
+            scores = scores.masked_fill(~causal_mask(len(q), len(k), q.device), -torch.inf)
         out.append(torch.einsum("hts,shk->thk", rules.weights(scores), v))
     return attention.out(torch.cat(out).flatten(1))
 
@@ -184,7 +188,11 @@ def _linear_logits(model: Any, states: Tensor, packing: Packing) -> Tensor:
         pooled = _linearized(torch.tanh, model.pooling.dense(first_rows(states, packing)))
         return _linear_head(model.head, pooled)
     if isinstance(model.pooling, FirstNormPooling):
-        return _linear_head(model.head, _layer_norm(model.pooling.norm, first_rows(states, packing)))
+        pooled = _layer_norm(model.pooling.norm, first_rows(states, packing))
+        if model.pooling.project is not None:
+            pooled = model.pooling.project(pooled)
+            pooled = pooled / pooled.norm(dim=1, keepdim=True).detach()
+        return _linear_head(model.head, pooled)
     if isinstance(model.pooling, UnitPooling):
         pooled, scaled = model.pooling.pooling(states, packing), model.pooling(states, packing)
         pooled = pooled * (scaled.norm(dim=1) / pooled.norm(dim=1)).detach()[:, None]

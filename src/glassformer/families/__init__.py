@@ -50,6 +50,7 @@ FAMILIES: dict[str, Family] = {
 
 # ``model_type`` of well-known encoders that do not open -> the reason.
 CLOSED = {
+    "clip_text_model": "the half of CLIP that reads texts opens with the half that reads images only",
     "neobert": "its code is on the Hub alone, so that nothing shows whether ours computes the same",
     "nomic_bert": "version 1 is not written yet, and version 2 is a mixture of experts",
     "swin": "its windows shift, and its patches are merged in four stages",

@@ -1,7 +1,8 @@
 """CLIP (Radford et al., 2021), the half that reads images: ViT with a norm before its layers and none after.
 
 The classifier reads the mean of the patches, which no norm follows. An encoder keeps the norm of [CLS], which
-CLIP projects and compares with texts; the projection is left out. Files are as SigLIP's (``siglip.py``).
+CLIP projects and compares with texts; ``clip_text.py`` has the projection and the half that reads texts.
+Files are as SigLIP's (``siglip.py``).
 """
 
 from __future__ import annotations
@@ -75,14 +76,16 @@ def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
     Raises:
         CheckpointError: an unsupported activation, an invalid value, or a grid of patches that is not square.
     """
-    own = settings
-    if settings.get("model_type") == BOTH:  # old files have their settings twice, the second time in short
-        own = section(settings, "vision_config", where)
-        if settings.get("vision_config_dict") is not None:
-            own = own | section(settings, "vision_config_dict", where)
+    own = half(settings, "vision_config", where) if settings.get("model_type") == BOTH else settings
     config = read_settings(SETTINGS, clip(), {"hidden_act": "quick_gelu"} | own, where)
     vit.check_square(config, where)
     return config
+
+
+def half(settings: dict[str, Any], key: str, where: str) -> dict[str, Any]:
+    """The settings of one half; old files have them twice, the second time in short."""
+    own, short = section(settings, key, where), f"{key}_dict"
+    return own if settings.get(short) is None else own | section(settings, short, where)
 
 
 def write(config: ImageEncoderConfig) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class HubLayout:
             return "spans" in self.classes
         if config.pooling in OWN_CLASS:
             return config.pooling in self.classes and config.head_type == "linear"
-        if getattr(config, "sides", None) is not None:
+        if getattr(config, "sides", None) is not None or getattr(config, "projection", None) is not None:
             return False
         if config.head == "classification":
             wide = config.head_hidden in (None, config.encoder.d_model) or self.head_type == "linear"

@@ -50,7 +50,7 @@ from glassformer.types import HeadKind
 
 
 KEY = "glassformer_settings"
-SAVED_ELSEWHERE = ("pooling", "head", "num_labels", "head_type", "sides")
+SAVED_ELSEWHERE = ("pooling", "head", "num_labels", "head_type", "sides", "projection")
 
 
 def extra_settings(config: Any, restored: Any) -> dict[str, Any]:

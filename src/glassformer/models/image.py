@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -38,6 +38,7 @@ class ImageEncoderConfig:
     head_activation: str = "relu"  # of the hidden layer of an mlp head; or "gelu", "none"
     head_input_dropout: float = 0.0  # before the hidden layer
     init_std: float = 0.02
+    projection: int | None = None  # features that first-norm pooling projects to (CLIP); None: no projection
     embedding_std: ClassVar[None] = None  # images have no embedding table
 
     def __post_init__(self) -> None:
@@ -45,6 +46,8 @@ class ImageEncoderConfig:
             raise ConfigError(
                 f"patch width {self.embedding.d_model} and encoder width {self.encoder.d_model} differ"
             )
+        if self.pooling != "first-norm":  # only this pooling has a projection
+            object.__setattr__(self, "projection", None)
         if self.head not in (None, "classification"):
             raise ConfigError(
                 f"image encoders have no {self.head} head", where="head", fix="Use classification"
@@ -74,11 +77,11 @@ class ImageEncoder(Backbone):
         d = c.encoder.d_model
         self.embeddings = PatchEmbedding(c.embedding)
         self.encoder = Encoder(c.encoder)
-        self.pooling = (
-            make_pooling(c.pooling, d, skip=c.embedding.num_prefix, encoder=c.encoder) if c.pooling else None
-        )
+        if c.pooling:
+            sizes: Any = {"encoder": c.encoder, "projection": c.projection}
+            self.pooling = make_pooling(c.pooling, d, skip=c.embedding.num_prefix, **sizes)
         if c.head == "classification":
-            self.head = head_of(c, pooled_width(c.pooling, d))
+            self.head = head_of(c, c.projection or pooled_width(c.pooling, d))
         self.init_weights()
 
     def forward(

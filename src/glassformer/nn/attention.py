@@ -499,19 +499,16 @@ class MultiHeadAttention(nn.Module):
         """Self-attention, or cross-attention when ``memory`` is given.
 
         Args:
-            rows: ``[B]`` one row per sequence; the output has only these rows. Not with ``causal``, which
-                needs the position of each query.
+            rows: ``[B]`` one row per sequence; the output has only these rows.
             record: receives this layer's weights; None: they are not recorded.
             bias: ``[H, 2 L - 1]``, relative positions; see ``attend``.
 
         Returns:
             ``[N, D]``, or ``[B, D]`` with ``rows``.
         """
-        if causal and rows is not None:
-            raise ConfigError("rows and causal cannot be combined", where="MultiHeadAttention")
-        if bias is not None and rows is not None and rows is not packing.first_rows:
-            out = self.forward(x, packing, memory, memory_packing, record=record, bias=bias)
-            return out[rows]  # distances depend on the row's position, so all rows are computed
+        positions_count = causal or (bias is not None and rows is not packing.first_rows)
+        if rows is not None and positions_count:  # the mask, or distances: so all rows are computed
+            return self.forward(x, packing, memory, memory_packing, causal, record=record, bias=bias)[rows]
         q, k, v = self.project(x, memory, rows)
         if memory is None:
             q, k = self.rotate(q, k, packing, rows)
@@ -541,12 +538,14 @@ class MultiHeadAttention(nn.Module):
             q, k = apply_rotary_padded(q, self.rotary), apply_rotary_padded(k, self.rotary)
         return q, k, v
 
-    def padded(self, x: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
+    def padded(
+        self, x: Tensor, mask: Tensor | None, bias: Tensor | None = None, causal: bool = False
+    ) -> Tensor:
         """Self-attention over padded ``[B, T, D]``; ``mask`` ``[B, T]`` is True at real tokens.
 
         With a ``bias``, no padding may separate the real tokens of a sequence.
         """
         b, t = x.shape[0], x.shape[1]
         q, k, v = self.project_padded(x)
-        out = attend(q, k, v, mask=mask, bias=bias)
+        out = attend(q, k, v, causal=causal, mask=mask, bias=bias)
         return self.out(out.transpose(1, 2).reshape(b, t, self.d_model))

@@ -62,6 +62,7 @@ class EncoderConfig:
     norm_bias: bool = True
     layer_order: tuple[int, ...] = ()  # which layer each of the num_layers steps runs (ALBERT); (): each once
     disentangled: Disentangled | None = None  # DeBERTa: separate scores for content and distance
+    causal: bool = False  # whether each position attends only to itself and to earlier ones
 
     def __post_init__(self) -> None:
         if min(self.d_model, self.num_layers, self.num_heads, self.d_ff) < 1:
@@ -106,13 +107,18 @@ class EncoderConfig:
             raise ConfigError(
                 what, where="disentangled", fix="Leave it out, or use the defaults of the other options"
             )
+        if self.causal and (
+            self.attention != "full" or self.relative_buckets or self.disentangled is not None
+        ):
+            what = "a causal encoder requires full attention without relative positions"
+            raise ConfigError(what, where="causal", fix="Use causal=False, or the defaults of attention")
 
     @property
     def is_plain(self) -> bool:
         """Whether the layers are those of Vaswani et al., which all BERT-like formats can represent."""
         extra = self.relative_buckets or self.feed_forward != "plain" or self.layer_scale is not None
         extra = extra or self.rotary_base is not None or not self.first_norm or self.disentangled is not None
-        extra = extra or bool(self.layer_order)
+        extra = extra or bool(self.layer_order) or self.causal
         all_biases = self.attention_bias and self.feed_forward_bias and self.norm_bias
         return self.attention == "full" and all_biases and not extra
 
@@ -155,6 +161,8 @@ class EncoderLayer(nn.Module):
         super().__init__()
         c = config
         self.pre_norm = c.norm == "pre"
+        # Passed to the attention only where they are set: not every kind accepts them.
+        self.mask: dict[str, Any] = {"causal": True} if c.causal else {}
         self.attention = attention_of(c, number)
         self.norm1: nn.Module = norm_of(c) if c.first_norm or number else nn.Identity()
         sizes, drop, bias = (c.d_model, c.d_ff), c.feed_forward_dropout, c.feed_forward_bias
@@ -185,7 +193,7 @@ class EncoderLayer(nn.Module):
         ``bias``: relative positions, ``[H, 2 L - 1]`` (see ``attend``) or a table (``nn/disentangled.py``).
         """
         normed = self.norm1(x) if self.pre_norm else x
-        options = {} if bias is None else {"bias": bias}  # local and linear attention accept no bias
+        options = self.mask if bias is None else {"bias": bias}  # local and linear attention accept no bias
         a = self.scale1(self.attention(normed, packing, rows=rows, record=record, **options))
         a = self._branch(a, packing, rows)
         x = x if rows is None else x[rows]
@@ -197,7 +205,7 @@ class EncoderLayer(nn.Module):
 
     def padded(self, x: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
         """``forward`` in evaluation mode for padded ``[B, T, D]``; ``mask`` is True at real tokens."""
-        options = {} if bias is None else {"bias": bias}
+        options: dict[str, Any] = self.mask if bias is None else {"bias": bias}
         if self.pre_norm:
             x = x + self.scale1(self.attention.padded(self.norm1(x), mask, **options))
             return x + self.scale2(self.feed_forward(self.norm2(x)))

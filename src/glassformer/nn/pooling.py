@@ -244,20 +244,30 @@ class Pooler(nn.Module):
 
 
 class FirstNormPooling(nn.Module):
-    """A layer norm of the first row, as CLIP has it; ``encoder`` has width and eps."""
+    """A layer norm of the first row, as CLIP has it; with a projection, CLIP's image vector of length 1.
+
+    Args:
+        encoder: has width and eps.
+        projection: features of the projection; None: no projection.
+    """
 
     reads_first_row_only = True
 
-    def __init__(self, encoder: EncoderConfig):
+    def __init__(self, encoder: EncoderConfig, projection: int | None = None):
         super().__init__()
+        self.width = projection or encoder.d_model
         self.norm = nn.LayerNorm(encoder.d_model, eps=encoder.eps)
+        self.project = nn.Linear(encoder.d_model, projection, bias=False) if projection else None
+
+    def _projected(self, x: Tensor) -> Tensor:  # [B, D] -> [B, width]
+        return x if self.project is None else F.normalize(self.project(x), dim=1)
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         x = x if len(x) == packing.count else first_rows(x, packing)
-        return self.norm(x.to(self.norm.weight.dtype))
+        return self._projected(self.norm(x.to(self.norm.weight.dtype)))
 
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        return self.norm(padded_first(x, mask))
+        return self._projected(self.norm(padded_first(x, mask)))
 
 
 class TokenPooling(nn.Module):
@@ -297,7 +307,12 @@ def pooled_width(kind: str | None, d_model: int) -> int:
 
 
 def make_pooling(
-    kind: str, d_model: int, dropout: float = 0.0, skip: int = 1, encoder: EncoderConfig | None = None
+    kind: str,
+    d_model: int,
+    dropout: float = 0.0,
+    skip: int = 1,
+    encoder: EncoderConfig | None = None,
+    projection: int | None = None,
 ) -> nn.Module:
     """The pooling module called ``kind``.
 
@@ -305,10 +320,13 @@ def make_pooling(
         dropout: of "pooler".
         skip: rows before the patches, for "first-mean" and "patches".
         encoder: config of the encoder, required by "multihead" and "first-norm".
+        projection: of "first-norm".
 
     Raises:
         ConfigError: an unknown pooling.
     """
+    if kind == "first-norm" and encoder is not None:
+        return FirstNormPooling(encoder, projection)
     if kind in OF_ENCODER and encoder is not None:
         return OF_ENCODER[kind](encoder)
     if kind not in POOLINGS:

@@ -27,6 +27,7 @@ from glassformer.data.checks import read_labels
 from glassformer.data.tokenizer_file import check_truncation_side, model_max_length
 from glassformer.errors import CheckpointError, UnsupportedModelError
 from glassformer.families import FAMILIES
+from glassformer.families.image_text import has_both_halves
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.inputs.inputs import Inputs
 from glassformer.runtime import computing
@@ -114,7 +115,11 @@ def _no_classifier(checkpoint: Checkpoint, other: str) -> tuple[str, str]:
     """
     what = f"holds a model whose head is for {other}" if other else "holds a model without a head for classes"
     tuned = "TextClassifier(path)" if checkpoint.family.model.reads == "texts" else "ImageClassifier(path)"
-    return what, f"Open it with load_pretrained, or fine-tune it with {tuned}"
+    zero_shot = has_both_halves(checkpoint.folder)
+    first = (
+        "Name labels: ZeroShotImageClassifier(path, labels)" if zero_shot else "Open it with load_pretrained"
+    )
+    return what, f"{first}, or fine-tune it with {tuned}"
 
 
 def task_opening(checkpoint: Checkpoint) -> Task | None:

@@ -79,7 +79,51 @@ def classifier_from_embedder(
     return clf
 
 
-class ZeroShotClassifier:
+def labels_to_choose_from(labels: Any) -> np.ndarray:
+    """The labels ``[K]``, checked.
+
+    Raises:
+        ConfigError: not a list, or an empty one.
+        DataError: a duplicate label, or one that is not a text.
+    """
+    if isinstance(labels, str) or not labels:
+        raise ConfigError("no list of labels", where="labels", fix='Give ["sports", "politics"]')
+    return np.asarray(check_class_names(read_rows(labels, "labels", "labels"), "labels"))
+
+
+def check_template(template: str, example: str) -> str:
+    """The template; ConfigError, with an ``example``, if it has no place for the label or several."""
+    if template.count("{}") != 1:
+        what = f"{template!r} has no one place for the label"
+        raise ConfigError(what, where="template", fix=f"Write it as {example!r}")
+    return template
+
+
+class ZeroShot:
+    """Base of zero-shot classifiers, which have ``classes_`` and ``predict_proba``."""
+
+    kind_ = Classes()  # one label per example
+    classes_: np.ndarray
+    predict_proba: Callable[..., np.ndarray]
+
+    def outputs(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
+        """``predict_proba``; the name of this method in all supervised estimators."""
+        return self.predict_proba(X, progress=progress)
+
+    def predicted_index(self, probabilities: np.ndarray) -> np.ndarray:
+        """The index of the most probable label of each row ``[n]``."""
+        return self.kind_.predicted_index(probabilities)
+
+    def decide(self, probabilities: np.ndarray) -> np.ndarray:
+        """The most probable label of each row ``[n]``."""
+        return self.kind_.labels(self.predicted_index(probabilities), self.classes_)
+
+    def predict(self, X: Sequence[Any]) -> np.ndarray:
+        """The most probable label of each example ``[n]``."""
+        return self.decide(self.predict_proba(X))
+
+
+class ZeroShotClassifier(ZeroShot):
     """Classifies texts into labels of your choice without training, with an entailment model or a sentence
     encoder.
 
@@ -90,7 +134,6 @@ class ZeroShotClassifier:
 
     INPUTS = inputs = Texts()
     NOUN, RECIPE = INPUTS.noun, TextClassifier.RECIPE
-    kind_ = Classes()  # one label per text
 
     def __init__(
         self,
@@ -129,14 +172,9 @@ class ZeroShotClassifier:
                 what += f", and this one classifies texts as {listed(list(map(str, clf.classes_)))}"
             fix = "Leave the labels out, or name an entailment model (a classifier of pairs) or an encoder"
             raise NotForThisModelError(what, where=where, fix=fix)
-        if isinstance(labels, str) or not labels:
-            raise ConfigError("no list of labels", where="labels", fix='Give ["sports", "politics"]')
-        template = template or (ABOUT if by_names else TEMPLATE)
-        if template.count("{}") != 1:
-            what = f"{template!r} has no one place for the label"
-            raise ConfigError(what, where="template", fix=f"Write it as {TEMPLATE!r}")
-        self.classes_ = np.asarray(check_class_names(read_rows(labels, "labels", "labels"), "labels"))
-        self.template, self.multi_label = template, multi_label
+        self.classes_ = labels_to_choose_from(labels)
+        self.template = check_template(template or (ABOUT if by_names else TEMPLATE), TEMPLATE)
+        self.multi_label = multi_label
         self.entailment: int | None = None  # index of the class; None: a sentence encoder
         self.contradiction: int | None = None
         if by_names:
@@ -144,7 +182,7 @@ class ZeroShotClassifier:
                 what = "a sentence encoder only compares labels with each other"
                 fix = "Give two labels or more without multi_label, or name an entailment model"
                 raise NotForThisModelError(what, where="labels", fix=fix)
-            self.classifier = classifier_from_embedder(clf, self.classes_.tolist(), template)
+            self.classifier = classifier_from_embedder(clf, self.classes_.tolist(), self.template)
             self.columns = np.searchsorted(self.classifier.classes_, self.classes_)  # its classes are sorted
             return
         self.classifier = clf
@@ -206,20 +244,6 @@ class ZeroShotClassifier:
             return softmax(logits[:, :, self.entailment], self.classifier.temperature_)
         both = logits[:, :, [self.contradiction, self.entailment]].reshape(-1, 2)
         return softmax(both, self.classifier.temperature_)[:, 1].reshape(logits.shape[:2])
-
-    outputs = predict_proba  # the name of this method in all supervised estimators
-
-    def predicted_index(self, probabilities: np.ndarray) -> np.ndarray:
-        """The index of the most probable label of each row ``[n]``."""
-        return self.kind_.predicted_index(probabilities)
-
-    def decide(self, probabilities: np.ndarray) -> np.ndarray:
-        """The most probable label of each row ``[n]``."""
-        return self.kind_.labels(self.predicted_index(probabilities), self.classes_)
-
-    def predict(self, X: Sequence[str]) -> np.ndarray:
-        """The most probable label of each text ``[n]``."""
-        return self.decide(self.predict_proba(X))
 
     def truncated(self, X: Sequence[str]) -> np.ndarray:
         """Which texts are truncated, ``[n]`` bool; hypotheses never are."""

@@ -1,0 +1,107 @@
+"""An image encoder and a text encoder whose vectors share one space (CLIP; Radford et al., 2021).
+
+    image vectors [B, E] and text vectors [K, E], all of length 1        logits [B, K] = exp(s) * cosines
+
+The image encoder projects the norm of its first row (``FirstNormPooling``). The text encoder is causal: the
+state of the end-of-text token, which has read the whole text, is projected. s is ``logit_scale``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.errors import ConfigError
+from glassformer.models.image import ImageEncoder, ImageEncoderConfig
+from glassformer.models.text import TextEncoder, TextEncoderConfig
+from glassformer.nn.patches import Images
+from glassformer.packing import Packing
+
+SCALE = 1 / 0.07  # initial exp(s)
+
+
+@dataclass(frozen=True)
+class ImageTextConfig:
+    """Config of both encoders.
+
+    Args:
+        image: with a pooling that projects to E features.
+        text: without pooling and head.
+        end_token: id of the end-of-text token; None: it is the highest id of a text (``end_rows``).
+
+    Raises:
+        ConfigError: the image encoder projects nothing.
+    """
+
+    image: ImageEncoderConfig
+    text: TextEncoderConfig
+    end_token: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.image.projection is None:
+            what = f"images with {self.image.pooling} pooling have no projection to compare with texts"
+            raise ConfigError(what, where="projection", fix="Use pooling='first-norm' and a projection")
+
+
+def end_rows(ids: Tensor, packing: Packing, end_token: int | None) -> Tensor:
+    """The row of the end of each text, ``[B]``: of its first ``end_token``, or (None) of its highest id.
+
+    Args:
+        ids: ``[N]``.
+    """
+    marks = ids if end_token is None else (ids == end_token).int()
+    return packing.first_rows + packing.pad(marks, -1).argmax(1)  # argmax returns the first maximum
+
+
+class ImageTextModel(nn.Module):
+    """The encoders of images and texts, both projections, and the scale of the cosines."""
+
+    def __init__(self, config: ImageTextConfig):
+        super().__init__()
+        c = self.config = config
+        d, e = c.text.encoder.d_model, c.image.projection
+        assert e is not None, "checked by the config"
+        self.image, self.text = ImageEncoder(c.image), TextEncoder(c.text)
+        self.text_projection = nn.Linear(d, e, bias=False)
+        nn.init.normal_(self.text_projection.weight, std=d**-0.5)
+        self.logit_scale = nn.Parameter(torch.tensor(math.log(SCALE)))
+
+    def image_vectors(self, pixel_values: Images) -> Tensor:
+        """Vectors ``[B, E]`` of length 1 of normalized images ``[B, C, H, W]``; see ``ImageEncoder``."""
+        pooled = self.image(pixel_values, packed=True).pooler_output
+        assert pooled is not None, "there is a pooling"
+        return pooled
+
+    def text_vectors(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, *, packing: Packing | None = None
+    ) -> Tensor:
+        """Vectors ``[K, E]`` of length 1 of padded ids ``[K, T]`` with a mask (None: no padding), or of
+        packed ids ``[N]`` with a packing.
+
+        Raises:
+            ShapeError: see ``TextEncoder``.
+        """
+        if packing is None:
+            mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+            packing, flat = Packing.from_mask(mask)
+            input_ids = input_ids.flatten()[flat]
+        states = self.text(input_ids, packing=packing).states  # [N, D]
+        ends = states[end_rows(input_ids, packing, self.config.end_token)]  # [K, D]
+        return F.normalize(self.text_projection(ends.to(self.text_projection.weight.dtype)), dim=1)
+
+    def forward(
+        self,
+        pixel_values: Images,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        *,
+        packing: Packing | None = None,
+    ) -> Tensor:
+        """Logits ``[B, K]`` of each image with each text; the inputs are those of ``image_vectors`` and
+        ``text_vectors``."""
+        texts = self.text_vectors(input_ids, attention_mask, packing=packing)
+        return self.logit_scale.exp() * self.image_vectors(pixel_values) @ texts.T
