@@ -246,9 +246,9 @@ def test_the_reader_of_commands():
 
 def test_results_pages_are_those_of_the_result_files():
     from glassformer.report.published import (
-        measured,
-        measured_finding,
-        measured_study,
+        read_finding,
+        read_recipe_results,
+        read_study_result,
         runs_on_random_weights,
     )
     from glassformer.report.published_page import pages
@@ -256,11 +256,11 @@ def test_results_pages_are_those_of_the_result_files():
 
     results, files = ROOT / "benchmarks" / "results", recipe_names()
     made = pages(
-        lambda name: measured(name, results, Path("nowhere")),
-        lambda name: measured_study(name, results),
+        lambda name: read_recipe_results(name, results, Path("nowhere")),
+        lambda name: read_study_result(name, results),
         runs_on_random_weights(results),
         lambda name: files[name].read_text(encoding="utf-8").strip(),
-        measure_finding=lambda name: measured_finding(name, results),
+        read_finding=lambda name: read_finding(name, results),
     )
     stale = [name for name, text in made.items() if (DOCS / name).read_text(encoding="utf-8") != text]
     assert not stale, "run `make results`"

@@ -217,7 +217,7 @@ def test_families_and_special_tokens_are_named_in_their_own_places_only():
 def test_code_that_needs_a_kind_of_target_asks_the_target():
     """Which kind it is, a run or an estimator knows (``target_of``, ``Task.target``, ``kind_``): whoever needs
     something particular asks that, and compares no name and no key that one kind alone has."""
-    marks = {mark for target in TARGETS for mark in target.marks}
+    marks = {mark for target in TARGETS for mark in target.marker_keys}
     names = {"classes", "labels", "tags", "answers", "numbers", "similarity", "translation", "scored pairs"}
     names |= marks | {*recipe_classes()}
 

@@ -197,7 +197,7 @@ class _Named:
     classes_ = np.array(["class 0", "class 1"])
 
     class kind_:
-        labels_given = True
+        predicts_labels = True
 
     class inputs:
         has_images = False

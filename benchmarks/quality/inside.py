@@ -21,7 +21,7 @@ from benchmarks.harness.command import command
 from benchmarks.harness.options import count
 from benchmarks.harness.results import RESULTS
 from glassformer.data.sources import load_text_dataset
-from glassformer.evaluate.compare import accuracy_of, bootstrap_means, bounds
+from glassformer.evaluate.compare import accuracy_statistic, bootstrap_means, bounds
 from glassformer.evaluate.intervals import share_interval
 from glassformer.explain.counterfactual import counterfactual
 from glassformer.explain.faithfulness import summary
@@ -41,7 +41,7 @@ def pruned(clf: Any, train: list[str], test: list[str], labels: np.ndarray, roun
             started = time.perf_counter()
             arm.predict(test)
             seconds[name].append(time.perf_counter() - started)
-    drawn = bootstrap_means([accuracy_of(r.astype(np.float32)) for r in right.values()], len(test))
+    drawn = bootstrap_means([accuracy_statistic(r.astype(np.float32)) for r in right.values()], len(test))
     ratios = [whole / less for whole, less in zip(*seconds.values(), strict=True)]
     sizes = {name: sum(p.numel() for p in arm.model_.parameters()) for name, arm in arms.items()}
     accuracy = {name: float(r.mean()) for name, r in right.items()}

@@ -18,8 +18,13 @@ import numpy as np
 from scipy.stats import norm
 
 from benchmarks.harness.command import command
-from glassformer.evaluate.compare import bootstrap_means, bootstrap_p, macro_f1_of, macro_f1_of_sets
-from glassformer.evaluate.intervals import macro_f1_interval, macro_f1_interval_of_sets
+from glassformer.evaluate.compare import (
+    bootstrap_means,
+    bootstrap_p,
+    macro_f1_statistic,
+    multilabel_f1_statistic,
+)
+from glassformer.evaluate.intervals import macro_f1_interval, multilabel_f1_interval
 
 ENDS = (0.025, 0.975)
 Kind = Callable[[np.ndarray, np.random.Generator, int], Sequence[float]]
@@ -191,13 +196,13 @@ def several_labels(options: argparse.Namespace) -> dict[str, Any]:
     for _ in range(options.trials):
         y = rng.random((n, 4)) < share
         made = np.where(y, rng.random(y.shape) < right, rng.random(y.shape) < stray)
-        statistic = macro_f1_of_sets(y, made[None], every=False)
+        statistic = multilabel_f1_statistic(y, made[None], include_absent=False)
         seen = np.maximum((y.sum(0) + made.sum(0)), 1)
         figures.append(float((2 * (y & made).sum(0) / seen).mean()))
         drawn = statistic(rng.multinomial(n, np.full(n, 1 / n), options.resamples).astype(np.float32))[0]
         bounds["percentile"].append(np.quantile(drawn, ENDS))
         bounds["Wilson, put together"].append(
-            macro_f1_interval_of_sets(y, made[None], resamples=options.resamples)
+            multilabel_f1_interval(y, made[None], resamples=options.resamples)
         )
     return {"truth": truth, "kinds": {kind: judged(own, truth, figures) for kind, own in bounds.items()}}
 
@@ -228,7 +233,7 @@ def false_alarms(options: argparse.Namespace) -> dict[str, float]:
         steps = rates.cumsum(1)[y]
         for trial in range(trials):
             first, second = ((rng.random((len(y), 1)) > steps).sum(1).clip(max=len(counts) - 1) for _ in "ab")
-            arms = [macro_f1_of(y, own[None], len(counts)) for own in (first, second)]
+            arms = [macro_f1_statistic(y, own[None], len(counts)) for own in (first, second)]
             drawn = bootstrap_means(arms, len(y), resamples=options.resamples, seed=trial)
             alarms += bootstrap_p(drawn[0] - drawn[1]) < 0.05
         out[name] = alarms / trials

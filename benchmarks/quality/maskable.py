@@ -24,7 +24,7 @@ from benchmarks.harness.options import SETTINGS
 from benchmarks.harness.results import RESULTS
 from glassformer.cli.explain import parse_options
 from glassformer.data.sources import load_text_dataset
-from glassformer.evaluate.compare import accuracy_of, bootstrap_means, bootstrap_p, bounds
+from glassformer.evaluate.compare import accuracy_statistic, bootstrap_means, bootstrap_p, bounds
 from glassformer.explain import faithfulness
 from glassformer.explain.methods import default_method, explain, make_subject
 
@@ -73,7 +73,7 @@ def one(maskable: bool, seed: int, data: Any, settings: dict[str, Any], count: i
 def difference(pairs: list[dict[bool, dict[str, Any]]], key: str) -> dict[str, Any]:
     """Accuracy of both on the same examples, and what maskable adds, in [-1, 1]."""
     arms = [np.stack([pair[arm][key] for pair in pairs]).astype(np.float32) for arm in (False, True)]
-    drawn = bootstrap_means([accuracy_of(arm) for arm in arms], arms[0].shape[1])
+    drawn = bootstrap_means([accuracy_statistic(arm) for arm in arms], arms[0].shape[1])
     return {
         "plain": float(arms[0].mean()), "maskable": float(arms[1].mean()),
         "difference": float(arms[1].mean() - arms[0].mean()), "interval": bounds(drawn[1] - drawn[0]),

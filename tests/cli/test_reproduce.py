@@ -168,7 +168,7 @@ def run(call, row: str, folder: Path, *changes: str) -> list[dict]:
     result = call("reproduce", row, "--out", folder, *(w for c in words for w in ("--set", c)))
     assert result.code == 0, result.err
     assert "with your own settings" in result.out
-    given = find_row(row).given
+    given = find_row(row).original_recipes
     assert f"row {row}, " in result.out.splitlines()[0]
     assert all(name in result.out.splitlines()[0] for name in given)
     folders = [folder / name for name in given] if len(given) > 1 else [folder]

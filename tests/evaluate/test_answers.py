@@ -13,10 +13,10 @@ from glassformer.targets.answer_span import (
     best_spans,
     best_threshold,
     document_frequencies,
-    error_of,
+    error_kind,
     exact_match,
     likeliest_sentence,
-    nearest_span,
+    name_or_number,
     normalize,
     word_f1,
 )
@@ -85,7 +85,7 @@ def test_figures_on_paper():
     ],
 )
 def test_errors_have_kinds(given, truth, error):
-    assert error_of(given, truth) == error
+    assert error_kind(given, truth) == error
     assert error in ("", *ERRORS)
 
 
@@ -134,6 +134,6 @@ def test_baselines_find_the_sentence_and_what_is_asked_for():
     asked = Question("When was Ada born?", context)
     sentence = likeliest_sentence(asked, seen)
     assert sentence == "Ada was born in Hanoi in 1923."
-    assert nearest_span(asked, sentence) == "1923"
-    assert nearest_span(Question("Where was Ada born?", context), sentence) == "Hanoi"
-    assert nearest_span(Question("How many came?", context), "Nobody came.") == "Nobody came."
+    assert name_or_number(asked, sentence) == "1923"
+    assert name_or_number(Question("Where was Ada born?", context), sentence) == "Hanoi"
+    assert name_or_number(Question("How many came?", context), "Nobody came.") == "Nobody came."

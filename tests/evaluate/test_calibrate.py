@@ -13,21 +13,25 @@ from glassformer.evaluate.calibrate import (
     MAX_TEMPERATURE,
     calibration_error,
     calibration_interval,
+    curve_bins,
     describe,
     fit_temperature,
     log_loss,
-    probabilities_of,
-    reliability,
     smoothed_loss,
     tune_threshold,
 )
+from glassformer.evaluate.predict import softmax
+
+
+def reliability(p, targets, bins=BINS):
+    return curve_bins(p.max(1), p.argmax(1) == np.asarray(targets), bins)
 
 
 def honest(n: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Logits [n, K] whose softmax is the true chance of each class, and classes drawn from it."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(0, 1.7, (n, classes))
-    p = probabilities_of(logits)
+    p = softmax(logits)
     y = (p.cumsum(1) > rng.random((n, 1))).argmax(1)
     return logits, y
 
@@ -43,17 +47,17 @@ def test_temperature_is_the_minimum_of_the_smoothed_log_loss():
     best = fit_temperature(3.0 * logits, y)
     losses = [smoothed_loss(3.0 * logits, y, t) for t in (best * 0.99, best, best * 1.01)]
     assert losses[1] == min(losses)
-    p, soft = probabilities_of(logits), np.full((503, 5), 1 / 505 / 4)
+    p, soft = softmax(logits), np.full((503, 5), 1 / 505 / 4)
     soft[np.arange(503), y] = 1 - 1 / 505
     assert smoothed_loss(logits, y) == pytest.approx(-(soft * np.log(p)).sum(1).mean())
-    assert log_loss(logits, y) == pytest.approx(sk.log_loss(y, probabilities_of(logits)))
+    assert log_loss(logits, y) == pytest.approx(sk.log_loss(y, softmax(logits)))
 
 
 def test_temperature_scaling_lowers_the_error_and_changes_no_answer():
     logits, y = honest(5003, 2)
     sure = 4.0 * logits
     t = fit_temperature(sure, y)
-    before, after = probabilities_of(sure), probabilities_of(sure, t)
+    before, after = softmax(sure), softmax(sure, t)
     assert np.array_equal(before.argmax(1), after.argmax(1))
     assert calibration_error(before, y) > 0.1
     assert calibration_error(after, y) < 0.03
@@ -67,10 +71,10 @@ def test_without_a_mistake_answers_are_as_sure_as_their_number_allows(n, classes
     logits = np.zeros((n, classes))
     logits[np.arange(n), y] = np.log(stated / (1 - stated) * (classes - 1))
     t = fit_temperature(logits, y)
-    assert probabilities_of(logits, t).max(1) == pytest.approx((n + 1) / (n + 2), abs=1e-5)
+    assert softmax(logits, t).max(1) == pytest.approx((n + 1) / (n + 2), abs=1e-5)
     logits[0] = logits[0, ::-1]  # one mistake: two in n + 2, the smoothed one too
     y[0] = 0
-    after = probabilities_of(logits, fit_temperature(logits, y)).max(1).mean()
+    after = softmax(logits, fit_temperature(logits, y)).max(1).mean()
     assert after == pytest.approx(1 - 2 / (n + 2), abs=0.3 / n)
 
 
@@ -85,30 +89,30 @@ def test_calibration_error_by_hand():
     y = np.array([0, 0, 0, 1, 1, 1])
     assert calibration_error(p, y, bins=10) == pytest.approx((4 * 0.15 + 2 * 0.4) / 6)
     curve = reliability(p, y, bins=10)
-    assert [(b.n, b.accuracy) for b in curve] == [(2, 1.0), (4, 0.75)]
-    assert [b.confidence for b in curve] == pytest.approx([0.6, 0.9])
+    assert [(b["n"], b["accuracy"]) for b in curve] == [(2, 1.0), (4, 0.75)]
+    assert [b["confidence"] for b in curve] == pytest.approx([0.6, 0.9])
 
 
 def test_every_example_is_in_one_bin():
-    p = probabilities_of(np.random.default_rng(0).normal(0, 3, (997, 4)))
+    p = softmax(np.random.default_rng(0).normal(0, 3, (997, 4)))
     p[0] = [1, 0, 0, 0]
     p[1] = [0.25] * 4
-    assert sum(b.n for b in reliability(p, np.zeros(997, int))) == 997
+    assert sum(b["n"] for b in reliability(p, np.zeros(997, int))) == 997
 
 
 def test_interval_holds_the_error_of_other_draws():
     logits, y = honest(3001, 2)
-    p = probabilities_of(2.2 * logits)
+    p = softmax(2.2 * logits)
     low, high = calibration_interval(p, y, resamples=300)
     others = [honest(3001, 2, seed) for seed in range(1, 9)]
-    errors = [calibration_error(probabilities_of(2.2 * z), t) for z, t in others]
+    errors = [calibration_error(softmax(2.2 * z), t) for z, t in others]
     assert low < np.mean(errors) < high
     assert high - low < 0.06
 
 
 def test_description_is_ready_for_json():
     logits, y = honest(211, 3)
-    found = describe(probabilities_of(logits), y, resamples=20)
+    found = describe(softmax(logits), y, resamples=20)
     assert found["n"] == sum(b["n"] for b in found["curve"]) == 211
     assert found["log_loss"] == pytest.approx(log_loss(logits, y))
 
@@ -147,7 +151,7 @@ def test_bad_input():
     with pytest.raises(DataError, match="no example"):
         fit_temperature(np.zeros((0, 2)), np.zeros(0, int))
     with pytest.raises(ShapeError):
-        reliability(np.zeros((3, 2)), np.zeros(2, int))
+        calibration_error(np.zeros((3, 2)), np.zeros(2, int))
 
 
 def test_thresholds_by_hand():
@@ -177,9 +181,14 @@ def test_thresholds_that_serve_equally_are_compared_by_their_distance_to_a_half(
 def test_a_probability_beside_1_is_in_the_last_bin_and_0_in_the_first():
     p = np.array([[1 + 1e-12, -1e-12], [0.5, 0.5], [0.5 + 1e-9, 0.5 - 1e-9]])
     found = reliability(p, [0, 0, 0], bins=2)
-    assert [(b.low, b.high, b.n) for b in found] == [(0.0, 0.5, 1), (0.5, 1.0, 2)]
+    assert [(b["low"], b["high"], b["n"]) for b in found] == [(0.0, 0.5, 1), (0.5, 1.0, 2)]
     (first,) = reliability(np.zeros((3, 2)), [0, 0, 1], bins=7)
-    assert (first.low, first.high, first.n, first.accuracy) == (0.0, 1 / 7, 3, pytest.approx(2 / 3))
+    assert tuple(first[key] for key in ("low", "high", "n", "accuracy")) == (
+        0.0,
+        1 / 7,
+        3,
+        pytest.approx(2 / 3),
+    )
     assert calibration_error(np.zeros((0, 2)), np.zeros(0, int)) == 0
     assert (
         len(reliability(np.linspace(0.5, 1, 1000)[:, None] * [1, 0], np.zeros(1000, int))) == BINS - BINS // 2
@@ -188,7 +197,7 @@ def test_a_probability_beside_1_is_in_the_last_bin_and_0_in_the_first():
 
 def test_the_interval_is_reflected_about_the_estimate_and_repeats_itself():
     logits, y = honest(101, 3)
-    p = probabilities_of(2 * logits)
+    p = softmax(2 * logits)
     rng = np.random.default_rng(7)
     drawn = [calibration_error(p[i], y[i], 5) for i in (rng.integers(0, 101, 101) for _ in range(50))]
     low, high = np.quantile(drawn, [0.025, 0.975])

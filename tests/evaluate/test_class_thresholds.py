@@ -7,29 +7,29 @@ from sklearn.metrics import accuracy_score, f1_score
 from glassformer.errors import DataError, InputError, ShapeError
 from glassformer.evaluate.calibrate import (
     class_by_threshold,
+    class_metric,
     cross_validated_metric,
-    metric_of,
-    probabilities_of,
     tune_class_thresholds,
     tune_threshold,
 )
+from glassformer.evaluate.predict import softmax
 
 
 def shifted(n: int, classes: int, favored: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities [n, K] that favor class 0 too much by that offset, and classes drawn from the true ones."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(0, 1.5, (n, classes))
-    true = probabilities_of(logits)
+    true = softmax(logits)
     y = (true.cumsum(1) > rng.random((n, 1))).argmax(1)
     logits[:, 0] += favored
-    return probabilities_of(logits), y
+    return softmax(logits), y
 
 
 def tried_out(p: np.ndarray, y: np.ndarray, metric: str) -> float:
     """The best figure over a grid of offsets of all classes but the last."""
     grid = np.linspace(-4, 4, 33)
     offsets = np.stack([*np.meshgrid(grid, grid), np.zeros((33, 33))], -1).reshape(-1, 3)
-    return max(metric_of((np.log(p) + b).argmax(1), y, 3, metric) for b in offsets)
+    return max(class_metric((np.log(p) + b).argmax(1), y, 3, metric) for b in offsets)
 
 
 @pytest.mark.parametrize("metric", ["macro_f1", "accuracy"])
@@ -40,7 +40,7 @@ def test_it_comes_near_the_best_of_all_offsets(seed, metric):
     answers = class_by_threshold(p, thresholds)
     known = f1_score(y, answers, average="macro") if metric == "macro_f1" else accuracy_score(y, answers)
     assert value == pytest.approx(known)
-    assert value >= metric_of(p.argmax(1), y, 3, metric)
+    assert value >= class_metric(p.argmax(1), y, 3, metric)
     assert value >= tried_out(p, y, metric) - 0.03  # a search along one class at a time may end below it
     assert thresholds.sum() == pytest.approx(1)
 
@@ -50,7 +50,7 @@ def test_an_offset_is_found_again():
     thresholds, value = tune_class_thresholds(p, y)
     offsets = -np.log(thresholds)
     assert offsets[1:].mean() - offsets[0] == pytest.approx(2.0, abs=0.35)
-    assert value > metric_of(p.argmax(1), y, 5, "macro_f1") + 0.05
+    assert value > class_metric(p.argmax(1), y, 5, "macro_f1") + 0.05
 
 
 def test_two_classes_are_the_threshold_on_the_second():
@@ -76,7 +76,7 @@ def test_a_class_of_few_examples_has_no_offset_of_its_own():
     neutral = -np.log(tune_class_thresholds(p[y < 2], y[y < 2])[0])
     assert not np.allclose(offsets[0] - offsets[2], 0)
     assert np.isfinite(neutral).all()  # a class that is not there at all does no harm
-    assert metric_of(np.array([2, 2]), np.array([2, 2]), 3, "macro_f1") == 1
+    assert class_metric(np.array([2, 2]), np.array([2, 2]), 3, "macro_f1") == 1
 
 
 def test_probabilities_of_zero_are_never_chosen_for_it():

@@ -12,12 +12,12 @@ from glassformer.evaluate import compare
 from glassformer.evaluate.compare import (
     EXACT_BELOW,
     _with_seeds,
-    accuracy_of,
+    accuracy_statistic,
     bootstrap_means,
     bootstrap_p,
     bounds,
     holm,
-    macro_f1_of,
+    macro_f1_statistic,
     mcnemar,
     paired_difference,
 )
@@ -73,7 +73,7 @@ def test_macro_f1_of_a_resample_is_scikit_learns(classes, seeds, seed):
     y, guess = rng.integers(0, classes, 37), rng.integers(0, classes, (seeds, 37))
     drawn = rng.integers(0, 37, 37)
     counts = np.bincount(drawn, minlength=37).astype(np.float32)[None]
-    found = macro_f1_of(y, guess, classes)(counts)
+    found = macro_f1_statistic(y, guess, classes)(counts)
     wanted = [[sk.f1_score(y[drawn], g[drawn], average="macro", zero_division=0)] for g in guess]
     assert found == pytest.approx(np.array(wanted), abs=1e-6)
 
@@ -81,7 +81,7 @@ def test_macro_f1_of_a_resample_is_scikit_learns(classes, seeds, seed):
 def test_bootstrap_of_one_seed_has_the_width_of_the_binomial():
     rng = np.random.default_rng(0)
     right = rng.random((1, 2003)) < 0.8
-    low, high = bounds(bootstrap_means([accuracy_of(right)], 2003)[0])
+    low, high = bounds(bootstrap_means([accuracy_statistic(right)], 2003)[0])
     share = right.mean()
     half = 1.96 * np.sqrt(share * (1 - share) / 2003)
     assert (low, high) == (pytest.approx(share - half, abs=2e-3), pytest.approx(share + half, abs=2e-3))
@@ -92,7 +92,7 @@ def test_bootstrap_spreads_with_the_seeds():
     rng = np.random.default_rng(0)
     rates = np.array([0.70, 0.76, 0.82, 0.88, 0.79])
     right = rng.random((5, 20_011)) < rates[:, None]
-    low, high = bounds(bootstrap_means([accuracy_of(right)], 20_011, resamples=4000)[0])
+    low, high = bounds(bootstrap_means([accuracy_statistic(right)], 20_011, resamples=4000)[0])
     mean = right.mean(1)
     half = stats.t.ppf(0.975, 4) * mean.std(ddof=1) / np.sqrt(5)
     assert (high - low) / 2 == pytest.approx(half, rel=0.1)
@@ -101,12 +101,14 @@ def test_bootstrap_spreads_with_the_seeds():
 
 def test_seeds_that_agree_add_nothing():
     right = np.tile(np.random.default_rng(0).random(997) < 0.8, (3, 1))
-    assert np.allclose(*(bootstrap_means([accuracy_of(r)], 997, resamples=50) for r in (right, right[:1])))
+    assert np.allclose(
+        *(bootstrap_means([accuracy_statistic(r)], 997, resamples=50) for r in (right, right[:1]))
+    )
 
 
 def test_all_arms_see_the_same_examples():
     right = np.random.default_rng(0).random((1, 211)) < 0.7
-    first, second = bootstrap_means([accuracy_of(right), accuracy_of(right)], 211, resamples=50)
+    first, second = bootstrap_means([accuracy_statistic(right), accuracy_statistic(right)], 211, resamples=50)
     assert np.array_equal(first, second)
     with pytest.raises(DataError):
         bootstrap_means([], 0)
@@ -132,7 +134,7 @@ def test_false_alarms(seeds, scatter):
         arms = []
         for _ in range(2):
             skill = 1.2 + rng.normal(0, scatter, (seeds, 1))
-            arms.append(accuracy_of(rng.random((seeds, 499)) < 1 / (1 + np.exp(-(skill + hard)))))
+            arms.append(accuracy_statistic(rng.random((seeds, 499)) < 1 / (1 + np.exp(-(skill + hard)))))
         drawn = bootstrap_means(arms, 499, resamples=500, seed=trial)
         alarms += bootstrap_p(drawn[0] - drawn[1]) < 0.05
     assert alarms / 400 < 0.08
@@ -173,18 +175,18 @@ def test_what_seeds_add_is_their_scatter_less_that_of_the_examples():
 
 def test_resamples_are_as_many_as_asked_and_repeat_themselves(monkeypatch):
     right = np.random.default_rng(0).random((3, 31)) < 0.7
-    whole = bootstrap_means([accuracy_of(right)], 31, resamples=23, seed=5)
+    whole = bootstrap_means([accuracy_statistic(right)], 31, resamples=23, seed=5)
     assert whole.shape == (1, 23)
-    assert bootstrap_means([accuracy_of(right)], 31).shape == (1, 2000)
-    assert np.array_equal(whole, bootstrap_means([accuracy_of(right)], 31, resamples=23, seed=5))
-    assert not np.array_equal(whole, bootstrap_means([accuracy_of(right)], 31, resamples=23, seed=6))
+    assert bootstrap_means([accuracy_statistic(right)], 31).shape == (1, 2000)
+    assert np.array_equal(whole, bootstrap_means([accuracy_statistic(right)], 31, resamples=23, seed=5))
+    assert not np.array_equal(whole, bootstrap_means([accuracy_statistic(right)], 31, resamples=23, seed=6))
     monkeypatch.setattr(compare, "CHUNK", 31 * 5)  # in parts of five
-    assert np.allclose(whole, bootstrap_means([accuracy_of(right)], 31, resamples=23, seed=5))
+    assert np.allclose(whole, bootstrap_means([accuracy_statistic(right)], 31, resamples=23, seed=5))
     monkeypatch.setattr(compare, "CHUNK", 7)  # less than the examples: one at a time
-    assert np.allclose(whole, bootstrap_means([accuracy_of(right)], 31, resamples=23, seed=5))
-    assert bootstrap_means([accuracy_of(right[:, :1])], 1, resamples=2).shape == (1, 2)
-    default = bootstrap_means([accuracy_of(right)], 31, resamples=23)
-    assert np.array_equal(default, bootstrap_means([accuracy_of(right)], 31, resamples=23, seed=0))
+    assert np.allclose(whole, bootstrap_means([accuracy_statistic(right)], 31, resamples=23, seed=5))
+    assert bootstrap_means([accuracy_statistic(right[:, :1])], 1, resamples=2).shape == (1, 2)
+    default = bootstrap_means([accuracy_statistic(right)], 31, resamples=23)
+    assert np.array_equal(default, bootstrap_means([accuracy_statistic(right)], 31, resamples=23, seed=0))
 
 
 def test_bounds_hold_95_percent():
@@ -201,7 +203,7 @@ def test_a_paired_difference_is_narrower_than_two_intervals():
     found = paired_difference(y, ours, theirs, 3)
     assert found["value"] == pytest.approx(13 / 211)
     assert 0 < found["interval"][0] < 13 / 211 < found["interval"][1]
-    own = bounds(bootstrap_means([accuracy_of((ours == y)[None])], 211)[0])
+    own = bounds(bootstrap_means([accuracy_statistic((ours == y)[None])], 211)[0])
     assert found["interval"][1] - found["interval"][0] < own[1] - own[0]
     macro = paired_difference(y, ours, theirs, 3, measure="macro_f1")
     expected = sk.f1_score(y, ours, average="macro") - sk.f1_score(y, theirs, average="macro")

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from glassformer.data.questions import Answers
-from glassformer.evaluate.compare import bootstrap_means, bounds, macro_f1_of
-from glassformer.evaluate.intervals import macro_f1_interval, macro_f1_interval_of_sets, wilson
+from glassformer.evaluate.compare import bootstrap_means, bounds, macro_f1_statistic
+from glassformer.evaluate.intervals import macro_f1_interval, multilabel_f1_interval, wilson
 from glassformer.report import wording
 from glassformer.report.card import _metrics_in
 from glassformer.targets.answer_span import answer_metrics
@@ -53,8 +53,8 @@ def test_an_interval_holds_its_figure_and_stays_a_share(classes, n, seed):
     low, high = macro_f1_interval(table, resamples=20)
     assert 0 <= low <= figure + 1e-12
     assert figure - 1e-12 <= high <= 1
-    several = macro_f1_interval_of_sets(
-        np.eye(classes)[y], np.eye(classes)[guess][None], every=False, resamples=20
+    several = multilabel_f1_interval(
+        np.eye(classes)[y], np.eye(classes)[guess][None], include_absent=False, resamples=20
     )
     assert several == pytest.approx([low, high], abs=0.08)  # the same but for the draws
 
@@ -82,9 +82,9 @@ def test_with_many_examples_it_is_the_bootstraps_own():
     y = rng.integers(0, 3, 1009)
     guess = np.where(rng.random((3, 1009)) < [[0.8], [0.81], [0.79]], y, rng.integers(0, 3, (3, 1009)))
     for seeds in (guess[:1], guess):
-        wanted = bounds(bootstrap_means([macro_f1_of(y, seeds, 3)], 1009, resamples=4000)[0])
+        wanted = bounds(bootstrap_means([macro_f1_statistic(y, seeds, 3)], 1009, resamples=4000)[0])
         eye = np.eye(3)
-        found = macro_f1_interval_of_sets(eye[y], eye[seeds], every=False)
+        found = multilabel_f1_interval(eye[y], eye[seeds], include_absent=False)
         assert found == pytest.approx(wanted, abs=0.004)
 
 
@@ -93,9 +93,9 @@ def test_seeds_that_answer_alike_add_nothing_and_others_narrow_it():
     y = rng.integers(0, 2, (211, 5))
     flip = rng.random((23, 211, 5)) < 0.2
     made = np.where(flip, 1 - y, y)
-    one, same = (macro_f1_interval_of_sets(y, made[[0] * k]) for k in (1, 3))
+    one, same = (multilabel_f1_interval(y, made[[0] * k]) for k in (1, 3))
     assert same == pytest.approx(one, abs=0.002)
-    low, high = macro_f1_interval_of_sets(y, made)
+    low, high = multilabel_f1_interval(y, made)
     assert high - low < 0.7 * (one[1] - one[0])
 
 
@@ -103,8 +103,8 @@ def test_seeds_that_scatter_widen_it():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, (997, 3))
     apart = np.stack([np.where(rng.random(y.shape) < rate, y, 1 - y) for rate in (0.7, 0.85, 0.95)])
-    low, high = macro_f1_interval_of_sets(y, apart)
-    alone = macro_f1_interval_of_sets(y, apart[:1])
+    low, high = multilabel_f1_interval(y, apart)
+    alone = multilabel_f1_interval(y, apart[:1])
     assert high - low > 4 * (alone[1] - alone[0])
 
 
@@ -117,7 +117,7 @@ def test_the_meters_give_it():
     assert meter.result(bootstrap=50, seed=1)["macro_f1_interval"] == macro_f1_interval(
         table, resamples=50, seed=1
     )
-    assert sets.result(bootstrap=50, seed=1)["macro_f1_interval"] == macro_f1_interval_of_sets(
+    assert sets.result(bootstrap=50, seed=1)["macro_f1_interval"] == multilabel_f1_interval(
         np.eye(4)[y], np.eye(4)[guess][None], resamples=50, seed=1
     )
 
@@ -185,7 +185,7 @@ def test_what_a_macro_f1_knows_of_rare_classes_stays():
 
 def test_a_label_without_examples_counts_as_nothing_in_sets_and_is_left_out_of_classes():
     y = np.eye(3)[[0, 0, 1, 1, 1]]
-    every, some = (macro_f1_interval_of_sets(y, y[None], every=flag) for flag in (True, False))
+    every, some = (multilabel_f1_interval(y, y[None], include_absent=flag) for flag in (True, False))
     assert every[0] < 2 / 3 < every[1] < 0.75
     assert some[1] == 1.0
 

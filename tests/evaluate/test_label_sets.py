@@ -5,12 +5,12 @@ import pytest
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, log_loss, roc_auc_score
 
 from glassformer.errors import DataError, GlassformerError, ShapeError
+from glassformer.evaluate.calibrate import gap_over_bins
 from glassformer.targets.multilabel import (
     LabelSetMeter,
     binary_loss,
     describe_labels,
     fit_temperatures,
-    label_error,
     sigmoid,
     tune_thresholds,
 )
@@ -96,7 +96,7 @@ def test_temperatures_undo_a_scale_of_each_label():
     scale = np.array([0.5, 1.0, 3.0])
     np.testing.assert_allclose(fit_temperatures(z * scale, y), scale, rtol=0.08)
     assert binary_loss(z, y) == pytest.approx(log_loss(y.ravel(), sigmoid(z).ravel()))
-    assert label_error(sigmoid(z)[:, 1], y[:, 1]) < 0.01 < label_error(sigmoid(3 * z)[:, 1], y[:, 1])
+    assert gap_over_bins(sigmoid(z)[:, 1], y[:, 1]) < 0.01 < gap_over_bins(sigmoid(3 * z)[:, 1], y[:, 1])
 
 
 def test_calibration_by_hand():

@@ -55,18 +55,18 @@ def test_the_permutation_test_counts_exchanges(measure):
         every.append(KNOWN[measure](true, a) - KNOWN[measure](true, b))
     wanted = np.mean(np.abs(every) >= abs(every[0]) - 1e-12)
     test = permutation(measure, true, *found, resamples=4000)
-    assert test.difference == pytest.approx(every[0])
-    assert test.p == pytest.approx(wanted, abs=0.03)
-    assert permutation(measure, true, found[0], found[0], resamples=50).p == 1
+    assert test["difference"] == pytest.approx(every[0])
+    assert test["p"] == pytest.approx(wanted, abs=0.03)
+    assert permutation(measure, true, found[0], found[0], resamples=50)["p"] == 1
 
 
 def test_a_worse_model_is_told_and_noise_is_not():
     rng = np.random.default_rng(2)
     true = rng.normal(0, 1, 211)
     near, far = true + rng.normal(0, 0.3, 211), true + rng.normal(0, 2, 211)
-    assert permutation("spearman", true, near, far, resamples=200).p < 0.01
+    assert permutation("spearman", true, near, far, resamples=200)["p"] < 0.01
     again = true + rng.normal(0, 0.3, 211)
-    assert permutation("mae", true, near, again, resamples=200).p > 0.05
+    assert permutation("mae", true, near, again, resamples=200)["p"] > 0.05
 
 
 @pytest.mark.parametrize("measure", ["pearson", "spearman"])
@@ -75,10 +75,10 @@ def test_correlations_are_told_apart_whatever_the_scale_of_each_model(measure):
     true = rng.normal(0, 1, 199)
     near, far = true + rng.normal(0, 0.5, 199), true + rng.normal(0, 1.5, 199)
     once = permutation(measure, true, near, far, resamples=400)
-    assert once.p < 0.01
+    assert once["p"] < 0.01
     moved = permutation(measure, true, 0.9 + near / 100, far / 10 - 0.3, resamples=400)
-    assert (moved.p, moved.difference) == (once.p, pytest.approx(once.difference))
-    p = [permutation(measure, true, near, np.full(199, same), resamples=50).p for same in (0.0, 0.1)]
+    assert (moved["p"], moved["difference"]) == (once["p"], pytest.approx(once["difference"]))
+    p = [permutation(measure, true, near, np.full(199, same), resamples=50)["p"] for same in (0.0, 0.1)]
     assert p[0] == p[1] < 0.05
 
 

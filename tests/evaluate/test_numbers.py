@@ -114,15 +114,15 @@ def test_coverage_is_told_of_each_level_that_can_be():
 def test_ridge_finds_a_line():
     x = np.random.default_rng(1).normal(size=(61, 3))
     y = x @ [1.0, -2.0, 0.5] + 7
-    np.testing.assert_allclose(ridge([x[:50], x[50:]], y[:50], strengths=(1e-6,)), y[50:], atol=1e-4)
-    assert np.abs(ridge([x[:50], x[50:]], y[:50], strengths=(1e-6, 1e6)) - y[50:]).max() < 1e-3
+    np.testing.assert_allclose(ridge([x[:50], x[50:]], y[:50], penalties=(1e-6,)), y[50:], atol=1e-4)
+    assert np.abs(ridge([x[:50], x[50:]], y[:50], penalties=(1e-6, 1e6)) - y[50:]).max() < 1e-3
 
 
 def test_ridge_of_large_numbers_in_fp32_does_not_overflow():
     x = np.random.default_rng(1).normal(size=(61, 3)).astype(np.float32)
     y = (x @ np.array([1.0, -2.0, 0.5], np.float32)).astype(np.float64) * 1e30
     np.testing.assert_allclose(
-        ridge([x[:50], x[50:]], y[:50], strengths=(1e-6,)) / 1e30, y[50:] / 1e30, atol=1e-3
+        ridge([x[:50], x[50:]], y[:50], penalties=(1e-6,)) / 1e30, y[50:] / 1e30, atol=1e-3
     )
 
 

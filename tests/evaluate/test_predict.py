@@ -11,13 +11,13 @@ from torch import nn
 from glassformer.data.text import TokenTable, Windows
 from glassformer.data.transform import ImageTransform, read_images
 from glassformer.evaluate.predict import (
+    compute_logits,
+    compute_pooled,
     pool_windows,
     predict_images,
     predict_rows,
     predict_windows,
     prefetch,
-    read_logits,
-    read_pooled,
     softmax,
 )
 
@@ -51,12 +51,12 @@ def sums() -> list[float]:
 def test_rows_of_texts_come_in_their_order(batch_tokens):
     done: list[int] = []
     model = Recorder().train()
-    rows = predict_rows(model, table(), read_logits, batch_tokens=batch_tokens, progress=done.append)
+    rows = predict_rows(model, table(), compute_logits, batch_tokens=batch_tokens, progress=done.append)
     assert rows.dtype == np.float32
     assert rows.tolist() == [[total, 0.0] for total in sums()]
     assert sum(done) == len(LENGTHS)
     assert len(done) == (1 if batch_tokens == 8192 else len(done)) >= 1
-    pooled = predict_rows(model, table(), read_pooled)
+    pooled = predict_rows(model, table(), compute_pooled)
     assert pooled[:, 1].tolist() == sums()
     assert pooled[:, 0].sum() == table().segments.sum()
 
@@ -68,7 +68,7 @@ def test_where_memory_is_too_small_batches_are_halved():
         tried.append(batch.packing.count)
         if batch.packing.count > 2:
             raise torch.OutOfMemoryError("no room")
-        return read_logits(model, batch)
+        return compute_logits(model, batch)
 
     rows = predict_rows(Recorder(), table(), read, progress=done.append)
     assert rows[:, 0].tolist() == sums()
@@ -88,7 +88,7 @@ def test_gradients_are_not_kept():
 
     def read(model, batch):
         kept.append(torch.is_inference_mode_enabled())
-        return read_logits(model, batch)
+        return compute_logits(model, batch)
 
     predict_rows(Recorder(), table(), read)
     assert kept == [True]
@@ -96,11 +96,11 @@ def test_gradients_are_not_kept():
 
 def test_windows_of_a_text_are_one_row():
     whole, done = Windows(table(), len(LENGTHS)), []
-    assert predict_windows(Recorder(), whole, read_logits, progress=done.append)[:, 0].tolist() == sums()
+    assert predict_windows(Recorder(), whole, compute_logits, progress=done.append)[:, 0].tolist() == sums()
     assert sum(done) == 7
     owners = np.array([0, 0, 0, 1, 2, 2, 2])
     cut, done = Windows(table(), 3, owners), []
-    found = predict_windows(Recorder(), cut, read_logits, progress=done.append)[:, 0]
+    found = predict_windows(Recorder(), cut, compute_logits, progress=done.append)[:, 0]
     assert done == [3]
     wanted = np.array(sums())
     assert found.tolist() == [
@@ -108,7 +108,7 @@ def test_windows_of_a_text_are_one_row():
         np.float32(wanted[3]),
         np.float32(wanted[4:].mean()),
     ]
-    found = predict_windows(Recorder(), cut, read_logits, how="max", batch_tokens=13)[:, 0]
+    found = predict_windows(Recorder(), cut, compute_logits, pooling="max", batch_tokens=13)[:, 0]
     assert found.tolist() == [wanted[:3].max(), wanted[3], wanted[4:].max()]
 
 
@@ -165,7 +165,7 @@ def test_the_next_is_prepared_while_one_is_used():
     names = list(prefetch(lambda _: threading.current_thread().name, [1]))
     assert names == [threading.current_thread().name]  # nothing to do meanwhile
     assert all(
-        name.startswith("ahead") for name in prefetch(lambda _: threading.current_thread().name, [1, 2])
+        name.startswith("prefetch") for name in prefetch(lambda _: threading.current_thread().name, [1, 2])
     )
 
 

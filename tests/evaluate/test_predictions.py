@@ -100,14 +100,14 @@ def test_written_rows_read_back_equal(tmp_path_factory, rows):
     assert [g.probability for g in got] == pytest.approx(p.max(1).tolist(), abs=1e-5)
     assert [g.probabilities["pos"] for g in got] == pytest.approx(p[:, 1].tolist(), abs=1e-5)
     assert [(g.split, g.row) for g in got] == [("test", str(7 + i)) for i in range(len(texts))]
-    assert [g.wrong for g in got] == [g.label != g.predicted for g in got]
+    assert [g.is_wrong for g in got] == [g.label != g.predicted for g in got]
 
 
 def test_text_alone_needs_no_labels(tmp_path):
     path = tmp_path / "p.csv"
     write_predictions(path, ["x" * 200_000, "b"], [[0.9, 0.1], [0.4, 0.6]], [0, 1], predicted=[0, 0])
     long, other = read_predictions(path)
-    assert (len(long.text), long.label, long.wrong) == (200_000, "", False)
+    assert (len(long.text), long.label, long.is_wrong) == (200_000, "", False)
     assert (other.predicted, other.probability) == ("0", 0.4)
     with open(path, newline="", encoding="utf-8") as file:
         csv.field_size_limit(MAX_CELL)

@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from glassformer.data.tags import Span, detect_scheme, repair_tags, spans_to_tags, tags_to_spans
-from glassformer.targets.token_tags import errors_of, tag_metrics
+from glassformer.targets.token_tags import span_errors, tag_metrics
 
 seqeval = pytest.importorskip("seqeval.metrics")
 from seqeval.metrics.sequence_labeling import get_entities  # noqa: E402
@@ -58,7 +58,7 @@ def test_every_figure_is_that_of_seqeval(letters, seed):
 def test_errors_have_the_names_that_they_deserve():
     truth = [Span("a", 0, 2), Span("b", 3, 4), Span("a", 5, 8), Span("b", 11, 13), Span("a", 17, 19)]
     guess = [Span("a", 0, 2), Span("a", 3, 4), Span("a", 5, 7), Span("c", 14, 15), Span("b", 18, 23)]
-    assert errors_of(truth, guess) == [
+    assert span_errors(truth, guess) == [
         ("wrong_kind", "b", "a"),
         ("wrong_border", "a", ""),
         ("missed", "b", ""),

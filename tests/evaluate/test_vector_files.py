@@ -89,7 +89,7 @@ def test_only_frequent_words_answer_and_many_questions_are_judged_in_parts(monke
     assert evaluate_analogies(WORDS, units, {"a": [question]}, most_frequent=3)["known"] == 0
     sections = {"a": [question] * 5, "b": [("king", "man", "queen", "woman")] * 2, "c": []}
     whole = evaluate_analogies(WORDS, units, sections)
-    monkeypatch.setattr(vectors, "AT_ONCE", 2)
+    monkeypatch.setattr(vectors, "BATCH_SIZE", 2)
     parts = evaluate_analogies(WORDS, units, sections)
     assert whole == parts
     assert (parts["questions"], parts["sections"]["a"]["correct"], parts["sections"]["c"]["known"]) == (

@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 
 import glassformer as gf
 from glassformer.checkpoints.files import GENERATED_README, MANIFEST, README, is_generated, with_checksum
-from glassformer.report.card import Form, Model, base_of, code, escaped, model_card, without_paths
+from glassformer.report.card import LoadingInfo, Model, base_of, code, escaped, model_card, without_paths
 from glassformer.tasks.card import card_of, find_run_folder, write_card
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.load import load
@@ -212,10 +212,10 @@ def test_a_signature_is_of_every_character(tmp_path):
 
 def test_the_form_of_the_hub_says_how_transformers_opens_it():
     model = Model("TextClassifier", "text-classification")
-    whole = model_card(model, form=Form("transformers", "BertForSequenceClassification", True))
+    whole = model_card(model, loading=LoadingInfo("transformers", "BertForSequenceClassification", True))
     assert parsed(whole).library_name == "transformers"
     assert 'pipeline("text-classification", model=".")' in whole
-    part = model_card(model, form=Form("transformers", "BertModel", False))
+    part = model_card(model, loading=LoadingInfo("transformers", "BertModel", False))
     assert parsed(part).pipeline_tag is None
     assert "python run.py" in part
 

@@ -7,7 +7,7 @@ from statistics import fmean
 
 import pytest
 
-from glassformer.report.published import measured_study, without_shared_gpu
+from glassformer.report.published import read_study_result, without_shared_gpu
 from glassformer.study.grid import load_study
 from glassformer.tasks.catalog import load_recipe, recipe_names, study_names
 
@@ -80,7 +80,7 @@ def test_a_study_by_cross_validation_stands_in_its_row(tmp_path):
     found = {"arms": arms, "seeds": [0, 1], "n": 250, "folds": 5, "baseline": "a", "differences": apart}
     file = tmp_path / "folds-hotdog-heads-backbone.json"
     file.write_text(json.dumps(found), encoding="utf-8")
-    told = measured_study("hotdog-heads-backbone", tmp_path)
+    told = read_study_result("hotdog-heads-backbone", tmp_path)
     assert told == (
         "**55.0% to 75.0%** (3 arms, 2 seeds, 250 examples, each evaluated once by 5-fold cross-validation). "
         "Different from a after correction: c. Differences are known to ± 4 points or better "
@@ -88,6 +88,6 @@ def test_a_study_by_cross_validation_stands_in_its_row(tmp_path):
     )
     apart["c"]["p_holm"] = 0.05
     file.write_text(json.dumps(found), encoding="utf-8")
-    assert "none of the 2 arms differs from a beyond chance" in measured_study(
+    assert "none of the 2 arms differs from a beyond chance" in read_study_result(
         "hotdog-heads-backbone", tmp_path
     )

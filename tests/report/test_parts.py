@@ -17,7 +17,7 @@ from glassformer.explain.alignment import Alignment, save_alignments
 from glassformer.explain.render import asset
 from glassformer.report import figures, maps, numbers, tables, wording
 from glassformer.report.html import write_report
-from glassformer.report.metrics import unit_of
+from glassformer.report.metrics import compared_metric
 from glassformer.tasks.catalog import known_recipe_of, load_recipe
 
 THIN = wording.THIN
@@ -56,8 +56,8 @@ def test_an_interval_holds_its_own_figure():
     assert wording.share_interval(0.5, [0.4, 0.6], 100) == f"40.0 to 60.0{THIN}%"
     assert wording.bounds(scores(1.0, 135), "macro_f1") == f"at least 97.8{THIN}%"
     assert wording.bounds(scores(0.0, 30), "accuracy") == f"at most 10.0{THIN}%"
-    assert unit_of("accuracy").interval([1.0, 1.0], 1, 1.0, 135) == f"at least 97.8{THIN}%"
-    assert unit_of("accuracy").interval([0.97, 1.0], 1, 0.99, 135) == f"97.0 to 100.0{THIN}%"
+    assert compared_metric("accuracy").interval([1.0, 1.0], 1, 1.0, 135) == f"at least 97.8{THIN}%"
+    assert compared_metric("accuracy").interval([0.97, 1.0], 1, 0.99, 135) == f"97.0 to 100.0{THIN}%"
     left = {"below": 0.9, "n": 140, "answered": 135, "accuracy": 1.0, "accuracy_interval": [0.978, 1.0]}
     assert abstention_line(left).endswith(
         f"100.0{THIN}% of them the right one (95 % interval: at least 97.8{THIN}%)"
@@ -334,7 +334,7 @@ def example(**changes) -> dict:
 
 
 def test_pieces_of_a_word_are_added_up_and_special_tokens_stand_apart():
-    (one,), left_out = maps.prepare([example()])
+    (one,), left_out = maps.attention_views([example()])
     assert left_out == 0
     assert [(p.before, p.text, p.shade, p.special) for p in one.pieces] == [
         ("", "[CLS]", "h10", True),
@@ -376,12 +376,12 @@ def test_maps_too_large_are_kept_as_a_mean_or_not_at_all():
 
 
 def maps_of(given, rows):
-    return maps.prepare([example(maps=maps.encode(given), cls_rows=rows.tolist())])
+    return maps.attention_views([example(maps=maps.encode(given), cls_rows=rows.tolist())])
 
 
 def test_maps_beyond_the_page_s_size_are_counted(monkeypatch):
     monkeypatch.setattr(maps, "MAX_PAYLOAD", 100)
-    ready, left_out = maps.prepare([example()] * 5)
+    ready, left_out = maps.attention_views([example()] * 5)
     assert (len(ready), left_out) == (2, 3)
 
 
@@ -398,7 +398,7 @@ def test_maps_beyond_the_page_s_size_are_counted(monkeypatch):
 )
 def test_maps_that_do_not_fit_are_numbered(changes):
     with pytest.raises(DataError, match=r"maps\.json: example 2"):
-        maps.prepare([example(), example(**changes)])
+        maps.attention_views([example(), example(**changes)])
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from glassformer.report.published import (
     duration_range,
     find_row,
     headline,
-    measured,
-    measured_finding,
     published_rows,
+    read_finding,
+    read_recipe_results,
     runs_on_random_weights,
 )
-from glassformer.report.published_page import page, pages, script_of
+from glassformer.report.published_page import finding_script, page, pages
 
 from ..benchmark_tools import BENCHMARKS, benchmark
 
@@ -100,10 +100,10 @@ def test_run_folders_count_where_there_is_no_file(tmp_path):
     other = tmp_path / "runs" / "imdb-mlm-minilm"  # begins like it and is another recipe
     other.mkdir()
     (other / "metrics.json").write_text(json.dumps({"masked": {"accuracy": 0.9}}), encoding="utf-8")
-    found = measured("imdb-mlm", tmp_path, tmp_path / "runs")
+    found = read_recipe_results("imdb-mlm", tmp_path, tmp_path / "runs")
     assert found is not None
     assert found.score == "50.0% of masked words (25.0% to 75.0%)"
-    assert measured("imdb-bert", tmp_path, tmp_path / "runs") is None
+    assert read_recipe_results("imdb-bert", tmp_path, tmp_path / "runs") is None
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,9 @@ def test_the_pages_have_what_was_measured(tmp_path):
     changed = ["threads=1", "epochs=2", "evaluate.baselines=false", "train.lr=0.1"]
     write_result(tmp_path, "imdb-minilm-best", [0.9], overrides=changed)
     made = pages(
-        lambda name: measured(name, tmp_path, tmp_path), settings=lambda name: f"# of {name}", stem="table"
+        lambda name: read_recipe_results(name, tmp_path, tmp_path),
+        settings=lambda name: f"# of {name}",
+        stem="table",
     )
     row = next(line for line in made["table.md"].splitlines() if line.startswith("| 1 |")).split(" | ")
     assert row[1] == "[BERT fine-tuning for sentiment](table/row-01.md)"
@@ -157,15 +159,15 @@ def test_the_pages_have_what_was_measured(tmp_path):
 
 def test_several_recipes_as_given_are_named_by_what_tells_them_apart(tmp_path):
     write_result(tmp_path, "ntc-lstm", [0.8, 0.9])
-    row = page(lambda name: measured(name, tmp_path, tmp_path)).split("\n| 3 |")[1].split(" | ")
+    row = page(lambda name: read_recipe_results(name, tmp_path, tmp_path)).split("\n| 3 |")[1].split(" | ")
     assert row[3] == "encoder: not measured<br>lstm: 85.00% (2 seeds)<br>textcnn: not measured"
 
 
 def test_recipes_stand_once_in_a_row():
     for row in published_rows():
         assert len(set(row.recipes)) == len(row.recipes)
-        assert not set(row.others) & {*row.given, row.best}
-        assert row.words
+        assert not set(row.other_recipes) & {*row.original_recipes, row.best}
+        assert row.note
 
 
 def test_what_answers_a_question_of_a_row_stands_on_its_page(tmp_path):
@@ -176,9 +178,9 @@ def test_what_answers_a_question_of_a_row_stands_on_its_page(tmp_path):
         f"Not measured: `benchmarks/quality/{name.replace('-', '_')}.py`."
         in pages(lambda name: None)[page_of]
     )
-    scripts = {script_of(name).split()[0] for row in published_rows() for name in row.findings}
+    scripts = {finding_script(name).split()[0] for row in published_rows() for name in row.findings}
     assert all((BENCHMARKS / "quality" / script).is_file() for script in scripts)
-    assert script_of("precision-imdb-own-bert-given") == "precision.py imdb-own-bert-given"
+    assert finding_script("precision-imdb-own-bert-given") == "precision.py imdb-own-bert-given"
     found = {
         "title": "Few sentences",
         "verdict": "A is 3.0 points ahead (1.0 to 5.0).",
@@ -188,7 +190,7 @@ def test_what_answers_a_question_of_a_row_stands_on_its_page(tmp_path):
         "tables": [{"title": "Right", "columns": ["Arm", "20 labels"], "rows": [["A", "70.0%"]]}],
     }
     (tmp_path / f"{name}.json").write_text(json.dumps(found), encoding="utf-8")
-    told = pages(lambda name: None, measure_finding=lambda name: measured_finding(name, tmp_path))[page_of]
+    told = pages(lambda name: None, read_finding=lambda name: read_finding(name, tmp_path))[page_of]
     assert f"\n## Few sentences\n\n{found['verdict']}\n" in told
     assert "Right:\n\n| Arm | 20 labels |\n|---|---|\n| A | 70.0% |\n" in told
     assert (
@@ -243,8 +245,8 @@ def test_figures_of_epochs_and_none():
     assert (
         check(metrics, None) == check({"tests": {}}, 0.5) == ["the document has no accuracy to compare with"]
     )
-    told = {name for row in published_rows() for name in row.figures}
-    assert told == {name for row in published_rows() for name in row.given if name in told}
+    told = {name for row in published_rows() for name in row.accuracies}
+    assert told == {name for row in published_rows() for name in row.original_recipes if name in told}
 
 
 def test_durations():

@@ -2,8 +2,8 @@
 
 import json
 
-from glassformer.report.published import measured
-from glassformer.report.published_page import seeds_of
+from glassformer.report.published import read_recipe_results
+from glassformer.report.published_page import seed_rows
 
 
 def test_a_translators_seeds_say_each_search(tmp_path):
@@ -13,9 +13,9 @@ def test_a_translators_seeds_say_each_search(tmp_path):
     )
     run = {"seed": 0, "judged": "test", "scores": {"test": {"greedy": greedy, "beam": beam}}}
     (tmp_path / "recipe-mine.json").write_text(json.dumps({"runs": [run]}), encoding="utf-8")
-    found = measured("mine", tmp_path, tmp_path)
+    found = read_recipe_results("mine", tmp_path, tmp_path)
     assert found is not None
-    (line,) = seeds_of(found)
+    (line,) = seed_rows(found)
     assert (line["Score"], line["Greedy"]) == ("31.3 BLEU", "30.0 BLEU, tokenized 31.0")
     assert line["Beam of 7"] == "31.3 BLEU, tokenized 32.0"
 
@@ -27,7 +27,7 @@ def test_times_of_a_shared_gpu_are_left_out_where_others_are_known_and_told_else
             for i, (s, n) in enumerate(runs)
         ]
         (tmp_path / "recipe-mine.json").write_text(json.dumps({"runs": records}), encoding="utf-8")
-        found = measured("mine", tmp_path, tmp_path)
+        found = read_recipe_results("mine", tmp_path, tmp_path)
         assert found is not None
         return found.time.replace("\u2009", " ").replace("\u202f", " ")
 

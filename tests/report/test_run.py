@@ -16,7 +16,7 @@ def test_what_a_full_run_holds(make_run):
     assert len(run.steps) == 1200
     assert [e["step"] for e in run.evaluations] == [400, 800, 1200]
     answers = list(read_predictions(run.folder / "predictions.csv"))
-    wrong = sorted((a.probability for a in answers if a.wrong), reverse=True)
+    wrong = sorted((a.probability for a in answers if a.is_wrong), reverse=True)
     assert [m.probability for m in run.mistakes] == wrong[:5]
     assert sum(run.calibration_bins.total) == 500
     assert sum(run.calibration_bins.correct) == round(500 * run.scores["accuracy"]) == 500 - len(wrong)

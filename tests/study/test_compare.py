@@ -68,7 +68,7 @@ def test_figures_are_those_of_the_predictions(done):
         for seed in (0, 1):
             rows = list(read_predictions(folder / "arms" / arm["name"] / f"seed-{seed}" / "predictions.csv"))
             assert {row.split for row in rows} == {"validation"}
-            shares.append(sum(not row.wrong for row in rows) / len(rows))
+            shares.append(sum(not row.is_wrong for row in rows) / len(rows))
         assert arm["accuracy"]["values"] == pytest.approx(shares)
         assert arm["accuracy"]["mean"] == pytest.approx(np.mean(shares))
         assert arm["accuracy"]["sd"] == pytest.approx(np.std(shares, ddof=1))

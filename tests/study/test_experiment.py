@@ -66,7 +66,7 @@ def test_a_run_agrees_with_itself(run):
     result, recipe, _ = run
     assert load_recipe(result.folder / "config.toml").train == recipe.train
     rows = list(read_predictions(result.folder / "predictions.csv"))
-    right = sum(not row.wrong for row in rows) / 31
+    right = sum(not row.is_wrong for row in rows) / 31
     assert result.metrics["test"]["accuracy"] == pytest.approx(right)
     assert right > 0.9  # three words a class: a Transformer that fails here is not trained
     assert result.metrics["sentences"][0]["label"] == "good"

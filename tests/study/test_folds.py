@@ -83,7 +83,7 @@ def test_every_example_is_judged_once_by_a_model_new_to_it(done):
     assert {row.split for row in rows} == {NAME}
     assert sum(f["n"] for f in metrics["folds"]) == len(rows) == metrics["test"]["n"] == 61
     assert all(f["n"] + f["trained_on"] == 61 for f in metrics["folds"])
-    right = sum(not row.wrong for row in rows)
+    right = sum(not row.is_wrong for row in rows)
     assert metrics["test"]["accuracy"] == pytest.approx(right / 61)
     assert right / 61 > 0.85  # three labels are wrong
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from glassformer.evaluate.compare import macro_f1_of_sets, paired_difference
+from glassformer.evaluate.compare import multilabel_f1_statistic, paired_difference
 from glassformer.report.wording import bounds, how_tested
 from glassformer.study.paired import add_tests
 from glassformer.study.results import sentences
@@ -80,7 +80,7 @@ def test_a_label_that_is_nowhere_counts_as_in_a_runs_own_figure():
     meter.update(made[0].astype(float), y, predicted=made[0])
     own = meter.result(bootstrap=0)["macro_f1"]
     once = np.ones((1, 67), np.float32)
-    assert macro_f1_of_sets(y, made[0][None])(once)[0, 0] == pytest.approx(own)
+    assert multilabel_f1_statistic(y, made[0][None])(once)[0, 0] == pytest.approx(own)
     assert own == pytest.approx(f1_score(y, made[0], average="macro", zero_division=0))
     answers = [RunPredictions(LabelSets(), "d", len(y), y, m, ("a", "b", "c", "d")) for m in made]
     results = compared("macro_f1", *answers)

@@ -105,7 +105,7 @@ class Ratings(Classes):
     """Ordered classes. The prediction is the median: it has the least expected error in ranks."""
 
     LEVELS: ClassVar[tuple[str, ...]] = ("bad", "ok", "good")
-    marks: ClassVar[Sequence[str]] = ("within_one",)
+    marker_keys: ClassVar[Sequence[str]] = ("within_one",)
     metrics: ClassVar[Mapping[str, Share]] = {
         "accuracy": Share("accuracy"),
         "within_one": Share("within one rank"),
@@ -113,9 +113,15 @@ class Ratings(Classes):
         **{key: metric for key, metric in Classes.metrics.items() if key != "accuracy"},
     }
     main_metrics: ClassVar[Sequence[str]] = ("accuracy", "within_one")
-    in_terminal: ClassVar[Sequence[str]] = ("accuracy", "accuracy_interval", "within_one", "mae", "seconds")
-    in_folds: ClassVar[Sequence[str]] = ("accuracy", "within_one", "mae")
-    each_fold: ClassVar[tuple[str, ...]] = ("accuracy", "within_one", "mae", "log_loss")
+    terminal_columns: ClassVar[Sequence[str]] = (
+        "accuracy",
+        "accuracy_interval",
+        "within_one",
+        "mae",
+        "seconds",
+    )
+    fold_table_metrics: ClassVar[Sequence[str]] = ("accuracy", "within_one", "mae")
+    metrics_per_fold: ClassVar[tuple[str, ...]] = ("accuracy", "within_one", "mae", "log_loss")
     saved_names: ClassVar[Sequence[str | None]] = ("ratings",)
 
     def read(self, y: Any, origin: str = "labels") -> list[Any]:
@@ -165,16 +171,16 @@ class Ratings(Classes):
 
 SCRIPTS = {
     "onnx": """\
-def decided(shares):  # of each row the label in which the cumulative probability reaches one half
+def decide(shares):  # of each row the label in which the cumulative probability reaches one half
     best = (shares.cumsum(1) < 0.5).sum(1)
     return [(ABOUT["labels"][i], float(p[i])) for i, p in zip(best, shares)]
 
 
-def told(answer):
+def print_prediction(answer):
     line(answer[0], f"{answer[1]:.4f}")
 """,
     "hf": """\
-def told(found):
+def print_predictions(found):
     for row in found.softmax(-1):
         best = int((row.cumsum(0) < 0.5).sum())
         line(LABELS[str(best)], f"{float(row[best]):.4f}")
@@ -346,8 +352,8 @@ def test_ratings_are_evaluated_explained_and_cross_validated(run, capsys):
     known = json.loads((run / "metrics.json").read_text())["test"]
     assert main(["evaluate", "run", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [found[key] for key in Ratings.each_fold] == pytest.approx(
-        [known[key] for key in Ratings.each_fold]
+    assert [found[key] for key in Ratings.metrics_per_fold] == pytest.approx(
+        [known[key] for key in Ratings.metrics_per_fold]
     )
     assert main(["evaluate", "run"]) == 0
     said = capsys.readouterr().out
@@ -357,7 +363,7 @@ def test_ratings_are_evaluated_explained_and_cross_validated(run, capsys):
     assert main(["cross-validate", "films.toml", "--folds", "2", "--out", "folds", "--set", "epochs=2"]) == 0
     assert "MAE in ranks" in capsys.readouterr().out
     folds = json.loads(Path("folds/metrics.json").read_text())
-    assert {*Ratings.each_fold} == {*folds["over_folds"]}
+    assert {*Ratings.metrics_per_fold} == {*folds["over_folds"]}
 
 
 def test_ratings_are_calibrated_and_compared(run, capsys):

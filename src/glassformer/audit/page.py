@@ -18,7 +18,7 @@ from glassformer.evaluate.metrics import percent
 from glassformer.finite import json_text
 from glassformer.outputs import write_text
 from glassformer.report.metrics import Table
-from glassformer.report.page import Section, part, render_page, table
+from glassformer.report.page import Section, render_macro, render_page, table
 from glassformer.report.wording import p_value
 
 
@@ -120,7 +120,7 @@ def _flips(comparison: Mapping[str, Any]) -> Markup:
         "In parentheses: words or patches whose share of the explanation for the second model's prediction "
     )
     note += "differs most between the two models."
-    return part("parts", "doctor", records, []) + part("parts", "small", note)
+    return render_macro("parts", "doctor", records, []) + render_macro("parts", "small", note)
 
 
 # --- an audit -----------------------------------------------------------------------------------------
@@ -203,11 +203,11 @@ def _two_columns(name: str, value: str, rows: Sequence[Sequence[str]]) -> Table:
 
 def _check_html(check: Mapping[str, Any]) -> Markup:
     if not check["measured"]:
-        return part("parts", "small", f"Not measured: {check['not_measured']}.")
+        return render_macro("parts", "small", f"Not measured: {check['not_measured']}.")
     if check["findings"]:
-        body = part("parts", "doctor", check["findings"], [])
+        body = render_macro("parts", "doctor", check["findings"], [])
     else:
-        body = part("parts", "small", "No warnings.")
+        body = render_macro("parts", "small", "No warnings.")
     return body + _measurements(check["name"], check["values"])
 
 
@@ -220,14 +220,14 @@ def _measurements(name: str, f: Mapping[str, Any]) -> Markup:
         ]
         not_measured = "; ".join(f"{key}: {why}" for key, why in f.get("not_measured", {}).items())
         body = table(Table(["change", "examples changed", "before", "after"], rows, highlighted=()))
-        return body + part("parts", "small", f"Not measured: {not_measured}." if not_measured else "")
+        return body + render_macro("parts", "small", f"Not measured: {not_measured}." if not_measured else "")
     if name == "slices":
         rows = []
         for s in f["found"]:
             errors, elsewhere = percent(s["errors"]), percent(s["errors_elsewhere"])
             rows.append([s["slice"], f"{s['n']:,}", errors, elsewhere, p_value(s["p"])])
         columns = ["slice", "examples", "errors", "errors elsewhere", "corrected p"]
-        note = part("parts", "small", f"{f['tested']:,} slices were tested.")
+        note = render_macro("parts", "small", f"{f['tested']:,} slices were tested.")
         return table(Table(columns, rows, highlighted=())) + note
     if name == "shortcuts":
         rows = [[s["part"], s["label"], percent(s["turned"], 0), s["n"]] for s in f["strongest"]]

@@ -54,7 +54,7 @@ class Predictions:
 
     @property
     def predicts_numbers(self) -> bool:
-        return not self.clf.kind_.labels_given
+        return not self.clf.kind_.predicts_labels
 
     @property
     def has_images(self) -> bool:

@@ -74,7 +74,7 @@ def show_calibration(result: dict[str, Any], run: Path) -> None:
         show_decision(result)
     count = result["splits"][result["chosen_by"]]["before"]["n"]
     if count < FEW_EXAMPLES:
-        examples = f"{count} {'words' if target.word_labels else 'examples'}"
+        examples = f"{count} {'words' if target.has_word_labels else 'examples'}"
         note(f"only {examples} for calibration: with fewer than {FEW_EXAMPLES} the temperature is a guess")
     for line in (*few_mistakes(result), *overlap_notes(result)):
         note(line)
@@ -138,9 +138,9 @@ def show_limits(result: dict[str, Any]) -> None:
 
 def show_decision(result: dict[str, Any]) -> None:
     """Print the decision threshold, or one per class, and the effect of abstention."""
-    from glassformer.report.metrics import unit_of
+    from glassformer.report.metrics import compared_metric
 
-    threshold, metric_name = result["threshold"], unit_of(result["metric"] or "f1").name
+    threshold, metric_name = result["threshold"], compared_metric(result["metric"] or "f1").name
     if isinstance(threshold, list):
         rows = [[name, f"{t:.4f}", f"{-math.log(t * len(threshold)):+.3f}"] for name, t in _by_class(result)]
         columns = ("class", "threshold", "offset of log p")

@@ -56,7 +56,7 @@ def show_slices(slices: Mapping[str, Any], measure: str) -> None:
     from glassformer.targets import target_of
 
     target = target_of(slices["groups"][0])
-    keys = target.narrow(measure, slices["groups"][0])
+    keys = target.narrow_columns(measure, slices["groups"][0])
     rows = [
         [_group_name(g), *cells(g, ["n", *keys], target, target.digits(g["n"]))] for g in slices["groups"]
     ]
@@ -192,7 +192,7 @@ def _verdict(run: Path, scores: dict[str, Any], data: str | None) -> str:
     from glassformer.targets import target_of
     from glassformer.tasks.run_folder import read_run_recipe
 
-    if not target_of(scores).labels_given or "per_class" not in scores:
+    if not target_of(scores).predicts_labels or "per_class" not in scores:
         return ""
     noun = TASKS[read_run_recipe(run).task].estimator.NOUN
     facts = {"test": scores, "judged": "other", "measure": _measure(run, scores)}

@@ -136,11 +136,11 @@ def show(title: str, table: Metrics) -> None:
 
 def show_metrics(title: str, scores: dict[str, Any], measure: str = "accuracy") -> None:
     """Print all metrics of a classifier, ``measure`` first, and precision, recall and F1 per class."""
-    from glassformer.report.metrics import leading, value_table
+    from glassformer.report.metrics import leading_metrics, value_table
     from glassformer.targets import target_of
 
     digits = digits_for(scores["n"])
-    keys = dict.fromkeys([*dict(leading(measure, scores)), *target_of(scores).metrics])
+    keys = dict.fromkeys([*dict(leading_metrics(measure, scores)), *target_of(scores).metrics])
     show(title, value_table(scores, [*keys], digits))
     columns = ("class", "precision", "recall", "F1", "examples")
     rows = [
@@ -274,7 +274,7 @@ def show_evaluated_run(run: Run, recipe: Any) -> None:
         say()
         examples = f"{scores['n']:,} {split_name} {noun}{target.size_note(scores)}"
         title = f"{recipe.name}: {examples}, {metrics['seconds']['total']:.0f} s in all"
-        head = "" if target.labels_given else "model"
+        head = "" if target.predicts_labels else "model"
         show(title, metric_table(rows, columns, digits, head, short=True))
         for line in LINES_BELOW[target.terminal_layout](scores, metrics, name, noun):
             say(line)
@@ -306,7 +306,7 @@ def columns_of(scores: dict[str, Any], measure: str) -> Sequence[str]:
     from glassformer.targets import target_of
 
     target = target_of(scores)
-    return target.in_terminal or [*target.narrow(measure, scores), "seconds"]
+    return target.terminal_columns or [*target.narrow_columns(measure, scores), "seconds"]
 
 
 def label_lines(scores: dict[str, Any], metrics: dict[str, Any], name: str, noun: str) -> Iterator[str]:
@@ -395,7 +395,7 @@ def validation_line(scores: dict[str, Any], measure: str) -> str:
     n_right = scores["accuracy"] * n if measure == "accuracy" else 0.0
     if n < FEW_EXAMPLES and measure == "accuracy" and abs(n_right - round(n_right)) < 1e-6:
         return f"validation {metric.name}: {round(n_right)} of {n}"
-    size = f" (of {n} examples)" if n < FEW_EXAMPLES and target.labels_given else ""
+    size = f" (of {n} examples)" if n < FEW_EXAMPLES and target.predicts_labels else ""
     return f"validation {metric.name}: {metric.value(scores[measure], target.digits(n))}{size}"
 
 

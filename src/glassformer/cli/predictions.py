@@ -24,7 +24,7 @@ from glassformer.data.tagged import format_conll
 from glassformer.data.text_pairs import SECOND_CELL, TextPair, second_of
 from glassformer.errors import BadValueError, ConfigError, NotForThisModelError, with_article
 from glassformer.evaluate.predictions import HEADER as LABEL_HEADER
-from glassformer.evaluate.predictions import NUMBER_HEADER, cells_of, label_cells, number_cells, table_file
+from glassformer.evaluate.predictions import NUMBER_HEADER, label_cells, number_cells, row_cells, table_file
 from glassformer.finite import json_text
 from glassformer.inputs.rows import MOST_COLUMNS, Layout, Row, copied_columns, rejected_message
 from glassformer.outputs import check_new_file, write_text
@@ -102,7 +102,7 @@ class Labels:
             [second_of(row.text) if isinstance(row.text, TextPair) else ""] if self.second_heads else []
         )
         other_cells = [*second_cells, *(cell(row) for cell in self.other_columns.values()), *self.error(row)]
-        yield [*cells_of(row.text, predicted, cells, row=row.row), *map(csv_safe, other_cells)]
+        yield [*row_cells(row.text, predicted, cells, row=row.row), *map(csv_safe, other_cells)]
 
     def error(self, row: Row) -> list[str]:
         """The reason why a row has no prediction, if the table has a column for it."""

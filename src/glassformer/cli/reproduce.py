@@ -12,15 +12,15 @@ from glassformer.cli.output import AS_JSON, as_dict, say, say_json, show_table, 
 from glassformer.errors import BadValueError, CheckpointError, ConflictError, OutputPathError
 from glassformer.outputs import write_text
 from glassformer.report.published import (
-    Measured,
+    RecipeResults,
     Row,
     check,
     find_row,
     headline,
-    measured,
-    measured_finding,
-    measured_study,
     published_rows,
+    read_finding,
+    read_recipe_results,
+    read_study_result,
     runs_on_random_weights,
 )
 from glassformer.study.grid import load_study
@@ -39,16 +39,18 @@ def stand_ins(row: Row) -> list[str]:
     studies = [
         f"glassformer compare {n}" for n in row.studies if not _from_hub(load_study(n).set.get("model"))
     ]
-    recipes = [n for n in row.recipes if n not in row.given and f"{n}-given" not in row.given]
+    recipes = [
+        n for n in row.recipes if n not in row.original_recipes and f"{n}-given" not in row.original_recipes
+    ]
     recipes = [
         n for n in recipes if not _from_hub(getattr(getattr(load_recipe(n), "model", None), "model", None))
     ]
     return studies or [f"glassformer train {name}" for name in recipes]
 
 
-def measure(name: str) -> Measured | None:
+def measure(name: str) -> RecipeResults | None:
     """The results of a recipe in result files and run folders below the current folder."""
-    return measured(name, RESULTS, RUNS)
+    return read_recipe_results(name, RESULTS, RUNS)
 
 
 def show_rows() -> list[dict[str, Any]]:
@@ -64,9 +66,9 @@ def show_rows() -> list[dict[str, Any]]:
             reached[name] = result.score if result else load_recipe(name).expect
             lines.append(["", name, reached[name]])
         facts = {"row": row.number, "system": row.system, "data": row.data, "published": row.published}
-        rows.append({**facts, "reached": reached, "missing": row.missing})
+        rows.append({**facts, "reached": reached, "missing": row.requirement})
         if not row.recipes:
-            lines.append(["", "", row.missing])
+            lines.append(["", "", row.requirement])
     show_table("published systems", ("row", "system and recipes", "reached"), lines)
     return rows
 
@@ -90,11 +92,11 @@ def write_page(path: Path) -> None:
     files = recipe_names()
     texts = pages(
         measure,
-        lambda name: measured_study(name, RESULTS),
+        lambda name: read_study_result(name, RESULTS),
         runs_on_random_weights(RESULTS),
         lambda name: files[name].read_text(encoding="utf-8").strip(),
         path.stem,
-        lambda name: measured_finding(name, RESULTS),
+        lambda name: read_finding(name, RESULTS),
     )
     folder.mkdir(exist_ok=True)
     for name, text in texts.items():
@@ -140,7 +142,7 @@ def run_row(
     from glassformer.train.callbacks import Progress
 
     # report a wrong key before hours of training
-    recipes = {name: load_recipe(name, settings) for name in row.given}
+    recipes = {name: load_recipe(name, settings) for name in row.original_recipes}
     say(f"row {row.number}, {row.system} on {row.data}: {', '.join(recipes)}; about {row.hours} on two cores")
     if verdict:
         for recipe in recipes.values():
@@ -158,7 +160,7 @@ def run_row(
         reached.append(f"{name} {score_text}" if len(recipes) > 1 else score_text)
         reports.append(str(run.report))
         runs[name] = {"reached": score_text, **as_dict(run)}
-        verdicts += [f"{name}: {line}" for line in check(run.metrics, row.figures.get(name))]
+        verdicts += [f"{name}: {line}" for line in check(run.metrics, row.accuracies.get(name))]
     say(f"row {row.number}, {row.system} on {row.data}")
     say(f"published: {row.published}")
     say(f"here: {', '.join(reached)}" + (", with your own settings" if settings else ""))

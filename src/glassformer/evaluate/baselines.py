@@ -1,6 +1,6 @@
-"""Baseline models and their features of texts and images.
+"""Baseline classifiers of texts and images, and their features.
 
-Every accuracy table includes them: a trained Transformer should beat them on the same split.
+Every accuracy table includes them. A trained Transformer should be better on the same split.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from glassformer.runtime import computing
 
 
 def fit_vectorizer(vectorizer: Any, train: Sequence[Any]) -> Any:
-    """Fit a vectorizer; returns the features of the training texts, ``[n, W]`` sparse.
+    """Fit a vectorizer and return the features of the training texts, ``[n, W]`` sparse.
 
     Raises:
         DataError: the texts contain no word.
@@ -80,20 +80,22 @@ def word_features(train: Sequence[Any], *other_texts: Sequence[Any]) -> list[Any
 
 
 def pixels(images: Sequence[Any], side: int = 16, image_range: Any = "full") -> np.ndarray:
-    """Pixels of images scaled to 16 x 16, from 0 to 1, ``[n, channels * 256]``; ``image_range``: see
-    ``open_image``."""
+    """Pixels of images scaled to ``side`` x ``side``, from 0 to 1: ``[n, channels * side**2]``."""
     from glassformer.data.transform import ImageTransform, read_images
 
     table = read_images(images, ImageTransform((side, side), image_range=image_range))
     return table.pixels.reshape(len(images), -1).astype(np.float32) / 255
 
 
-def pixel_features(train: Sequence[Any], *others: Sequence[Any], image_range: Any = "full") -> list[Any]:
-    """``pixels``, standardized with the mean and deviation of the training images."""
+def pixel_features(
+    train: Sequence[Any], *other_images: Sequence[Any], image_range: Any = "full"
+) -> list[Any]:
+    """The ``pixels`` of each set, standardized with the mean and deviation of the training images."""
     from sklearn.preprocessing import StandardScaler
 
-    scaler = StandardScaler().fit(first := pixels(train, image_range=image_range))
-    return [scaler.transform(first), *(scaler.transform(pixels(x, image_range=image_range)) for x in others)]
+    rows = [pixels(images, image_range=image_range) for images in (train, *other_images)]
+    scaler = StandardScaler().fit(rows[0])
+    return [scaler.transform(x) for x in rows]
 
 
 # --- models ---------------------------------------------------------------------------------------
@@ -117,8 +119,8 @@ def tfidf_logistic(
         y: [n] class indices in [0, K).
         test_texts: [m].
         num_classes: K; by default one more than the largest index in ``y``.
-        strengths: candidates for C; the candidate with the best ``measure`` on a held-out fifth of the
-            training texts is chosen, and the model is fitted on all training texts.
+        strengths: candidates for C. The candidate with the best ``measure`` on a held-out fifth of the
+            training texts is used to fit on all training texts.
         seed: random seed of the held-out fifth.
         sample_weight: [n] weights of the training texts; None: all equal.
         measure: metric that selects C.
@@ -146,18 +148,17 @@ def tfidf_logistic(
 
     def score(model: LogisticRegression, rows: np.ndarray) -> float:
         predicted = model.predict(train[rows])
-        macro = measure == "macro_f1"
-        return float(
-            f1_score(y[rows], predicted, average="macro") if macro else np.mean(predicted == y[rows])
-        )
+        if measure == "macro_f1":
+            return float(f1_score(y[rows], predicted, average="macro"))
+        return float(np.mean(predicted == y[rows]))
 
     best = strengths[len(strengths) // 2]
     with one_thread():  # the steps are short: several threads took 25 times as long
         if len(y) >= 10 * num_classes and np.bincount(y)[np.unique(y)].min() >= 2:
-            # The vocabulary includes the held-out texts, but no labels were used.
-            halves = StratifiedShuffleSplit(1, test_size=0.2, random_state=seed).split(np.zeros(len(y)), y)
-            rest, held = next(halves)
-            best = max(strengths, key=lambda c: score(fit(rest, c), held))
+            # The vocabulary includes words of the held-out texts; this uses no labels.
+            splitter = StratifiedShuffleSplit(1, test_size=0.2, random_state=seed)
+            train_rows, val_rows = next(splitter.split(np.zeros(len(y)), y))
+            best = max(strengths, key=lambda c: score(fit(train_rows, c), val_rows))
         model = fit(slice(None), best)
     probabilities = np.zeros((len(test_texts), num_classes))
     if len(test_texts):
@@ -185,7 +186,7 @@ def bag_of_embeddings(
     """A linear layer on the mean of a text's token embeddings, trained from scratch with Adam.
 
     Args:
-        train: n texts as token ids; no text is empty.
+        train: n texts as token ids, none of them empty.
         y: [n] class indices in [0, K).
         test: m texts, in the same form.
         vocab_size: number of embeddings.
@@ -269,9 +270,9 @@ def pixel_logistic(
     """Logistic regression on the pixels of images scaled to 16 x 16.
 
     Args:
-        train, judged: training and test images of any kind.
-        targets: ``[n]`` class numbers of the training images.
-        most: maximum number of training images, a stratified subset; then the name includes it.
+        train, test: images of any kind.
+        targets: ``[n]`` class indices of the training images.
+        max_images: maximum number of training images; a stratified subset is used if there are more.
         sample_weight: ``[n]`` weights of the training images; None: all equal.
         image_range: see ``open_image``.
 

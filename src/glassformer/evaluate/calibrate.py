@@ -1,8 +1,8 @@
-"""Calibration: expected calibration error, temperature scaling, and decision thresholds.
+"""Calibration error, temperature scaling and decision thresholds.
 
 Temperature scaling (Guo et al., 2017) divides all logits by one number that minimizes the log loss on
 validation data. It changes probabilities but, unless there is a threshold, not the predicted labels. With few
-or no errors the temperature would approach 0, so targets are smoothed by one pseudo-error, as in Platt
+or no errors the temperature would approach 0. Therefore targets are smoothed by one pseudo-error, as in Platt
 (1999); decision 0172 compares alternatives.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -18,7 +17,6 @@ from numpy.typing import ArrayLike
 
 from glassformer.config import nearest
 from glassformer.errors import BadValueError, DataError, InputError, OneClassError, ShapeError
-from glassformer.evaluate.predict import softmax
 
 BINS = 15  # as in the paper
 NORMAL = 1.959964  # 97.5 % quantile of the standard normal distribution
@@ -26,18 +24,7 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0  # bounds of the search
 Metric = Literal["accuracy", "macro_f1", "f1"]  # f1: of the second of two classes
 
 
-@dataclass(frozen=True)
-class Bin:
-    """A bin of the reliability curve."""
-
-    low: float
-    high: float
-    n: int
-    confidence: float  # mean stated probability
-    accuracy: float
-
-
-def _checked(values: ArrayLike, targets: ArrayLike, noun: str = "probabilities") -> tuple[Any, Any]:
+def _check_arrays(values: ArrayLike, targets: ArrayLike, noun: str = "probabilities") -> tuple[Any, Any]:
     """Values ``[n, K]``, fp64, and targets ``[n]``; raises ShapeError if their numbers differ."""
     p, y = np.asarray(values, np.float64), np.asarray(targets)
     if p.ndim != 2 or y.shape != p.shape[:1]:
@@ -89,7 +76,7 @@ def fit_temperature(logits: ArrayLike, targets: ArrayLike) -> float:
     """
     from scipy.optimize import minimize_scalar
 
-    z, y = _checked(logits, targets, "logits")
+    z, y = _check_arrays(logits, targets, "logits")
     if not len(y):
         raise DataError("there is no example to calibrate on", where="calibrate")
     # The loss is convex in the inverse temperature, so it is unimodal in the logarithm.
@@ -102,50 +89,45 @@ def fit_temperature(logits: ArrayLike, targets: ArrayLike) -> float:
     return float(np.exp(result.x))
 
 
-def reliability(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) -> list[Bin]:
-    """The reliability curve: bins of equal width of the largest probability, without empty bins.
+def _confidence(probabilities: ArrayLike, targets: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """The largest probability ``[n]`` of each example, and whether its class is right ``[n]``."""
+    p, y = _check_arrays(probabilities, targets)
+    return p.max(1), p.argmax(1) == y
 
-    Args:
-        probabilities: [n, K].
-        targets: [n] class indices.
 
-    Raises:
-        ShapeError: probabilities and targets differ in number.
-    """
-    p, y = _checked(probabilities, targets)
-    confidence, right = p.max(1), p.argmax(1) == y
-    bin_of = _bin_of(confidence, bins)
+def curve_bins(confidence: np.ndarray, right: np.ndarray, bins: int = BINS) -> list[dict[str, Any]]:
+    """The reliability curve of probabilities ``[n]`` and outcomes ``[n]``: bins of equal width, not empty."""
+    indices = _bin_indices(confidence, bins)
     return [
-        Bin(
-            k / bins,
-            (k + 1) / bins,
-            int(in_bin.sum()),
-            float(confidence[in_bin].mean()),
-            float(right[in_bin].mean()),
-        )
+        {
+            "low": k / bins,
+            "high": (k + 1) / bins,
+            "n": int(in_bin.sum()),
+            "confidence": float(confidence[in_bin].mean()),
+            "accuracy": float(right[in_bin].mean()),
+        }
         for k in range(bins)
-        if (in_bin := bin_of == k).any()
+        if (in_bin := indices == k).any()
     ]
 
 
 def calibration_error(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) -> float:
-    """Expected calibration error: the gap between stated probability and accuracy, weighted by bin."""
-    p, y = _checked(probabilities, targets)
-    return gap_over_bins(p.max(1), p.argmax(1) == y, bins)
+    """Expected calibration error: the gap between confidence and accuracy, weighted by bin size."""
+    return gap_over_bins(*_confidence(probabilities, targets), bins)
 
 
-def gap_over_bins(stated: np.ndarray, right: np.ndarray, bins: int = BINS) -> float:
+def gap_over_bins(confidence: np.ndarray, right: np.ndarray, bins: int = BINS) -> float:
     """Mean gap between probabilities ``[n]`` and outcomes over bins of equal width, weighted by bin size."""
-    return _over_bins(_bin_of(stated, bins), stated - right, bins)
+    return _mean_gap(_bin_indices(confidence, bins), confidence - right, bins)
 
 
-def _bin_of(stated: np.ndarray, bins: int) -> np.ndarray:
-    """The bin of each probability: (low, high], as in the paper."""
-    return np.clip(np.ceil(stated * bins).astype(int) - 1, 0, bins - 1)
+def _bin_indices(confidence: np.ndarray, bins: int) -> np.ndarray:
+    """The bin of each probability; bins are (low, high], as in the paper."""
+    return np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
 
 
-def _over_bins(place: np.ndarray, gaps: np.ndarray, bins: int) -> float:
-    return float(np.abs(np.bincount(place, gaps, bins)).sum() / max(len(gaps), 1))
+def _mean_gap(indices: np.ndarray, gaps: np.ndarray, bins: int) -> float:
+    return float(np.abs(np.bincount(indices, gaps, bins)).sum() / max(len(gaps), 1))
 
 
 def calibration_interval(
@@ -157,17 +139,13 @@ def calibration_interval(
     seed: int = 0,
     groups: ArrayLike | None = None,
 ) -> list[float]:
-    """95 % interval of the calibration error over resampled examples; see ``error_interval``.
-
-    ``groups`` ``[n]``: group numbers from 0 of examples that are drawn together, such as words of a sentence.
-    """
-    p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
-    stated, right = p.max(1), p.argmax(1) == y
-    return error_interval(stated, right, groups, bins=bins, resamples=resamples, seed=seed)
+    """95 % interval of ``calibration_error``; see ``error_interval``."""
+    confidence, right = _confidence(probabilities, targets)
+    return error_interval(confidence, right, groups, bins=bins, resamples=resamples, seed=seed)
 
 
 def error_interval(
-    stated: np.ndarray,
+    confidence: np.ndarray,
     right: np.ndarray,
     groups: ArrayLike | None = None,
     *,
@@ -180,35 +158,37 @@ def error_interval(
     The error is a sum of absolute gaps, so noise makes it positive, and resamples have even more noise.
     Therefore the interval is the basic bootstrap interval (reflected at the estimate), and the mean excess of
     the resamples is subtracted from its lower end. The lower end is 0 if a perfectly calibrated model could
-    have as large an error: if with random signs of the gaps (wild bootstrap) more than one in 40 errors reach
-    it. The upper end is at least the percentile bootstrap's minus the same excess, in case the estimate is
-    low by chance. Student's t widens both ends for few examples or groups. The interval always contains the
-    estimate; its coverage is measured in ``benchmarks/quality/error_interval.py``.
+    have as large an error. This is tested with random signs of the gaps (wild bootstrap): if more than one in
+    40 errors reach the estimate, the error is not significant. The upper end is at least the percentile
+    bootstrap's minus the same excess, in case the estimate is low by chance. Student's t widens both ends for
+    few examples or groups. The interval always contains the estimate.
+    ``benchmarks/quality/error_interval.py`` measures its coverage.
 
     Args:
-        stated: [n] probabilities.
+        confidence: [n] probabilities.
         right: [n] outcomes, 0 or 1.
-        groups: [n] group numbers from 0 of examples that are drawn together; None: every example by itself.
+        groups: [n] group numbers from 0 of examples that are drawn together, such as the words of a
+            sentence; None: every example is drawn by itself.
     """
     from scipy.stats import t
 
-    place, gaps = _bin_of(stated, bins), stated - right
-    group_of = np.arange(len(stated)) if groups is None else np.asarray(groups)
-    count, rng = int(group_of.max()) + 1, np.random.default_rng(seed)
-    sizes, estimate = np.bincount(group_of, minlength=count), gap_over_bins(stated, right, bins)
+    indices, gaps = _bin_indices(confidence, bins), confidence - right
+    group = np.arange(len(confidence)) if groups is None else np.asarray(groups)
+    count, rng = int(group.max()) + 1, np.random.default_rng(seed)
+    sizes, estimate = np.bincount(group, minlength=count), gap_over_bins(confidence, right, bins)
     if not resamples:
         return [estimate, estimate]
-    drawn = np.empty(resamples)
+    resampled = np.empty(resamples)
     for i in range(resamples):
         draws = np.bincount(rng.integers(0, count, count), minlength=count)
-        drawn[i] = _over_bins(place, draws[group_of] * gaps, bins) * len(gaps) / max(draws @ sizes, 1)
-    chance = [
-        _over_bins(place, rng.choice([-1.0, 1.0], count)[group_of] * gaps, bins) for _ in range(resamples)
+        resampled[i] = _mean_gap(indices, draws[group] * gaps, bins) * len(gaps) / max(draws @ sizes, 1)
+    calibrated = [  # errors that a perfectly calibrated model could have
+        _mean_gap(indices, rng.choice([-1.0, 1.0], count)[group] * gaps, bins) for _ in range(resamples)
     ]
     widening = float(t.ppf(0.975, count - 1) / NORMAL * math.sqrt(count / (count - 1))) if count > 1 else 1.0
-    mean, excess = drawn.mean(), drawn.mean() - estimate
-    low, high = (mean + widening * (end - mean) for end in np.quantile(drawn, [0.025, 0.975]))
-    significant = estimate > np.quantile(chance, 0.975)
+    mean, excess = resampled.mean(), resampled.mean() - estimate
+    low, high = (mean + widening * (end - mean) for end in np.quantile(resampled, [0.025, 0.975]))
+    significant = estimate > np.quantile(calibrated, 0.975)
     lower = 2 * estimate - high - excess if significant else 0.0
     upper = max(2 * estimate - low, high - excess)
     return [float(min(max(lower, 0.0), estimate)), float(max(upper, estimate))]
@@ -225,7 +205,7 @@ def describe(
         "ece": calibration_error(p, y),
         "ece_interval": calibration_interval(p, y, resamples=resamples, groups=groups),
         "log_loss": float(-np.log(true_class).mean()),
-        "curve": [asdict(b) for b in reliability(p, y)],
+        "curve": curve_bins(*_confidence(p, y)),
     }
 
 
@@ -251,7 +231,7 @@ def tune_threshold(
         raise OneClassError("a threshold needs examples of both classes", where="threshold")
     order = np.argsort(p, kind="stable")
     values, n, positives = p[order], len(y), int(y.sum())
-    # A cut before position i: examples from i on are predicted positive.
+    # A cut at position i: the examples from i on are predicted positive.
     cuts = np.flatnonzero(np.r_[True, np.diff(values) > 0, True])
     missed = np.r_[0, np.cumsum(y[order])][cuts]  # positives below the cut
     hits = positives - missed
@@ -268,24 +248,19 @@ def tune_threshold(
     return float(thresholds[index]), float(score[index])
 
 
-def probabilities_of(logits: ArrayLike, temperature: float = 1.0) -> np.ndarray:
-    """Probabilities ``[n, K]`` of logits, by a softmax with temperature."""
-    return softmax(np.asarray(logits), temperature)
-
-
 # --- one threshold per class ----------------------------------------------------------------------
 #
-# The predicted class is the one with the largest ratio of probability to threshold.
+# The predicted class has the largest ratio of probability to threshold.
 #
 # For two classes this is a threshold ``t`` for the second class: ``p >= t`` means ``p / t >= (1-p) / (1-t)``.
-# For K classes it is an offset ``-log(threshold)`` to each log-probability. Probabilities are not changed.
+# For K classes the negative logarithm of the threshold is an offset, which is added to the log-probability.
 
 
 FEW = 5  # the thresholds of classes with fewer examples are not tuned
 MAX_OFFSET = 12.0  # maximum absolute offset: a factor of e^12
-MIN_PROBABILITY = 1e-300  # smallest probability
-SWEEPS = 50  # maximum number of passes over all classes; usually about five are needed
-GAIN = 1e-12  # smaller differences of a metric are ties
+MIN_PROBABILITY = 1e-300  # replaces smaller probabilities, so that logarithms are finite
+MAX_SWEEPS = 50  # maximum number of passes over all classes; usually about five are needed
+MIN_GAIN = 1e-12  # smaller differences of a metric are ties
 FOLDS = 5  # number of folds of the cross-validated metric
 
 
@@ -299,9 +274,9 @@ def tune_class_thresholds(
 ) -> tuple[np.ndarray, float]:
     """Thresholds ``[K]`` that maximize a metric, and its value; they sum to 1.
 
-    The offsets are optimized by exact coordinate ascent, one class at a time; ties are decided by the
-    distance to 0. The result is a local optimum, and never worse than predicting the most probable class (all
-    thresholds 1/K). The offset of classes with fewer than ``FEW`` examples stays 0.
+    The offsets are optimized by exact coordinate ascent, one class at a time; of equally good offsets the
+    smallest is used. The result is a local optimum. It is never worse than predicting the most probable class
+    (all thresholds 1/K). The offset of classes with fewer than ``FEW`` examples stays 0.
 
     Args:
         probabilities: [n, K] of examples that the model was not trained on.
@@ -313,7 +288,7 @@ def tune_class_thresholds(
         InputError: an unsupported metric.
         ShapeError: probabilities and targets do not fit.
     """
-    p, y = _checked(probabilities, targets)
+    p, y = _check_arrays(probabilities, targets)
     _check_metric(metric)
     if metric == "f1":
         what = "f1 is defined for two classes only"
@@ -323,17 +298,17 @@ def tune_class_thresholds(
     scores, classes = _logs(p), p.shape[1]
     offsets = np.zeros(classes)
     tunable = np.flatnonzero(np.bincount(y, minlength=classes) >= FEW).tolist()
-    value = metric_of(scores.argmax(1), y, classes, metric)
-    for _ in range(SWEEPS):
+    value = class_metric(scores.argmax(1), y, classes, metric)
+    for _ in range(MAX_SWEEPS):
         before = value
         for k in tunable:
             offset, new_value = _best_offset(scores, offsets, y, k, metric)
-            if new_value > value + GAIN:
+            if new_value > value + MIN_GAIN:
                 offsets[k], value = offset, new_value
-        if value <= before + GAIN:
+        if value <= before + MIN_GAIN:
             break
-    shares = np.exp(offsets.min() - offsets)
-    return shares / shares.sum(), value
+    thresholds = np.exp(offsets.min() - offsets)
+    return thresholds / thresholds.sum(), value
 
 
 def cross_validated_metric(
@@ -345,7 +320,8 @@ def cross_validated_metric(
     """Cross-validated metric of a tuned decision rule: each fold uses the rule tuned on the other folds.
 
     Args:
-        predict: (indices of examples to tune on, indices of the others) -> predicted classes of the others.
+        predict: (indices of the examples to tune on, indices of the other examples) -> predicted classes of
+            the other examples.
         metric: computes the metric of the predicted classes of all examples.
         targets: [n] class indices, for stratification.
 
@@ -356,24 +332,23 @@ def cross_validated_metric(
 
     if np.unique(targets, return_counts=True)[1].min() < folds:
         return None
-    answers = np.empty(len(targets), np.int64)
-    for rest, held in StratifiedKFold(folds, shuffle=True, random_state=0).split(targets, targets):
-        answers[held] = predict(rest, held)
-    return metric(answers)
+    predicted = np.empty(len(targets), np.int64)
+    for train, test in StratifiedKFold(folds, shuffle=True, random_state=0).split(targets, targets):
+        predicted[test] = predict(train, test)
+    return metric(predicted)
 
 
 def _logs(probabilities: ArrayLike) -> np.ndarray:
     return np.log(np.maximum(np.asarray(probabilities, np.float64), MIN_PROBABILITY))
 
 
-def metric_of(answers: np.ndarray, y: np.ndarray, classes: int, metric: str) -> float:
+def class_metric(predicted: np.ndarray, y: np.ndarray, classes: int, metric: str) -> float:
     """Accuracy, or macro-F1 over classes that occur or are predicted, of predicted classes ``[n]``."""
     if metric == "accuracy":
-        return float((answers == y).mean())
-    support, predicted = np.bincount(y, minlength=classes), np.bincount(answers, minlength=classes)
-    hits = np.bincount(y[answers == y], minlength=classes)
-    counted = support + predicted > 0
-    return float((2 * hits[counted] / (support + predicted)[counted]).mean())
+        return float((predicted == y).mean())
+    total = np.bincount(y, minlength=classes) + np.bincount(predicted, minlength=classes)
+    hits = np.bincount(y[predicted == y], minlength=classes)
+    return float((2 * hits[total > 0] / total[total > 0]).mean())
 
 
 def _best_offset(
@@ -381,8 +356,9 @@ def _best_offset(
 ) -> tuple[float, float]:
     """The best offset of class ``k`` with the other offsets fixed, and the metric with it.
 
-    An example is predicted as ``k`` if the offset is large enough to exceed the best other class, its rival.
-    In the order of these offsets, each example changes only the counts of ``k`` and of its rival.
+    The rival of an example is its best class other than ``k``. The example is predicted as ``k`` if the
+    offset is large enough to exceed the rival. In the order of these offsets, each example changes only the
+    counts of ``k`` and of its rival.
     """
     n, classes = scores.shape
     others = scores + offsets
@@ -393,39 +369,42 @@ def _best_offset(
     needed, rival, truth = needed[order], rival[order], y[order]
     own_hits = np.r_[0, np.cumsum(truth == k)]  # [n + 1] hits of class k after each step
     support = np.bincount(y, minlength=classes)
-    # The losses of the rivals: examples grouped by rival, in order.
+    # The losses of the rivals: examples are grouped by rival, and each group stays in order.
     by_rival = np.argsort(rival, kind="stable")
-    rival_of = rival[by_rival]
-    starts = np.r_[0, np.flatnonzero(np.diff(rival_of)) + 1]
+    sorted_rival = rival[by_rival]
+    starts = np.r_[0, np.flatnonzero(np.diff(sorted_rival)) + 1]
     rank = np.arange(n) - np.repeat(starts, np.diff(np.r_[starts, n]))  # index within the group
     right = (truth == rival)[by_rival]
     before = np.cumsum(right) - right
-    lost_to = before - np.repeat(before[starts], np.diff(np.r_[starts, n]))  # earlier lost hits of the group
-    named = np.bincount(rival, minlength=classes)
+    lost_hits = before - np.repeat(before[starts], np.diff(np.r_[starts, n]))  # earlier in the group
+    predicted_counts = np.bincount(rival, minlength=classes)
     hits = np.bincount(rival[truth == rival], minlength=classes)
     if metric == "accuracy":
         total = hits.sum() - np.r_[0, np.cumsum(truth == rival)] + own_hits
         values = total / n
     else:
 
-        def f1(hit: Any, given: Any, own: Any) -> Any:
-            return 2 * hit / np.maximum(given + own, 1)
+        def f1(hits: Any, predicted: Any, support: Any) -> Any:
+            return 2 * hits / np.maximum(predicted + support, 1)
 
-        left, own = named[rival_of] - rank, support[rival_of]
-        change = f1(hits[rival_of] - lost_to - right, left - 1, own) - f1(hits[rival_of] - lost_to, left, own)
-        dropped = (own == 0) & (left == 1)  # a class without examples is excluded once it is not predicted
-        step, lost = np.empty(n), np.empty(n, np.int64)
-        step[by_rival], lost[by_rival] = change, dropped
-        start = f1(hits, named, support).sum() - f1(hits[k], named[k], support[k])
-        sums = start + np.r_[0.0, np.cumsum(step)] + f1(own_hits, np.arange(n + 1), support[k])
-        seen = (support + named > 0).sum() - np.r_[0, np.cumsum(lost)]
-        seen[1:] += support[k] == 0  # without examples, k is included once it is predicted
-        values = sums / np.maximum(seen, 1)
+        remaining, rival_support = predicted_counts[sorted_rival] - rank, support[sorted_rival]
+        remaining_hits = hits[sorted_rival] - lost_hits
+        change = f1(remaining_hits - right, remaining - 1, rival_support)
+        change = change - f1(remaining_hits, remaining, rival_support)
+        # A class without examples is excluded from the mean once it is not predicted.
+        excluded = (rival_support == 0) & (remaining == 1)
+        f1_step, excluded_step = np.empty(n), np.empty(n, np.int64)
+        f1_step[by_rival], excluded_step[by_rival] = change, excluded
+        start = f1(hits, predicted_counts, support).sum() - f1(hits[k], predicted_counts[k], support[k])
+        sums = start + np.r_[0.0, np.cumsum(f1_step)] + f1(own_hits, np.arange(n + 1), support[k])
+        num_included = (support + predicted_counts > 0).sum() - np.r_[0, np.cumsum(excluded_step)]
+        num_included[1:] += support[k] == 0  # without examples, k is included once it is predicted
+        values = sums / np.maximum(num_included, 1)
     edges = np.r_[needed[0] - 2.0, needed, needed[-1] + 2.0]
     middle = (edges[:-1] + edges[1:]) / 2
     usable = (np.diff(edges) > 1e-9) & (np.abs(middle) <= MAX_OFFSET)  # no offset fits between equal edges
     if not usable.any():
         return float(offsets[k]), -np.inf
-    best = np.flatnonzero(usable & (values >= values[usable].max() - GAIN))
+    best = np.flatnonzero(usable & (values >= values[usable].max() - MIN_GAIN))
     index = best[np.abs(middle[best]).argmin()]
     return float(middle[index]), float(values[index])

@@ -1,7 +1,7 @@
-"""Comparison of models: McNemar's test, Holm's correction, paired bootstrap over examples and seeds.
+"""Significance tests and bootstrap intervals of differences.
 
-Dietterich (1998) for McNemar's test, Holm (1979) for multiple comparisons. Bootstrap intervals include the
-variation between examples and between seeds.
+McNemar's test follows Dietterich (1998), the correction for multiple comparisons Holm (1979). Bootstrap
+intervals include the variation between examples and between seeds.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike
 
 from glassformer.errors import DataError, ShapeError
 
-EXACT_BELOW = 25  # examples that one of two models has right; with more, chi-squared is accurate enough
+EXACT_BELOW = 25  # disagreements; with more of them, chi-squared is accurate enough
 CHUNK = 2**24  # numbers drawn at a time, to limit the memory
 
-# Counts of each example in c resamples, [c, n] -> the metric of each of S seeds, [S, c].
+# From the counts of each example in c resamples, [c, n], the metric of each of S seeds, [S, c].
 Statistic = Callable[[np.ndarray], np.ndarray]
 
 
@@ -26,8 +26,8 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 class McNemar:
     """The result of McNemar's test."""
 
-    wins: int  # examples that this model has right and the baseline wrong
-    losses: int  # examples that this model has wrong and the baseline right
+    wins: int  # examples that only this model predicts correctly
+    losses: int  # examples that only the baseline predicts correctly
     method: Literal["exact", "chi2"]
     p: float
 
@@ -35,10 +35,11 @@ class McNemar:
 def mcnemar(right: ArrayLike, baseline: ArrayLike) -> McNemar:
     """McNemar's two-sided test of two models on the same examples.
 
-    Exact (binomial) with fewer than ``EXACT_BELOW`` disagreements, else chi-squared with Edwards' correction.
+    It is exact (binomial) for fewer than ``EXACT_BELOW`` disagreements, else chi-squared with Edwards'
+    correction.
 
     Args:
-        right, baseline: [n] bool, whether each model has an example right.
+        right, baseline: [n] bool, whether the prediction of each model is right.
 
     Raises:
         ShapeError: the lengths differ.
@@ -68,83 +69,90 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected.tolist()
 
 
-def accuracy_of(right: ArrayLike) -> Statistic:
+def accuracy_statistic(right: ArrayLike) -> Statistic:
     """The accuracy of each seed under resampling; ``right``: [S, n] bool, whether a prediction is right."""
     hits = np.asarray(right, np.float32)
     return lambda counts: (hits @ counts.T) / counts.sum(1)
 
 
-def macro_f1_of(targets: ArrayLike, predicted: ArrayLike, classes: int) -> Statistic:
+def macro_f1_statistic(targets: ArrayLike, predicted: ArrayLike, classes: int) -> Statistic:
     """Macro-F1 of each seed under resampling, over classes that occur in or are predicted for a resample.
 
     Args:
         targets: [n] class indices.
         predicted: [S, n] class indices.
     """
-    y, guess = np.asarray(targets), np.asarray(predicted)
     one_hot = np.eye(classes, dtype=np.float32)
-    return macro_f1_of_sets(one_hot[y], one_hot[guess], every=False)
+    sets = one_hot[np.asarray(targets)], one_hot[np.asarray(predicted)]
+    return multilabel_f1_statistic(*sets, include_absent=False)
 
 
-def macro_f1_of_sets(targets: ArrayLike, predicted: ArrayLike, *, every: bool = True) -> Statistic:
+def multilabel_f1_statistic(
+    targets: ArrayLike, predicted: ArrayLike, *, include_absent: bool = True
+) -> Statistic:
     """Multi-label macro-F1 of each seed under resampling.
 
     Args:
         targets: [n, K], 0 or 1.
         predicted: [S, n, K], 0 or 1.
-        every: whether labels that are neither present nor predicted have F1 0, as in the metrics of a run,
-            or are excluded.
+        include_absent: count labels that are neither present nor predicted as F1 0, as in the metrics of a
+            run; otherwise exclude them.
     """
-    truth, guess = np.asarray(targets, np.float32), np.asarray(predicted, np.float32)
+    y, predictions = np.asarray(targets, np.float32), np.asarray(predicted, np.float32)
 
     def statistic(counts: np.ndarray) -> np.ndarray:
-        support = counts @ truth  # [c, K]
-        hits, predicted_counts = counts @ (guess * truth), counts @ guess  # [S, c, K]
-        seen = support + predicted_counts > 0
-        f1 = np.divide(2 * hits, support + predicted_counts, out=np.zeros_like(hits), where=seen)
-        return f1.mean(-1) if every else f1.sum(-1) / np.maximum(seen.sum(-1), 1)
+        hits, total = counts @ (predictions * y), counts @ y + counts @ predictions  # [S, c, K]
+        f1 = np.divide(2 * hits, total, out=np.zeros_like(hits), where=total > 0)
+        return f1.mean(-1) if include_absent else f1.sum(-1) / np.maximum((total > 0).sum(-1), 1)
 
     return statistic
 
 
-def ratio_of(parts: ArrayLike, wholes: ArrayLike) -> Statistic:
+def ratio_statistic(parts: ArrayLike, wholes: ArrayLike) -> Statistic:
     """The ratio of sums of each seed under resampling: ``parts`` [S, n] over ``wholes`` [n]."""
     top, bottom = np.asarray(parts, np.float32), np.asarray(wholes, np.float32)
     return lambda counts: (top @ counts.T) / np.maximum(counts @ bottom, 1)
 
 
-def span_f1_of(
-    true: Sequence[ArrayLike], made: Sequence[ArrayLike], exact: Sequence[ArrayLike], *, macro: bool = False
+def span_f1_statistic(
+    true: Sequence[ArrayLike],
+    predicted: Sequence[ArrayLike],
+    exact: Sequence[ArrayLike],
+    *,
+    macro: bool = False,
 ) -> Statistic:
-    """Entity F1 of each of S seeds under resampling of sentences, micro or macro over entity types.
+    """Entity F1 of each of S seeds under resampling of sentences.
 
     Args:
-        true, made, exact: per seed [n, K] counts of true, predicted and correctly predicted spans by
+        true, predicted, exact: per seed [n, K] counts of true, predicted and correctly predicted spans by
             sentence and type.
-        macro: whether the F1 is the mean over types (else it is over all spans).
+        macro: the mean F1 over the types; otherwise the F1 of all spans together.
     """
-    parts = [tuple(np.asarray(x, np.float32) for x in seed) for seed in zip(true, made, exact, strict=True)]
-    if not macro:
-        parts = [tuple(x.sum(1, keepdims=True) for x in seed) for seed in parts]
+    seeds = [
+        tuple(
+            np.asarray(x, np.float32) if macro else np.asarray(x, np.float32).sum(1, keepdims=True)
+            for x in seed
+        )
+        for seed in zip(true, predicted, exact, strict=True)
+    ]
 
-    def f1_of(counts: np.ndarray, truth: np.ndarray, guessed: np.ndarray, hits: np.ndarray) -> np.ndarray:
-        total = counts @ truth + counts @ guessed  # [c, K]
+    def f1(counts: np.ndarray, true: np.ndarray, predicted: np.ndarray, hits: np.ndarray) -> np.ndarray:
+        total = counts @ true + counts @ predicted  # [c, K]
         f1 = np.divide(2 * (counts @ hits), total, out=np.zeros_like(total), where=total > 0)
         return f1.sum(-1) / np.maximum((total > 0).sum(-1), 1)
 
-    return lambda counts: np.stack([f1_of(counts, *seed) for seed in parts])
+    return lambda counts: np.stack([f1(counts, *seed) for seed in seeds])
 
 
-def bootstrap_means(arms: Sequence[Statistic], n: int, *, resamples: int = 2000, seed: int = 0) -> np.ndarray:
-    """Bootstrap distribution of each model's metric, as a mean over seeds.
+def bootstrap_means(
+    models: Sequence[Statistic], n: int, *, resamples: int = 2000, seed: int = 0
+) -> np.ndarray:
+    """Bootstrap distribution of the mean metric over seeds of each of A models, ``[A, resamples]``.
 
-    Examples are drawn with replacement, the same examples for all models, so that differences are paired. The
+    Examples are drawn with replacement. All models have the same examples, so differences are paired. The
     variance between seeds, minus its part due to the examples, is added as Student's t with S - 1 degrees of
     freedom. Resampling seeds as well would count the noise of single predictions up to three times (Owen,
     2007). With one seed, the result is valid for that training only.
-
-    Returns:
-        [A, resamples].
 
     Raises:
         DataError: no examples.
@@ -153,30 +161,30 @@ def bootstrap_means(arms: Sequence[Statistic], n: int, *, resamples: int = 2000,
         raise DataError("there is no example to resample", where="bootstrap")
     rng = np.random.default_rng(seed)
     step = max(1, min(resamples, CHUNK // n))
-    drawn: list[list[np.ndarray]] = [[] for _ in arms]
+    resampled: list[list[np.ndarray]] = [[] for _ in models]
     for start in range(0, resamples, step):
         size = min(step, resamples - start)
         counts = np.stack([np.bincount(rng.integers(0, n, n), minlength=n) for _ in range(size)])
-        for parts, model in zip(drawn, arms, strict=True):
+        for parts, model in zip(resampled, models, strict=True):
             parts.append(np.asarray(model(counts.astype(np.float32)), np.float64))  # [S, c]
     once = np.ones((1, n), np.float32)
     return np.stack(
         [
             _with_seeds(np.asarray(model(once), np.float64)[:, 0], np.concatenate(parts, 1), rng)
-            for model, parts in zip(arms, drawn, strict=True)
+            for model, parts in zip(models, resampled, strict=True)
         ]
     )
 
 
-def _with_seeds(observed: np.ndarray, drawn: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _with_seeds(observed: np.ndarray, resampled: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Bootstrap means over seeds [resamples], from metrics [S] and resampled metrics [S, resamples]."""
-    seeds, mean = len(observed), drawn.mean(0)
+    seeds, mean = len(observed), resampled.mean(0)
     if seeds == 1:
         return mean
-    scatter = ((observed - observed.mean()) ** 2).sum() / (seeds - 1)
-    by_examples = (drawn - mean).var(1).sum() / (seeds - 1)
-    seed_variance = max(scatter - by_examples, 0.0)
-    return mean + np.sqrt(seed_variance / seeds) * rng.standard_t(seeds - 1, drawn.shape[1])
+    total_variance = ((observed - observed.mean()) ** 2).sum() / (seeds - 1)
+    example_variance = (resampled - mean).var(1).sum() / (seeds - 1)
+    seed_variance = max(total_variance - example_variance, 0.0)
+    return mean + np.sqrt(seed_variance / seeds) * rng.standard_t(seeds - 1, resampled.shape[1])
 
 
 def bounds(values: np.ndarray) -> list[float]:
@@ -201,8 +209,8 @@ def paired_difference(
 ) -> dict[str, Any]:
     """The difference of two models' metrics on the same examples, with its 95 % interval.
 
-    The errors of two models are correlated, so this interval is narrower than the intervals of the models
-    suggest: they may overlap although the difference is significant.
+    The errors of two models are correlated. Therefore the intervals of the models may overlap although the
+    difference is significant.
 
     Args:
         targets, ours, theirs: [n] class indices, or [n, K] of 0 and 1.
@@ -218,13 +226,12 @@ def paired_difference(
     y = np.asarray(targets)
     predictions = [np.asarray(ours)[None], np.asarray(theirs)[None]]  # [1, n] or [1, n, K]
     if measure == "accuracy":
-        hits = [(a == y).reshape(1, len(y), -1).all(-1) for a in predictions]
-        models = [accuracy_of(h) for h in hits]
+        models = [accuracy_statistic((a == y).reshape(1, len(y), -1).all(-1)) for a in predictions]
     elif y.ndim == 2:
-        models = [macro_f1_of_sets(y, a) for a in predictions]
+        models = [multilabel_f1_statistic(y, a) for a in predictions]
     else:
-        models = [macro_f1_of(y, a, classes) for a in predictions]
-    drawn = bootstrap_means(models, len(y), resamples=resamples)
+        models = [macro_f1_statistic(y, a, classes) for a in predictions]
+    resampled = bootstrap_means(models, len(y), resamples=resamples)
     once = np.ones((1, len(y)), np.float32)
     value = float(models[0](once).item() - models[1](once).item())
-    return {"measure": measure, "value": value, "interval": bounds(drawn[0] - drawn[1])}
+    return {"measure": measure, "value": value, "interval": bounds(resampled[0] - resampled[1])}

@@ -1,11 +1,11 @@
 """Confidence intervals of shares and of macro-F1.
 
-Macro-F1 gives a class with two examples the same weight as one with two thousand. Resamples often miss such a
-class or its errors, so percentile bootstrap intervals are too narrow (decision 0166). Here each class has a
-Wilson interval (1927), which is valid for few examples. The intervals are combined by the squares of their
-half-widths (Zou and Donner, 2008), with correlations from shared errors.
+In macro-F1, a class with two examples has the same weight as a class with two thousand. Resamples often miss
+such a class or its errors, so percentile bootstrap intervals are too narrow (decision 0166). Here each class
+has a Wilson interval (1927), which is valid for few examples. The intervals are combined by the squares of
+their half-widths (Zou and Donner, 2008), with correlations from shared errors.
 
-K: classes, S: seeds, n: examples.
+In shapes, K is the number of classes, S of seeds, and n of examples.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 Z = 1.959964  # 97.5 % quantile of the standard normal distribution
-FEW = 10  # minimum number of examples for the rule of three
+MIN_RULE_OF_THREE = 10  # minimum number of examples for the rule of three
 
 
 def wilson(hits: np.ndarray, n: np.ndarray, z: float = 1.96) -> tuple[np.ndarray, np.ndarray]:
     """Wilson's 95 % intervals of the shares ``hits / n``, valid also for small n."""
     center = (hits + z * z / 2) / (n + z * z)
     half = z / (n + z * z) * np.sqrt(hits * (n - hits) / n + z * z / 4)
-    # Exactly 0 without hits, exactly 1 with hits only, so that rounding does not exclude the share.
+    # Exactly 0 without hits and exactly 1 with hits only, so that rounding does not exclude the share.
     return np.where(hits == 0, 0.0, center - half), np.where(hits == n, 1.0, center + half)
 
 
-def share_interval(share: float, n: int, drawn: Sequence[float] | None = None) -> list[float]:
+def share_interval(share: float, n: int, bootstrap: Sequence[float] | None = None) -> list[float]:
     """95 % interval of a share of ``n`` examples.
 
-    For a share of 0 or 1, all resamples are alike and percentiles have no width. Then the "rule of three" is
-    used (Hanley and Lippman-Hand, 1983), or with fewer than ``FEW`` examples the exact bound 0.05^(1/n).
+    For a share of 0 or 1, all resamples are alike, so their interval has no width. Then the "rule of three"
+    is used (Hanley and Lippman-Hand, 1983), or for few examples the exact bound 0.05^(1/n).
 
     Args:
-        drawn: interval from resamples; None: Wilson's interval.
+        bootstrap: interval from resamples; None: Wilson's interval.
     """
-    if share in (0, 1) and (drawn is None or drawn[0] == drawn[1]):
-        reach = 3 / n if n >= FEW else 1 - 0.05 ** (1 / max(n, 1))
-        return [1 - reach, 1.0] if share else [0.0, reach]
-    if drawn is None:
+    if share in (0, 1) and (bootstrap is None or bootstrap[0] == bootstrap[1]):
+        width = 3 / n if n >= MIN_RULE_OF_THREE else 1 - 0.05 ** (1 / max(n, 1))
+        return [1 - width, 1.0] if share else [0.0, width]
+    if bootstrap is None:
         return [float(end) for end in wilson(np.array(share * n), np.array(n))]
-    return list(drawn)
+    return list(bootstrap)
 
 
 def macro_f1_interval(confusion: ArrayLike, *, resamples: int = 1000, seed: int = 0) -> list[float]:
@@ -56,7 +56,7 @@ def macro_f1_interval(confusion: ArrayLike, *, resamples: int = 1000, seed: int 
     table = table[:, seen][seen] if not (seen := table.sum(0) + table.sum(1) > 0).all() else table
     hits, support, predicted_counts = np.diag(table), table.sum(1), table.sum(0)
     total = support + predicted_counts
-    # The effect of one example of each cell on the F1 of each class, and the sums of products of effects.
+    # The effect of one example in each cell on the F1 of each class, and the sums of products of effects.
     slope = 2 * hits / total**2
     wrong = table - np.diag(hits)
     covariance = (wrong + wrong.T) * np.outer(slope, slope)
@@ -65,8 +65,13 @@ def macro_f1_interval(confusion: ArrayLike, *, resamples: int = 1000, seed: int 
     return _interval(hits[None], support, predicted_counts[None], covariance, variance[None], resamples, seed)
 
 
-def macro_f1_interval_of_sets(
-    targets: ArrayLike, predicted: ArrayLike, *, every: bool = True, resamples: int = 1000, seed: int = 0
+def multilabel_f1_interval(
+    targets: ArrayLike,
+    predicted: ArrayLike,
+    *,
+    include_absent: bool = True,
+    resamples: int = 1000,
+    seed: int = 0,
 ) -> list[float]:
     """95 % interval of macro-F1 for multi-label predictions and for means over seeds.
 
@@ -75,64 +80,76 @@ def macro_f1_interval_of_sets(
     Args:
         targets: [n, K], 0 or 1.
         predicted: [S, n, K], 0 or 1, for the same examples.
-        every: whether classes that neither occur nor are predicted have F1 0, or are excluded.
+        include_absent: count classes that neither occur nor are predicted as F1 0; otherwise exclude them.
     """
-    truth, guess = np.asarray(targets, np.float64), np.asarray(predicted, np.float64)
-    support, named = truth.sum(0), guess.sum(1)  # [K], [S, K]
-    hits = np.einsum("nk,snk->sk", truth, guess)  # [S, K]
-    total = np.maximum(support + named, 1)
-    weight = _weights(support, named, every)
-    adds = (2 * guess * truth - (2 * hits / total)[:, None] * (guess + truth)) / total[:, None]  # [S, n, K]
-    each = (adds**2).sum(1)
-    mean = np.einsum("sk,snk->nk", weight, adds) / len(guess)
-    scatter = _seed_width((weight * 2 * hits / total).sum(1), np.einsum("sk,snk->sn", weight, adds))
+    y, predictions = np.asarray(targets, np.float64), np.asarray(predicted, np.float64)
+    support, predicted_counts = y.sum(0), predictions.sum(1)  # [K], [S, K]
+    hits = np.einsum("nk,snk->sk", y, predictions)  # [S, K]
+    total = np.maximum(support + predicted_counts, 1)
+    weight = _weights(support, predicted_counts, include_absent)
+    # The effect of each example on the F1 of each class and seed, [S, n, K].
+    effects = (2 * predictions * y - (2 * hits / total)[:, None] * (predictions + y)) / total[:, None]
+    mean_effect = np.einsum("sk,snk->nk", weight, effects) / len(predictions)
     return _interval(
-        hits, support, named, mean.T @ mean, each, resamples, seed, every=every, n=len(truth), scatter=scatter
+        hits,
+        support,
+        predicted_counts,
+        mean_effect.T @ mean_effect,
+        (effects**2).sum(1),
+        resamples,
+        seed,
+        include_absent=include_absent,
+        n=len(y),
+        seed_width=_seed_width((weight * 2 * hits / total).sum(1), np.einsum("sk,snk->sn", weight, effects)),
     )
 
 
-def _seed_width(values: np.ndarray, adds: np.ndarray) -> float:
-    """The squared half-width due to seeds, from their metrics ``[S]`` and the effects of examples
-    ``[S, n]``.
-    """
+def _seed_width(values: np.ndarray, effects: np.ndarray) -> float:
+    """The squared half-width due to seeds, from their metrics ``[S]`` and effects of examples ``[S, n]``."""
     if (seeds := len(values)) == 1:
         return 0.0
     from scipy.stats import t
 
-    by_examples = ((adds - adds.mean(0)) ** 2).sum() / (seeds - 1)
-    seed_variance = max(float(values.var(ddof=1) - by_examples), 0.0)
+    example_variance = ((effects - effects.mean(0)) ** 2).sum() / (seeds - 1)
+    seed_variance = max(float(values.var(ddof=1) - example_variance), 0.0)
     return float(t.ppf(0.975, seeds - 1)) ** 2 * seed_variance / seeds
 
 
-def _weights(support: np.ndarray, guessed: np.ndarray, every: bool) -> np.ndarray:
+def _weights(support: np.ndarray, predicted_counts: np.ndarray, include_absent: bool) -> np.ndarray:
     """The weight of each class in each seed's mean ``[S, K]``."""
-    included = np.ones_like(guessed) if every else (support + guessed > 0).astype(np.float64)
-    return included / np.maximum(included.sum(1, keepdims=True), 1)
+    is_included = (support + predicted_counts > 0) | include_absent
+    return is_included / np.maximum(is_included.sum(1, keepdims=True), 1)
 
 
 def _interval(
     hits: np.ndarray,
     support: np.ndarray,
-    named: np.ndarray,
+    predicted_counts: np.ndarray,
     covariance: np.ndarray,
     variances: np.ndarray,
     resamples: int,
     seed: int,
     *,
-    every: bool = False,
+    include_absent: bool = False,
     n: int | None = None,
-    scatter: float = 0.0,
+    seed_width: float = 0.0,
 ) -> list[float]:
-    """The interval from counts ``[S, K]`` (``support`` ``[K]``), covariances of the classes ``[K, K]`` (up to
-    a scale per class) and their variances in each seed ``[S, K]``.
+    """The interval from counts.
+
+    Args:
+        hits, predicted_counts: ``[S, K]``.
+        support: ``[K]``.
+        covariance: ``[K, K]``, of the classes, up to a scale per class.
+        variances: ``[S, K]``, of the classes in each seed.
+        seed_width: squared half-width due to seeds.
     """
-    weight = _weights(support, named, every)
-    union = np.maximum(support + named - hits, 1)  # F1 = 2 J / (1 + J) with the Jaccard index J, a share
-    f1 = 2 * hits / np.maximum(support + named, 1)
+    weight = _weights(support, predicted_counts, include_absent)
+    total = support + predicted_counts
+    union = np.maximum(total - hits, 1)  # F1 = 2 J / (1 + J) with the Jaccard index J, a share
+    f1 = 2 * hits / np.maximum(total, 1)
     ends = [np.clip(end, 0, 1) for end in wilson(hits, union, Z)]
     low, high = (2 * end / (1 + end) for end in ends)
     low, high = np.minimum(low, f1), np.maximum(high, f1)
-    seen = support + named > 0
     # The more the predictions of seeds differ, the narrower is the interval of their mean.
     variance = np.diag(covariance)
     separate = (weight**2 * variances).mean(0) if len(hits) > 1 else variance
@@ -140,34 +157,36 @@ def _interval(
     scale = np.sqrt(np.where(variance > 0, variance, 1))
     correlation = covariance / np.outer(scale, scale)
     np.fill_diagonal(correlation, 1)
-    down, up = ((weight * seen * half).mean(0) * agreement for half in (f1 - low, high - f1))
-    value, bias = (float((weight * f1).sum(1).mean()), _bias(hits, support, named, n, every, resamples, seed))
-    down, up = (float(np.sqrt(max(half @ correlation @ half, 0.0) + scatter)) for half in (down, up))
+    down, up = ((weight * (total > 0) * half).mean(0) * agreement for half in (f1 - low, high - f1))
+    down, up = (float(np.sqrt(max(half @ correlation @ half, 0.0) + seed_width)) for half in (down, up))
+    value = float((weight * f1).sum(1).mean())
+    bias = _bias(hits, support, predicted_counts, n, include_absent, resamples, seed)
     return [max(value - down - max(bias, 0.0), 0.0), min(value + up - min(bias, 0.0), 1.0)]
 
 
 def _bias(
     hits: np.ndarray,
     support: np.ndarray,
-    guessed: np.ndarray,
+    predicted_counts: np.ndarray,
     n: int | None,
-    every: bool,
+    include_absent: bool,
     resamples: int,
     seed: int,
 ) -> float:
     """The bias of macro-F1 for test sets of this size, estimated from simulated test sets.
 
-    Error rates are those of the counts, with half a right and half a wrong example added to each class.
+    The simulation uses the error rates of the counts, with half a right and half a wrong example added to
+    each class.
     """
     n, rng, bias = int(support.sum()) if n is None else n, np.random.default_rng(seed), 0.0
-    right = (hits + 0.5) / (support + 1)  # of the examples of each class, [S, K]
-    wrong = (guessed - hits) / np.maximum(n - support, 1)  # of all others
-    for rate, error_rate in zip(right, wrong, strict=True):
-        has = rng.binomial(n, support / n, (resamples, len(support)))
-        tp, fp = rng.binomial(has, rate), rng.binomial(n - has, np.minimum(error_rate, 1))
-        drawn = _weights(has, tp + fp, every) * 2 * tp / np.maximum(has + tp + fp, 1)
-        expected_hits, expected_errors = support * rate, (n - support) * error_rate
-        truth = _weights(support, (expected_hits + expected_errors)[None], every)[0]
-        truth = truth * 2 * expected_hits / np.maximum(support + expected_hits + expected_errors, 1e-9)
-        bias += float(drawn.sum(1).mean() - truth.sum()) / len(hits)
+    true_positive_rates = (hits + 0.5) / (support + 1)  # [S, K]
+    false_positive_rates = (predicted_counts - hits) / np.maximum(n - support, 1)
+    for tp_rate, fp_rate in zip(true_positive_rates, false_positive_rates, strict=True):
+        positives = rng.binomial(n, support / n, (resamples, len(support)))
+        tp, fp = rng.binomial(positives, tp_rate), rng.binomial(n - positives, np.minimum(fp_rate, 1))
+        f1 = _weights(positives, tp + fp, include_absent) * 2 * tp / np.maximum(positives + tp + fp, 1)
+        expected_tp, expected_fp = support * tp_rate, (n - support) * fp_rate
+        expected_f1 = _weights(support, (expected_tp + expected_fp)[None], include_absent)[0]
+        expected_f1 = expected_f1 * 2 * expected_tp / np.maximum(support + expected_tp + expected_fp, 1e-9)
+        bias += float(f1.sum(1).mean() - expected_f1.sum()) / len(hits)
     return bias

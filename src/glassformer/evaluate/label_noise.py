@@ -1,7 +1,8 @@
-"""Detection of label errors by confident learning (Northcutt, Jiang and Chuang, 2021).
+"""Detection of label errors by confident learning.
 
-It needs out-of-fold probabilities. An example is counted for class j if p(j) reaches the mean of p(j) over
-the examples labeled j; counts off the diagonal are likely label errors.
+The method (Northcutt, Jiang and Chuang, 2021) needs out-of-fold probabilities. An example is counted for
+class j if p(j) reaches the mean of p(j) over the examples labeled j. Counts off the diagonal are likely label
+errors.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class LabelReview:
     """Label errors among n examples of K classes."""
 
     quality: np.ndarray  # [n]: probability of the given label
-    suggested: np.ndarray  # [n]: the most probable class
+    suggested: np.ndarray  # [n]: most probable class
     suspicious: np.ndarray  # [n] bool
     order: np.ndarray  # [n]: suspicious examples first, then by the probability of the label, lowest first
     joint: np.ndarray  # [K, K]: estimated share of examples with label i (row) whose class is j
@@ -44,34 +45,33 @@ def confident_joint(labels: ArrayLike, probabilities: ArrayLike) -> np.ndarray:
     exceeds = p >= thresholds - 1e-6  # tolerance for rounding errors
     confident = exceeds.any(1)
     # The class whose threshold is exceeded; if several are, the most probable class, as in cleanlab.
-    class_of = np.where(exceeds.sum(1) > 1, p.argmax(1), exceeds.argmax(1))
+    true_class = np.where(exceeds.sum(1) > 1, p.argmax(1), exceeds.argmax(1))
     counts = np.zeros((classes, classes))
-    np.add.at(counts, (y[confident], class_of[confident]), 1)
-    np.fill_diagonal(
-        counts, np.maximum(counts.diagonal(), 1)
-    )  # classes without confident examples keep their label
+    np.add.at(counts, (y[confident], true_class[confident]), 1)
+    # Classes without confident examples keep their label.
+    np.fill_diagonal(counts, np.maximum(counts.diagonal(), 1))
     joint = counts / counts.sum(1, keepdims=True) * count[:, None]
     return _rounded(joint * n / joint.sum(), count)
 
 
 def review_labels(labels: ArrayLike, probabilities: ArrayLike) -> LabelReview:
-    """Review every label; raises errors like ``confident_joint``.
+    """Review every label; arguments and errors as in ``confident_joint``.
 
-    For each pair of label and class, the joint counts state how many examples are suspicious: those with the
-    largest margin between the two probabilities ("prune by noise rate"), except examples whose label is the
-    most probable class.
+    For each pair of label and class, ``confident_joint`` gives a number of examples. That many examples with
+    the largest margins between the two probabilities are suspicious ("prune by noise rate"), except those
+    whose label is the most probable class.
     """
     y, p = _check(labels, probabilities)
     n, classes = p.shape
     joint = confident_joint(y, p)
     suspicious = np.zeros(n, bool)
     for i in range(classes):
-        of_class = np.flatnonzero(y == i)
+        labeled_i = np.flatnonzero(y == i)
         for j in range(classes):
-            count = min(int(joint[i, j]), len(of_class) - 1)  # at least one example of a class is kept
+            count = min(int(joint[i, j]), len(labeled_i) - 1)  # at least one example of a class is kept
             if i != j and count > 0:
-                margin = p[of_class, j] - p[of_class, i]
-                suspicious[of_class[np.argsort(-margin, kind="stable")[:count]]] = True
+                margin = p[labeled_i, j] - p[labeled_i, i]
+                suspicious[labeled_i[np.argsort(-margin, kind="stable")[:count]]] = True
     suggested = p.argmax(1)
     suspicious &= suggested != y
     quality = p[np.arange(n), y]
@@ -81,13 +81,15 @@ def review_labels(labels: ArrayLike, probabilities: ArrayLike) -> LabelReview:
 
 @dataclass(frozen=True)
 class SetReview:
-    """Label errors among n multi-label examples with K labels."""
+    """Label errors among n multi-label examples with K labels, each of which is present or absent."""
 
-    quality: np.ndarray  # [n]: probability of the least certain yes or no of an example
-    flips: np.ndarray  # [n, K] bool: suspicious yes or no; if none is, the least certain, if below one half
-    suspicious: np.ndarray  # [n] bool: whether any yes or no is suspicious
+    quality: np.ndarray  # [n]: lowest probability of a given state (present or absent) of a label
+    # [n, K] bool: labels whose state should be flipped: the suspicious ones, or without any the label with
+    # the lowest probability, if this is below one half.
+    flips: np.ndarray
+    suspicious: np.ndarray  # [n] bool: whether any label of the example is suspicious
     order: np.ndarray  # [n]: suspicious examples first, then by ``quality``, lowest first
-    joint: np.ndarray  # [K, 2, 2]: estimated share of examples that have a label (row), and should have it
+    joint: np.ndarray  # [K, 2, 2]: estimated share of examples by given state (row) and true state
 
 
 def review_label_sets(has: ArrayLike, probabilities: ArrayLike) -> SetReview:
@@ -99,27 +101,28 @@ def review_label_sets(has: ArrayLike, probabilities: ArrayLike) -> SetReview:
 
     Raises:
         ShapeError: labels and probabilities differ in shape.
-        DataError: there is no label that some examples have and some lack.
+        DataError: every label belongs to all examples or to none.
     """
     y, p = np.asarray(has).astype(np.int64), np.asarray(probabilities, np.float64)
     if y.ndim != 2 or y.shape != p.shape:
         raise ShapeError(f"labels {y.shape} and probabilities {p.shape} do not fit")
-    quality, wrong = np.where(y == 1, p, 1 - p), np.zeros(y.shape, bool)
+    quality, is_wrong = np.where(y == 1, p, 1 - p), np.zeros(y.shape, bool)
     joint = np.zeros((y.shape[1], 2, 2))
     for k, count in enumerate(y.sum(0).tolist()):
         if not 0 < count < len(y):
             joint[k, int(count > 0), int(count > 0)] = 1
             continue
         review = review_labels(y[:, k], np.stack([1 - p[:, k], p[:, k]], 1))
-        wrong[:, k], joint[k] = review.suspicious, review.joint
+        is_wrong[:, k], joint[k] = review.suspicious, review.joint
     if not ((y.sum(0) > 0) & (y.sum(0) < len(y))).any():
         what = "every label belongs to all examples or to none"
         raise DataError(what, where="review-labels", fix="Give examples with different labels")
-    suspicious = np.asarray(wrong.any(1))
-    certainty = np.where(wrong | ~suspicious[:, None], quality, np.inf)
-    flips, unsuspected = wrong.copy(), np.flatnonzero(~suspicious)
-    flips[unsuspected, certainty[unsuspected].argmin(1)] = certainty[unsuspected].min(1) < 0.5
-    return SetReview(certainty.min(1), flips, suspicious, np.lexsort((certainty.min(1), ~suspicious)), joint)
+    suspicious = np.asarray(is_wrong.any(1))
+    certainty = np.where(is_wrong | ~suspicious[:, None], quality, np.inf)
+    lowest, rest = certainty.min(1), np.flatnonzero(~suspicious)
+    flips = is_wrong.copy()
+    flips[rest, certainty[rest].argmin(1)] = lowest[rest] < 0.5
+    return SetReview(lowest, flips, suspicious, np.lexsort((lowest, ~suspicious)), joint)
 
 
 def _check(labels: ArrayLike, probabilities: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

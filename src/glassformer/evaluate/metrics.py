@@ -1,4 +1,4 @@
-"""Metrics: name, direction, and formatting of values."""
+"""Names, directions and number formats of metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NONE = "\u2013"
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """A share as "90.6 %"; no other share than 1 is shown as 100 %, and no other than 0 as 0 %."""
+    """A share as "90.6 %". Only a share of exactly 1 is shown as 100 %, and only 0 as 0 %."""
     if share is None:
         return NONE
     step = 10.0**-digits
@@ -31,13 +31,12 @@ def interval(bounds: Sequence[float] | None, digits: int = 1) -> str:
 
 
 def share_interval(share: float | None, bounds: Sequence[float] | None, n: int, digits: int = 1) -> str:
-    """The 95 % interval of a share of ``n``: "90.2 to 91.0 %", or for a share of 1 "at least 97.8 %"; "–" if
-    ``n`` is 0."""
+    """The 95 % interval of a share of ``n``, as "90.2 to 91.0 %", or for a share of 1 "at least 97.8 %"."""
     if not n:
         return NONE
     if share is None or share not in (0, 1):
         return interval(bounds, digits)
-    low, high = intervals.share_interval(share, n, bounds)  # older files have an interval from 1 to 1
+    low, high = intervals.share_interval(share, n, bounds)  # bounds in older files may be from 1 to 1
     return f"at least {percent(low, digits)}" if share else f"at most {percent(high, digits)}"
 
 
@@ -53,8 +52,8 @@ class Share:
     name: str
     short: str = ""  # short name; empty: the name
     lower: bool = False  # whether lower is better
-    from_baseline = "points from baseline"
-    of_difference = ", points"
+    difference_heading = "points from baseline"
+    unit_suffix = ", points"  # added to "difference" in headings
     limits = (0.0, 1.0)
 
     def value(self, x: float | None, digits: int) -> str:
@@ -78,13 +77,13 @@ class Share:
 
 @dataclass(frozen=True)
 class Plain(Share):
-    """A metric that is not shown in percent: a correlation, R², an error in the unit of the numbers."""
+    """A metric that is not shown in percent: a correlation, R², or an error in the unit of the numbers."""
 
     form: str = ""  # format of values; empty: four significant digits for errors, else fixed decimals
     bounds: str = ""  # format of interval bounds; empty: as for values
     limits: tuple[float, float] = (-math.inf, math.inf)  # range of values
-    from_baseline = "from baseline"
-    of_difference = ""
+    difference_heading = "from baseline"
+    unit_suffix = ""
 
     def value(self, x: float | None, digits: int) -> str:
         usual = "#.4g" if self.lower else f".{digits + 2}f"

@@ -1,4 +1,4 @@
-"""Batched inference: logits or features of many texts or images, in their original order."""
+"""Batched inference for texts and images."""
 
 from __future__ import annotations
 
@@ -20,23 +20,22 @@ from glassformer.runtime import computing
 def predict_rows(
     model: nn.Module,
     table,
-    read: Callable[[nn.Module, TextBatch], Tensor],
+    compute: Callable[[nn.Module, TextBatch], Tensor],
     *,
     batch_tokens: int = 8192,
     device: torch.device | str = "cpu",
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """One row per text of a ``TokenTable``.
+    """One row of outputs per text of a ``TokenTable``, ``[n, ...]`` fp32, in the order of the texts.
 
     Args:
-        read: computes the rows ``[B, ...]`` of a batch.
+        compute: computes the rows ``[B, ...]`` of a batch.
         progress: called after each batch with its number of texts.
-
-    Returns:
-        ``[n, ...]`` fp32.
     """
     batches = evaluation_batches(table.lengths, batch_tokens, device)
-    return _in_batches(model, batches, lambda index: read(model, pack_texts(table, index, device)), progress)
+    return _in_batches(
+        model, batches, lambda index: compute(model, pack_texts(table, index, device)), progress
+    )
 
 
 def _in_batches(
@@ -57,7 +56,12 @@ def _in_batches(
             except torch.OutOfMemoryError:  # on a GPU: halve all remaining batches
                 if len(index) == 1:
                     raise
-                pending = [half for batch in [*pending, index] for half in halves(batch)[::-1]]
+                pending = [
+                    half
+                    for batch in [*pending, index]
+                    for half in np.array_split(batch, 2)[::-1]
+                    if len(half)
+                ]
                 continue
             if out is None:
                 out = np.empty((sum(map(len, batches)), *rows.shape[1:]), np.float32)
@@ -79,8 +83,7 @@ def predict_tokens(
 ) -> np.ndarray:
     """Logits of all tokens of a ``TokenTable``, ``[N, outputs]`` fp32.
 
-    Args:
-        progress: called after each batch with the indices of its texts.
+    ``progress`` is called after each batch with the indices of its texts.
     """
     out, starts = np.empty((len(table.ids), outputs), np.float32), table.starts
     model.eval()
@@ -95,22 +98,17 @@ def predict_tokens(
     return out
 
 
-def halves(index: np.ndarray) -> list[np.ndarray]:
-    """A batch in two halves; a single text stays one batch."""
-    return [part for part in np.array_split(index, 2) if len(part)]
-
-
 def prefetch(prepare: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
     """Yield ``prepare(item)`` for each item; the next item is prepared in a thread meanwhile."""
     if len(items) < 2:
         yield from map(prepare, items)
         return
-    with ThreadPoolExecutor(1, "ahead") as thread:
+    with ThreadPoolExecutor(1, "prefetch") as thread:
         future = thread.submit(prepare, items[0])
         for item in items[1:]:
-            item_ready = future.result()
+            prepared = future.result()
             future = thread.submit(prepare, item)
-            yield item_ready
+            yield prepared
         yield future.result()
 
 
@@ -118,7 +116,7 @@ def predict_images(
     model: nn.Module,
     table: PixelTable,
     transform: ImageTransform,
-    what: str | int,
+    output: str | int,
     *,
     batch_size: int = 64,
     device: torch.device | str = "cpu",
@@ -126,19 +124,19 @@ def predict_images(
 ) -> np.ndarray:
     """Outputs of an image model for a ``PixelTable``, fp32.
 
-    ``what`` is ``"logits"`` (``[n, C]``), ``"pooled"`` or ``"features"`` (``[n, D]``), or a number of lowest
-    layers, whose output is ``[n, T, D]``.
+    ``output`` is ``"logits"`` (``[n, C]``), ``"pooled"`` or ``"features"`` (``[n, D]``), or a number L: the
+    rows after the first L layers, ``[n, T, D]``.
     """
 
     def compute(index: np.ndarray) -> Tensor:
         pixels = evaluation_pixels(table, int(index[0]), len(index), transform, torch.device(device))
-        if isinstance(what, int):
-            rows = model.lower_rows(pixels, what)  # type: ignore[operator]  # as below
+        if isinstance(output, int):
+            rows = model.lower_rows(pixels, output)  # type: ignore[operator]  # as below
             return rows.unflatten(0, (len(pixels), -1))
-        if what == "features":
+        if output == "features":
             return model.features(pixels)  # type: ignore[operator]  # every image model has this method
-        output = model(pixels, packed=True)
-        return output.logits if what == "logits" else output.pooler_output
+        outputs = model(pixels, packed=True)
+        return outputs.logits if output == "logits" else outputs.pooler_output
 
     batches = np.split(np.arange(len(table)), range(batch_size, len(table), batch_size))
     return _in_batches(model, batches, compute, progress)
@@ -147,50 +145,52 @@ def predict_images(
 def predict_windows(
     model: nn.Module,
     windows: Windows,
-    read: Callable[[nn.Module, TextBatch], Tensor],
+    compute: Callable[[nn.Module, TextBatch], Tensor],
     *,
-    how: str = "mean",
+    pooling: str = "mean",
     batch_tokens: int = 8192,
     device: torch.device | str = "cpu",
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
     """One row per text, the mean or maximum over its windows; see ``predict_rows``."""
-    unsplit = windows.owners is None
-    count = progress if unsplit else None  # progress is in texts, not in windows
-    rows = predict_rows(model, windows.table, read, batch_tokens=batch_tokens, device=device, progress=count)
+    has_windows = windows.owners is not None
+    report = None if has_windows else progress  # progress is in texts, not in windows
+    rows = predict_rows(
+        model, windows.table, compute, batch_tokens=batch_tokens, device=device, progress=report
+    )
     if windows.owners is None:
         return rows
     if progress is not None:
         progress(windows.texts)
-    return pool_windows(rows, windows.owners, windows.texts, how)
+    return pool_windows(rows, windows.owners, windows.texts, pooling)
 
 
-def pool_windows(rows: np.ndarray, owners: np.ndarray, texts: int, how: str) -> np.ndarray:
-    """Mean or maximum over the windows of each text: ``[w, ...]`` -> ``[n, ...]``.
+def pool_windows(rows: np.ndarray, owners: np.ndarray, texts: int, pooling: str) -> np.ndarray:
+    """The mean or maximum over the windows of each text: ``[w, ...]`` -> ``[n, ...]``.
 
     Args:
         owners: [w] index of the text of each window, ascending; every text has a window.
     """
     starts = np.searchsorted(owners, np.arange(texts))
-    if how == "max":
+    if pooling == "max":
         return np.maximum.reduceat(rows, starts)
     counts = np.bincount(owners, minlength=texts).reshape(-1, *[1] * (rows.ndim - 1))
     return (np.add.reduceat(rows, starts) / counts).astype(rows.dtype)
 
 
-def read_logits(model: nn.Module, batch: TextBatch) -> Tensor:
+def compute_logits(model: nn.Module, batch: TextBatch) -> Tensor:
     """Logits ``[B, C]``."""
     options = {} if batch.values is None else {"values": batch.values}
     return model(batch.ids, token_type_ids=batch.segments, packing=batch.packing, **options).logits
 
 
-def read_pooled(model: nn.Module, batch: TextBatch) -> Tensor:
+def compute_pooled(model: nn.Module, batch: TextBatch) -> Tensor:
     """Pooled vectors ``[B, D]``, the input of the head."""
     return model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).pooler_output
 
 
 def softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
-    """Rows of probabilities, fp64."""
+    """The softmax of each row, fp64."""
     scaled = logits.astype(np.float64) / temperature
     exp = np.exp(scaled - scaled.max(1, keepdims=True))
     return exp / exp.sum(1, keepdims=True)

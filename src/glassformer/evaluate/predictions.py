@@ -30,8 +30,8 @@ from glassformer.reading import open_regular
 # --- atomic table writer --------------------------------------------------------------------------
 
 
-class _Readable:
-    """A text file that accepts file names that are not UTF-8; see ``readable``."""
+class _ReadableWriter:
+    """A text file to which file names that are not UTF-8 can be written; see ``readable``."""
 
     def __init__(self, file: Any):
         self.file = file
@@ -60,7 +60,7 @@ def table_file(
     try:
         encoding = "utf-8-sig" if mark and encoding == "utf-8" else encoding
         with open(temporary, "w", encoding=encoding, newline="") as file:
-            yield csv.writer(_Readable(file), delimiter=delimiter, lineterminator=line_end)
+            yield csv.writer(_ReadableWriter(file), delimiter=delimiter, lineterminator=line_end)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -75,22 +75,22 @@ def table_file(
 
 # --- rows of predictions.csv ----------------------------------------------------------------------
 #
-# What is known of the example, the prediction, and probabilities (labels) or an interval (numbers).
+# A row has the example, its prediction, and probabilities (labels) or an interval (numbers).
 
 
-BEGIN = ("split", "row", "text", "label", "predicted")
-HEADER = (*BEGIN, "probability")
-NUMBER_HEADER = (*BEGIN, "low", "high")
+COMMON_HEADER = ("split", "row", "text", "label", "predicted")
+HEADER = (*COMMON_HEADER, "probability")
+NUMBER_HEADER = (*COMMON_HEADER, "low", "high")
 
 
-def cells_of(
+def row_cells(
     text: Any, predicted: Any, cells: Sequence[str], *, row: Any = None, label: Any = None, split: str = ""
 ) -> list[Any]:
     """The cells of one row.
 
     Args:
-        predicted: None: no prediction.
-        behind: further cells, see ``label_cells`` and ``number_cells``.
+        predicted: the prediction; None: there is none.
+        cells: further cells, see ``label_cells`` and ``number_cells``.
         row: row number in the source file.
         label: the true label, if known.
     """
@@ -98,17 +98,15 @@ def cells_of(
     return [csv_safe(split), "" if row is None else row, *first_cells, *cells]
 
 
-def label_cells(share: float | None, probabilities: Sequence[float]) -> list[str]:
-    """The probabilities of the predicted label and of each class ``[K]``; empty cells without a
-    prediction.
-    """
-    if share is None:
+def label_cells(confidence: float | None, probabilities: Sequence[float]) -> list[str]:
+    """The probabilities of the predicted label and of each class ``[K]``; None: no prediction."""
+    if confidence is None:
         return [""] * (1 + len(probabilities))
-    return [f"{x:.6g}" for x in (share, *probabilities)]
+    return [f"{x:.6g}" for x in (confidence, *probabilities)]
 
 
 def number_cells(bounds: Sequence[float] | None) -> list[str]:
-    """The interval of a number; empty cells if it is None."""
+    """The interval of a number; None: no interval."""
     return ["", ""] if bounds is None else [repr(float(x)) for x in bounds]
 
 
@@ -116,18 +114,18 @@ def number_cells(bounds: Sequence[float] | None) -> list[str]:
 def _predictions_file(
     path: str | Path, header: Sequence[str], texts: Sequence[Any], columns: Mapping[str, Sequence[Any]] | None
 ) -> Iterator[Callable[..., None]]:
-    """Yield a function that writes the row of an example, given its index, prediction and further cells."""
-    extra: dict[str, Sequence[Any]] = (
-        {SECOND_CELL: [second_of(text) for text in texts]} if are_pairs(texts) else {}
-    )
+    """Yield a function that writes the row of an example: (index, prediction, further cells)."""
+    extra: dict[str, Sequence[Any]] = {}
+    if are_pairs(texts):
+        extra[SECOND_CELL] = [second_of(text) for text in texts]
     extra |= columns or {}
     _check_lengths(texts, extra)
     with table_file(path) as writer:
         writer.writerow(map(csv_safe, [*header, *extra]))
 
         def write(i: int, predicted: Any, cells: Sequence[str], **known: Any) -> None:
-            last = [csv_safe(column[i]) for column in extra.values()]
-            writer.writerow([*cells_of(texts[i], predicted, cells, **known), *last])
+            last_cells = [csv_safe(column[i]) for column in extra.values()]
+            writer.writerow([*row_cells(texts[i], predicted, cells, **known), *last_cells])
 
         yield write
 
@@ -191,8 +189,8 @@ def write_predictions(
             classes.
         rows: [n] row numbers in the source file.
         split: name of the split, the same for every row.
-        others: additional columns: name -> [n] values.
-        shares: [n] probabilities of ``predicted``; by default their entries in ``probabilities``.
+        columns: additional columns: name -> [n] values.
+        shares: [n] probabilities of ``predicted``; by default those in ``probabilities``.
     """
     p = np.asarray(probabilities, np.float64)
     if p.shape != (len(texts), len(classes)):
@@ -200,8 +198,8 @@ def write_predictions(
     _check_lengths(texts, {"labels": labels, "predicted": predicted, "rows": rows})
     predictions = [classes[k] for k in p.argmax(1).tolist()] if predicted is None else list(predicted)
     if shares is None:
-        places = {label: k for k, label in enumerate(classes)}
-        shares = [None if label is None else p[i, places[label]] for i, label in enumerate(predictions)]
+        column = {label: k for k, label in enumerate(classes)}
+        shares = [None if label is None else p[i, column[label]] for i, label in enumerate(predictions)]
     with _predictions_file(path, [*HEADER, *(f"p:{c}" for c in classes)], texts, columns) as write:
         for i, label in enumerate(predictions):
             known = {"row": _at(rows, i), "label": _at(labels, i), "split": split}
@@ -231,8 +229,8 @@ def has_numbers(path: str | Path) -> bool:
         return False
 
 
-def _read(path: Path, expected: tuple[str, ...], make: Callable[[dict[str, str]], Any]) -> Iterator[Any]:
-    """``make(row)`` for each row of a table whose header begins with ``expected``."""
+def _read(path: Path, expected: tuple[str, ...], parse: Callable[[dict[str, str]], Any]) -> Iterator[Any]:
+    """``parse(row)`` for each row of a table whose header begins with ``expected``."""
     line = 2
     try:
         with io.TextIOWrapper(open_regular(path), encoding="utf-8", newline="") as file:
@@ -247,8 +245,8 @@ def _read(path: Path, expected: tuple[str, ...], make: Callable[[dict[str, str]]
             for cells in reader:
                 if len(cells) != len(header):
                     raise ValueError(f"{len(cells)} cells in a table of {len(header)} columns")
-                yield make(dict(zip(names, map(csv_plain, cells), strict=True)))
-                line = reader.line_num + 1  # where the next row begins
+                yield parse(dict(zip(names, map(csv_plain, cells), strict=True)))
+                line = reader.line_num + 1  # the line in which the next row begins
     except OSError as error:
         raise CannotReadError(error.strerror or "cannot be read", where=str(path)) from None
     except DataError:
@@ -259,23 +257,23 @@ def _read(path: Path, expected: tuple[str, ...], make: Callable[[dict[str, str]]
         raise DataError(str(error), where=f"{path}: line {line}") from None
 
 
-def _text_of(row: Mapping[str, str]) -> str:
+def _parse_text(row: Mapping[str, str]) -> str:
     return TextPair(row["text"], row[SECOND_CELL]) if SECOND_CELL in row else row["text"]
 
 
 def read_numbers(path: str | Path) -> Iterator[NumberRow]:
     """Read the rows of a ``predictions.csv`` with numbers; errors as in ``read_predictions``."""
 
-    def make(row: dict[str, str]) -> NumberRow:
+    def parse(row: dict[str, str]) -> NumberRow:
         label, predicted = (float(row[key]) if row[key] else None for key in ("label", "predicted"))
-        return NumberRow(row["split"], row["row"], _text_of(row), label, predicted)
+        return NumberRow(row["split"], row["row"], _parse_text(row), label, predicted)
 
-    return _read(Path(path), NUMBER_HEADER, make)
+    return _read(Path(path), NUMBER_HEADER, parse)
 
 
-def texts_in(path: Path) -> Iterator[str]:
-    """The texts of a ``predictions.csv``, pairs as ``TextPair``; errors as in ``read_predictions``."""
-    return _read(path, BEGIN, _text_of)
+def read_texts(path: Path) -> Iterator[str]:
+    """Read the texts of a ``predictions.csv``, pairs as ``TextPair``; errors as in ``read_predictions``."""
+    return _read(path, COMMON_HEADER, _parse_text)
 
 
 @dataclass(frozen=True)
@@ -291,7 +289,7 @@ class Prediction:
     probabilities: dict[str, float]
 
     @property
-    def wrong(self) -> bool:
+    def is_wrong(self) -> bool:
         return self.label != "" and self.label != self.predicted
 
 
@@ -302,14 +300,13 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
         DataError: the file does not exist, has another header, is not UTF-8, or has a damaged row.
     """
 
-    def make(row: dict[str, str]) -> Prediction:
-        columns = list(row)[len(HEADER) :]
-        names = list(takewhile(lambda column: column.startswith("p:"), columns))
-        shares = {name[2:]: float(row[name] or "nan") for name in names}
+    def parse(row: dict[str, str]) -> Prediction:
+        names = takewhile(lambda column: column.startswith("p:"), list(row)[len(HEADER) :])
+        probabilities = {name[2:]: float(row[name] or "nan") for name in names}
         values = (row["label"], row["predicted"], float(row["probability"] or "nan"))
-        return Prediction(row["split"], row["row"], _text_of(row), *values, shares)
+        return Prediction(row["split"], row["row"], _parse_text(row), *values, probabilities)
 
-    return _read(Path(path), HEADER, make)
+    return _read(Path(path), HEADER, parse)
 
 
 # --- baselines.csv --------------------------------------------------------------------------------
@@ -320,17 +317,17 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
 BASELINES_FILE = "baselines.csv"
 
 
-def write_baselines(path: str | Path, answers: Mapping[str, Sequence[Any]]) -> None:
-    """Write ``baselines.csv`` atomically; if there are no baselines, write no file.
+def write_baselines(path: str | Path, predictions: Mapping[str, Sequence[Any]]) -> None:
+    """Write ``baselines.csv`` atomically; without baselines, write no file.
 
     Args:
-        answers: name of a baseline -> [n] labels or numbers.
+        predictions: name of a baseline -> [n] labels or numbers.
     """
-    if not answers:
+    if not predictions:
         return
     with table_file(path) as writer:
-        writer.writerow([csv_safe(name) for name in answers])
-        for row in zip(*answers.values(), strict=True):
+        writer.writerow([csv_safe(name) for name in predictions])
+        for row in zip(*predictions.values(), strict=True):
             writer.writerow([repr(float(x)) if isinstance(x, float) else csv_safe(x) for x in row])
 
 

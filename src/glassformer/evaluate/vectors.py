@@ -1,4 +1,4 @@
-"""Evaluation of word vectors: word similarity, analogies, nearest words (Mikolov et al., 2013)."""
+"""Evaluation of word vectors (Mikolov et al., 2013)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from glassformer.finite import undefined
 from glassformer.reading import NotRegularError, open_regular
 
 MOST_FREQUENT = 30_000  # candidate words in analogies, as is common
-AT_ONCE = 1_024  # analogies per batch
-MAX_TEST = 64 << 20  # bytes of a test file; the largest known test has 1 MB
+BATCH_SIZE = 1_024  # analogies per batch
+MAX_TEST = 64 << 20  # maximum bytes of a test file; the largest known test has 1 MB
 
-Question = tuple[str, str, str, str]  # a is to b as c is to d: man king woman queen
+Question = tuple[str, str, str, str]  # an analogy: man king woman queen
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two words and their similarity as rated by people."""
+    """Two words and the similarity that people gave them."""
 
     first: str
     second: str
@@ -42,53 +42,56 @@ def unit_rows(vectors: np.ndarray) -> np.ndarray:
 
 
 def nearest_rows(
-    units: np.ndarray, query: np.ndarray, count: int, without: Sequence[int] = ()
+    units: np.ndarray, query: np.ndarray, count: int, exclude: Sequence[int] = ()
 ) -> list[tuple[int, float]]:
     """The rows with the largest cosine to ``query`` ``[D]``, best first, as (row, cosine)."""
     length = float(np.linalg.norm(query))
     cosines = units @ (query / length if length else query).astype(np.float32)  # [V]
-    cosines[list(without)] = -np.inf
-    count = min(count, len(units) - len(set(without)))
+    cosines[list(exclude)] = -np.inf
+    count = min(count, len(units) - len(set(exclude)))
     best = np.argpartition(-cosines, count - 1)[:count] if 0 < count < len(units) else np.arange(len(units))
     best = best[np.argsort(-cosines[best], kind="stable")][: max(count, 0)]
     return [(int(i), float(cosines[i])) for i in best]
 
 
-def evaluate_pairs(numbers: Mapping[str, int], units: np.ndarray, pairs: Sequence[Pair]) -> dict[str, Any]:
-    """Spearman's correlation of cosines with ratings, over the pairs with two known words."""
+def evaluate_pairs(row_of: Mapping[str, int], units: np.ndarray, pairs: Sequence[Pair]) -> dict[str, Any]:
+    """Spearman's correlation of cosines with ratings, over the pairs with two known words.
+
+    Args:
+        row_of: word -> its row in ``units`` ``[V, D]``, whose rows have length 1.
+    """
     from scipy.stats import spearmanr
 
-    known = [p for p in pairs if p.first in numbers and p.second in numbers]
+    known = [p for p in pairs if p.first in row_of and p.second in row_of]
     out: dict[str, Any] = {"pairs": len(pairs), "known": len(known), "spearman": None}
+    reason = f"{len(known)} pairs with two known words, but 3 are needed"
     if len(known) >= 3:
-        cosines = [float(units[numbers[p.first]] @ units[numbers[p.second]]) for p in known]
+        cosines = [float(units[row_of[p.first]] @ units[row_of[p.second]]) for p in known]
         result: Any = spearmanr(cosines, [p.score for p in known])
-        value = float(result.statistic)
+        value, reason = float(result.statistic), "all cosines or all scores are the same"
         out["spearman"] = value if np.isfinite(value) else None
-    few = f"{len(known)} pairs with two known words, but 3 are needed"
-    return undefined(out, {"spearman": few if len(known) < 3 else "all cosines or all scores are the same"})
+    return undefined(out, {"spearman": reason})
 
 
 def evaluate_analogies(
-    numbers: Mapping[str, int],
+    row_of: Mapping[str, int],
     units: np.ndarray,
     sections: Mapping[str, Sequence[Question]],
     most_frequent: int = MOST_FREQUENT,
 ) -> dict[str, Any]:
-    """Accuracy of analogies a : b = c : d, in total and by section: whether d is the nearest word to b - a +
-    c.
+    """Accuracy of analogies a : b = c : d, in total and by section.
 
-    The words a, b and c are excluded (3CosAdd). Questions with words that are not among the ``most_frequent``
-    are skipped and counted.
+    An analogy is right if d is the nearest word to b - a + c, except a, b and c (3CosAdd). Questions with a
+    word that is not among the ``most_frequent`` are skipped and counted.
     """
     table = units[:most_frequent]
     out: dict[str, Any] = {"sections": {}, "questions": 0, "known": 0, "correct": 0}
     for name, questions in sections.items():
-        rows = [[numbers.get(w, len(table)) for w in question] for question in questions]
+        rows = [[row_of.get(word, len(table)) for word in question] for question in questions]
         known_rows = np.array([row for row in rows if max(row) < len(table)], np.int64).reshape(-1, 4)
         correct = 0
-        for start in range(0, len(known_rows), AT_ONCE):
-            a, b, c, d = known_rows[start : start + AT_ONCE].T
+        for start in range(0, len(known_rows), BATCH_SIZE):
+            a, b, c, d = known_rows[start : start + BATCH_SIZE].T
             cosines = (table[b] - table[a] + table[c]) @ table.T  # [Q, V], up to a factor per row
             index = np.arange(len(a))
             for word in (a, b, c):
@@ -105,45 +108,47 @@ def evaluate_analogies(
 
 
 def country_questions(countries: Sequence[str] = TEN, lowercase: bool = True) -> dict[str, list[Question]]:
-    """Analogies for the corpora in ``data/corpus.py``: capitals and currencies of all ordered pairs of
-    countries (unless they share a currency), man : king = woman : queen, and families.
-    """
-    facts = {name: COUNTRIES[name] for name in countries}
-    ordered = [(a, c) for a in facts for c in facts if a != c]
-    kinds: dict[str, list[Question]] = {
-        "country : capital": [(a, facts[a][0], c, facts[c][0]) for a, c in ordered],
-        "country : currency": [
-            (a, facts[a][2], c, facts[c][2]) for a, c in ordered if facts[a][2] != facts[c][2]
-        ],
-        "king - man + woman": [("man", "king", "woman", "queen")],
-        "family": [(m, w, other, pair) for m, w in FAMILY for other, pair in FAMILY if m != other],
-    }
+    """Analogies for the corpora in ``data/corpus.py``."""
+    facts = {name: (COUNTRIES[name][0], COUNTRIES[name][2]) for name in countries}
+    family = [(m, w, other, pair) for m, w in FAMILY for other, pair in FAMILY if m != other]
+    sections = _questions(facts, family)
     if not lowercase:
-        return kinds
-    return {k: [(a.lower(), b.lower(), c.lower(), d.lower()) for a, b, c, d in v] for k, v in kinds.items()}
+        return sections
+    return {
+        k: [(a.lower(), b.lower(), c.lower(), d.lower()) for a, b, c, d in v] for k, v in sections.items()
+    }
 
 
 def given_questions() -> dict[str, list[Question]]:
-    """Analogies of the corpus in ``data/given.py``, of the same kinds as ``country_questions``."""
-    facts, ordered = given.COUNTRIES, [(a, c) for a in given.COUNTRIES for c in given.COUNTRIES if a != c]
+    """Analogies for the corpus in ``data/given.py``."""
+    facts = {name: (fact[0], fact[1]) for name, fact in given.COUNTRIES.items()}
+    return _questions(facts, [(m, he, w, she) for he, she, m, w in given.FAMILIES])
+
+
+def _questions(facts: Mapping[str, tuple[str, str]], family: list[Question]) -> dict[str, list[Question]]:
+    """Sections of analogies, from the capital and the currency of each country.
+
+    They have all ordered pairs of countries, except those with the same currency.
+    """
+    pairs = [(a, c) for a in facts for c in facts if a != c]
     return {
-        "country : capital": [(a, facts[a][0], c, facts[c][0]) for a, c in ordered],
+        "country : capital": [(a, facts[a][0], c, facts[c][0]) for a, c in pairs],
         "country : currency": [
-            (a, facts[a][1], c, facts[c][1]) for a, c in ordered if facts[a][1] != facts[c][1]
+            (a, facts[a][1], c, facts[c][1]) for a, c in pairs if facts[a][1] != facts[c][1]
         ],
         "king - man + woman": [("man", "king", "woman", "queen")],
-        "family": [(m, he, w, she) for he, she, m, w in given.FAMILIES],
+        "family": family,
     }
 
 
 def read_pairs(path: str | Path, lowercase: bool = True) -> list[Pair]:
-    """Read word pairs, one per line and tab-separated: WordSim-353 (``word word score``) or SimLex-999
-    (``word word POS score ...``).
+    """Read tab-separated word pairs.
 
-    Leading lines with ``#`` and a header are skipped.
+    The format is that of WordSim-353 (``word word score``) or SimLex-999 (``word word POS score``). Leading
+    lines with ``#`` and a header are skipped.
 
     Raises:
-        DataError: the file does not exist, or a line lacks two words and a score.
+        DataError: the file does not exist, or a line does not have two words and a score.
     """
     path = Path(path)
     lines = list(dropwhile(lambda line: line[1].startswith("#"), _lines(path)))
@@ -221,31 +226,27 @@ def evaluate_vectors(
     Args:
         tests: keys of ``CORPORA`` (analogies for these corpora), keys of ``TESTS``, or files with pairs or
             analogies.
-        folder: folder of the files in ``TESTS``; None: the results of these tests are None.
+        folder: folder of the files in ``TESTS``; None: these tests have the result None.
 
     Raises:
         DataError: a test file does not exist.
     """
-    numbers, units = {w: i for i, w in enumerate(words)}, unit_rows(vectors)
+    row_of, units = {w: i for i, w in enumerate(words)}, unit_rows(vectors)
     lowercase = all(w == w.lower() for w in words)
-    out: dict[str, Any] = {}
-    for test in tests:
+
+    def evaluate(test: str) -> dict[str, Any] | None:
         if test in CORPORA:
-            questions = CORPORA[test](lowercase)
-            out[test] = evaluate_analogies(numbers, units, questions)
-            continue
+            return evaluate_analogies(row_of, units, CORPORA[test](lowercase))
         if test in TESTS and folder is None:
-            out[test] = None
-            continue
+            return None
         file = folder / TESTS[test] if test in TESTS and folder is not None else Path(test)
         if test == "google" or file.name == TESTS["google"] or _lines(file)[0][1].startswith(":"):
-            out[test] = evaluate_analogies(numbers, units, read_questions(file, lowercase))
-        else:
-            out[test] = evaluate_pairs(numbers, units, read_pairs(file, lowercase))
-    return out
+            return evaluate_analogies(row_of, units, read_questions(file, lowercase))
+        return evaluate_pairs(row_of, units, read_pairs(file, lowercase))
+
+    return {test: evaluate(test) for test in tests}
 
 
 def tests_folder(folders: Sequence[Path]) -> Path | None:
-    """The folder of the files in ``TESTS``: ``word-vectors`` in one of the data folders, or None."""
-    found = [f / "word-vectors" for f in folders if os.path.isdir(f / "word-vectors")]
-    return found[0] if found else None
+    """The folder of the files in ``TESTS``: the first ``word-vectors`` in a data folder, or None."""
+    return next((f / "word-vectors" for f in folders if os.path.isdir(f / "word-vectors")), None)

@@ -67,7 +67,7 @@ def counterfactual(
     Raises:
         InputError: a pair of texts, a text without words, or an unknown label.
     """
-    if isinstance(text, TextPair) or clf.kind_.is_multilabel or not clf.kind_.labels_given:
+    if isinstance(text, TextPair) or clf.kind_.is_multilabel or not clf.kind_.predicts_labels:
         what = "a pair of texts" if isinstance(text, TextPair) else "several labels or numbers"
         fix = "Give one text and a classifier of one label a text"
         raise InputError(f"{what} cannot be turned", where="counterfactual", fix=fix)

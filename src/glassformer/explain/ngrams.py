@@ -86,7 +86,7 @@ def ngram_subject(clf: Any, text: str) -> NgramSubject:
     probabilities = clf.to_probabilities(logits)[0]
     target = clf.kind_.explain_target(probabilities, clf.threshold_)
     label = clf.kind_.target_name(target, probabilities, clf.classes_)
-    is_number = not clf.kind_.labels_given
+    is_number = not clf.kind_.predicts_labels
     return NgramSubject(
         clf.model_,
         Tensor(),

@@ -252,7 +252,7 @@ def pooling_weights(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
 def _predict_target(clf: Any, logits: Tensor) -> tuple[np.ndarray, int, Any]:
     """Probabilities ``[C]`` of one input, the index of the label to explain, and the label itself."""
     finite(logits, "logits")
-    if not clf.kind_.single_label:
+    if not clf.kind_.is_single_label:
         probabilities = clf.to_probabilities(logits[None].double().cpu().numpy())[0]
     else:
         probabilities = torch.softmax(logits.double() / clf.temperature_, 0).cpu().numpy()
@@ -353,7 +353,7 @@ def text_subject(clf: Any, text: str) -> Subject:
         target,
         probabilities,
         temperature=clf.temperature_,
-        to_probabilities=None if clf.kind_.single_label else clf.to_probabilities,
+        to_probabilities=None if clf.kind_.is_single_label else clf.to_probabilities,
         lengths=lengths,
         scale=target_scale(clf, label),
         operators=masking_operators(clf),
@@ -363,7 +363,7 @@ def text_subject(clf: Any, text: str) -> Subject:
             "offsets": tokens.offsets,
             "word_ids": tokens.words,
             "label": label,
-            "number": not clf.kind_.labels_given,
+            "number": not clf.kind_.predicts_labels,
             "notes": [*prediction_notes(clf, probabilities), *_truncation_notes(clf, text)],
             **({} if tokens.sides is None else {"sides": tokens.sides}),
         },
@@ -395,7 +395,7 @@ def _truncation_notes(clf: Any, text: str) -> list[str]:
 def target_scale(clf: Any, label: Any) -> float | None:
     """For regressors, the scale of differences between numbers near ``label``; None for classifiers."""
     kind = clf.kind_
-    if kind.labels_given:
+    if kind.predicts_labels:
         return None
     return float(kind.unit if kind.scale == "linear" else kind.unit * abs(float(label)))
 
@@ -443,7 +443,7 @@ def image_subject(clf: Any, image: Any) -> Subject:
         probabilities,
         grid=grid,
         temperature=clf.temperature_,
-        to_probabilities=None if clf.kind_.single_label else clf.to_probabilities,
+        to_probabilities=None if clf.kind_.is_single_label else clf.to_probabilities,
         scale=target_scale(clf, label),
         operators=("mask", "mean", "blur", "shuffle"),
         shown={
@@ -452,7 +452,7 @@ def image_subject(clf: Any, image: Any) -> Subject:
             "offsets": [],
             "image": shown,
             "label": label,
-            "number": not clf.kind_.labels_given,
+            "number": not clf.kind_.predicts_labels,
             "notes": prediction_notes(clf, probabilities),
         },
     )

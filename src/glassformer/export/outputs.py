@@ -32,8 +32,8 @@ from glassformer.data.transform import RANGE_KEY
 from glassformer.data.vocabulary import PAD, Vocabulary
 from glassformer.data.windows import OVERLAP, encode_questions, encode_words
 from glassformer.errors import ConfigError, NotForThisModelError
-from glassformer.evaluate.predict import predict_images, predict_rows, read_logits
-from glassformer.evaluate.predictions import read_predictions, texts_in
+from glassformer.evaluate.predict import compute_logits, predict_images, predict_rows
+from glassformer.evaluate.predictions import read_predictions, read_texts
 from glassformer.export.graph import Run
 from glassformer.export.padded import PaddedFeatures, PaddedPictures, PaddedSpans, PaddedText, PaddedVectors
 from glassformer.export.plain_ngrams import features, numbered
@@ -208,7 +208,7 @@ class Labels(Outputs):
 
     @property
     def numbers(self) -> bool:
-        return not self.clf.kind_.labels_given
+        return not self.clf.kind_.predicts_labels
 
     def outputs(self, samples: Sequence[Any], network: Any = None) -> np.ndarray:
         """Logits ``[n, C]``; texts are truncated to ``max_length``, also those read in windows."""
@@ -262,7 +262,7 @@ class TextLabels(Labels):
     SCRIPT = "run_text"
 
     def rows(self, model: Any, table: Any, device: torch.device) -> np.ndarray:
-        return predict_rows(model, table, read_logits, batch_tokens=self.clf.token_budget(), device=device)
+        return predict_rows(model, table, compute_logits, batch_tokens=self.clf.token_budget(), device=device)
 
     def check(self, form: str) -> None:
         tokenizer = self.clf.tokenizer_
@@ -280,7 +280,7 @@ class TextLabels(Labels):
     def recorded(self, run: Path) -> Iterator[tuple[Any, str]]:
         file = run / "predictions.csv"
         if file.is_file() and self.numbers:
-            yield from ((text, "") for text in texts_in(file))
+            yield from ((text, "") for text in read_texts(file))
         elif file.is_file():
             yield from ((row.text, row.label) for row in read_predictions(file))
 

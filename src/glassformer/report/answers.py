@@ -1,13 +1,23 @@
-"""Report sections for question answering: scores, errors by kind, and contexts with highlighted answers."""
+"""Report sections for question answering."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 from glassformer.report import page
 from glassformer.report.metrics import Table
-from glassformer.report.page import MAX_ROWS, Kind, Section, folds, own_inputs, part, scores_section, table
+from glassformer.report.page import (
+    MAX_ROWS,
+    PageKind,
+    Section,
+    folds,
+    render_macro,
+    scores_section,
+    table,
+    user_inputs,
+)
 from glassformer.report.run import Run
 from glassformer.report.wording import count, decimal, percent
 from glassformer.targets.answer_span import ERRORS
@@ -19,10 +29,10 @@ def verdict(run: Run) -> str:
     s = run.scores
     if not s:
         return ""
-    none = f"; {s['unanswerable']['n']:,} of them have no answer" if s.get("unanswerable") else ""
+    unanswerable = f"; {s['unanswerable']['n']:,} of them have no answer" if s.get("unanswerable") else ""
     return (
         f"Of {s['n']:,} {run.split} questions on {s['contexts']:,} texts, {percent(s['exact_match'])} are "
-        f"answered exactly{none}. F1 of words {percent(s['f1'])}."
+        f"answered exactly{unanswerable}. F1 of words {percent(s['f1'])}."
     )
 
 
@@ -35,10 +45,10 @@ def scores(run: Run) -> Section | None:
         "the most similar true answer; for unanswerable questions only 'no answer' is right. The 95 % "
         "intervals come from resampled texts with all their questions."
     )
-    parts = []
+    subsets = []
     if s.get("unanswerable") and s.get("answerable"):
-        parts = [("of these with an answer", s["answerable"]), ("of these without one", s["unanswerable"])]
-    return scores_section(run, note, COLUMNS, parts=parts)
+        subsets = [("of these with an answer", s["answerable"]), ("of these without one", s["unanswerable"])]
+    return scores_section(run, note, COLUMNS, subsets=subsets)
 
 
 def errors(run: Run) -> Section | None:
@@ -56,8 +66,15 @@ def errors(run: Run) -> Section | None:
 
 def questions(run: Run) -> Section | None:
     user_questions = run.metrics.get("questions") or []
-    rows = [q | {"pieces": pieces(_as_example(q))} for q in user_questions[:MAX_ROWS]]
-    return own_inputs(part("answers", "user_questions", rows), "questions", "spans.css") if rows else None
+    rows = []
+    for q in user_questions[:MAX_ROWS]:
+        spans = [(q["start"], q["end"])] if q["answer"] else []
+        rows.append(q | {"pieces": pieces(q["context"], spans, spans)})
+    return (
+        user_inputs(render_macro("answers", "user_questions", rows), "questions", "spans.css")
+        if rows
+        else None
+    )
 
 
 def answers(run: Run) -> Section | None:
@@ -69,51 +86,44 @@ def answers(run: Run) -> Section | None:
         "Evaluated questions, most confident errors first. Filled: predicted and true. Not filled: true "
         "but not predicted. Framed: predicted but not true."
     )
-    rows = [e | {"pieces": pieces(e)} for e in examples]
-    return Section("answers", "Questions", note, part("answers", "evaluated", rows), ("spans.css",))
+    rows = [e | {"pieces": pieces(e["context"], e["true_spans"], e["spans"])} for e in examples]
+    return Section("answers", "Questions", note, render_macro("answers", "evaluated", rows), ("spans.css",))
 
 
 def learning_curves(run: Run) -> Section | None:
     measured_on = ", on training and validation data." if run.evaluations else "."
-    note = (
-        "Training loss of each step with its trend, in nats per window, and the share of windows whose start "
+    note = "Training loss of each step with its trend, in nats per window, and the share of windows "
+    return page.learning_curves(
+        run, f"{note}whose start and end are both right{measured_on}", "Windows right"
     )
-    return page.learning_curves(run, f"{note}and end are both right{measured_on}", "Windows right")
 
 
-def about(run: Run) -> dict[str, Any]:
+def extra_facts(run: Run) -> dict[str, Any]:
     threshold = run.metrics.get("threshold")
     return {"threshold of no answer": "always answers" if threshold is None else decimal(threshold)}
 
 
-def _as_example(question: dict[str, Any]) -> dict[str, Any]:
-    spans = [(question["start"], question["end"])] if question["answer"] else []
-    return {"context": question["context"], "true_spans": spans, "spans": spans}
+def pieces(
+    context: str, true: Sequence[tuple[int, int]], predicted: Sequence[tuple[int, int]]
+) -> list[dict[str, Any]]:
+    """Split a context where true or predicted answers begin or end, because they can overlap.
 
-
-def pieces(example: dict[str, Any]) -> list[dict[str, Any]]:
-    """Split a context into pieces, each with ``true`` and ``given``: whether a true or a predicted answer
-    covers the piece.
-
-    A piece ends where any answer begins or ends, because true and predicted answers can overlap.
+    Each piece has its ``text``, and in ``true`` and ``predicted`` whether such an answer covers it.
     """
-    text = example["context"]
-    spans = {"true": example["true_spans"], "given": example["spans"]}
-    ends = sorted(
-        {0, len(text), *(end for intervals in spans.values() for span in intervals for end in span)}
-    )
+    ends = sorted({0, len(context), *(end for span in (*true, *predicted) for end in span)})
+
+    def is_covered(spans: Sequence[tuple[int, int]], a: int, b: int) -> bool:
+        return any(start <= a and b <= end for start, end in spans)
+
     return [
-        {
-            "text": text[a:b],
-            **{kind: any(x <= a and b <= y for x, y in intervals) for kind, intervals in spans.items()},
-        }
+        {"text": context[a:b], "true": is_covered(true, a, b), "predicted": is_covered(predicted, a, b)}
         for a, b in pairwise(ends)
     ]
 
 
-PAGE = Kind(
+PAGE = PageKind(
     sections=(scores, errors, folds, questions, answers, learning_curves),
     verdict=verdict,
-    about=about,
-    letters=lambda run: "N tokens in all, each with two logits: start and end of an answer",
+    extra_facts=extra_facts,
+    shape_letters=lambda run: "N tokens in all, each with two logits: start and end of an answer",
 )

@@ -1,8 +1,9 @@
-"""A model card: the ``README.md`` of a saved model, with the metadata that the Hugging Face Hub reads.
+"""Model cards: the ``README.md`` of saved models.
 
-Everything in it was measured or set; missing information is listed under "Blanks". Names from data and
-settings are put into code spans, where they cannot act as markup or links; paths are cut to their last part,
-so that a card reveals nothing about the machine.
+A card starts with the metadata that the Hugging Face Hub reads. It contains only measured values and
+settings, and lists missing information under "Blanks". Names from data and settings are in code spans, where
+they cannot act as markup or links. Paths are cut to their last part, so that a card reveals nothing about the
+machine.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ from glassformer.report.wording import count, duration
 from glassformer.targets.regression import Numbers
 
 TEMPLATES = Path(__file__).parent / "templates"
-# Counts and times in metrics.json, which are not metrics
-COUNT_KEYS = {"n", "of", "contexts", "width", "step", "best_step", "words", "entities", "pairs"}
-EXCLUDED_KEYS = COUNT_KEYS | {"length_penalty", "seconds", "sentences_per_second"}
-EXCLUDED_KEYS |= {"epoch", "kind", "is_best"}
-# Metric -> its id on the Hub, and its name for readers
-METRICS = {
+EXCLUDED_KEYS = {  # counts, times and settings in metrics.json, which are not metrics
+    "n", "of", "contexts", "width", "step", "best_step", "words", "entities", "pairs", "length_penalty",
+    "seconds", "sentences_per_second", "epoch", "kind", "is_best",
+}  # fmt: skip
+SHOWN_SETTINGS = (
+    "epochs", "lr", "batch_size", "schedule", "warmup", "weight_decay", "max_length", "precision", "C",
+    "alpha", "monitor", "keep_best", "class_weight", "label_smoothing", "lora_rank", "image_size",
+)  # fmt: skip
+METRICS = {  # key in metrics.json -> id on the Hub, and name for readers
     "accuracy": ("accuracy", "accuracy"),
     "macro_f1": ("f1", "macro-F1"),
     "micro_f1": ("f1", "micro-F1"),
@@ -55,7 +59,7 @@ MAX_FINDINGS = 12
 _PATH = re.compile(r"(?<!\S)(?:[A-Za-z]:\\|~|\.{0,2}/)[^;:()]*[\\/]")
 _PACKAGE = re.compile(r"package \S+ \(([\w.-]+/[\w.-]+),")
 _HUB = re.compile(r"([\w.-]+/[\w.-]+) at (?:revision|its default revision)")
-# an older comparison, and the heading after it
+# An older comparison, if there is one, and the heading after it.
 _BEFORE_LIMITS = re.compile(r"(\n## Compared with transformers\n.*?)?\n## Limits\n", re.DOTALL)
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
@@ -69,7 +73,7 @@ class Metric:
     key: str  # key in metrics.json
     value: float
     interval: tuple[float, float] | None = None  # 95 %
-    n: int | None = None  # examples
+    n: int | None = None  # number of examples
 
     @property
     def name(self) -> str:
@@ -86,14 +90,13 @@ class Model:
     tag: str = ""  # the Hub's pipeline_tag; "" if there is none
     labels: tuple[str, ...] = ()
     parameters: int = 0
-    source: str = ""  # where its weights come from, in words
+    source: str = ""  # description of where the weights come from
     settings: Mapping[str, Any] = field(default_factory=dict)
-    chosen: Mapping[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0  # of training
+    chosen: Mapping[str, Any] = field(default_factory=dict)  # settings that the fit selected
+    seconds: float = 0.0  # training time
     versions: Mapping[str, str] = field(default_factory=dict)
-    examples: Mapping[str, int] = field(default_factory=dict)  # split -> number of examples given to fit
-    # metrics of the kept weights, measured during training
-    validation: Mapping[str, float] = field(default_factory=dict)
+    examples: Mapping[str, int] = field(default_factory=dict)  # split -> number of examples in fit
+    validation: Mapping[str, float] = field(default_factory=dict)  # metrics of the best weights
     limits: tuple[str, ...] = ()
     use: str = ""  # lines of Python that use the model
     task: str = ""
@@ -101,12 +104,12 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Form:
-    """How to open the folder."""
+class LoadingInfo:
+    """How to load the saved folder."""
 
     library: str = "glassformer"
-    opens_as: str = ""  # the class of transformers
-    includes_head: bool = True  # whether that class predicts with the head; else run.py does
+    opens_as: str = ""  # the class in transformers
+    includes_head: bool = True  # whether that class includes the head; otherwise run.py adds it
 
 
 def model_card(
@@ -114,30 +117,28 @@ def model_card(
     config: Mapping[str, Any] | None = None,
     metrics: Mapping[str, Any] | None = None,
     doctor: Mapping[str, Any] | None = None,
-    form: Form | None = None,
+    loading: LoadingInfo | None = None,
 ) -> str:
     """The text of ``README.md``: YAML metadata between two lines of ``---``, then Markdown."""
-    config, metrics, form = config or {}, metrics or {}, form or Form()
+    config, metrics, loading = config or {}, metrics or {}, loading or LoadingInfo()
     data = _data(config)
     title = str(config.get("name") or "") or model.kind
-    measured = list(metrics_of(metrics)) or list(_validation_metrics(model))
-    about = {
+    measured = list(run_metrics(metrics)) or list(_validation_metrics(model))
+    findings = [f for f in (doctor or {}).get("findings", []) if f.get("severity") == "warning"]
+    settings = {**model.settings, **model.chosen}
+    values = {
         "model": model,
-        "form": form,
+        "loading": loading,
         "data": data,
         "title": title,
         "summary": str(config.get("summary") or ""),
         "metrics": measured[:MAX_ROWS],
-        "left_out": max(len(measured) - MAX_ROWS, 0),
+        "num_hidden": max(len(measured) - MAX_ROWS, 0),
         "from_run": bool(metrics),
         "chose_weights": not metrics and bool(measured),
         "openings": metrics.get("openings") or {},
         "splits": _splits(metrics) or dict(model.examples),
-        "findings": [
-            str(f.get("message", ""))
-            for f in (doctor or {}).get("findings", [])
-            if f.get("severity") == "warning"
-        ][:MAX_FINDINGS],
+        "findings": [str(f.get("message", "")) for f in findings[:MAX_FINDINGS]],
         "base": base_of(model.source),
         "source": without_paths(model.source),
         "date": str(metrics.get("date") or "")[:10],
@@ -146,15 +147,11 @@ def model_card(
         "labels": model.labels[:MAX_LABELS],
         "more_labels": max(len(model.labels) - MAX_LABELS, 0),
         "seed": metrics.get("seed", model.settings.get("seed")),
-        "settings": {
-            k: v
-            for k, v in {**model.settings, **model.chosen}.items()
-            if v is not None and k in SHOWN_SETTINGS
-        },
+        "settings": {k: v for k, v in settings.items() if v is not None and k in SHOWN_SETTINGS},
         "blanks": _blanks(model, data, measured, bool(metrics)),
     }
-    body = _environment().get_template("card.md.j2").render(about)
-    metadata = _metadata(model, form, data, title, measured)
+    body = _environment().get_template("card.md.j2").render(values)
+    metadata = _metadata(model, loading, data, title, measured)
     body = re.sub(r"\n{3,}", "\n\n", body).strip()
     return f"---\n{metadata}---\n\n{body}\n"
 
@@ -164,29 +161,7 @@ def with_proof(card: str, sentences: Sequence[str]) -> str:
     lines = [f"- {escaped(line)}" for line in sentences]
     end = "`proof.json` has the checksums of these weights, each output and the versions."
     section = "\n".join(["", "## Compared with transformers", "", *lines, "", end, ""]) if lines else ""
-    return _BEFORE_LIMITS.sub(lambda found: f"{section}\n## Limits\n", card, count=1)
-
-
-SHOWN_SETTINGS = (
-    "epochs",
-    "lr",
-    "batch_size",
-    "schedule",
-    "warmup",
-    "weight_decay",
-    "max_length",
-    "precision",
-)
-SHOWN_SETTINGS += (
-    "C",
-    "alpha",
-    "monitor",
-    "keep_best",
-    "class_weight",
-    "label_smoothing",
-    "lora_rank",
-    "image_size",
-)
+    return _BEFORE_LIMITS.sub(lambda _: f"{section}\n## Limits\n", card, count=1)
 
 
 def base_of(source: str) -> str | None:
@@ -203,7 +178,7 @@ def without_paths(text: str) -> str:
 # --- metrics ----------------------------------------------------------------------------------------
 
 
-def metrics_of(metrics: Mapping[str, Any]) -> Iterator[Metric]:
+def run_metrics(metrics: Mapping[str, Any]) -> Iterator[Metric]:
     """The metrics of a run on held-out data: the evaluated split with its baselines first."""
     evaluated_split = str(metrics.get("judged") or "test")
     for split, name in (("test", evaluated_split), ("validation", "validation")):
@@ -211,40 +186,36 @@ def metrics_of(metrics: Mapping[str, Any]) -> Iterator[Metric]:
             yield from _metrics_in(model_scores, "this model", name)
             if split == "test":
                 for baseline, scores in (metrics.get("baselines") or {}).items():
-                    yield from (f for f in _metrics_in(scores, str(baseline), name) if f.interval)
+                    yield from (m for m in _metrics_in(scores, str(baseline), name) if m.interval)
             if split == "test" and name == "validation":
                 break
     for key, name in (("masked", "validation"), ("tests", "test"), ("scores", ""), ("similarity", "")):
-        for where, scores in _leaves(metrics.get(key), name):
-            yield from _metrics_in(scores, "this model", where)
+        for path, scores in _score_groups(metrics.get(key), name):
+            yield from _metrics_in(scores, "this model", path)
     for name, scores in (metrics.get("others") or {}).items():
-        yield from (f for f in _metrics_in(scores, str(name), evaluated_split) if f.interval)
+        yield from (m for m in _metrics_in(scores, str(name), evaluated_split) if m.interval)
 
 
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Nested dictionaries that hold numbers, with their path."""
+def _score_groups(value: Any, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The path and the content of each nested dictionary that contains numbers."""
     if not isinstance(value, Mapping):
         return
     if any(_is_number(v) for v in value.values()):
         yield path, value
         return
     for name, inner in value.items():
-        yield from _leaves(inner, f"{path}, {name}".removeprefix(", "))
+        yield from _score_groups(inner, f"{path}, {name}".removeprefix(", "))
 
 
-def _metrics_in(scores: Mapping[str, Any], whose: str, where: str) -> Iterator[Metric]:
+def _metrics_in(scores: Mapping[str, Any], model: str, split: str) -> Iterator[Metric]:
     n = scores.get("n", scores.get("known", scores.get("pairs")))
     for key, value in scores.items():
         if key not in EXCLUDED_KEYS and _is_number(value):
             bounds = scores.get(f"{key}_interval")
-            # older files have 1 to 1 if all predictions are right
+            # Older files have an interval from 1 to 1 if all predictions are right.
             if bounds and n and key not in Numbers.compared:
                 bounds = share_interval(value, scores.get("contexts", scores.get("entities", n)), bounds)
-            yield Metric(whose, where, key, float(value), _ends(bounds), n)
-
-
-def _ends(bounds: Sequence[float] | None) -> tuple[float, float] | None:
-    return (bounds[0], bounds[1]) if bounds else None
+            yield Metric(model, split, key, float(value), (bounds[0], bounds[1]) if bounds else None, n)
 
 
 def _is_number(value: Any) -> bool:
@@ -252,14 +223,15 @@ def _is_number(value: Any) -> bool:
 
 
 def _validation_metrics(model: Model) -> Iterator[Metric]:
-    """Validation metrics of the kept weights; accuracy with a Wilson interval."""
+    """Validation metrics of the best weights; accuracy with a Wilson interval."""
     n = model.examples.get("validation")
     for key, value in model.validation.items():
         bounds = share_interval(value, n) if n and key == "accuracy" else None
-        yield Metric("this model", "validation", key, value, _ends(bounds), n)
+        yield Metric("this model", "validation", key, value, (bounds[0], bounds[1]) if bounds else None, n)
 
 
 def _splits(metrics: Mapping[str, Any]) -> dict[str, int]:
+    """The number of examples of each split: training, validation, then the other splits."""
     sizes: dict[str, int] = {}
     texts = metrics.get("texts")
     if isinstance(texts, Mapping):
@@ -283,9 +255,11 @@ def _splits(metrics: Mapping[str, Any]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class _Data:
-    name: str = ""  # of the data set, or the last part of its path; "" if unknown
+    """Facts about the data set."""
+
+    name: str = ""  # name, or the last part of the path; "" if unknown
     description: str = ""
-    license: str = ""  # of the data
+    license: str = ""
     notes: tuple[str, ...] = ()
     hub: str = ""
     languages: tuple[str, ...] = ()
@@ -321,7 +295,7 @@ def _data(config: Mapping[str, Any]) -> _Data:
 
 
 def _blanks(model: Model, data: _Data, metrics: list[Metric], from_run: bool) -> list[str]:
-    """Information that a reader would look for, but that is missing."""
+    """The missing information that readers of a card look for."""
     out = ["license: under which terms these weights may be used"]
     if not data.languages and "image" not in model.tag:
         out.append("language: which languages the texts are in")
@@ -341,43 +315,43 @@ def _blanks(model: Model, data: _Data, metrics: list[Metric], from_run: bool) ->
 # --- metadata ---------------------------------------------------------------------------------------
 
 
-def _metadata(model: Model, form: Form, data: _Data, title: str, metrics: list[Metric]) -> str:
-    """The YAML block, every string on one line."""
+def _metadata(model: Model, loading: LoadingInfo, data: _Data, title: str, metrics: list[Metric]) -> str:
+    """The YAML block, with every string on one line."""
     import yaml
 
     out: dict[str, Any] = {}
     if data.languages:
         out["language"] = list(data.languages)
-    out["library_name"] = form.library
-    if model.tag and form.includes_head:
+    out["library_name"] = loading.library
+    if model.tag and loading.includes_head:
         out["pipeline_tag"] = model.tag
     out["tags"] = list(dict.fromkeys(filter(None, ["glassformer", model.task])))
     if base := base_of(model.source):
         out["base_model"] = base
     if data.hub:
         out["datasets"] = [data.hub]
-    model_metrics = [f for f in metrics if f.model == "this model" and f.split == metrics[0].split]
+    model_metrics = [m for m in metrics if m.model == "this model" and m.split == metrics[0].split]
     if model_metrics:
-        ids = [METRICS.get(f.key.split(".")[-1], (f.key, ""))[0] for f in model_metrics]
+        ids = [METRICS.get(m.key.split(".")[-1], (m.key, ""))[0] for m in model_metrics]
         out["metrics"] = list(dict.fromkeys(ids))
         results = [
-            {"type": i, "value": f.value, "name": f.name} for i, f in zip(ids, model_metrics, strict=True)
+            {"type": i, "value": m.value, "name": m.name} for i, m in zip(ids, model_metrics, strict=True)
         ]
         dataset = {"name": data.name or "not stated", "type": data.hub or data.name or "not-stated"}
         split = {"split": model_metrics[0].split} if model_metrics[0].split else {}
         task = {"type": model.tag or model.task or model.kind}
         index = {"task": task, "dataset": dataset | split, "metrics": results}
         out["model-index"] = [{"name": title, "results": [index]}]
-    return yaml.safe_dump(_flat(out), sort_keys=False, allow_unicode=True, width=10_000)
+    return yaml.safe_dump(_one_line(out), sort_keys=False, allow_unicode=True, width=10_000)
 
 
-def _flat(value: Any) -> Any:
-    """The value with every string in it on one line and printable."""
+def _one_line(value: Any) -> Any:
+    """The value with every string in it printable and on one line."""
     if isinstance(value, str):
         return printable(" ".join(value.split()))
     if isinstance(value, Mapping):
-        return {key: _flat(v) for key, v in value.items()}
-    return [_flat(v) for v in value] if isinstance(value, list) else value
+        return {key: _one_line(v) for key, v in value.items()}
+    return [_one_line(v) for v in value] if isinstance(value, list) else value
 
 
 # --- Markdown ---------------------------------------------------------------------------------------
@@ -387,7 +361,7 @@ def escaped(value: Any) -> Any:
     """Text escaped for Markdown: one line, no markup, no links, no HTML; other values unchanged."""
     if isinstance(value, Safe) or not isinstance(value, str):
         return value
-    text = re.sub(r"([\\`*_{}\[\]|~$@#])", r"\\\1", _flat(value))
+    text = re.sub(r"([\\`*_{}\[\]|~$@#])", r"\\\1", _one_line(value))
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("://", ":\\//").replace("www.", "www\\.")
 
@@ -397,8 +371,8 @@ class Safe(str):
 
 
 def code(value: Any) -> Safe:
-    """A name from data or settings as a code span, which is safe in tables, too."""
-    text = _flat(str(value))
+    """A name from data or settings as a code span, which is also safe in tables."""
+    text = _one_line(str(value))
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     pad = " " if text.startswith("`") or text.endswith("`") or not text.strip() else ""
     return Safe(f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|"))
@@ -412,9 +386,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=escaped,
-        autoescape=False,  # autoescape is for HTML; this is Markdown, which ``finalize`` escapes
+        autoescape=False,  # autoescape is for HTML; ``finalize`` escapes Markdown
     )
-    environment.filters |= {"code": code, "count": count, "duration": duration, "ready": Safe}
-    environment.globals["sep"] = Safe(", ")
+    environment.filters |= {"code": code, "count": count, "duration": duration, "raw": Safe}
+    environment.globals["comma"] = Safe(", ")
     environment.filters["number"] = lambda x: Safe(f"{x:.4f}" if isinstance(x, float) else f"{x:,}")
     return environment

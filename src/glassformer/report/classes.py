@@ -1,4 +1,4 @@
-"""Report sections for classifiers, single-label and multi-label."""
+"""Report sections for classifiers."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ from typing import Any
 
 from markupsafe import Markup
 
-from glassformer.report import figures, maps, pictures, tables, wording
-from glassformer.report.metrics import Table, leading, metric_table
+from glassformer.report import figures, images, maps, tables, wording
+from glassformer.report.metrics import Table, leading_metrics, metric_table
 from glassformer.report.page import (
     MAX_ROWS,
     TRAIN,
     VALIDATION,
-    Kind,
+    PageKind,
     Section,
     curves,
     folds,
-    own_inputs,
-    part,
     reads_features,
+    render_macro,
     table,
+    user_inputs,
 )
 from glassformer.report.run import LabeledRun, Run, read_run
 from glassformer.targets import target_of
 
 
-def multi_label(run: Run) -> bool:
-    """Whether the run is multi-label."""
-    return not target_of(run.scores).single_label
+def is_multilabel(run: Run) -> bool:
+    return not target_of(run.scores).is_single_label
 
 
 def _digits(run: Run) -> int:
@@ -45,61 +44,56 @@ def verdict(run: LabeledRun) -> str:
 
 
 def cards(run: LabeledRun) -> Section:
-    classes = 2 if multi_label(run) else len(run.scores["labels"])
-    arguments = run, run.scores, leading(run.measure, run.scores), _digits(run), multi_label(run)
-    return Section("cards", "", "", part("classes", "cards", *arguments, wording.guess_loss(classes)))
+    classes = 2 if is_multilabel(run) else len(run.scores["labels"])
+    main_metrics = leading_metrics(run.measure, run.scores)
+    arguments = run, run.scores, main_metrics, _digits(run), is_multilabel(run)
+    return Section("cards", "", "", render_macro("classes", "cards", *arguments, wording.guess_loss(classes)))
 
 
 def baseline_comparison(run: LabeledRun) -> Section:
-    main_metrics, noun = leading(run.measure, run.scores), run.noun
+    main_metrics, noun = leading_metrics(run.measure, run.scores), run.noun
     note = (
         f"All were trained on the same {noun} and evaluated on the same {run.split} {noun}. A bar is the "
         f"95 % interval of the {main_metrics[0][1]} over the draw of those {noun}; variation between seeds "
         "adds to it. Time includes training and evaluation."
     )
-    body = part(
-        "classes", "simpler", run, tables.comparison(run), main_metrics, _digits(run), multi_label(run)
-    )
+    arguments = run, tables.comparison(run), main_metrics, _digits(run), is_multilabel(run)
+    body = render_macro("classes", "baseline_comparison", *arguments)
     return Section("simpler", "Compared with simple models", note, body)
 
 
 def learning_curves(run: LabeledRun) -> Section:
     """Learning curves, and a table of the splits."""
     metrics, noun = run.metrics, run.noun
-    fitted = fitted_at_once(run.steps, run.evaluations)  # so there are no curves
+    fitted = is_fitted_at_once(run.steps, run.evaluations)  # so there are no curves
     has_validation = any(e.get("accuracy") is not None for e in run.evaluations)
     splits = {s: metrics[s] for s in ("train", "validation") if metrics.get(s)} | {run.split: run.scores}
     note = "There was no validation split: the curves show training alone."
     if fitted:
         note = (
             f"The weights were fitted at once, not trained in steps. Cross-validation on the training {noun} "
-            "chose the regularization and the temperature."
         )
+        note += "chose the regularization and the temperature."
     elif has_validation:
-        note = (
-            "Where the validation loss rises while the training loss still falls, the model has begun to "
-            "overfit."
-        )
+        note = "Where the validation loss rises while the training loss still falls, the model has begun to "
+        note += "overfit."
     if len(splits) > 1:
         note += " The gap between the splits below shows how much it overfits."
-    columns = ["n", *dict(leading(run.measure, run.scores)), "log_loss"]
-    highlighted = (list(splits).index(run.split),)
-    body = metric_table(
-        [*splits.items()], columns, _digits(run), "split", noun, highlighted=highlighted, style=""
-    )
-    charts = () if fitted else _charts(run, has_validation)
+    columns = ["n", *dict(leading_metrics(run.measure, run.scores)), "log_loss"]
+    options: dict[str, Any] = {"highlighted": (list(splits).index(run.split),), "style": ""}
+    split_table = metric_table([*splits.items()], columns, _digits(run), "split", noun, **options)
     footnote = ""
     if (total := splits.get("train", {}).get("of", 0)) > (n := splits.get("train", {}).get("n", 0)):
         footnote = f"train: {n:,} of its {total:,} {noun}, evaluated after training."
-    return Section(
-        "learned", "Learning curves", note, curves(*charts) + table(body) + part("parts", "small", footnote)
-    )
+    charts = () if fitted else _charts(run, has_validation)
+    body = curves(*charts) + table(split_table) + render_macro("parts", "small", footnote)
+    return Section("learned", "Learning curves", note, body)
 
 
 def _charts(
     run: LabeledRun, has_validation: bool
 ) -> Sequence[tuple[Markup | None, str, list[tuple[str, str]]]]:
-    """The curves of the loss and of the main metric, each with its name and the keys of its lines."""
+    """The arguments of ``page.curves`` for the loss and the main metric."""
     steps, evaluations, epochs_evaluated = run.steps, run.evaluations, run.metrics.get("epochs") or ()
     has_training_accuracy = any(e.get("train_accuracy") for e in evaluations)
     loss = figures.loss_curves(steps, evaluations) if steps or evaluations else None
@@ -108,34 +102,32 @@ def _charts(
     accuracy, suffix = None, "" if run.measure == "accuracy" else "'s accuracy"
     if any(e.get(key) is not None for e in evaluations for key in ("train_accuracy", "accuracy")):
         accuracy = figures.accuracy_curves(steps, evaluations, run.measure, epochs_evaluated)
-    lines = [(TRAIN[0], f"training{suffix}, measured during training")] if has_training_accuracy else []
-    lines += [VALIDATION] if has_validation else []
+    metric_keys = [(TRAIN[0], f"training{suffix}, measured during training")] if has_training_accuracy else []
+    metric_keys += [VALIDATION] if has_validation else []
     if epochs_evaluated:
         epochs = ", ".join(wording.percent(e["accuracy"], _digits(run)) for e in epochs_evaluated)
         description = f"squares: {run.split}, weights of each epoch, evaluated after training: {epochs}"
-        lines.append(("small", description))
-    metric_name = wording.headed(leading(run.measure, run.scores)[0][1])
-    return (loss, "Loss", keys), (accuracy, metric_name, lines)
+        metric_keys.append(("small", description))
+    metric_name = wording.headed(leading_metrics(run.measure, run.scores)[0][1])
+    return (loss, "Loss", keys), (accuracy, metric_name, metric_keys)
 
 
 def class_metrics(run: LabeledRun) -> Section:
     """The confusion matrix, a calibration chart, and the metrics of each class."""
     scores, matrix = run.scores, tables.confusion(run.scores)
     chart = None
-    if sum(n > 0 for n in run.calibration_bins.total) > 2:  # fewer bins say nothing new
+    if sum(n > 0 for n in run.calibration_bins.total) > 2:  # a chart of fewer bins is not informative
         chart = figures.calibration_chart(run.calibration_bins.total, run.calibration_bins.correct, run.noun)
     note = "Metrics of each class."
-    if multi_label(run):
+    if is_multilabel(run):
         note = "Multi-label: each label has its own probability and is predicted above its threshold."
     elif matrix:
         note = "Each row of the confusion matrix is a true class, each column a predicted one."
     if chart:
-        note += (
-            " The chart shows calibration: above the dashed line the model is right more often than its "
-            "probability says, below it less often."
-        )
-    arguments = scores, run.noun, _digits(run), chart, matrix, tables.confusions(scores), multi_label(run)
-    body = part("classes", "right", *arguments, run.metrics.get("thresholds") or {}, MAX_ROWS)
+        note += " The chart shows calibration: above the dashed line the model is right more often than its "
+        note += "probability says, below it less often."
+    arguments = scores, run.noun, _digits(run), chart, matrix, tables.confusions(scores), is_multilabel(run)
+    body = render_macro("classes", "class_metrics", *arguments, run.metrics.get("thresholds") or {}, MAX_ROWS)
     return Section("right", "Confusion matrix and classes", note, body, ("sort.js",))
 
 
@@ -143,12 +135,11 @@ def calibration(run: LabeledRun) -> Section | None:
     result = run.calibration
     if not result:
         return None
-    per_class = isinstance(result["threshold"], list) and not multi_label(run)
-    origin = (
-        f"was fitted on the {wording.cut(result['chosen_by'], 40)} examples (log loss with one pseudo-error)"
-    )
+    per_class = isinstance(result["threshold"], list) and not is_multilabel(run)
+    split = wording.cut(result["chosen_by"], 40)
+    origin = f"was fitted on the {split} examples (log loss with one pseudo-error)"
     note = f"All logits are divided by one temperature, which {origin}"
-    if multi_label(run):
+    if is_multilabel(run):
         note = f"The logits of each label are divided by a separate temperature, which {origin}"
     elif per_class:
         metric = result["metric"].replace("_f1", "-F1").replace("f1", "F1")
@@ -163,29 +154,32 @@ def calibration(run: LabeledRun) -> Section | None:
     note += (
         ". They are saved with the model; the other metrics on this page were measured before calibration."
     )
-    name, split = list(result["splits"].items())[-1]  # the evaluated one
-    chart = figures.reliability(split["before"]["curve"], split["after"]["curve"], name)
-    body = part("classes", "calibration", result, chart, multi_label(run), per_class, _digits(run), MAX_ROWS)
+    name, scores = list(result["splits"].items())[-1]  # the evaluated split
+    chart = figures.reliability(scores["before"]["curve"], scores["after"]["curve"], name)
+    arguments = result, chart, is_multilabel(run), per_class, _digits(run), MAX_ROWS
+    body = render_macro("classes", "calibration", *arguments)
     return Section("calibration", "Calibration", note, body)
 
 
 def mistakes(run: LabeledRun) -> Section | None:
-    if not run.mistakes or run.pictures.get("mistakes"):
+    if not run.mistakes or run.images.get("mistakes"):
         return None
     note = (
         "The wrong predictions with the highest probability. Some are hard, some show what the model "
         "misses, and some have a wrong label. All predictions are in predictions.csv."
     )
-    return Section("mistakes", "Most confident mistakes", note, part("classes", "mistakes", run.mistakes))
+    return Section(
+        "mistakes", "Most confident mistakes", note, render_macro("classes", "mistakes", run.mistakes)
+    )
 
 
 def example_images(run: LabeledRun) -> Section | None:
-    images = pictures.prepare(run.pictures)
-    if not any(images.values()):
+    groups = images.with_data_uris(run.images)
+    if not any(groups.values()):
         return None
     note = "One image per class with its true and its predicted label, and the wrong predictions with the "
     note += "highest probability."
-    return Section("seen", "Images", note, part("classes", "seen", images), ("pictures",))
+    return Section("seen", "Images", note, render_macro("classes", "example_images", groups), ("images",))
 
 
 def robustness(run: LabeledRun) -> Section | None:
@@ -193,46 +187,49 @@ def robustness(run: LabeledRun) -> Section | None:
     if not rows:
         return None
     n = rows[0]["n"]
-    images = f"{n:,} of the evaluated images" if n else "the same images"
+    same_images = f"{n:,} of the evaluated images" if n else "the same images"
     note = (
-        f"Accuracy on {images} after fixed corruptions, from hardly visible (1) to hard for people too (5). "
-        "Some augmentations contain random crops and lighting, so not every corruption is new to all models."
+        f"Accuracy on {same_images} after fixed corruptions, from hardly visible (1) to hard for people too "
+        "(5). Some augmentations contain random crops and lighting, so not every corruption is new to all "
+        "models."
     )
     cells = [
         [row["kind"], *map(wording.percent, (*row["each"], row["accuracy"], row["macro_f1"]))] for row in rows
     ]
-    heads = ["corruption", *"12345", "mean", "mean macro-F1"]
-    return Section(
-        "robustness", "Robustness to image corruption", note, table(Table(heads, cells, highlighted=()))
-    )
+    body = table(Table(["corruption", *"12345", "mean", "mean macro-F1"], cells, highlighted=()))
+    return Section("robustness", "Robustness to image corruption", note, body)
 
 
 def sentences(run: LabeledRun) -> Section | None:
     user_sentences = run.metrics.get("sentences")
-    return own_inputs(part("classes", "sentences", user_sentences[:MAX_ROWS])) if user_sentences else None
+    return (
+        user_inputs(render_macro("classes", "sentences", user_sentences[:MAX_ROWS]))
+        if user_sentences
+        else None
+    )
 
 
 def attention_maps(run: LabeledRun) -> Section | None:
     """Attention maps of some examples."""
-    examples, left_out = maps.prepare(run.maps)
-    if not examples:
+    views, num_hidden = maps.attention_views(run.maps)
+    if not views:
         return None
-    note = part("classes", "looks_note", run.known.has_images).strip()
-    needs = ["attention.js", *(["pictures"] if any(view.picture for view in examples) else [])]
-    body = part("classes", "looks", examples, run.known.has_images, left_out)
-    return Section("looks", "Attention", note, body, needs)
+    note = render_macro("classes", "attention_note", run.known.has_images).strip()
+    assets = ["attention.js", *(["images"] if any(view.picture for view in views) else [])]
+    body = render_macro("classes", "attention_maps", views, run.known.has_images, num_hidden)
+    return Section("looks", "Attention", note, body, assets)
 
 
-def letters(run: Run) -> str:
-    return part("classes", "letters", run.known, reads_features(run.metrics)).strip()
+def shape_letters(run: Run) -> str:
+    return render_macro("classes", "shape_letters", run.known, reads_features(run.metrics)).strip()
 
 
-def fitted_at_once(steps: Sequence[Any], evaluations: Sequence[Any]) -> bool:
-    """Whether a run's history has one record only: the weights were fitted at once, not in steps."""
+def is_fitted_at_once(steps: Sequence[Any], evaluations: Sequence[Any]) -> bool:
+    """Whether a run's history has a single record, since the weights were not trained in steps."""
     return len(steps) == 1 == len(evaluations) and steps[0].get("lr") == 0.0 and not steps[0].get("tokens")
 
 
-PAGE = Kind(
+PAGE = PageKind(
     sections=(
         cards,
         baseline_comparison,
@@ -247,6 +244,6 @@ PAGE = Kind(
         attention_maps,
     ),
     verdict=verdict,
-    letters=letters,
+    shape_letters=shape_letters,
     read=read_run,
 )

@@ -1,4 +1,4 @@
-"""Writes ``report.html`` of a run, for any kind of prediction."""
+"""Writer of a run's ``report.html``."""
 
 from __future__ import annotations
 

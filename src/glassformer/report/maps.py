@@ -1,4 +1,4 @@
-"""Prepares the attention maps of a run folder for the page."""
+"""Attention maps of a run folder for the report."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 from glassformer.errors import DataError
 from glassformer.explain.attention import rollout
 from glassformer.explain.view import Answer, Numbers, View, image_view, text_view
-from glassformer.report.pictures import data_uri
+from glassformer.report.images import data_uri
 
-MAX_PAYLOAD = 2_000_000  # characters of encoded maps in one page
+MAX_PAYLOAD = 2_000_000  # maximum characters of encoded maps in one page
 
 
 def encode(maps: np.ndarray) -> str:
-    """``[L, H, T, T]`` weights as base64, one byte each; the square root keeps small ones distinct."""
+    """Weights ``[L, H, T, T]`` as base64, one byte each; the square root keeps small weights distinct."""
     return base64.b64encode(np.rint(255 * np.sqrt(np.clip(maps, 0, 1))).astype(np.uint8).tobytes()).decode()
 
 
-def prepare(examples: list[dict[str, Any]]) -> tuple[list[View], int]:
-    """The examples that fit into a page, and the number of those left out."""
+def attention_views(examples: list[dict[str, Any]]) -> tuple[list[View], int]:
+    """The views that fit into a page, and the number of examples that do not fit."""
     views: list[View] = []
     size = 0
     for number, example in enumerate(examples, start=1):

@@ -11,7 +11,7 @@ from glassformer.report.wording import count, digits_for, duration, p_value
 from glassformer.targets import TARGETS, target_of
 from glassformer.targets.target import Target
 
-# Metrics that runs are compared by, with the format of a difference
+# The metrics by which runs are compared, with the default number formats.
 COMPARED: dict[str, Share] = {
     key: replace(metric, form="", bounds="") if isinstance(metric, Plain) else metric
     for target in TARGETS
@@ -26,16 +26,16 @@ class Table:
 
     heads: Sequence[str]
     rows: Sequence[Sequence[Any]]  # formatted cells; the first is the name of the row
-    highlighted: Collection[int] = (0,)  # rows
-    text_columns: Collection[str] = ()  # in addition to the first; the other columns hold numbers
-    style: str = "compare"
+    highlighted: Collection[int] = (0,)  # indices of highlighted rows
+    text_columns: Collection[str] = ()  # titles of text columns besides the first; the others have numbers
+    style: str = "compare"  # CSS class
 
 
 def heads(columns: Sequence[str], target: Target, noun: str = "", short: bool = False) -> list[str]:
-    """Titles of columns, for keys such as ``f1`` and ``f1_interval``.
+    """The titles of columns such as ``f1`` and ``f1_interval``; see ``cells``.
 
     Args:
-        noun: plural noun for the examples, the title of column ``n``; empty: the noun of the target.
+        noun: title of column ``n``, a plural noun for the examples; empty: the noun of the target.
         short: use short titles.
     """
     out: list[str] = []
@@ -54,10 +54,11 @@ def heads(columns: Sequence[str], target: Target, noun: str = "", short: bool = 
 
 
 def cells(scores: Mapping[str, Any], columns: Sequence[str], target: Target, digits: int) -> list[str]:
-    """The cells of one model: value (``f1``), interval (``f1_interval``) or both (``f1_within``) of a metric,
-    number of examples (``n``), time (``seconds``).
+    """The cells of one model.
 
     Args:
+        columns: ``f1`` for the value of a metric, ``f1_interval`` for its interval, ``f1_within`` for both,
+            ``n`` for the number of examples, and ``seconds`` for the time.
         digits: decimals of a percentage.
     """
     out = []
@@ -68,7 +69,7 @@ def cells(scores: Mapping[str, Any], columns: Sequence[str], target: Target, dig
             out.append(duration(scores.get("seconds")) if key == "seconds" else count(n))
             continue
         metric, value, bounds = target.metrics[key], scores.get(key), scores.get(f"{key}_interval")
-        n = scores.get(target.resampled, scores.get("n", 0))
+        n = scores.get(target.resampled_key, scores.get("n", 0))
         text, interval = metric.value(value, digits), metric.interval(bounds, digits, value, n)
         if column.endswith("_interval"):
             text = interval
@@ -97,76 +98,78 @@ def value_table(scores: Mapping[str, Any], keys: Sequence[str], digits: int) -> 
     """A table with one row per metric of a model: value and interval."""
     target, rows = target_of(scores), []
     for key in keys:
-        value, between = cells(scores, [key, f"{key}_interval"], target, digits)
-        rows.append([target.metrics[key].name, value, between if scores.get(f"{key}_interval") else ""])
+        value, interval = cells(scores, [key, f"{key}_interval"], target, digits)
+        rows.append([target.metrics[key].name, value, interval if scores.get(f"{key}_interval") else ""])
     return Table(["", "value", "95 % interval"], rows, text_columns=("95 % interval",))
 
 
 def fold_table(metrics: Mapping[str, Any], short: bool = False) -> Table:
-    """A table with one row per fold, and their mean and standard deviation."""
-    scores, over, folds = metrics["test"], metrics["over_folds"], metrics["folds"]
+    """A table with one row per fold, and the mean and standard deviation over the folds."""
+    scores, statistics, folds = metrics["test"], metrics["over_folds"], metrics["folds"]
     target = target_of(scores)
-    narrow = short and target.wide
-    candidates = target.main_metrics if narrow else target.of_folds(metrics.get("measure") or "")
-    keys = [key for key in candidates if key in over]
-    time_column = [] if narrow else ["seconds"]
-    digits = target.digits(scores.get("n", 0))
+    is_narrow = short and target.is_wide
+    candidates = target.main_metrics if is_narrow else target.fold_table_columns(metrics.get("measure") or "")
+    keys = [key for key in candidates if key in statistics]
+    columns = ["n", *keys, *([] if is_narrow else ["seconds"])]
     size_column = [] if short else ["trained on"]
-    lines = [
+    digits = target.digits(scores.get("n", 0))
+    rows = [
         [
-            str(f["fold"] + 1),
-            *(count(f.get("trained_on")) for _ in size_column),
-            *cells(f, ["n", *keys, *time_column], target, digits),
+            str(fold["fold"] + 1),
+            *(count(fold.get("trained_on")) for _ in size_column),
+            *cells(fold, columns, target, digits),
         ]
-        for f in folds
+        for fold in folds
     ]
-    summary = [target.metrics[key].value(over[key]["mean"], 2) for key in keys]
+    summary = [target.metrics[key].value(statistics[key]["mean"], 2) for key in keys]
     for i, key in enumerate(keys):
         if key != "log_loss" or not short:
-            summary[i] += f" ({target.metrics[key].deviation(over[key]['sd'])})"
-    lines.append(["mean (SD)", *("" for _ in size_column), "", *summary, *("" for _ in time_column)])
-    columns = ["fold", *size_column, *heads(["n", *keys, *time_column], target, short=narrow)]
-    return Table(columns, lines, highlighted=(len(folds),))
+            summary[i] += f" ({target.metrics[key].deviation(statistics[key]['sd'])})"
+    rows.append(["mean (SD)", *("" for _ in size_column), "", *summary, *("" if is_narrow else [""])])
+    titles = ["fold", *size_column, *heads(columns, target, short=is_narrow)]
+    return Table(titles, rows, highlighted=(len(folds),))
 
 
 # --- comparisons ------------------------------------------------------------------------------------------
 
 
-def unit_of(measure: str) -> Share:
-    """The format of a metric that models are compared by; that of accuracy for unknown ones."""
+def compared_metric(measure: str) -> Share:
+    """The metric by which models are compared, for its name and format; for unknown keys, accuracy."""
     return COMPARED.get(measure, COMPARED["accuracy"])
 
 
-def signed(scores: dict[str, Any], digits: int, unit: Share) -> str:
+def difference_text(scores: dict[str, Any], digits: int, metric: Share) -> str:
     """The difference from the baseline with its interval, such as "+1.2 (+0.3 to +2.1)"."""
     bounds = scores.get("difference_interval")
     if bounds is None:
         return NONE
-    low, high = (unit.with_sign(x, digits) for x in bounds)
-    return f"{unit.with_sign(scores['difference'], digits)} ({low} to {high})"
+    low, high = (metric.with_sign(x, digits) for x in bounds)
+    return f"{metric.with_sign(scores['difference'], digits)} ({low} to {high})"
 
 
-def is_better(scores: dict[str, Any], unit: Share) -> bool:
+def is_better(scores: dict[str, Any], metric: Share) -> bool:
     """Whether a variant is better than the baseline."""
-    return scores["difference"] < 0 if unit.lower else scores["difference"] > 0
+    return scores["difference"] < 0 if metric.lower else scores["difference"] > 0
 
 
-def leading(measure: str, scores: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Key and name of the two main metrics of such scores, ``measure`` first."""
+def leading_metrics(measure: str, scores: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Key and name of the two main metrics of these scores, starting with ``measure``."""
     target = target_of(scores)
-    return [(key, target.metrics.get(key, unit_of(key)).name) for key in target.leading(measure, scores)]
+    keys = target.leading_metrics(measure, scores)
+    return [(key, target.metrics.get(key, compared_metric(key)).name) for key in keys]
 
 
 def study_rows(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Titles and rows of a table of a study's variants, then its simple models; names come first."""
+    """Titles and rows of a table of a study's variants, then its baselines; the first cell is the name."""
     measure = results.get("measure") or "accuracy"
-    unit, digits, rows = unit_of(measure), digits_for(results["n"]), []
+    metric, digits, rows = compared_metric(measure), digits_for(results["n"]), []
     for arm in results["arms"]:
-        metric = arm[measure]
-        value, difference = unit.value(metric["mean"], digits), signed(metric, digits, unit)
+        scores = arm[measure]
+        value, difference = metric.value(scores["mean"], digits), difference_text(scores, digits, metric)
         rows.append(
-            [arm["name"], value, unit.deviation(metric.get("sd")), difference, p_value(arm.get("p_holm"))]
+            [arm["name"], value, metric.deviation(scores.get("sd")), difference, p_value(arm.get("p_holm"))]
         )
     for name, scores in (results.get("baselines") or {}).items():
-        rows.append([name, unit.value(scores[measure], digits), NONE, signed(scores, digits, unit), NONE])
-    return [unit.name, "SD", unit.from_baseline, "p (Holm)"], rows
+        difference = difference_text(scores, digits, metric)
+        rows.append([name, metric.value(scores[measure], digits), NONE, difference, NONE])
+    return [metric.name, "SD", metric.difference_heading, "p (Holm)"], rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,11 @@ from glassformer.report.metrics import Table
 from glassformer.report.page import (
     TRAIN,
     VALIDATION,
-    Kind,
+    PageKind,
     Section,
     curves,
     folds,
-    part,
+    render_macro,
     scores_section,
     table,
 )
@@ -30,7 +29,7 @@ from glassformer.report.run import Run
 from glassformer.report.wording import count, percent
 from glassformer.targets.regression import Numbers, bounds_around
 
-BINS = 31  # of the histogram of residuals
+BINS = 31  # bins in the histogram of residuals
 RATIOS = (1e-4, 1e-3, 0.01, 0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10, 100, 1e3, 1e4)  # ticks of the axis
 DIFFERENCE = "predicted − true"
 
@@ -43,10 +42,9 @@ def verdict(run: Run) -> str:
     scores, ratios = run.scores, run.scores.get("ratios") or {}
     if not scores:
         return ""
-    text = (
-        f"Of {scores['n']:,} {run.split} {run.noun} the predicted number is off by {number(scores['mae'])} "
-    )
-    text += "on average" + (f"; R² {scores['r2']:.3f}." if scores["r2"] is not None else ".")
+    text = f"Of {scores['n']:,} {run.split} {run.noun} the predicted number is off by "
+    text += f"{number(scores['mae'])} on average"
+    text += f"; R² {scores['r2']:.3f}." if scores["r2"] is not None else "."
     if ratios.get("median_factor"):
         text += f" Half of the predictions are within a factor of {number(ratios['median_factor'])}"
         if ratios["r2"] is not None:
@@ -61,7 +59,7 @@ def scores(run: Run) -> Section | None:
         "unit of the numbers (squared for the mean squared error). The 95 % intervals come from resampled "
         "examples."
     )
-    footnote = part("parts", "tried_models", run.metrics.get("tried"), run.noun)
+    footnote = render_macro("parts", "tried_models", run.metrics.get("tried"), run.noun)
     return scores_section(run, note, [*Numbers.metrics, "r2_interval"], footnote=footnote)
 
 
@@ -69,15 +67,15 @@ def predicted_against_true(run: Run) -> Section | None:
     """Predicted against true numbers, and residuals."""
     data = run.json("numbers.json")
     points = data.get("points") or {}
-    pairs = np.asarray(points.get("true") or (), float), np.asarray(points.get("predicted") or (), float)
-    if len(pairs[0]) < 2:
+    true, predicted = (np.asarray(points.get(key) or (), float) for key in ("true", "predicted"))
+    if len(true) < 2:
         return None
     scale: Scale = "log" if points.get("scale") == "log" else "linear"
     factor = data.get("factor")
-    reach = data.get("half_width") if scale == "linear" else factor and math.log(factor)
+    half_width = data.get("half_width") if scale == "linear" else factor and math.log(factor)
     charts = (
-        (scatter(*pairs, reach, scale), "Predicted against true", ()),
-        (residual_chart(*pairs, scale), "Residuals", ()),
+        (scatter(true, predicted, half_width, scale), "Predicted against true", ()),
+        (residual_chart(true, predicted, scale), "Residuals", ()),
     )
     note = (
         "Each point is one evaluated example. On the dashed line both numbers are equal; the band around it "
@@ -102,27 +100,24 @@ def intervals(run: Run) -> Section | None:
     footnote = ""
     if statistics:
         footnote = "No validation examples: predictions have no intervals."
-        if n_examples := statistics.get("held_out"):
-            footnote = (
-                f"The intervals come from {count(n_examples)} validation examples. These also chose the best "
-            )
-            footnote += "epoch, so the intervals may be a little too narrow."
+        if num_examples := statistics.get("held_out"):
+            footnote = f"The intervals come from {count(num_examples)} validation examples. These also chose "
+            footnote += "the best epoch, so the intervals may be a little too narrow."
     note = (
         "How many true numbers lie in the interval around their prediction, and how wide it is (split "
         "conformal prediction on the validation examples)."
     )
     body = table(Table(["asked", "covered", "width"], rows, highlighted=(), style=""))
-    return Section("intervals", "Prediction intervals", note, body + part("parts", "small", footnote))
+    return Section("intervals", "Prediction intervals", note, body + render_macro("parts", "small", footnote))
 
 
 def largest_errors(run: Run) -> Section | None:
     examples = run.json("numbers.json").get("furthest")
+    if not examples:
+        return None
     note = "The evaluated examples whose prediction is furthest from the true number."
-    return (
-        Section("furthest", "Largest errors", note, part("numbers", "furthest", examples))
-        if examples
-        else None
-    )
+    body = render_macro("numbers", "largest_errors", examples)
+    return Section("furthest", "Largest errors", note, body)
 
 
 def learning_curves(run: Run) -> Section | None:
@@ -136,29 +131,28 @@ def learning_curves(run: Run) -> Section | None:
 
 
 def scatter(
-    true: np.ndarray, predicted: np.ndarray, half: float | None = None, scale: Scale = "linear"
+    true: np.ndarray, predicted: np.ndarray, half_width: float | None = None, scale: Scale = "linear"
 ) -> Markup:
-    """Scatter plot of predicted against true numbers ``[n]``, with the diagonal and an interval of half-width
-    ``half`` on ``scale`` around it."""
+    """Scatter plot of predicted against true numbers ``[n]``, with the prediction interval as a band."""
     with rc_context(figures.STYLE):
         figure = Figure((5.2, 4.2), layout="constrained")
         axes = figure.subplots()
         low, high = from_scale(_range(to_scale(true, scale), to_scale(predicted, scale)), scale)
         line = np.array([low, high])
-        if half is not None:
-            bounds = bounds_around(line, half, scale)
+        if half_width is not None:
+            bounds = bounds_around(line, half_width, scale)
             axes.fill_between(line, *bounds.T, color=figures.RULE, alpha=0.6, linewidth=0)
         axes.plot(line, line, color=figures.MUTED, linewidth=0.9, dashes=(4, 3))
         size = 9 if len(true) > 300 else 18
         axes.scatter(true, predicted, s=size, color=figures.VALIDATION, alpha=0.45, linewidths=0)
         for axis in (axes.xaxis, axes.yaxis) if scale == "log" else ():
-            _logarithmic(axes, axis)
+            _make_logarithmic(axes, axis)
         axes.set(xlim=(low, high), ylim=(low, high), xlabel="true", ylabel="predicted")
         axes.grid(True, axis="both")
         return figures.as_svg(figure, "points", "Predicted numbers against true ones")
 
 
-def _logarithmic(axes: Any, axis: Any) -> None:
+def _make_logarithmic(axes: Any, axis: Any) -> None:
     """Make an axis logarithmic, with ticks at round numbers."""
     (axes.set_xscale if axis is axes.xaxis else axes.set_yscale)("log")
     axis.set_major_locator(LogLocator(numticks=6))
@@ -167,8 +161,10 @@ def _logarithmic(axes: Any, axis: Any) -> None:
 
 
 def residual_chart(true: np.ndarray, predicted: np.ndarray, scale: Scale = "linear") -> Markup:
-    """Histogram of the residuals (predicted minus true) ``[n]``, and residuals against predictions. On a log
-    scale, the ratio of both instead of their difference."""
+    """Histogram of the residuals (predicted minus true) ``[n]``, and residuals against predictions.
+
+    On a log scale, the residuals are ratios (predicted / true).
+    """
     log = scale == "log"
     gaps, label = (np.log10(predicted / true), "predicted / true") if log else (predicted - true, DIFFERENCE)
     with rc_context(figures.STYLE):
@@ -180,26 +176,26 @@ def residual_chart(true: np.ndarray, predicted: np.ndarray, scale: Scale = "line
         points.scatter(predicted, gaps, s=9, color=figures.VALIDATION, alpha=0.45, linewidths=0)
         points.axhline(0, color=figures.MUTED, linewidth=0.9, dashes=(4, 3))
         if log:
-            _logarithmic(points, points.xaxis)
+            _make_logarithmic(points, points.xaxis)
             for axis in (histogram.xaxis, points.yaxis):
                 axis.set_major_locator(FixedLocator(np.log10(RATIOS).tolist()))
                 axis.set_major_formatter(FuncFormatter(lambda x, _: f"{10**x:.3g}"))
-            reach = 1.05 * max(float(np.abs(gaps).max()), 0.02)
-            histogram.set_xlim(-reach, reach)
-            points.set_ylim(-reach, reach)
+            limit = 1.05 * max(float(np.abs(gaps).max()), 0.02)
+            histogram.set_xlim(-limit, limit)
+            points.set_ylim(-limit, limit)
         points.set(xlabel="predicted", ylabel=label)
         return figures.as_svg(figure, "residuals", "Residuals, and residuals over predicted numbers")
 
 
-def _range(*parts: Sequence[float] | np.ndarray) -> tuple[float, float]:
+def _range(*arrays: np.ndarray) -> tuple[float, float]:
     """The smallest and the largest of all numbers, with a margin."""
-    values = np.concatenate([np.asarray(part, float) for part in parts])
+    values = np.concatenate(arrays)
     margin = 0.04 * float(np.ptp(values)) or 1.0
     return float(values.min()) - margin, float(values.max()) + margin
 
 
-PAGE = Kind(
+PAGE = PageKind(
     sections=(scores, folds, predicted_against_true, intervals, largest_errors, learning_curves),
     verdict=verdict,
-    letters=lambda run: "B inputs, N rows in all",
+    shape_letters=lambda run: "B inputs, N rows in all",
 )

@@ -1,10 +1,10 @@
-"""The report page of a run: one self-contained HTML file.
+"""The report page of a run, one HTML file.
 
-This module writes the parts that all pages have (title, summary, verdict, contents, findings of the data
-doctor, model, settings, times, machine). A kind of prediction adds functions from a run to a ``Section``.
+This module writes the parts of all pages: title, summary, verdict, contents, findings of the data doctor,
+model, settings, times and machine. Each kind of prediction has a ``PageKind`` with further sections.
 
-Text, labels and file names are data: Jinja escapes all of them, and the content security policy only allows
-our own scripts and styles, so that a text cannot inject a script.
+Jinja escapes all texts, labels and file names. The content security policy allows only our own scripts and
+styles, so that a text cannot inject a script.
 """
 
 from __future__ import annotations
@@ -30,28 +30,13 @@ from glassformer.report.metrics import Table, fold_table, metric_table
 from glassformer.report.run import Run, read_folder
 
 TEMPLATES = Path(__file__).parent / "templates"
-MAX_ROWS = 200  # of one table or list
+MAX_ROWS = 200  # maximum number of rows of a table or list
 FEATURES = "n-grams of a text [N]"  # input of a model of n-gram features
 TRAIN, VALIDATION = ("train", "training"), ("held", "validation")  # lines of a chart: color, name
-FILTERS = {
-    f.__name__: f
-    for f in (
-        wording.percent,
-        wording.interval,
-        wording.share_interval,
-        wording.count,
-        wording.decimal,
-        wording.duration,
-        wording.p_value,
-        wording.plain,
-        wording.cut,
-        wording.breakable,
-        wording.faint_tags,
-        wording.bounds,
-        wording.headed,
-        tables.worst_first,
-    )
-}
+FILTERS = (
+    "percent", "interval", "share_interval", "count", "decimal", "duration", "p_value", "plain", "cut",
+    "breakable", "faint_tags", "bounds", "headed",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,22 +47,22 @@ class Section:
     title: str
     note: str
     body: str | Markup = ""
-    needs: Sequence[str] = ()  # style sheets and scripts; "pictures": it contains images
+    assets: Sequence[str] = ()  # style sheets and scripts; "images": the section contains images
 
 
 @dataclass(frozen=True)
-class Kind:
+class PageKind:
     """The parts of the page for one kind of prediction."""
 
     sections: Sequence[Callable[[Any], Section | None]]
     verdict: Callable[[Any], str] = lambda run: ""
-    about: Callable[[Any], dict[str, Any]] = lambda run: {}  # additional facts for the head of the page
-    source: Callable[[Any], str] = lambda run: run.known.shape  # input of the model, with its shape
-    letters: Callable[[Any], str] = lambda run: "N tokens in all"  # meaning of the letters in shapes
+    extra_facts: Callable[[Any], dict[str, Any]] = lambda run: {}  # for the head of the page
+    model_input: Callable[[Any], str] = lambda run: run.known.shape  # input of the model, with its shape
+    shape_letters: Callable[[Any], str] = lambda run: "N tokens in all"  # meaning of the letters in shapes
     read: Callable[[Path], Run] = read_folder
 
 
-def write_kind(folder: str | Path, kind: Kind, known: KnownRecipe = NOTHING_KNOWN) -> Path:
+def write_kind(folder: str | Path, kind: PageKind, known: KnownRecipe = NOTHING_KNOWN) -> Path:
     """Write ``report.html`` into a run folder, atomically, and return its path."""
     run = replace(kind.read(Path(folder)), known=known)
     return write_page(run.folder / "report.html", render(run, kind))
@@ -89,26 +74,26 @@ def write_page(path: Path, html: str) -> Path:
     return path
 
 
-def render(run: Run, kind: Kind) -> str:
+def render(run: Run, kind: PageKind) -> str:
     """The page's HTML."""
     metrics, config = run.metrics, run.config
-    source = FEATURES if reads_features(metrics) else kind.source(run)
+    model_input = FEATURES if reads_features(metrics) else kind.model_input(run)
     machine = metrics.get("machine") or {}
-    meta = {
+    facts = {
         "task": metrics.get("task"),
         "model": wording.model_name(metrics, (config.get("model") or {}).get("model")),
         "weights": metrics.get("weights_source"),
         "data": (config.get("data") or {}).get("source"),
-        **kind.about(run),
+        **kind.extra_facts(run),
         "parameters": metrics.get("parameters") and wording.count(metrics["parameters"]),
         "seed": metrics.get("seed"),
         "date": (metrics.get("date") or "")[:10],
         "machine": machine.get("gpu") or machine.get("cpu"),
     }
     sections = [
-        *(make(run) for make in kind.sections),
+        *(section(run) for section in kind.sections),
         data_section(run),
-        model_section(architecture(metrics, source), kind.letters(run)),
+        model_section(architecture(metrics, model_input), kind.shape_letters(run)),
         settings_section(run),
         cost_section(metrics),
     ]
@@ -117,46 +102,48 @@ def render(run: Run, kind: Kind) -> str:
         title=config.get("name") or metrics.get("weights_source") or run.folder.resolve().name,
         summary=config.get("summary"),
         verdict=kind.verdict(run),
-        warned=num_warnings(run.doctor.get("findings") or []),
-        meta={name: value for name, value in meta.items() if value not in (None, "")},
+        num_warnings=num_warnings(run.doctor.get("findings") or []),
+        facts={name: value for name, value in facts.items() if value not in (None, "")},
         sections=[section for section in sections if section is not None],
     )
 
 
 def render_page(template: str, sections: Sequence[Section] = (), **values: object) -> str:
     """The HTML of a template, with the style sheets, scripts and policy that its sections need."""
-    needs = list(dict.fromkeys(need for section in sections for need in section.needs))
-    css = asset("page.css") + "".join(asset(name) for name in needs if name.endswith(".css"))
-    script = "".join(asset(name) for name in needs if name.endswith(".js"))
+    assets = list(dict.fromkeys(name for section in sections for name in section.assets))
+    css = asset("page.css") + "".join(asset(name) for name in assets if name.endswith(".css"))
+    script = "".join(asset(name) for name in assets if name.endswith(".js"))
     page = templates().get_template(template)
-    allowed = policy(css, script, pictures="pictures" in needs)
-    return page.render(css=Markup(css), script=Markup(script), policy=allowed, sections=sections, **values)
+    header = policy(css, script, pictures="images" in assets)
+    return page.render(css=Markup(css), script=Markup(script), policy=header, sections=sections, **values)
 
 
 @cache
 def templates() -> Environment:
-    """The environment of all pages; it escapes every value."""
+    """The Jinja environment of all pages; it escapes every value."""
     jinja = environment(TEMPLATES, EXPLAIN_TEMPLATES)
-    jinja.filters.update(FILTERS)
+    jinja.filters |= {name: getattr(wording, name) for name in FILTERS}
+    jinja.filters["worst_first"] = tables.worst_first
     return jinja
 
 
-def part(template: str, name: str, *values: Any, **keywords: Any) -> Markup:
+def render_macro(template: str, name: str, *values: Any, **keywords: Any) -> Markup:
     """The output of the macro ``name`` of a template for these values."""
-    return Markup(getattr(templates().get_template(f"{template}.html.j2").module, name)(*values, **keywords))
+    macro = getattr(templates().get_template(f"{template}.html.j2").module, name)
+    return Markup(macro(*values, **keywords))
 
 
 def table(data: Table) -> Markup:
     """A table as HTML; empty if it has no rows."""
-    return part("parts", "table", data) if data.rows else Markup()
+    return render_macro("parts", "table", data) if data.rows else Markup()
 
 
 # --- sections of all pages --------------------------------------------------------------------------------
 
 
 def curves(*charts: tuple[Markup | None, str, Iterable[tuple[str, str]]]) -> Markup:
-    """Charts next to each other: SVG (None is skipped), caption, and color and name of the lines."""
-    return part("parts", "curves", [chart for chart in charts if chart[0]])
+    """Charts next to each other, each as (SVG, caption, color and name of its lines); SVG None: no chart."""
+    return render_macro("parts", "curves", [chart for chart in charts if chart[0]])
 
 
 def learning_curves(
@@ -178,15 +165,16 @@ def folds(run: Run) -> Section | None:
         return None
     note = (
         "The model of a fold was trained on the other folds and evaluated on this one. The models share most "
-        "of their training examples, so the scatter shows how stable the recipe is; it is no standard error."
+        "of their training examples, so the scatter shows how stable the recipe is. It is not a standard "
+        "error."
     )
     return Section("folds", "Cross-validation folds", note, table(fold_table(run.metrics)))
 
 
-def own_inputs(body: Markup | str, name: str = "sentences", *needs: str) -> Section:
+def user_inputs(body: Markup | str, name: str = "sentences", *assets: str) -> Section:
     """Predictions for the user's own inputs."""
     note = "Given in the recipe or on the command line, without a true label."
-    return Section(name, f"Your {name}", note, body, needs)
+    return Section(name, f"Your {name}", note, body, assets)
 
 
 def scores_section(
@@ -194,34 +182,28 @@ def scores_section(
     note: str,
     columns: Sequence[str],
     digits: int = 1,
-    parts: Sequence[tuple[str, dict[str, Any]]] = (),
+    subsets: Sequence[tuple[str, dict[str, Any]]] = (),
     footnote: str | Markup = "",
 ) -> Section | None:
     """A table of metrics: the evaluated split, the baselines on it, and the other splits.
 
     Args:
         columns: as in ``metrics.cells``.
-        parts: rows to insert after the first, for subsets of the evaluated examples.
+        subsets: name and scores of subsets of the evaluated examples, for rows after the first.
         footnote: text below the table.
     """
-    rows = score_rows(run)
-    if not rows:
-        return None
-    rows[1:1] = parts
-    return Section("scores", "Scores", note, table(metric_table(rows, columns, digits)) + footnote)
-
-
-def score_rows(run: Run) -> list[tuple[str, dict[str, Any]]]:
-    """Name and scores for the evaluated split, the baselines on it, and the other splits."""
     metrics = run.metrics
     name = wording.model_name(metrics, (run.config.get("model") or {}).get("model") or "this model")
-    out = [(f"{name}, {run.split}", run.scores)] if run.scores else []
-    out += list((metrics.get("baselines") or {}).items())
+    rows = [(f"{name}, {run.split}", run.scores)] if run.scores else []
+    rows += list((metrics.get("baselines") or {}).items())
     if metrics.get("validation") and run.scores is not metrics["validation"] and run.split != "validation":
-        out.append((f"{name}, validation", metrics["validation"]))
+        rows.append((f"{name}, validation", metrics["validation"]))
     if metrics.get("train"):
-        out.append((f"{name}, {metrics['train']['n']} of training", metrics["train"]))
-    return out
+        rows.append((f"{name}, {metrics['train']['n']} of training", metrics["train"]))
+    if not rows:
+        return None
+    rows[1:1] = subsets
+    return Section("scores", "Scores", note, table(metric_table(rows, columns, digits)) + footnote)
 
 
 def data_section(run: Run) -> Section | None:
@@ -231,16 +213,18 @@ def data_section(run: Run) -> Section | None:
     note = "Findings of the data doctor before training, the most serious first."
     statistics = tables.statistic_tables(run.doctor.get("figures") or {})
     statistics.sort(key=lambda table: table[1] == [""])  # single values last
-    return Section("data", "The data", note, part("parts", "doctor", tables.findings(run.doctor), statistics))
+    return Section(
+        "data", "The data", note, render_macro("parts", "doctor", tables.findings(run.doctor), statistics)
+    )
 
 
 def model_section(diagrams: Sequence[Markup], shape_letters: str) -> Section | None:
     """Diagrams of the model at two levels of detail."""
-    note = "Drawn from the model itself: each block with the shape of its output "
-    note += f"({shape_letters}) and its parameters; the parameters of a stack are those of all its layers."
     if not diagrams:
         return None
-    return Section("model", "The model", note, part("parts", "model", diagrams))
+    note = "Drawn from the model itself: each block with the shape of its output "
+    note += f"({shape_letters}) and its parameters; the parameters of a stack are those of all its layers."
+    return Section("model", "The model", note, render_macro("parts", "model", diagrams))
 
 
 def settings_section(run: Run) -> Section | None:
@@ -250,7 +234,7 @@ def settings_section(run: Run) -> Section | None:
         return None
     note = "Settings that differ from their default. config.toml has all of them."
     expectation = tables.expectation(run.config, run.known.shipped, run.known.defaults)
-    body = part("parts", "settings", tables.changed_settings(all_settings), all_settings, expectation)
+    body = render_macro("parts", "settings", tables.changed_settings(all_settings), all_settings, expectation)
     return Section("settings", "Settings", note, body)
 
 
@@ -261,23 +245,21 @@ def cost_section(metrics: dict[str, Any]) -> Section | None:
     if not (times or facts):
         return None
     note = "Times are comparable on the same machine only."
-    body = part("parts", "cost", times, facts, seconds.get("total"))
+    body = render_macro("parts", "cost", times, facts, seconds.get("total"))
     return Section("cost", "Time and machine", note, body)
 
 
-def architecture(metrics: dict[str, Any], source: str) -> list[Markup]:
+def architecture(metrics: dict[str, Any], model_input: str) -> list[Markup]:
     """Diagrams of the model at two levels of detail; empty if the run has not saved its blocks."""
-    saved = metrics.get("architecture") or []
     try:
-        blocks = [Block.from_dict(block) for block in saved]
-        return (
-            [Markup(draw(blocks, detail, source=source)) for detail in ("blocks", "layers")] if blocks else []
-        )
+        blocks = [Block.from_dict(block) for block in metrics.get("architecture") or []]
+        details = ("blocks", "layers") if blocks else ()
+        return [Markup(draw(blocks, detail, source=model_input)) for detail in details]
     except (TypeError, ValueError, AttributeError) as error:
         raise DataError(f"the architecture cannot be drawn ({error})", where="metrics.json") from None
 
 
 def reads_features(metrics: dict[str, Any]) -> bool:
     """Whether the model of a run reads n-grams instead of tokens."""
-    saved = metrics.get("architecture") or [{}]
-    return isinstance(saved, list) and isinstance(saved[0], dict) and saved[0].get("name") == "features"
+    blocks = metrics.get("architecture") or [{}]
+    return isinstance(blocks, list) and isinstance(blocks[0], dict) and blocks[0].get("name") == "features"

@@ -1,4 +1,4 @@
-"""Published systems, their recipes, and the results of these in run folders and result files."""
+"""Published systems, their recipes and our results."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from typing import Any
 from glassformer.config import build
 from glassformer.errors import ConfigError, NoSuchRecipeError
 
-STUDIES = (
-    "[Studies, measured](studies.md)"  # with a link text, because GitHub shows a link without one as blank
-)
+STUDIES = "[Studies, measured](studies.md)"  # GitHub shows a link without a text as blank
 TABLE = Path(__file__).parents[1] / "recipes" / "published.json"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One published system, as ``recipes/published.json`` has it."""
+    """One published system: a row of ``recipes/published.json``."""
 
     number: int
     system: str
     data: str
     published: str
-    given: tuple[str, ...] = ()  # recipes with the settings of the document; ``reproduce`` runs them in turn
-    best: str = ""  # our recipe with the best result on the same task; it may be one of ``given``
-    others: tuple[str, ...] = ()  # our other recipes
-    hours: str = ""  # training time of all ``given``, on two cores; an estimate until measured
-    missing: str = ""  # what its runs need that is not available everywhere
-    words: str = ""  # note in the table
+    # Recipes with the settings of the publication; ``reproduce`` runs them in turn.
+    original_recipes: tuple[str, ...] = ()
+    best: str = ""  # our recipe with the best result on the same task
+    other_recipes: tuple[str, ...] = ()  # our other recipes
+    hours: str = ""  # training time of all ``original_recipes`` on two cores; an estimate until measured
+    requirement: str = ""  # what its runs need that is not available everywhere
+    note: str = ""  # note in the table
     studies: tuple[str, ...] = ()  # studies of the same question with available data
-    findings: tuple[str, ...] = ()  # result files on the same question
-    pictures: str = ""  # heading of the gallery with its images
-    figures: dict = field(default_factory=dict)  # recipe -> published accuracy, or one per epoch
+    findings: tuple[str, ...] = ()  # result files about the same question
+    gallery_heading: str = ""  # heading of its images in the gallery
+    accuracies: dict = field(default_factory=dict)  # recipe -> published accuracy, or one per epoch
 
     @property
     def recipes(self) -> tuple[str, ...]:
         """All recipes of the row, without repetition."""
-        return tuple(dict.fromkeys((*self.given, *filter(None, (self.best,)), *self.others)))
+        best = [self.best] if self.best else []
+        return tuple(dict.fromkeys((*self.original_recipes, *best, *self.other_recipes)))
 
 
 @cache
@@ -55,7 +55,7 @@ def find_row(text: str) -> Row:
     """The row with this number.
 
     Raises:
-        ConfigError: there is none, or it has no recipe.
+        ConfigError: there is no such row, or it has no recipe.
     """
     rows = published_rows()
     row = next((row for row in rows if str(row.number) == text.strip()), None)
@@ -64,19 +64,19 @@ def find_row(text: str) -> Row:
         raise NoSuchRecipeError(f"there is no system {text!r}", where="reproduce", fix=fix)
     if not row.recipes:
         what = f"row {row.number} ({row.system}) has no recipe"
-        raise ConfigError(what, where="reproduce", fix=row.missing)
+        raise ConfigError(what, where="reproduce", fix=row.requirement)
     return row
 
 
 LEVEL = 0.05  # significance level, after correction
-SEED = 0.005  # typical difference between two seeds of a fine-tuning
+SEED_DIFFERENCE = 0.005  # typical difference in accuracy between two seeds of a fine-tuning
 
 
 def check(metrics: dict[str, Any], published: float | Sequence[float] | None) -> list[str]:
-    """Compare a run's accuracy with the published one: one line with a verdict, or one per epoch.
+    """Lines that compare a run's accuracy with the published one: one line, or one per epoch.
 
     Two accuracies agree if they differ by at most 1.96 standard errors of a difference of two shares, plus
-    half a point for the seed.
+    ``SEED_DIFFERENCE``.
     """
     scores = metrics.get("test") or metrics.get("validation") or {}
     if published is None or "accuracy" not in scores:
@@ -92,14 +92,11 @@ def check(metrics: dict[str, Any], published: float | Sequence[float] | None) ->
 
 
 def _verdict(prefix: str, accuracy: float, reference: float, n: int) -> str:
-    tolerance = 1.96 * ((accuracy * (1 - accuracy) + reference * (1 - reference)) / n) ** 0.5 + SEED
-    verdict = (
-        "confirmed"
-        if abs(accuracy - reference) <= tolerance
-        else "above it"
-        if accuracy > reference
-        else "not reached"
-    )
+    tolerance = 1.96 * ((accuracy * (1 - accuracy) + reference * (1 - reference)) / n) ** 0.5
+    tolerance += SEED_DIFFERENCE
+    verdict = "above it" if accuracy > reference else "not reached"
+    if abs(accuracy - reference) <= tolerance:
+        verdict = "confirmed"
     numbers = f"{accuracy:.2%} here, {reference:.2%} published, {tolerance:.2%} is chance on {n:,}"
     return f"{prefix}{numbers}: {verdict}"
 
@@ -108,15 +105,15 @@ IRRELEVANT = ("seed", "verbose", "threads", "baselines")  # settings that do not
 
 
 @dataclass(frozen=True)
-class Measured:
+class RecipeResults:
     """The results of all finished runs of a recipe."""
 
     recipe: str
-    mean: str  # formatted: 78.15 %
-    score: str  # also with its range: 78.15 % (76.56 to 79.75)
+    mean: str  # such as 78.15 %
+    score: str  # mean and range, such as 78.15 % (76.56 to 79.75)
     overrides: Sequence[str]
-    source: str  # the file or folder pattern that it was read from
-    runs: Sequence[dict[str, Any]]  # the record of each seed
+    source: str  # name of the result file, or pattern of the run folders
+    runs: Sequence[dict[str, Any]]  # the metrics of each seed
 
     @property
     def seeds(self) -> int:
@@ -128,55 +125,51 @@ class Measured:
 
     @property
     def date(self) -> str:
-        """The dates of the first and the last seed."""
+        """The dates of the first and the last run."""
         dates = sorted(str(r.get("date", ""))[:10] for r in self.runs)
         return " to ".join(dict.fromkeys((dates[0], dates[-1])))
 
     @property
     def time(self) -> str:
-        """Training time, formatted: a range if runs differ by more than a tenth."""
+        """The training time as text: a range if runs differ by more than a tenth."""
         unshared = without_shared_gpu(self.runs)
         seeds_note = f" ({len(unshared)} of {len(self.runs)} seeds)" if len(unshared) < len(self.runs) else ""
         seconds = [r.get("seconds", {}).get("train", 0.0) for r in unshared]
-        return (
-            duration_range(min(seconds), max(seconds), statistics.mean(seconds))
-            + shared_gpu_note(unshared)
-            + seeds_note
-        )
+        time = duration_range(min(seconds), max(seconds), statistics.mean(seconds))
+        return time + shared_gpu_note(unshared) + seeds_note
 
     @property
-    def changed(self) -> str:
-        """The changed settings, without those that do not affect weights."""
+    def changed_settings(self) -> str:
+        """The changed settings that affect the weights."""
         return ", ".join(o for o in self.overrides if o.split("=")[0].split(".")[-1] not in IRRELEVANT)
 
 
 def without_shared_gpu(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The runs that did not share a GPU with other trainings, if there are any; else all runs."""
+    """The runs that did not share a GPU with other training runs; all runs if there are none."""
     return [r for r in records if not r.get("beside")] or list(records)
 
 
 def shared_gpu_note(records: Sequence[dict[str, Any]]) -> str:
-    """Addition to a time: the maximum number of other trainings on the GPU; empty if none."""
-    n_others = max((r.get("beside") or 0 for r in records), default=0)
-    return f", with up to {n_others} other trainings on the GPU" if n_others else ""
+    """A note on a time: the maximum number of other training runs on the GPU; empty without others."""
+    num_others = max((r.get("beside") or 0 for r in records), default=0)
+    return f", with up to {num_others} other trainings on the GPU" if num_others else ""
 
 
 def runs_on_random_weights(results: Path) -> dict[str, dict[str, Any]]:
-    """Recipe -> the record of its run on random weights by ``benchmarks/quality/in_form.py``."""
+    """The record of each recipe's run on random weights, written by ``benchmarks/quality/in_form.py``."""
     file = results / "in-form.json"
     records = json.loads(file.read_text(encoding="utf-8"))["recipes"] if file.is_file() else []
     return {record["recipe"]: record for record in records}
 
 
 def machine_name(machine: dict[str, Any]) -> str:
-    """The CPU with its number of threads, or the GPU, from a run's record."""
-    return str(
-        machine.get("gpu") or f"{machine.get('cpu', 'unknown')}, threads: {machine.get('threads', '?')}"
-    )
+    """The GPU, or the CPU with its number of threads."""
+    cpu = f"{machine.get('cpu', 'unknown')}, threads: {machine.get('threads', '?')}"
+    return str(machine.get("gpu") or cpu)
 
 
-def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
-    """The results in a recipe's result file, or in its run folders; None: there is no finished run."""
+def read_recipe_results(recipe: str, results: Path, runs: Path) -> RecipeResults | None:
+    """The results of a recipe from its result file or its run folders; None: no finished run."""
     file = results / f"recipe-{recipe}.json"
     overrides: Sequence[str] = ()
     if file.is_file():
@@ -192,17 +185,17 @@ def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
         return None
     unit, values = scores[0][1], [value for value, _ in scores]
     mean = unit.format(statistics.mean(values))
-    number = unit[: unit.index("}") + 1]  # without the text after it
-    low, high = (number.format(f(values)) for f in (min, max))
+    number_format = unit[: unit.index("}") + 1]  # without the text after the number
+    low, high = (number_format.format(f(values)) for f in (min, max))
     spread = f" ({low} to {high})" if low != high else ""
-    return Measured(recipe, mean, mean + spread, overrides, source, records)
+    return RecipeResults(recipe, mean, mean + spread, overrides, source, records)
 
 
-def measured_study(name: str, results: Path) -> str | None:
-    """The result of a study as Markdown; None: there is no finished one."""
+def read_study_result(name: str, results: Path) -> str | None:
+    """The result of a study as Markdown; None: the study has not been run."""
     file = results / f"study-{name}.json"
     if not file.is_file():
-        return _measured_by_folds(results / f"folds-{name}.json")
+        return _read_fold_result(results / f"folds-{name}.json")
     summary = json.loads(file.read_text(encoding="utf-8"))
     means = [arm["accuracy"]["mean"] for arm in summary["arms"]]
     counts = (
@@ -212,8 +205,8 @@ def measured_study(name: str, results: Path) -> str | None:
     return f"**{min(means):.1%} to {max(means):.1%}** ({counts}). {verdict} ({STUDIES})"
 
 
-def _measured_by_folds(file: Path) -> str | None:
-    """The result of a study by cross-validation as Markdown; None: there is none."""
+def _read_fold_result(file: Path) -> str | None:
+    """The result of a study by cross-validation as Markdown; None: the file does not exist."""
     if not file.is_file():
         return None
     results = json.loads(file.read_text(encoding="utf-8"))
@@ -222,27 +215,21 @@ def _measured_by_folds(file: Path) -> str | None:
         f"{len(means)} arms, {len(results['seeds'])} seeds, {results['n']:,} examples, "
         f"each evaluated once by {results['folds']}-fold cross-validation"
     )
-    significant = [
-        name for name, difference in results["differences"].items() if difference["p_holm"] < LEVEL
-    ]
+    differences = results["differences"]
+    significant = [name for name, difference in differences.items() if difference["p_holm"] < LEVEL]
     verdict = (
-        f"Different from {results['baseline']} after correction: {'; '.join(significant)}"
-        if significant
-        else (
-            f"No significant difference: none of the {len(means) - 1} arms differs from "
-            f"{results['baseline']} beyond chance"
-        )
+        f"No significant difference: none of the {len(means) - 1} arms differs from "
+        f"{results['baseline']} beyond chance"
     )
-    half_width = max(
-        (difference["interval"][1] - difference["interval"][0]) / 2
-        for difference in results["differences"].values()
-    )
+    if significant:
+        verdict = f"Different from {results['baseline']} after correction: {'; '.join(significant)}"
+    half_width = max((d["interval"][1] - d["interval"][0]) / 2 for d in differences.values())
     verdict += f". Differences are known to ± {half_width:.0f} points or better"
     return f"**{min(means.values()):.1%} to {max(means.values()):.1%}** ({counts}). {verdict} ({STUDIES})"
 
 
-def measured_finding(name: str, results: Path) -> dict[str, Any] | None:
-    """The finding in ``NAME.json`` (title, verdict, tables, ...); None: it has not been measured."""
+def read_finding(name: str, results: Path) -> dict[str, Any] | None:
+    """The finding in ``NAME.json`` (title, verdict, tables, ...); None: the file does not exist."""
     file = results / f"{name}.json"
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
@@ -250,16 +237,17 @@ def measured_finding(name: str, results: Path) -> dict[str, Any] | None:
 def headline(metrics: dict[str, Any], recipe: str = "") -> tuple[float, str] | None:
     """The main metric of a run and its format; None if there is none.
 
-    For translators, it is BLEU of beam search; for recipes of ``given``, of greedy search.
+    For translators, it is BLEU of beam search, or of greedy search for recipes ``*-given``.
     """
-    if (metrics.get("test") or {}).get("micro_f1") is not None:  # multi-label
-        return metrics["test"]["macro_f1"], "{:.2%} macro-F1"
-    if (entity_f1 := (metrics.get("test") or {}).get("entity_f1")) is not None:
-        return entity_f1, "{:.2%} entity F1"
-    if (metrics.get("test") or {}).get("exact_match") is not None:
-        return metrics["test"]["f1"], "{:.2%} F1 of answers"
-    if (accuracy := (metrics.get("test") or {}).get("accuracy")) is not None:
-        return accuracy, "{:.2%}"
+    test = metrics.get("test") or {}
+    for marker, key, unit in (
+        ("micro_f1", "macro_f1", "{:.2%} macro-F1"),  # multi-label
+        ("entity_f1", "entity_f1", "{:.2%} entity F1"),
+        ("exact_match", "f1", "{:.2%} F1 of answers"),
+        ("accuracy", "accuracy", "{:.2%}"),
+    ):
+        if test.get(marker) is not None:
+            return test[key], unit
     translated = (metrics.get("scores") or {}).get(metrics.get("judged", ""), {})
     for search in ("greedy", "beam") if recipe.endswith("-given") else ("beam", "greedy"):
         if (bleu := translated.get(search, {}).get("bleu")) is not None:
@@ -286,10 +274,10 @@ def duration(seconds: float) -> str:
 
 
 def duration_range(fastest: float, slowest: float, mean: float) -> str:
-    """A range such as 12 to 31 min if times differ by more than a tenth, else their mean."""
+    """A range such as 12 to 31 min if times differ by more than a tenth, otherwise the mean."""
     low, high = duration(fastest), duration(slowest)
     if slowest <= 1.1 * fastest or low == high:
         return duration(mean)
     number, unit = low.rsplit(" ", 1)
-    # "78 min to 1 h 40 min" needs both units, "12 to 31 min" one.
-    return f"{number if high.split()[1:] == [unit] else low} to {high}"
+    same_unit = high.split()[1:] == [unit]  # not in "78 min to 1 h 40 min"
+    return f"{number if same_unit else low} to {high}"

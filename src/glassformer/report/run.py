@@ -76,7 +76,7 @@ class LabeledRun(Run):
     mistakes: list[Prediction]  # the most confident first
     calibration_bins: CalibrationBins
     maps: list[dict[str, Any]]
-    pictures: dict[str, Any]  # examples and mistakes, small
+    images: dict[str, Any]  # small images of examples and mistakes
 
 
 def read_folder(folder: str | Path) -> Run:
@@ -135,7 +135,7 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> LabeledRun:
         mistakes=most_confident,
         calibration_bins=calibration_bins,
         maps=maps,
-        pictures=run.json("pictures.json"),
+        images=run.json("pictures.json"),
     )
 
 
@@ -190,8 +190,8 @@ def _read_mistakes(path: Path, split: str, keep: int) -> tuple[list[Prediction],
     def wrong() -> Iterator[Prediction]:
         for prediction in read_predictions(path):
             if prediction.label and prediction.split in ("", split):
-                calibration_bins.add(prediction.probability, not prediction.wrong)
-                if prediction.wrong:
+                calibration_bins.add(prediction.probability, not prediction.is_wrong)
+                if prediction.is_wrong:
                     yield prediction
 
     mistakes = heapq.nlargest(keep, wrong(), key=lambda a: a.probability) if path.is_file() else []

@@ -1,4 +1,4 @@
-"""Report sections for translators, masked language models and masked autoencoders."""
+"""Report sections for translation and masked training."""
 
 from __future__ import annotations
 
@@ -8,16 +8,25 @@ from markupsafe import Markup
 
 from glassformer.explain.alignment import picture
 from glassformer.report import page
+from glassformer.report.images import data_uri
 from glassformer.report.metrics import Table, metric_table
-from glassformer.report.page import MAX_ROWS, TRAIN, VALIDATION, Kind, Section, own_inputs, part, table
-from glassformer.report.pictures import data_uri
+from glassformer.report.page import (
+    MAX_ROWS,
+    TRAIN,
+    VALIDATION,
+    PageKind,
+    Section,
+    render_macro,
+    table,
+    user_inputs,
+)
 from glassformer.report.run import Run
 from glassformer.report.wording import plain
 from glassformer.targets.target_text import TargetText
 
 
 def translation_scores(run: Run) -> Section:
-    """BLEU and chrF of each split and search, and how they were computed."""
+    """BLEU and chrF of each split and search, and their signatures."""
     splits = run.metrics.get("scores") or {}
     if not splits:
         return Section("scores", "Scores", "No pairs were held out, so these translations are not evaluated.")
@@ -35,7 +44,7 @@ def translation_scores(run: Run) -> Section:
     heads = ["split", "search", "width", *values.heads[1:]]
     body = table(Table(heads, lines, highlighted, ("search",)))
     for name, signature in rows[0][2]["signatures"].items():
-        body += part("parts", "small", f"{name.replace('_', ' ')}: {signature}")
+        body += render_macro("parts", "small", f"{name.replace('_', ' ')}: {signature}")
     return Section("scores", "Scores", note, body)
 
 
@@ -58,12 +67,10 @@ def hidden_patches(run: Run) -> Section | None:
 
 
 def _values(title: str, note: str, values: dict[str, Any]) -> Section | None:
+    if not values:
+        return None
     rows = [[name.replace("_", " "), plain(value)] for name, value in values.items()]
-    return (
-        Section("scores", title, note, table(Table(["metric", "value"], rows, (), (), "")))
-        if values
-        else None
-    )
+    return Section("scores", title, note, table(Table(["metric", "value"], rows, (), (), "")))
 
 
 def reconstructions(run: Run) -> Section | None:
@@ -75,7 +82,8 @@ def reconstructions(run: Run) -> Section | None:
         "taken from the image, as in the loss; the model only predicts the pattern."
     )
     uris = [[data_uri(png, "paintings.json") for png in row] for row in rows]
-    return Section("painted", "Reconstructions", note, part("sequences", "painted", uris), ("pictures",))
+    body = render_macro("sequences", "reconstructions", uris)
+    return Section("painted", "Reconstructions", note, body, ("images",))
 
 
 def learning_curves(run: Run) -> Section | None:
@@ -101,16 +109,20 @@ def describe_curves(
     elif has_accuracy:
         out += " Accuracy is the share of reference tokens predicted right, given the tokens before them"
         out += "; BLEU is about whole translations." if metrics.get("scores") else "."
-    parts = ["label smoothing"] * bool((config.get("train") or {}).get("label_smoothing"))
-    parts += ["the next-sentence loss"] * bool((config.get("text") or {}).get("next_sentence"))
-    if parts and has_validation:
-        out += f" The training loss includes {' and '.join(parts)}, the validation loss does not."
+    terms = ["label smoothing"] * bool((config.get("train") or {}).get("label_smoothing"))
+    terms += ["the next-sentence loss"] * bool((config.get("text") or {}).get("next_sentence"))
+    if terms and has_validation:
+        out += f" The training loss includes {' and '.join(terms)}, the validation loss does not."
     return out
 
 
 def sentences(run: Run) -> Section | None:
     user_sentences = run.metrics.get("sentences")
-    return own_inputs(part("sequences", "sentences", user_sentences[:MAX_ROWS])) if user_sentences else None
+    return (
+        user_inputs(render_macro("sequences", "sentences", user_sentences[:MAX_ROWS]))
+        if user_sentences
+        else None
+    )
 
 
 def attention_maps(run: Run) -> Section | None:
@@ -124,25 +136,25 @@ def attention_maps(run: Run) -> Section | None:
     )
     if not run.metrics.get("scores"):
         note += " The sentences are training pairs: none were held out."
-    values = [e | {"picture": Markup(alignment_diagram(e))} for e in examples]
-    return Section("looks", "Attention", note, part("sequences", "looks", values))
+    rows = [e | {"diagram": Markup(alignment_diagram(e))} for e in examples]
+    return Section("looks", "Attention", note, render_macro("sequences", "alignments", rows))
 
 
 def alignment_diagram(example: dict[str, Any]) -> str:
-    """The diagram of one alignment of ``alignments.json``."""
+    """The diagram of an alignment in ``alignments.json``."""
     return picture(example["source"], example["target"], example["weights"], "alignments.json")
 
 
-TRANSLATION = Kind(
+TRANSLATION = PageKind(
     sections=(translation_scores, learning_curves, sentences, attention_maps),
-    source=lambda run: "source tokens [M]",
-    letters=lambda run: "V words in the vocabulary, M tokens of the source and N of the target",
+    model_input=lambda run: "source tokens [M]",
+    shape_letters=lambda run: "V words in the vocabulary, M tokens of the source and N of the target",
 )
-WORDS = Kind(
+WORDS = PageKind(
     sections=(masked_words, learning_curves, sentences),
-    letters=lambda run: "V words in the vocabulary, N tokens in all",
+    shape_letters=lambda run: "V words in the vocabulary, N tokens in all",
 )
-PATCHES = Kind(
+PATCHES = PageKind(
     sections=(hidden_patches, reconstructions, learning_curves),
-    letters=lambda run: "B images, N patches in all",
+    shape_letters=lambda run: "B images, N patches in all",
 )

@@ -1,4 +1,4 @@
-"""Report sections for embedders: correlations, cosines against scores, and explanations of cosines."""
+"""Report sections for embedders."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from glassformer.errors import DataError
 from glassformer.explain.similarity import picture
 from glassformer.report import figures
 from glassformer.report.metrics import Table, metric_table
-from glassformer.report.page import Kind, Section, curves, folds, part, table
+from glassformer.report.page import PageKind, Section, curves, folds, render_macro, table
 from glassformer.report.run import Run
 from glassformer.report.wording import count, decimal
 from glassformer.targets.similarity import Similarity
 
-MAX_POINTS = 2_000  # of the scatter plot: more are not visible
+MAX_POINTS = 2_000  # maximum number of points in the scatter plot; more are not visible
 
 
-def agreement(run: Run) -> Section:
-    """The model on each split, the baselines on the evaluated one, and a plot of cosines against scores."""
+def evaluation(run: Run) -> Section:
+    """The metrics of the model and the baselines, and a plot of cosines against scores."""
     metrics, splits = run.metrics, run.metrics.get("similarity") or {}
     evaluated_split = metrics.get("judged")
     rows = [("This model", split, values) for split, values in splits.items()]
     rows += [(name, evaluated_split, values) for name, values in (metrics.get("others") or {}).items()]
-    title = "Evaluation"
     if not rows:
-        return Section("scores", title, "No pairs were held out, so this model is not evaluated.")
+        return Section("scores", "Evaluation", "No pairs were held out, so this model is not evaluated.")
     note = (
         "Correlation of cosines with human scores, with its 95 % interval over pairs; for pairs without "
         "scores, how often the right partner is the nearest of all. The untouched model is the same "
@@ -40,21 +39,18 @@ def agreement(run: Run) -> Section:
     keys = [f"{key}_within" for key in Similarity.metrics if any(key in values for *_, values in rows)]
     scores = metric_table([(name, values) for name, _, values in rows], ["n", *keys], 2)
     lines = [[name, split, *line[1:]] for (name, split, _), line in zip(rows, scores.rows, strict=True)]
-    highlighted = [
-        i for i, (name, split, _) in enumerate(rows) if name == "This model" and split == evaluated_split
-    ]
+    highlighted = [i for i, row in enumerate(rows) if row[:2] == ("This model", evaluated_split)]
     heads = ["model", "split", *scores.heads[1:]]
     body = table(Table(heads, lines, highlighted, ("split",), "compare few"))
     pairs = read_pairs(run.folder / "pairs.csv")
     if pairs[0]:
-        body += curves(
-            (scatter(*pairs), "Cosine against score", [("small", "each point is an evaluated pair")])
-        )
-    return Section("scores", title, note, body)
+        keys = [("small", "each point is an evaluated pair")]
+        body += curves((scatter(*pairs), "Cosine against score", keys))
+    return Section("scores", "Evaluation", note, body)
 
 
 def explained_pairs(run: Run) -> Section | None:
-    """The cosines of some pairs, explained by pairs of tokens."""
+    """The cosines of some pairs as sums over pairs of tokens."""
     examples = run.json("similarities.json").get("examples")
     if not examples:
         return None
@@ -63,32 +59,29 @@ def explained_pairs(run: Run) -> Section | None:
         "the cosine, red ones subtract from it, and the sum of all squares is the cosine. The first half of "
         "these pairs disagree most with their scores."
     )
-    diagrams = [
-        e | {"picture": Markup(picture(e["tokens"][0], e["tokens"][1], e["table"], "similarities.json"))}
+    rows = [
+        e | {"diagram": Markup(picture(e["tokens"][0], e["tokens"][1], e["table"], "similarities.json"))}
         for e in examples
     ]
-    return Section("made", "Similarity token by token", note, part("similarity", "made", diagrams))
+    return Section("made", "Similarity token by token", note, render_macro("similarity", "token_pairs", rows))
 
 
 def learning_curves(run: Run) -> Section | None:
     if not run.steps:
         return None
     evaluations = [e for e in run.evaluations if e.get("score") is not None]
-    note = (
-        "The loss of each step and its trend."
-        + " The validation pairs were evaluated after each epoch." * bool(evaluations)
-    )
+    note = "The loss of each step and its trend."
+    note += " The validation pairs were evaluated after each epoch." * bool(evaluations)
     rows = [[count(e["step"]), decimal(e.get("train_loss"), 4), decimal(e["score"], 4)] for e in evaluations]
     best_rows = [i for i, e in enumerate(evaluations) if e.get("best")]
     heads = ["step", "training loss", "on validation pairs"]
-    body = curves((figures.loss_curves(run.steps, []), "Loss", ())) + table(
-        Table(heads, rows, best_rows, style="")
-    )
+    body = curves((figures.loss_curves(run.steps, []), "Loss", ()))
+    body += table(Table(heads, rows, best_rows, style=""))
     return Section("learned", "Learning curves", note, body)
 
 
 def read_pairs(path: Path) -> tuple[list[float], list[float]]:
-    """Scores and cosines of ``pairs.csv``, of the pairs with a score; empty if there is no such file."""
+    """Scores and cosines of the pairs in ``pairs.csv`` that have a score; empty without the file."""
     if not path.is_file():
         return [], []
     scores, cosines = [], []
@@ -119,7 +112,7 @@ def scatter(scores: Sequence[float], cosines: Sequence[float]) -> Markup:
         return figures.as_svg(figure, "cosines", "Cosine of each evaluated pair against its score")
 
 
-PAGE = Kind(
-    sections=(agreement, folds, explained_pairs, learning_curves),
-    about=lambda run: {"loss": run.metrics.get("loss")},
+PAGE = PageKind(
+    sections=(evaluation, folds, explained_pairs, learning_curves),
+    extra_facts=lambda run: {"loss": run.metrics.get("loss")},
 )

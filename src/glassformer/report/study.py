@@ -16,7 +16,7 @@ from glassformer.errors import DataError, NoSuchFileError
 from glassformer.evaluate.metrics import Plain
 from glassformer.report import tables
 from glassformer.report.figures import INK, MUTED, RULE, STYLE, TRAIN, VALIDATION, as_svg
-from glassformer.report.metrics import COMPARED, leading, signed, unit_of
+from glassformer.report.metrics import COMPARED, compared_metric, difference_text, leading_metrics
 from glassformer.report.page import render_page, write_page
 from glassformer.report.run import read_json
 from glassformer.report.wording import cut, digits_for, headed, how_tested
@@ -95,10 +95,10 @@ def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, st
         spread=spread_in_words(arms, measure),
         pages=pages or {},
         confusions=confusions(results),
-        leading=leading(measure, arms[0]),
-        unit=unit_of(measure),
-        second=unit_of(leading(measure, arms[0])[1][0]),
-        signed=signed,
+        leading=leading_metrics(measure, arms[0]),
+        unit=compared_metric(measure),
+        second=compared_metric(leading_metrics(measure, arms[0])[1][0]),
+        difference_text=difference_text,
         tested=headed(how_tested(results)),
     )
 
@@ -132,7 +132,7 @@ def bars(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy
             axes.plot(
                 scores["values"], [y] * len(scores["values"]), "o", color=INK, markersize=2.6, alpha=0.7
             )
-        unit = unit_of(measure)
+        unit = compared_metric(measure)
         axes.set(xlabel=unit.name)
         if isinstance(unit, Plain):
             axes.axvline(0, color=MUTED, linewidth=0.9)
@@ -145,7 +145,7 @@ def bars(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy
 def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy") -> Markup:
     """Chart of differences from the baseline with 95 % intervals; filled dots are significant."""
     compared = [arm for arm in arms if arm["name"] != baseline]
-    unit = unit_of(measure)
+    unit = compared_metric(measure)
     scale = 1 if isinstance(unit, Plain) else 100
     with rc_context({**STYLE, "axes.grid.axis": "x"}):
         figure, axes = _rows(compared)
@@ -156,7 +156,7 @@ def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "a
             face = VALIDATION if arm["significant"] else "none"
             position = scale * arm[measure]["difference"]
             axes.plot([position], [y], "o", color=VALIDATION, markersize=6.5, markerfacecolor=face)
-        axes.set(xlabel=f"difference in {unit.name}{unit.of_difference}")
+        axes.set(xlabel=f"difference in {unit.name}{unit.unit_suffix}")
         axes.xaxis.set_major_locator(MaxNLocator(7))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:+g}" if x else "0"))
         return as_svg(
@@ -200,7 +200,7 @@ def spread_in_words(arms: Sequence[dict[str, Any]], measure: str = "accuracy") -
     deviations = [arm[measure]["sd"] for arm in arms if arm[measure]["sd"] is not None]
     if not deviations:
         return ""
-    means, unit = [arm[measure]["mean"] for arm in arms], unit_of(measure)
+    means, unit = [arm[measure]["mean"] for arm in arms], compared_metric(measure)
     return (
         f"The best and the worst arm differ by {unit.difference(max(means) - min(means), 2)}; the standard "
         f"deviation over the seeds of one arm is up to {unit.deviation(max(deviations))}."

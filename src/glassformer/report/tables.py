@@ -43,7 +43,7 @@ def comparison(run: LabeledRun) -> dict[str, Any]:
         row["from_to"] = [position(x) for x in bounds] if bounds else None
     frequency = largest / scores["n"]
     n_labels = max(sum(support > 0 for support, _ in supports), 1)
-    if not target_of(scores).single_label:
+    if not target_of(scores).is_single_label:
         n_labels = len(supports)
     majority = {"label": label, "accuracy": frequency, "macro_f1": 2 * frequency / (1 + frequency) / n_labels}
     weighted = any(row.get("class_weight") is not None for row in rows)

@@ -7,7 +7,16 @@ from typing import Any
 
 from glassformer.report import page
 from glassformer.report.metrics import Table
-from glassformer.report.page import MAX_ROWS, Kind, Section, folds, own_inputs, part, scores_section, table
+from glassformer.report.page import (
+    MAX_ROWS,
+    PageKind,
+    Section,
+    folds,
+    render_macro,
+    scores_section,
+    table,
+    user_inputs,
+)
 from glassformer.report.run import Run
 from glassformer.report.wording import count, decimal, percent
 from glassformer.targets.token_tags import ERRORS
@@ -42,7 +51,7 @@ def scores(run: Run) -> Section | None:
     if repaired:
         footnote = f"{repaired:,} training tags were malformed and were repaired."
     return (
-        scores_section(run, note, METRIC_COLUMNS, footnote=part("parts", "small", footnote))
+        scores_section(run, note, METRIC_COLUMNS, footnote=render_macro("parts", "small", footnote))
         if run.scores
         else None
     )
@@ -58,10 +67,10 @@ def kinds(run: Run) -> Section | None:
         "border (the kind is right), invented (there is no true span)."
     )
     rows = [{"kind": kind, **values} for kind, values in (run_scores.get("by_kind") or {}).items()]
-    body = part("tags", "kinds", run_scores, rows, ERRORS, hues(run))
+    body = render_macro("tags", "kinds", run_scores, rows, ERRORS, hues(run))
     if confused := run_scores.get("confusions"):
         words = [[true, guess, count(n)] for true, guess, n in confused]
-        body += part("parts", "heading", "Most frequent confusions")
+        body += render_macro("parts", "heading", "Most frequent confusions")
         body += table(
             Table(
                 ["true", "predicted", "spans"], words, highlighted=(), text_columns=("predicted",), style=""
@@ -98,7 +107,7 @@ def sentences(run: Run) -> Section | None:
         return None
     looks = hues(run)
     marked = [s | {"parts": parts(s, looks)} for s in user_sentences[:MAX_ROWS]]
-    return own_inputs(part("tags", "sentences", marked, looks), "sentences", "spans.css")
+    return user_inputs(render_macro("tags", "sentences", marked, looks), "sentences", "spans.css")
 
 
 def spans(run: Run) -> Section | None:
@@ -112,7 +121,7 @@ def spans(run: Run) -> Section | None:
         "Framed: wrong kind or border, or no true span."
     )
     marked = [e | {"pieces": pieces(e, looks)} for e in examples]
-    return Section("spans", "Sentences", note, part("tags", "spans", marked, looks), ("spans.css",))
+    return Section("spans", "Sentences", note, render_macro("tags", "spans", marked, looks), ("spans.css",))
 
 
 def learning_curves(run: Run) -> Section | None:
@@ -181,9 +190,9 @@ def parts(sentence: dict[str, Any], hues: dict[str, str]) -> list[dict[str, Any]
     return [*out, {"text": sentence["text"][end:], "kind": ""}] if end < len(sentence["text"]) else out
 
 
-PAGE = Kind(
+PAGE = PageKind(
     sections=(scores, kinds, folds, calibration, sentences, spans, learning_curves),
     verdict=verdict,
-    about=lambda run: {"tags": run.metrics.get("scheme")},
-    letters=lambda run: "N tokens in all; the first token of each word gets a tag",
+    extra_facts=lambda run: {"tags": run.metrics.get("scheme")},
+    shape_letters=lambda run: "N tokens in all; the first token of each word gets a tag",
 )

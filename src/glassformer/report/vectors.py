@@ -1,4 +1,4 @@
-"""Report sections for word vectors: tests, loss, norms, neighbors, analogies."""
+"""Report sections for word vectors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from glassformer.report import figures
 from glassformer.report.metrics import Table
-from glassformer.report.page import Kind, Section, curves, table
+from glassformer.report.page import PageKind, Section, curves, table
 from glassformer.report.run import Run
 from glassformer.report.wording import count, decimal, duration
 
@@ -42,16 +42,15 @@ def norms(run: Run) -> Section:
 
 
 def neighbors(run: Run) -> Section | None:
-    note = "By cosine similarity."
-    return _words("near", "Nearest words", note, run.metrics["neighbours"])
+    return _word_lists("near", "Nearest words", "By cosine similarity.", run.metrics["neighbours"])
 
 
 def analogies(run: Run) -> Section | None:
     note = "The words nearest to a third word plus the difference of two words."
-    return _words("analogies", "Analogies", note, run.metrics["analogies"])
+    return _word_lists("analogies", "Analogies", note, run.metrics["analogies"])
 
 
-def _words(name: str, title: str, note: str, results: dict[str, Any]) -> Section | None:
+def _word_lists(name: str, title: str, note: str, results: dict[str, Any]) -> Section | None:
     rows = [
         [query, ", ".join(f"{word} {decimal(x)}" for word, x in matches)]
         for query, matches in results.items()
@@ -61,7 +60,7 @@ def _words(name: str, title: str, note: str, results: dict[str, Any]) -> Section
 
 
 def test_rows(tests: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """(test, result, what it was measured on) of each test and section, formatted."""
+    """Test, result, and number of evaluated pairs or questions, of each test and section."""
     rows = []
     for name, result in tests.items():
         if result is None:
@@ -71,12 +70,11 @@ def test_rows(tests: dict[str, Any]) -> list[tuple[str, str, str]]:
             text = "none" if value is None else f"{100 * value:.1f}"
             rows.append((name, f"Spearman {text}", f"{result['known']} of {result['pairs']} pairs known"))
         else:
-            parts = {name: result} | (result["sections"] if len(result["sections"]) > 1 else {})
-            for part, r in parts.items():
+            sections = result["sections"] if len(result["sections"]) > 1 else {}
+            for title, r in ({name: result} | {f"  {section}": r for section, r in sections.items()}).items():
                 accuracy = f"{100 * r['correct'] / r['known']:.1f} % correct" if r["known"] else "none known"
-                text = part if part == name else f"  {part}"
-                rows.append((text, accuracy, f"{r['correct']} of {r['known']}; {r['questions']} questions"))
+                rows.append((title, accuracy, f"{r['correct']} of {r['known']}; {r['questions']} questions"))
     return rows
 
 
-PAGE = Kind(sections=(tests, learning_curves, norms, neighbors, analogies), verdict=verdict)
+PAGE = PageKind(sections=(tests, learning_curves, norms, neighbors, analogies), verdict=verdict)

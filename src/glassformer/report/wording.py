@@ -101,7 +101,7 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
 
     n, digits = scores["n"], digits_for(scores["n"])
     n_correct = round(scores["accuracy"] * n)
-    if not target_of(scores).single_label and n_correct < n:
+    if not target_of(scores).is_single_label and n_correct < n:
         known = scores.get("macro_f1_interval")
         tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""
         return (

@@ -398,7 +398,7 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
     label_type: Any = pa.int64() if isinstance(classes[0], int) else pa.string()
     if clf.kind_.is_multilabel:
         label_type, labels = pa.list_(label_type), [None if x is None else list(x) for x in labels]
-    if clf.kind_.labels_given:
+    if clf.kind_.predicts_labels:
         predictions = {
             "label": pa.array(labels, label_type),
             "probability": pa.array(probabilities, pa.float64()),

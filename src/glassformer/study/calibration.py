@@ -28,12 +28,12 @@ from glassformer.evaluate.calibrate import (
     MAX_TEMPERATURE,
     MIN_TEMPERATURE,
     Metric,
+    class_metric,
     cross_validated_metric,
     describe,
     fit_temperature,
-    metric_of,
-    probabilities_of,
 )
+from glassformer.evaluate.predict import softmax
 from glassformer.finite import json_text
 from glassformer.runtime import choose_device, choose_dtype
 from glassformer.tasks.card import write_card
@@ -87,7 +87,7 @@ def calibrate_run(
         raise NotForThisModelError(what, where=str(folder), fix=fix)
     check_classifies(recipe, words=True)
     for name, value in {"threshold": threshold, "abstain_below": abstain_below}.items():
-        if target.word_labels and value is not None:
+        if target.has_word_labels and value is not None:
             what = "tags of words have no threshold"
             raise NotForThisModelError(
                 what, where=name, fix="Leave it out: the most probable tag is predicted"
@@ -129,7 +129,7 @@ def _calibrate(
     if chosen_by is None:
         what = "this run has no validation split, and calibration must not use the test split"
         raise BadValueError(what, where=str(folder), fix="Give other labeled examples with --data")
-    if TASKS[recipe.task].target.word_labels:
+    if TASKS[recipe.task].target.has_word_labels:
         return _calibrate_words(folder, recipe, clf, splits, (chosen_by, name), bootstrap, say)
     kind = clf.kind_
     abstain_threshold = check_abstain(abstain_below, kind)
@@ -246,7 +246,7 @@ class _Words:
         """Metrics before and after calibration."""
         z, y, groups = self.logits[self.is_known], self.targets[self.is_known], self.sentences[self.is_known]
         return {
-            stage: describe(probabilities_of(z, t), y, resamples=resamples, groups=groups) | self.metrics
+            stage: describe(softmax(z, t), y, resamples=resamples, groups=groups) | self.metrics
             for stage, t in (("before", 1.0), ("after", temperature))
         }
 
@@ -267,7 +267,7 @@ def _cross_validated(
         if metric == "f1":
             hits = int((predicted & targets).sum())
             return 2 * hits / max(int(predicted.sum() + targets.sum()), 1)
-        return metric_of(predicted, targets, classes, metric)
+        return class_metric(predicted, targets, classes, metric)
 
     cross_validated = cross_validated_metric(predict, score, targets)
     most_probable = kind.predicted_index(kind.probabilities(logits))

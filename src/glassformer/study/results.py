@@ -21,7 +21,7 @@ from glassformer.errors import ConfigError, DataError, GlassformerError
 from glassformer.evaluate.metrics import Share
 from glassformer.evaluate.predictions import table_file
 from glassformer.finite import json_text
-from glassformer.report.metrics import COMPARED, is_better, leading, signed, unit_of
+from glassformer.report.metrics import COMPARED, compared_metric, difference_text, is_better, leading_metrics
 from glassformer.report.run import read_history
 from glassformer.report.wording import NONE, count, decimal, digits_for, headed, how_tested, p_value
 from glassformer.study.answers import baseline_runs, examples_differ, read_answers
@@ -37,7 +37,7 @@ def sentences(results: dict[str, Any]) -> dict[str, Any]:
     """``verdict``: the study's result in words; ``sentences``: arm -> its comparison with the baseline."""
     digits, baseline = digits_for(results["n"]), results["baseline"]
     measure = measured(results)
-    unit = unit_of(measure)
+    unit = compared_metric(measure)
     compared = [arm for arm in results["arms"] if arm["name"] != baseline]
     sentence_of = {arm["name"]: _arm_sentence(arm, baseline, digits, measure) for arm in compared}
     differ = [a for a in compared if a["significant"] and a[measure]["difference"]]
@@ -87,7 +87,7 @@ def _simple_models_sentence(results: dict[str, Any], measure: str, digits: int) 
     arms = [arm[measure]["mean"] for arm in results["arms"] if arm[measure]["mean"] is not None]
     if not arms:
         return []
-    unit = unit_of(measure)
+    unit = compared_metric(measure)
     best = (min if unit.lower else max)(simple, key=simple.__getitem__)
     if min(arms) <= simple[best] if unit.lower else max(arms) >= simple[best]:
         return []
@@ -115,7 +115,7 @@ def _unsettled(arm: dict[str, Any], measure: str) -> bool:
 def _ladder_sentence(results: dict[str, Any]) -> list[str]:
     """A sentence about the first arm of the ladder that is significantly worse than the baseline, or none."""
     measure = measured(results)
-    unit = unit_of(measure)
+    unit = compared_metric(measure)
     arms = {arm["name"]: arm for arm in results["arms"]}
     ladder = [name for name in results.get("ladder", []) if name in arms]
     if len(ladder) < 2:
@@ -133,7 +133,7 @@ def _arm_sentence(arm: dict[str, Any], baseline: str, digits: int, measure: str)
     difference, bounds = arm[measure]["difference"], arm[measure]["difference_interval"]
     direction = "above" if difference > 0 else "below"
     equal = f"as accurate as {baseline}" if measure == "accuracy" else f"as good as {baseline}"
-    unit = unit_of(measure)
+    unit = compared_metric(measure)
     metric_suffix = "" if measure == "accuracy" else f" of {unit.name}"
     size = (
         f"{unit.difference(difference, digits)}{metric_suffix} {direction} {baseline}"
@@ -161,11 +161,14 @@ def _arm_sentence(arm: dict[str, Any], baseline: str, digits: int, measure: str)
 def markdown(results: dict[str, Any]) -> str:
     """The study as Markdown: verdict, a table with one row per arm, and notes."""
     digits, measure = digits_for(results["n"]), measured(results)
-    unit, ((first, _), (second, other)) = unit_of(measure), leading(measure, results["arms"][0])
+    unit, ((first, _), (second, other)) = (
+        compared_metric(measure),
+        leading_metrics(measure, results["arms"][0]),
+    )
     # For classes, the first column is always the accuracy, as in older tables.
     if first == "macro_f1" and second == "accuracy":
         first, second, other = "accuracy", "macro_f1", unit.name
-    first_metric, second_metric = unit_of(first), unit_of(second)
+    first_metric, second_metric = compared_metric(first), compared_metric(second)
     header = (
         "Arm",
         "Seeds",
@@ -174,7 +177,7 @@ def markdown(results: dict[str, Any]) -> str:
         "95 % interval",
         headed(other),
         "Log loss",
-        "Difference (points)" if measure == "accuracy" else f"Difference ({unit.name}{unit.of_difference})",
+        "Difference (points)" if measure == "accuracy" else f"Difference ({unit.name}{unit.unit_suffix})",
         "p (Holm)",
         "Best epoch",
         "s/epoch",
@@ -204,7 +207,7 @@ def markdown(results: dict[str, Any]) -> str:
                     first_metric.interval(scores["interval"], digits, scores["mean"], results["n"]),
                     second_metric.value(arm[second]["mean"], digits),
                     decimal(arm["log_loss"]["mean"], 4),
-                    signed(arm[measure], digits, unit),
+                    difference_text(arm[measure], digits, unit),
                     p_value(arm.get("p_holm")),
                     decimal(arm["best"]["epoch"], 1),
                     decimal(cost["seconds_per_epoch"], 1),
@@ -227,7 +230,7 @@ def markdown(results: dict[str, Any]) -> str:
             first_metric.interval(scores.get(f"{first}_interval"), digits, scores.get(first), results["n"]),
             second_metric.value(scores.get(second), digits),
             decimal(scores["log_loss"], 4),
-            signed(scores, digits, unit),
+            difference_text(scores, digits, unit),
             *[NONE] * (5 + has_robustness),
         ]
         lines.append(_row(cells))
@@ -393,7 +396,7 @@ def _arm(name: str, finished: Mapping[int, tuple[Job, RunPredictions]]) -> dict[
 
 def _confusion(judged: RunPredictions) -> np.ndarray:
     """The confusion matrix ``[true][predicted]``; empty unless each example has one class."""
-    if not judged.target.single_label:
+    if not judged.target.is_single_label:
         return np.zeros((0, 0), np.int64)
     size = len(judged.classes)
     cells = judged.truth * size + judged.predicted

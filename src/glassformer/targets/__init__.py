@@ -1,9 +1,9 @@
-"""Kinds of targets, one file per kind: metrics, baselines, and comparisons of predictions.
+"""Kinds of targets: metrics, baselines and comparisons.
 
 ``Target`` is the base class. ``Classes``, ``LabelSets`` and ``Numbers`` also check and encode raw targets,
-convert the outputs of the head to predictions, and read and write their entry in saved folders. An estimator
-has its kind as ``kind_``; the kind of a finished run follows from its scores (``target_of``). Only this
-module decides which kind it is.
+convert the outputs of the head to predictions, and read and write their entries in saved folders. The kind of
+an estimator is its attribute ``kind_``. The kind of a finished run follows from its scores (``target_of``).
+Code outside this folder does not test for the kind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from glassformer.errors import CheckpointError
 from glassformer.targets.answer_span import AnswerSpan
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.multilabel import LabelSets
-from glassformer.targets.regression import ON_HUB, Numbers
+from glassformer.targets.regression import HUB_NAMES, Numbers
 from glassformer.targets.similarity import Similarity
 from glassformer.targets.target import Target
 from glassformer.targets.target_text import TargetText
@@ -30,7 +30,7 @@ TARGETS: tuple[Target, ...] = (
     AnswerSpan(),
     Numbers(),
     TargetText(),
-    Similarity(),  # after numbers, whose scores also have correlations
+    Similarity(),  # after ``Numbers``, whose scores also have correlations
     Classes(),  # the default
 )
 
@@ -56,12 +56,12 @@ def kind_of_targets(y: Any) -> Classes:
 
 
 def target_from_metadata(metadata: Mapping[str, Any], where: str) -> Classes:
-    """The kind in a saved folder; raise CheckpointError for an unknown one."""
+    """The kind in a saved folder; raises CheckpointError for an unknown kind."""
     name = metadata.get("targets")
-    kinds = (kind for kind in TARGETS if isinstance(kind, Classes) and name in kind.saved_names)
-    if (kind := next(kinds, None)) is None:
-        raise CheckpointError(f"targets = {shown(name)} is not a known kind of target", where=where)
-    return kind.from_metadata(metadata, where)
+    for kind in TARGETS:
+        if isinstance(kind, Classes) and name in kind.saved_names:
+            return kind.from_metadata(metadata, where)
+    raise CheckpointError(f"targets = {shown(name)} is not a known kind of target", where=where)
 
 
 def target_from_hub(settings: Mapping[str, Any], outputs: int) -> Classes:
@@ -71,4 +71,4 @@ def target_from_hub(settings: Mapping[str, Any], outputs: int) -> Classes:
         return LabelSets()
     if outputs != 1 or problem not in (None, Numbers.problem_type):
         return Classes()
-    return Numbers(scale="log" if settings.get("id2label") == {"0": ON_HUB["log"]} else "linear")
+    return Numbers(scale="log" if settings.get("id2label") == {"0": HUB_NAMES["log"]} else "linear")

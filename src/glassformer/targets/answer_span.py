@@ -1,8 +1,8 @@
-"""Answer spans as targets: exact match and F1 as in SQuAD, errors by kind, the best spans of logits.
+"""Answer spans of question answering as targets.
 
-As in SQuAD (Rajpurkar et al., 2016, 2018), case, punctuation, articles and white space are ignored; F1
-counts words; with several true answers, the most similar one counts; for an unanswerable question only "no
-answer" is right. ``tests/evaluate`` compares the metrics with torchmetrics.
+The metrics are those of SQuAD (Rajpurkar et al., 2016, 2018). They ignore case, punctuation, articles and
+white space. F1 counts words. With several true answers, the most similar one counts. For an unanswerable
+question only "no answer" is right. ``tests/evaluate`` compares the metrics with torchmetrics.
 """
 
 from __future__ import annotations
@@ -25,17 +25,22 @@ from glassformer.data.answered import AnsweredSplit
 from glassformer.data.questions import Answers, Question
 from glassformer.data.windows import QuestionRows
 from glassformer.errors import DataError
-from glassformer.evaluate.compare import Statistic, ratio_of
+from glassformer.evaluate.compare import Statistic, ratio_statistic
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import Share
-from glassformer.targets.target import Arm, RunPredictions, Target
+from glassformer.targets.target import RunPredictions, SeedRuns, Target
 
 MEASURE = "f1"
 METRICS = ("exact_match", MEASURE)
-# No answer to an answerable question; an answer to an unanswerable question; a true answer with more words; a
-# part of a true answer; another span that shares words with a true answer; a span that shares none.
-ERRORS = ("missed", "invented", "too_long", "too_short", "overlapping", "elsewhere")
-NUM_SPANS = 20  # best spans of a question; their probabilities and that of "no answer" sum to 1
+ERRORS = (
+    "missed",  # no answer to an answerable question
+    "invented",  # an answer to an unanswerable question
+    "too_long",  # a true answer and more words
+    "too_short",  # a part of a true answer
+    "overlapping",  # another span that shares words with a true answer
+    "elsewhere",  # a span without words of a true answer
+)
+NUM_SPANS = 20  # number of best spans of a question that get a probability
 SENTENCE, SPAN = "the likeliest sentence (TF-IDF)", "a name or number in that sentence"
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -49,18 +54,18 @@ _ASKS_NUMBER = re.compile(r"\b(when|year|how (many|much|old|long|far)|what (date
 class AnswerSpan(Target):
     """The span of a text that answers a question, or no answer."""
 
-    marks: ClassVar[Sequence[str]] = ("exact_match",)
+    marker_keys: ClassVar[Sequence[str]] = ("exact_match",)
     metrics: ClassVar[Mapping[str, Share]] = {"exact_match": Share("exact match"), MEASURE: Share("F1")}
     main_metrics: ClassVar[Sequence[str]] = (MEASURE, "exact_match")
     compared: ClassVar[Sequence[str]] = (MEASURE, "accuracy", "macro_f1")
-    in_folds: ClassVar[Sequence[str]] = METRICS
-    in_terminal: ClassVar[Sequence[str]] = tuple(
+    fold_table_metrics: ClassVar[Sequence[str]] = METRICS
+    terminal_columns: ClassVar[Sequence[str]] = tuple(
         key for name in METRICS for key in (name, f"{name}_interval")
     )
     examples: ClassVar[str] = "questions"
-    resampled: ClassVar[str] = "contexts"
+    resampled_key: ClassVar[str] = "contexts"
     terminal_layout: ClassVar[str] = "answers"
-    precise: ClassVar[bool] = True
+    has_two_decimals: ClassVar[bool] = True
     extra_metrics: ClassVar[Sequence[str]] = ("exact_match",)
     file: ClassVar[str] = "predictions.jsonl"
     no_review: ClassVar[tuple[str, str] | None] = (
@@ -81,58 +86,62 @@ class AnswerSpan(Target):
         return f" on {scores['contexts']:,} texts"
 
     def read_run(self, folder: Path) -> RunPredictions:
-        path, digest, shares = folder / self.file, hashlib.sha256(), []
+        path, digest, scores = folder / self.file, hashlib.sha256(), []
         contexts: dict[str, int] = {}
-        numbers: list[int] = []
+        groups: list[int] = []
         if not (text := path.read_text(encoding="utf-8").rstrip("\n")):
             raise DataError("no answers to compare", where=str(path), fix="Evaluate on a split with answers")
         for line in text.split("\n"):  # not splitlines, since a text may have U+2028
             try:
                 row = json.loads(line)
-                shares.append((float(row["exact_match"]), float(row["f1"])))
+                scores.append((float(row["exact_match"]), float(row["f1"])))
                 identity = (row["question"], row["context"], row["answers"])
             except (ValueError, KeyError, TypeError) as error:
                 what = f"a line that is not an answer ({type(error).__name__} {error})"
                 raise DataError(what, where=str(path), fix="Evaluate the run again") from None
             digest.update(repr(identity).encode("utf-8", "backslashreplace"))
-            numbers.append(contexts.setdefault(str(row["context"]), len(contexts)))
-        scores = np.array(shares)  # [n, 2] exact match and F1
-        return RunPredictions(self, digest.hexdigest(), len(scores), None, scores, groups=np.array(numbers))
+            groups.append(contexts.setdefault(str(row["context"]), len(contexts)))
+        # The predictions are exact match and F1, [n, 2].
+        predicted, groups_array = np.array(scores), np.array(groups)
+        return RunPredictions(self, digest.hexdigest(), len(scores), None, predicted, groups=groups_array)
 
-    def statistics(self, runs: Arm) -> dict[str, Statistic]:
+    def statistics(self, runs: SeedRuns) -> dict[str, Statistic]:
         assert runs[0].groups is not None
         texts = runs[0].groups  # texts are resampled, since the questions on one text are not independent
         sizes = np.bincount(texts)
-        exact, f1 = (ratio_of([np.bincount(texts, a.predicted[:, k]) for a in runs], sizes) for k in range(2))
+        exact, f1 = (
+            ratio_statistic([np.bincount(texts, run.predicted[:, k]) for run in runs], sizes)
+            for k in range(2)
+        )
         return {MEASURE: f1, "accuracy": exact, "macro_f1": f1}
 
 
 def normalize(text: str) -> str:
-    """Normalize an answer: without case, punctuation, articles and double spaces."""
+    """An answer without case, punctuation, articles and repeated spaces."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(text: str, truth: Sequence[str]) -> float:
     """1 if the text is one of the true answers (or empty, if there are none), otherwise 0."""
     answer = normalize(text)
-    return float(any(answer == normalize(other) for other in truth) if truth else answer == "")
+    return float(any(answer == normalize(true) for true in truth) if truth else answer == "")
 
 
 def word_f1(text: str, truth: Sequence[str]) -> float:
     """The highest word F1 with a true answer."""
-    return max((_f1(text, other) for other in truth), default=float(normalize(text) == ""))
+    return max((_f1(text, true) for true in truth), default=float(normalize(text) == ""))
 
 
-def _f1(text: str, truth: str) -> float:
-    answer, other = normalize(text).split(), normalize(truth).split()
-    if not answer or not other:
-        return float(answer == other)
-    common = (Counter(answer) & Counter(other)).total()
-    return 2 * common / (len(answer) + len(other)) if common else 0.0
+def _f1(text: str, true: str) -> float:
+    predicted_words, true_words = normalize(text).split(), normalize(true).split()
+    if not predicted_words or not true_words:
+        return float(predicted_words == true_words)
+    common = (Counter(predicted_words) & Counter(true_words)).total()
+    return 2 * common / (len(predicted_words) + len(true_words))
 
 
-def error_of(text: str, truth: Sequence[str]) -> str:
-    """One of ``ERRORS``; empty if the answer is right."""
+def error_kind(text: str, truth: Sequence[str]) -> str:
+    """The kind of error, one of ``ERRORS``; empty if the answer is right."""
     if exact_match(text, truth):
         return ""
     if not truth:
@@ -159,25 +168,25 @@ def answer_metrics(
     """Metrics of predicted answers, from 0 to 1.
 
     Args:
-        predicted: predicted answers; empty: no answer.
-        contexts: context of each question; questions on one context are resampled together.
+        predicted: predicted answers; an empty text means no answer.
+        contexts: context of each question; questions about one context are resampled together.
         bootstrap: number of resamples of contexts for the 95 % intervals; 0: no intervals.
 
     Returns:
-        ``n`` (questions), ``contexts`` (their number), ``exact_match``, ``f1``, their ``_interval`` keys,
-        ``answerable`` and ``unanswerable`` (``n`` and both metrics, if there are unanswerable questions), and
-        ``errors`` (see ``ERRORS``).
+        ``n`` (questions), ``contexts`` (their number), ``exact_match``, ``f1``, their ``_interval`` keys, and
+        ``errors`` (the number of each of ``ERRORS``). If there are unanswerable questions, also
+        ``answerable`` and ``unanswerable`` with their ``n`` and both metrics.
     """
     scores = np.array([scores_of(text, true) for text, true in zip(predicted, truth, strict=True)])  # [n, 2]
     answerable = np.array([bool(true.texts) for true in truth])
     numbers = {context: i for i, context in enumerate(sorted(set(contexts)))}
     groups = np.array([numbers[context] for context in contexts], np.int64)
-    errors = Counter(error_of(text, true.texts) for text, true in zip(predicted, truth, strict=True))
+    errors = Counter(error_kind(text, true.texts) for text, true in zip(predicted, truth, strict=True))
     out: dict[str, Any] = {"n": len(truth), "contexts": int(groups.max(initial=-1)) + 1}
     out |= dict(zip(METRICS, scores.mean(0).tolist(), strict=True))
     if bootstrap:
-        ends = _intervals(scores, groups, bootstrap, seed)
-        out |= {f"{name}_interval": true for name, true in zip(METRICS, ends, strict=True)}
+        intervals = _intervals(scores, groups, bootstrap, seed)
+        out |= {f"{name}_interval": bounds for name, bounds in zip(METRICS, intervals, strict=True)}
     for name, mask in (("answerable", answerable), ("unanswerable", ~answerable)):
         if mask.any() and not answerable.all():
             means = scores[mask].mean(0).tolist()
@@ -186,7 +195,7 @@ def answer_metrics(
 
 
 def scores_of(text: str, truth: Answers) -> tuple[float, float]:
-    """Exact match and F1 of one answer."""
+    """Exact match and F1 of an answer."""
     return exact_match(text, truth.texts), word_f1(text, truth.texts)
 
 
@@ -198,21 +207,22 @@ def _intervals(scores: np.ndarray, groups: np.ndarray, draws: int, seed: int) ->
     rng = np.random.default_rng(seed)
     resampled = np.empty((draws, 2))
     for i in range(draws):
-        chosen = rng.integers(0, count, count)
-        resampled[i] = sums[chosen].sum(0) / sizes[chosen].sum()
+        drawn = rng.integers(0, count, count)
+        resampled[i] = sums[drawn].sum(0) / sizes[drawn].sum()
     ends = np.quantile(resampled, [0.025, 0.975], axis=0).T.tolist()
     return [share_interval(share, count, bounds) for share, bounds in zip(scores.mean(0), ends, strict=True)]
 
 
 # --- from logits to answers -----------------------------------------------------------------------
-# Two logits per token (start and end) give the best spans, the score of no answer, and probabilities.
+# Each token has two logits, one for the start and one for the end of the answer.
 
 
 @dataclass(frozen=True)
 class TextAnswer:
-    """Characters ``start`` to ``end`` of a context; no answer is the empty text, from 0 to 0.
+    """An answer: the characters ``start`` to ``end`` of a context.
 
-    ``score`` is the sum of two logits; ``probability`` is normalized over ``NUM_SPANS`` spans and no answer.
+    "No answer" is the empty text, from 0 to 0. ``score`` is the sum of the logits of start and end. The
+    probabilities of the ``NUM_SPANS`` best spans and of no answer sum to 1.
     """
 
     text: str
@@ -234,88 +244,99 @@ class Candidates:
     null: float  # score of no answer, the minimum over windows; NaN: the logits are not finite
 
     @property
-    def lead(self) -> float:
-        """The score of no answer minus that of the best span."""
+    def null_margin(self) -> float:
+        """The score of no answer minus the score of the best span."""
         return self.null - self.spans[0][0] if self.spans else np.inf
 
     def is_none(self, threshold: float | None) -> bool:
         """Whether "no answer" is predicted; with a threshold of None only if there is no span."""
-        return not self.spans or (threshold is not None and self.lead > threshold)
+        return not self.spans or (threshold is not None and self.null_margin > threshold)
 
     def ranked(self, question: Question, threshold: float | None, count: int) -> list[TextAnswer]:
         """The ``count`` best answers; without a threshold, "no answer" only if there is no span."""
         scores = np.array([*(score for score, _, _ in self.spans), self.null])
         if threshold is None and self.spans:
             scores[-1] = -np.inf
-        shares = np.exp(scores - scores.max())
-        shares /= shares.sum()
+        probabilities = np.exp(scores - scores.max())
+        probabilities /= probabilities.sum()
         answers = [
-            TextAnswer(question.context[a:b], a, b, score, float(share))
-            for (score, a, b), share in zip(self.spans, shares, strict=False)
+            TextAnswer(question.context[a:b], a, b, score, float(p))
+            for (score, a, b), p in zip(self.spans, probabilities, strict=False)
         ]
         if threshold is None and answers:
             return answers[:count]
-        none = TextAnswer("", 0, 0, self.null, float(shares[-1]))
+        no_answer = TextAnswer("", 0, 0, self.null, float(probabilities[-1]))
         if self.is_none(threshold):
-            return [none, *answers][:count]
-        index = next((i for i, answer in enumerate(answers) if i and answer.score < none.score), len(answers))
-        return [*answers[:index], none, *answers[index:]][:count]
+            return [no_answer, *answers][:count]
+        lower = (i for i, answer in enumerate(answers) if i and answer.score < no_answer.score)
+        index = next(lower, len(answers))
+        return [*answers[:index], no_answer, *answers[index:]][:count]
 
 
 def candidates(logits: np.ndarray, rows: QuestionRows, max_answer: int) -> list[Candidates]:
-    """The best spans of each question over all its windows, of at most ``max_answer`` tokens, from the logits
-    ``[N, 2]`` of all tokens; a span in several windows has its best score."""
+    """The best spans of each question over all its windows.
+
+    A span that is in several windows has its best score.
+
+    Args:
+        logits: ``[N, 2]`` of all tokens.
+        max_answer: maximum number of tokens of a span.
+    """
     spans: list[dict[tuple[int, int], float]] = [{} for _ in range(rows.count)]
     null = np.full(rows.count, np.inf)
     starts = rows.table.starts
     for window, owner in enumerate(rows.owners.tolist()):
-        part = slice(*starts[window : window + 2].tolist())
-        if not np.isfinite(logits[part]).all():
+        tokens = slice(*starts[window : window + 2].tolist())
+        if not np.isfinite(logits[tokens]).all():
             null[owner] = np.nan
-        null[owner] = min(null[owner], float(logits[part][0].sum()))
-        offsets = rows.offsets[part]
-        inside = np.flatnonzero((rows.sides[part] == 1) & (offsets[:, 1] > offsets[:, 0]))
-        for score, first, last in best_spans(logits[part][inside], max_answer, NUM_SPANS):
-            key = int(offsets[inside[first], 0]), int(offsets[inside[last], 1])
+        null[owner] = min(null[owner], float(logits[tokens][0].sum()))
+        offsets = rows.offsets[tokens]
+        in_context = np.flatnonzero((rows.sides[tokens] == 1) & (offsets[:, 1] > offsets[:, 0]))
+        for score, first, last in best_spans(logits[tokens][in_context], max_answer, NUM_SPANS):
+            key = int(offsets[in_context[first], 0]), int(offsets[in_context[last], 1])
             if score > spans[owner].get(key, -np.inf):
                 spans[owner][key] = score
-    return [
-        Candidates(tuple(sorted(((s, a, b) for (a, b), s in d.items()), key=_rank)[:NUM_SPANS]), float(none))
-        for d, none in zip(spans, null, strict=True)
-    ]
+    best: list[Candidates] = []
+    for score_of_span, no_answer in zip(spans, null.tolist(), strict=True):
+        ranked = sorted((-score, start, end) for (start, end), score in score_of_span.items())[:NUM_SPANS]
+        best.append(Candidates(tuple((-score, start, end) for score, start, end in ranked), no_answer))
+    return best
 
 
-def _rank(span: tuple[float, int, int]) -> tuple[float, int, int]:
-    return -span[0], span[1], span[2]
+def best_spans(logits: np.ndarray, max_tokens: int, count: int) -> list[tuple[float, int, int]]:
+    """The ``count`` best spans of at most ``max_tokens`` tokens, as (score, first token, last token).
 
-
-def best_spans(logits: np.ndarray, longest: int, count: int) -> list[tuple[float, int, int]]:
-    """The ``count`` best spans of at most ``longest`` tokens, from logits ``[T, 2]``: score, first, last."""
+    ``logits``: ``[T, 2]``.
+    """
     if not len(logits):
         return []
-    wide = min(longest, len(logits))
-    ends = np.concatenate([logits[:, 1], np.full(wide - 1, -np.inf)])
-    sums = logits[:, :1] + np.lib.stride_tricks.sliding_window_view(ends, wide)  # [T, wide]
+    width = min(max_tokens, len(logits))
+    ends = np.concatenate([logits[:, 1], np.full(width - 1, -np.inf)])
+    sums = logits[:, :1] + np.lib.stride_tricks.sliding_window_view(ends, width)  # [T, width]
     flat = sums.ravel()
-    most = min(count, flat.size)
-    best = np.argpartition(-flat, most - 1)[:most]
-    best = best[np.argsort(-flat[best], kind="stable")]
-    return [
-        (float(flat[i]), int(i) // wide, int(i) // wide + int(i) % wide) for i in best if flat[i] > -np.inf
-    ]
+    count = min(count, flat.size)
+    best = np.argpartition(-flat, count - 1)[:count]
+    best = best[np.argsort(-flat[best], kind="stable")].tolist()
+    return [(float(flat[i]), i // width, i // width + i % width) for i in best if flat[i] > -np.inf]
 
 
-def best_threshold(leads: Sequence[float], answered: Sequence[float], unanswered: Sequence[float]) -> float:
-    """The threshold of ``Candidates.lead`` with the highest mean metric, in the middle of the best interval,
-    from the lead of each validation question and its metric (such as F1) if it is answered, and if it is not.
+def best_threshold(margins: Sequence[float], answered: Sequence[float], unanswered: Sequence[float]) -> float:
+    """The threshold of ``Candidates.null_margin`` with the highest mean metric.
+
+    It is the middle of the interval of thresholds that are equally good.
+
+    Args:
+        margins: the ``null_margin`` of each validation question.
+        answered, unanswered: the metric of each question (such as F1) if the question is answered, and if it
+            is not.
     """
-    lead = np.clip(np.asarray(leads, float), -1e6, 1e6)
-    order = np.argsort(lead, kind="stable")
+    margin = np.clip(np.asarray(margins, float), -1e6, 1e6)
+    order = np.argsort(margin, kind="stable")
     yes, no = (np.asarray(answered, float)[order], np.asarray(unanswered, float)[order])
-    # Sorted by lead, the first k of n questions are answered.
+    # Sorted by margin, the first k of n questions are answered.
     totals = np.concatenate([[0.0], np.cumsum(yes)]) + no.sum() - np.concatenate([[0.0], np.cumsum(no)])
-    borders = np.concatenate([[lead[order[0]] - 1.0], lead[order], [lead[order[-1]] + 1.0]])
-    possible = np.flatnonzero(np.diff(borders) > 0)  # equal leads are answered together
+    borders = np.concatenate([[margin[order[0]] - 1.0], margin[order], [margin[order[-1]] + 1.0]])
+    possible = np.flatnonzero(np.diff(borders) > 0)  # questions with equal margins are answered together
     best = possible[np.flatnonzero(totals[possible] >= totals[possible].max() - 1e-12)]
     middle = best[len(best) // 2]
     return float((borders[middle] + borders[middle + 1]) / 2)
@@ -330,10 +351,11 @@ def words_of(text: str) -> list[str]:
 
 
 def document_frequencies(contexts: Sequence[str]) -> Counter[str]:
-    """The number of contexts with each word; the empty word has the number of contexts."""
-    seen: Counter[str] = Counter(word for text in set(contexts) for word in set(words_of(text)))
-    seen[""] = len(set(contexts))
-    return seen
+    """The number of contexts with each word; the key "" has the number of contexts."""
+    texts = set(contexts)
+    frequencies = Counter(word for text in texts for word in set(words_of(text)))
+    frequencies[""] = len(texts)
+    return frequencies
 
 
 def likeliest_sentence(question: Question, df: Counter[str]) -> str:
@@ -344,36 +366,37 @@ def likeliest_sentence(question: Question, df: Counter[str]) -> str:
         return {word: n * math.log((1 + df[""]) / (1 + df[word])) for word, n in counts.items()}
 
     query = weights(question.question)
-    sentences = [match.group().strip() for match in _SENTENCES.finditer(question.context)]
-    best, top = question.context.strip(), -1.0
-    for sentence in sentences:
+
+    def similarity(sentence: str) -> float:
         tfidf = weights(sentence)
         length = math.sqrt(sum(value**2 for value in tfidf.values())) or 1.0
-        score = sum(value * tfidf.get(word, 0.0) for word, value in query.items()) / length
-        if sentence and score > top:
-            best, top = sentence, score
-    return best
+        return sum(value * tfidf.get(word, 0.0) for word, value in query.items()) / length
+
+    sentences = [match.group().strip() for match in _SENTENCES.finditer(question.context)]
+    return max(filter(None, sentences), key=similarity, default=question.context.strip())
 
 
-def nearest_span(question: Question, sentence: str) -> str:
-    """The first number of a sentence if the question asks for a number, otherwise its first name that is not
-    in the question; the whole sentence if it has neither."""
+def name_or_number(question: Question, sentence: str) -> str:
+    """The first number in a sentence if the question asks for a number, otherwise the first name.
+
+    Words of the question do not count. Without such a number or name, the whole sentence.
+    """
     query_words = set(words_of(question.question))
-    kind = _NUMBER if _ASKS_NUMBER.search(question.question) else _NAME
-    for match in kind.finditer(sentence):
+    pattern = _NUMBER if _ASKS_NUMBER.search(question.question) else _NAME
+    for match in pattern.finditer(sentence):
         if not set(words_of(match.group())) & query_words:
             return match.group()
     return sentence
 
 
 def baselines(train: AnsweredSplit, split: AnsweredSplit, bootstrap: int) -> dict[str, Any]:
-    """Metrics of answers without a model: the most similar sentence, and a name or number in it."""
+    """Metrics of two baselines: the most similar sentence, and a name or number in it."""
     out, frequencies = {}, document_frequencies(train.texts)
     for name in (SENTENCE, SPAN):
         started = time.perf_counter()
         texts = [likeliest_sentence(question, frequencies) for question in split.questions]
         if name == SPAN:
-            texts = [nearest_span(q, sentence) for q, sentence in zip(split.questions, texts, strict=True)]
+            texts = [name_or_number(q, sentence) for q, sentence in zip(split.questions, texts, strict=True)]
         metrics = answer_metrics(split.answers or [], texts, split.texts, bootstrap=bootstrap)
         out[name] = metrics | {"seconds": time.perf_counter() - started}
     return out

@@ -1,4 +1,7 @@
-"""Multi-class targets, one class per example; the base of the other targets, which override some methods."""
+"""Multi-class targets: one class per example.
+
+``Classes`` is also the base class of multi-label and regression targets, which override some methods.
+"""
 
 from __future__ import annotations
 
@@ -44,28 +47,28 @@ from glassformer.evaluate.calibrate import (
 )
 from glassformer.evaluate.compare import (
     Statistic,
-    accuracy_of,
-    macro_f1_of_sets,
+    accuracy_statistic,
     mcnemar,
+    multilabel_f1_statistic,
     paired_difference,
 )
-from glassformer.evaluate.intervals import macro_f1_interval, macro_f1_interval_of_sets, share_interval
+from glassformer.evaluate.intervals import macro_f1_interval, multilabel_f1_interval, share_interval
 from glassformer.evaluate.metrics import Plain, Share
 from glassformer.evaluate.predict import softmax
 from glassformer.evaluate.predictions import read_predictions, write_predictions
 from glassformer.finite import finite, undefined
-from glassformer.targets.target import MIN_WRITTEN, Arm, Pairs, RunPredictions, Target, TestResult
+from glassformer.targets.target import MIN_WRITTEN, RunPairs, RunPredictions, SeedRuns, Target, TestResult
 from glassformer.train.config import user_stacklevel
 from glassformer.train.objectives import class_weights
 from glassformer.train.solved_head import SolvedHead, solve_classes
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 1e3  # calibration itself searches 0.05 to 20
-OVER_ONE = 1 + 1e-6  # a threshold that no probability reaches may be slightly above 1
-MAX_SCORES = 2**25  # examples times classes whose scores are kept for the curves (128 MiB)
-MIN_F1_GAIN = 0.02  # a smaller difference in macro-F1 does not count
-TINY = np.finfo(np.float64).eps  # stands for a probability of 0 in the log loss, as in scikit-learn
+MAX_THRESHOLD = 1 + 1e-6  # slightly above 1, for a threshold that no probability reaches
+MAX_SCORES = 2**25  # maximum number of scores that are stored for the curves (128 MiB)
+MIN_F1_GAIN = 0.02  # smaller differences in macro-F1 are ignored
+TINY = np.finfo(np.float64).eps  # replaces a probability of 0 in the log loss, as in scikit-learn
 LOSS = {"log_loss": Plain("log loss", lower=True, form=".4f")}
-LABEL_METRICS = {  # metrics of multi-class and multi-label targets alike
+LABEL_METRICS = {  # metrics of both multi-class and multi-label targets
     "weighted_f1": Share("weighted F1"),
     "roc_auc": Plain("ROC-AUC", form=".4f"),
     "average_precision": Plain("average precision", form=".4f"),
@@ -76,16 +79,18 @@ UNSEEN = "was not seen in training"
 
 
 def unseen_labels(labels: Sequence[Any], classes: Sequence[Any]) -> dict[int, Any]:
-    """Position -> label, for examples with a label (or one of several) that is not in ``classes``."""
+    """The first label of each example that is not in ``classes``, by the index of the example."""
     known = set(classes)
-    pairs = (
-        (i, next((x for x in flat_labels([row]) if x not in known), None)) for i, row in enumerate(labels)
-    )
-    return {i: label for i, label in pairs if label is not None}
+    unseen = ([x for x in flat_labels([row]) if x is not None and x not in known] for row in labels)
+    return {i: labels_of_row[0] for i, labels_of_row in enumerate(unseen) if labels_of_row}
 
 
 def without_unseen_labels(split: Any, label_at: Mapping[int, Any]) -> Any:
-    """A split without the examples that ``unseen_labels`` has found; raises DataError if none are left."""
+    """A split without the examples in ``label_at`` (see ``unseen_labels``).
+
+    Raises:
+        DataError: no example is left.
+    """
     if not label_at:
         return split
     if len(label_at) == len(split):
@@ -99,11 +104,11 @@ class Classes(Target):
     """One class per example: a softmax over the logits, and the most probable class.
 
     Args:
-        booleans: targets were booleans, so ``predict`` returns booleans; elsewhere the classes are 0 and 1.
+        booleans: the targets are booleans. ``predict`` returns booleans; internally the classes are 0 and 1.
     """
 
     booleans: bool = field(default=False, kw_only=True)
-    labels_given: ClassVar[bool] = True
+    predicts_labels: ClassVar[bool] = True
     metrics: ClassVar[Mapping[str, Share]] = {
         "accuracy": Share("accuracy"),
         "macro_f1": Share("macro-F1"),
@@ -111,18 +116,14 @@ class Classes(Target):
     }
     main_metrics: ClassVar[Sequence[str]] = ("accuracy", "macro_f1")
     compared: ClassVar[Sequence[str]] = ("accuracy", "macro_f1")
-    each_fold: ClassVar[tuple[str, ...]] = (
-        "accuracy",
-        "macro_f1",
-        "log_loss",
-    )  # metrics stored for each fold
+    metrics_per_fold: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "log_loss")
     file: ClassVar[str] = "predictions.csv"
     problem_type: ClassVar[str | None] = None  # in ``config.json``; None: the default of transformers
-    saved_names: ClassVar[Sequence[str | None]] = (None,)  # names in ``glassformer.json``; see ``about``
-    word: ClassVar[str] = "labels"  # name of the targets in messages
+    saved_names: ClassVar[Sequence[str | None]] = (None,)  # names in ``glassformer.json``; see ``metadata``
+    targets_noun: ClassVar[str] = "labels"  # noun for the targets in messages
     script_name: ClassVar[str] = "classes"  # file in scripts/ with the decision rule of exported folders
-    is_multilabel: ClassVar[bool] = False  # whether each logit is a separate yes-or-no decision
-    single_label: ClassVar[bool] = True
+    is_multilabel: ClassVar[bool] = False  # each logit is a separate yes-or-no decision
+    is_single_label: ClassVar[bool] = True
 
     # --- raw targets ------------------------------------------------------------------------------
 
@@ -144,11 +145,11 @@ class Classes(Target):
         return np.array([numbers[label] for label in labels], np.int64)
 
     def normalize(self, labels: Sequence[Any], classes: Sequence[Any]) -> list[Any]:
-        """The labels, in the spelling of the class that each one means."""
+        """The labels, each in the spelling of the class that it stands for."""
         return match_known_labels(labels, classes, spelling=True)
 
     def stratify_by(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
-        """Values whose proportions a random split preserves."""
+        """The values by which a random split is stratified."""
         return targets.tolist()
 
     # --- training ---------------------------------------------------------------------------------
@@ -161,30 +162,30 @@ class Classes(Target):
         return class_weights(targets, classes, train.class_weight)
 
     def criterion(self, targets: np.ndarray, classes: list[Any], train: Any) -> Callable | None:
-        """The loss function of logits and targets; None: cross-entropy over classes."""
+        """The loss, as a function of logits and targets; None: cross-entropy over classes."""
         return None
 
     def solve(
         self, vectors: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, seed: int
     ) -> SolvedHead:
-        """The best linear head on vectors ``[n, D]`` of the training examples."""
+        """The best linear head on the vectors ``[n, D]`` of the training examples."""
         return solve_classes(vectors, targets, weights, seed)
 
     def validation_metrics(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        """Metrics of the validation examples after an epoch."""
+        """Validation metrics after an epoch."""
         meter = self.meter(clf.classes_.tolist(), curves=False)
         meter.update(softmax(logits), targets)
         out = meter.result(bootstrap=0)
         return {"loss": out["log_loss"], "accuracy": out["accuracy"], "macro_f1": out["macro_f1"]}
 
     def threshold(self, train: Any, logits: np.ndarray, targets: np.ndarray) -> Any:
-        """The ``threshold_`` that a fit tunes on its validation examples; None: it tunes none."""
+        """The ``threshold_`` tuned on the validation examples of a fit; None: no tuning."""
         return None
 
     # --- predictions ------------------------------------------------------------------------------
 
     def probabilities(self, logits: np.ndarray, temperature: Any = 1.0) -> np.ndarray:
-        """Probabilities ``[n, C]`` fp64, whose rows sum to 1."""
+        """Probabilities ``[n, C]`` fp64; each row sums to 1."""
         return softmax(logits, temperature)
 
     def probabilities_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
@@ -192,8 +193,13 @@ class Classes(Target):
         return (logits / temperature).softmax(-1)
 
     def predicted_index(self, probabilities: np.ndarray, threshold: Any = None) -> np.ndarray:
-        """Class numbers ``[n]``: the most probable class. With a threshold: for two classes, the second if it
-        reaches the threshold; for more, the class with the largest ratio to its threshold ``[C]``."""
+        """Class numbers ``[n]``, by default of the most probable classes.
+
+        Args:
+            threshold: for two classes, the least probability of the second class; for more classes, one
+                threshold per class ``[C]``, and the class with the largest ratio to its threshold is
+                predicted.
+        """
         if threshold is None:
             return probabilities.argmax(1)
         if np.ndim(threshold):
@@ -201,7 +207,7 @@ class Classes(Target):
         return (probabilities[:, 1] >= threshold).astype(int)
 
     def labels(self, predicted: np.ndarray, classes: np.ndarray) -> np.ndarray:
-        """The labels ``[n]`` of class numbers."""
+        """The labels ``[n]`` of these class numbers."""
         return classes[predicted]
 
     def format_prediction(self, predicted: np.ndarray, classes: np.ndarray) -> Any:
@@ -217,19 +223,19 @@ class Classes(Target):
         return np.array([None if label is None else bool(label) for label in labels], object)
 
     def confidence(self, probabilities: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-        """Confidence of each prediction, ``[n]``: the probability of its label."""
+        """The confidence ``[n]`` of each prediction: the probability of its label."""
         return probabilities[np.arange(len(predicted)), predicted]
 
     def explain_target(self, probabilities: np.ndarray, threshold: Any) -> int:
-        """Number of the label that is explained by default, given probabilities ``[C]``."""
+        """Index of the label that is explained by default, from probabilities ``[C]``."""
         return int(self.predicted_index(probabilities[None], threshold)[0])
 
     def target_name(self, target: int, probabilities: np.ndarray, classes: Sequence[Any]) -> Any:
-        """Name of class number ``target`` in the explanation of an input with probabilities ``[C]``."""
+        """Name of class ``target`` in the explanation of an input with probabilities ``[C]``."""
         return classes[target]
 
     def meter(self, classes: list[Any], *, curves: bool = True) -> Any:
-        """An accumulator of right and wrong predictions."""
+        """An accumulator of the metrics over batches."""
         return ClassificationMeter(classes, curves=curves)
 
     # --- calibration ------------------------------------------------------------------------------
@@ -239,11 +245,11 @@ class Classes(Target):
         return fit_temperature(logits, targets)
 
     def error_mask(self, logits: np.ndarray, targets: np.ndarray) -> Any:
-        """Number of wrong most-probable predictions, on which a temperature is based."""
+        """The number of wrong predictions, without a threshold, among the calibration examples."""
         return int((logits.argmax(1) != targets).sum())
 
     def fit_threshold(self, probabilities: np.ndarray, targets: np.ndarray, metric: Any) -> Any:
-        """The threshold with the best value of a metric; for more than two classes one for each, ``[C]``."""
+        """The threshold with the best value of a metric; for more than two classes one per class, ``[C]``."""
         if probabilities.shape[1] != 2:
             return tune_class_thresholds(probabilities, targets, metric)[0]
         return tune_threshold(probabilities[:, 1], targets, metric)[0]
@@ -255,17 +261,17 @@ class Classes(Target):
     # --- other programs ---------------------------------------------------------------------------
 
     def export_outputs(self, logits: np.ndarray) -> np.ndarray:
-        """Outputs of the exported head, computed from our logits ``[n, C]``."""
+        """The outputs that the exported head should have, from our logits ``[n, C]``."""
         return logits
 
     def max_abs_difference(self, a: np.ndarray, b: np.ndarray) -> float:
-        """Largest difference between two such outputs."""
+        """Largest difference between outputs of the exported head."""
         return float(np.abs(a - b).max())
 
     def difference(
         self, predictions: tuple[np.ndarray, np.ndarray, np.ndarray, int], measure: str, resamples: int
     ) -> dict[str, Any] | None:
-        """Difference between a model and a baseline, with its interval; None: no test exists for the metric.
+        """Difference between a model and a baseline, with its interval; None: not available for this metric.
 
         Args:
             predictions: the true classes, both models' predictions, and the number of classes.
@@ -277,31 +283,34 @@ class Classes(Target):
     # --- files ------------------------------------------------------------------------------------
 
     def metadata(self) -> dict[str, Any]:
-        """The target's entry in ``glassformer.json``; empty for multi-class targets."""
+        """The target's entries in ``glassformer.json``."""
         return {"truth_values": True} if self.booleans else {}
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any], where: str) -> Self:
-        """The inverse of ``metadata``; raises CheckpointError for impossible settings."""
+        """The target with these ``metadata``; raises CheckpointError for impossible settings."""
         return cls(booleans=metadata.get("truth_values") is True)
 
     def script(self, form: str) -> str:
-        """Python code with which the ``run.py`` of an exported folder decides and prints.
+        """Python code of the decision rule in the ``run.py`` of an exported folder.
+
+        The code may use ``line(*cells)`` and the contents of the folder's settings: ``ABOUT``
+        (``onnx.json``), or ``CONFIG`` and ``LABELS`` (``config.json``).
 
         Args:
-            form: ``onnx``: defines ``decided(probabilities)``, a prediction for each row ``[B, C]``, and
-                ``told(answer)``, which prints the prediction. ``hf``: defines ``told(logits)``, which prints
-                all rows. Scripts have ``ABOUT`` (``onnx.json``) or ``CONFIG`` and ``LABELS``
-                (``config.json``) and ``line(*cells)``.
+            form: ``onnx``: the code defines ``decide(probabilities)``, which returns one prediction per row
+                ``[B, C]``, and ``print_prediction(prediction)``. ``hf``: it defines
+                ``print_predictions(logits)``, which prints all rows.
         """
         name = f"{'hf_' * (form == 'hf')}{self.script_name}.txt"
         return (Path(__file__).parent / "scripts" / name).read_text(encoding="utf-8")
 
     def export_metadata(self, clf: Any) -> dict[str, Any]:
-        """The target's entry in ``onnx.json``."""
+        """The target's entries in ``onnx.json``."""
+        if self.is_multilabel:
+            return {"several": True}
         threshold = getattr(clf, "abstain_below_", None)
-        entry = {} if threshold is None else {"abstain_below": threshold}
-        return {"several": True} if self.is_multilabel else entry
+        return {} if threshold is None else {"abstain_below": threshold}
 
     def not_exported(self, clf: Any) -> list[str]:
         """Parts of our decision rule that transformers does not apply."""
@@ -320,31 +329,31 @@ class Classes(Target):
         temperature = _calibrated(metadata, "temperature", where, count, range_)
         by_class = isinstance(metadata.get("threshold"), list) and not self.is_multilabel
         low = TINY if by_class else 0.0  # the thresholds of classes are divisors
-        threshold = _calibrated(metadata, "threshold", where, outputs, (low, OVER_ONE))
+        threshold = _calibrated(metadata, "threshold", where, outputs, (low, MAX_THRESHOLD))
         return 1.0 if temperature is None else temperature, threshold
 
     def sort_classes(self) -> bool:
-        """Whether the classes in a file are sorted."""
+        """Whether the classes in a saved folder are sorted."""
         return True
 
     # --- runs -------------------------------------------------------------------------------------
 
     def prepare_data(self, dataset: Any, train: Any, skip: bool) -> Any:
-        """The data set before it is split. ``skip``: unusable targets are left out instead of an error."""
+        """The data set before it is split. ``skip``: leave out unusable targets instead of an error."""
         return dataset
 
     def training_splits(self, splits: Any, recipe: Any) -> Any:
-        """The splits without the examples that the recipe leaves out of training."""
+        """The splits without the examples that the recipe excludes from training."""
         return splits
 
     def check_unseen(self, splits: Any, leave_out: bool) -> tuple[Any, list[Any]]:
-        """Find labels that do not occur in training before training starts.
+        """Before training, find labels of the other splits that do not occur in the training split.
 
         Args:
             leave_out: leave out examples with such a label.
 
         Returns:
-            The splits that can be evaluated, and the ``RejectedRow`` of each example that was left out.
+            The splits to evaluate, and a ``RejectedRow`` for each example that was left out.
 
         Raises:
             DataError: there is such a label, or a split has no examples left.
@@ -362,13 +371,10 @@ class Classes(Target):
             label_at = unseen_labels(split.labels, known)
             if label_at and not leave_out:
                 i, label = next(iter(label_at.items()))
-                odd_labels, fix = find_label_problem([*(splits.train.labels or []), *split.labels]) or (
-                    "",
-                    "",
-                )
+                note, fix = find_label_problem([*(splits.train.labels or []), *split.labels]) or ("", "")
                 fix = fix or f"Correct it (known: {listed(list(map(str, known)))})"
                 raise UnknownLabelError(
-                    f"label {label!r} {UNSEEN}" + (f"; {odd_labels}" if odd_labels else ""),
+                    f"label {label!r} {UNSEEN}" + (f"; {note}" if note else ""),
                     where=place(split.origin, i, split.rows),
                     fix=f"{fix}, or leave such rows out with {SKIP}",
                 )
@@ -380,14 +386,17 @@ class Classes(Target):
         return replace(splits, **parts), rejected
 
     def training_notes(self, splits: Any, rejected: Sequence[Any]) -> tuple[list[str], str, list[str]]:
-        """Texts printed before training: before the sizes of the splits, directly after them, and below them.
-        ``rejected``: rows that were left out when the data was read."""
+        """Notes printed before training: those before the sizes of the splits, after them, and below them.
+
+        Args:
+            rejected: rows that were left out when the data was read.
+        """
         parts = splits.parts()
         empty = [*filter(None, (unlabeled_message(name, split.labels) for name, split in parts.items()))]
         return [], "", [*empty, EMPTY_FIX] if empty else []
 
     def doctor_input(self, dataset: Any) -> Any:
-        """The data in the form that the data doctor of the inputs reads."""
+        """The data set for the data doctor's checks of the inputs."""
         return dataset
 
     def findings(self, splits: Any, train: Any) -> list[Any]:
@@ -427,7 +436,7 @@ class Classes(Target):
         Args:
             name: name of the split, for the table.
             outputs: ``[n, C]``.
-            est: the estimator that computed the outputs; None: there are several.
+            est: the estimator that computed the outputs; None: several estimators did.
             predicted, shares: predictions and their confidence, ``[n]``.
         """
         extra = {"labels": split.labels, "rows": split.rows, "split": name}
@@ -451,10 +460,10 @@ class Classes(Target):
         if not len(truth):
             what, fix = "no labeled predictions to compare", "Evaluate on a split that has labels"
             raise DataError(what, where=str(folder / self.file), fix=fix)
-        likely = self.true_probabilities(np.array(rows), truth)
-        loss = float(-np.log(np.clip(likely, MIN_WRITTEN, 1.0)).mean())
-        numbers = self.parse_cells(predicted, classes)
-        return RunPredictions(self, digest.hexdigest(), len(labels), truth, numbers, classes, loss)
+        likelihoods = self.true_probabilities(np.array(rows), truth)
+        loss = float(-np.log(np.clip(likelihoods, MIN_WRITTEN, 1.0)).mean())
+        indices = self.parse_cells(predicted, classes)
+        return RunPredictions(self, digest.hexdigest(), len(labels), truth, indices, classes, loss)
 
     def parse_cells(self, cells: Sequence[str], classes: tuple[str, ...]) -> np.ndarray:
         """Class numbers ``[n]`` of a table's cells; raises KeyError for a value not in ``classes``."""
@@ -469,39 +478,43 @@ class Classes(Target):
         measures = {monitor if monitor in self.compared else self.compared[0] for monitor in monitors}
         return measures.pop() if len(measures) == 1 else self.compared[0]
 
-    def statistics(self, arm: Arm) -> dict[str, Statistic]:
-        right = accuracy_of(np.stack([self.is_right(a) for a in arm]))
-        macro_f1 = macro_f1_of_sets(*self.as_sets(arm), every=self.is_multilabel)
-        return {"accuracy": right, "macro_f1": macro_f1}
+    def statistics(self, runs: SeedRuns) -> dict[str, Statistic]:
+        accuracy = accuracy_statistic(np.stack([self.is_right(run) for run in runs]))
+        macro_f1 = multilabel_f1_statistic(*self.as_sets(runs), include_absent=self.is_multilabel)
+        return {"accuracy": accuracy, "macro_f1": macro_f1}
 
-    def as_sets(self, arm: Arm) -> tuple[np.ndarray, np.ndarray]:
+    def as_sets(self, runs: SeedRuns) -> tuple[np.ndarray, np.ndarray]:
         """True labels ``[n, K]`` and the predictions of each seed ``[S, n, K]``, 0 or 1."""
-        one_hot = np.eye(len(arm[0].classes), dtype=np.float32)
-        return one_hot[arm[0].truth], one_hot[np.stack([a.predicted for a in arm])]
+        one_hot = np.eye(len(runs[0].classes), dtype=np.float32)
+        return one_hot[runs[0].truth], one_hot[np.stack([a.predicted for a in runs])]
 
-    def is_right(self, runs: RunPredictions) -> np.ndarray:
+    def is_right(self, run: RunPredictions) -> np.ndarray:
         """Whether each prediction is right ``[n]``."""
-        return runs.predicted == runs.truth
+        return run.predicted == run.truth
 
-    def interval(self, key: str, arm: Arm, mean: float, ends: Sequence[float], resamples: int) -> list[float]:
-        """Interval of macro-F1, computed as in a run's metrics, and including the variation between seeds."""
+    def interval(
+        self, key: str, runs: SeedRuns, mean: float, ends: Sequence[float], resamples: int
+    ) -> list[float]:
+        """The interval of a metric; for macro-F1, as for one run, plus the variation between seeds."""
         if key != "macro_f1":
-            return super().interval(key, arm, mean, ends, resamples)
-        return macro_f1_interval_of_sets(*self.as_sets(arm), every=self.is_multilabel, resamples=resamples)
+            return super().interval(key, runs, mean, ends, resamples)
+        return multilabel_f1_interval(
+            *self.as_sets(runs), include_absent=self.is_multilabel, resamples=resamples
+        )
 
-    def tests(self, measure: str, pairs: Pairs, resamples: int) -> TestResult:
+    def tests(self, measure: str, pairs: RunPairs, resamples: int) -> TestResult:
         """McNemar's test, which compares accuracies."""
-        results = [asdict(mcnemar(self.is_right(ours), self.is_right(theirs))) for ours, theirs in pairs]
+        results = [asdict(mcnemar(self.is_right(run), self.is_right(base))) for run, base in pairs]
         return "mcnemar", results, measure == "accuracy"
 
 
 def warn_of_spelling(labels: Sequence[Any], classes: Sequence[Any]) -> None:
-    """Warn of labels that mean a class but are spelled differently than in training."""
-    warn_of(other_spellings(flat_labels(labels), classes))
+    """Warn of labels that stand for a class but are spelled differently than in training."""
+    warn_spelling_message(other_spellings(flat_labels(labels), classes))
 
 
-def warn_of(message: str) -> None:
-    """Warn of what ``other_spellings`` found, if anything."""
+def warn_spelling_message(message: str) -> None:
+    """Warn with a message of ``other_spellings``, unless it is empty."""
     if message:
         fix = "they count as these classes, but as wrong in scikit-learn's metrics: write them as in training"
         warnings.warn(f"{message}; {fix}", OtherSpellingWarning, stacklevel=user_stacklevel())
@@ -526,7 +539,7 @@ def check_known(
 def _calibrated(
     metadata: Mapping[str, Any], key: str, where: str, n: int, bounds: tuple[float, float]
 ) -> Any:
-    """A number in a saved folder, or an array of ``n``, if there is a list; None if it is missing."""
+    """A number in a saved folder, or an array of ``n`` numbers if it is a list; None if it is missing."""
     value, fix = metadata.get(key), "Calibrate it again"
     if value is None:
         return None
@@ -545,27 +558,29 @@ def _calibrated(
 
 
 def no_better_than_majority(metrics: Mapping[str, Any]) -> str:
-    """A message if the predictions are not better than always predicting the most frequent label: neither in
-    accuracy, nor in macro-F1 by more than ``MIN_F1_GAIN``. Otherwise, and for multi-label, empty.
+    """A message if the model is not better than always predicting the most frequent label, else empty.
+
+    A model is better if its accuracy is higher, or its macro-F1 is higher by more than ``MIN_F1_GAIN``.
+    Multi-label models have no message.
     """
     if not metrics.get("confusion"):  # multi-label
         return ""
     counts, n = [sum(row) for row in metrics["confusion"]], metrics["n"]
     majority = max(range(len(counts)), key=counts.__getitem__)
     share, num_classes = counts[majority] / n, sum(count > 0 for count in counts)
-    majority_f1 = 2 * share / (1 + share) / num_classes  # its macro-F1
+    majority_f1 = 2 * share / (1 + share) / num_classes  # macro-F1 of the majority class
     if metrics["accuracy"] > share or metrics["macro_f1"] > majority_f1 + MIN_F1_GAIN:
         return ""
     return f"no better than always answering {metrics['labels'][majority]!r}, which {share:.1%} are"
 
 
 class ClassificationMeter:
-    """Accumulates right and wrong predictions batch by batch; ``result`` computes the metrics.
+    """Metrics of multi-class predictions, accumulated over batches.
 
     Args:
         classes: the K >= 2 labels in the order of the probability columns.
-        positive: with two classes, the label whose score draws the ROC curve; the second by default.
-        curves: keep the scores, for ROC-AUC and average precision.
+        positive: with two classes, the label whose score is used for the curves; by default the second.
+        curves: store the scores, for ROC-AUC and average precision.
 
     Raises:
         InputError: fewer than two classes, a repeated class, or ``positive`` is not one of them.
@@ -631,7 +646,7 @@ class ClassificationMeter:
             self._store_scores(p, y)
 
     def _store_scores(self, p: np.ndarray, y: np.ndarray) -> None:
-        """Keep the scores of a batch; if there are too many, drop them all, since curves need every score."""
+        """Store the scores of a batch; if there are too many, drop all, since curves need every score."""
         if self.positive is None:
             scores, complements = p, 1 - p  # [b, K]
         else:
@@ -650,14 +665,15 @@ class ClassificationMeter:
         """The metrics so far, ready for JSON; all shares are in [0, 1].
 
         Returns:
-            n, accuracy, macro_f1 (over the classes that occur in targets or predictions, as in scikit-learn),
-            log_loss (nats), weighted_f1 (weighted by support), roc_auc and average_precision (of
-            ``positive``; for more than two classes the one-vs-rest mean; None if only one class occurs,
-            without ``curves``, or with more than ``MAX_SCORES`` scores; ``undefined`` then has the reason),
-            positive (None for more than two classes), accuracy_interval (95 %, percentile bootstrap; for 0
-            and 1 see ``share_interval``), macro_f1_interval (95 %, see ``intervals``; both None with
-            ``bootstrap=0``), labels, confusion ([true][predicted] counts) and per_class (label, precision,
-            recall, f1, support).
+            - n, accuracy, log_loss (nats), weighted_f1 (weighted by support)
+            - macro_f1: over the classes that occur in targets or predictions, as in scikit-learn
+            - roc_auc, average_precision: for ``positive``, or with more than two classes the one-vs-rest
+              mean; None if only one class occurs, without ``curves``, or with more than ``MAX_SCORES``
+              scores, and ``undefined`` has the reason
+            - positive: None for more than two classes
+            - accuracy_interval: 95 %, percentile bootstrap; for 0 and 1 see ``share_interval``
+            - macro_f1_interval: 95 %, see ``intervals``; both intervals are None with ``bootstrap=0``
+            - labels, confusion ([true][predicted] counts), per_class (label, precision, recall, f1, support)
 
         Raises:
             DataError: no example was counted.
@@ -699,29 +715,25 @@ class ClassificationMeter:
         return undefined(out, dict.fromkeys(("roc_auc", "average_precision"), self._no_curves_reason))
 
     def _areas(self) -> tuple[float | None, float | None]:
-        """ROC-AUC and average precision of the positive class, or their one-vs-rest mean over the classes
-        that some, but not all examples have; None if there is no such class.
+        """ROC-AUC and average precision of the positive class, or their one-vs-rest means.
+
+        The means exclude classes that all examples have, or no example. None if no class is left.
         """
         from sklearn.metrics import average_precision_score, roc_auc_score
 
         if not self._curves or not self._scores:
             return None, None
         scores, targets = np.concatenate(self._scores), np.concatenate(self._targets)
-        pairs = []
-        for column in range(scores.shape[1]):
-            is_class = targets == column
-            if is_class.any() and not is_class.all():
-                pairs.append(
-                    [area(is_class, scores[:, column]) for area in (roc_auc_score, average_precision_score)]
-                )
-        if not pairs:
-            return None, None
-        roc, precision = np.mean(pairs, axis=0).tolist()
+        areas = [
+            (roc_auc_score(is_class, scores[:, column]), average_precision_score(is_class, scores[:, column]))
+            for column in range(scores.shape[1])
+            if (is_class := targets == column).any() and not is_class.all()
+        ]
+        roc, precision = np.mean(areas, axis=0).tolist() if areas else (None, None)
         return roc, precision
 
     def _bootstrap(self, resamples: int, seed: int) -> tuple[list[float], list[float]]:
-        """95 % intervals of accuracy and macro-F1. Resampling examples is a multinomial draw of the confusion
-        matrix."""
+        """95 % intervals of accuracy and macro-F1, from multinomial draws of the confusion matrix."""
         n, rng = int(self._confusion.sum()), np.random.default_rng(seed)
         true, predicted = np.nonzero(self._confusion)
         share = self._confusion[true, predicted] / n

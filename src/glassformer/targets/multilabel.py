@@ -1,4 +1,4 @@
-"""Multi-label targets: a binary decision for each label, with its own threshold and temperature."""
+"""Multi-label targets: one binary decision per label."""
 
 from __future__ import annotations
 
@@ -28,43 +28,33 @@ from glassformer.data.label_sets import (
     read_matrix,
     refuse_indicators,
 )
-from glassformer.errors import (
-    BadValueError,
-    DataError,
-    NotForThisModelError,
-    ShapeError,
-)
+from glassformer.errors import BadValueError, DataError, NotForThisModelError, ShapeError
 from glassformer.evaluate.calibrate import (
-    BINS,
+    curve_bins,
     error_interval,
     fit_temperature,
     gap_over_bins,
     tune_threshold,
 )
-from glassformer.evaluate.intervals import macro_f1_interval_of_sets, share_interval
+from glassformer.evaluate.intervals import multilabel_f1_interval, share_interval
 from glassformer.evaluate.metrics import Share
 from glassformer.finite import finite, undefined
 from glassformer.process import one_thread
-from glassformer.targets.multiclass import (
-    LABEL_METRICS,
-    TINY,
-    Classes,
-    check_known,
-)
-from glassformer.targets.target import Arm, RunPredictions, read_object
+from glassformer.targets.multiclass import LABEL_METRICS, TINY, Classes, check_known
+from glassformer.targets.target import RunPredictions, SeedRuns, read_object
 from glassformer.train.loop import SELECTION_SCORE
 from glassformer.train.objectives import BinaryCrossEntropy
 from glassformer.train.solved_head import SolvedHead, solve_label_sets
 
 HALF = 0.5  # the default threshold
 MIN_EXAMPLES = 5  # a label with fewer examples uses the common threshold and temperature
-MAX_PAIRS = 10  # maximum number of pairs of labels in ``label_pairs``
+MAX_PAIRS = 10  # maximum number of pairs of labels in the metrics
 STRENGTHS = (1.0, 4.0, 16.0)  # inverse regularization strengths tried for the baseline
 
 
 @dataclass(frozen=True)
 class LabelSets(Classes):
-    """Any number of labels per example: a sigmoid over each logit, and one threshold per label.
+    """Any number of labels per example: each logit has a sigmoid, a threshold and a temperature.
 
     Args:
         matrix: targets and predictions are indicator matrices; otherwise sets of labels.
@@ -81,11 +71,11 @@ class LabelSets(Classes):
     main_metrics: ClassVar[Sequence[str]] = ("macro_f1", "micro_f1")
     problem_type: ClassVar[str | None] = "multi_label_classification"
     measure: ClassVar[str | None] = "macro_f1"
-    each_fold: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "micro_f1", "log_loss")
+    metrics_per_fold: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "micro_f1", "log_loss")
     script_name: ClassVar[str] = "label_sets"
     saved_names: ClassVar[Sequence[str | None]] = ("label-sets", "label-matrix")
     is_multilabel: ClassVar[bool] = True
-    single_label: ClassVar[bool] = False
+    is_single_label: ClassVar[bool] = False
 
     def read(self, y: Any, origin: str = "labels") -> list[Any]:
         if not is_matrix(y):
@@ -139,9 +129,9 @@ class LabelSets(Classes):
 
     def validation_metrics(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         p = sigmoid(logits)
-        cut = self.threshold(clf.configs()["train"], logits, targets)
+        thresholds = self.threshold(clf.configs()["train"], logits, targets)
         meter = self.meter(clf.classes_.tolist(), curves=False)
-        meter.update(p, targets, predicted=self.predicted_index(p, cut))
+        meter.update(p, targets, predicted=self.predicted_index(p, thresholds))
         out = meter.result(bootstrap=0)
         metrics = {key: out[key] for key in ("accuracy", "macro_f1", "micro_f1")}
         if clf.monitor == "accuracy":  # exact matches are rare, and thresholds are not tuned for them
@@ -173,16 +163,18 @@ class LabelSets(Classes):
         return as_sets(predicted, classes.tolist())
 
     def format_prediction(self, predicted: np.ndarray, classes: np.ndarray) -> Any:
-        """An indicator matrix if training had one (of booleans if that was one of booleans), else tuples."""
+        """An indicator matrix of the training targets' type, if they were a matrix; otherwise tuples."""
         if self.matrix:
             return predicted.astype(bool if self.booleans else np.int64)
         return list(map(tuple, self.labels(predicted, classes)))
 
     def confidence(self, probabilities: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-        """``[n]``: the lowest probability of a predicted label; if none is predicted, the probability that
-        the most probable label is absent."""
-        given = np.where(predicted, probabilities, np.inf).min(1)
-        return np.where(predicted.any(1), given, 1 - probabilities.max(1))
+        """The confidence ``[n]`` of each prediction: the lowest probability of a predicted label.
+
+        If no label is predicted, it is the probability that the most probable label is absent.
+        """
+        lowest = np.where(predicted, probabilities, np.inf).min(1)
+        return np.where(predicted.any(1), lowest, 1 - probabilities.max(1))
 
     def explain_target(self, probabilities: np.ndarray, threshold: Any) -> int:
         return int(probabilities.argmax())
@@ -234,7 +226,7 @@ class LabelSets(Classes):
         return super().has_file(folder) and self.has_scores(scores)
 
     def parse_cells(self, cells: Sequence[str], classes: tuple[str, ...]) -> np.ndarray:
-        """Parse cells with joined labels to ``[n, K]`` bool."""
+        """Indicators ``[n, K]`` bool of the joined labels in each cell."""
         known = set(classes)
         return indicator([parse_labels(cell, known) for cell in cells], classes).astype(bool)
 
@@ -244,23 +236,28 @@ class LabelSets(Classes):
     def measure_for(self, monitors: set[str]) -> str:
         return "macro_f1"
 
-    def as_sets(self, arm: Arm) -> tuple[np.ndarray, np.ndarray]:
-        return arm[0].truth, np.stack([a.predicted for a in arm])
+    def as_sets(self, runs: SeedRuns) -> tuple[np.ndarray, np.ndarray]:
+        return runs[0].truth, np.stack([run.predicted for run in runs])
 
-    def is_right(self, runs: RunPredictions) -> np.ndarray:
+    def is_right(self, run: RunPredictions) -> np.ndarray:
         """Whether all labels of an example are right ``[n]``."""
-        return (runs.predicted == runs.truth).all(-1)
+        return (run.predicted == run.truth).all(-1)
 
 
 def align_columns(p: np.ndarray, labels: Sequence[Any], classes: Sequence[Any], fill: float) -> np.ndarray:
-    """Columns for ``classes`` ``[n, K]`` from those for ``labels``; ``fill`` in the columns of others."""
+    """The columns of ``p`` in the order of ``classes``, ``[n, K]``.
+
+    Args:
+        labels: the labels of the columns of ``p``.
+        fill: value in the columns of classes that are not in ``labels``.
+    """
     out = np.full((len(p), len(classes)), fill)
     out[:, [list(classes).index(label) for label in labels]] = p
     return out
 
 
 def pos_weights(targets: np.ndarray, classes: list[Any], pos_weight: Any) -> tuple[float, ...] | None:
-    """The weight of positive examples of each label ``[K]``; None: all are 1."""
+    """The weight of the positive examples of each label ``[K]``; None: all weights are 1."""
     if pos_weight is None:
         return None
     if pos_weight in ("balanced", "root"):
@@ -286,8 +283,9 @@ def pos_weights(targets: np.ndarray, classes: list[Any], pos_weight: Any) -> tup
 
 
 def one_vs_rest(features: Sequence[Any], targets: np.ndarray) -> list[np.ndarray]:
-    """One logistic regression per label. The strength with the best mean average precision on a held-out
-    fifth is used for all labels, to fit again on all examples.
+    """One logistic regression per label, fitted on all training examples.
+
+    All labels use the strength with the best mean average precision on a held-out fifth.
 
     Args:
         features: features of the training examples ``[n, F]``, then of each set to predict; sparse or dense.
@@ -316,14 +314,14 @@ def one_vs_rest(features: Sequence[Any], targets: np.ndarray) -> list[np.ndarray
         best = STRENGTHS[len(STRENGTHS) // 2]
         if len(y) >= 100:
             order = np.random.default_rng(0).permutation(len(y))
-            held_rows, train_rows = np.sort(order[: len(y) // 5]), np.sort(order[len(y) // 5 :])
-            occurs = y[held_rows].any(0)
+            val_rows, train_rows = np.sort(order[: len(y) // 5]), np.sort(order[len(y) // 5 :])
+            occurs = y[val_rows].any(0)
 
             def precision(strength: float) -> float:
-                (p,) = predict(train[train_rows], y[train_rows], [train[held_rows]], strength)
+                (p,) = predict(train[train_rows], y[train_rows], [train[val_rows]], strength)
                 if not occurs.any():
                     return 0.0
-                return float(average_precision_score(y[held_rows][:, occurs], p[:, occurs], average="macro"))
+                return float(average_precision_score(y[val_rows][:, occurs], p[:, occurs], average="macro"))
 
             best = max(STRENGTHS, key=precision)
         return predict(train, y, to_predict, best)
@@ -345,9 +343,14 @@ def binary_loss(logits: ArrayLike, targets: ArrayLike) -> float:
 
 
 def tune_thresholds(probabilities: ArrayLike, targets: ArrayLike) -> np.ndarray:
-    """The threshold ``[K]`` with the best F1 of each label, from probabilities and targets ``[n, K]`` of data
-    that the model was not trained on; if fewer than ``MIN_EXAMPLES`` examples have the label (or lack it),
-    that with the best micro-F1."""
+    """The threshold ``[K]`` with the best F1 of each label.
+
+    If fewer than ``MIN_EXAMPLES`` examples have a label, or do not have it, its threshold is the one with the
+    best micro-F1 of all labels.
+
+    Args:
+        probabilities, targets: ``[n, K]``, of examples that the model was not trained on.
+    """
     p, y = _check_arrays(probabilities, targets)
     flat = y.reshape(-1)
     common = tune_threshold(p.reshape(-1), flat, "f1")[0] if 0 < flat.sum() < flat.size else HALF
@@ -359,8 +362,10 @@ def tune_thresholds(probabilities: ArrayLike, targets: ArrayLike) -> np.ndarray:
 
 
 def fit_temperatures(logits: ArrayLike, targets: ArrayLike) -> np.ndarray:
-    """The temperature of each label ``[K]`` with the lowest smoothed log loss; if fewer than ``MIN_EXAMPLES``
-    examples have the label (or lack it), the common temperature of all labels.
+    """The temperature ``[K]`` with the lowest smoothed log loss of each label.
+
+    If fewer than ``MIN_EXAMPLES`` examples have a label, or do not have it, its temperature is the common one
+    of all labels.
     """
     z, y = _check_arrays(logits, targets)
 
@@ -374,40 +379,19 @@ def fit_temperatures(logits: ArrayLike, targets: ArrayLike) -> np.ndarray:
     return out
 
 
-def label_curve(probabilities: ArrayLike, targets: ArrayLike) -> list[dict[str, Any]]:
-    """The calibration curve ``[n]``: mean probability and share of positives per non-empty bin."""
-    p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
-    bin_of = np.clip(np.ceil(p * BINS).astype(int) - 1, 0, BINS - 1)
-    return [
-        {
-            "low": k / BINS,
-            "high": (k + 1) / BINS,
-            "n": int(in_bin.sum()),
-            "confidence": float(p[in_bin].mean()),
-            "accuracy": float(y[in_bin].mean()),
-        }
-        for k in range(BINS)
-        if (in_bin := bin_of == k).any()
-    ]
-
-
-def label_error(probabilities: ArrayLike, targets: ArrayLike) -> float:
-    """Expected calibration error: the mean gap of probability and share in the bins of ``label_curve``."""
-    return gap_over_bins(np.asarray(probabilities, np.float64), np.asarray(targets), BINS)
-
-
 def describe_labels(probabilities: ArrayLike, targets: ArrayLike, *, resamples: int = 1000) -> dict[str, Any]:
-    """Calibration error of all labels (with its interval over examples) and of each, log loss, curve."""
+    """Calibration error of all labels together and of each label, log loss and calibration curve."""
     p, y = _check_arrays(probabilities, targets)
+    all_p, all_y = p.reshape(-1), y.reshape(-1)
     examples = np.repeat(np.arange(len(y)), y.shape[1])  # the labels of an example are resampled together
-    likely = np.where(y > 0, p, 1 - p).clip(TINY)
+    likelihoods = np.where(y > 0, p, 1 - p).clip(TINY)
     return {
         "n": len(y),
-        "ece": label_error(p.reshape(-1), y.reshape(-1)),
-        "ece_interval": error_interval(p.reshape(-1), y.reshape(-1), examples, resamples=resamples),
-        "ece_per_label": [label_error(p[:, k], y[:, k]) for k in range(p.shape[1])],
-        "log_loss": float(-np.log(likely).mean()),
-        "curve": label_curve(p.reshape(-1), y.reshape(-1)),
+        "ece": gap_over_bins(all_p, all_y),
+        "ece_interval": error_interval(all_p, all_y, examples, resamples=resamples),
+        "ece_per_label": [gap_over_bins(p[:, k], y[:, k]) for k in range(p.shape[1])],
+        "log_loss": float(-np.log(likelihoods).mean()),
+        "curve": curve_bins(all_p, all_y),
     }
 
 
@@ -421,7 +405,7 @@ def _check_arrays(values: ArrayLike, targets: ArrayLike) -> tuple[np.ndarray, np
 
 
 class LabelSetMeter:
-    """Metrics of multi-label predictions; for multi-class see ``ClassificationMeter``.
+    """Metrics of multi-label predictions, accumulated over batches.
 
     Args:
         classes: the K labels in the order of the probability columns.
@@ -436,8 +420,12 @@ class LabelSetMeter:
     def update(
         self, probabilities: ArrayLike, targets: ArrayLike, *, predicted: ArrayLike | None = None
     ) -> None:
-        """Count one batch: probabilities and targets ``[b, K]``; ``predicted`` ``[b, K]`` bool, if thresholds
-        decide."""
+        """Count one batch.
+
+        Args:
+            probabilities, targets: ``[b, K]``.
+            predicted: ``[b, K]`` bool, if the thresholds are not 0.5.
+        """
         p, y = np.asarray(probabilities, np.float32), np.asarray(targets).astype(bool)
         if p.ndim != 2 or p.shape[1] != len(self.classes) or y.shape != p.shape:
             raise ShapeError(
@@ -453,15 +441,16 @@ class LabelSetMeter:
         """The metrics so far, ready for JSON; all shares are in [0, 1].
 
         Returns:
-            n, kind ("labels"), accuracy (share of examples with all labels right), macro_f1 (mean over all
-            labels), micro_f1 and weighted_f1, with an ``_interval`` of the first three (95 %, percentile
-            bootstrap over examples, for macro_f1 see ``macro_f1_interval_of_sets``; None with
-            ``bootstrap=0``); log_loss (nats, mean over examples and labels), roc_auc and average_precision
-            (means over the labels that some, but not all examples have; None if there are none, or without
-            ``curves``, and ``undefined`` has the reason), labels, confusion (always empty), per_class (label,
-            precision, recall, f1, support, predicted, average_precision, calibration_error),
-            labels_per_example (mean, true and predicted) and together (pairs of labels, see
-            ``data.label_sets.together``, with ``predicted``: how often both were predicted).
+            - n, kind ("labels"), weighted_f1, log_loss (nats, mean over examples and labels), labels
+            - accuracy (share of examples with all labels right), macro_f1 (mean over all labels), micro_f1,
+              each with an ``_interval`` (95 %, bootstrap over examples; None with ``bootstrap=0``)
+            - roc_auc, average_precision: means over the labels that some, but not all examples have; None if
+              no such label exists or without ``curves``, and ``undefined`` has the reason
+            - positive (always None), confusion (always empty)
+            - per_class: label, precision, recall, f1, support, predicted, average_precision,
+              calibration_error
+            - labels_per_example: mean number of true and of predicted labels
+            - together: pairs of labels, see ``label_pairs``, and how often both were predicted
         """
         from sklearn.metrics import f1_score, precision_recall_fscore_support
 
@@ -473,7 +462,7 @@ class LabelSetMeter:
         columns = precision_recall_fscore_support(**args, labels=range(y.shape[1]))
         precision, recall, f1, support = cast(tuple[np.ndarray, ...], columns)
         areas = self._areas(p, y)
-        likely = np.where(y, p, 1 - p).astype(np.float64).clip(TINY)
+        likelihoods = np.where(y, p, 1 - p).astype(np.float64).clip(TINY)
         out: dict[str, Any] = {"n": n, "kind": "labels", "accuracy": float((y == pred).all(1).mean())}
         for average in ("macro", "micro"):
             out[f"{average}_f1"] = float(f1_score(**args, average=average))
@@ -486,7 +475,7 @@ class LabelSetMeter:
             "roc_auc": float(np.mean([area[0] for area in defined])) if defined else None,
             "average_precision": float(np.mean([area[1] for area in defined])) if defined else None,
             "positive": None,
-            "log_loss": float(-np.log(likely).mean()),
+            "log_loss": float(-np.log(likelihoods).mean()),
             "labels": self.classes,
             "confusion": [],
             "per_class": [
@@ -499,7 +488,7 @@ class LabelSetMeter:
                         "support": int(support[k]),
                         "predicted": int(pred[:, k].sum()),
                         "average_precision": None if (area := areas[k]) is None else area[1],
-                        "calibration_error": label_error(p[:, k], y[:, k]),
+                        "calibration_error": gap_over_bins(np.asarray(p[:, k], np.float64), y[:, k]),
                     },
                     {"average_precision": reason.replace("each label: ", "")},
                 )
@@ -511,6 +500,7 @@ class LabelSetMeter:
         return undefined(out, {"roc_auc": reason, "average_precision": reason})
 
     def _together(self, y: np.ndarray, pred: np.ndarray) -> list[dict[str, Any]]:
+        """Pairs of labels that occur together, and how often both were predicted."""
         pairs, names = label_pairs(as_sets(y, self.classes).tolist(), MAX_PAIRS), list(map(str, self.classes))
         for pair in pairs:
             a, b = (names.index(label) for label in pair["labels"])
@@ -518,7 +508,7 @@ class LabelSetMeter:
         return pairs
 
     def _areas(self, p: np.ndarray, y: np.ndarray) -> list[tuple[float, float] | None]:
-        """ROC-AUC and average precision of each label; None if all examples have it, or none."""
+        """ROC-AUC and average precision of each label; None if all examples have the label, or no example."""
         from sklearn.metrics import average_precision_score, roc_auc_score
 
         if not self._curves:
@@ -541,12 +531,11 @@ class LabelSetMeter:
         for start in range(0, resamples, 100):
             size = min(100, resamples - start)
             weights = rng.multinomial(n, np.full(n, 1 / n), size).astype(np.float32)  # [r, n]
-            hits, total = np.split(weights @ counts, 2, axis=1)  # [r, K] each; F1 = 2 hits / (true + given)
+            hits, total = np.split(weights @ counts, 2, axis=1)  # [r, K]; F1 = 2 hits / (true + predicted)
             resampled["accuracy"].append(weights @ right / n)
             resampled["micro_f1"].append(2 * hits.sum(1) / np.maximum(total.sum(1), 1))
         ends = {}
         for key, parts in resampled.items():
             bounds = np.quantile(np.concatenate(parts), [0.025, 0.975]).astype(float).tolist()
             ends[key] = share_interval(shares[key], n, bounds)
-        of_macro = macro_f1_interval_of_sets(y, pred[None], resamples=resamples, seed=seed)
-        return ends | {"macro_f1": of_macro}
+        return ends | {"macro_f1": multilabel_f1_interval(y, pred[None], resamples=resamples, seed=seed)}

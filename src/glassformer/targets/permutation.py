@@ -1,13 +1,11 @@
-"""Compare two models that predict numbers: statistics for resampling, and the paired permutation test.
+"""Paired permutation test and bootstrap statistics for regression.
 
 The test (Fisher, 1935; Pitman, 1937) assumes that under the null hypothesis the two predictions for an
-example are exchangeable. Correlations are invariant to the scale of a model, so the values that are exchanged
-are ranks for Spearman's correlation, and standardized numbers for Pearson's.
+example are exchangeable. Correlations do not depend on the scale of a model. Therefore ranks are exchanged
+for Spearman's correlation, and standardized numbers for Pearson's.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +13,7 @@ from numpy.typing import ArrayLike
 from glassformer.errors import ShapeError
 from glassformer.evaluate.compare import Statistic
 
-AT_A_TIME = 2**22  # numbers that are swapped at a time, to bound the memory
+MAX_SWAPS = 2**22  # numbers that are swapped at a time, to limit the memory
 
 
 def correlation(counts: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -36,17 +34,13 @@ def midranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return (group_sizes.cumsum(1) - (group_sizes - 1) / 2)[:, group]
 
 
-@dataclass(frozen=True)
-class Permutation:
-    """The result of the test."""
-
-    difference: float  # of the measure, to the baseline
-    p: float
-
-
 def number_statistic(measure: str, targets: ArrayLike, predicted: ArrayLike) -> Statistic:
-    """The statistic of a measure of ``Numbers.compared``, for true numbers ``[n]`` and predictions ``[S, n]``
-    with S seeds; 0 for resamples in which it is undefined."""
+    """The statistic of a measure in ``Numbers.compared``; 0 for resamples in which it is undefined.
+
+    Args:
+        targets: true numbers ``[n]``.
+        predicted: predictions ``[S, n]`` with S seeds.
+    """
     true, predictions = np.asarray(targets, np.float64), np.asarray(predicted, np.float64)
     if true.ndim != 1 or predictions.shape[1:] != true.shape:
         raise ShapeError(f"predictions {predictions.shape} are not of {len(true)} examples")
@@ -59,13 +53,13 @@ def number_statistic(measure: str, targets: ArrayLike, predicted: ArrayLike) -> 
 
 
 def _statistic(measure: str, weights: np.ndarray, true: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """A measure ``[c]`` of resamples in which each example occurs ``weights`` ``[c, n]`` times."""
+    """The measure ``[c]`` of resamples in which each example occurs ``weights`` ``[c, n]`` times."""
     n = weights.sum(1)
     if measure == "mae":
         return weights @ np.abs(predicted - true) / n
     with np.errstate(invalid="ignore", divide="ignore"):
         if measure == "r2":
-            centered = true - true.mean()  # centered, since the squares of large numbers would lose precision
+            centered = true - true.mean()  # the squares of large numbers would lose precision
             mean = weights @ centered / n
             spread = weights @ centered**2 / n - mean**2
             varies = spread > 1e-12 * centered.var()
@@ -85,13 +79,16 @@ def permutation(
     *,
     resamples: int = 2000,
     seed: int = 0,
-) -> Permutation:
-    """The two-sided paired permutation test of two models; p is never 0.
+) -> dict[str, float]:
+    """The two-sided paired permutation test of two models.
 
     Args:
         measure: one of ``Numbers.compared``.
         targets, ours, theirs: [n] true numbers, and the predictions of the two models.
         resamples: number of random exchanges, each of about half of the examples.
+
+    Returns:
+        ``difference``, the measure of the first model minus that of the second, and ``p``, which is never 0.
     """
     true, a, b = (np.asarray(x, np.float64) for x in (targets, ours, theirs))
     if true.ndim != 1 or not true.shape == a.shape == b.shape:
@@ -99,16 +96,14 @@ def permutation(
     a, b = (_without_scale(measure, x) for x in (a, b))
     ones = np.ones((1, len(true)))
     observed = float(np.subtract(*(_statistic(measure, ones, true, x)[0] for x in (a, b))))
-    rng, step = np.random.default_rng(seed), max(1, min(resamples, AT_A_TIME // max(len(true), 1)))
-    extreme, done = 0, 0
-    while done < resamples:
-        size = min(step, resamples - done)
-        swapped = rng.random((size, len(true))) < 0.5
+    rng, step = np.random.default_rng(seed), max(1, min(resamples, MAX_SWAPS // max(len(true), 1)))
+    num_extreme = 0
+    for start in range(0, resamples, step):
+        swapped = rng.random((min(step, resamples - start), len(true))) < 0.5
         first, second = np.where(swapped, b, a), np.where(swapped, a, b)
-        differences = _of_rows(measure, true, first) - _of_rows(measure, true, second)
-        extreme += int((np.abs(differences) >= abs(observed) - 1e-12).sum())
-        done += size
-    return Permutation(observed, (extreme + 1) / (resamples + 1))
+        differences = _row_statistics(measure, true, first) - _row_statistics(measure, true, second)
+        num_extreme += int((np.abs(differences) >= abs(observed) - 1e-12).sum())
+    return {"difference": observed, "p": (num_extreme + 1) / (resamples + 1)}
 
 
 def _without_scale(measure: str, predicted: np.ndarray) -> np.ndarray:
@@ -122,8 +117,8 @@ def _without_scale(measure: str, predicted: np.ndarray) -> np.ndarray:
     return (predicted - predicted.mean()) / predicted.std() if np.ptp(predicted) else np.zeros(len(predicted))
 
 
-def _of_rows(measure: str, true: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """A measure ``[c]`` of rows of predictions ``[c, n]``; 0 if it is undefined."""
+def _row_statistics(measure: str, true: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """The measure ``[c]`` of each row of predictions ``[c, n]``; 0 if it is undefined."""
     from scipy.stats import rankdata
 
     if measure == "mae":

@@ -2,11 +2,11 @@
 
 On a log scale the logarithms are standardized; predictions are still numbers.
 
-Intervals come from split conformal prediction (Papadopoulos et al., 2002; Vovk et al., 2005): the half width
+Intervals come from split conformal prediction (Papadopoulos et al., 2002; Vovk et al., 2005). The half width
 of an interval with coverage ``c`` is the ``ceil((n + 1) c)``-th smallest absolute error of ``n`` held-out
 examples. If new examples come from the same distribution, the interval contains the true number with
-probability at least ``c``. On a log scale errors are differences of logarithms, so an interval is a factor:
-it reaches equally many times the number up and down.
+probability at least ``c``. On a log scale errors are differences of logarithms. There an interval reaches
+from the number divided by a factor to the number times this factor.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -57,13 +57,13 @@ from glassformer.finite import finite, undefined
 from glassformer.process import one_thread
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.permutation import correlation, midranks, number_statistic, permutation
-from glassformer.targets.target import Arm, Pairs, RunPredictions, Target, TestResult
+from glassformer.targets.target import RunPairs, RunPredictions, SeedRuns, Target, TestResult
 from glassformer.train.objectives import SquaredError
 from glassformer.train.solved_head import SolvedHead, solve_numbers
 
 OUTPUT = "number"  # name of the output in lists of outputs
-SAVED: dict[str, Scale] = {"number": "linear", "log-number": "log"}  # names of the target in a folder
-ON_HUB: dict[Scale, str] = {  # names of the output in transformers; ours for logarithms
+SCALE_NAMES: dict[str, Scale] = {"number": "linear", "log-number": "log"}  # names in a saved folder
+HUB_NAMES: dict[Scale, str] = {  # names of the output in transformers; for logarithms our own
     "linear": "LABEL_0",
     "log": "log(number)",
 }
@@ -71,48 +71,51 @@ ON_HUB: dict[Scale, str] = {  # names of the output in transformers; ours for lo
 COVERAGES = (0.8, 0.9, 0.95)  # coverages that a run evaluates
 COVERAGE = 0.9  # default coverage of an interval
 BATCH = 100  # bootstrap resamples computed at a time
-STRENGTHS = (0.1, 1.0, 10.0)  # penalties tried for the TF-IDF baseline
-POINTS = 2000  # maximum number of points in the plots of the report
-PIXEL_STRENGTHS = (10.0, 100.0, 1000.0)
+RIDGE_PENALTIES = (0.1, 1.0, 10.0)  # tried for the TF-IDF baseline
+PIXEL_RIDGE_PENALTIES = (10.0, 100.0, 1000.0)
+MAX_POINTS = 2000  # maximum number of points in the plots of the report
 
 
-class ByPermutation(Target):
+class NumericTarget(Target):
     """Predicted numbers; two models are compared by a permutation test."""
 
-    def leading(self, measure: str, scores: Mapping[str, Any]) -> list[str]:
-        """The main metric, and another one that these scores contain."""
+    def leading_metrics(self, measure: str, scores: Mapping[str, Any]) -> list[str]:
+        """``measure``, and another metric that these scores contain."""
         others = [key for key in ("pearson", "mae", "spearman") if key != measure and key in scores]
         return [measure, *others[:1]]
 
-    def statistics(self, arm: Arm) -> dict[str, Statistic]:
-        found = np.stack([a.predicted for a in arm])
-        return {key: number_statistic(key, arm[0].truth, found) for key in self.compared}
+    def statistics(self, runs: SeedRuns) -> dict[str, Statistic]:
+        predicted = np.stack([run.predicted for run in runs])
+        return {key: number_statistic(key, runs[0].truth, predicted) for key in self.compared}
 
-    def interval(self, key: str, arm: Arm, mean: float, ends: Sequence[float], resamples: int) -> list[float]:
+    def interval(
+        self, key: str, runs: SeedRuns, mean: float, ends: Sequence[float], resamples: int
+    ) -> list[float]:
         return np.clip(ends, *self.metrics[key].limits).tolist()
 
-    def tests(self, measure: str, pairs: Pairs, resamples: int) -> TestResult:
-        """A permutation test of ``measure``."""
-        made = [
-            permutation(measure, a.truth, a.predicted, b.predicted, resamples=resamples) for a, b in pairs
+    def tests(self, measure: str, pairs: RunPairs, resamples: int) -> TestResult:
+        """Permutation tests of ``measure``."""
+        results = [
+            permutation(measure, run.truth, run.predicted, base.predicted, resamples=resamples)
+            for run, base in pairs
         ]
-        return "permutation", [asdict(one) for one in made], True
+        return "permutation", results, True
 
 
 @dataclass(frozen=True)
-class Numbers(ByPermutation, Classes):
-    """One number per example. The network learns ``(number - mean) / unit``, of numbers or their logarithms.
+class Numbers(NumericTarget, Classes):
+    """One number per example. The network learns ``(number - mean) / unit``.
 
     Args:
-        mean: mean of the training numbers, or of their logarithms.
-        unit: power of two nearest to their standard deviation, so that the conversion loses no bits.
-        scale: ``log``: natural logarithms are learned, and all numbers are above 0.
+        mean: mean of the training numbers.
+        unit: power of two nearest to their standard deviation, so that the division is exact.
+        scale: ``log``: natural logarithms replace the numbers, which must be above 0.
     """
 
     mean: float = 0.0
     unit: float = 1.0
     scale: Scale = "linear"
-    marks: ClassVar[Sequence[str]] = ("r2",)
+    marker_keys: ClassVar[Sequence[str]] = ("r2",)
     metrics: ClassVar[Mapping[str, Share]] = {
         "r2": Plain("R²", form=".4g", limits=(-math.inf, 1.0)),
         "mse": Plain("mean squared error", "MSE", lower=True, form=".4g", limits=(0.0, math.inf)),
@@ -122,22 +125,26 @@ class Numbers(ByPermutation, Classes):
     }
     main_metrics: ClassVar[Sequence[str]] = ("r2", "mae")
     compared: ClassVar[Sequence[str]] = ("r2", "pearson", "spearman", "mae")
-    in_terminal: ClassVar[Sequence[str]] = tuple(metrics)
-    in_folds: ClassVar[Sequence[str]] = tuple(metrics)
-    wide: ClassVar[bool] = True
+    terminal_columns: ClassVar[Sequence[str]] = tuple(metrics)
+    fold_table_metrics: ClassVar[Sequence[str]] = tuple(metrics)
+    is_wide: ClassVar[bool] = True
     problem_type: ClassVar[str | None] = "regression"
     script_name: ClassVar[str] = "numbers"
-    saved_names: ClassVar[Sequence[str | None]] = tuple(SAVED)
-    word: ClassVar[str] = "targets"
+    saved_names: ClassVar[Sequence[str | None]] = tuple(SCALE_NAMES)
+    targets_noun: ClassVar[str] = "targets"
     measure: ClassVar[str | None] = "r2"
-    each_fold: ClassVar[tuple[str, ...]] = tuple(metrics)
+    metrics_per_fold: ClassVar[tuple[str, ...]] = tuple(metrics)
     terminal_layout: ClassVar[str] = "numbers"
-    single_label: ClassVar[bool] = False
-    labels_given: ClassVar[bool] = False
+    is_single_label: ClassVar[bool] = False
+    predicts_labels: ClassVar[bool] = False
 
     @classmethod
     def fitted(cls, numbers: np.ndarray, scale: Scale = "linear") -> Self:
-        """The target for these numbers; raises DataError if all are the same, or one has no logarithm."""
+        """The target with the mean and unit of these training numbers.
+
+        Raises:
+            DataError: all numbers are the same, or one has no logarithm.
+        """
         original = numbers
         if scale == "log":
             check_positive(numbers.tolist(), "targets")
@@ -174,9 +181,9 @@ class Numbers(ByPermutation, Classes):
             check_positive(numbers, origin, rows)
         return (to_scale(numbers, self.scale) - self.mean) / self.unit
 
-    def to_numbers(self, standardize: Any) -> np.ndarray:
-        """Standardized numbers converted back to their unit, fp64."""
-        return from_scale(np.asarray(standardize, np.float64) * self.unit + self.mean, self.scale)
+    def to_numbers(self, standardized: Any) -> np.ndarray:
+        """The inverse of ``standardize``."""
+        return from_scale(np.asarray(standardized, np.float64) * self.unit + self.mean, self.scale)
 
     def stratify_by(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
         return [float(x) for x in targets]  # a split stratifies numbers by rank
@@ -195,8 +202,10 @@ class Numbers(ByPermutation, Classes):
         return solve_numbers(vectors, targets, weights, seed)
 
     def validation_metrics(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        """The standardized squared error as ``loss``, R², the absolute error (in the unit of the numbers) and
-        correlations; undefined values are 0."""
+        """Validation metrics after an epoch; undefined values are 0.
+
+        ``loss`` is the standardized squared error; ``mae`` is in the unit of the numbers.
+        """
         metrics = regression_metrics(np.asarray(logits[:, 0], np.float64), targets)
         loss, mae = metrics["mse"] or 0.0, (metrics["mae"] or 0.0) * self.unit
         if self.scale == "log":
@@ -224,7 +233,7 @@ class Numbers(ByPermutation, Classes):
         return predicted
 
     def confidence(self, probabilities: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-        """``[n]`` NaN: a number has an interval instead of a probability."""
+        """NaN ``[n]``: predicted numbers have intervals, not probabilities."""
         return np.full(len(predicted), np.nan)
 
     def explain_target(self, probabilities: np.ndarray, threshold: Any) -> int:
@@ -234,8 +243,7 @@ class Numbers(ByPermutation, Classes):
         return self.shown(float(probabilities[0]))
 
     def shown(self, number: float) -> str:
-        """A number with enough digits to show a millionth of a standard deviation: 10000000.25 for prices
-        with a standard deviation of 1."""
+        """A number as text, with enough digits for a millionth of a standard deviation."""
         spread = self.unit * (abs(number) if self.scale == "log" else 1.0)
         digits_before = math.log10(abs(number) / spread) if number and spread else 0.0
         return f"{number:.{min(6 + max(0, math.ceil(digits_before)), 17)}g}"
@@ -256,7 +264,7 @@ class Numbers(ByPermutation, Classes):
     # --- other programs ---------------------------------------------------------------------------
 
     def export_outputs(self, logits: np.ndarray) -> np.ndarray:
-        """Outputs of the exported head: numbers, or their logarithms."""
+        """The outputs that the exported head should have: numbers, or their logarithms."""
         return np.asarray(logits, np.float64) * self.unit + self.mean
 
     def max_abs_difference(self, a: np.ndarray, b: np.ndarray) -> float:
@@ -266,12 +274,11 @@ class Numbers(ByPermutation, Classes):
     # --- files ------------------------------------------------------------------------------------
 
     def metadata(self) -> dict[str, Any]:
-        name = next(name for name, scale in SAVED.items() if scale == self.scale)
+        name = next(name for name, scale in SCALE_NAMES.items() if scale == self.scale)
         return {"targets": name, "mean": self.mean, "unit": self.unit}
 
     def export_metadata(self, clf: Any) -> dict[str, Any]:
-        """The target's entry in ``onnx.json``: a number, and its 90 % interval (None: unknown) as half width,
-        or as a factor on a log scale."""
+        """The target's entries in ``onnx.json``, with the 90 % interval; None: the interval is unknown."""
         has_interval = len(clf.errors_) >= examples_needed(COVERAGE)
         half = half_width(clf.errors_, COVERAGE) if has_interval else None
         metadata = {"number": True, "coverage": COVERAGE}
@@ -285,14 +292,13 @@ class Numbers(ByPermutation, Classes):
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any], where: str) -> Self:
-        """The target that a folder describes; raises CheckpointError for an impossible mean or unit."""
         mean, unit = metadata.get("mean", 0.0), metadata.get("unit", 1.0)
         for name, value in (("mean", mean), ("unit", unit)):
             if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_NUMBER:
                 raise CheckpointError(f"{name} = {shown(value)} is not a number", where=where)
         if unit <= 0 or math.frexp(unit)[0] != 0.5:
             raise CheckpointError(f"unit = {shown(unit)} is not a power of two", where=where)
-        return cls(float(mean), float(unit), SAVED[metadata.get("targets", "number")])
+        return cls(float(mean), float(unit), SCALE_NAMES[metadata.get("targets", "number")])
 
     def read_calibration(self, metadata: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:
         return 1.0, None
@@ -313,7 +319,6 @@ class Numbers(ByPermutation, Classes):
         return splits, []
 
     def training_notes(self, splits: Any, rejected: Sequence[Any]) -> tuple[list[str], str, list[str]]:
-        """Texts printed before training, including what there are too few validation examples for."""
         note = skipped_amounts_message(row.reason for row in rejected)
         count, needed = len(splits.validation or ()), examples_needed(COVERAGE)
         too_few = []
@@ -326,7 +331,7 @@ class Numbers(ByPermutation, Classes):
         return [note] if note else [], ", numbers", too_few
 
     def doctor_input(self, dataset: Any) -> Any:
-        """The data without labels, because the checks of labels would treat numbers as classes."""
+        """The data set without labels, because the checks of labels would treat numbers as classes."""
         splits = {name: replace(split, labels=None) for name, split in dataset.splits.items()}
         return replace(dataset, splits=splits)
 
@@ -338,15 +343,22 @@ class Numbers(ByPermutation, Classes):
 
     def run_metadata(self, est: Any, splits: Any, train: Any, outputs: np.ndarray | None) -> dict[str, Any]:
         metadata = {"mean": self.mean, "unit": self.unit, "scale": self.scale, "held_out": len(est.errors_)}
-        if outputs is not None and (far := self._chosen_by_far(est, splits, train, outputs[:, 0])):
+        if outputs is not None and (far := self._outlier_selection(est, splits, train, outputs[:, 0])):
             metadata["far"] = far
         return {"numbers": metadata, "intervals": []}
 
-    def _chosen_by_far(self, est: Any, splits: Any, train: Any, outputs: np.ndarray) -> dict[str, Any] | None:
-        """Report outliers among the validation numbers that cause most of the loss that selected the best
-        epoch: how many, the first, their share of the loss, the epoch, and whether the training numbers span
-        orders of magnitude, so that they need not be typing errors. None if there are none.
-        ``outputs``: predictions ``[n]``."""
+    def _outlier_selection(
+        self, est: Any, splits: Any, train: Any, outputs: np.ndarray
+    ) -> dict[str, Any] | None:
+        """Validation outliers that cause most of the loss by which the best epoch was selected.
+
+        Args:
+            outputs: predictions ``[n]``.
+
+        Returns:
+            The number of outliers, the first ones, their share of the loss, the best epoch, and whether the
+            training numbers span orders of magnitude (then outliers may be correct). None if there are none.
+        """
         if train.monitor != "loss" or not train.keep_best:
             return None
         true, train_y = (np.asarray(s.labels, np.float64) for s in (splits.validation, splits.train))
@@ -366,8 +378,9 @@ class Numbers(ByPermutation, Classes):
         }
 
     def coverage(self, est: Any, outputs: np.ndarray, truth: Any, same_examples: bool) -> dict[str, Any]:
-        found = [] if same_examples else coverage_metrics(est.errors_, outputs[:, 0], truth, scale=self.scale)
-        return {"intervals": found}
+        if same_examples:
+            return {"intervals": []}
+        return {"intervals": coverage_metrics(est.errors_, outputs[:, 0], truth, scale=self.scale)}
 
     def write(
         self,
@@ -386,7 +399,7 @@ class Numbers(ByPermutation, Classes):
 
     # --- tables -----------------------------------------------------------------------------------
 
-    def narrow(self, measure: str, scores: Mapping[str, Any]) -> list[str]:
+    def narrow_columns(self, measure: str, scores: Mapping[str, Any]) -> list[str]:
         return ["r2", "r2_interval", "mae"]
 
     # --- comparisons ------------------------------------------------------------------------------
@@ -414,11 +427,17 @@ class Numbers(ByPermutation, Classes):
 
 
 def ridge(
-    features: Sequence[Any], numbers: np.ndarray, *, strengths: Sequence[float] = STRENGTHS
+    features: Sequence[Any], numbers: np.ndarray, *, penalties: Sequence[float] = RIDGE_PENALTIES
 ) -> np.ndarray:
-    """Ridge regression of numbers ``[n]`` on features ``[n, F]``, sparse or dense; returns the numbers
-    ``[m]`` of the second features. The penalty with the lowest squared error on a held-out fifth is used to
-    fit again on all examples."""
+    """Predictions ``[m]`` of a ridge regression.
+
+    The penalty with the lowest squared error on a held-out fifth is used to fit on all training examples.
+
+    Args:
+        features: features ``[n, F]`` of the training examples, then those ``[m, F]`` of the examples to
+            predict; sparse or dense.
+        numbers: ``[n]`` training targets.
+    """
     from sklearn.linear_model import Ridge
 
     train, to_predict = features
@@ -426,36 +445,40 @@ def ridge(
     middle, unit = float(numbers_64.mean()), float(numbers_64.std()) or 1.0
     y = (numbers_64 - middle) / unit  # features are fp32, in which large numbers overflow
 
-    def predict(rows: Any, y: np.ndarray, rows_to_predict: Any, strength: float) -> np.ndarray:
-        return np.asarray(Ridge(alpha=strength, random_state=0).fit(rows, y).predict(rows_to_predict))
+    def predict(rows: Any, y: np.ndarray, rows_to_predict: Any, penalty: float) -> np.ndarray:
+        return np.asarray(Ridge(alpha=penalty, random_state=0).fit(rows, y).predict(rows_to_predict))
 
     with one_thread():
-        best = strengths[len(strengths) // 2]
-        if len(y) >= 25 and len(strengths) > 1:
+        best = penalties[len(penalties) // 2]
+        if len(y) >= 25 and len(penalties) > 1:
             order = np.random.default_rng(0).permutation(len(y))
-            held_rows, train_rows = np.sort(order[: len(y) // 5]), np.sort(order[len(y) // 5 :])
+            val_rows, train_rows = np.sort(order[: len(y) // 5]), np.sort(order[len(y) // 5 :])
 
-            def error(strength: float) -> float:
-                predicted = predict(train[train_rows], y[train_rows], train[held_rows], strength)
-                return float(np.square(predicted - y[held_rows]).mean())
+            def error(penalty: float) -> float:
+                predicted = predict(train[train_rows], y[train_rows], train[val_rows], penalty)
+                return float(np.square(predicted - y[val_rows]).mean())
 
-            best = min(strengths, key=error)
+            best = min(penalties, key=error)
         return middle + unit * predict(train, y, to_predict, best).astype(np.float64)
 
 
 def mean_number(est: Any, recipe: Any, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray]:
-    """Baseline that predicts the mean of the training numbers for every evaluated example, ``[m, 1]``."""
+    """Baseline: the mean of the training numbers for every evaluated example, ``[m, 1]``."""
     mean = np.asarray(splits.train.labels, np.float64).mean()
     return "mean of the training numbers", np.full((len(splits.judged), 1), mean)
 
 
-def as_baseline(simple: Callable[..., tuple[str, np.ndarray] | None]) -> Callable[..., tuple | None]:
-    """Turn a simple model, (estimator, examples, their numbers, evaluated examples) -> name, numbers ``[m]``
-    (None: does not apply), into a baseline of a run, on the scale of its targets."""
+def as_baseline(model: Callable[..., tuple[str, np.ndarray] | None]) -> Callable[..., tuple | None]:
+    """A baseline of a run from a simple model, which learns on the scale of the run's targets.
+
+    Args:
+        model: (estimator, training examples, their numbers, examples to predict) -> name and predictions
+            ``[m]``, or None if the model does not apply.
+    """
 
     def baseline(est: Any, recipe: Any, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray] | None:
         scale, train = est.kind_.scale, splits.train
-        result = simple(est, train.examples, to_scale(train.labels, scale), splits.judged.examples)
+        result = model(est, train.examples, to_scale(train.labels, scale), splits.judged.examples)
         return None if result is None else (result[0], from_scale(result[1], scale)[:, None])
 
     return baseline
@@ -464,8 +487,7 @@ def as_baseline(simple: Callable[..., tuple[str, np.ndarray] | None]) -> Callabl
 def tfidf_ridge(
     est: Any, train: Sequence[Any], numbers: np.ndarray, to_predict: Sequence[Any]
 ) -> tuple[str, np.ndarray]:
-    """Ridge regression on TF-IDF of words and word pairs (for text pairs, of both texts); returns its name
-    and predicted numbers ``[m]``."""
+    """Ridge regression on TF-IDF features; see ``as_baseline``."""
     suffix = " of both sides" if are_pairs(train) else ""
     return f"TF-IDF{suffix} + ridge", ridge(word_features(train, to_predict), numbers)
 
@@ -473,18 +495,21 @@ def tfidf_ridge(
 def pixel_ridge(
     est: Any, train: Sequence[Any], numbers: np.ndarray, to_predict: Sequence[Any]
 ) -> tuple[str, np.ndarray]:
-    """Ridge regression on 16 x 16 pixels; returns its name and predicted numbers ``[m]``."""
+    """Ridge regression on 16 x 16 pixels; see ``as_baseline``."""
     features = pixel_features(train, to_predict, image_range=est.transform_.image_range)
-    return "ridge on 16 x 16 pixels", ridge(features, numbers, strengths=PIXEL_STRENGTHS)
+    return "ridge on 16 x 16 pixels", ridge(features, numbers, penalties=PIXEL_RIDGE_PENALTIES)
 
 
 # --- reports --------------------------------------------------------------------------------------
 
 
 def largest_errors(est: Any, split: Any, outputs: np.ndarray, limit: int) -> dict[str, Any]:
-    """Predicted and true numbers ``[n]`` of a split, and its ``limit`` largest errors, ready for JSON."""
+    """True and predicted numbers of a split for a plot, and its ``limit`` largest errors, ready for JSON.
+
+    ``outputs``: predictions ``[n]``.
+    """
     true, kind = np.asarray(split.labels, np.float64), est.kind_
-    at = np.sort(np.random.default_rng(0).permutation(len(true))[:POINTS])
+    plotted = np.sort(np.random.default_rng(0).permutation(len(true))[:MAX_POINTS])
     order = np.argsort(-errors_on(kind.scale, outputs, true), kind="stable")[:limit]
     names, bounds = split.names(), bounds_of(est, outputs)
     errors = [
@@ -499,7 +524,11 @@ def largest_errors(est: Any, split: Any, outputs: np.ndarray, limit: int) -> dic
     ]
     entry = kind.export_metadata(est)
     return {
-        "points": {"true": true[at].tolist(), "predicted": outputs[at].tolist(), "scale": kind.scale},
+        "points": {
+            "true": true[plotted].tolist(),
+            "predicted": outputs[plotted].tolist(),
+            "scale": kind.scale,
+        },
         **{key: entry[key] for key in ("half_width", "factor") if key in entry},
         "furthest": errors,
     }
@@ -509,19 +538,22 @@ def largest_errors(est: Any, split: Any, outputs: np.ndarray, limit: int) -> dic
 
 
 class NumberMeter:
-    """Metrics of predicted numbers over batches; ``target * unit + mean`` is the true number (``log``: its
-    logarithm)."""
+    """Metrics of predicted numbers, accumulated over batches; arguments as for ``Numbers``."""
 
     def __init__(self, mean: float = 0.0, unit: float = 1.0, scale: Scale = "linear"):
-        self.mean, self.unit = mean, unit
-        self.scale: Scale = scale
+        self._target = Numbers(mean, unit, scale)
         self._batches: list[tuple[np.ndarray, np.ndarray]] = []
 
     def update(self, values: ArrayLike, targets: ArrayLike, *, predicted: ArrayLike | None = None) -> None:
-        """Count one batch: ``values``, predictions ``[b]`` or ``[b, 1]`` in the unit of the numbers, targets
-        ``[b]`` standardized; ``predicted`` replaces ``values``."""
+        """Count one batch.
+
+        Args:
+            values: predicted numbers ``[b]`` or ``[b, 1]``.
+            targets: standardized true numbers ``[b]``.
+            predicted: numbers that replace ``values``.
+        """
         predicted_numbers = np.asarray(values if predicted is None else predicted, np.float64)
-        true = from_scale(np.asarray(targets, np.float64) * self.unit + self.mean, self.scale)
+        true = self._target.to_numbers(targets)
         if predicted_numbers.size != len(true):
             raise ShapeError(f"predictions {predicted_numbers.shape} do not fit {len(true)} targets")
         finite(predicted_numbers, "predictions")
@@ -531,11 +563,10 @@ class NumberMeter:
         """The metrics so far, ready for JSON.
 
         Returns:
-            n, kind ("numbers"), r2 (1 - squared errors / those of the mean), mse, rmse, mae (in the numbers'
-            unit, squared for mse), pearson, spearman, each except rmse with an ``_interval`` (95 %,
-            percentile bootstrap over examples; None with ``bootstrap=0``). Undefined metrics (all true or all
-            predicted numbers are the same) are None, and ``undefined`` has the reason. On a log scale also
-            ``ratios``, see the function of that name.
+            n, kind ("numbers"), r2, mse, rmse, mae, pearson and spearman. Each metric except rmse has an
+            ``_interval`` (95 %, percentile bootstrap over examples; None with ``bootstrap=0``). If all true
+            or all predicted numbers are the same, undefined metrics are None, and ``undefined`` has the
+            reason. On a log scale there is also ``ratios``, see the function of that name.
 
         Raises:
             DataError: nothing was counted.
@@ -546,7 +577,7 @@ class NumberMeter:
         out: dict[str, Any] = {"n": len(true), "kind": "numbers", **regression_metrics(predicted, true)}
         out = undefined(out, why_undefined(predicted, true))
         out["rmse"] = math.sqrt(out["mse"])
-        if self.scale == "log":
+        if self._target.scale == "log":
             out["ratios"] = ratios(predicted, true)
         bounds = intervals(predicted, true, bootstrap, seed) if bootstrap else {}
         valid = {key for key in Numbers.metrics if out[key] is not None}
@@ -570,7 +601,7 @@ def regression_metrics(predicted: np.ndarray, true: np.ndarray) -> dict[str, flo
 
 
 def why_undefined(predicted: np.ndarray, true: np.ndarray) -> dict[str, str]:
-    """For each of ``Numbers.metrics`` that may be undefined: the reason, for these numbers."""
+    """The reason why each of the metrics that need variation would be undefined for these numbers."""
     constant = "there is one example" if len(true) == 1 else "all true numbers are the same"
     varied = len(true) > 1 and bool(np.ptp(true))
     correlated = "all predicted numbers are the same" if varied else constant
@@ -578,9 +609,12 @@ def why_undefined(predicted: np.ndarray, true: np.ndarray) -> dict[str, str]:
 
 
 def ratios(predicted: np.ndarray, true: np.ndarray) -> dict[str, Any]:
-    """Ratios of predicted and true numbers above 0, ``[n]``: ``r2`` of the logarithms, and ``median_factor``:
-    half of the predictions are at most this many times too large or too small. ``undefined`` says why a value
-    is None."""
+    """Metrics of the ratios of predicted and true numbers ``[n]`` above 0.
+
+    Returns:
+        ``r2`` of the logarithms, and ``median_factor``: half of the predictions are too large or too small by
+        at most this factor. If a value is None, ``undefined`` has the reason.
+    """
     if not (predicted > 0).all():
         reason = "a prediction is not above 0"
         return undefined({"r2": None, "median_factor": None}, {"r2": reason, "median_factor": reason})
@@ -611,7 +645,7 @@ def intervals(
     out = {}
     for key, parts in resampled.items():
         values = np.concatenate(parts)
-        values = values[np.isfinite(values)]  # a resample of equal numbers has no correlation
+        values = values[np.isfinite(values)]  # the correlation of equal numbers is NaN
         if len(values):
             out[key] = np.quantile(values, [0.025, 0.975]).astype(float).tolist()
     return out
@@ -637,13 +671,16 @@ def examples_needed(coverage: float) -> int:
 
 
 def rank_of(n: int, coverage: float) -> int:
-    """``ceil((n + 1) coverage)``, robust against rounding errors of whole values."""
+    """``ceil((n + 1) * coverage)``, without the effect of rounding errors."""
     return math.ceil(round((n + 1) * coverage, 9))
 
 
 def half_width(errors: ArrayLike, coverage: float = COVERAGE) -> float:
-    """Half width of an interval, from absolute errors ``[n]`` of examples that were not used for training;
-    raises ConfigError if they are too few for the coverage: the interval would be infinite."""
+    """Half width of an interval, from absolute errors ``[n]`` of examples that were not used for training.
+
+    Raises:
+        ConfigError: there are too few examples for this coverage, so the interval would be infinite.
+    """
     sizes = np.sort(np.asarray(errors, np.float64))
     rank = rank_of(len(sizes), check_coverage(coverage))
     if rank > len(sizes):
@@ -659,12 +696,12 @@ def errors_on(scale: Scale, predicted: ArrayLike, true: ArrayLike) -> np.ndarray
 
 
 def bounds_of(est: Any, numbers: np.ndarray, coverage: float = COVERAGE) -> np.ndarray | None:
-    """Intervals ``[n, 2]`` around a model's predictions ``[n]``; None if too few examples were held out."""
+    """Intervals ``[n, 2]`` of a model's predictions ``[n]``; None if too few examples were held out."""
     return est.interval(numbers, coverage) if len(est.errors_) >= examples_needed(coverage) else None
 
 
 def bounds_around(numbers: ArrayLike, half: float, scale: Scale = "linear") -> np.ndarray:
-    """Lower and upper bounds ``[n, 2]``, ``half`` away on either side on that scale."""
+    """Lower and upper bounds ``[n, 2]``: the numbers minus and plus ``half`` on this scale."""
     middle = to_scale(numbers, scale)
     return from_scale(np.stack([middle - half, middle + half], 1), scale)
 
@@ -676,17 +713,24 @@ def coverage_metrics(
     levels: tuple[float, ...] = COVERAGES,
     scale: Scale = "linear",
 ) -> list[dict[str, Any]]:
-    """For each coverage (``asked``) the share of evaluated numbers ``[m]`` inside their intervals
-    (``covered``) and the ``width``, for JSON; both None if there are too few errors (see ``half_width``), and
-    ``needed`` is the required number. On a log scale ``width`` is the median, and an interval reaches up and
-    down by ``factor``."""
-    misses = errors_on(scale, predicted, true)
+    """Measured coverage of intervals for each level, ready for JSON.
+
+    Args:
+        errors: absolute errors of held-out examples, from which the intervals are computed.
+        predicted, true: ``[m]`` numbers of the evaluated examples.
+
+    Returns:
+        Per level: ``asked`` (the level), ``covered`` (the share of true numbers inside their intervals) and
+        ``width`` (on a log scale the median, and ``factor``). With too few errors, ``covered`` and ``width``
+        are None, and ``needed`` is the required number.
+    """
+    evaluated_errors = errors_on(scale, predicted, true)
     out = []
     for level in levels:
         record: dict[str, Any] = {"asked": level, "covered": None, "width": None}
         if len(np.asarray(errors)) >= (needed := examples_needed(level)):
             half = half_width(errors, level)
-            record |= {"covered": float((misses <= half).mean()), "width": 2 * half}
+            record |= {"covered": float((evaluated_errors <= half).mean()), "width": 2 * half}
             if scale == "log":
                 ends = bounds_around(predicted, half, scale)
                 record |= {"width": float(np.median(ends[:, 1] - ends[:, 0])), "factor": math.exp(half)}

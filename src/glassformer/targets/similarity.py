@@ -1,4 +1,4 @@
-"""Similarity of two texts as target: correlation of cosines with scores, retrieval metrics, a baseline."""
+"""Similarity of two texts as target."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from glassformer.data.spreadsheet import csv_dicts
 from glassformer.errors import DataError
 from glassformer.evaluate.baselines import fit_vectorizer
 from glassformer.evaluate.metrics import Plain, Share
-from glassformer.targets.regression import ByPermutation
+from glassformer.targets.regression import NumericTarget
 from glassformer.targets.target import RunPredictions
 
 
-class Similarity(ByPermutation):
+class Similarity(NumericTarget):
     """One cosine similarity per pair of texts; only the ranking of the pairs counts."""
 
-    marks: ClassVar[Sequence[str]] = ("pairs", "spearman")
+    marker_keys: ClassVar[Sequence[str]] = ("pairs", "spearman")
     metrics: ClassVar[Mapping[str, Share]] = {
         "spearman": Plain("Spearman", form=".4f", bounds=".3f", limits=(-1.0, 1.0)),
         "pearson": Plain("Pearson", form=".4f", bounds=".3f", limits=(-1.0, 1.0)),
@@ -28,10 +28,9 @@ class Similarity(ByPermutation):
         "reciprocal_rank": Plain("Mean of 1 / its rank", "1 / rank", form=".4f"),
     }
     compared: ClassVar[Sequence[str]] = ("spearman", "pearson")
-    in_folds: ClassVar[Sequence[str]] = tuple(metrics)
+    fold_table_metrics: ClassVar[Sequence[str]] = tuple(metrics)
     examples = predictions = "pairs"
     terminal_layout: ClassVar[str] = "similarity"
-
     file: ClassVar[str] = "pairs.csv"
     no_review: ClassVar[tuple[str, str] | None] = (
         "cosines of pairs",
@@ -53,12 +52,12 @@ class Similarity(ByPermutation):
         if not scores or None in scores:
             what, fix = ("the pairs have no scores", "Evaluate on pairs that have scores")
             raise DataError(what, where=str(path), fix=fix)
-        true, cosines_64 = np.array(scores, np.float64), np.array(cosines, np.float64)
-        return RunPredictions(self, digest.hexdigest(), len(true), true, cosines_64)
+        truth, predicted = np.array(scores, np.float64), np.array(cosines, np.float64)
+        return RunPredictions(self, digest.hexdigest(), len(truth), truth, predicted)
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
-    """Spearman's rank correlation, with mean ranks of ties; 0 if one side is constant."""
+    """Spearman's rank correlation, with mean ranks for ties; 0 if one side is constant."""
     from scipy.stats import rankdata
 
     return pearson(rankdata(a), rankdata(b))
@@ -78,20 +77,19 @@ def ranks_of_partners(cosines: np.ndarray, second: Sequence[str]) -> np.ndarray:
         cosines: cosines of all first with all second texts, ``[n, n]``.
         second: ``[n]`` second texts; a copy of the partner counts as the partner.
     """
-    numbers: dict[str, int] = {}
-    text_numbers = np.array([numbers.setdefault(text, len(numbers)) for text in second])
-    ranks = np.empty(len(text_numbers))
+    _, text_ids = np.unique(np.array(second, object), return_inverse=True)
+    ranks = np.empty(len(text_ids))
     for i, row in enumerate(cosines):
-        others = row[text_numbers != text_numbers[i]]
+        others = row[text_ids != text_ids[i]]
         higher = len(others) if np.isnan(row[i]) else (others > row[i]).sum()
         ranks[i] = 1 + higher + (others == row[i]).sum() / 2
     return ranks
 
 
 def retrieval(cosines: np.ndarray, second: Sequence[str]) -> dict[str, Any]:
-    """Retrieval metrics of positive pairs: the share of partners with rank 1, and the mean reciprocal rank.
+    """Retrieval metrics of positive pairs; arguments as in ``ranks_of_partners``.
 
-    Args: see ``ranks_of_partners``. A partner that shares the first rank with others does not count as found.
+    ``found`` is the share of partners that have the first rank alone, and ``reciprocal_rank`` is a mean.
     """
     ranks = ranks_of_partners(cosines, second)
     share, mean = float((ranks == 1).mean()), float((1 / ranks).mean())
@@ -101,8 +99,16 @@ def retrieval(cosines: np.ndarray, second: Sequence[str]) -> dict[str, Any]:
 def validation_metrics(
     first: np.ndarray, second: np.ndarray, scores: np.ndarray | None, texts: Sequence[str]
 ) -> dict[str, float]:
-    """Validation metrics for vectors of length 1: loss, and Spearman with the scores ``scores`` (0 to 1) or,
-    if None, the share of partners found among the second texts."""
+    """Validation metrics of the vectors ``[n, D]`` of both sides, which have length 1.
+
+    Args:
+        scores: ``[n]``, from 0 to 1; None: all pairs are positive.
+        texts: the second texts.
+
+    Returns:
+        ``loss`` and ``score``: Spearman's correlation with the scores, or without scores ``retrieval``'s
+        ``found``.
+    """
     cosines = (first * second).sum(1)
     if scores is None:
         return {"loss": float(1 - cosines.mean()), "score": retrieval(first @ second.T, texts)["found"]}
@@ -125,8 +131,10 @@ def correlations(
 
 
 def tfidf_vectors(train: Any, pairs: Any) -> tuple[Any, Any]:
-    """L2-normalized TF-IDF vectors of both sides (``first``, ``second``) of pairs, sparse ``[n, W]``, fitted
-    to the training texts."""
+    """L2-normalized TF-IDF vectors of the first and second texts of pairs, sparse ``[n, W]``.
+
+    The vocabulary and the weights come from the training pairs ``train``.
+    """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     words = TfidfVectorizer(sublinear_tf=True)

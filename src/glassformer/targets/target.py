@@ -15,7 +15,7 @@ from glassformer.evaluate.compare import Statistic
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import Share, digits_for
 
-MIN_WRITTEN = 1e-6  # the smallest probability in a table, which has six digits
+MIN_WRITTEN = 1e-6  # smallest probability above 0 in a table; tables have six digits
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class RunPredictions:
     """The predictions of one run for the evaluated examples, in the form that its target compares."""
 
     target: Target
-    examples: str  # digest of the examples and their true targets; equal only for the same examples
+    examples: str  # hash of the examples and their true targets
     n: int
     truth: Any
     predicted: Any
@@ -37,65 +37,67 @@ class RunPredictions:
         return self.n if self.groups is None else int(self.groups.max()) + 1
 
 
-Arm = Sequence[RunPredictions]  # the predictions of one model with several seeds
-Pair = tuple[RunPredictions, RunPredictions]  # of a model and of the baseline, with the same seed
-Pairs = Sequence[Pair]
+SeedRuns = Sequence[RunPredictions]  # runs of one model with several seeds
+# For each seed: the run of a model, and the run of the baseline.
+RunPairs = Sequence[tuple[RunPredictions, RunPredictions]]
 TestResult = tuple[str, list[dict[str, Any]], bool]  # name, results, whether the test is of the measure
 
 
 class Target:
-    """A kind of target. Reports, comparisons and the command line use it and do not depend on the kind."""
+    """A kind of target. Reports, comparisons and the command line use only this interface."""
 
-    marks: ClassVar[Sequence[str]] = ()  # keys that only scores of this kind have
+    marker_keys: ClassVar[Sequence[str]] = ()  # keys that occur only in scores of this kind
     metrics: ClassVar[Mapping[str, Share]]  # key in metrics.json -> metric, in the order of tables
     main_metrics: ClassVar[Sequence[str]]  # the first metrics of a table
     compared: ClassVar[Sequence[str]] = ()  # metrics by which runs can be compared
-    extra_metrics: ClassVar[Sequence[str]] = ()  # further metrics of simple models that a comparison stores
-    file: ClassVar[str] = ""  # file of the predictions in a run folder; empty: they cannot be compared
-    unit_name: ClassVar[str] = "examples"  # name of the resampled units
-    in_folds: ClassVar[Sequence[str]] = ()  # metrics of a table of folds; empty: all, the leading ones first
-    in_terminal: ClassVar[Sequence[str]] = ()  # columns of a run's table in a terminal; empty: see ``narrow``
-    examples: ClassVar[str] = "examples"  # name of the examples
-    predictions: ClassVar[str] = "answers"  # name of the predictions of all folds together
-    resampled: ClassVar[str] = "n"  # key of the number of resampled units in the scores
-    precise: ClassVar[bool] = False  # percentages always have two decimals
-    wide: ClassVar[bool] = False  # in a terminal, a table of folds has only the leading metrics and no time
+    extra_metrics: ClassVar[Sequence[str]] = ()  # metrics of baselines that a comparison also stores
+    file: ClassVar[str] = ""  # file of the predictions in a run folder; empty: there is none
+    unit_name: ClassVar[str] = "examples"  # noun for the resampled units
+    fold_table_metrics: ClassVar[Sequence[str]] = ()  # see ``fold_table_columns``
+    terminal_columns: ClassVar[Sequence[str]] = ()  # a run's table in a terminal; empty: ``narrow_columns``
+    examples: ClassVar[str] = "examples"  # noun for the examples
+    predictions: ClassVar[str] = "answers"  # noun for the predictions of all folds together
+    resampled_key: ClassVar[str] = "n"  # key of the number of resampled units in the scores
+    has_two_decimals: ClassVar[bool] = False  # whether percentages always have two decimals
+    is_wide: ClassVar[bool] = False  # whether a terminal has room only for the main metrics of folds
     no_review: ClassVar[tuple[str, str] | None] = None  # why labels cannot be reviewed, and a fix
     no_calibration: ClassVar[tuple[str, str] | None] = None  # why there is no temperature, and a fix
     measure: ClassVar[str | None] = None  # main metric of a run; None: the recipe's choice
-    terminal_layout: ClassVar[str] = "labels"  # of tables and lines: that of labels, tags, answers, ...
-    labels_given: ClassVar[bool] = False  # whether predictions are labels
-    single_label: ClassVar[bool] = False  # whether an example has one class, by a softmax over all logits
-    word_labels: ClassVar[bool] = False  # whether each word has a label, with a probability
-    split_units: ClassVar[str] = ""  # units that a split of a table consists of; empty: rows
+    terminal_layout: ClassVar[str] = "labels"  # layout in a terminal: labels, numbers, tags, answers, ...
+    predicts_labels: ClassVar[bool] = False
+    is_single_label: ClassVar[bool] = False  # one class per example, from a softmax over all logits
+    has_word_labels: ClassVar[bool] = False  # one label with a probability per word
+    split_units: ClassVar[str] = ""  # noun for the units of a split; empty: rows
 
     def has_scores(self, scores: Mapping[str, Any]) -> bool:
         """Whether these scores belong to this kind."""
-        return any(key in scores for key in self.marks)
+        return any(key in scores for key in self.marker_keys)
 
-    def leading(self, measure: str, scores: Mapping[str, Any]) -> list[str]:
-        """The leading metrics of a table of such scores; ``measure`` is first if it is one of them."""
+    def leading_metrics(self, measure: str, scores: Mapping[str, Any]) -> list[str]:
+        """The first metrics of a table of these scores, starting with ``measure`` if it is a main metric."""
         return sorted(self.main_metrics, key=lambda key: key != measure)
 
-    def narrow(self, measure: str, scores: Mapping[str, Any]) -> list[str]:
-        """The columns of a narrow table: the leading metrics, the first with its interval."""
-        first, *others = self.leading(measure, scores)
+    def narrow_columns(self, measure: str, scores: Mapping[str, Any]) -> list[str]:
+        """The columns of a narrow table: the first metrics, and the interval of the first one."""
+        first, *others = self.leading_metrics(measure, scores)
         return [first, f"{first}_interval", *others]
 
-    def of_folds(self, measure: str) -> Sequence[str]:
-        """The metrics of a table of folds."""
-        return self.in_folds or [*dict.fromkeys((*self.leading(measure, {}), *self.metrics))]
+    def fold_table_columns(self, measure: str) -> Sequence[str]:
+        """The metrics of a table of folds: by default all, starting with the leading metrics."""
+        return self.fold_table_metrics or [
+            *dict.fromkeys((*self.leading_metrics(measure, {}), *self.metrics))
+        ]
 
     def summary_metrics(self, measure: str) -> Sequence[str]:
-        """The metrics in a line about all folds."""
-        return self.leading(measure, {})[:1]
+        """The metrics in the summary line of all folds."""
+        return self.leading_metrics(measure, {})[:1]
 
     def digits(self, n: int) -> int:
-        """Number of decimals of a percentage."""
-        return 2 if self.precise else digits_for(n)
+        """Number of decimals of percentages of ``n`` examples."""
+        return 2 if self.has_two_decimals else digits_for(n)
 
     def size_note(self, scores: Mapping[str, Any]) -> str:
-        """An addition to the number of examples in messages, such as the number of spans."""
+        """Text that follows the number of examples in messages, such as the number of spans."""
         return ""
 
     # --- comparisons ------------------------------------------------------------------------------
@@ -108,7 +110,7 @@ class Target:
         """Read the predictions of a run folder (see ``has_file``).
 
         Raises:
-            DataError: they are damaged, or their examples have no true targets.
+            DataError: the predictions are damaged, or their examples have no true targets.
         """
         raise NotImplementedError
 
@@ -121,25 +123,29 @@ class Target:
         return None
 
     def measure_for(self, monitors: set[str]) -> str:
-        """The metric by which to compare runs that selected their best weights by these metrics."""
+        """The metric by which to compare runs whose best weights were selected by these metrics."""
         return self.compared[0]
 
-    def statistics(self, arm: Arm) -> dict[str, Statistic]:
-        """Metric -> its statistic for resampling, for all metrics in ``compared``."""
+    def statistics(self, runs: SeedRuns) -> dict[str, Statistic]:
+        """For each metric in ``compared``: the function that computes it for resamples."""
         raise NotImplementedError
 
-    def interval(self, key: str, arm: Arm, mean: float, ends: Sequence[float], resamples: int) -> list[float]:
-        """The 95 % interval of the mean over the seeds; ``ends``: the percentiles of the resamples."""
-        return share_interval(mean, arm[0].num_units, np.clip(ends, 0, 1).tolist())
+    def interval(
+        self, key: str, runs: SeedRuns, mean: float, ends: Sequence[float], resamples: int
+    ) -> list[float]:
+        """The 95 % interval of the mean over the seeds, from ``ends``, the percentiles of the resamples."""
+        return share_interval(mean, runs[0].num_units, np.clip(ends, 0, 1).tolist())
 
-    def tests(self, measure: str, pairs: Pairs, resamples: int) -> TestResult:
-        """Paired tests of two models, one per seed. By default there is none: for words of a sentence and for
-        questions on one text, which are not independent, only the bootstrap is valid.
+    def tests(self, measure: str, pairs: RunPairs, resamples: int) -> TestResult:
+        """Paired tests of two models, one test per seed. By default there is no test.
+
+        The words of a sentence, or the questions about one text, are not independent. For them only the
+        bootstrap is valid.
         """
         return "mcnemar", [], False
 
 
-NOTHING = Target()  # for tasks without scored predictions
+NO_TARGET = Target()  # for tasks without scored predictions
 
 
 def read_object(path: Path) -> dict[str, Any]:

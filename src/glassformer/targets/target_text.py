@@ -1,4 +1,4 @@
-"""Texts as targets, as in translation: BLEU and chrF by sacrebleu, with signatures."""
+"""Texts as targets, as in translation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 class TargetText(Target):
     """One generated text per example."""
 
-    marks: ClassVar[Sequence[str]] = ("bleu",)
+    marker_keys: ClassVar[Sequence[str]] = ("bleu",)
     metrics: ClassVar[Mapping[str, Share]] = {
         "bleu": Plain("BLEU", form=".2f"),
         "chrf": Plain("chrF", form=".2f"),
@@ -28,16 +28,16 @@ class TargetText(Target):
 
 
 def tokenized(text: str) -> str:
-    """Lower-cased words and punctuation separated by blanks, similar to the literature on Multi30k."""
+    """Lower-cased words and punctuation, separated by spaces, similar to the literature on Multi30k."""
     return " ".join(_TOKEN.findall(text.lower()))
 
 
 def translation_scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """Detokenized BLEU (cased, tokenizer 13a), chrF, and lower-cased tokenized BLEU, from 0 to 100.
+    """Metrics of translations by sacrebleu, from 0 to 100.
 
     Returns:
-        ``n``, ``bleu``, ``chrf``, ``bleu_tokenised``, ``length_ratio`` (hypotheses / references) and
-        ``signatures``.
+        ``n``, ``bleu`` (detokenized, cased, tokenizer 13a), ``chrf``, ``bleu_tokenised`` (lower-cased),
+        ``length_ratio`` (hypotheses / references) and ``signatures``.
 
     Raises:
         DataError: different numbers of texts, or no texts.

@@ -1,7 +1,7 @@
-"""Token tags as targets: entity precision, recall and F1 as in seqeval, and errors by kind.
+"""Token tags of token classification as targets.
 
-A span is right if its kind, first word and last word are right. ``tests/evaluate/test_tags.py`` compares all
-metrics with seqeval; ``docs/decisions`` explains why it is not a dependency.
+The metrics are those of seqeval: a span is right if its kind, first word and last word are right.
+``tests/evaluate/test_tags.py`` compares them with seqeval.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from glassformer.data.tags import (
     tagged_positions,
     tags_to_spans,
 )
-from glassformer.evaluate.compare import Statistic, ratio_of, span_f1_of
+from glassformer.evaluate.compare import Statistic, ratio_statistic, span_f1_statistic
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import Share
 from glassformer.targets.multiclass import LOSS
-from glassformer.targets.target import Arm, RunPredictions, Target, read_object
+from glassformer.targets.target import RunPredictions, SeedRuns, Target, read_object
 
-ERRORS = ("missed", "invented", "wrong_kind", "wrong_border")
-CONFUSIONS = 12  # maximum number of pairs of kinds in ``confusions``
+ERRORS = ("missed", "invented", "wrong_kind", "wrong_border")  # see ``span_errors``
+MAX_CONFUSIONS = 12  # maximum number of pairs of kinds in ``confusions``
 MEASURE = "entity_f1"
 BASELINE = "most frequent tag of each word"
 TINY = 1e-6
@@ -44,7 +44,7 @@ Tags = Sequence[Sequence[str]]
 class TokenTags(Target):
     """One tag per word of a sentence; the metrics are those of the spans that the tags mark."""
 
-    marks: ClassVar[Sequence[str]] = (MEASURE,)
+    marker_keys: ClassVar[Sequence[str]] = (MEASURE,)
     metrics: ClassVar[Mapping[str, Share]] = {
         "precision": Share("precision"),
         "recall": Share("recall"),
@@ -55,14 +55,19 @@ class TokenTags(Target):
     }
     main_metrics: ClassVar[Sequence[str]] = (MEASURE, "accuracy")
     compared: ClassVar[Sequence[str]] = (MEASURE, "accuracy", "macro_f1")
-    in_folds: ClassVar[Sequence[str]] = (MEASURE, "accuracy", "log_loss")
-    in_terminal: ClassVar[Sequence[str]] = ("precision", "recall", MEASURE, "accuracy", f"{MEASURE}_interval")
-    resampled: ClassVar[str] = "entities"
+    fold_table_metrics: ClassVar[Sequence[str]] = (MEASURE, "accuracy", "log_loss")
+    terminal_columns: ClassVar[Sequence[str]] = (
+        "precision",
+        "recall",
+        MEASURE,
+        "accuracy",
+        f"{MEASURE}_interval",
+    )
+    resampled_key: ClassVar[str] = "entities"
     terminal_layout: ClassVar[str] = "tags"
-    precise: ClassVar[bool] = True
-    word_labels: ClassVar[bool] = True
+    has_two_decimals: ClassVar[bool] = True
+    has_word_labels: ClassVar[bool] = True
     split_units: ClassVar[str] = "sentences"
-
     file: ClassVar[str] = "predictions.conll"  # word, true tag, predicted tag
 
     def size_note(self, scores: Mapping[str, Any]) -> str:
@@ -80,23 +85,25 @@ class TokenTags(Target):
         examples = repr([*zip(truth.words, tags, strict=True)]).encode("utf-8", "backslashreplace")
         counts = SpanCounts(*span_counts(tags, predicted, scheme, kinds), right, words)
         loss = (metrics.get("test") or {}).get("log_loss")
-        # The digest is of sentences and true tags only, since runs may predict different kinds.
+        # The digest has only sentences and true tags, since runs may predict different kinds.
         digest = hashlib.sha256(examples).hexdigest()
         return RunPredictions(self, digest, len(words), None, counts, log_loss=loss)
 
-    def statistics(self, runs: Arm) -> dict[str, Statistic]:
-        seeds = [a.predicted for a in runs]
-        counts = ([s.true for s in seeds], [s.predicted for s in seeds], [s.exact for s in seeds])
+    def statistics(self, runs: SeedRuns) -> dict[str, Statistic]:
+        counts_per_seed = [run.predicted for run in runs]
+        counts = [[getattr(c, name) for c in counts_per_seed] for name in ("true", "predicted", "exact")]
         return {
-            MEASURE: span_f1_of(*counts),
-            "accuracy": ratio_of(np.stack([s.right for s in seeds]), seeds[0].words),
-            "macro_f1": span_f1_of(*counts, macro=True),
+            MEASURE: span_f1_statistic(*counts),
+            "accuracy": ratio_statistic(
+                np.stack([c.right for c in counts_per_seed]), counts_per_seed[0].words
+            ),
+            "macro_f1": span_f1_statistic(*counts, macro=True),
         }
 
 
 @dataclass(frozen=True)
 class SpanCounts:
-    """Numbers of spans and words in each of the n evaluated sentences of a run."""
+    """Numbers of spans and words in each of n sentences, and of K kinds of spans."""
 
     true: np.ndarray  # [n, K] true spans of each kind
     predicted: np.ndarray  # [n, K] predicted spans
@@ -106,14 +113,14 @@ class SpanCounts:
 
 
 def tag_metrics(
-    truth: Sequence[Sequence[str]],
-    predicted: Sequence[Sequence[str]],
+    truth: Tags,
+    predicted: Tags,
     scheme: Scheme,
     *,
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Metrics of predicted tags. Words whose true tag is -100 are ignored, as is usual with seqeval.
+    """Metrics of predicted tags. Words with the true tag -100 are ignored, as is usual with seqeval.
 
     Args:
         bootstrap: number of resamples of the sentences for the 95 % interval of the F1; 0: no interval.
@@ -122,7 +129,7 @@ def tag_metrics(
         ``n`` (sentences), ``words``, ``accuracy`` (share of words with the right tag), ``precision``,
         ``recall``, ``entity_f1`` (micro averages), ``macro_f1`` (mean over kinds), ``entities`` (true spans),
         ``by_kind`` (precision, recall, f1, support, found), ``errors`` and ``errors_by_kind`` (see
-        ``errors_of``), ``confusions`` (true kind, predicted kind, count).
+        ``span_errors``), ``confusions`` (true kind, predicted kind, count).
     """
     truth, predicted = without_ignored(truth, predicted)
     true_spans = [tags_to_spans(tags, scheme) for tags in truth]
@@ -139,10 +146,10 @@ def tag_metrics(
         num_exact.update(span.kind for span in exact)
         num_predicted.update(span.kind for span in p)
         num_true.update(span.kind for span in t)
-        for error, kind, other in errors_of(t, p):
+        for error, kind, predicted_kind in span_errors(t, p):
             errors[error][kind] += 1
-            if other:
-                confusions[kind, other] += 1
+            if predicted_kind:
+                confusions[kind, predicted_kind] += 1
     kinds = sorted(num_predicted.keys() | num_true.keys())
     by_kind = {k: _scores(num_exact[k], num_predicted[k], num_true[k]) for k in kinds}
     total = _scores(*map(int, counts.sum(0)))
@@ -159,7 +166,7 @@ def tag_metrics(
         "by_kind": by_kind,
         "errors": {error: errors[error].total() for error in ERRORS},
         "errors_by_kind": {k: {error: errors[error][k] for error in ERRORS} for k in kinds},
-        "confusions": [[a, b, n] for (a, b), n in confusions.most_common(CONFUSIONS)],
+        "confusions": [[a, b, n] for (a, b), n in confusions.most_common(MAX_CONFUSIONS)],
     }
 
 
@@ -172,11 +179,13 @@ def without_ignored(truth: Tags, predicted: Tags) -> tuple[Tags, Tags]:
 
 
 def word_log_loss(probabilities: np.ndarray, tags: Sequence[str], classes: Sequence[str]) -> float:
-    """Mean negative log likelihood of the true tags in nats, from probabilities ``[W, C]``. A tag that is not
-    in ``classes`` has the probability 0, which counts as 1e-6; words with the tag -100 are ignored."""
-    number = {tag: i for i, tag in enumerate(classes)}
+    """Mean negative log likelihood of the true tags in nats, from the probabilities ``[W, C]`` of words.
+
+    Words with the tag -100 are ignored. A tag that is not in ``classes`` has the minimum probability 1e-6.
+    """
+    column = {tag: i for i, tag in enumerate(classes)}
     likelihoods = [
-        float(row[number[tag]]) if tag in number else 0.0
+        float(row[column[tag]]) if tag in column else 0.0
         for row, tag in zip(probabilities, tags, strict=True)
         if tag != NOT_TAGGED
     ]
@@ -184,26 +193,27 @@ def word_log_loss(probabilities: np.ndarray, tags: Sequence[str], classes: Seque
 
 
 def span_counts(
-    truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], scheme: Scheme, kinds: Sequence[str]
+    truth: Tags, predicted: Tags, scheme: Scheme, kinds: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Numbers of true, predicted and correctly predicted spans per sentence and kind, ``[n, K]`` each."""
-    number = {kind: k for k, kind in enumerate(kinds)}
+    """Numbers of true, predicted and correctly predicted spans per sentence and kind: three ``[n, K]``."""
+    column = {kind: k for k, kind in enumerate(kinds)}
     truth, predicted = without_ignored(truth, predicted)
     out = np.zeros((3, len(truth), len(kinds)), np.float32)
     for i, (t, p) in enumerate(zip(truth, predicted, strict=True)):
         true_spans, predicted_spans = tags_to_spans(t, scheme), tags_to_spans(p, scheme)
-        for row, spans in enumerate((true_spans, predicted_spans, set(true_spans) & set(predicted_spans))):
+        for j, spans in enumerate((true_spans, predicted_spans, set(true_spans) & set(predicted_spans))):
             for span in spans:
-                out[row, i, number[span.kind]] += 1
+                out[j, i, column[span.kind]] += 1
     return out[0], out[1], out[2]
 
 
-def errors_of(truth: Sequence[Span], predicted: Sequence[Span]) -> list[tuple[str, str, str]]:
-    """The errors of the predicted spans of a sentence: ``(error, kind, other kind)``.
+def span_errors(truth: Sequence[Span], predicted: Sequence[Span]) -> list[tuple[str, str, str]]:
+    """The errors in the predicted spans of a sentence, as (error, kind of the span, predicted kind).
 
-    A true span without an exact match is ``wrong_border`` if a predicted span of its kind overlaps it,
-    ``wrong_kind`` if only spans of other kinds do (the first of them gives the other kind), otherwise
-    ``missed``. A predicted span that overlaps no true span is ``invented``, with the predicted kind.
+    A true span without an exact match is ``wrong_border`` if a predicted span of its kind overlaps it. It is
+    ``wrong_kind`` if only spans of other kinds overlap it, and the first of them is the predicted kind.
+    Otherwise it is ``missed``. A predicted span that overlaps no true span is ``invented``. The predicted
+    kind is empty except for ``wrong_kind``.
     """
     exact = set(truth) & set(predicted)
     out = []

@@ -187,7 +187,7 @@ def fit_auto(
             raise
         winner = search.winner()
     copy_fitted_state(clf, winner, search.records() if search.tried else [])
-    clf.kind_, clf.classes_ = (kind if kind.labels_given else clf.kind_), classes
+    clf.kind_, clf.classes_ = (kind if kind.predicts_labels else clf.kind_), classes
     clf.train_seconds_ = time.perf_counter() - started
     return clf
 
@@ -260,7 +260,7 @@ class Search:
         kind = self.clf.kind_
         if kind.is_multilabel:
             return targets.astype(int)
-        return self.clf.classes_[targets] if kind.labels_given else kind.to_numbers(targets)
+        return self.clf.classes_[targets] if kind.predicts_labels else kind.to_numbers(targets)
 
     def is_foreign(self, candidate: Candidate) -> bool:
         """Whether the texts are in a language that the encoder does not know, and frozen it was not best."""
@@ -356,7 +356,7 @@ class Search:
         kind, monitor = self.clf.kind_, self.clf.monitor
         if kind.is_multilabel:
             return "average precision"
-        if not kind.labels_given:
+        if not kind.predicts_labels:
             return "R²" if monitor == "loss" else monitor
         return "log loss (negative)" if monitor == "loss" else monitor
 
@@ -374,7 +374,7 @@ class Search:
             if not occurs.any():
                 return 0.0
             return float(average_precision_score(truth[:, occurs], predicted[:, occurs], average="macro"))
-        if not kind.labels_given:
+        if not kind.predicts_labels:
             metrics = regression_metrics(predicted[:, 0], kind.to_numbers(truth))
             return metrics[self.metric.lower().replace("²", "2")] or 0.0
         if self.metric == "accuracy":
@@ -524,7 +524,7 @@ def assign_folds(
     numbers: dict[str, int] = {}
     group = np.array([numbers.setdefault(key, len(numbers)) for key in clf.copy_keys(X)])
     first = np.unique(group, return_index=True)[1]  # the first example of each group
-    by_class = clf.kind_.labels_given and targets.ndim == 1
+    by_class = clf.kind_.predicts_labels and targets.ndim == 1
     classes = targets[first] if by_class else np.zeros(len(first), np.int64)
     order = np.random.default_rng(clf.seed).permutation(len(first))
     order = order[np.argsort(classes[order], kind="stable")]
@@ -566,7 +566,7 @@ def fit_frozen(
     settings["precision"] = "auto" if est.precision == "int8" else est.precision
     settings["max_length"] = est.max_length if est.tried_ else MAX_FROZEN_LENGTH
     if len(texts) > MAX_FROZEN_TEXTS and not est.tried_:  # after ``auto`` the embeddings are in the cache
-        strata = list(map(str, labels)) if est.kind_.labels_given else [0] * len(labels)
+        strata = list(map(str, labels)) if est.kind_.predicts_labels else [0] * len(labels)
         rows = stratified_subset(strata, MAX_FROZEN_TEXTS, 0).tolist()
         texts, labels = [texts[i] for i in rows], [labels[i] for i in rows]
         weights = None if weights is None else weights[rows]

@@ -39,10 +39,12 @@ def saved_example_counts(about: Mapping[str, Any]) -> dict[str, int]:
     return {k: n for k, n in examples.items() if type(n) is int and 0 <= n < MOST_COUNT}
 
 
-def card_of(estimator: Any, run: str | Path | None = None, **form: Any) -> str:
+def card_of(estimator: Any, run: str | Path | None = None, **loading: Any) -> str:
     """The model card of a fitted estimator, for ``README.md``, with the facts of the folder ``run``.
-    ``form``: arguments for ``report.card.Form``: how the saved folder is opened."""
-    from glassformer.report.card import Form, Model, model_card
+
+    ``loading``: arguments of ``report.card.LoadingInfo``.
+    """
+    from glassformer.report.card import LoadingInfo, Model, model_card
 
     tag, use = getattr(estimator.RECIPE, "CARD", ("", ""))
     idle = getattr(estimator, "idle_settings", ())
@@ -67,7 +69,7 @@ def card_of(estimator: Any, run: str | Path | None = None, **form: Any) -> str:
         is_multilabel=_is_multilabel(estimator),
         limits=tuple(_limits(estimator, settings, run is not None)),
     )
-    return model_card(facts, *_run_facts(run), form=Form(**form) if form else None)
+    return model_card(facts, *_run_facts(run), loading=LoadingInfo(**loading) if loading else None)
 
 
 def write_card(folder: Path, estimator: Any, run: str | Path | None = None, **form: Any) -> Path:
@@ -161,7 +163,7 @@ def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list
 
 
 def _gives_labels(estimator: Any) -> bool:
-    return bool(getattr(getattr(estimator, "kind_", None), "labels_given", True))
+    return bool(getattr(getattr(estimator, "kind_", None), "predicts_labels", True))
 
 
 def _is_multilabel(estimator: Any) -> bool:

@@ -139,7 +139,7 @@ def check_classifies(recipe: Any, *, words: bool = False, folds: bool = False) -
     allowed = [
         name
         for name, task in TASKS.items()
-        if task.answer or (words and task.target.word_labels) or (folds and task.folds)
+        if task.answer or (words and task.target.has_word_labels) or (folds and task.folds)
     ]
     if recipe.task not in allowed:
         what = f"{recipe.task} does not predict labels"

@@ -146,7 +146,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         X = self.training_rows(X, y)
         if y is not None:  # ``check_pairs`` raises an error for missing labels
             self.kind_ = self.infer_kind(y)
-        word = self.kind_.word
+        word = self.kind_.targets_noun
         examples, labels = check_pairs(X, y, "fit", self.NOUN, word, self.check, self.kind_.read)
         self.n_features_in_ = self._num_inputs(examples)
         if self.n_features_in_ > 1:
@@ -193,7 +193,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         if validation is None:
             return None
         X, y = check_two(validation, f"{self.NOUN}, labels")
-        noun, word = f"validation {self.NOUN}", f"validation {self.kind_.word}"
+        noun, word = f"validation {self.NOUN}", f"validation {self.kind_.targets_noun}"
         examples, labels = check_pairs(X, y, "validation", noun, word, self.check_examples, self.kind_.read)
         self._warn_of_spelling(labels)
         return examples, self.targets(labels, word)
@@ -201,10 +201,12 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
     def _check_labeled(self, X: Sequence[Any], y: Sequence[Any], where: str) -> tuple[list[Any], list[Any]]:
         """Check the arguments X and y of a method of a fitted estimator."""
         check_is_fitted(self, "model_")
-        return check_pairs(X, y, where, self.NOUN, self.kind_.word, self.check_examples, self.kind_.read)
+        return check_pairs(
+            X, y, where, self.NOUN, self.kind_.targets_noun, self.check_examples, self.kind_.read
+        )
 
     def _warn_of_spelling(self, labels: Sequence[Any]) -> None:
-        if self.kind_.labels_given:
+        if self.kind_.predicts_labels:
             warn_of_spelling(labels, self.classes_.tolist())
 
     def _weights(self, examples: LabeledExamples) -> np.ndarray | None:
@@ -296,7 +298,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         if fit.validation is None:
             return
         kind, targets = self.kind_, fit.validation[1]
-        calibrates = kind.single_label and getattr(fit.train, "calibration", "none") == "auto"
+        calibrates = kind.is_single_label and getattr(fit.train, "calibration", "none") == "auto"
         if not kind.is_multilabel and not (calibrates and len(targets) >= CALIBRATION_EXAMPLES):
             return
         logits = self._validation_logits(fit, "auto" if self.precision == "int8" else None)
@@ -656,7 +658,7 @@ class Classifier(ClassifierMixin, Supervised):
                 f"int8 is off: {reason}", where="precision", fix="Use auto, fp32 or bf16"
             )
         self._warn_of_spelling(labels)
-        return self._measure_int8(examples, self.targets(labels, self.kind_.word))
+        return self._measure_int8(examples, self.targets(labels, self.kind_.targets_noun))
 
     def check_int8_after_fit(self, fit: FitState) -> None:
         """After a fit with ``precision="int8"``, check int8 on the validation examples."""
@@ -736,7 +738,7 @@ class Classifier(ClassifierMixin, Supervised):
         below = check_abstain(abstain_below, self.kind_)
         examples, labels = self._check_labeled(X, y, "calibrate")
         self._warn_of_spelling(labels)
-        logits, targets = self.logits(examples), self.targets(labels, self.kind_.word)
+        logits, targets = self.logits(examples), self.targets(labels, self.kind_.targets_noun)
         fitted = fit_decision(self.kind_, logits, targets, threshold, self.threshold_)
         (self.temperature_, self.threshold_), self.abstain_below_ = fitted, below
         self.int8_ = self._compute_model = None  # the int8 check used the old threshold

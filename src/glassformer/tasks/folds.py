@@ -93,7 +93,7 @@ class LabelsOutOfFold(OutOfFold):
         self.kind = self.target = estimator.infer_kind(train.labels)
         self.classes = list(self.kind.classes(train.labels))
         self.targets = self.kind.encode(train.labels, self.classes, train.origin, train.rows)
-        self.measure, self.METRICS = self.kind.measure or main_metric(recipe), self.kind.each_fold
+        self.measure, self.METRICS = self.kind.measure or main_metric(recipe), self.kind.metrics_per_fold
 
     def assign(self, folds: int) -> np.ndarray:
         """The fold of each training example ``[n]``, stratified by class."""
@@ -130,4 +130,4 @@ class LabelsOutOfFold(OutOfFold):
         shares = kind.confidence(out, indices).tolist()
         path = folder / "predictions.csv"
         kind.write(path, train, NAME, out, self.classes, predicted=predicted, shares=shares)
-        return metrics if kind.labels_given else metrics | {"numbers": {"held_out": 0}, "intervals": []}
+        return metrics if kind.predicts_labels else metrics | {"numbers": {"held_out": 0}, "intervals": []}

@@ -164,7 +164,7 @@ def task_of_checkpoint(checkpoint: Checkpoint) -> Task | None:
     if (task := task_opening(checkpoint)) is not None:
         return task
     if _classifies_tokens(checkpoint):
-        return next(task for task in TASKS.values() if task.target.word_labels)
+        return next(task for task in TASKS.values() if task.target.has_word_labels)
     if checkpoint.head == "classification" and checkpoint.family.hub is not None:
         return _task_learning(checkpoint, target_from_hub(checkpoint.settings, checkpoint.config.num_labels))
     return TASKS[SENTENCES] if _embeds_sentences(checkpoint) else None
@@ -189,7 +189,7 @@ def _check_activation(settings: dict[str, Any], kind: Classes, where: str) -> No
 
     The keys are those of transformers' pipelines and of sentence-transformers' cross-encoders.
     """
-    supported = {"softmax"} if kind.single_label else {"sigmoid"} if kind.is_multilabel else {"none"}
+    supported = {"softmax"} if kind.is_single_label else {"sigmoid"} if kind.is_multilabel else {"none"}
     function = settings.get("function_to_apply")
     if function is not None and function not in supported:
         raise UnsupportedModelError(f"function_to_apply = {shown(function)} is not supported", where=where)
@@ -220,7 +220,7 @@ def _load_transformers(folder: Path) -> Any:
         return tagger.from_tagger_checkpoint(folder, checkpoint)
     count = getattr(model.config, "num_labels", 0)
     kind_of_target = target_from_hub(settings, count)
-    other = other_task(settings, count, where) if kind_of_target.single_label else ""
+    other = other_task(settings, count, where) if kind_of_target.is_single_label else ""
     if (
         not model.has_attention
         or str(settings.get("model_type")).startswith("glassformer")
@@ -241,7 +241,7 @@ def _load_transformers(folder: Path) -> Any:
     ):
         raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
     names = read_labels(names, "id2label", where)
-    if count == 1 and kind_of_target.single_label:
+    if count == 1 and kind_of_target.is_single_label:
         what = f"num_labels = 1 with problem_type = {shown(settings.get('problem_type'))}: one class alone"
         raise CheckpointError(
             what, where=where, fix="For a score set problem_type to regression, or take it out"

@@ -18,7 +18,7 @@ from glassformer.sklearn_base import RegressorMixin
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.regression import (
     COVERAGE,
-    ON_HUB,
+    HUB_NAMES,
     Numbers,
     bounds_around,
     check_coverage,
@@ -158,7 +158,7 @@ class Regressor(RegressorMixin, Supervised):
         return model
 
     def hub_label_names(self) -> tuple[str, ...]:
-        return (ON_HUB[self.kind_.scale],)
+        return (HUB_NAMES[self.kind_.scale],)
 
     def _about(self) -> dict[str, Any]:
         return super()._about() | {"bias": float(self.model_.head.out.bias.detach()[0])}

@@ -87,7 +87,7 @@ def supervised_task(
         "drop_unreadable": lambda splits, context: inputs.drop_unreadable(
             splits, context.estimator, context.recipe
         ),
-        "gives": "labels" if target.labels_given else "numbers",
+        "gives": "labels" if target.predicts_labels else "numbers",
         "packages": inputs.packages,
         "fit": fit,
         "example_fixture": fixture,
@@ -116,7 +116,7 @@ def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None
     d, part = recipe.data, dict(columns)
     if source is None:
         part |= {"limit": d.limit, "seed": d.split_seed}
-    dataset = inputs.read(recipe, source or d.source, not target.labels_given, **part)
+    dataset = inputs.read(recipe, source or d.source, not target.predicts_labels, **part)
     merge = getattr(d, "merge_labels", "none")
     dataset, messages = apply_repairs(dataset, merge, d.drop_duplicates and source is None)
     dataset = replace(dataset, **{inputs.notes: (*getattr(dataset, inputs.notes), *messages)})
@@ -125,7 +125,7 @@ def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None
         return without_holding_out(dataset)
     splits = make_splits(dataset, d, recipe.evaluate.split)
     if splits.train.labels is None:
-        what = f"no {target.word} to learn from"
+        what = f"no {target.targets_noun} to learn from"
         raise UnclearColumnError(what, where=splits.train.origin, fix="Name label_column")
     return target.training_splits(splits, recipe)
 
@@ -147,7 +147,7 @@ def _examine(context: RunContext) -> DoctorReport:
     used_splits = splits.parts()
     unused = {name: split for name, split in dataset.splits.items() if name not in used_splits}
     holds_out = d.validation_size is not None or (d.test_size is not None and "test" not in dataset.splits)
-    held_out = d.hold_out if holds_out and target.labels_given else None
+    held_out = d.hold_out if holds_out and target.predicts_labels else None
     used = target.doctor_input(replace(dataset, splits=used_splits | unused))
     report = inputs.examine(used, context.estimator, context.recipe, held_out)
     return replace(report, findings=[*report.findings, *target.findings(splits, context.recipe.train)])
@@ -166,7 +166,7 @@ def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any,
         DataError: there is such a label and ``drop_unreadable`` is False, or no example is left.
     """
     kind, classes = clf.kind_, clf.classes_.tolist()
-    if not drop_unreadable or not kind.labels_given:
+    if not drop_unreadable or not kind.predicts_labels:
         try:
             clf.targets(split.labels, split.origin, split.rows)
         except DataError as error:
@@ -184,7 +184,7 @@ def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any,
 
 def fit(context: RunContext, **options: Any) -> None:
     """Train on the training split and select the best epoch on the validation split."""
-    val = context.data.validation if context.task.target.labels_given else None
+    val = context.data.validation if context.task.target.predicts_labels else None
     if val and context.estimator.learns_in_steps and (note := small_validation(val, context.recipe.train)):
         context.log(note)
     try:
@@ -253,7 +253,7 @@ def evaluate_splits(context: RunContext) -> dict[str, Any]:
 
     out = score_splits(context, score, training_sample(splits), kind.measure or main_metric(recipe))
     out |= kind.run_metadata(est, splits, recipe.train, outputs.get(id(splits.validation)))
-    if kind.labels_given and (still := still_learning(est.history_)) is not None:
+    if kind.predicts_labels and (still := still_learning(est.history_)) is not None:
         lr = getattr(est, "lr", None) or est.chosen_.get("lr")
         out["still_learning"] = still | ({"lr": lr} if lr else {})
     if out["test"] is None:
@@ -373,7 +373,7 @@ def evaluate_baselines(
         log(f"baseline {name}: {out[name]['seconds']:.1f} s")
         indices = decisions[0] if decisions else clf.kind_.predicted_index(probabilities)
         labels = clf.kind_.labels(indices, clf.classes_).tolist()
-        predictions[name] = list(map(str, labels)) if clf.kind_.labels_given else labels
+        predictions[name] = list(map(str, labels)) if clf.kind_.predicts_labels else labels
         compared, resamples = (truth, predicted, indices, len(clf.classes_)), recipe.evaluate.bootstrap
         if resamples and (difference := clf.kind_.difference(compared, measure, resamples)) is not None:
             out[name]["difference"] = difference

@@ -12,7 +12,7 @@ from glassformer.config import KnownRecipe
 from glassformer.data.doctor import DoctorReport, Severity
 from glassformer.data.files import with_recipe_settings
 from glassformer.finite import json_text
-from glassformer.targets.target import NOTHING, Target
+from glassformer.targets.target import NO_TARGET, Target
 from glassformer.train.callbacks import Count, no_progress
 
 Log = Callable[[str], None]
@@ -96,7 +96,7 @@ class Task:
     predict_records: Callable[[Any, Sequence[Any]], list[dict[str, Any]]] | None = None
     export: Callable[..., dict[str, Any]] | None = None
     opens: Sequence[str] = ()
-    target: Target = NOTHING
+    target: Target = NO_TARGET
     read: Callable[..., Any] | None = None
     folds: type[Any] | None = None
     gives: str | None = None

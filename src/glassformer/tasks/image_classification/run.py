@@ -109,7 +109,7 @@ def robustness(clf: ImageClassifier, split: ImageSplit, count: Count = no_progre
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
     """Thumbnails of one image per class and of the most confident mistakes, and attention of a few images;
     also writes ``grid.png``."""
-    from glassformer.report.pictures import draw_grid, thumbnail
+    from glassformer.report.images import draw_grid, thumbnail
 
     if context.predictions is None:
         return {}
@@ -153,8 +153,8 @@ def _firsts(truth: Sequence[Any], classes: Sequence[Any], limit: int = 10) -> li
 def attention_example(clf: ImageClassifier, split: ImageSplit, i: int) -> dict[str, Any]:
     """One image as the model reads it, with attention weights per layer and head: all of them, and those of
     the tokens that the head reads."""
+    from glassformer.report.images import thumbnail
     from glassformer.report.maps import encode as encode_maps
-    from glassformer.report.pictures import thumbnail
 
     e = explain_input(clf, split.images[i], method="attention")
     assert e.maps is not None

@@ -107,7 +107,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
     """``paintings.json``: validation images, each original, masked and reconstructed."""
-    from glassformer.report.pictures import thumbnail
+    from glassformer.report.images import thumbnail
 
     rows = []
     count = min(context.recipe.evaluate.shown, len(context.data.validation))

@@ -239,7 +239,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
             return 0.0
         texts = best_answers(validation_set.questions, candidates, None)
         f1 = [scores_of(*pair)[1] for pair in zip(texts, validation_set.answers, strict=True)]
-        return best_threshold([c.lead for c in candidates], f1, [float(not yes) for yes in has_answer])
+        return best_threshold([c.null_margin for c in candidates], f1, [float(not yes) for yes in has_answer])
 
     def _finish_fit(self, fit: FitState, training: Training) -> None:
         super()._finish_fit(fit, training)

@@ -31,7 +31,7 @@ from glassformer.targets.answer_span import (
     Candidates,
     answer_metrics,
     baselines,
-    error_of,
+    error_kind,
     scores_of,
 )
 from glassformer.tasks.card import export
@@ -199,7 +199,7 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
     if split is None or context.predictions is None:
         return {}
     best = [own[0] for own in model.answers(split.questions, found=context.predictions)]
-    errors = [error_of(own.text, truth.texts) for own, truth in zip(best, split.answers, strict=True)]
+    errors = [error_kind(own.text, truth.texts) for own, truth in zip(best, split.answers, strict=True)]
     order = sorted(range(len(split)), key=lambda i: (not errors[i], -best[i].probability))
     limit = context.recipe.evaluate.shown
     wrong = [i for i in order if errors[i]][: max(limit - limit // 4, 0)]

@@ -37,7 +37,7 @@ from glassformer.errors import (
     ShortModelWarning,
     WrongInputError,
 )
-from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled
+from glassformer.evaluate.predict import compute_logits, compute_pooled, predict_windows
 from glassformer.families.pretrained import positions_of
 from glassformer.inputs.inputs import Inputs
 from glassformer.inputs.texts import TextPairs, Texts
@@ -290,12 +290,12 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         device: torch.device,
         progress: Callable | None = None,
     ) -> np.ndarray:
-        read = {"logits": read_logits, "pooled": read_pooled}[what]
+        read = {"logits": compute_logits, "pooled": compute_pooled}[what]
         return predict_windows(
             model,
             table,
             read,
-            how=self.long_texts,
+            pooling=self.long_texts,
             batch_tokens=self.token_budget(),
             device=device,
             progress=progress,

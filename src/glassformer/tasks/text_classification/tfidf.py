@@ -215,7 +215,7 @@ class Problem:
 
     def candidates(self) -> list[Candidate]:
         """The models to choose from by cross-validation."""
-        name = RIDGE if not self.kind.labels_given else LOGISTIC if self.kind.is_multilabel else SVM
+        name = RIDGE if not self.kind.predicts_labels else LOGISTIC if self.kind.is_multilabel else SVM
         strengths = STRENGTHS[name] if self.cost <= MAX_COST_ALL_STRENGTHS else STRENGTHS[name][1:3]
         too_few = (
             len(self.targets) <= MAX_PER_CLASS * self.outputs
@@ -230,9 +230,9 @@ class Problem:
         if self.weights is not None:
             rows = rows[self.weights[rows] > 0]
         X, y = self.rows[rows], self.targets[rows]
-        if not self.kind.is_multilabel and (not len(y) or (self.kind.labels_given and y.min() == y.max())):
+        if not self.kind.is_multilabel and (not len(y) or (self.kind.predicts_labels and y.min() == y.max())):
             bias = np.zeros(self.outputs)
-            bias[y[:1] if self.kind.labels_given else []] = CERTAIN_LOGIT
+            bias[y[:1] if self.kind.predicts_labels else []] = CERTAIN_LOGIT
             return np.zeros((self.outputs, X.shape[1])), bias
         weights = None if self.weights is None else self.weights[rows]
         if self.kind.is_multilabel:
@@ -240,7 +240,7 @@ class Problem:
             return np.stack([w for w, _ in per_label]), np.array([b for _, b in per_label])
         model = candidate.fit(X, y, weights, self.seed)
         weight, bias = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
-        if not self.kind.labels_given:
+        if not self.kind.predicts_labels:
             return weight, bias
         if len(weight) == 1:  # for two classes scikit-learn has one row, of the second
             weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
@@ -264,7 +264,7 @@ class Problem:
 
     def temperature(self, unseen: OutOfFoldLogits) -> Any:
         """The temperature that logits are divided by; for multi-label one per label, ``[K]``."""
-        if not self.kind.labels_given:
+        if not self.kind.predicts_labels:
             return 1.0
         return self.kind.fit_temperature(unseen.logits, self.targets[unseen.rows])
 

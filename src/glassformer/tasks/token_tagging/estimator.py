@@ -51,7 +51,7 @@ from glassformer.finite import finite
 from glassformer.inputs.sentences import Sentences
 from glassformer.runtime import computes
 from glassformer.sklearn_base import check_is_fitted
-from glassformer.targets.multiclass import warn_of
+from glassformer.targets.multiclass import warn_spelling_message
 from glassformer.targets.token_tags import MEASURE, tag_metrics
 from glassformer.tasks.build import (
     as_classifier_sections,
@@ -368,7 +368,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         words, classes = check_words(self.prediction_rows(X)), {*self.classes_.tolist()}
         pairs = zip(check_tags(y, words), self.true_tags(y, words), strict=True)
         other = [(a, b) for pair in pairs for a, b in zip(*pair, strict=True) if a not in classes]
-        warn_of(respelled_message([a for a, _ in other], [b for _, b in other]))
+        warn_spelling_message(respelled_message([a for a, _ in other], [b for _, b in other]))
         metrics = self.judge(X, y, bootstrap=0)
         plain = self.scheme_ == "plain" and OUTSIDE not in self.classes_
         return metrics["accuracy" if plain else MEASURE]

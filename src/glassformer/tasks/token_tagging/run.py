@@ -38,8 +38,8 @@ from glassformer.targets.token_tags import (
     BASELINE,
     MEASURE,
     TokenTags,
-    errors_of,
     frequent_tags,
+    span_errors,
     tag_metrics,
     word_log_loss,
 )
@@ -248,7 +248,7 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
                 "words": split.words[i],
                 "true": [list(span) for span in truth],
                 "predicted": [[*span, round(p, 4)] for span, p in guess.items()],
-                "errors": [list(error) for error in errors_of(truth, [*guess])],
+                "errors": [list(error) for error in span_errors(truth, [*guess])],
             }
         )
     return {"spans.json": {"examples": examples}}

@@ -1,4 +1,7 @@
-"""Thumbnails for the page, re-encoded so that no byte of a user's file reaches a browser; image grids."""
+"""Thumbnails and image grids of reports.
+
+Thumbnails are encoded again, so that no byte of a user's file reaches a browser.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ from glassformer.errors import DataError
 from glassformer.process import without_warnings
 
 SIDE = 96  # pixels of a thumbnail's longer side
-LINE = 29  # characters per line above an image of the grid
-MAX_CHARACTERS = 60_000  # per encoded thumbnail
-_HEADS = {"png": b"\x89PNG\r\n\x1a\n"}
+LINE_WIDTH = 29  # characters per line above an image of the grid
+MAX_CHARACTERS = 60_000  # maximum characters of an encoded thumbnail
+_PNG_HEADER = b"\x89PNG\r\n\x1a\n"
 
 
 def thumbnail(source: Any, side: int = SIDE, image_range: ImageRange = "full") -> str:
-    """An image as a small PNG in base64; tiny ones are enlarged without smoothing."""
+    """An image as a small PNG in base64; smaller images are enlarged without smoothing."""
     from PIL import Image
 
     image = open_image(source, image_range=image_range)
@@ -39,34 +42,34 @@ def data_uri(png: Any, where: str = "pictures.json") -> str:
         content = base64.b64decode(png, validate=True) if png and len(png) <= MAX_CHARACTERS else b""
     except (TypeError, ValueError, binascii.Error):
         content = b""
-    if not content.startswith(_HEADS["png"]):
+    if not content.startswith(_PNG_HEADER):
         raise DataError("an image is not a small PNG", where=where, fix="Evaluate the run again")
     return f"data:image/png;base64,{png}"
 
 
-def prepare(images: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """``pictures.json`` for the page: every thumbnail as a data URI."""
+def with_data_uris(images: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The content of ``pictures.json`` with every thumbnail as a data URI."""
     out = {}
-    for kind in ("examples", "mistakes"):
+    for group in ("examples", "mistakes"):
         try:
-            out[kind] = [
+            out[group] = [
                 {
                     **{key: str(example[key]) for key in ("name", "label", "predicted")},
                     "probability": float(example["probability"]),
                     "uri": data_uri(example["png"]),
                 }
-                for example in images.get(kind) or []
+                for example in images.get(group) or []
             ]
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, DataError):
                 raise
-            raise DataError(f"{kind} cannot be shown ({error})", where="pictures.json") from None
+            raise DataError(f"{group} cannot be shown ({error})", where="pictures.json") from None
     return out
 
 
 def draw_grid(
     path: Path,
-    pictures: Sequence[Any],
+    images: Sequence[Any],
     examples: Sequence[dict[str, Any]],
     columns: int = 5,
     image_range: ImageRange = "full",
@@ -74,19 +77,18 @@ def draw_grid(
     """Write a PNG file with rows of images, each below its true and its predicted label."""
     from matplotlib.figure import Figure
 
-    rows = -(-len(pictures) // columns)
+    rows = -(-len(images) // columns)
     figure = Figure((1.9 * columns, 2.25 * rows), layout="constrained", dpi=110)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for axis in axes:
         axis.set_axis_off()
-    for axis, picture, example in zip(axes, pictures, examples, strict=False):
-        image = open_image(picture, image_range=image_range)
+    for axis, source, example in zip(axes, images, examples, strict=False):
+        image = open_image(source, image_range=image_range)
         axis.imshow(image, interpolation="nearest" if max(image.size) < 64 else "antialiased")
-        correct = example["label"] == example["predicted"]
+        is_right = example["label"] == example["predicted"]
         lines = f"true: {example['label']}", f"predicted: {example['predicted']}"
-        title = "\n".join(textwrap.fill(line, LINE) for line in lines)
-        axis.set_title(title, fontsize=8.5, color="#1a6b3c" if correct else "#b3261e", parse_math=False)
-    with without_warnings(
-        message="Glyph .* missing from"
-    ):  # characters that the font lacks are shown as boxes
+        title = "\n".join(textwrap.fill(line, LINE_WIDTH) for line in lines)
+        axis.set_title(title, fontsize=8.5, color="#1a6b3c" if is_right else "#b3261e", parse_math=False)
+    # Boxes replace characters that the font does not have.
+    with without_warnings(message="Glyph .* missing from"):
         figure.savefig(path, format="png", metadata={"Software": None})
