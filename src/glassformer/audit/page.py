@@ -95,8 +95,8 @@ def diff_page(comparison: Mapping[str, Any]) -> str:
         title=f"{models[0]} → {models[1]}",
         summary=f"{first_sentence}. {more_sentences[0]}.",
         verdict=f"{more_sentences[1]}.",
-        warned=0,
-        meta={
+        num_warnings=0,
+        facts={
             "data": comparison["data"],
             "examples": f"{comparison['n']:,}",
             "slices tested": comparison["slices_tested"],
@@ -161,8 +161,8 @@ def audit_page(result: Mapping[str, Any]) -> str:
         title=f"Audit of {result['model']}",
         summary=first_sentence,
         verdict=" ".join(more_sentences),
-        warned=0,
-        meta={
+        num_warnings=0,
+        facts={
             "data": result["data"],
             "examples": f"{result['n']:,}",
             "warnings": result["warnings"] or "none",

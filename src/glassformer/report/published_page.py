@@ -186,7 +186,7 @@ def differing_sources(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def substituted_architectures(dry_runs: Mapping[str, Any], settings: Callable[[str], str]) -> dict[str, str]:
-    """The checkpoint of each recipe whose dry run used another architecture."""
+    """The checkpoint of each recipe that ran with another architecture."""
     models = {name: tomllib.loads(settings(name)).get("model", {}).get("model", "") for name in dry_runs}
     return {
         name: checkpoint
