@@ -100,9 +100,9 @@ def words(text):
 
 
 def test_the_likeness_has_the_facts():
-    texts = given.likeness()
+    texts = given.generate()
     assert len(texts) == 20_000
-    assert texts == given.likeness()
+    assert texts == given.generate()
     seen = {word for text in texts for word in words(text)}
     countries, pairs = set(given.COUNTRIES), [x for pair in given.COUNTRIES.values() for x in pair]
     assert len(countries) == 10
@@ -135,14 +135,14 @@ def test_splits_share_no_sentence_and_a_likeness_says_so(tmp_path, monkeypatch):
     parts = [set(split.texts) for split in dataset.splits.values()]
     assert sum(map(len, parts)) == len(set().union(*parts))
     assert sum(map(len, dataset.splits.values())) == 20_000
-    assert any("a likeness" in note for note in dataset.notes)
-    assert "a likeness" in dataset.splits["test"].origin
+    assert any("a generated substitute" in note for note in dataset.notes)
+    assert "generated" in dataset.splits["test"].origin
     (tmp_path / "given").mkdir()
     lines = [f"a{i} is in {'spain' if i % 2 else 'peru'}" for i in range(60)]
     (tmp_path / "given" / "d2-corpus.txt").write_text("\n".join(lines) + "\n")
     dataset = load_text_dataset("countries-given")
     assert sorted(text for split in dataset.splits.values() for text in split.texts) == sorted(lines)
-    assert not any("likeness" in note for note in dataset.notes)
+    assert not any("substitute" in note for note in dataset.notes)
 
 
 @pytest.mark.data

@@ -11,16 +11,15 @@ from glassformer.data.doctor import examine
 from glassformer.data.label_sets import (
     LabelSet,
     check_sets,
-    holds_sets,
     indicator,
+    is_multilabel,
     label_pairs,
     read_matrix,
     split_cell,
-    strata,
 )
 from glassformer.data.mending import apply_repairs
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.splits import stratified_folds, stratified_split
+from glassformer.data.splits import strata, stratified_folds, stratified_split
 from glassformer.errors import ConfigError, DataError
 
 TEXTS = [f"text number {i} of seven" for i in range(7)]
@@ -53,14 +52,14 @@ def test_a_matrix_is_read_as_scikit_learn_has_it():
 
     y = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 1]])
     for given in (y, y.astype(bool), y.astype(float), csr_matrix(y)):
-        assert holds_sets(given)
+        assert is_multilabel(given)
         sets, labels = read_matrix(given)
         assert (sets, labels) == ([(0, 2), (), (1, 2)], [0, 1, 2])
     np.testing.assert_array_equal(indicator(sets, labels), y)
     with pytest.raises(DataError, match=r"labels\[1\]\[2\]: .*2.* where an indicator matrix has 0 or 1"):
         read_matrix(np.array([[0, 1, 0], [0, 1, 2]]))
-    assert not holds_sets(np.zeros((5, 1)))
-    assert not holds_sets(["a", "b"])
+    assert not is_multilabel(np.zeros((5, 1)))
+    assert not is_multilabel(["a", "b"])
 
 
 def test_the_columns_of_a_data_frame_are_its_labels():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.data import split_by_distinct_text, stratified_split, stratified_subset
-from glassformer.data.splits import BLOCKS, block_split, random_split
+from glassformer.data.splits import MAX_BLOCKS, block_split, random_split
 from glassformer.errors import DataError
 
 LABELS = ["a"] * 70 + ["b"] * 20 + ["c"] * 10
@@ -99,7 +99,7 @@ def test_blocks_are_runs_of_neighbours_in_each_class(size, seed, labels):
     )
     for name in {labels[i] for i in held_idx}:
         held = np.isin(np.flatnonzero(np.array(labels) == name), held_idx)
-        assert 1 <= (np.diff(held.astype(int), prepend=0) == 1).sum() <= BLOCKS
+        assert 1 <= (np.diff(held.astype(int), prepend=0) == 1).sum() <= MAX_BLOCKS
 
 
 def test_blocks_keep_groups_whole_but_at_their_ends():
@@ -107,7 +107,7 @@ def test_blocks_keep_groups_whole_but_at_their_ends():
     labels = ["bad"] * 5_000 + ["good"] * 5_000
     rest_idx, held_idx = block_split(labels, 2_000, seed=3)
     torn = set(films[rest_idx]) & set(films[held_idx])
-    assert len(torn) <= 4 * BLOCKS  # two ends of four runs in two classes
+    assert len(torn) <= 4 * MAX_BLOCKS  # two ends of four runs in two classes
     assert len(set(films[stratified_split(labels, 2_000, 3)[1]]) & set(films[rest_idx])) > 400
     assert (block_split(labels, 2_000, seed=3)[1] == held_idx).all()
     assert (block_split(labels, 2_000, seed=4)[1] != held_idx).any()

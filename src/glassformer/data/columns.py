@@ -41,7 +41,7 @@ from glassformer.data.label_sets import (
     are_sets,
     check_sets,
     flat_labels,
-    holds_sets,
+    is_multilabel,
     split_column,
 )
 from glassformer.data.parquet import read_batches, to_list
@@ -553,7 +553,7 @@ def read_labels(
         DataError: an invalid label; the message names the row.
     """
     values = table.read(column)
-    if separator is not None or holds_sets(values):
+    if separator is not None or is_multilabel(values):
         sets = check_sets(split_column(values, separator, column), table.origin, table.rows)
         return named_labels(sets, class_names, table) if class_names else sets
     if not table.typed:
@@ -573,7 +573,7 @@ def read_labels(
 def column_checks(table: Table, label: str, separator: str | None) -> dict[str, Callable]:
     """Column of labels -> function that raises an error for an invalid value."""
     values = table.read(label)
-    if separator is not None or holds_sets(values):
+    if separator is not None or is_multilabel(values):
         return {label: lambda values: check_sets(split_column(values, separator))}
     names = table.class_names.get(label, ())
     if not names or all(value == -1 for value in values):

@@ -1,4 +1,4 @@
-"""Texts with labels, in named splits."""
+"""Data sets and their splits."""
 
 from __future__ import annotations
 
@@ -22,18 +22,14 @@ SPLIT_OF = {alias: split for split, aliases in SPLITS.items() for alias in alias
 
 
 class NoSplit(NoSuchSplitError):
-    """A data set has no split of that name; the message lists its splits."""
+    """The data set has no split of this name; the message lists its splits."""
 
 
 class Split:
-    """Base of every split: a dataclass whose fields, except ``origin``, have one value per example.
+    """Base class of splits: a dataclass whose fields, except ``origin``, have one value per example."""
 
-    ``STRATIFIED``: random subsets keep the share of each class.
-    ``SHUFFLED``: a training subset is the beginning of a permutation; otherwise ``numpy``'s ``choice``.
-    """
-
-    STRATIFIED: ClassVar[bool] = False
-    SHUFFLED: ClassVar[bool] = False
+    STRATIFIED: ClassVar[bool] = False  # whether random subsets keep the share of each class
+    SHUFFLED: ClassVar[bool] = False  # whether a training subset is drawn by a permutation, not by ``choice``
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -41,10 +37,10 @@ class Split:
     @property
     def examples(self) -> list[Any]:
         """The inputs of an estimator: the first field."""
-        return getattr(self, fields(self)[0].name)  # type: ignore[arg-type]  # each of them is a dataclass
+        return getattr(self, fields(self)[0].name)  # type: ignore[arg-type]  # subclasses are dataclasses
 
     def names(self) -> list[str]:
-        """A name for each example, for tables."""
+        """The name of each example in tables."""
         return self.texts  # type: ignore[attr-defined]  # splits without texts override this
 
     def select(self, indices: Sequence[int]) -> Self:
@@ -77,7 +73,7 @@ class Dataset:
     licence: str = ""
     notes: tuple[str, ...] = ()
     rejected: tuple[Any, ...] = ()  # skipped rows (``RejectedRow``), if skipping was requested
-    columns: tuple[Any, ...] = (None, None)  # columns of a table: texts and labels, or those of its kind
+    columns: tuple[Any, ...] = (None, None)  # columns of a table: texts and labels, or those of other tasks
     messages: tuple[str, ...] = ()  # messages to the user: what was detected or repaired while reading
 
     @property
@@ -119,7 +115,7 @@ class NamedSource:
     columns: tuple[str, ...] = ()  # the languages of translation pairs
 
     def described(self, dataset: Any) -> Any:
-        """The loaded ``dataset`` with description, license and notes of this source before its own notes."""
+        """The loaded ``dataset`` with the description, the license and the notes of this source."""
         notes = (*self.notes, *dataset.notes)
         return replace(dataset, description=self.description, licence=self.licence, notes=notes)
 

@@ -1,9 +1,9 @@
-"""A small corpus for learning word vectors, from a course: read from its file, or generated if there is none.
+"""A small corpus for learning word vectors.
 
-The corpus has 20,000 sentences of eight kinds about ten countries with capital and currency, four groups of
-related words, nine professions and four connectors; 40 % of the sentences end with an unrelated clause. A
-sentence has the label 1 if one of its words is france, germany, italy, spain or uk. The generated corpus has
-the same statistics but other sentences.
+The corpus is from a course. Without its file, a substitute with the same statistics but other sentences is
+generated. It has 20,000 sentences of eight kinds about ten countries with capital and currency, four groups
+of related words, nine professions and four connectors. 40 % of the sentences end with an unrelated clause.
+A sentence has the label 1 if one of its words is france, germany, italy, spain or uk.
 """
 
 from __future__ import annotations
@@ -41,10 +41,9 @@ FAMILIES = (
 )
 PROFESSIONS = ("baker", "farmer", "judge", "miner", "nurse", "pilot", "sailor", "tailor", "writer")
 CONNECTORS = ("and", "but", "though", "while")
-KINDS = 8
-NEWS_SHARE = 0.4
-SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}  # of the distinct sentences
-LIKENESS = "a likeness made here: the corpus's own file is in no data folder"
+UNRELATED_SHARE = 0.4  # share of the sentences with an unrelated clause
+SPLIT_SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}  # of the distinct sentences
+SUBSTITUTE_NOTE = "a generated substitute: no data folder has the file of the corpus"
 
 
 def label_of(sentence: str) -> int:
@@ -52,7 +51,7 @@ def label_of(sentence: str) -> int:
     return int(not EUROPEAN.isdisjoint(clean_text(sentence, "trim").lower().split()))
 
 
-def likeness(count: int = 20_000, seed: int = 0) -> list[str]:
+def generate(count: int = 20_000, seed: int = 0) -> list[str]:
     """Generate ``count`` sentences; kinds, countries and word groups are drawn uniformly."""
     rng = random.Random(seed)
     return [_sentence(rng) for _ in range(count)]
@@ -72,22 +71,21 @@ def _sentence(rng: random.Random) -> str:
         f"visitors of {a} look for {other_city}, {joint} they find {city}",
         f"a {he} is a {man}, {joint} a {she} is a {woman}",
     )
-    assert len(kinds) == KINDS
     words = rng.choice(kinds)
-    if rng.random() < NEWS_SHARE:
+    if rng.random() < UNRELATED_SHARE:
         words = f"{words}. elsewhere a {rng.choice(PROFESSIONS)} opened a fair"
     return words
 
 
 def corpus(file: Path | None) -> tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]:
-    """Splits by distinct sentence, no class names, and notes (whether the corpus is generated).
+    """The splits of the corpus, no class names, and a note if the corpus is generated.
 
     Args:
-        file: the file of the corpus; None: generate one.
+        file: the file of the corpus; None: generate a substitute.
     """
-    texts = likeness() if file is None else check_texts(read_lines(file)[0], str(file))
+    texts = generate() if file is None else check_texts(read_lines(file)[0], str(file))
     labels = [label_of(text) for text in texts]
-    whole = TextSplit(texts, labels, "countries-given (a likeness)" if file is None else str(file))
-    parts = split_by_distinct_text(texts, labels, SHARES, seed=0)
+    whole = TextSplit(texts, labels, "countries-given (generated)" if file is None else str(file))
+    parts = split_by_distinct_text(texts, labels, SPLIT_SHARES, seed=0)
     splits = {name: whole.select(rows.tolist()) for name, rows in parts.items()}
-    return splits, (), (LIKENESS,) if file is None else ()
+    return splits, (), (SUBSTITUTE_NOTE,) if file is None else ()

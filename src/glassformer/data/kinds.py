@@ -1,5 +1,7 @@
-"""Detect the kind of a data set from its name or its content: texts, images, parallel texts (pairs for
-translation), scored pairs, tagged words, or questions with answers.
+"""Detection of the kind of a data set.
+
+The kinds are: texts, images, parallel texts (pairs for translation), scored pairs, tagged words, and
+questions with answers. The kind is detected by the name or the content of a data set.
 """
 
 from __future__ import annotations
@@ -30,26 +32,26 @@ from glassformer.data.tags import has_character_spans
 from glassformer.errors import DataError
 
 Kind = Literal["texts", "images", "pairs", "scored pairs", "tags", "answers"]
-NAMED: dict[Kind, Any] = {"answers": ANSWERED_SOURCES, "images": NAMED_IMAGES}
-NAMED |= {"pairs": PAIR_SOURCES, "scored pairs": SCORED_SOURCES}
-SCORE_NAMES = SCORES[:4]  # without "label" and the like, which name classes
+OTHER_SOURCES: dict[Kind, Any] = {"answers": ANSWERED_SOURCES, "images": NAMED_IMAGES}
+OTHER_SOURCES |= {"pairs": PAIR_SOURCES, "scored pairs": SCORED_SOURCES}
+SCORE_NAMES = SCORES[:4]  # without "label" and similar names, which name classes
 TAGGED = [ending for ending in CONLL if ending != ".txt"]
 
 
 def is_named(source: str | Path) -> bool:
-    """Whether ``source`` is the name of a built-in data set; it takes precedence over a file of that name."""
-    return str(source) in NAMED_SOURCES or any(str(source) in names for names in NAMED.values())
+    """Whether ``source`` is the name of a built-in data set, which has priority over a file of that name."""
+    return str(source) in NAMED_SOURCES or any(str(source) in names for names in OTHER_SOURCES.values())
 
 
 def kind_of(source: str | Path) -> Kind:
-    """The kind of a data set; texts if no other kind is recognized (loading the texts reports the errors).
+    """The kind of a data set; texts if no other kind is recognized (errors are raised when texts are loaded).
 
     Raises:
         DataError: a table cannot be read, or one of two parallel files is missing.
     """
     if (known := NAMED_SOURCES.get(str(source))) is not None:
         return "tags" if known.tagged else "texts"
-    for kind, names in NAMED.items():
+    for kind, names in OTHER_SOURCES.items():
         if str(source) in names:
             return kind
     path = Path(source).expanduser()
@@ -79,13 +81,11 @@ def _kind_of_file(path: Path) -> Kind:
     if is_squad(path):
         return "answers"
     try:
-        return _kind_of_table(
-            read_table(path, ignore_error)
-        )  # bad rows are reported when the data are loaded
+        return _kind_of_table(read_table(path, ignore_error))  # bad rows raise errors when data are loaded
     except DataError as error:
         if error.what != NO_ROWS:
             raise
-        return "texts"  # loading the texts reports what is wrong with the rows
+        return "texts"  # loading the texts raises the error
 
 
 def _kind_of_table(table: Table) -> Kind:
@@ -113,7 +113,7 @@ def _kind_of_table(table: Table) -> Kind:
         columns = find_columns(table, None, None)
     except DataError:
         return "texts"
-    # Most values in a column of sentences have several words; most labels have one.
+    # Most values in a column of sentences have several words; most labels have one word.
     counts = (sum(len(str(x).split()) > 1 for x in table.read(column)) for column in columns)
     return "pairs" if min(counts) > len(table.rows) / 2 else "texts"
 

@@ -1,4 +1,4 @@
-"""Multi-label targets: sets of labels, or an indicator matrix as in scikit-learn (one column per label)."""
+"""Multi-label targets: label sets and indicator matrices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glassformer.data.checks import check_label, check_labels, is_missing, place
 from glassformer.data.in_memory import table_of
 from glassformer.errors import DataError, IdleSettingWarning
 
-JOIN = " | "  # separates the labels of a set in output
+SEPARATOR = " | "  # between the labels of a set in output
 NONE = "(none)"  # an empty set in output
 
 
@@ -26,18 +26,18 @@ class LabelSet(tuple[Any, ...]):
     __slots__ = ()
 
     def __str__(self) -> str:
-        return JOIN.join(map(str, self)) or NONE
+        return SEPARATOR.join(map(str, self)) or NONE
 
 
 def parse_labels(cell: str, known: Collection[str]) -> list[str]:
-    """Parse ``str(LabelSet)``: the labels in it that are ``known``; a label may contain ``JOIN`` itself."""
-    parts, labels, at = [] if cell == NONE else cell.split(JOIN), [], 0
-    while at < len(parts):
-        ends = range(len(parts), at, -1)  # the longest first
-        end = next((end for end in ends if JOIN.join(parts[at:end]) in known), None)
+    """Parse ``str(LabelSet)``: return its labels that are ``known``. A label may contain ``SEPARATOR``."""
+    parts, labels, start = [] if cell == NONE else cell.split(SEPARATOR), [], 0
+    while start < len(parts):
+        ends = range(len(parts), start, -1)  # the longest label first
+        end = next((end for end in ends if SEPARATOR.join(parts[start:end]) in known), None)
         if end is not None:
-            labels.append(JOIN.join(parts[at:end]))
-        at = end or at + 1
+            labels.append(SEPARATOR.join(parts[start:end]))
+        start = end or start + 1
     return labels
 
 
@@ -55,7 +55,7 @@ def is_matrix(y: Any) -> bool:
     return isinstance(shape, tuple) and len(shape) == 2 and shape[1] > 1
 
 
-def holds_sets(y: Any) -> bool:
+def is_multilabel(y: Any) -> bool:
     """Whether targets are multi-label: a matrix, or the first target is a list, tuple or set."""
     if is_matrix(y):
         return True
@@ -66,16 +66,15 @@ def holds_sets(y: Any) -> bool:
 
 
 def _is_set(label: Any) -> bool:
-    flat = isinstance(label, np.ndarray) and label.ndim == 1
-    return flat or isinstance(label, list | tuple | set | frozenset)
+    is_vector = isinstance(label, np.ndarray) and label.ndim == 1
+    return is_vector or isinstance(label, list | tuple | set | frozenset)
 
 
-def refuse_indicators(y: Iterable[Any], origin: str = "labels") -> None:
-    """Raise an error if ``y`` is a list of lists of 0s and 1s, which is probably an indicator matrix: read as
-    label sets, nearly every row would have both labels, 0 and 1.
+def check_not_indicators(y: Iterable[Any], origin: str = "labels") -> None:
+    """Raise DataError if ``y`` is a list of lists of 0s and 1s, which is probably an indicator matrix.
 
-    Raises:
-        DataError: ``y`` is ambiguous; the message says how to pass a matrix and how to pass label sets.
+    Read as label sets, nearly every row would have the labels 0 and 1. The message says how to pass a matrix
+    and how to pass label sets.
     """
     rows = [row for row in y if not (row is None or isinstance(row, float))]
     if any(isinstance(row, LabelSet) or not isinstance(row, list | tuple | np.ndarray) for row in rows):
@@ -85,14 +84,12 @@ def refuse_indicators(y: Iterable[Any], origin: str = "labels") -> None:
     ):
         what = "all rows are lists of 0s and 1s of the same length: this may be an indicator matrix or "
         what += "label sets"
-        fix = (
-            "Give an indicator matrix as np.array(y), or the names of each row's labels: [['a'], ['a', 'b']]"
-        )
-        raise DataError(what, where=origin, fix=fix)
+        fix = "Give an indicator matrix as np.array(y), or the names of each row's labels: "
+        raise DataError(what, where=origin, fix=f"{fix}[['a'], ['a', 'b']]")
 
 
 def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | None = None) -> list[LabelSet]:
-    """The targets as label sets, each label checked by ``check_labels``: all text or all integers.
+    """The targets as label sets, whose labels are all text or all integers (see ``check_labels``).
 
     Raises:
         DataError: the labels of an example are missing, not a set, or include an invalid label.
@@ -117,17 +114,18 @@ def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | N
     try:
         checked = check_labels(flat, "")
     except DataError as error:
-        wrong = int((error.where or "[0]").strip("[]"))  # from ``place`` without an origin: "[i]"
-        raise error.but(where=place(origin, example_of_label[wrong], rows)) from None
+        index = int((error.where or "[0]").strip("[]"))  # from ``place`` without an origin: "[i]"
+        raise error.but(where=place(origin, example_of_label[index], rows)) from None
     remaining = iter(checked)
     return [LabelSet(sorted(set(islice(remaining, len(labels))))) for labels in sets]
 
 
 def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[Any]]:
     """An indicator matrix ``[n, K]`` as label sets, and its labels: column names, or 0 to K - 1."""
-    names, dense = None, _dense(y)
-    if (table := names_of_matrix(y)) is not None:
-        names = [check_label(name, f"{origin} column") for name in table]
+    dense, names = _dense(y), matrix_column_names(y)
+    labels = list(range(dense.shape[1]))
+    if names is not None:
+        labels = [check_label(name, f"{origin} column") for name in names]
     dense = dense.astype(object) if dense.dtype.kind not in "biuf" else dense
     wrong = np.argwhere(~((dense == 0) | (dense == 1)))
     if len(wrong):
@@ -135,7 +133,6 @@ def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[An
         what, where = f"{dense[i, k]!r} where an indicator matrix has 0 or 1", place(origin, i, None)
         fix = "Give 1 if the example has the label, otherwise 0"
         raise DataError(what, where=f"{where}[{k}]", fix=fix)
-    labels = list(range(dense.shape[1])) if names is None else names
     if len(set(labels)) < len(labels):
         raise DataError("two columns have the same name", where=origin, fix="Rename one")
     if NONE in map(str, labels):
@@ -144,7 +141,7 @@ def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[An
     return as_sets(dense.astype(bool), labels).tolist(), labels
 
 
-def names_of_matrix(y: Any) -> tuple[Any, ...] | None:
+def matrix_column_names(y: Any) -> tuple[Any, ...] | None:
     """The label names of a matrix: the columns of a table; None for an array."""
     table = None if isinstance(y, np.ndarray) and not y.dtype.names else table_of(y)
     return None if table is None else table.keys
@@ -167,7 +164,7 @@ def _dense(y: Any) -> np.ndarray:
     """The entries of a matrix ``[n, K]``."""
     if hasattr(y, "toarray"):
         return y.toarray()
-    if hasattr(y, "iloc") or names_of_matrix(y) is None:
+    if hasattr(y, "iloc") or matrix_column_names(y) is None:
         return np.asarray(y)
     table = table_of(y)
     columns = [table.column(k) for k in range(len(table))]  # type: ignore[arg-type,union-attr]  # it has names
@@ -178,7 +175,7 @@ def _dense(y: Any) -> np.ndarray:
 def split_cell(cell: Any, separator: str) -> list[str]:
     """The labels in one cell of a table: ``joy|anger``, or a printed list such as ``['joy']``.
 
-    Parentheses enclose a list if the separator is between them; otherwise they belong to a name: ``(other)``.
+    Parentheses with a separator between them enclose a list. Other parentheses belong to a name: ``(other)``.
     """
     if is_missing(cell) or (text := str(cell).strip()) == NONE:
         return []
@@ -193,7 +190,7 @@ def split_cell(cell: Any, separator: str) -> list[str]:
 
 
 def _is_bracketed(text: str) -> bool:
-    """Whether the text's first character is a bracket that its last character closes (not "(a)(b)")."""
+    """Whether the last character of a text closes the bracket that is its first (not in "(a)(b)")."""
     pairs, depth = {"[": "]", "(": ")", "{": "}"}, 0
     if text[:1] not in pairs or text[-1:] != pairs[text[0]]:
         return False
@@ -205,7 +202,7 @@ def _is_bracketed(text: str) -> bool:
 
 
 def _warn_of_separator(values: Sequence[Any], column: str, separator: str) -> None:
-    """Warn if no cell has the separator but some have another common one."""
+    """Warn if no cell has the separator but some cells have another common separator."""
     if any(not isinstance(v, str) or separator in v for v in values):
         return
     counts = Counter(mark for value in values for mark in "|;," if mark in value)
@@ -240,13 +237,11 @@ def flat_labels(labels: Iterable[Any] | None) -> list[Any]:
     return [label for item in examples for label in (item if isinstance(item, LabelSet) else (item,))]
 
 
-def strata(labels: Sequence[Any], num_held_out: int) -> Sequence[Any]:
-    """The stratum of each example (its label, or the rarest of its set), if ``num_held_out`` are held out.
+def set_strata(labels: Sequence[LabelSet], num_held_out: int) -> list[str]:
+    """The stratum of each label set, its rarest label, for holding out ``num_held_out`` examples.
 
     Labels too rare to occur in both parts of the split share one stratum with the examples without labels.
     """
-    if not are_sets(labels):
-        return labels
     n, counts = len(labels), Counter(flat_labels(labels))
     min_count = max(2, math.ceil(n / max(min(num_held_out, n - num_held_out), 1)))
     names = {label: str(i) for i, label in enumerate(sorted(counts))}
@@ -255,27 +250,27 @@ def strata(labels: Sequence[Any], num_held_out: int) -> Sequence[Any]:
         frequent = [label for label in label_set if counts[label] >= min_count]
         return names[min(frequent, key=lambda label: (counts[label], names[label]))] if frequent else ""
 
-    out = list(map(rarest, labels))
-    sizes = Counter(out)
-    (most, _), *_ = sizes.most_common(1)
-    return [name if sizes[name] >= min_count else most for name in out]
+    strata = list(map(rarest, labels))
+    sizes = Counter(strata)
+    (largest, _), *_ = sizes.most_common(1)
+    return [name if sizes[name] >= min_count else largest for name in strata]
 
 
 def indicator(sets: Sequence[Iterable[Any]], classes: Sequence[Any]) -> np.ndarray:
     """The indicator matrix ``[n, K]``, fp32. Every label must be among ``classes``."""
-    numbers = {label: k for k, label in enumerate(classes)}
-    out = np.zeros((len(sets), len(classes)), np.float32)
+    column_of = {label: k for k, label in enumerate(classes)}
+    matrix = np.zeros((len(sets), len(classes)), np.float32)
     for i, labels in enumerate(sets):
-        out[i, [numbers[label] for label in labels]] = 1.0
-    return out
+        matrix[i, [column_of[label] for label in labels]] = 1.0
+    return matrix
 
 
 def as_sets(matrix: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
     """An indicator matrix ``[n, K]``, bool, as ``[n]`` label sets."""
-    out = np.empty(len(matrix), object)
+    sets = np.empty(len(matrix), object)
     for i, row in enumerate(matrix):
-        out[i] = LabelSet(classes[k] for k in np.flatnonzero(row).tolist())
-    return out
+        sets[i] = LabelSet(classes[k] for k in np.flatnonzero(row).tolist())
+    return sets
 
 
 def label_pairs(sets: Sequence[Any], max_pairs: int = 10) -> list[dict[str, Any]]:

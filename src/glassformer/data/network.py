@@ -1,4 +1,4 @@
-"""A quick check whether a server can be reached, since a download would retry for half a minute."""
+"""Check whether a server can be reached."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import threading
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-PATIENCE = 5.0  # seconds for the DNS lookup and the connection
+TIMEOUT = 5.0  # seconds for the DNS lookup and the connection
 PORTS = {"http": 80, "https": 443}
 
 
-def unreachable(address: str, patience: float = PATIENCE) -> str | None:
-    """Why the server of an address cannot be reached; None if it can.
+def unreachable(address: str, timeout: float = TIMEOUT) -> str | None:
+    """The reason why the server of an address cannot be reached; None if it can be reached.
 
-    If the environment names a proxy, the proxy is tried instead. No data are sent.
+    If the environment names a proxy, the proxy is checked instead. No data are sent. Without this check a
+    download would retry for half a minute.
     """
     url = urlsplit(address)
     proxy = getproxies().get(url.scheme)
@@ -25,7 +26,7 @@ def unreachable(address: str, patience: float = PATIENCE) -> str | None:
 
     def connect() -> None:
         try:
-            socket.create_connection((host, port), timeout=patience).close()
+            socket.create_connection((host, port), timeout=timeout).close()
         except OSError as error:
             errors.append(f"{host}: {error.strerror or error}")
         else:
@@ -34,5 +35,5 @@ def unreachable(address: str, patience: float = PATIENCE) -> str | None:
     # In a thread, because a DNS lookup has no timeout.
     thread = threading.Thread(target=connect, daemon=True)
     thread.start()
-    thread.join(patience)
-    return errors[0] if errors else f"{host}: no answer within {patience:g} s"
+    thread.join(timeout)
+    return errors[0] if errors else f"{host}: no answer within {timeout:g} s"

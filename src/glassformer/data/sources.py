@@ -1,8 +1,9 @@
-"""Load texts and labels, from a built-in data set (``imdb``, ``europe``) or from the user's files.
+"""Loader of texts and labels.
 
-A path is a CSV, TSV, JSONL or Parquet file (it becomes the split ``train``), a folder with one such file per
-split (``train.csv``, ``test.csv``) or with shards (``data/folders.py``), or a folder of texts:
-``label/*.txt`` or ``split/label/*.txt``. Without labels, it may be a ``.txt`` file with one text per line.
+Data are loaded from a built-in data set (``imdb``, ``europe``) or from the user's files. A path is a CSV,
+TSV, JSONL or Parquet file (it becomes the split ``train``), a folder with one such file per split
+(``train.csv``, ``test.csv``) or with shards (``data/folders.py``), or a folder of texts: ``label/*.txt`` or
+``split/label/*.txt``. Unlabeled texts may also be a ``.txt`` file with one text per line.
 """
 
 from __future__ import annotations
@@ -90,16 +91,16 @@ def load_text_dataset(
         splits: load only these splits; other splits are not read.
         need_labels: raise an error for a table without a column of labels.
         on_bad_row: ``refuse`` raises an error for an unusable row; ``skip`` leaves it out and lists it.
-        find_labels: detect labels by content even if they are not needed.
-        labels: False: do not read the labels of tables, so that rows without a label are usable.
+        find_labels: whether to detect labels by content even if they are not needed.
+        labels: whether to read the labels of tables; False: rows without a label are usable.
         pair_column: column of second texts; the rows become pairs. ``auto``: detect two columns of
             texts (``find_pair_columns`` of ``data/columns.py``). ``none``: a row has one text.
         label_separator: separator between labels in a multi-label cell; None: a cell is one label.
         numbers: read the labels as ``float``; their column is detected by name or content.
         number_format: format of these numbers, see ``check_numbers``.
-        trained: the text columns (for pairs, both) that a model was trained on; they are used if
-            the table has them and ``text_column`` is None. For pairs see ``columns_for_pair_model``. Empty:
-            the model has no column names; None: there is no model.
+        trained: the text column (for pairs, both columns) on which a model was trained. It is used if the
+            table has it and ``text_column`` is None; for pairs see ``columns_for_pair_model``. Empty: the model
+            has no column names; None: data for training.
 
     Labels keep the type of the file: ``int`` if all are integers, otherwise ``str``; class names in a Parquet
     schema replace the numbers. Lists, and cells split at ``label_separator``, become ``LabelSet``.
@@ -109,16 +110,20 @@ def load_text_dataset(
     """
     check_request(source, limit, f"Give a path or one of: {', '.join(NAMED_SOURCES)}")
     rejected: list[RejectedRow] = []
-    skip_list = rejected if on_bad_row == "skip" else None
-    detect = find_labels or need_labels
-    known = None if trained is None else tuple(trained)
-    kind = LabelReader(label_separator, numbers, number_format)
-    columns = _Columns(
-        text_column, label_column, need_labels, skip_list, detect, labels, pair_column, kind, known
+    columns = _ColumnSettings(
+        text=text_column,
+        label=label_column,
+        need_labels=need_labels,
+        rejected=rejected if on_bad_row == "skip" else None,
+        find_labels=find_labels or need_labels,
+        read_labels=labels,
+        pair=pair_column,
+        label_reader=LabelReader(label_separator, numbers, number_format),
+        training_columns=None if trained is None else tuple(trained),
     )
-    known_source = NAMED_SOURCES.get(str(source))
-    if known_source is not None:
-        dataset = known_source.load(known_source, columns, splits)
+    named_source = NAMED_SOURCES.get(str(source))
+    if named_source is not None:
+        dataset = named_source.load(named_source, columns, splits)
     else:
         dataset = _load_path(Path(source), columns, splits)
     if rejected:
@@ -153,23 +158,25 @@ class LabelReader:
 
 
 @dataclass(frozen=True)
-class _Columns:
-    text: str | None = None
-    label: str | None = None
-    need_labels: bool = False
-    rejected: list[RejectedRow] | None = None  # skipped rows; None: an unusable row raises an error
-    find_labels: bool = False  # detect labels by content
-    labels: bool = True  # read the labels
-    pair: str = NONE
-    kind: LabelReader = LabelReader()
-    training_columns: tuple[str, ...] | None = None  # text columns in training
+class _ColumnSettings:
+    """The arguments of ``load_text_dataset`` about the columns of tables."""
+
+    text: str | None
+    label: str | None
+    need_labels: bool
+    rejected: list[RejectedRow] | None  # skipped rows; None: an unusable row raises an error
+    find_labels: bool  # whether to detect labels by content
+    read_labels: bool
+    pair: str
+    label_reader: LabelReader
+    training_columns: tuple[str, ...] | None  # text columns in training
 
     def table(self, path: Path) -> Table:
         """Read a file, without ragged rows if skipping was requested."""
         return lenient_table(path, self.rejected)
 
 
-def _load_path(path: Path, columns: _Columns, requested: Sequence[str] | None) -> TextDataset:
+def _load_path(path: Path, columns: _ColumnSettings, requested: Sequence[str] | None) -> TextDataset:
     path = path.expanduser()
     name, tables = path.stem, {"train": [path]}
     if path.is_dir():
@@ -178,7 +185,9 @@ def _load_path(path: Path, columns: _Columns, requested: Sequence[str] | None) -
         raise missing_source_error(path, NAMED_SOURCES)
     chosen: dict[str, Any] = choose_splits(tables or find_text_files(path), requested, str(path))
     if not tables:
-        splits = {split: read_texts(split, own, path, columns.rejected) for split, own in chosen.items()}
+        splits = {
+            split: read_texts(split, classes, path, columns.rejected) for split, classes in chosen.items()
+        }
     elif path.is_file() and is_plain(path):
         if columns.need_labels:
             fix = "Give a table (CSV, TSV, JSONL, Parquet), or write a text, a tab and its label "
@@ -193,23 +202,23 @@ def _load_path(path: Path, columns: _Columns, requested: Sequence[str] | None) -
     return TextDataset(name, splits, names_of(splits))
 
 
-def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -> TextDataset:
+def _from_tables(name: str, tables: dict[str, list[Table]], columns: _ColumnSettings) -> TextDataset:
     splits: dict[str, TextSplit] = {}
     class_names: tuple[str, ...] = ()
-    notes, first, amounts = [], None, []
+    reader, notes, first, amounts = columns.label_reader, [], None, []
     for split, parts in tables.items():
         texts: list[str] = []
         labels: list[Any] = []
         for i, table in enumerate(parts):
             try:
-                table, found = _columns_of(table, columns, split, first)
+                table, found = _find_columns(table, columns, split, first)
             except DataError as error:
-                raise _without_label(error, split, first, columns, tables) from None
+                raise _missing_label_error(error, split, first, columns, tables) from None
             parts[i] = table
             first = first or (found if split != "unsupervised" else None)
             if columns.rejected is not None:
-                table = parts[i] = _usable(table, found, columns, columns.rejected)
-            list_unusable = partial(_usable, table, found, columns)
+                table = parts[i] = _usable_rows(table, found, reader, columns.rejected)
+            list_unusable = partial(_usable_rows, table, found, reader)
             with hint_to_skip(columns.rejected, list_unusable):
                 texts += read_inputs(table, found)
             if found.label is None:
@@ -218,28 +227,38 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
                 continue
             class_names = table.class_names.get(found.label, class_names)
             with hint_to_skip(columns.rejected, list_unusable):
-                labels += columns.kind.read(table, found.label, class_names)
-            if columns.kind.numbers:
-                amounts.append(amounts_message(table.read(found.label), columns.kind.form))
+                labels += reader.read(table, found.label, class_names)
+            if reader.numbers:
+                amounts.append(amounts_message(table.read(found.label), reader.form))
         splits[split] = TextSplit(texts, labels or None, *combined_origin(parts, len(texts), len(labels)))
     untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
-    if not columns.kind.numbers:
+    if not reader.numbers:
         splits = with_integer_labels(unify_spelling(splits), untyped)
-    names = () if columns.kind.numbers else class_names or names_of(splits)
-    read_as = dict.fromkeys(table.message for parts in tables.values() for table in parts)
-    messages = tuple(line for line in (*read_as, first.message if first else "", *amounts) if line)
-    names_used = (first.text, first.label) if first else (None, None)
-    extra: dict[str, Any] = {"columns": names_used, "messages": messages}
-    if first:
-        extra |= {"pair_column": first.pair, "label_candidates": first.candidates}
-        extra["number_column"] = first.numbers
-    return TextDataset(name, splits, names, notes=tuple(notes), **extra)
+    names = () if reader.numbers else class_names or names_of(splits)
+    table_messages = dict.fromkeys(table.message for parts in tables.values() for table in parts)
+    messages = (*table_messages, first.message if first else "", *amounts)
+    dataset = TextDataset(
+        name, splits, names, notes=tuple(notes), messages=tuple(message for message in messages if message)
+    )
+    if first is None:
+        return dataset
+    return replace(
+        dataset,
+        columns=(first.text, first.label),
+        pair_column=first.pair,
+        label_candidates=first.candidates,
+        number_column=first.numbers,
+    )
 
 
-def _without_label(
-    error: DataError, split: str, first: Columns | None, columns: _Columns, tables: dict[str, list[Table]]
+def _missing_label_error(
+    error: DataError,
+    split: str,
+    first: Columns | None,
+    columns: _ColumnSettings,
+    tables: dict[str, list[Table]],
 ) -> DataError:
-    """A more specific error if an earlier split has labels but this split has not; otherwise ``error``."""
+    """A more specific error if an earlier split has labels but this split has none; otherwise ``error``."""
     missing = tuple(f"there is no column {name!r}" for name in ("label", columns.label) if name)
     first_split, parts = next(iter(tables.items()))
     if first is None or first.label is None or not columns.need_labels:
@@ -252,50 +271,54 @@ def _without_label(
     return NoSuchColumnError(what, where=error.where, fix=fix)
 
 
-def _usable(table: Table, found: Columns, columns: _Columns, rejected: list[RejectedRow]) -> Table:
+def _usable_rows(table: Table, found: Columns, reader: LabelReader, rejected: list[RejectedRow]) -> Table:
     """The usable rows of a table; unusable rows are added to ``rejected``."""
-    checks = row_checks(found) | (columns.kind.checks(table, found.label) if found.label else {})
+    checks = row_checks(found) | (reader.checks(table, found.label) if found.label else {})
     return keep_usable_rows(table, found.text, found.label, rejected, checks)
 
 
-def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | None) -> tuple[Table, Columns]:
+def _find_columns(
+    table: Table, columns: _ColumnSettings, split: str, first: Columns | None
+) -> tuple[Table, Columns]:
     """A split's table and its columns; labels in several 0/1 columns become one column of lists.
 
     Columns are detected in the first split, which is the largest; later splits use the same columns.
     """
     if split == "unsupervised" and (first is None or first.pair is None):
         text = columns.text or (first.text if first and first.text in table.names else None)
-        # without columns of labels, which have no meaning here
         names = tuple(n for n in table.names if n != columns.label and n.lower() not in LABEL_COLUMNS)
-        bare = replace(table, names=names or table.names)
-        return table, find_columns(bare, text, None, labels=False)
-    text, label, pair, read_as = columns.text, columns.label, columns.pair, ""
+        without_labels = replace(table, names=names or table.names)
+        return table, find_columns(without_labels, text, None, labels=False)
+    text, label, pair, pair_message = columns.text, columns.label, columns.pair, ""
+    reader = columns.label_reader
     if first is not None:
         text = text or (first.text if first.text in table.names else None)
         has_label = first.label in table.names or parse_columns(table.names, first.label)
         label = label or (first.label if has_label else None)
         pair = NONE if first.pair is None else first.pair
     elif columns.training_columns is not None and len(columns.training_columns) == 2:
-        sides = columns_for_pair_model(table.names, text, pair, table.origin, columns.training_columns)
-        text, pair, read_as = sides.first, sides.second, sides.message
+        pair_columns = columns_for_pair_model(table.names, text, pair, table.origin, columns.training_columns)
+        text, pair, pair_message = pair_columns.first, pair_columns.second, pair_columns.message
     elif text is None and pair == NONE:
         text = next((name for name in columns.training_columns or () if name in table.names), None)
-    if columns.kind.numbers and split != "unsupervised" and label not in table.names:
-        taken = [name for name in (text, pair) if name is not None]
-        label = find_number_column(table, columns.label, taken, columns.kind.form)
+    if reader.numbers and split != "unsupervised" and label not in table.names:
+        used = [name for name in (text, pair) if name is not None]
+        label = find_number_column(table, columns.label, used, reader.form)
     options = {"labels": columns.find_labels, "need_labels": columns.need_labels}
-    guess = any(options.values()) and not columns.kind.numbers and columns.kind.separator is None
-    table, label, said = with_label_sets(table, label, (text, pair), guess=guess)
+    guess = any(options.values()) and not reader.numbers and reader.separator is None
+    table, label, label_message = with_label_sets(table, label, (text, pair), guess=guess)
     found = find_columns_of_pairs(table, text, label, pair, **options)
     found = found or find_columns(table, text, label, pairs=columns.training_columns is None, **options)
-    found = replace(found, message="; ".join(filter(None, (read_as, said, found.message))))
-    return table, found if columns.labels else replace(found, label=None)
+    message = "; ".join(filter(None, (pair_message, label_message, found.message)))
+    return table, replace(found, message=message, label=found.label if columns.read_labels else None)
 
 
 # --- named sources ----------------------------------------------------------------------------
 
 
-def _load_downloadable(source: NamedSource, columns: _Columns, names: Sequence[str] | None) -> TextDataset:
+def _load_downloadable(
+    source: NamedSource, columns: _ColumnSettings, requested: Sequence[str] | None
+) -> TextDataset:
     folder = find_local_folder(source.folder) if source.hub else find_folder(source.folder)
     if folder is not None:
         files = split_files(folder)
@@ -303,9 +326,10 @@ def _load_downloadable(source: NamedSource, columns: _Columns, names: Sequence[s
             fix = "Complete the folder, or set GLASSFORMER_DATA to another folder"
             raise DataError("there is no train.parquet", where=str(folder), fix=fix)
     else:
-        remote = choose_splits(dict(source.files), names, source.folder)
+        remote = choose_splits(dict(source.files), requested, source.folder)
         files = {split: [_download(source, path)] for split, path in remote.items()}
-    tables = {k: list(map(columns.table, v)) for k, v in choose_splits(files, names, source.folder).items()}
+    chosen = choose_splits(files, requested, source.folder)
+    tables = {split: list(map(columns.table, paths)) for split, paths in chosen.items()}
     return source.described(_from_tables(source.folder, tables, columns))
 
 
@@ -314,10 +338,11 @@ def _download(source: NamedSource, path: str) -> Path:
 
     offline_reason = None if constants.HF_HUB_OFFLINE else unreachable(constants.ENDPOINT)
     # Offline, the library would retry for half a minute.
-    cache: dict[str, Any] = {"local_files_only": True} if offline_reason else {}
+    options: dict[str, Any] = {"local_files_only": True} if offline_reason else {}
+    options |= {"repo_type": "dataset", "revision": source.revision}
     try:
-        return Path(hf_hub_download(source.hub, path, repo_type="dataset", revision=source.revision, **cache))
-    except Exception as error:  # offline, proxy, disk, Hub: each has its own exception type
+        return Path(hf_hub_download(source.hub, path, **options))
+    except Exception as error:  # network, proxy, disk and Hub errors have different exception types
         reason = offline_reason or (str(error).splitlines() or [type(error).__name__])[0]
         what = f"the data set {source.folder!r} is not on this machine and could not be fetched ({reason})"
         fix = f"Put its Parquet files into a folder {source.folder!r} and set GLASSFORMER_DATA to the parent "
@@ -325,17 +350,19 @@ def _download(source: NamedSource, path: str) -> Path:
         raise NoSuchFileError(what, where=f"{source.hub} on the Hugging Face Hub", fix=fix) from error
 
 
-def _load_composed(source: NamedSource, columns: _Columns, requested: Sequence[str] | None) -> TextDataset:
-    """Like ``_load_downloadable``, with texts in Unicode's composed form (NFC): one spelling per letter."""
+def _load_composed(
+    source: NamedSource, columns: _ColumnSettings, requested: Sequence[str] | None
+) -> TextDataset:
+    """Like ``_load_downloadable``, with texts in Unicode's composed form (NFC)."""
     dataset = _load_downloadable(source, columns, requested)
     splits = {k: replace(v, texts=[normalize("NFC", t) for t in v.texts]) for k, v in dataset.splits.items()}
     return replace(dataset, splits=splits)
 
 
 def _generated(name: str, make: Callable[[], tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]]):
-    """The loader of a generated data set; ``make`` returns its splits, class names and further notes."""
+    """The loader of a generated data set; ``make`` returns its splits, class names and notes."""
 
-    def load(source: NamedSource, columns: _Columns, requested: Sequence[str] | None) -> TextDataset:
+    def load(source: NamedSource, columns: _ColumnSettings, requested: Sequence[str] | None) -> TextDataset:
         splits, classes, notes = make()
         selected = choose_splits(splits, requested, name)
         return source.described(TextDataset(name, selected, classes, notes=notes))

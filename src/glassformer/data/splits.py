@@ -1,4 +1,4 @@
-"""Random splits with a seed: stratified by class, or keeping equal texts or neighboring rows together."""
+"""Random splits of data sets."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ from glassformer.data.label_kinds import (
     find_label_problem,
     too_many_classes,
 )
-from glassformer.data.label_sets import are_sets
-from glassformer.data.label_sets import strata as strata_of_sets
+from glassformer.data.label_sets import are_sets, set_strata
 from glassformer.data.numbers import are_numbers, quantile_bins
 from glassformer.errors import BadValueError, DataError, NoSuchSplitError, TooFewExamplesError
 
 D = TypeVar("D", bound=Dataset)
-MAY_SEPARATE = (None, "apart")  # values of ``copies`` that allow copies of an example in both splits
+UNGROUPED = (None, "apart")  # values of ``copies`` that allow copies of an example in both splits
 Labels = Sequence[Any]  # every label is a str, an int or a ``LabelSet``
-MANY = 5  # maximum number of classes in a proposed setting that drops classes; more would be unreadable
-BLOCKS = 4  # runs of neighboring rows per class in a split that is held out in blocks
+MAX_DROPPED = (
+    5  # maximum number of classes in a proposed setting that drops classes; more would be unreadable
+)
+MAX_BLOCKS = 4  # maximum number of blocks of neighboring rows per class in a held-out split
 
 
 def _count(size: float, n: int) -> int:
-    """Number of examples for ``size``: a share of ``n`` below 1, or a count."""
+    """Number of examples for ``size``, a share of ``n`` (below 1) or a count."""
     count = round(size * n) if size < 1 else int(min(size, n)) if size >= 1 else 0  # NaN is neither
     if not 0 < count < n or (size >= 1 and size != count):
         sizes = f", a share between 0 and 1, or a whole number from 1 to {n - 1}" if n > 1 else ""
@@ -45,21 +46,26 @@ def _count(size: float, n: int) -> int:
 
 
 def _strata(labels: Labels, size: float) -> Sequence[Any]:
-    """The values by which a split of that size is stratified; single labels stay unchanged."""
+    """The strata for a held-out part of ``size``, a share or a count."""
     if are_sets(labels) or are_numbers(labels):
         return strata(labels, _count(size, len(labels)))
     return labels
 
 
-def strata(labels: Labels, held_size: int) -> Sequence[Any]:
-    """The strata for drawing ``held_size`` examples: class, rarest label of a set, or rank of a number."""
+def strata(labels: Labels, num_held_out: int) -> Sequence[Any]:
+    """The stratum of each example: its class, the rarest label of its set, or the bin of its number."""
     if are_numbers(labels):
-        return quantile_bins(labels, min(held_size, len(labels) - held_size))
-    return strata_of_sets(labels, held_size)
+        return quantile_bins(labels, min(num_held_out, len(labels) - num_held_out))
+    return set_strata(labels, num_held_out) if are_sets(labels) else labels
 
 
 def _single_example_error(labels: Labels, where: str, all_labels: Counter | None = None) -> DataError | None:
-    """The error for classes with one example, which cannot be in both splits; None if there are none."""
+    """The error for classes with one example, which cannot be in both splits; otherwise None.
+
+    Args:
+        labels: the label of each distinct example.
+        all_labels: counts of the labels of all examples with copies; None: no example has copies.
+    """
     counts = Counter(labels)
     single = [label for label, count in counts.items() if count == 1]
     if not single:
@@ -79,7 +85,7 @@ def _single_example_error(labels: Labels, where: str, all_labels: Counter | None
     elif len(single) > 1:
         names = listed_in_part(list(map(repr, single)))
         what = f"{len(single):,} of {len(counts):,} classes have one {distinct}example ({names})"
-        hint = "set copies=apart" if copies > 1 else drop_class_hint(*single[:MANY])
+        hint = "set copies=apart" if copies > 1 else drop_class_hint(*single[:MAX_DROPPED])
         fix = f"Add examples of these classes, or {hint}"
     if copies == 1 and len(counts) - len(single) < 2:  # dropping the classes would leave fewer than two
         fix = "Add examples: each class needs two or more"
@@ -88,11 +94,14 @@ def _single_example_error(labels: Labels, where: str, all_labels: Counter | None
 
 
 def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two disjoint sets of indices, ``(rest, held)``, each int64 and ascending.
+    """Split examples at random, stratified by label.
 
     Args:
         labels: one label per example.
-        size: size of ``held``: a share (< 1) or a count (>= 1).
+        size: size of the held-out part: a share (< 1) or a count (>= 1).
+
+    Returns:
+        The indices of the other examples and of the held-out examples, int64 and ascending.
 
     Raises:
         DataError: an impossible size, or a class is too small to be in both parts.
@@ -108,50 +117,50 @@ def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray
         what, fix = explain_label_error(labels, what, "Choose another size")
         raise TooFewExamplesError(what, where="split size", fix=fix)
     split = StratifiedShuffleSplit(n_splits=1, test_size=num_held_out, random_state=seed)
-    rest_idx, held_idx = next(split.split(np.zeros(len(labels)), np.asarray(labels)))
-    return np.sort(rest_idx).astype(np.int64), np.sort(held_idx).astype(np.int64)
+    rest, held_out = next(split.split(np.zeros(len(labels)), np.asarray(labels)))
+    return np.sort(rest).astype(np.int64), np.sort(held_out).astype(np.int64)
 
 
 def random_split(
     columns: Sequence[Sequence], size: float, seed: int, groups: Sequence[str] | None = None
 ) -> tuple[list[list], list[list]]:
-    """Split the rows of ``columns`` of equal length into ``(rest, held)``, both in the original order.
+    """Split the rows of ``columns`` of equal length into other and held-out rows, in the original order.
 
     Args:
-        size: size of ``held``: a share (< 1) or a count (>= 1).
+        size: size of the held-out part: a share (< 1) or a count (>= 1).
         groups: one key per row; rows with the same key stay together.
 
     Raises:
         DataError: an impossible size.
     """
     n = len(columns[0])
-    held = set(grouped_choice(groups or range(n), _count(size, n), seed).tolist())
-    rest = [[x for i, x in enumerate(column) if i not in held] for column in columns]
-    return rest, [[x for i, x in enumerate(column) if i in held] for column in columns]
+    held_out = set(grouped_choice(groups or range(n), _count(size, n), seed).tolist())
+    rest = [[x for i, x in enumerate(column) if i not in held_out] for column in columns]
+    return rest, [[x for i, x in enumerate(column) if i in held_out] for column in columns]
 
 
 def block_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Like ``stratified_split``, but ``held`` consists of up to four runs of neighboring rows of every class.
+    """Like ``stratified_split``, but hold out up to four blocks of neighboring rows of every class.
 
-    For tables in which related rows (reviews of the same film, comments of the same author) are adjacent:
-    except at the ends of the runs, no such group has rows in both parts. Neighbors are rows of the same class
-    with no other row of that class between them.
+    This is for tables in which related rows (reviews of the same film, comments of the same author) are
+    adjacent. Except at the ends of the blocks, related rows stay in the same part. Neighbors are rows of the
+    same class without another row of this class between them.
 
     For arguments and errors see ``stratified_split``.
     """
     labels = [0] * len(labels) if are_numbers(labels) else list(_strata(labels, size))
     _, drawn = stratified_split(labels, size, seed)  # checks the arguments, and sets the number per class
     sizes = Counter(labels[i] for i in drawn.tolist())
-    rng, held = np.random.default_rng(seed), []
+    rng, blocks = np.random.default_rng(seed), []
     for name in sorted(sizes, key=str):
         rows = np.flatnonzero([label == name for label in labels])
-        runs = min(BLOCKS, sizes[name])
-        gaps = np.sort(rng.integers(0, len(rows) - sizes[name] + 1, runs))  # rows left out before each run
-        lengths = np.array([len(part) for part in np.array_split(np.arange(sizes[name]), runs)])
+        num_blocks = min(MAX_BLOCKS, sizes[name])
+        gaps = np.sort(rng.integers(0, len(rows) - sizes[name] + 1, num_blocks))  # rows before each block
+        lengths = np.array([len(part) for part in np.array_split(np.arange(sizes[name]), num_blocks)])
         starts = gaps + np.cumsum(lengths) - lengths
-        held += [rows[start : start + length] for start, length in zip(starts, lengths)]
-    held_idx = np.sort(np.concatenate(held)).astype(np.int64)
-    return np.setdiff1d(np.arange(len(labels)), held_idx).astype(np.int64), held_idx
+        blocks += [rows[start : start + length] for start, length in zip(starts, lengths)]
+    held_out = np.sort(np.concatenate(blocks)).astype(np.int64)
+    return np.setdiff1d(np.arange(len(labels)), held_out).astype(np.int64), held_out
 
 
 def grouped_split(
@@ -164,14 +173,14 @@ def grouped_split(
 
     Args:
         groups: one key per example.
-        size: size of ``held`` in examples; the result may differ, since groups are not divided.
+        size: size of the held-out part in examples; the result may differ, since groups are not divided.
 
     Raises:
         DataError: an impossible size, or a class has only one group, which cannot be in both parts.
     """
     split = block_split if blocks else stratified_split
     labels, first_indices = list(labels), distinct(groups)
-    if len(first_indices) in (1, len(labels)):  # for one group, the check of classes reports the error
+    if len(first_indices) in (1, len(labels)):  # for one group, ``split`` raises the error
         return split(labels, size, seed)
     group_labels = list(_strata([labels[i] for i in first_indices], size if size < 1 else size / len(labels)))
     all_labels = Counter(group_labels) if are_sets(labels) or are_numbers(labels) else Counter(labels)
@@ -180,17 +189,14 @@ def grouped_split(
     classes = len(set(group_labels))
     num_groups = round(_count(size, len(labels)) / len(labels) * len(first_indices))
     max_groups = max(len(first_indices) - classes, 1)
-    _, held = split(group_labels, float(min(max(num_groups, classes), max_groups)), seed)
-    held_groups = {groups[first_indices[i]] for i in held.tolist()}
-    is_held_out = np.array([key in held_groups for key in groups])
+    _, held_out = split(group_labels, float(min(max(num_groups, classes), max_groups)), seed)
+    held_out_groups = {groups[first_indices[i]] for i in held_out.tolist()}
+    is_held_out = np.array([key in held_out_groups for key in groups])
     return np.flatnonzero(~is_held_out).astype(np.int64), np.flatnonzero(is_held_out).astype(np.int64)
 
 
 def grouped_choice(groups: Sequence[Any], count: int, seed: int) -> np.ndarray:
-    """Sorted positions, int64, of about ``count`` random examples without labels; groups are not divided.
-
-    If all groups have one example, the positions are the first ``count`` of numpy's permutation.
-    """
+    """Sorted positions, int64, of about ``count`` random examples; groups are not divided."""
     firsts = distinct(groups)
     num_groups = count if len(firsts) == len(groups) else round(count / len(groups) * len(firsts))
     num_groups = min(max(num_groups, 1), max(len(firsts) - 1, 1))
@@ -205,8 +211,9 @@ def stratified_folds(
     """The fold of each example, int64 [n] in ``0..folds-1``, stratified by class.
 
     Args:
-        groups: one key per example; examples of a group are in the same fold. Its class is its first label.
-        blocks: whether a fold is one run of neighboring rows per class (``block_split``); ignores ``seed``.
+        groups: one key per example; examples of a group are in the same fold. A group's class is its first
+            label.
+        blocks: whether a fold is one block of neighboring rows per class (``block_split``); ignores ``seed``.
 
     Raises:
         DataError: a class has fewer (distinct) examples than folds.
@@ -228,7 +235,7 @@ def stratified_folds(
         raise TooFewExamplesError(what, where="folds", fix=fix)
     splitter = StratifiedKFold(folds, shuffle=not blocks, random_state=None if blocks else seed)
     split = splitter.split(np.zeros(len(group_labels)), np.asarray(group_labels))
-    fold_of = {keys[firsts[i]]: number for number, (_, held) in enumerate(split) for i in held.tolist()}
+    fold_of = {keys[firsts[i]]: fold for fold, (_, held_out) in enumerate(split) for i in held_out.tolist()}
     return np.array([fold_of[key] for key in keys], np.int64)
 
 
@@ -250,11 +257,14 @@ def stratified_subset(labels: Labels, size: float, seed: int) -> np.ndarray:
 def split_by_distinct_text(
     texts: Sequence[str], labels: Labels, sizes: Mapping[str, float], seed: int
 ) -> dict[str, np.ndarray]:
-    """Part -> ascending indices; all copies of a text are in the same part.
+    """Split texts at random, with all copies of a text in the same part.
 
     Args:
-        sizes: part -> share of the distinct texts of each class; the shares add up to 1. A text's
-            class is the label of its first copy.
+        sizes: part -> share of the distinct texts of each class; the shares add up to 1. A text's class is
+            the label of its first copy.
+
+    Returns:
+        Part -> ascending indices.
 
     Raises:
         DataError: the shares do not add up to 1, or a part would be empty.
@@ -289,13 +299,13 @@ def split_by_distinct_text(
 
 @dataclass(frozen=True)
 class Splits:
-    """The examples of one run. ``judged`` is the split on which the final metrics are computed."""
+    """The examples of one run."""
 
     dataset: Any  # Dataset
     train: Any  # TextSplit, ImageSplit, PairSplit
     validation: Any | None
-    judged: Any | None
-    judged_name: str
+    judged: Any | None  # the split that is evaluated for the final metrics
+    judged_name: str  # its name
 
     def parts(self) -> dict[str, Any]:
         """Name -> split, without missing splits."""
@@ -320,62 +330,63 @@ def if_labeled(split: Any | None) -> Any | None:
 
 
 def make_splits(
-    dataset: Any, d: Any, judged_name: str, *, apart: Sequence[str | None] = MAY_SEPARATE
+    dataset: Any, settings: Any, judged_name: str, *, ungrouped: Sequence[str | None] = UNGROUPED
 ) -> Splits:
     """The splits of a data set, including those held out of its training split.
 
     Args:
-        d: the section ``data`` of a recipe.
+        settings: the section ``data`` of a recipe.
         judged_name: name of the split that is evaluated.
-        may_separate: values of ``d.copies`` that allow copies of an example in both splits.
+        ungrouped: values of ``settings.copies`` that allow copies of an example in both splits.
 
     Raises:
         DataError: there is no training split, or a split cannot be held out.
         ConfigError: there is no split ``judged_name``.
     """
-    splits = dict(dataset.splits)
+    splits, source = dict(dataset.splits), settings.source
     if "train" not in splits:
-        raise NoSuchSplitError(f"there is no train split, only {', '.join(splits)}", where=d.source)
+        raise NoSuchSplitError(f"there is no train split, only {', '.join(splits)}", where=source)
     try:
-        for name, size in (("test", d.test_size), ("validation", d.validation_size)):
+        for name, size in (("test", settings.test_size), ("validation", settings.validation_size)):
             if size is not None and (name == "validation" or name not in splits):
-                splits["train"], splits[name] = hold_out(splits["train"], size, d, apart)
+                splits["train"], splits[name] = hold_out(splits["train"], size, settings, ungrouped)
     except DataError as error:  # the wrong columns may be the cause
         text, label, *_ = getattr(dataset, "columns", (None, None))
         if error.where != "split" or text is None or label is None:
             raise
-        where = f"split of {text!r} by {label!r}"
-        raise error.but(where=where) from None
-    train = splits["train"]
-    if d.train_size is not None and d.train_size < len(train):
-        train = train.select(_draw(train, d.train_size, d.split_seed, shuffled=train.SHUFFLED).tolist())
+        raise error.but(where=f"split of {text!r} by {label!r}") from None
+    train, train_size = splits["train"], settings.train_size
+    if train_size is not None and train_size < len(train):
+        train = train.select(_draw(train, train_size, settings.split_seed, shuffled=train.SHUFFLED).tolist())
     if (pair := getattr(dataset, "pair_column", None)) is not None:
         check_no_target_in_pairs(train, (dataset.columns[0], pair))
     name = choose_evaluated_split(judged_name, [*splits])
     judged = splits.get(name)
     if judged is None and judged_name == "validation":
         fix = "Set validation_size, for example to 0.1"
-        raise NoSuchSplitError("there is no validation split to evaluate on", where=d.source, fix=fix)
+        raise NoSuchSplitError("there is no validation split to evaluate on", where=source, fix=fix)
     return Splits(dataset, train, splits.get("validation"), judged, name)
 
 
-def hold_out(train: Any, size: float, d: Any, apart: Sequence[str | None] = MAY_SEPARATE) -> tuple[Any, Any]:
-    """Divide a split into the examples to keep and to hold out; for arguments see ``make_splits``."""
-    copies, seed = getattr(d, "copies", None), d.split_seed
-    groups = None if copies in apart else copy_keys(train, copies == "sides")
+def hold_out(
+    train: Any, size: float, settings: Any, ungrouped: Sequence[str | None] = UNGROUPED
+) -> tuple[Any, Any]:
+    """Divide a split into the remaining and the held-out examples; for arguments see ``make_splits``."""
+    copies, seed = getattr(settings, "copies", None), settings.split_seed
+    groups = None if copies in ungrouped else copy_keys(train, copies == "sides")
     if not train.STRATIFIED:
-        held = grouped_choice(groups or range(len(train)), _count(size, len(train)), seed)
-        kept = np.setdiff1d(np.arange(len(train)), held)
-        return train.select(kept.tolist()), train.select(held.tolist())
-    labels, blocks = train.labels or [], d.hold_out == "blocks"
+        held_out = grouped_choice(groups or range(len(train)), _count(size, len(train)), seed)
+        rest = np.setdiff1d(np.arange(len(train)), held_out)
+        return train.select(rest.tolist()), train.select(held_out.tolist())
+    labels, blocks = train.labels or [], settings.hold_out == "blocks"
     if not labels:
         fix = "Name the column of labels with label_column"
         raise DataError("there are no labels to stratify the held-out split by", where=train.origin, fix=fix)
     if groups is not None:
-        kept, held = grouped_split(labels, groups, size, seed, blocks)
+        rest, held_out = grouped_split(labels, groups, size, seed, blocks)
     else:
-        kept, held = (block_split if blocks else stratified_split)(labels, size, seed)
-    return train.select(kept.tolist()), train.select(held.tolist())
+        rest, held_out = (block_split if blocks else stratified_split)(labels, size, seed)
+    return train.select(rest.tolist()), train.select(held_out.tolist())
 
 
 def _draw(split: Any, count: int, seed: int, *, shuffled: bool) -> np.ndarray:
@@ -389,15 +400,14 @@ def _draw(split: Any, count: int, seed: int, *, shuffled: bool) -> np.ndarray:
 
 
 def choose_evaluated_split(name: str, splits: Sequence[str]) -> str:
-    """Name of the split to evaluate: the requested one, or validation if there is no test split.
+    """Name of the split to evaluate: ``name``, or validation if the data set has no test split.
 
     Raises:
-        ConfigError: another requested split does not exist (the message suggests a similar name).
+        ConfigError: the split does not exist; the message suggests a similar name.
     """
     if name not in (*splits, "test", "validation"):
-        raise BadValueError(
-            f"there is no split {name!r}", where="evaluate.split", fix=nearest(name, [*splits])
-        )
+        fix = nearest(name, [*splits])
+        raise BadValueError(f"there is no split {name!r}", where="evaluate.split", fix=fix)
     return name if name in splits else "validation"
 
 

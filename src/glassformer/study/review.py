@@ -21,7 +21,7 @@ from glassformer.config import read_toml
 from glassformer.data.checks import is_missing
 from glassformer.data.files import reading
 from glassformer.data.label_kinds import plain_name
-from glassformer.data.label_sets import JOIN, as_sets, indicator, parse_labels
+from glassformer.data.label_sets import SEPARATOR, as_sets, indicator, parse_labels
 from glassformer.data.sources import split_files
 from glassformer.data.spreadsheet import REVIEWED, csv_safe
 from glassformer.data.tables import READERS, Table, read_table
@@ -176,7 +176,7 @@ def _spell(
     Class indices become names, lists are joined, ``True`` and ``1.0`` become 1, so that a corrected label is
     not a new class. Merged classes keep their own names, since the next training merges them again.
     """
-    merged, separator = data.get("merge_labels"), data.get("label_separator") or JOIN.strip()
+    merged, separator = data.get("merge_labels"), data.get("label_separator") or SEPARATOR.strip()
     merges = merged if isinstance(merged, dict) else {}
 
     def parts(value: Any) -> list[str]:

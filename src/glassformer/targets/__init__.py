@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.settings import shown
-from glassformer.data.label_sets import are_booleans, holds_sets, is_matrix, read_matrix, refuse_indicators
+from glassformer.data.label_sets import (
+    are_booleans,
+    check_not_indicators,
+    is_matrix,
+    is_multilabel,
+    read_matrix,
+)
 from glassformer.errors import CheckpointError
 from glassformer.targets.answer_span import AnswerSpan
 from glassformer.targets.multiclass import Classes
@@ -47,11 +53,11 @@ def target_in(folder: Path) -> Target | None:
 
 def kind_of_targets(y: Any) -> Classes:
     """The kind of raw targets: multi-label for a matrix or a list of lists or sets, otherwise multi-class."""
-    if not holds_sets(y):
+    if not is_multilabel(y):
         return Classes(booleans=are_booleans(y))
     if is_matrix(y):
         return LabelSets(True, tuple(read_matrix(y)[1]), booleans=are_booleans(y))
-    refuse_indicators(y)
+    check_not_indicators(y)
     return LabelSets()
 
 

@@ -18,15 +18,15 @@ from glassformer.data.checks import check_classes
 from glassformer.data.label_sets import (
     LabelSet,
     as_sets,
+    check_not_indicators,
     check_sets,
     flat_labels,
     indicator,
     is_matrix,
     label_pairs,
-    names_of_matrix,
+    matrix_column_names,
     parse_labels,
     read_matrix,
-    refuse_indicators,
 )
 from glassformer.errors import BadValueError, DataError, NotForThisModelError, ShapeError
 from glassformer.evaluate.calibrate import (
@@ -80,13 +80,13 @@ class LabelSets(Classes):
     def read(self, y: Any, origin: str = "labels") -> list[Any]:
         if not is_matrix(y):
             if self.matrix:
-                refuse_indicators(y, origin)
+                check_not_indicators(y, origin)
             return check_sets(y, origin)
         sets, labels = read_matrix(y, origin)
         if self.columns and len(labels) != len(self.columns):
             what = f"{len(labels)} columns, but training had {len(self.columns)} labels"
             raise DataError(what, where=origin, fix="Give one column for each label of the training")
-        if self.columns and names_of_matrix(y) is None:  # an array without column names
+        if self.columns and matrix_column_names(y) is None:  # an array without column names
             return [LabelSet(self.columns[k] for k in row) for row in sets]
         return list(sets)
 

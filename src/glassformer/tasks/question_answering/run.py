@@ -63,7 +63,7 @@ def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
     dataset = read(recipe, source)
     if source is not None:
         return without_holding_out(dataset)
-    return make_splits(dataset, recipe.data, recipe.evaluate.split, apart=("apart",))
+    return make_splits(dataset, recipe.data, recipe.evaluate.split, ungrouped=("apart",))
 
 
 def own_questions(recipe: AnsweringRecipe) -> list[Question]:
