@@ -99,8 +99,8 @@ def load_text_dataset(
         numbers: read the labels as ``float``; their column is detected by name or content.
         number_format: format of these numbers, see ``check_numbers``.
         trained: the text column (for pairs, both columns) on which a model was trained. It is used if the
-            table has it and ``text_column`` is None; for pairs see ``columns_for_pair_model``. Empty: the model
-            has no column names; None: data for training.
+            table has it and ``text_column`` is None; for pairs see ``columns_for_pair_model``. Empty: the
+            model has no column names; None: the data are for training.
 
     Labels keep the type of the file: ``int`` if all are integers, otherwise ``str``; class names in a Parquet
     schema replace the numbers. Lists, and cells split at ``label_separator``, become ``LabelSet``.
