@@ -49,7 +49,7 @@ from glassformer.process import keep_freed_memory
 from glassformer.runtime import choose_device, choose_dtype
 from glassformer.tasks.masked_lm.recipe import PretrainFitConfig
 from glassformer.train.objectives import MaskedWords
-from glassformer.train.optim import MasterOptimizer
+from glassformer.train.optim import MixedPrecisionOptimizer
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
@@ -216,7 +216,7 @@ def glassformer_contender(folder: Path, rounds: list[list[Pair]]) -> Contender:
     device = choose_device()
     dtype = choose_dtype("auto", device)
     network = load_pretrained(folder, "pretraining", dropout=0.0, attention_dropout=0.0).to(device)
-    optimizer = MasterOptimizer(network, config, dtype)
+    optimizer = MixedPrecisionOptimizer(network, config, dtype)
     settings = BatchSettings(config.batch_size, config.batch_tokens, config.length_window)
 
     def run(turn: int) -> Window:

@@ -37,7 +37,7 @@ from glassformer.tasks.build import build_model
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig, TextFitConfig
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification
-from glassformer.train.optim import MasterOptimizer
+from glassformer.train.optim import MixedPrecisionOptimizer
 
 CPU = torch.device("cpu")
 # What an operation's time is booked as; names are searched in this order.
@@ -143,7 +143,7 @@ class Work:
 
 def training(model: Any, table: TokenTable, dtype: torch.dtype, steps: int) -> Work:
     settings = TextFitConfig(epochs=1, lr=5e-5, batch_size=32, warmup=0.06, seed=0)
-    optimizer = MasterOptimizer(model, settings, dtype)
+    optimizer = MixedPrecisionOptimizer(model, settings, dtype)
     objective = Classification(np.arange(len(table)) % 2)
     stream = TextStream(table, BatchSettings(32, 0, settings.length_window), 1, 0, CPU)
     batches = [stream.pack(micro) for step in stream.steps(0)[:steps] for micro in step]

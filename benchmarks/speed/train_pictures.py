@@ -51,7 +51,7 @@ from glassformer.tasks.image_classification.estimator import build_model
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
 from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import ImageClassification
-from glassformer.train.optim import MasterOptimizer
+from glassformer.train.optim import MixedPrecisionOptimizer
 
 CLASSES = 10
 LR = 1e-4
@@ -192,7 +192,7 @@ def glassformer_contender(work: Work) -> Contender:
     device = choose_device()
     dtype = choose_dtype("auto", device)
     network = load_pretrained(work.folder, dropout=0.0, attention_dropout=0.0).to(device)
-    optimizer = MasterOptimizer(network, config, dtype)
+    optimizer = MixedPrecisionOptimizer(network, config, dtype)
 
     def run(turn: int) -> Window:
         objective = ImageClassification(work.rounds[turn].targets)

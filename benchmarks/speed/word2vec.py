@@ -41,7 +41,7 @@ from glassformer.evaluate.vectors import evaluate_vectors, tests_folder
 from glassformer.tasks.word2vec.estimator import Word2Vec
 from glassformer.tasks.word2vec.recipe import CorpusConfig
 from glassformer.tasks.word2vec.run import load_sentences
-from glassformer.train.word_vectors import FastTraining
+from glassformer.train.word_vectors import CompiledTraining
 
 SETTING = dict(dim=100, window=5, negative=5, min_count=5, subsample=1e-3)
 TESTS = ("wordsim353", "simlex999", "google")
@@ -78,7 +78,7 @@ def make_ours(file: str, threads: int) -> Contender:
 
     def run(turn: int) -> Window:
         config = Word2Vec(**SETTING, epochs=1, seed=max(turn, 0), threads=threads).configs()["vectors"]
-        training = FastTraining(corpus, config, {}, {})
+        training = CompiledTraining(corpus, config, {}, {})
         training.compile_loops()
         started = time.perf_counter()
         loss = [record["loss"] for record in training.run()][-1]

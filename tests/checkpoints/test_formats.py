@@ -24,7 +24,7 @@ from glassformer.tasks.load import load
 from glassformer.tasks.text_classification.recipe import TextFitConfig
 from glassformer.train.loop import TextStream, count_steps, run
 from glassformer.train.objectives import Classification
-from glassformer.train.optim import MasterOptimizer
+from glassformer.train.optim import MixedPrecisionOptimizer
 from glassformer.train.state import Training
 
 FORMATS = Path(__file__).parent / "formats"
@@ -54,7 +54,10 @@ def begin() -> tuple[Training, tuple]:
     settings = BatchSettings(config.batch_size, config.batch_tokens, config.length_window)
     stream = TextStream(table, settings, config.accumulate, config.seed, torch.device("cpu"))
     training = Training(
-        model, MasterOptimizer(model, config, torch.float32), config, count_steps(stream, config.epochs)
+        model,
+        MixedPrecisionOptimizer(model, config, torch.float32),
+        config,
+        count_steps(stream, config.epochs),
     )
     training.fingerprint = {"lr": 1e-2, "data_sha256": "5e1f"}
 

@@ -10,7 +10,7 @@ from tests.shaken import shaken
 import glassformer as gf
 from glassformer.data.masking import MaskedBatch
 from glassformer.packing import Packing
-from glassformer.train.objectives import MaskedWords, masked_losses
+from glassformer.train.objectives import MaskedWords, masked_token_losses
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
@@ -60,7 +60,7 @@ def test_loss_and_gradients_equal_those_of_transformers(peer, tmp_path):
         next_sentence_label=b.strangers,
     )
     theirs = found.loss
-    losses, _, strangers, told = masked_losses(model, b)
+    losses, _, strangers, told = masked_token_losses(model, b)
     assert strangers is not None
     assert told is not None
     assert torch.equal(told, found.seq_relationship_logits.argmax(1) == b.strangers)

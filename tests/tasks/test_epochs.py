@@ -12,7 +12,7 @@ from glassformer.errors import CheckpointError, ConfigError
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import evaluate_task, run_task
 from glassformer.tasks.task import TINY
-from glassformer.train.callbacks import epoch_weights, kept_epochs
+from glassformer.train.callbacks import epoch_weights, saved_epochs
 
 TEXTS = [f"the {word} film number {i}" for i, word in enumerate(["good", "bad"] * 17)]
 LABELS = [i % 2 for i in range(34)]
@@ -20,7 +20,7 @@ SMALL = TINY | {"batch_size": 5, "epochs": 3, "min_count": 1, "max_length": 16, 
 
 
 def kept(folder):
-    return {epoch: epoch_weights(path) for epoch, path in kept_epochs(folder / "epochs")}
+    return {epoch: epoch_weights(path) for epoch, path in saved_epochs(folder / "epochs")}
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from sklearn.metrics import accuracy_score
 from tests.similarity.tiny import checkpoint
 
 import glassformer as gf
-from glassformer.train.loop import SHARES
+from glassformer.train.loop import START_SHARES
 from glassformer.train.solved_head import solve_classes, solve_label_sets, solve_numbers
 
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "dog", "ran", "it", "rained", "and")
@@ -147,14 +147,14 @@ def test_the_share_of_the_start_is_what_does_best_on_the_validation_examples(fol
     settings = {**QUICK, "epochs": 2, "lr": 3e-3, "keep_best": False, "monitor": "loss"}
     clf = gf.TextClassifier(folder, **settings).fit(*fit, validation=held)
     losses = {}
-    for share in SHARES:
+    for share in START_SHARES:
         one = gf.TextClassifier(folder, **settings, start_share=share).fit(*fit, validation=held)
         losses[share] = -np.log(
             one.predict_proba(held[0])[range(23), [int(y == "none") for y in held[1]]]
         ).mean()
     best = min(losses, key=lambda share: losses[share])
     assert clf.chosen_["start_share"] == best
-    assert len({round(loss, 6) for loss in losses.values()}) == len(SHARES)
+    assert len({round(loss, 6) for loss in losses.values()}) == len(START_SHARES)
     peer = gf.TextClassifier(folder, **settings, start_share=best).fit(*fit, validation=held)
     np.testing.assert_allclose(clf.predict_proba(TEXTS), peer.predict_proba(TEXTS), atol=1e-6)
     assert "start_share" not in gf.TextClassifier(folder, **settings).fit(*fit).chosen_  # nothing decides

@@ -15,7 +15,7 @@ from glassformer.models.text import TextEncoder as Bert
 from glassformer.tasks.text_classification.recipe import TextFitConfig
 from glassformer.train.loop import StepInfo, TextStream, count_steps, run
 from glassformer.train.objectives import Classification
-from glassformer.train.optim import MasterOptimizer
+from glassformer.train.optim import MixedPrecisionOptimizer
 from glassformer.train.state import Training
 
 V, CLASSES = 31, 3
@@ -54,7 +54,7 @@ def make_rig() -> Callable[..., Rig]:
         dropout: float = 0.0,
         dtype: torch.dtype = torch.float32,
         evaluate: Callable[[Rig], dict[str, float]] | None = None,
-        optimizer: type[MasterOptimizer] = MasterOptimizer,
+        optimizer: type[MixedPrecisionOptimizer] = MixedPrecisionOptimizer,
         objective: dict[str, Any] | None = None,
         **keys: Any,
     ) -> Rig:

@@ -11,13 +11,13 @@ import glassformer as gf
 from glassformer.errors import FewStepsWarning, HighRateWarning, IdleSettingWarning
 from glassformer.train.config import (
     AUTO_KEYS,
-    BATCHES,
-    KINDS,
+    BATCH_SIZES,
+    DEFAULTS,
     MIN_STEPS,
     TOTAL_STEPS,
     ClassifierFitConfig,
     auto_values,
-    warn_of_high_rate,
+    warn_high_rate,
 )
 
 PAIRS = [
@@ -42,24 +42,24 @@ def test_many_classes_want_a_higher_rate_and_more_steps_from_a_solved_head():
     assert auto_values(ClassifierFitConfig(), "pretrained", 384, 9001, 77) == few
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "solved head"])
+@pytest.mark.parametrize("kind", [kind for kind in DEFAULTS if kind != "solved head"])
 @pytest.mark.parametrize("examples", [2, 7, 64, 97, 1009, 10_007, 1_000_003])
 def test_every_number_of_examples_gets_steps_enough_and_not_too_many(kind, examples):
     out = auto_values(ClassifierFitConfig(), kind, 384, examples)
     assert set(out) == set(AUTO_KEYS)
     assert ClassifierFitConfig(**out).lr == out["lr"]  # within the ranges of a recipe
-    assert out["batch_size"] in BATCHES
+    assert out["batch_size"] in BATCH_SIZES
     if examples >= 37:
         assert steps(out, {}, examples) >= 2 * MIN_STEPS
     assert steps(out, {}, examples) <= max(
-        2 * KINDS[kind].steps, KINDS[kind].min_epochs * (examples // 32 + 1)
+        2 * DEFAULTS[kind].steps, DEFAULTS[kind].min_epochs * (examples // 32 + 1)
     )
 
 
 def test_a_solved_head_has_nothing_to_learn_unless_it_is_told_to():
     out = auto_values(ClassifierFitConfig(), "solved head", 384, 97)
     assert (out["lr"], out["epochs"], out["warmup"]) == (0.0, 1, 0.0)
-    assert auto_values(ClassifierFitConfig(epochs=5), "solved head", 384, 97)["lr"] == KINDS["head"].lr
+    assert auto_values(ClassifierFitConfig(epochs=5), "solved head", 384, 97)["lr"] == DEFAULTS["head"].lr
 
 
 @pytest.mark.parametrize("given", [{"epochs": 3}, {"epochs": 1}, {"epochs": 7, "lr": 1e-3}])
@@ -67,7 +67,7 @@ def test_a_solved_head_has_nothing_to_learn_unless_it_is_told_to():
 def test_batches_make_up_for_few_epochs(given, examples):
     out = auto_values(ClassifierFitConfig(**given), "encoder", 128, examples)
     assert not set(out) & set(given)
-    smallest = out["batch_size"] == BATCHES[-1]
+    smallest = out["batch_size"] == BATCH_SIZES[-1]
     assert steps(out, given, examples) >= TOTAL_STEPS or smallest
 
 
@@ -78,10 +78,10 @@ def test_what_is_given_stays():
 
 def test_wider_models_get_lower_rates():
     for kind in ("pretrained", "encoder", "adapter"):
-        rates = [KINDS[kind].rate(d) for d in (64, 128, 384, 768, 1024)]
+        rates = [DEFAULTS[kind].rate(d) for d in (64, 128, 384, 768, 1024)]
         assert rates == sorted(rates, reverse=True)
         assert rates[0] > rates[-1]
-    assert 2e-5 <= KINDS["pretrained"].rate(768) <= 5e-5  # Devlin et al. 2019, A.3
+    assert 2e-5 <= DEFAULTS["pretrained"].rate(768) <= 5e-5  # Devlin et al. 2019, A.3
 
 
 def test_batches_by_tokens_stay_so():
@@ -103,13 +103,13 @@ def test_batches_by_tokens_stay_so():
 def test_each_kind_of_model_is_known(model, settings, kind):
     clf = gf.TextClassifier(model, epochs=1, d_model=14, max_length=13, threads=1, **settings)
     clf.fit(TEXTS[:11], LABELS[:11])
-    assert clf.chosen_["lr"] == KINDS[kind].rate(14, 1)
+    assert clf.chosen_["lr"] == DEFAULTS[kind].rate(14, 1)
 
 
 def test_a_saved_encoder_counts_as_pretrained(tmp_path):
     gf.TextClassifier("encoder-mini", epochs=1, **SMALL).fit(TEXTS[:11], LABELS[:11]).save(tmp_path / "m")
     again = gf.TextClassifier(str(tmp_path / "m"), epochs=1, max_length=13).fit(TEXTS[:11], LABELS[:11])
-    assert again.chosen_["lr"] == KINDS["pretrained"].rate(14) != KINDS["encoder"].rate(14)
+    assert again.chosen_["lr"] == DEFAULTS["pretrained"].rate(14) != DEFAULTS["encoder"].rate(14)
 
 
 def test_what_was_chosen_is_kept_shown_and_chosen_again(tmp_path):
@@ -242,7 +242,7 @@ def test_settings_that_do_nothing_are_warned_of(given, said):
 def test_a_rate_far_above_the_usual_one_is_told_with_the_usual_one(lr, said):
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always", HighRateWarning)
-        warn_of_high_rate(ClassifierFitConfig(lr=lr), "encoder", 128)
+        warn_high_rate(ClassifierFitConfig(lr=lr), "encoder", 128)
     told = [str(w.message) for w in found if w.category is HighRateWarning]
     assert bool(told) is said
     if told:

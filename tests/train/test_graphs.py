@@ -22,7 +22,7 @@ from glassformer.models.image import ImageEncoder as ViT
 from glassformer.nn import attention
 from glassformer.packing import Packing
 from glassformer.train import graphs, loop
-from glassformer.train.graphs import FixedPacking, Graphs, Sizes
+from glassformer.train.graphs import FixedPacking, Graphs, PaddedSizes
 from glassformer.train.objectives import ImageClassification, InputMasking, with_gradients
 
 
@@ -68,7 +68,7 @@ def cleared(model):
 
 def test_every_batch_fills_up_to_one_of_few_shapes(make_rig):
     rig = make_rig(count=97, batch_size=7, epochs=3)
-    sizes = Sizes.of(rig.stream, 3)
+    sizes = PaddedSizes.of(rig.stream, 3)
     batches = [rig.stream.pack(i) for e in range(3) for micro in rig.stream.steps(e) for i in micro]
     filled = [sizes.padded(b.packing) for b in batches]
     for batch, packing in zip(batches, filled, strict=True):
@@ -76,7 +76,7 @@ def test_every_batch_fills_up_to_one_of_few_shapes(make_rig):
         assert packing.total % sizes.step == 0
         assert packing.count == sizes.count
         assert packing.max_length <= sizes.longest == rig.stream.table.lengths.max()
-    assert 1 < len({p.total for p in filled}) <= graphs.SIZES + 2
+    assert 1 < len({p.total for p in filled}) <= graphs.NUM_SIZES + 2
 
 
 @pytest.mark.parametrize(("pooling", "weighted"), [("pooler", False), ("mean", True)])
@@ -84,7 +84,7 @@ def test_replayed_texts_equal_plain_ones(make_rig, as_on_gpu, monkeypatch, pooli
     weights = np.linspace(0.5, 1.5, 23, dtype=np.float32) if weighted else None
     rig = make_rig(objective={"weights": weights, "label_smoothing": 0.1})
     model = rig.training.model.with_head(pooling=pooling).train()
-    replaying = Graphs(rig.objective, Sizes.of(rig.stream, 2), traced)
+    replaying = Graphs(rig.objective, PaddedSizes.of(rig.stream, 2), traced)
     indices = [i for e in range(2) for micro in rig.stream.steps(e) for i in micro]
     for index in indices:
         found = []
@@ -108,7 +108,7 @@ def test_replayed_texts_equal_plain_ones(make_rig, as_on_gpu, monkeypatch, pooli
 def test_gradients_of_several_batches_add_up(make_rig, as_on_gpu):
     rig = make_rig(count=29)
     model = rig.training.model.train()
-    replaying = Graphs(rig.objective, Sizes.of(rig.stream, 1), traced)
+    replaying = Graphs(rig.objective, PaddedSizes.of(rig.stream, 1), traced)
     indices = [i for micro in rig.stream.steps(0) for i in micro]
     found = []
     for compute in (replaying, lambda *args: with_gradients(rig.objective, *args), replaying):
@@ -128,13 +128,13 @@ def test_training_with_graphs_ends_where_training_without_does(make_rig, as_on_g
     made = []
 
     def on_this(training, stream, objective):
-        made.append(Graphs(objective, Sizes.of(stream, 3), traced))
+        made.append(Graphs(objective, PaddedSizes.of(stream, 3), traced))
         return made[0]
 
-    monkeypatch.setattr(loop, "graphs_of", on_this)
+    monkeypatch.setattr(loop, "make_graphs", on_this)
     infos = rig.steps()
     assert made[0].captured
-    assert not made[0].failed
+    assert not made[0].has_failed
     assert [info.loss for info in infos] == pytest.approx(losses, rel=1e-4)
     for name, weight in wanted.training.optimizer.weights().items():
         found = rig.training.optimizer.weights()[name]
@@ -171,7 +171,7 @@ def test_weights_that_the_loss_does_not_reach_keep_no_gradient(make_rig, as_on_g
     rig = make_rig()
     model = rig.training.model
     model.spare = torch.nn.Linear(3, 3)
-    compute = Graphs(rig.objective, Sizes.of(rig.stream, 1), traced)
+    compute = Graphs(rig.objective, PaddedSizes.of(rig.stream, 1), traced)
     compute(model, rig.stream.pack(rig.stream.steps(0)[0][0]), 4.0)
     assert model.spare.weight.grad is None
     assert sum(p.grad is None for p in model.parameters()) == 2
@@ -181,7 +181,7 @@ def test_what_depends_on_lengths_is_refused_and_computed_plainly(make_rig, as_on
     """The groups of attention are cut along the lengths, which a graph would bake in."""
     monkeypatch.setattr(attention, "choose_branch", lambda *args: "grouped")
     rig, wanted = make_rig(), make_rig()
-    compute = Graphs(rig.objective, Sizes.of(rig.stream, 1), traced)
+    compute = Graphs(rig.objective, PaddedSizes.of(rig.stream, 1), traced)
     index = rig.stream.steps(0)[0][0]
     with pytest.warns(
         UserWarning, match="no CUDA graphs for this training: .*the lengths were read on the host"
@@ -211,7 +211,7 @@ def test_a_capture_draws_no_random_numbers(make_rig, as_on_gpu):
             return traced(function)
 
         torch.manual_seed(3)
-        compute, plain = Graphs(rig.objective, Sizes.of(rig.stream, 1), capture), torch.get_rng_state()
+        compute, plain = Graphs(rig.objective, PaddedSizes.of(rig.stream, 1), capture), torch.get_rng_state()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             compute(rig.training.model.train(), rig.stream.pack(index), 4.0)
@@ -222,7 +222,7 @@ def test_a_capture_draws_no_random_numbers(make_rig, as_on_gpu):
         else:
             compute(rig.training.model, rig.stream.pack(index), 4.0)
         states.append(torch.equal(after, torch.get_rng_state()))
-        assert compute.failed == failing
+        assert compute.has_failed == failing
     assert states == [True, True]
 
 
@@ -239,7 +239,7 @@ def test_a_capture_that_fails_leaves_the_gradients_of_the_step(make_rig, as_on_g
             raise RuntimeError("no memory")
         return traced(function)
 
-    compute = Graphs(rig.objective, Sizes.of(rig.stream, 1), capture)
+    compute = Graphs(rig.objective, PaddedSizes.of(rig.stream, 1), capture)
     compute(model, rig.stream.pack(indices[0]), 4.0)
     with pytest.warns(UserWarning, match="no CUDA graphs for this training: no memory"):
         compute(model, rig.stream.pack(indices[-1]), 4.0)
@@ -261,11 +261,11 @@ def test_what_recipes_do_can_be_captured(make_rig, as_on_gpu, keys):
     if "damp_repeats" in keys:
         config = replace(model.config, embedding=replace(model.config.embedding, **keys))
         model = type(model)(config).train()
-    compute = Graphs(rig.objective, Sizes.of(rig.stream, 1), traced)
+    compute = Graphs(rig.objective, PaddedSizes.of(rig.stream, 1), traced)
     for micro in rig.stream.steps(0):
         assert np.isfinite(float(compute(model, rig.stream.pack(micro[0]), 4.0).loss))
     assert compute.captured
-    assert not compute.failed
+    assert not compute.has_failed
 
 
 def test_a_fixed_packing_has_tensors_and_no_lengths():
@@ -291,11 +291,11 @@ def test_a_fixed_packing_has_tensors_and_no_lengths():
 
 def test_graphs_are_for_a_gpu_in_half_precision_and_are_asked_for(make_rig, monkeypatch):
     rig = make_rig(dtype=torch.bfloat16)
-    ask = lambda objective=rig.objective: graphs.graphs_of(rig.training, rig.stream, objective)  # noqa: E731
+    ask = lambda objective=rig.objective: graphs.make_graphs(rig.training, rig.stream, objective)  # noqa: E731
     monkeypatch.setenv("GLASSFORMER_GRAPHS", "1")
     assert ask() is None
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
-    monkeypatch.setattr(graphs, "on_gpu", lambda device: traced)
+    monkeypatch.setattr(graphs, "graph_capture", lambda device: traced)
     assert isinstance(ask(), Graphs)
     assert ask(SimpleNamespace()) is None  # an objective of another kind
     for value in ("0", ""):

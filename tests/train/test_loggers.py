@@ -7,7 +7,7 @@ import pytest
 
 from glassformer.errors import ConfigError
 from glassformer.train.callbacks import Checkpoints, Interrupted, run_with
-from glassformer.train.loggers import MLflow, TensorBoard, loggers, metrics_of
+from glassformer.train.loggers import MLflow, TensorBoard, loggers, record_metrics
 
 from .conftest import Rig
 
@@ -32,7 +32,7 @@ def as_logged(rig: Rig) -> dict[str, list[tuple[int, float]]]:
     """The same from the history."""
     found: dict[str, list[tuple[int, float]]] = {}
     for record in rig.training.history:
-        for name, value in metrics_of(record).items():
+        for name, value in record_metrics(record).items():
             found.setdefault(name, []).append((record["step"], pytest.approx(value)))
     return found
 

@@ -6,12 +6,12 @@ import torch
 
 from glassformer.errors import GlassformerError
 from glassformer.train.loop import run
-from glassformer.train.optim import MasterOptimizer, learning_rate
+from glassformer.train.optim import MixedPrecisionOptimizer, learning_rate
 
 ROUNDING = {"atol": 2e-5, "rtol": 0}
 
 
-class Recorder(MasterOptimizer):
+class Recorder(MixedPrecisionOptimizer):
     """Keeps the gradients of each step and changes nothing."""
 
     def __init__(self, *args):

@@ -10,7 +10,7 @@ from glassformer.families.bert import bert
 from glassformer.models.text import TextEncoder as Bert
 from glassformer.packing import Packing
 from glassformer.train.config import ClassifierFitConfig, FitConfig
-from glassformer.train.optim import MasterOptimizer, has_weight_decay, learning_rate
+from glassformer.train.optim import MixedPrecisionOptimizer, has_weight_decay, learning_rate
 from glassformer.train.state import Training
 
 V = 31
@@ -84,7 +84,7 @@ def hand_over(ours, theirs):
 def test_fp32_equals_torch(optimizer, clip):
     config = FitConfig(lr=1e-2, weight_decay=0.3, optimizer=optimizer, clip=clip, betas=(0.8, 0.95))
     ours, theirs = build(), build()
-    mine, yours = MasterOptimizer(ours, config, torch.float32), reference(theirs, config)
+    mine, yours = MixedPrecisionOptimizer(ours, config, torch.float32), reference(theirs, config)
     for step in range(7):
         backward(ours, step)
         hand_over(ours, theirs)
@@ -104,7 +104,7 @@ def test_fp32_equals_torch(optimizer, clip):
 def test_one_update_by_hand():
     config = FitConfig(lr=0.1, weight_decay=0.5, clip=0.0, betas=(0.9, 0.999), warmup=0.0)
     model = build()
-    optimizer = MasterOptimizer(model, config, torch.float32)
+    optimizer = MixedPrecisionOptimizer(model, config, torch.float32)
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
     backward(model, 1)
     grads = {n: p.grad.clone() for n, p in model.named_parameters()}
@@ -121,7 +121,7 @@ def test_one_update_by_hand():
 def test_bf16_updates_fp32_masters_with_the_models_gradients():
     config = FitConfig(lr=1e-2, weight_decay=0.3, clip=0.7)
     model, twin = build(), build()
-    optimizer, yours = MasterOptimizer(model, config, torch.bfloat16), reference(twin, config)
+    optimizer, yours = MixedPrecisionOptimizer(model, config, torch.bfloat16), reference(twin, config)
     for step in range(5):
         backward(model, step)
         hand_over(model, twin)
@@ -137,7 +137,7 @@ def test_bf16_updates_fp32_masters_with_the_models_gradients():
 def test_what_computes_in_bf16_and_what_does_not():
     model = build()
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
-    optimizer = MasterOptimizer(model, FitConfig(), torch.bfloat16)
+    optimizer = MixedPrecisionOptimizer(model, FitConfig(), torch.bfloat16)
     for name, p in model.named_parameters():
         in_encoder = name.startswith("encoder.")
         assert p.dtype == (torch.bfloat16 if in_encoder else torch.float32), name
@@ -152,7 +152,7 @@ def test_updates_too_small_for_bf16_add_up():
     with torch.no_grad():
         model.encoder.layers[0].norm1.weight.fill_(1.0)
     config = FitConfig(lr=1e-5, weight_decay=0.0, clip=0.0)
-    optimizer = MasterOptimizer(model, config, torch.bfloat16)
+    optimizer = MixedPrecisionOptimizer(model, config, torch.bfloat16)
     weight = model.get_parameter("encoder.layers.0.norm1.weight")
     for _ in range(1000):
         weight.grad = torch.ones_like(weight)
@@ -167,7 +167,7 @@ def test_an_infinite_clip_is_no_clip():
     norms = []
     for clip in (0.0, 1e9):
         model = build()
-        optimizer = MasterOptimizer(model, FitConfig(clip=clip), torch.float32)
+        optimizer = MixedPrecisionOptimizer(model, FitConfig(clip=clip), torch.float32)
         backward(model, 3)
         norms.append(optimizer.step(1e-3))
     assert norms[0] == norms[1] > 1.0
@@ -192,7 +192,7 @@ def test_what_decays():
 def test_every_parameter_has_its_rate_and_decay(decay, embedding_lr):
     model = build(layers=3)
     config = FitConfig(lr=0.01, weight_decay=0.2, layer_decay=decay, embedding_lr=embedding_lr)
-    optimizer = MasterOptimizer(model, config, torch.float32)
+    optimizer = MixedPrecisionOptimizer(model, config, torch.float32)
     backward(model, 1)
     optimizer.step(0.5)
     found = {}
@@ -217,7 +217,7 @@ def test_frozen_weights_stay():
     model = build()
     model.embeddings.requires_grad_(False)
     before = model.embeddings.tokens.weight.clone()
-    optimizer = MasterOptimizer(model, FitConfig(weight_decay=0.5), torch.float32)
+    optimizer = MixedPrecisionOptimizer(model, FitConfig(weight_decay=0.5), torch.float32)
     backward(model, 1)
     optimizer.step(0.1)
     assert torch.equal(model.embeddings.tokens.weight, before)
@@ -230,7 +230,7 @@ def test_frozen_weights_stay():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_running_mean_in_closed_form(dtype):
     model, d = build(), 0.8
-    optimizer = MasterOptimizer(model, FitConfig(average=d, lr=0.1), dtype)
+    optimizer = MixedPrecisionOptimizer(model, FitConfig(average=d, lr=0.1), dtype)
     name = "encoder.layers.1.attention.qkv.weight"
     start, seen = optimizer.masters[name].detach().clone(), []
     torch.testing.assert_close(optimizer.weights()[name], start)  # before any step there is nothing else
@@ -250,7 +250,7 @@ def test_running_mean_in_closed_form(dtype):
 )
 def test_the_mean_reaches_over_a_third_of_the_run_at_most(steps, wanted):
     config = FitConfig(average=0.998, lr=0.1)
-    optimizer = MasterOptimizer(build(), config, torch.float32)
+    optimizer = MixedPrecisionOptimizer(build(), config, torch.float32)
     Training(build(), optimizer, config, steps)
     assert optimizer.decay == pytest.approx(wanted)
     assert optimizer._newest_weight() == pytest.approx(1.0)  # the first step is all of it
@@ -259,11 +259,11 @@ def test_the_mean_reaches_over_a_third_of_the_run_at_most(steps, wanted):
 
 def test_a_checkpoint_without_the_count_goes_on_with_its_plain_mean():
     model, d = build(), 0.8
-    optimizer = MasterOptimizer(model, FitConfig(average=d, lr=0.1), torch.float32)
+    optimizer = MixedPrecisionOptimizer(model, FitConfig(average=d, lr=0.1), torch.float32)
     backward(model, 0)
     optimizer.step(0.1)
     old = {n: t.clone() for n, t in optimizer.tensors().items() if n != "averaged"}
-    again = MasterOptimizer(model, FitConfig(average=d, lr=0.1), torch.float32)
+    again = MixedPrecisionOptimizer(model, FitConfig(average=d, lr=0.1), torch.float32)
     again.load_tensors(old)
     backward(model, 1)
     again.step(0.1)
@@ -274,7 +274,7 @@ def test_a_checkpoint_without_the_count_goes_on_with_its_plain_mean():
 
 def test_without_a_running_mean_the_weights_are_the_masters():
     model = build()
-    optimizer = MasterOptimizer(model, FitConfig(), torch.bfloat16)
+    optimizer = MixedPrecisionOptimizer(model, FitConfig(), torch.bfloat16)
     weights = optimizer.weights()
     assert all(torch.equal(weights[n], m) for n, m in optimizer.masters.items())
     backward(model, 1)
@@ -287,9 +287,11 @@ def test_without_a_running_mean_the_weights_are_the_masters():
 def test_a_share_of_the_start_is_in_what_is_judged_and_kept(dtype, average):
     model = build()
     start = {n: p.detach().clone() for n, p in model.named_parameters()}
-    optimizer = MasterOptimizer(model, ClassifierFitConfig(lr=0.05, average=average, start_share=0.25), dtype)
+    optimizer = MixedPrecisionOptimizer(
+        model, ClassifierFitConfig(lr=0.05, average=average, start_share=0.25), dtype
+    )
     alone = build()
-    plain = MasterOptimizer(alone, ClassifierFitConfig(lr=0.05, average=average), dtype)
+    plain = MixedPrecisionOptimizer(alone, ClassifierFitConfig(lr=0.05, average=average), dtype)
     for step in range(3):
         for m, o in ((model, optimizer), (alone, plain)):
             backward(m, step)
@@ -297,7 +299,7 @@ def test_a_share_of_the_start_is_in_what_is_judged_and_kept(dtype, average):
     for n, w in optimizer.weights().items():
         torch.testing.assert_close(w, 0.75 * plain.weights()[n] + 0.25 * start[n])
         assert torch.equal(optimizer.masters[n], plain.masters[n])  # which learn on as without
-    assert not optimizer.evaluates_masters
+    assert not optimizer.evaluates_current_weights
 
 
 # --- state ----------------------------------------------------------------------------------------
@@ -308,7 +310,7 @@ def test_a_share_of_the_start_is_in_what_is_judged_and_kept(dtype, average):
 def test_tensors_are_all_that_decides_the_next_update(dtype, average):
     config = FitConfig(lr=0.05, average=average)
     model = build()
-    optimizer = MasterOptimizer(model, config, dtype)
+    optimizer = MixedPrecisionOptimizer(model, config, dtype)
     for step in range(3):
         backward(model, step)
         optimizer.step(0.05)
@@ -317,7 +319,7 @@ def test_tensors_are_all_that_decides_the_next_update(dtype, average):
     with torch.no_grad():
         for p in other.parameters():
             p.add_(1.0)
-    again = MasterOptimizer(other, config, dtype)
+    again = MixedPrecisionOptimizer(other, config, dtype)
     again.load_tensors(kept)
     for a, b in zip(model.parameters(), other.parameters(), strict=True):
         assert torch.equal(a, b)
@@ -332,7 +334,7 @@ def test_tensors_are_all_that_decides_the_next_update(dtype, average):
 
 def test_state_before_the_first_step():
     model, other = build(), build()
-    optimizer, again = (MasterOptimizer(m, FitConfig(), torch.float32) for m in (model, other))
+    optimizer, again = (MixedPrecisionOptimizer(m, FitConfig(), torch.float32) for m in (model, other))
     again.load_tensors({n: t.clone() for n, t in optimizer.tensors().items()})
     for m, o in ((model, optimizer), (other, again)):
         backward(m, 1)

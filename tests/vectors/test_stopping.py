@@ -168,7 +168,7 @@ def test_vectors_that_go_on_in_other_loops_say_so(threads, warned, tmp_path, mon
     send = Send(signal.SIGINT, 4)
     with pytest.raises(Interrupted):
         gf.Word2Vec(**settings).fit(SENTENCES, checkpoints=tmp_path, tell=send.tell, callbacks=[send])
-    monkeypatch.setattr(negative_sampling, "compiled_by", lambda: "the loops of another processor")
+    monkeypatch.setattr(negative_sampling, "loops_origin", lambda: "the loops of another processor")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         gf.Word2Vec(**settings).fit(SENTENCES, checkpoints=tmp_path, resume=True)
@@ -182,6 +182,6 @@ def test_vectors_that_go_on_in_other_loops_say_so(threads, warned, tmp_path, mon
 
 def test_the_loops_are_named_by_who_compiled_them(monkeypatch):
     found = kernels.level()
-    assert negative_sampling.compiled_by() == (f"kernels of {found.title}" if found else "numba")
+    assert negative_sampling.loops_origin() == (f"kernels of {found.title}" if found else "numba")
     monkeypatch.setattr(kernels, "level", lambda: None)
-    assert negative_sampling.compiled_by() == "numba"
+    assert negative_sampling.loops_origin() == "numba"

@@ -64,7 +64,7 @@ def train(
     """Run a recipe in ``folder``, with a progress bar; ``flags``: options that the recipe does not store."""
     from glassformer.checkpoints.native import resume_command
     from glassformer.tasks.run import run_task
-    from glassformer.train.callbacks import GO_ON, Interrupted, Progress
+    from glassformer.train.callbacks import RESUME_HINT, Interrupted, Progress
     from glassformer.train.loggers import loggers
 
     folder = Path(folder)
@@ -79,7 +79,7 @@ def train(
     except Interrupted as stopped:  # the run's recipe holds every setting
         if stopped.run is not None:
             show_run(stopped.run, recipe)
-        raise Interrupted(str(stopped).replace(GO_ON, f"continue with: {command}")) from None
+        raise Interrupted(str(stopped).replace(RESUME_HINT, f"continue with: {command}")) from None
 
 
 EPOCHS: Any = option("N", "Number of epochs (--set epochs=N).", panel=TRAINING)

@@ -42,10 +42,10 @@ from glassformer.runtime import choose_device
 from glassformer.targets.regression import regression_metrics
 from glassformer.tasks.build import pieces_if_foreign
 from glassformer.tasks.estimator import FitState
-from glassformer.train.callbacks import GO_ON, STOPPED, Callback, Interrupted, StopOnSignal
+from glassformer.train.callbacks import RESUME_HINT, INTERRUPTED, Callback, Interrupted, StopOnSignal
 from glassformer.train.config import auto_values, user_stacklevel
 from glassformer.train.distributed import join, world
-from glassformer.train.loop import SHARES
+from glassformer.train.loop import START_SHARES
 
 ENCODER = "all-minilm-l6-v2"
 WIDTH = 384  # width of the embeddings of both encoders
@@ -282,7 +282,7 @@ class Search:
         if candidate.fine_tunes:
             for call in self.callbacks:
                 call.note(f"{candidate.name}: at most about {_duration(self._estimate_seconds(candidate))}")
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         estimator = None
         if self.uses_folds:
             by_share = self._cross_validate(candidate)
@@ -294,7 +294,7 @@ class Search:
             inputs = [self.X[i] for i in self.score_rows] or self.fit.validation[0]
             outputs = self._outputs(estimator, inputs)
         score = self._score(outputs, slice(None))
-        self.tried.append(CandidateResult(candidate, outputs, score, time.perf_counter() - began, estimator))
+        self.tried.append(CandidateResult(candidate, outputs, score, time.perf_counter() - start_time, estimator))
         for call in self.callbacks:
             call.note(f"{candidate.name}: {self.metric} {score:.4f}, {self.tried[-1].seconds:.0f} s")
 
@@ -307,9 +307,9 @@ class Search:
         return STEP_COST * epochs * fits * len(self.X) * self.pass_seconds
 
     def _outputs(self, estimator: Any, X: Sequence[Any]) -> np.ndarray:
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         outputs = estimator.outputs(X)
-        self.pass_seconds = (time.perf_counter() - began) / max(len(X), 1)
+        self.pass_seconds = (time.perf_counter() - start_time) / max(len(X), 1)
         return outputs
 
     def _cross_validate(self, candidate: Candidate) -> dict[float, np.ndarray]:
@@ -415,7 +415,7 @@ class Search:
             stopped = [self.best().candidate.name]
         if not stopped or scored == set(stopped):
             return False
-        self.skipped |= dict.fromkeys(stopped, STOPPED)
+        self.skipped |= dict.fromkeys(stopped, INTERRUPTED)
         self.callbacks = [c for c in self.callbacks if c not in stops]  # a second signal stops immediately
         for call in self.callbacks:
             call.note(f"interrupted: ends with {self.best().candidate.name}, the best so far")
@@ -461,8 +461,8 @@ class StopUnsaved(StopOnSignal):
 
     def step(self, training: Any, info: Any) -> None:
         if not training.finished and self.signals.received is not None:
-            self.signals.obeyed = True
-            raise Interrupted(f"stopped while models were being compared, which starts again; {GO_ON}")
+            self.signals.handled = True
+            raise Interrupted(f"stopped while models were being compared, which starts again; {RESUME_HINT}")
 
 
 class StartWeights(Callback):
@@ -473,10 +473,10 @@ class StartWeights(Callback):
 
     @torch.no_grad()
     def shares(self, estimator: Any) -> Iterator[float]:
-        """Yield each of ``SHARES``, after setting the weights to that share of the start."""
+        """Yield each of ``START_SHARES``, after setting the weights to that share of the start."""
         parameters = {n: p for n, p in estimator.model_.named_parameters() if n in self.weights}
         end = {n: p.clone() for n, p in parameters.items()}
-        for share in SHARES:
+        for share in START_SHARES:
             for n, p in parameters.items():
                 p.copy_(torch.lerp(end[n], self.weights[n], share))
             yield share

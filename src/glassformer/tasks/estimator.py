@@ -52,11 +52,11 @@ from glassformer.tasks.catalog import recipe_values
 from glassformer.tasks.int8 import compute_model, refuse_int8, weights_state
 from glassformer.tasks.named_columns import NamedColumns
 from glassformer.train.callbacks import Callback, Checkpoints, KeepEpochs, Progress, run_with
-from glassformer.train.config import AUTO_KEYS, FitConfig, warn_of_few, warn_of_idle, with_values
+from glassformer.train.config import AUTO_KEYS, FitConfig, warn_few_steps, warn_unused_settings, with_values
 from glassformer.train.distributed import Ranks, join, require_single_process
 from glassformer.train.freezing import Unfreeze, freeze
-from glassformer.train.loop import Stream, choose_share, count_steps
-from glassformer.train.optim import MasterOptimizer
+from glassformer.train.loop import Stream, choose_start_share, count_steps
+from glassformer.train.optim import MixedPrecisionOptimizer
 from glassformer.train.state import Training
 
 T = TypeVar("T")
@@ -264,21 +264,23 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
             chooses_share = self._chooses_share(fit)
             if getattr(train, "start_share", 0.0) == "auto" and not chooses_share:
                 train = configs["train"] = replace(train, start_share=0.0)
-            optimizer = MasterOptimizer(fit.network, train, choose_dtype(train.precision, device), fit.ranks)
+            optimizer = MixedPrecisionOptimizer(
+                fit.network, train, choose_dtype(train.precision, device), fit.ranks
+            )
             stream, objective, evaluate = self._loop(fit)
             training = Training(fit.network, optimizer, train, count_steps(stream, train.epochs))
             split = {"copies": "together"} if fit.group_duplicates else {}
             training.fingerprint = self._fingerprint(data_sha256=digest(self._arrays(fit)), **split)
             training.old_defaults, training.chosen = self._old_defaults(), self.chosen_
             training.evaluate_start = fit.solved_head is not None
-            warn_of_few(training.total_steps, self._explicit_settings())
-            warn_of_idle(train, fit.validation is not None, self.chosen_)
+            warn_few_steps(training.total_steps, self._explicit_settings())
+            warn_unused_settings(train, fit.validation is not None, self.chosen_)
             calls = self._callbacks(training, callbacks, checkpoints, resume)
             run_with(calls, training, stream, objective, evaluate)
             if chooses_share and evaluate is not None:
-                self.chosen_ = {**self.chosen_, "start_share": choose_share(training, evaluate)}
+                self.chosen_ = {**self.chosen_, "start_share": choose_start_share(training, evaluate)}
             self._finish_fit(fit, training)
-            self.train_seconds_ = training.began - started + training.seconds_spent
+            self.train_seconds_ = training.start_time - started + training.seconds_spent
         return self
 
     def _chooses_share(self, fit: FitState) -> bool:

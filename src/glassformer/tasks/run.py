@@ -42,8 +42,8 @@ from glassformer.tasks.run_steps import KEY, check_resumed, split_digests
 from glassformer.tasks.supervised import check_column, evaluate_every_epoch, slices
 from glassformer.tasks.task import DataPreview, Log, RunContext, write_json
 from glassformer.train.callbacks import (
-    GO_ON,
-    STOPPED,
+    INTERRUPTED,
+    RESUME_HINT,
     Callback,
     Count,
     HistoryFile,
@@ -115,7 +115,7 @@ def _run(
         source = getattr(recipe.data, "source", "")
         if error.what != OTHER_DATA or not source:
             raise
-        what = f"{source} has changed since the run began"
+        what = f"{source} has changed since the run start_time"
         fix = "Put it back as it was, or start a new run with another --out"
         raise error.but(what=what, where=str(folder), fix=fix) from None
     fit_seconds = time.perf_counter() - fit_started
@@ -139,7 +139,7 @@ def _run(
         run = Run(folder, metrics, task.render_report(folder, known_recipe(folder)))
         if best := best_of_interrupted(metrics):
             stopped = Interrupted(
-                f"stopped before all models were compared; the best so far, {best}, is kept; {GO_ON}"
+                f"stopped before all models were compared; the best so far, {best}, is kept; {RESUME_HINT}"
             )
             stopped.run = run
             raise stopped
@@ -149,7 +149,7 @@ def _run(
 def best_of_interrupted(metrics: Mapping[str, Any]) -> str:
     """The best model of a comparison that a signal stopped; empty if no signal stopped it."""
     tried = metrics.get("tried") or []
-    is_stopped = any(record.get("left out") == STOPPED for record in tried)
+    is_stopped = any(record.get("left out") == INTERRUPTED for record in tried)
     return next((record["model"] for record in tried if is_stopped and record.get("chosen")), "")
 
 
@@ -260,7 +260,7 @@ class RunDoctor(Callback):
                 self.context.log(f"data doctor: {line}")
         seconds = time.perf_counter() - started
         self.seconds += seconds
-        training.began += seconds
+        training.start_time += seconds
 
 
 class LogStart(Callback):

@@ -52,7 +52,7 @@ from glassformer.tasks.classifier import abstention
 from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.run_steps import main_metric, reload_data, score_splits, training_split
 from glassformer.tasks.task import TINY, DataPreview, Log, RunContext, Task, report_of
-from glassformer.train.callbacks import Count, epoch_weights, kept_epochs, no_progress
+from glassformer.train.callbacks import Count, epoch_weights, no_progress, saved_epochs
 from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import class_weights
 
@@ -527,7 +527,7 @@ def evaluate_epochs(
     ``final`` has the metrics of the final model, which are reused for an epoch with equal weights.
     """
     clf, folder = context.estimator, context.folder / "checkpoints" / "epochs"
-    epochs = kept_epochs(folder)
+    epochs = saved_epochs(folder)
     if not epochs:
         has_option = hasattr(context.recipe.train, "keep_epochs")
         fix = "Train with --set keep_epochs=true" if has_option else "Leave --every-epoch out"

@@ -1,4 +1,4 @@
-"""Training callbacks: checkpoints, history file, progress bar, clean stop on a signal."""
+"""Training callbacks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from glassformer.train.state import Training
 # One cell output that is updated in place, without widgets.
 
 
-REDRAW_SECONDS = 0.25  # between two updates: a notebook keeps up with four per second
+REDRAW_SECONDS = 0.25  # minimum time between two updates
 
 
 def in_notebook() -> bool:
@@ -57,10 +57,10 @@ class NotebookBar:
 
     def __init__(self, remove_at_end: bool = False):
         self.remove_at_end = remove_at_end
-        self.done, self.total, self.what = 0, 0, ""
+        self.done, self.total, self.description = 0, 0, ""
         self.metrics: dict[str, float] = {}
-        self._began = self._drawn = 0.0
-        self._shown: Any = None
+        self._start_time = self._last_drawn = 0.0
+        self._display: Any = None
 
     def __enter__(self) -> Self:
         return self
@@ -68,10 +68,10 @@ class NotebookBar:
     def __exit__(self, *error: object) -> None:
         self.stop()
 
-    def add_task(self, what: str, total: int, completed: int = 0) -> int:
-        """Start the bar; it has only one task."""
-        self.what, self.total, self.done = what, total, completed
-        self._began = time.monotonic()
+    def add_task(self, description: str, total: int, completed: int = 0) -> int:
+        """Start the bar, which has only one task."""
+        self.description, self.total, self.done = description, total, completed
+        self._start_time = time.monotonic()
         self._draw(always=True)
         return 0
 
@@ -86,16 +86,16 @@ class NotebookBar:
 
     def stop(self) -> None:
         """Draw the bar for the last time, or remove it."""
-        if self._shown is not None and self.remove_at_end:
+        if self._display is not None and self.remove_at_end:
             from IPython.display import HTML  # type: ignore[import-not-found]  # there, in a notebook
 
-            self._shown.update(HTML(""))
-        elif self._shown is not None:
+            self._display.update(HTML(""))
+        elif self._display is not None:
             self._draw(always=True)
 
     def html(self) -> str:
         """The current bar as HTML."""
-        spent = time.monotonic() - self._began
+        seconds = time.monotonic() - self._start_time
         parts = [f"{self.done:,} of {self.total:,}"]
         if "epoch" in self.metrics:
             parts.append(f"epoch {self.metrics['epoch']:.0f}")
@@ -103,33 +103,35 @@ class NotebookBar:
             parts.append(f"loss {self.metrics['loss']:.3f}")
         if "speed" in self.metrics:
             parts.append(f"{self.metrics['speed']:,.0f} tokens/s")
-        parts.append(f"{spent:,.0f} s")
-        text = escape(f"{self.what}: {', '.join(parts)}")
-        bar = f'<progress max="{self.total}" value="{self.done}" aria-label="{escape(self.what)}"></progress>'
+        parts.append(f"{seconds:,.0f} s")
+        text, label = escape(f"{self.description}: {', '.join(parts)}"), escape(self.description)
+        bar = f'<progress max="{self.total}" value="{self.done}" aria-label="{label}"></progress>'
         return f"<div>{bar} <span>{text}</span></div>"
 
     def _draw(self, always: bool = False) -> None:
         now = time.monotonic()
-        if not always and now - self._drawn < REDRAW_SECONDS:
+        if not always and now - self._last_drawn < REDRAW_SECONDS:
             return
         from IPython.display import HTML, display  # type: ignore[import-not-found]  # there, in a notebook
 
-        self._drawn = now
-        if self._shown is None:
-            self._shown = display(HTML(self.html()), display_id=True)
+        self._last_drawn = now
+        if self._display is None:
+            self._display = display(HTML(self.html()), display_id=True)
         else:
-            self._shown.update(HTML(self.html()))
+            self._display.update(HTML(self.html()))
 
 
 # --- callbacks ------------------------------------------------------------------------------------
 
 
-Advance = Callable[[int], None] | None  # called with the number of examples done since the last call
+Advance = Callable[[int], None] | None  # called with the number of examples since the last call
 Count = Callable[[str, int], AbstractContextManager[Advance]]  # arguments: task name, number of examples
 
 
-STOPPED = "interrupted"  # the reason why model selection (``auto``) skipped a candidate
-GO_ON = "continue with --resume, in Python resume=True"  # the command line replaces it with a full command
+INTERRUPTED = "interrupted"  # the reason for which model selection (``auto``) skipped a candidate
+RESUME_HINT = (
+    "continue with --resume, in Python resume=True"  # the command line replaces it with a full command
+)
 
 
 class Interrupted(GlassformerError):
@@ -145,10 +147,10 @@ class Interrupted(GlassformerError):
 
 
 class Callback:
-    """Base of callbacks: override what you need; the order of calls is start, step ... step, end."""
+    """Base class of callbacks. The order of calls is start, step (once per step), end."""
 
     def start(self, training: Training) -> None:
-        """Called before the first step (or the first after a resume)."""
+        """Called before the first step, also after a resume."""
 
     def step(self, training: Training, info: StepInfo) -> None:
         """Called after each optimizer step, including its evaluation."""
@@ -161,7 +163,7 @@ class Callback:
 
 
 def run_with(callbacks: Sequence[Callback], training: Training, *loop: Any) -> None:
-    """Run the training loop and call every callback at each step; ``loop``: see ``loop.run``."""
+    """Run the training loop and call every callback at each step; ``loop``: arguments of ``loop.run``."""
     try:
         with training.ranks.report_lost_processes():
             for callback in callbacks:
@@ -186,19 +188,20 @@ class Checkpoints(Callback):
         """Lock the folder for this process until ``end``, and resume from its newest complete checkpoint.
 
         Raises:
-            ConfigError: another process writes there; raised on every rank.
-            CheckpointError: there are checkpoints and ``resume`` is False, or they are of another training.
+            ConfigError: another process writes to the folder; raised on every rank.
+            CheckpointError: the folder has checkpoints and ``resume`` is False, or checkpoints of another
+                training.
         """
-        ranks, refusal = training.ranks, None
+        ranks, lock_error = training.ranks, None
         try:
             if ranks.is_main:
                 self._locks.enter_context(writing(self.folder))
-                sweep(self.folder)  # otherwise nothing would, if no step is left to save
+                sweep(self.folder)  # a resume of a finished training saves nothing, so sweep here
         except GlassformerError as error:
-            refusal = error
-        message = ranks.broadcast(refusal and str(refusal))
+            lock_error = error
+        message = ranks.broadcast(lock_error and str(lock_error))
         if message:
-            raise refusal or ConfigError(message)
+            raise lock_error or ConfigError(message)
         try:
             if newest := ranks.broadcast(newest_state(self.folder)):
                 if not resume:
@@ -213,8 +216,8 @@ class Checkpoints(Callback):
         self._locks.close()
 
     def step(self, training: Training, info: StepInfo) -> None:
-        due = training.step % self.every == 0 if self.every else training.cursor == 0
-        if due or training.finished:
+        is_due = training.step % self.every == 0 if self.every else training.cursor == 0
+        if is_due or training.finished:
             training.save(self.folder, self.keep_last)
 
 
@@ -234,7 +237,7 @@ class HistoryFile(Callback):
         self._flush(training)
 
     def _flush(self, training: Training) -> None:
-        # Neither synced nor replaced: a resume rewrites the file from the checkpoint.
+        # The file is not synced or replaced, because a resume rewrites it from the checkpoint.
         lines = "".join(json_text(record, ascii=True) + "\n" for record in training.history[self.count :])
         with disk_errors(self.path):
             unshare(self.path)
@@ -250,18 +253,18 @@ class HistoryFile(Callback):
 
 
 class Signals:
-    """Records Ctrl-C, SIGTERM or SIGHUP, so that work can stop at a suitable point; a second signal stops it
-    at once. Ignored signals (``nohup``) stay ignored.
+    """Records Ctrl-C, SIGTERM or SIGHUP, so that work can stop at a suitable point.
 
-    Python delivers signals only to the main thread: in other threads nothing is recorded.
+    A second signal stops the work at once. Ignored signals (``nohup``) stay ignored. Python delivers signals
+    only to the main thread, so other threads record nothing.
     """
 
     NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 
     def __init__(self) -> None:
         self.received: int | None = None
-        self.obeyed = False  # whether the work has stopped because of the signal
-        self._old: dict[int, Any] = {}
+        self.handled = False  # whether the work has stopped because of the signal
+        self._old_handlers: dict[int, Any] = {}
 
     def listen(self) -> None:
         """Start to record signals."""
@@ -269,33 +272,37 @@ class Signals:
             for name in self.NAMES:
                 number = getattr(signal, name, None)
                 if number is not None and signal.getsignal(number) not in (signal.SIG_IGN, None):
-                    self._old[number] = signal.signal(number, self._receive)
+                    self._old_handlers[number] = signal.signal(number, self._receive)
 
     def _receive(self, number: int, frame: Any) -> None:
         self.received = number
-        for other, handler in self._old.items():
+        for other, handler in self._old_handlers.items():
             signal.signal(other, handler)
-        # The handler of the command line gets the next signal; it ignores repetitions of this one.
-        if noted := getattr(self._old.get(number), "noted", None):
+        # The command line's handler gets the next signal; ``noted`` makes it ignore repetitions of this one.
+        if noted := getattr(self._old_handlers.get(number), "noted", None):
             noted()
 
     def release(self) -> None:
-        """Restore the previous handlers. A signal that came too late to stop anything here is passed on to
-        the command line's handler."""
-        old, self._old = self._old, {}
-        for number, handler in old.items():
+        """Restore the previous handlers.
+
+        A signal that came too late to stop the work is passed on to the command line's handler.
+        """
+        old_handlers, self._old_handlers = self._old_handlers, {}
+        for number, handler in old_handlers.items():
             signal.signal(number, handler)
-        if self.received is not None and not self.obeyed:
-            handler, self.received = old.get(self.received), None
+        if self.received is not None and not self.handled:
+            handler, self.received = old_handlers.get(self.received), None
             if late := getattr(handler, "late", None):
                 late()
 
 
 class StopOnSignal(Callback):
-    """On Ctrl-C, SIGTERM or SIGHUP: finish the step, save, raise ``Interrupted``; at the second, stop.
+    """On Ctrl-C, SIGTERM or SIGHUP, finish the step, save and raise ``Interrupted``.
+
+    A second signal stops at once.
 
     Args:
-        best_so_far: a fit that compares models returns the best model so far instead of raising.
+        best_so_far: a fit that compares models returns the best model so far instead of raising an error.
     """
 
     def __init__(self, folder: Path, keep_last: int = 2, best_so_far: bool = False):
@@ -307,9 +314,11 @@ class StopOnSignal(Callback):
 
     def step(self, training: Training, info: StepInfo) -> None:
         if not training.finished and training.ranks.any(self.signals.received is not None):
-            path = training.saved_at(self.folder) or training.save(self.folder, self.keep_last)
-            where_saved = f"saved in {path}; {GO_ON}" if training.ranks.is_main else "the first process saves"
-            self.signals.obeyed = True
+            path = training.current_checkpoint(self.folder) or training.save(self.folder, self.keep_last)
+            where_saved = (
+                f"saved in {path}; {RESUME_HINT}" if training.ranks.is_main else "the first process saves"
+            )
+            self.signals.handled = True
             raise Interrupted(f"stopped at step {training.step} of {training.total_steps}, {where_saved}")
 
     def end(self, training: Training) -> None:
@@ -322,37 +331,38 @@ def no_progress(what: str, total: int) -> Iterator[Advance]:
     yield None
 
 
-EVERY = 30.0  # seconds between lines in a log
+LOG_SECONDS = 30.0  # seconds between lines in a log
 
 
 class Progress(Callback):
-    """A progress bar with loss, speed and time left, on a terminal and in a notebook; in a log, lines.
+    """A progress bar with loss, speed and remaining time on a terminal or in a notebook; lines in a log.
 
     Args:
-        stream: where to write; None: standard error.
-        every: seconds between lines in a log; the last step and the first and last evaluation always get one.
+        stream: the stream to write to; None: standard error.
+        every: seconds between lines in a log. The last step, the first and the last evaluation always have a
+            line.
     """
 
-    def __init__(self, stream=None, every: float = EVERY):
+    def __init__(self, stream=None, every: float = LOG_SECONDS):
         from rich.console import Console
 
         self.notebook = in_notebook()
         self.console = Console(file=stream, stderr=stream is None, force_jupyter=False)
-        terminal = self.console.is_terminal and not os.environ.get("NO_COLOR_PROGRESS")
-        self.live = terminal or self.notebook
+        is_terminal = self.console.is_terminal and not os.environ.get("NO_COLOR_PROGRESS")
+        self.has_bar = is_terminal or self.notebook
         self.every = every
         self.bar: Any = None
 
     def start(self, training: Training) -> None:
-        self.began, self.first, self.last_line = time.monotonic(), training.step, time.monotonic()
-        self.last_evaluated, self.best = self.began, ""
-        self.printed: set[str] = set()  # lines of evaluations that were printed
+        self.start_time, self.first_step, self.last_line = time.monotonic(), training.step, time.monotonic()
+        self.last_evaluation, self.best = self.start_time, ""
+        self.printed: set[str] = set()  # printed lines of evaluations
         # If the head is fitted in advance, there are no steps and no learning rate to show.
-        self.no_steps = training.total_steps == 1 and training.config.lr == 0
-        if training.chosen and not self.no_steps:
+        self.has_steps = training.total_steps != 1 or training.config.lr != 0
+        if training.chosen and self.has_steps:
             values = ", ".join(f"{key} = {value:g}" for key, value in training.chosen.items())
             self._line(f"chosen: {values} ({counted(training.total_steps, 'step')})")
-        if not self.live:
+        if not self.has_bar:
             return
         if self.notebook:
             self.bar = NotebookBar()
@@ -386,30 +396,30 @@ class Progress(Callback):
             self._line(f"solved: {solution}  {line.removeprefix('epoch 1  ')}")
             return
         if self.bar is not None:
-            loss, speed = _recent(training)
+            loss, speed = _recent_loss_and_speed(training)
             self.bar.update(self.task, completed=training.step, epoch=info.epoch + 1, loss=loss, speed=speed)
-        elif (training.finished and not self.no_steps) or time.monotonic() - self.last_line >= self.every:
-            loss, speed = _recent(training)
+        elif (training.finished and self.has_steps) or time.monotonic() - self.last_line >= self.every:
+            loss, speed = _recent_loss_and_speed(training)
             done, total = training.step, training.total_steps
-            left = (time.monotonic() - self.began) / max(done - self.first, 1) * (total - done)
-            when = f"  ({time_left(left)} left)" if done < total else ""
-            self._line(f"step {done}/{total}{when}  loss {loss:.4f}  {speed:,.0f} tokens/s")
+            seconds = (time.monotonic() - self.start_time) / max(done - self.first_step, 1) * (total - done)
+            remaining = f"  ({time_left(seconds)} left)" if done < total else ""
+            self._line(f"step {done}/{total}{remaining}  loss {loss:.4f}  {speed:,.0f} tokens/s")
         if (e := info.evaluation) is not None:
             line = _evaluation_line(info.epoch + 1, e, training.config, info.is_best)
             self.best = line if info.is_best else self.best
             is_last = training.finished
-            due = not self.printed or time.monotonic() - self.last_evaluated >= self.every
-            if self.bar is not None or is_last or due:
+            is_due = not self.printed or time.monotonic() - self.last_evaluation >= self.every
+            if self.bar is not None or is_last or is_due:
                 if is_last and self.bar is None and self.best and self.best not in (line, *self.printed):
                     self._line(f"best: {self.best}")  # not printed before, but its weights are kept
                 self._line(line)
                 self.printed.add(line)
-                self.last_evaluated = time.monotonic()
+                self.last_evaluation = time.monotonic()
 
     def _line(self, text: str) -> None:
         self.last_line = time.monotonic()
         with suppress(OSError):  # a closed terminal must not stop training
-            self.console.print(text, highlight=False, markup=False, soft_wrap=not self.live)
+            self.console.print(text, highlight=False, markup=False, soft_wrap=not self.has_bar)
 
     def note(self, line: str) -> None:
         self._line(line)
@@ -422,8 +432,8 @@ class Progress(Callback):
     @contextmanager
     def count(self, what: str, total: int) -> Iterator[Advance]:
         """Progress of an evaluation of ``total`` examples: a temporary bar on a terminal, lines in a log."""
-        if not self.live:
-            yield self._counted(what, total)
+        if not self.has_bar:
+            yield self._log_progress(what, total)
             return
         if self.notebook:
             with NotebookBar(remove_at_end=True) as bar:
@@ -437,24 +447,24 @@ class Progress(Callback):
             task = bar.add_task(what, total=total)
             yield lambda done: bar.advance(task, done)
 
-    def _counted(self, what: str, total: int) -> Callable[[int], None]:
-        """A function that is called with the number of further examples; it logs every ``every`` seconds."""
-        began = last_line = time.monotonic()
+    def _log_progress(self, what: str, total: int) -> Callable[[int], None]:
+        """A function that is called with the number of new examples and logs every ``every`` seconds."""
+        start_time = last_line = time.monotonic()
         done = 0
 
         def advance(new: int) -> None:
             nonlocal done, last_line
             done += new
             if done < total and (now := time.monotonic()) - last_line >= self.every:
-                left = time_left((now - began) / max(done, 1) * (total - done))
-                self._line(f"{what}: {done:,} of {total:,}  ({left} left)")
+                remaining = time_left((now - start_time) / max(done, 1) * (total - done))
+                self._line(f"{what}: {done:,} of {total:,}  ({remaining} left)")
                 last_line = now
 
         return advance
 
 
 def time_left(seconds: float) -> str:
-    """A duration as shown in a log: "38 s", "19 min", "2 h 5 min"."""
+    """A duration for a log: "38 s", "19 min", "2 h 5 min"."""
     if seconds < 90:
         return f"{max(round(seconds), 1)} s"
     hours, minutes = divmod(round(seconds / 60), 60)
@@ -467,16 +477,14 @@ REGRESSION_SCORES = {"score": "score {:.4f}", "r2": "R² {:.4f}", "mae": "mean a
 def _evaluation_line(epoch: int, e: dict[str, Any], config: Any, best: bool) -> str:
     """The line of an evaluation; the metric that selects the best weights is first, "(best)" marks it."""
     line = f"epoch {epoch}  train loss {e['train_loss']:.4f}  "
-    if "loss" in e and "accuracy" not in e:  # predictions are not right or wrong
+    if "loss" in e and "accuracy" not in e:  # a regressor or an embedder
         scores = [form.format(e[key]) for key, form in REGRESSION_SCORES.items() if key in e]
         scores = scores or [f"{config.monitor.replace('_', ' ')} {e[config.monitor]:.4f}"]
         return "  ".join([f"{line}validation loss {e['loss']:.4f}", *scores]) + "  (best)" * best
     if "accuracy" not in e:
-        has_accuracy = e["train_accuracy"] and not hasattr(
-            config, "number_scale"
-        )  # numbers are not right or wrong
-        shown = f"train accuracy {e['train_accuracy']:.4f}" if has_accuracy else ""
-        return (line + shown).rstrip() + "  (best)" * best
+        has_accuracy = e["train_accuracy"] and not hasattr(config, "number_scale")  # not a regressor
+        accuracy = f"train accuracy {e['train_accuracy']:.4f}" if has_accuracy else ""
+        return (line + accuracy).rstrip() + "  (best)" * best
     loss, monitor = f"validation loss {e['loss']:.4f}", config.monitor
     if monitor == "loss":
         return line + loss + "  (best)" * best + f"  accuracy {e['accuracy']:.4f}"
@@ -484,18 +492,18 @@ def _evaluation_line(epoch: int, e: dict[str, Any], config: Any, best: bool) -> 
         return f"{line}{loss}  macro-F1 {e['macro_f1']:.4f}{'  (best)' * best}  micro-F1 {e['micro_f1']:.4f}"
     names = {"accuracy": "accuracy", "macro_f1": "macro-F1", "entity_f1": "entity F1"}
     names.setdefault(monitor, "F1" if monitor == "f1" else monitor.replace("_", " "))
-    shares = {key: f"{label} {e[key]:.4f}" for key, label in names.items() if key in e}
-    first = shares.pop(monitor, shares["accuracy"])
-    rest = "" if monitor == "accuracy" else "".join(f"  {share}" for share in shares.values())
-    return f"{line}{loss}  {first}" + "  (best)" * best + rest
+    metrics = {key: f"{label} {e[key]:.4f}" for key, label in names.items() if key in e}
+    first = metrics.pop(monitor, metrics["accuracy"])
+    others = "" if monitor == "accuracy" else "".join(f"  {metric}" for metric in metrics.values())
+    return f"{line}{loss}  {first}" + "  (best)" * best + others
 
 
-def _recent(training: Training) -> tuple[float, float]:
-    """Mean loss of the last ten steps, and tokens per second over a longer period."""
+def _recent_loss_and_speed(training: Training) -> tuple[float, float]:
+    """Mean loss of the last ten steps, and tokens per second over the last 50 records."""
     steps = [r for r in training.history[-50:] if r["kind"] == "step"]
     losses = [r["loss"] for r in steps[-10:]]
-    spent = steps[-1]["seconds"] - steps[0]["seconds"]
-    speed = sum(r["tokens"] for r in steps[1:]) / spent if spent > 0 else 0.0
+    seconds = steps[-1]["seconds"] - steps[0]["seconds"]
+    speed = sum(r["tokens"] for r in steps[1:]) / seconds if seconds > 0 else 0.0
     return sum(losses) / len(losses), speed
 
 
@@ -505,19 +513,15 @@ def _recent(training: Training) -> tuple[float, float]:
 #
 #     checkpoints/epochs/epoch-0001/   weights.safetensors, manifest.json
 #
-# They are not used for any choice. An epoch's weights are written before the checkpoint of its last step, so
-# that a training resumed from a checkpoint has the weights of all its epochs.
+# An epoch's weights are written before the checkpoint of its last step, so that a training that resumes from
+# a checkpoint has the weights of all its epochs.
 
 
 _NAME = re.compile(r"epoch-(\d{4,})")
 
 
 class KeepEpochs(Callback):
-    """Save the weights to be evaluated after each epoch, next to the checkpoints of the training.
-
-    Raises:
-        ConfigError: there are no checkpoints.
-    """
+    """Save the weights of each epoch next to the checkpoints of the training."""
 
     def __init__(self, checkpoints: str | Path | None):
         if checkpoints is None:
@@ -528,7 +532,7 @@ class KeepEpochs(Callback):
     def start(self, training: Training) -> None:
         if training.ranks.is_main:  # remove epochs after the one that training resumes from
             with disk_errors(self.folder):
-                for epoch, path in kept_epochs(self.folder):
+                for epoch, path in saved_epochs(self.folder):
                     if epoch > training.epoch:
                         shutil.rmtree(path)
 
@@ -549,15 +553,15 @@ class KeepEpochs(Callback):
                 )
 
 
-def kept_epochs(folder: Path) -> list[tuple[int, Path]]:
-    """Numbers (from 1) and folders of the kept epochs, in order."""
+def saved_epochs(folder: Path) -> list[tuple[int, Path]]:
+    """Numbers (from 1) and folders of the saved epochs, in order."""
     if not folder.is_dir():
         return []
     return sorted((int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name)))
 
 
 def epoch_weights(path: Path) -> tuple[int, dict[str, Tensor]]:
-    """The last step of a kept epoch, and its weights."""
+    """The last step of a saved epoch, and its weights."""
     step = verify_folder(path)["extra"].get("step")
     if not isinstance(step, int):
         raise CheckpointError("the manifest has no step", where=str(path))

@@ -1,4 +1,4 @@
-"""Training settings, and how defaults of learning rate, epochs and batch size are chosen."""
+"""Training settings and their automatic defaults."""
 
 from __future__ import annotations
 
@@ -373,25 +373,24 @@ VECTOR_RANGES: dict[str, tuple[float, float]] = {
 
 # --- defaults of learning rate, epochs, batch size and warm-up ------------------------------------
 #
-# What matters is the number of steps, not of epochs: three epochs over 64 texts in batches of 32 are six
-# steps, which hardly change random weights. So the number of steps is chosen first, then the number of
-# epochs.
+# The number of steps matters, not the number of epochs: three epochs over 64 texts in batches of 32 are six
+# steps, which hardly change random weights. So the number of steps is chosen first.
 
 
 AUTO_KEYS = ("lr", "epochs", "batch_size", "warmup")
 SOLVED_BATCH = 1024  # batch size if no weights are trained
 MIN_STEPS = 36  # fewer steps are too few to learn from
-FIXES = {"epochs": "raise epochs", "batch_size": "lower batch_size"}
-SHORT_STEPS = 300  # below, Kind.short_factor applies to the learning rate
-BATCHES = (32, 16, 8, 4, 2)
-MAX_RATE_RATIO = 100  # times the default learning rate: a warning is given
-MAX_RATE_FACTOR = 4.0  # see Kind.for_classes
+FEW_STEPS_FIXES = {"epochs": "raise epochs", "batch_size": "lower batch_size"}
+SHORT_STEPS = 300  # for fewer steps, DefaultSettings.short_factor applies to the learning rate
+BATCH_SIZES = (32, 16, 8, 4, 2)
+MAX_RATE_RATIO = 100  # a higher ratio of the learning rate to the default causes a warning
+MAX_RATE_FACTOR = 4.0  # see DefaultSettings.for_classes
 EPOCH_STEPS = 8  # the batch size is chosen so that an epoch has at least this many steps, if possible
-TOTAL_STEPS = 72  # likewise for all epochs together, if their number is given
+TOTAL_STEPS = 72  # minimum number of steps of all epochs, if possible, when the number of epochs is set
 
 
 @dataclass(frozen=True)
-class Kind:
+class DefaultSettings:
     """Default training settings of one kind of model.
 
     Args:
@@ -401,7 +400,8 @@ class Kind:
         warmup: share of the steps.
         width, power: the learning rate is divided by ``(d_model / width) ** power``.
         low, high: bounds of the learning rate.
-        short_factor: factor of the learning rate if given epochs make fewer than ``SHORT_STEPS`` steps.
+        short_factor: factor of the learning rate if ``epochs`` is set and has fewer than ``SHORT_STEPS``
+            steps.
         by_classes: whether steps and learning rate grow with the number of classes (``for_classes``).
     """
 
@@ -417,9 +417,11 @@ class Kind:
     short_factor: float = 1.0
     by_classes: bool = False
 
-    def for_classes(self, classes: int) -> Kind:
-        """The settings for this number of classes: steps and rate grow with its logarithm, the rate at most
-        by ``MAX_RATE_FACTOR``."""
+    def for_classes(self, classes: int) -> DefaultSettings:
+        """The settings for this number of classes.
+
+        Steps and learning rate grow with the logarithm, the learning rate at most by ``MAX_RATE_FACTOR``.
+        """
         factor = max(math.log2(max(classes, 1)) / 1.5, 1.0) if self.by_classes else 1.0
         return replace(self, lr=self.lr * min(factor, MAX_RATE_FACTOR), steps=round(self.steps * factor))
 
@@ -431,41 +433,49 @@ class Kind:
 
 
 # Measurements: benchmarks/quality/defaults.py, docs/defaults.md.
-KINDS: dict[str, Kind] = {
-    "pretrained": Kind(1e-4, 250, 2, 20, width=384, power=2.0, low=3e-5, high=1e-3),
-    "solved": Kind(1e-4, 250, 2, 20, width=384, power=2.0, low=3e-5, high=1e-3, by_classes=True),
-    "adapter": Kind(5e-4, 700, 3, 20, width=384, power=1.0, low=2e-4, high=2e-3),
-    "head": Kind(1e-2, 1500, 10, 60),
-    "solved head": Kind(1e-2, 1500, 10, 60),
-    "encoder": Kind(1e-3, 1000, 3, 60, width=128, power=1.0, low=1e-4, high=2e-3),
-    "recurrent": Kind(1e-3, 700, 3, 30, short_factor=3.0),
-    "convolution": Kind(1e-3, 700, 3, 30),
+DEFAULTS: dict[str, DefaultSettings] = {
+    "pretrained": DefaultSettings(1e-4, 250, 2, 20, width=384, power=2.0, low=3e-5, high=1e-3),
+    "solved": DefaultSettings(1e-4, 250, 2, 20, width=384, power=2.0, low=3e-5, high=1e-3, by_classes=True),
+    "adapter": DefaultSettings(5e-4, 700, 3, 20, width=384, power=1.0, low=2e-4, high=2e-3),
+    "head": DefaultSettings(1e-2, 1500, 10, 60),
+    "solved head": DefaultSettings(1e-2, 1500, 10, 60),
+    "encoder": DefaultSettings(1e-3, 1000, 3, 60, width=128, power=1.0, low=1e-4, high=2e-3),
+    "recurrent": DefaultSettings(1e-3, 700, 3, 30, short_factor=3.0),
+    "convolution": DefaultSettings(1e-3, 700, 3, 30),
 }
 
 
 def auto_values(
     train: ClassifierFitConfig, kind: str, d_model: int, examples: int, classes: int = 0
 ) -> dict[str, Any]:
-    """Values for the settings in ``AUTO_KEYS`` that are unset; ``kind``: a key of ``KINDS``, ``classes`` 0:
-    no such head."""
+    """Values for the settings in ``AUTO_KEYS`` that are unset.
+
+    Args:
+        kind: a key of ``DEFAULTS``.
+        classes: number of classes; 0: the model is not a classifier.
+    """
     out: dict[str, Any] = {}
-    # The head is fitted already, so without a given rate or epochs no weights are trained.
+    # The head is already fitted. No weights are trained unless the user sets a learning rate or epochs.
     if kind == "solved head" and train.lr is None and train.epochs is None:
         out = {"lr": 0.0, "epochs": 1, "warmup": 0.0}
         out |= {"batch_size": SOLVED_BATCH} if train.batch_size is None else {}
         train = replace(train, **out)
-    defaults = KINDS[kind].for_classes(classes)
+    defaults = DEFAULTS[kind].for_classes(classes)
     batch, epochs = train.batch_size, train.epochs
     if batch is None:
-        needed = EPOCH_STEPS if epochs is None else math.ceil(TOTAL_STEPS / epochs)
-        needed *= train.accumulate
-        batch = out["batch_size"] = next((b for b in BATCHES if examples >= needed * b), BATCHES[-1])
-    step_examples = (batch or BATCHES[0]) * train.accumulate  # batch 0: limited by batch_tokens only
+        num_batches = EPOCH_STEPS if epochs is None else math.ceil(TOTAL_STEPS / epochs)
+        num_batches *= train.accumulate
+        batch = out["batch_size"] = next(
+            (size for size in BATCH_SIZES if examples >= num_batches * size), BATCH_SIZES[-1]
+        )
+    step_examples = (batch or BATCH_SIZES[0]) * train.accumulate  # batch 0: limited by batch_tokens only
     epoch_steps = math.ceil(max(examples, 1) / step_examples)
     if epochs is None:
-        passes = math.ceil(defaults.steps * min(BATCHES[0], 2 * step_examples) / max(examples, 1))
-        passes = min(max(passes, defaults.min_epochs), defaults.max_epochs)
-        out["epochs"] = max(passes, math.ceil(MIN_STEPS / epoch_steps))
+        epochs_for_steps = math.ceil(
+            defaults.steps * min(BATCH_SIZES[0], 2 * step_examples) / max(examples, 1)
+        )
+        bounded = min(max(epochs_for_steps, defaults.min_epochs), defaults.max_epochs)
+        out["epochs"] = max(bounded, math.ceil(MIN_STEPS / epoch_steps))
     if train.lr is None:
         out["lr"] = defaults.rate(d_model, math.inf if epochs is None else epochs * epoch_steps)
     if train.warmup is None:
@@ -473,8 +483,8 @@ def auto_values(
     return {key: out[key] for key in AUTO_KEYS if key in out}
 
 
-def kind_of(train: Any, network: Any, from_scratch: bool, solved: bool = False) -> str:
-    """The key of ``KINDS`` for a training, from the trained parts of the model and its initial weights."""
+def defaults_key(train: Any, network: Any, from_scratch: bool, solved: bool = False) -> str:
+    """The key of ``DEFAULTS`` for a training, from the trained parts of the model and its initial weights."""
     if network.fixed or (train.train_layers == 0 and not train.unfreeze_every):
         return "solved head" if solved and not train.lora_rank else "head"
     if train.lora_rank:
@@ -487,16 +497,16 @@ def kind_of(train: Any, network: Any, from_scratch: bool, solved: bool = False) 
 def auto_values_for(
     train: Any, network: Any, from_scratch: bool, examples: int, classes: int = 0, solved: bool = False
 ) -> dict[str, Any]:
-    """``auto_values`` for a network; warns of a learning rate that is far too high for it."""
-    kind = kind_of(train, network, from_scratch, solved)
-    warn_of_high_rate(train, kind, network.width)
+    """``auto_values`` for a network; also warns of a learning rate that is far too high."""
+    kind = defaults_key(train, network, from_scratch, solved)
+    warn_high_rate(train, kind, network.width)
     return auto_values(train, kind, network.width, examples, classes)
 
 
 def with_values(train: Any, values: Mapping[str, Any]) -> Any:
-    """The settings with the chosen ``values``; other keys in ``values`` are ignored."""
-    known = {key: values[key] for key in AUTO_KEYS if key in values}
-    return replace(train, **known) if known else train
+    """The settings with the chosen ``values``; keys that are not in ``AUTO_KEYS`` are ignored."""
+    changes = {key: values[key] for key in AUTO_KEYS if key in values}
+    return replace(train, **changes) if changes else train
 
 
 def user_stacklevel() -> int:
@@ -507,9 +517,9 @@ def user_stacklevel() -> int:
     return level
 
 
-def warn_of_few(steps: int, user_settings: Mapping[str, Any]) -> None:
+def warn_few_steps(steps: int, user_settings: Mapping[str, Any]) -> None:
     """Warn if the settings that the user gave lead to fewer than ``MIN_STEPS`` steps."""
-    set_keys = {key: fix for key, fix in FIXES.items() if key in user_settings}
+    set_keys = {key: fix for key, fix in FEW_STEPS_FIXES.items() if key in user_settings}
     if steps >= MIN_STEPS or not set_keys:
         return
     values = ", ".join(f"{key} = {user_settings[key]}" for key in set_keys)
@@ -518,16 +528,16 @@ def warn_of_few(steps: int, user_settings: Mapping[str, Any]) -> None:
     warnings.warn(f"{what}; {fix}, or leave it unset", FewStepsWarning, stacklevel=user_stacklevel())
 
 
-def warn_of_high_rate(train: Any, kind: str, d_model: int) -> None:
+def warn_high_rate(train: Any, kind: str, d_model: int) -> None:
     """Warn of a learning rate that is more than ``MAX_RATE_RATIO`` times the default."""
-    default = KINDS[kind].rate(d_model)
+    default = DEFAULTS[kind].rate(d_model)
     if train.lr is not None and train.lr > MAX_RATE_RATIO * default:
         what = f"lr = {train.lr:g} is {train.lr / default:,.0f} times the usual {default:g} of such a model"
         fix = f"the training may end in nan; use about {default:g}, or leave lr unset"
         warnings.warn(f"{what}: {fix}", HighRateWarning, stacklevel=user_stacklevel())
 
 
-def warn_of_idle(train: Any, has_validation: bool, chosen: Mapping[str, Any]) -> None:
+def warn_unused_settings(train: Any, has_validation: bool, chosen: Mapping[str, Any]) -> None:
     """Warn of a learning rate of 0 (unless ``chosen``), and of early stopping without validation examples."""
     if train.lr == 0 and "lr" not in chosen:
         what = "lr = 0 changes no weight; raise it, or leave it unset"

@@ -3,7 +3,7 @@
     torchrun --nproc-per-node 4 -m glassformer train RECIPE
 
 Every process (rank) prepares the same data and the same weights. It computes some rows of each batch, with
-nearly the same number of tokens as the other processes; PyTorch's DDP or FSDP2 sums the gradients. Batches,
+nearly the same number of tokens as the other processes. PyTorch's DDP or FSDP2 sums the gradients. Batches,
 loss and checkpoints equal those of a single process, so a run can resume with another number of processes.
 Only rank 0 writes files. Processes exchange JSON and plain bytes; nothing is pickled.
 """
@@ -30,17 +30,17 @@ from glassformer.checkpoints.native import LoadedState
 from glassformer.errors import ConfigError, GlassformerError, SeveralProcessesWarning
 from glassformer.runtime import generator_states, set_generator_states, set_seed, world
 
-TIMEOUT = timedelta(minutes=10)  # of communication; a process that has died is noticed at once
+TIMEOUT = timedelta(minutes=10)  # timeout of communication; the death of a process is noticed at once
 
 
 def require_single_process(what: str, fix: str) -> None:
-    """Raises ConfigError if there is more than one process (``WORLD_SIZE``)."""
+    """Raise ConfigError if there is more than one process (``WORLD_SIZE``)."""
     if (size := world()[1]) > 1:
         raise ConfigError(what, where="torchrun", fix=f"{fix}, or unset WORLD_SIZE (now {size})")
 
 
 class Ranks:
-    """Communication between processes, here for a single one; ``MultipleRanks`` overrides every method."""
+    """Communication between processes, for a single process; ``MultipleRanks`` overrides every method."""
 
     rank, size, sharded = 0, 1, False
 
@@ -52,7 +52,11 @@ class Ranks:
     # --- the model -------------------------------------------------------------------------------
 
     def wrap(self, model: nn.Module, uneven: bool) -> None:
-        """Sum gradients over processes; ``uneven``: some weights may have no gradient in a step."""
+        """Sum gradients over processes.
+
+        Args:
+            uneven: some weights may have no gradient in a step.
+        """
 
     def local(self, x: Any) -> Any:
         """This process's part of a sharded weight or gradient."""
@@ -82,7 +86,7 @@ class Ranks:
         return stream, objective
 
     def gradient_sync(self, enabled: bool) -> Any:
-        """Context of a backward pass; ``enabled``: sum the gradients over processes."""
+        """Context of a backward pass, which sums the gradients over processes if ``enabled``."""
         return nullcontext()
 
     def sum(self, **values: float) -> dict[str, float]:
@@ -90,7 +94,7 @@ class Ranks:
         return values
 
     def any(self, flag: bool) -> bool:
-        """Whether ``flag`` is True in at least one process; the same in all of them."""
+        """Whether ``flag`` is True in at least one process; all processes get the same result."""
         return flag
 
     # --- data and states -------------------------------------------------------------------------
@@ -100,15 +104,15 @@ class Ranks:
         return examples
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
-        """The rows of all examples, from each process's rows of its ``own_examples`` examples."""
+        """The rows of all examples, from the rows of each process's ``own_examples``."""
         return rows
 
     def broadcast(self, value: Any) -> Any:
-        """The value of rank 0, which must be JSON-serializable."""
+        """The value of rank 0; it must be JSON-serializable."""
         return value
 
     def share_state(self, loaded: LoadedState | None) -> LoadedState:
-        """The checkpoint that rank 0 has read, in all processes."""
+        """Send the checkpoint that rank 0 has read to all processes."""
         assert loaded is not None
         return loaded
 
@@ -130,8 +134,10 @@ ONE_PROCESS = Ranks()
 
 
 def join(strategy: str, device: torch.device, seed: int) -> Ranks:
-    """Connect to the other processes that ``torchrun`` has started (``fsdp``: weights are sharded; otherwise
-    each process has all); returns ``ONE_PROCESS`` for a single process."""
+    """Connect to the other processes that ``torchrun`` has started; ``ONE_PROCESS`` for a single process.
+
+    With ``strategy = "fsdp"`` weights are sharded; otherwise each process has all weights.
+    """
     rank, size = world()
     if size < 2:
         return ONE_PROCESS
@@ -143,7 +149,7 @@ def join(strategy: str, device: torch.device, seed: int) -> Ranks:
 
 
 def _connect(size: int, backend: str) -> None:
-    """Wait for the other processes; warns if this one was not started by ``torchrun``."""
+    """Wait for the other processes; warn if ``torchrun`` has not started this process."""
     address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     fix = f"Unset WORLD_SIZE for one process, or use torchrun --nproc-per-node {size}"
     if "TORCHELASTIC_RUN_ID" not in os.environ:
@@ -157,11 +163,11 @@ def _connect(size: int, backend: str) -> None:
 
 
 @dataclass
-class Share:
-    """This process's rows of a batch; ``idle``: there are fewer rows than processes, none for this rank."""
+class PartialBatch:
+    """The rows of a batch that this process computes."""
 
     batch: Any
-    idle: bool
+    is_idle: bool  # the batch has fewer rows than processes; the results of this process do not count
 
     @property
     def packing(self) -> Any:
@@ -169,7 +175,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class SharedStream:
+class PartialStream:
     """The batches of a stream, restricted to the rows of one process."""
 
     stream: Any
@@ -183,10 +189,11 @@ class SharedStream:
     def steps(self, epoch: int) -> list[list]:
         return self.stream.steps(epoch)
 
-    def pack(self, index: Any) -> Share:
+    def pack(self, index: Any) -> PartialBatch:
         own = self.stream.shard(index, self.rank, self.size)
-        idle = own is None
-        return Share(self.stream.pack(self.stream.shard(index, 0, self.size) if idle else own), idle)
+        is_idle = own is None
+        rows = self.stream.shard(index, 0, self.size) if is_idle else own
+        return PartialBatch(self.stream.pack(rows), is_idle)
 
 
 class ModelWithObjective(nn.Module):
@@ -207,7 +214,7 @@ class MultipleRanks(Ranks):
     def __init__(self, rank: int, size: int, sharded: bool, device: torch.device, seed: int):
         self.rank, self.size, self.sharded, self.device, self.seed = rank, size, sharded, device, seed
         self.wrapped: Any = None
-        self._pieces: list[Any] = []  # modules that FSDP shards as a unit, the root module last
+        self._fsdp_modules: list[Any] = []  # modules that FSDP shards as a unit, the root module last
 
     # --- the model -------------------------------------------------------------------------------
 
@@ -223,15 +230,15 @@ class MultipleRanks(Ranks):
 
         encoder = model.get_submodule("encoder")
         layers = list(getattr(encoder, "layers", []))
-        self._pieces = [*layers, encoder, wrapped] if layers else [wrapped]
+        self._fsdp_modules = [*layers, encoder, wrapped] if layers else [wrapped]
         mesh = init_device_mesh(self.device.type, (self.size,))
-        for piece in self._pieces:
-            fully_shard(piece, mesh=mesh)
+        for module in self._fsdp_modules:
+            fully_shard(module, mesh=mesh)
         self.wrapped = wrapped
         with torch.no_grad():  # the first call determines the root module
             wrapped(lambda model, batch: None, None)
-        for piece in self._pieces:
-            piece.reshard()
+        for module in self._fsdp_modules:
+            module.reshard()
 
     def local(self, x: Any) -> Any:
         return x.detach().to_local() if hasattr(x, "to_local") else x
@@ -239,7 +246,7 @@ class MultipleRanks(Ranks):
     def part(self, full: Tensor) -> Tensor:
         if not self.sharded or full.ndim == 0:
             return full
-        parts = full.chunk(self.size)  # FSDP shards along the first axis; the last parts may be empty
+        parts = full.chunk(self.size)  # FSDP shards along the first axis; there may be fewer parts than ranks
         return parts[self.rank].clone() if self.rank < len(parts) else full[:0].clone()
 
     def full_tensor(self, part: Tensor, shape: torch.Size) -> Tensor:
@@ -265,24 +272,24 @@ class MultipleRanks(Ranks):
             yield
             return
         self.wrapped.set_reshard_after_forward(False)
-        for piece in self._pieces:
-            piece.unshard()
+        for module in self._fsdp_modules:
+            module.unshard()
         try:
             yield
         finally:
-            for piece in self._pieces:
-                piece.reshard()
+            for module in self._fsdp_modules:
+                module.reshard()
             self.wrapped.set_reshard_after_forward(True)
 
     # --- a step ----------------------------------------------------------------------------------
 
     def divide(self, stream: Any, objective: Callable) -> tuple[Any, Callable]:
-        return SharedStream(stream, self.rank, self.size), self._compute(objective)
+        return PartialStream(stream, self.rank, self.size), self._compute(objective)
 
     def _compute(self, objective: Callable) -> Callable:
-        def compute(model: nn.Module, share: Share) -> Any:
-            loss, out = self.wrapped(objective, share.batch)
-            if share.idle:
+        def compute(model: nn.Module, part: PartialBatch) -> Any:
+            loss, out = self.wrapped(objective, part.batch)
+            if part.is_idle:
                 return replace(out, loss=loss * 0.0, correct=out.correct * 0, count=0)
             return replace(out, loss=loss)
 
@@ -310,20 +317,21 @@ class MultipleRanks(Ranks):
 
     def own_examples(self, examples: Sequence[Any]) -> Sequence[Any]:
         own = examples[self.rank :: self.size]
-        return own if len(own) else examples[:1]  # fewer examples than processes: evaluated, not counted
+        # A process without examples evaluates one example, which is not counted.
+        return own if len(own) else examples[:1]
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
-        counts = self._each(torch.tensor([len(rows)]))
+        counts = self._all_gather(torch.tensor([len(rows)]))
         longest = int(max(counts))
         padded = np.zeros((longest, *rows.shape[1:]), rows.dtype)
         padded[: len(rows)] = rows
-        parts = [x.numpy() for x in self._each(torch.from_numpy(padded))]
-        # Example i was evaluated by rank i % size, as its example i // size.
+        parts = [x.numpy() for x in self._all_gather(torch.from_numpy(padded))]
+        # Rank i % size has evaluated example i as its example i // size.
         interleaved = np.stack(parts, 1).reshape(-1, *rows.shape[1:])
         valid = np.stack([np.arange(longest) < int(n) for n in counts], 1).reshape(-1)
         return interleaved[valid]
 
-    def _each(self, x: Tensor) -> list[Tensor]:
+    def _all_gather(self, x: Tensor) -> list[Tensor]:
         parts = [torch.empty_like(x) for _ in range(self.size)]
         dist.all_gather(parts, x)
         return parts
@@ -359,13 +367,13 @@ class MultipleRanks(Ranks):
     def generators(self) -> dict[str, Tensor]:
         states: dict[str, Tensor] = {}
         for name, own in super().generators().items():
-            for rank, other in enumerate(self._each(own)):
+            for rank, other in enumerate(self._all_gather(own)):
                 states[f"{name}/{rank}" if rank else name] = other
         return states
 
     def set_generators(self, tensors: dict[str, Tensor], step: int) -> None:
         if f"rng/torch/{self.size - 1}" not in tensors or f"rng/torch/{self.size}" in tensors:
-            if self.rank:  # saved with another number of processes: there is no state for this rank
+            if self.rank:  # the checkpoint of another number of processes has no state for this rank
                 set_seed(self._own_seed(step))
                 return
             super().set_generators(tensors, step)

@@ -1,8 +1,8 @@
 """Training on cached features of a frozen encoder.
 
-If nothing below the head is trained or random, an example has the same pooled vector in every epoch, which is
-computed once. If upper layers are trained, the features of an image are the input rows of the lowest trained
-layer. Features are stored in the user's cache under the SHA-256 of weights and inputs.
+If nothing below the head is trained or random, an example has the same pooled vector in every epoch. So the
+vectors are computed once. If upper layers are trained, the features of an image are the input rows of the
+lowest trained layer. Features are stored in the user's cache under the SHA-256 of weights and inputs.
 """
 
 from __future__ import annotations
@@ -32,22 +32,24 @@ from glassformer.evaluate.predict import pool_windows, predict_images, predict_r
 from glassformer.packing import Packing
 from glassformer.runtime import cache_folder
 from glassformer.train.config import FitConfig
-from glassformer.train.freezing import fixed_layers
+from glassformer.train.freezing import num_frozen_layers
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification, ImageClassification, targets_and_weights
 
 FORMAT = 1  # version of cached features; other versions are recomputed
-MAX_CACHE_BYTES = 2 << 30  # of all cached features; the least recently used ones are removed
-MAX_ROW_BYTES = 1 << 29  # of the features of an image data set if upper layers are trained
+MAX_CACHE_BYTES = 2 << 30  # size of the cache; the least recently used features are removed
+MAX_ROW_BYTES = 1 << 29  # maximum size of the features of an image data set if upper layers are trained
 
 
 def can_be_cached(model: Any, *changes: float) -> bool:
-    """Whether the head's input is the same at every step: nothing below is trained or random, and no rate of
-    ``changes`` is above 0."""
+    """Whether the input of the head is the same at every step.
+
+    Nothing below the head may be trained or random, and all rates in ``changes`` must be 0.
+    """
     if not (model.has_attention and model.has_features):
         return False
-    frozen = model.embeddings, model.encoder
-    is_trained = any(p.requires_grad for part in frozen for p in part.parameters())
+    parts = model.embeddings, model.encoder
+    is_trained = any(p.requires_grad for part in parts for p in part.parameters())
     return not (is_trained or _is_random(model) or any(changes))
 
 
@@ -58,7 +60,7 @@ def cached_layers(model: Any, config: FitConfig, images: int, *changes: float) -
     size = next(model.encoder.parameters()).element_size()
     if images * model.config.embedding.num_tokens * model.width * size > MAX_ROW_BYTES:
         return 0
-    layers = fixed_layers(model, config)
+    layers = num_frozen_layers(model, config)
     return layers if layers < len(model.encoder.layers) else 0
 
 
@@ -69,15 +71,18 @@ def _is_random(model: Any) -> bool:
     return any(rates)
 
 
-def features_of(
+def cached_features(
     model: Any,
     inputs: Sequence[np.ndarray | None],
     setting: str,
     compute: Callable[[], np.ndarray],
     device: torch.device,
 ) -> Tensor:
-    """The result of ``compute`` ``[n, ...]`` in the model's dtype, from the cache if possible (under
-    ``inputs`` and ``setting``). Damaged features are recomputed; a cache that is not writable is ignored."""
+    """The result of ``compute`` ``[n, ...]`` in the model's dtype, from the cache if possible.
+
+    The key of the cache has the weights, ``inputs`` and ``setting``. Damaged features are recomputed. A cache
+    that is not writable is ignored.
+    """
     folder = cache_folder() / "features" / _key(model, inputs, setting)
     with suppress(CheckpointError):
         verify_folder(folder)
@@ -116,8 +121,10 @@ def _key(model: nn.Module, inputs: Sequence[np.ndarray | None], setting: str) ->
 
 
 def _prune(home: Path, max_bytes: int, newest: Path | None = None) -> None:
-    """Remove the least recently used features beyond ``max_bytes`` bytes; ``newest`` counts as the last used,
-    whatever the clock."""
+    """Remove the least recently used features beyond ``max_bytes`` bytes.
+
+    ``newest`` counts as the last used features even if the clock of the file system is wrong.
+    """
     folders = [path for path in home.iterdir() if path.is_dir() and not path.name.startswith(".")]
     total = 0
     for folder in sorted(folders, key=lambda path: (path != newest, -path.stat().st_mtime)):
@@ -128,12 +135,11 @@ def _prune(home: Path, max_bytes: int, newest: Path | None = None) -> None:
 
 @dataclass(frozen=True)
 class FeatureBatch:
-    """Features ``[B, D]``, or rows of images ``[B, T, D]``, with the packing of the original inputs and the
-    numbers of the examples ``[B]``."""
+    """The features of a batch."""
 
-    features: Tensor
-    packing: Packing
-    index: np.ndarray
+    features: Tensor  # [B, D], or rows of images [B, T, D]
+    packing: Packing  # of the original inputs
+    index: np.ndarray  # [B] indices of the examples
 
 
 @dataclass(frozen=True)
@@ -187,7 +193,7 @@ def text_features(model: Any, table: Any, batch_tokens: int, device: torch.devic
         return predict_rows(model, table, _read_features, batch_tokens=batch_tokens, device=device)
 
     setting = f"{model.config.pooling} " + ("apart " if getattr(model.config, "sides", None) else "")
-    return features_of(model, (table.ids, table.starts, table.segments), setting, compute, device)
+    return cached_features(model, (table.ids, table.starts, table.segments), setting, compute, device)
 
 
 def image_features(
@@ -200,10 +206,10 @@ def image_features(
         return predict_images(model, table, transform, what, batch_size=batch_size, device=device)
 
     setting = f"{layers or model.config.pooling} {transform}"
-    return features_of(model, (table.pixels,), setting, compute, device)
+    return cached_features(model, (table.pixels,), setting, compute, device)
 
 
-def train_on_features(
+def feature_training(
     model: Any,
     stream: TextStream,
     objective: Classification,
@@ -211,8 +217,12 @@ def train_on_features(
     batch_tokens: int,
     how: str = "mean",
 ) -> tuple[FeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
-    """Batches, objective and a function for validation logits (None: no validation texts) of training on
-    features. ``how``: "mean" or "max" of the logits of a text's windows."""
+    """Batches, objective and a function for validation logits, for training on features.
+
+    Args:
+        windows: the validation texts; None: no validation.
+        how: "mean" or "max" of the logits of a text's windows.
+    """
 
     def prepare(table: Any) -> Tensor:
         return text_features(model, table, batch_tokens, stream.device)
@@ -239,7 +249,7 @@ def train_on_image_features(
     batch_size: int,
     layers: int = 0,
 ) -> tuple[ImageFeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
-    """As ``train_on_features``, for images without augmentation; ``layers`` 0: only the head is trained."""
+    """As ``feature_training``, for images without augmentation; ``layers`` 0: only the head is trained."""
     s, o = stream, objective
 
     def prepare(table: PixelTable) -> Tensor:

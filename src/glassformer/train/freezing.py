@@ -14,11 +14,7 @@ from glassformer.train.state import Training
 
 
 def freeze(model: nn.Module, config: FitConfig) -> None:
-    """Set ``requires_grad`` of all weights as the config says, and add LoRA updates if configured.
-
-    Raises:
-        ConfigError: ``train_layers`` exceeds the number of layers, or settings exclude each other.
-    """
+    """Set ``requires_grad`` of all weights as configured, and add LoRA updates if configured."""
     n = config.train_layers
     if not hasattr(model.get_submodule("encoder"), "layers"):  # recurrent and convolutional classifiers
         keys = {"lora_rank": config.lora_rank, "unfreeze_every": config.unfreeze_every}
@@ -45,10 +41,10 @@ def freeze(model: nn.Module, config: FitConfig) -> None:
     if config.lora_rank:
         add_lora(model, config.lora_rank, config.lora_alpha, config.lora_targets)
     elif n is not None and not config.unfreeze_every:
-        _unfreeze(model, n)
+        _train_last_layers(model, n)
 
 
-def fixed_layers(model: nn.Module, config: FitConfig) -> int:
+def num_frozen_layers(model: nn.Module, config: FitConfig) -> int:
     """The number of lowest encoder layers that stay frozen throughout a fit, together with the embeddings."""
     if config.train_layers is None or config.epochs is None:
         return 0
@@ -57,14 +53,16 @@ def fixed_layers(model: nn.Module, config: FitConfig) -> int:
     return max(count - config.train_layers - unfrozen, 0)
 
 
-def _unfreeze(model: nn.Module, layers: int | None) -> None:
-    """Train only the head and the last ``layers`` encoder layers; with all layers also the embeddings, except
-    frozen word vectors."""
+def _train_last_layers(model: nn.Module, layers: int) -> None:
+    """Train only the head and the last ``layers`` encoder layers.
+
+    With all layers, also train the embeddings, except frozen word vectors.
+    """
     count = len(model.get_submodule("encoder").layers)  # type: ignore[arg-type]  # its ModuleList
-    table = getattr(getattr(model, "embeddings", None), "config", None)
-    frozen = "embeddings.tokens.weight" if getattr(table, "frozen", False) else None
+    embeddings = getattr(getattr(model, "embeddings", None), "config", None)
+    frozen = "embeddings.tokens.weight" if getattr(embeddings, "frozen", False) else None
     for name, p in model.named_parameters():
-        p.requires_grad_(name != frozen and _is_trained(name, count, count if layers is None else layers))
+        p.requires_grad_(name != frozen and _is_trained(name, count, layers))
 
 
 def _is_trained(name: str, count: int, layers: int) -> bool:
@@ -90,7 +88,7 @@ class Unfreeze(Callback):
             self._apply(training)
 
     def _apply(self, training: Training) -> None:
-        _unfreeze(training.model, self.begin + training.epoch // self.every)
+        _train_last_layers(training.model, self.begin + training.epoch // self.every)
 
     def end(self, training: Training) -> None:
         for p in training.model.parameters():

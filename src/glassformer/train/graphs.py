@@ -1,11 +1,12 @@
-"""CUDA graphs of the forward and backward pass, captured once per shape and then replayed.
+"""CUDA graphs of the forward and backward pass.
 
 For a small encoder, the CPU needs more time to launch hundreds of kernels than the GPU to run them. A graph
-launches all with one call, but with fixed shapes and memory. So a batch of texts is padded to one of
-``SIZES`` numbers of tokens, with sequences whose targets are ignored. Images have fixed shapes anyway.
+launches all kernels with one call, but its shapes and memory are fixed. So a batch of texts is padded to one
+of ``NUM_SIZES`` numbers of tokens, with sequences whose targets are ignored. Batches of images have fixed
+shapes. A graph is captured once per shape and then replayed.
 
-Enabled by ``GLASSFORMER_GRAPHS=1``, for classification in bf16; the gain has not been measured on a dedicated
-GPU. If capturing fails, a warning gives the reason and training continues without graphs.
+``GLASSFORMER_GRAPHS=1`` enables graphs for classification in bf16. The gain has not been measured on a
+dedicated GPU. If capturing fails, a warning gives the reason and training continues without graphs.
 """
 
 from __future__ import annotations
@@ -35,33 +36,33 @@ from glassformer.train.objectives import (
 )
 from glassformer.train.state import Training
 
-SIZES = 8  # number of different batch sizes in tokens
-WARM_UP = 2  # ordinary passes before a capture, as torch's notes on CUDA graphs recommend
-FILLING = {"ids": 0, "segments": 0, "targets": IGNORED, "weights": 0}
+NUM_SIZES = 8  # number of different batch sizes in tokens
+NUM_WARM_UP = 2  # ordinary passes before a capture, as torch's notes on CUDA graphs recommend
+PADDING_VALUES = {"ids": 0, "segments": 0, "targets": IGNORED, "weights": 0}
 
 Compute = Callable[[nn.Module, Any, float], StepLoss]
 Capture = Callable[[Callable[[], tuple[Tensor, ...]]], tuple[Callable[[], None], tuple[Tensor, ...]]]
 
 
-def graphs_of(training: Training, stream: Any, objective: Any) -> Compute | None:
+def make_graphs(training: Training, stream: Any, objective: Any) -> Compute | None:
     """A function that computes the batches of this training with graphs; None if graphs are not used."""
-    enabled = os.environ.get("GLASSFORMER_GRAPHS") == "1" and type(objective) in (
-        Classification,
-        ImageClassification,
-    )
-    weights = list(training.model.parameters())
-    static = training.ranks.size == 1 and not training.config.unfreeze_every
+    if os.environ.get("GLASSFORMER_GRAPHS") != "1":
+        return None
+    if type(objective) not in (Classification, ImageClassification):
+        return None
     if getattr(getattr(training.model, "config", None), "sides", None):  # needs lengths on the host
         return None
-    if not (enabled and static and weights[0].is_cuda and any(w.dtype == torch.bfloat16 for w in weights)):
+    weights = list(training.model.parameters())
+    is_static = training.ranks.size == 1 and not training.config.unfreeze_every
+    if not (is_static and weights[0].is_cuda and any(w.dtype == torch.bfloat16 for w in weights)):
         return None
-    texts = type(objective) is Classification
-    sizes = Sizes.of(stream, training.config.epochs) if texts else None
-    return Graphs(objective, sizes, on_gpu(weights[0].device))
+    has_texts = type(objective) is Classification
+    sizes = PaddedSizes.of(stream, training.config.epochs) if has_texts else None
+    return Graphs(objective, sizes, graph_capture(weights[0].device))
 
 
 @dataclass(frozen=True)
-class Sizes:
+class PaddedSizes:
     """Padded batch sizes: multiples of ``step`` tokens in ``count`` sequences of up to ``longest`` tokens."""
 
     step: int
@@ -69,15 +70,15 @@ class Sizes:
     longest: int
 
     @staticmethod
-    def of(stream: Any, epochs: int) -> Sizes:
+    def of(stream: Any, epochs: int) -> PaddedSizes:
         """Sizes that fit every batch of ``epochs`` epochs of a ``TextStream``."""
         lengths = stream.table.lengths
         batches = [index for epoch in range(epochs) for micro in stream.steps(epoch) for index in micro]
-        longest, most = int(lengths.max()), max(int(lengths[index].sum()) for index in batches)
-        step = -(-most // SIZES)
-        # At least one padding sequence, and enough that none is longer than the longest real one.
+        longest, max_tokens = int(lengths.max()), max(int(lengths[index].sum()) for index in batches)
+        step = -(-max_tokens // NUM_SIZES)
+        # At least one padding sequence, and enough of them that none is longer than the longest text.
         num_padding = 1 + -(-step // max(longest - 1, 1))
-        return Sizes(step, max(map(len, batches)) + num_padding, longest)
+        return PaddedSizes(step, max(map(len, batches)) + num_padding, longest)
 
     def padded(self, packing: Packing) -> Packing:
         """The packing of a batch with padding sequences added."""
@@ -92,7 +93,7 @@ class FixedPacking(Packing):
     """A packing for CUDA graphs: its tensors keep their shapes and memory while the lengths change.
 
     A captured graph replays the same kernels on the same memory, so it must not depend on lengths on the
-    host; reading ``lengths`` raises ShapeError. ``max_length`` is an upper bound.
+    host. Reading ``lengths`` raises ShapeError. ``max_length`` is an upper bound.
     """
 
     REFILLED = ("length_tensor", "first_rows", "cu_seqlens", "sequence_ids", "positions")
@@ -124,21 +125,21 @@ class Graphs:
     """Computes batches like ``with_gradients``, by replaying a captured graph.
 
     Args:
-        sizes: padded sizes for texts; None: batches have few shapes anyway.
-        capture: captures a function; returns a function that replays it, and the result tensors, which each
-            replay overwrites.
+        sizes: padded sizes for texts; None: batches are not padded.
+        capture: captures a function. It returns a function that replays the capture, and the result tensors,
+            which each replay overwrites.
     """
 
-    def __init__(self, objective: Any, sizes: Sizes | None, capture: Capture):
+    def __init__(self, objective: Any, sizes: PaddedSizes | None, capture: Capture):
         self.objective, self.sizes, self.capture = objective, sizes, capture
-        self.captured: dict[tuple, _Pass] = {}
-        self.weights: dict[str, Tensor] = {}  # those with a gradient
-        self.gradients: dict[str, Tensor] = {}  # summed over a step by all graphs
-        self.failed = False
+        self.captured: dict[tuple, _CapturedPass] = {}
+        self.weights: dict[str, Tensor] = {}  # weights with a gradient
+        self.gradients: dict[str, Tensor] = {}  # all graphs add to these sums over a step
+        self.has_failed = False
 
     def __call__(self, model: nn.Module, batch: Any, per_step: float) -> StepLoss:
         """Loss and counts of a batch; adds its gradients to those of the model."""
-        if self.failed:
+        if self.has_failed:
             return with_gradients(self.objective, model, batch, per_step)
         tensors, packing, count = self.objective.inputs(batch), batch.packing, batch.packing.count
         if self.sizes is not None:
@@ -147,10 +148,12 @@ class Graphs:
         shape = tuple((name, x.shape, x.dtype) for name, x in tensors.items())
         if shape not in self.captured:
             try:
-                with same_draws(packing.device):  # capturing must not advance the random generators
-                    self.captured[shape] = self._new(model, tensors, packing, per_step)
+                with preserved_random_state(
+                    packing.device
+                ):  # capturing must not advance the random generators
+                    self.captured[shape] = self._capture_pass(model, tensors, packing, per_step)
             except (RuntimeError, GlassformerError) as error:
-                self.failed = True
+                self.has_failed = True
                 reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
                 warnings.warn(f"no CUDA graphs for this training: {reason}", stacklevel=2)
                 return with_gradients(self.objective, model, batch, per_step)
@@ -159,16 +162,18 @@ class Graphs:
         for name, weight in self.weights.items():
             if weight.grad is None:  # the first batch of a step
                 weight.grad = self.gradients[name].zero_()
-        captured.repeat()
+        captured.replay()
         loss, correct = (x.clone() for x in captured.results)
         return StepLoss(loss, correct, count)
 
-    def _new(self, model: nn.Module, batch: Mapping[str, Tensor], packing: Packing, per_step: float) -> _Pass:
+    def _capture_pass(
+        self, model: nn.Module, batch: Mapping[str, Tensor], packing: Packing, per_step: float
+    ) -> _CapturedPass:
         memory = {name: x.clone() for name, x in batch.items()}
         fixed = packing if self.sizes is None else FixedPacking(packing, self.sizes.longest)
         divisor = torch.tensor(per_step, device=packing.device)
         if not self.weights:
-            self.weights = _with_gradient(model, self.objective.compute(model, memory, fixed).loss)
+            self.weights = _weights_with_gradient(model, self.objective.compute(model, memory, fixed).loss)
             self.gradients = {name: torch.zeros_like(w) for name, w in self.weights.items()}
         weights, sums = list(self.weights.values()), list(self.gradients.values())
 
@@ -177,23 +182,23 @@ class Graphs:
             torch.ops.aten._foreach_add_.List(sums, list(torch.autograd.grad(out.loss / divisor, weights)))
             return out.loss.detach(), out.correct
 
-        saved = [x.clone() for x in sums]  # of earlier batches of this step; capturing also adds gradients
+        saved = [x.clone() for x in sums]  # capturing adds gradients to the sums of earlier batches
         try:
-            repeat, results = self.capture(function)
+            replay, results = self.capture(function)
         finally:
             torch.ops.aten._foreach_copy_(sums, saved)
-        return _Pass(memory, fixed, divisor, tuple(model.buffers()), repeat, results)
+        return _CapturedPass(memory, fixed, divisor, tuple(model.buffers()), replay, results)
 
 
 @dataclass
-class _Pass:
+class _CapturedPass:
     """A captured graph for one shape, and its input memory."""
 
     inputs: dict[str, Tensor]
     packing: Packing
     divisor: Tensor
-    tables: tuple[Tensor, ...]  # buffers that the graph reads, kept alive if the model replaces them
-    repeat: Callable[[], None]
+    buffers: tuple[Tensor, ...]  # buffers that the graph reads, kept alive if the model replaces them
+    replay: Callable[[], None]
     results: tuple[Tensor, ...]
 
     def load(self, tensors: Mapping[str, Tensor], packing: Packing, per_step: float) -> None:
@@ -207,18 +212,18 @@ class _Pass:
 def _pad(name: str, x: Tensor, packing: Packing) -> Tensor:
     """Pad a tensor of a batch to the number of tokens or of sequences in ``packing``."""
     length = packing.total if name in ("ids", "segments") else packing.count
-    return F.pad(x, (0, length - len(x)), value=FILLING[name])
+    return F.pad(x, (0, length - len(x)), value=PADDING_VALUES[name])
 
 
-def _with_gradient(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
-    """The weights with a gradient; the gradient of the others stays None, so that they do not decay."""
+def _weights_with_gradient(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
+    """The weights with a gradient. All other gradients stay None, so that these weights do not decay."""
     weights = {name: w for name, w in model.named_parameters() if w.requires_grad}
     gradients = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
     pairs = zip(weights.items(), gradients, strict=True)
     return {name: w for (name, w), gradient in pairs if gradient is not None}
 
 
-def on_gpu(device: torch.device) -> Capture:
+def graph_capture(device: torch.device) -> Capture:
     """A ``Capture`` whose graphs share one memory pool, since they never run at the same time."""
     return partial(_capture, device=device, pool=torch.cuda.graph_pool_handle())
 
@@ -231,9 +236,9 @@ def _capture(
         side.wait_stream(main)
         try:
             with torch.cuda.stream(side):
-                for _ in range(WARM_UP):
+                for _ in range(NUM_WARM_UP):
                     function()
-                # A capture fails if the host synchronizes with the GPU; detect that before.
+                # A capture fails if the host synchronizes with the GPU; this call raises an error before.
                 _set_sync_mode("error")
                 function()
                 _set_sync_mode("default")
@@ -246,11 +251,11 @@ def _capture(
             main.wait_stream(side)
             raise
 
-    def repeat() -> None:
+    def replay() -> None:
         with torch.cuda.device(device):
             graph.replay()
 
-    return repeat, results
+    return replay, results
 
 
 def _set_sync_mode(mode: str) -> None:
@@ -260,7 +265,7 @@ def _set_sync_mode(mode: str) -> None:
 
 
 @contextmanager
-def same_draws(device: torch.device) -> Iterator[None]:
+def preserved_random_state(device: torch.device) -> Iterator[None]:
     """Restore the state of the random generators at the end of the context."""
     states = generator_states(device)
     try:

@@ -24,10 +24,10 @@ STEP_METRICS = ("loss", "lr", "tokens")
 NOT_METRICS = {"kind", "step", "epoch", "seconds", "best"}
 MAX_METRICS = 1000  # per request to MLflow
 MAX_PARAMS = 100  # per request to MLflow
-MAX_VALUE = 500  # characters of a parameter
+MAX_PARAM_LENGTH = 500  # characters
 
 
-def metrics_of(record: Mapping[str, Any]) -> dict[str, float]:
+def record_metrics(record: Mapping[str, Any]) -> dict[str, float]:
     """The metrics of a history record, named ``train/...`` or ``evaluation/...``."""
     if record["kind"] == "step":
         return {f"train/{key}": float(record[key]) for key in STEP_METRICS if key in record}
@@ -39,7 +39,7 @@ def metrics_of(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def require_package(package: str, extra: str) -> None:
-    """Raises ConfigError if ``package`` is not installed."""
+    """Raise ConfigError if ``package`` is not installed."""
     if find_spec(package) is None:
         fix = f"pip install 'glassformer[{extra}]'"
         raise NotInstalledError(f"{package} is not installed", where=f"log to {extra}", fix=fix)
@@ -49,33 +49,33 @@ class Log(Callback, ABC):
     """Base class of loggers; only rank 0 logs."""
 
     def __init__(self) -> None:
-        self._written = 0
-        self._open = False
+        self._num_logged = 0
+        self._is_open = False
 
     def start(self, training: Any) -> None:
         ranks = getattr(training, "ranks", None)
         if ranks is not None and not ranks.is_main:
             return
-        self._written = len(training.history)  # logged before a resume
+        self._num_logged = len(training.history)  # the records before a resume are logged already
         self._begin(training)
-        self._open = True
+        self._is_open = True
 
     def step(self, training: Any, info: Any) -> None:
-        if self._open:
-            records = [training.history[i] for i in range(self._written, len(training.history))]
-            self._written = len(training.history)
-            self._records(records)
+        if self._is_open:
+            records = [training.history[i] for i in range(self._num_logged, len(training.history))]
+            self._num_logged = len(training.history)
+            self._log_records(records)
 
     def end(self, training: Any) -> None:
-        if self._open:
-            self._open = False
+        if self._is_open:
+            self._is_open = False
             self._end(bool(getattr(training, "finished", True)))
 
     @abstractmethod
     def _begin(self, training: Any) -> None: ...
 
     @abstractmethod
-    def _records(self, records: Sequence[dict[str, Any]]) -> None: ...
+    def _log_records(self, records: Sequence[dict[str, Any]]) -> None: ...
 
     @abstractmethod
     def _end(self, finished: bool) -> None: ...
@@ -85,10 +85,7 @@ class TensorBoard(Log):
     """Write TensorBoard's event files; ``tensorboard --logdir FOLDER`` shows them.
 
     Args:
-        folder: created if missing.
-
-    Raises:
-        ConfigError: tensorboard is not installed.
+        folder: folder of the event files; created if missing.
     """
 
     def __init__(self, folder: str | Path):
@@ -100,7 +97,7 @@ class TensorBoard(Log):
     def _begin(self, training: Any) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        purge = training.step + 1 if training.step else None  # drop what was logged after the checkpoint
+        purge = training.step + 1 if training.step else None  # remove records after the checkpoint
         with disk_errors(self.folder):
             self._writer = SummaryWriter(str(self.folder), purge_step=purge)
         settings = settings_of(training)
@@ -108,9 +105,9 @@ class TensorBoard(Log):
             lines = "\n".join(f"    {key} = {value}" for key, value in settings)  # a Markdown code block
             self._writer.add_text("settings", lines, 0)
 
-    def _records(self, records: Sequence[dict[str, Any]]) -> None:
+    def _log_records(self, records: Sequence[dict[str, Any]]) -> None:
         for record in records:
-            for name, value in metrics_of(record).items():
+            for name, value in record_metrics(record).items():
                 self._writer.add_scalar(name, value, record["step"])
 
     def _end(self, finished: bool) -> None:
@@ -121,15 +118,12 @@ class MLflow(Log):
     """Log a training as an MLflow run, on the server in ``MLFLOW_TRACKING_URI``.
 
     An active run is used and left open. Otherwise a run is started, and ended with the training
-    (``FINISHED``, or ``KILLED`` if it was interrupted).
+    (``FINISHED``, or ``KILLED`` if the training was interrupted).
 
     Args:
         name: name of a started run.
         folder: folder of the training; a resumed training continues the MLflow run of its folder.
         every: number of records per request.
-
-    Raises:
-        ConfigError: mlflow is not installed.
     """
 
     TAG = "glassformer.folder"
@@ -160,12 +154,12 @@ class MLflow(Log):
                 mlflow.start_run(run_id=run_id) if run_id else mlflow.start_run(run_name=self.name, tags=tags)
             )
         if not training.step:
-            params = [(key, str(value)[:MAX_VALUE]) for key, value in settings_of(training)]
-            for part in _parts(params, MAX_PARAMS):
-                mlflow.log_params(dict(part))
+            params = [(key, str(value)[:MAX_PARAM_LENGTH]) for key, value in settings_of(training)]
+            for chunk in _chunks(params, MAX_PARAMS):
+                mlflow.log_params(dict(chunk))
 
     def _previous_run(self) -> str | None:
-        """The id of the MLflow run of this folder; None if there is none."""
+        """The id of the MLflow run of this folder; None if the folder has no run."""
         from mlflow.tracking import MlflowClient
 
         if self.folder is None:
@@ -177,7 +171,7 @@ class MLflow(Log):
                 return run.info.run_id
         return None
 
-    def _records(self, records: Sequence[dict[str, Any]]) -> None:
+    def _log_records(self, records: Sequence[dict[str, Any]]) -> None:
         self._unsent += records
         if len(self._unsent) >= self.every or any(r["kind"] != "step" for r in records):
             self._send()
@@ -190,11 +184,11 @@ class MLflow(Log):
         metrics = [
             Metric(name, value, now, record["step"])
             for record in self._unsent
-            for name, value in metrics_of(record).items()
+            for name, value in record_metrics(record).items()
         ]
         self._unsent = []
-        for part in _parts(metrics, MAX_METRICS):
-            client.log_batch(self._run.info.run_id, metrics=part)
+        for chunk in _chunks(metrics, MAX_METRICS):
+            client.log_batch(self._run.info.run_id, metrics=chunk)
 
     def _end(self, finished: bool) -> None:
         import mlflow
@@ -206,12 +200,12 @@ class MLflow(Log):
 
 
 def settings_of(training: Any) -> list[tuple[str, Any]]:
-    """All settings of a training that have a value, including chosen ones."""
+    """All settings of a training that have a value, including automatically chosen values."""
     settings = dict(getattr(training, "fingerprint", None) or {})
     return [(key, value) for key, value in settings.items() if value is not None]
 
 
-def _parts(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+def _chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     return (items[i : i + size] for i in range(0, len(items), size))
 
 
@@ -219,17 +213,13 @@ LOGS = ("tensorboard", "mlflow")
 
 
 def loggers(names: Sequence[str], folder: Path) -> list[Callback]:
-    """The callbacks for the values of ``--log``, for a run in ``folder``.
-
-    Raises:
-        ConfigError: an unknown log, or a package that is not installed.
-    """
+    """The callbacks for the values of ``--log``, for a run in ``folder``."""
     from glassformer.config import nearest
 
     callbacks: list[Callback] = []
     for name in dict.fromkeys(names):
         if name not in LOGS:
             raise BadValueError(f"unknown log {name!r}", where="--log", fix=nearest(name, LOGS))
-        tensorboard = name == "tensorboard"
-        callbacks.append(TensorBoard(folder / name) if tensorboard else MLflow(folder.name, folder=folder))
+        is_tensorboard = name == "tensorboard"
+        callbacks.append(TensorBoard(folder / name) if is_tensorboard else MLflow(folder.name, folder=folder))
     return callbacks

@@ -1,4 +1,4 @@
-"""The training loop, a generator that yields information about each step, for callbacks."""
+"""The training loop, a generator of steps."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from glassformer.data.batching import (
 from glassformer.errors import DivergedError
 from glassformer.finite import finite
 from glassformer.runtime import fits
-from glassformer.train.graphs import graphs_of
+from glassformer.train.graphs import make_graphs
 from glassformer.train.objectives import with_gradients
 from glassformer.train.optim import learning_rate
 from glassformer.train.state import Training
 
-# Key in an evaluation: the score that selects weights instead of the monitored metric; not kept in records.
+# Key of an evaluation: the score that selects weights instead of the monitored metric; not in the history.
 SELECTION_SCORE = "instead of the monitor"
 
 
@@ -55,7 +55,7 @@ class Steps(Protocol):
 
 
 class Stream(Steps, Protocol):
-    """The batches of every epoch; they depend on the epoch only, not on the state of random generators."""
+    """The batches of every epoch; they depend only on the epoch, not on the state of random generators."""
 
     @property
     def examples(self) -> int:
@@ -63,11 +63,11 @@ class Stream(Steps, Protocol):
         ...
 
     def pack(self, index: Any) -> Any:
-        """One packed batch; it has a ``packing``."""
+        """One packed batch with an attribute ``packing``."""
         ...
 
     def shard(self, index: Any, rank: int, size: int) -> Any:
-        """The rows of a batch that process ``rank`` of ``size`` computes; None if there are none."""
+        """The rows of a batch that process ``rank`` of ``size`` computes; None without rows."""
         ...
 
 
@@ -120,7 +120,7 @@ class WordStream(TextStream):
         return self.words
 
 
-SHARES = (0.0, 0.25, 0.5, 0.75)  # candidates for the weight of the initial checkpoint (WiSE-FT)
+START_SHARES = (0.0, 0.25, 0.5, 0.75)  # candidates for the weight of the initial checkpoint (WiSE-FT)
 
 
 def run(
@@ -131,14 +131,15 @@ def run(
 ) -> Iterator[StepInfo]:
     """Train from the current state of ``training`` to the end.
 
-    When a step is yielded, ``training`` includes its evaluation: a checkpoint saved then resumes bit for bit.
+    When a step is yielded, ``training`` includes its evaluation. A checkpoint that is saved at this point
+    resumes bit for bit.
 
     Raises:
         GlassformerError: the loss is not finite.
     """
     config, model, optimizer, ranks = training.config, training.model, training.optimizer, training.ranks
     examples = stream.examples
-    compute = graphs_of(training, stream, objective)
+    compute = make_graphs(training, stream, objective)
     stream, objective = ranks.divide(stream, objective)
     compute = compute or partial(with_gradients, objective)
     if training.evaluate_start and evaluate is not None and training.step == 0:
@@ -149,7 +150,7 @@ def run(
             training.epoch, training.cursor, training.epoch_sums = training.epoch + 1, 0, {}
             continue
         # Batches may differ in size; dividing by the mean size gives every sequence the same weight.
-        # Processes average their gradients, so multiply by their number to get the sum.
+        # Processes average their gradients; dividing by their number here turns the mean into a sum.
         per_step = examples / len(steps) / ranks.size
         for micro_batches in steps[training.cursor :]:
             started = time.perf_counter()
@@ -222,17 +223,20 @@ def _score(training: Training, record: dict[str, Any]) -> float:
 
 
 @torch.no_grad()
-def choose_share(training: Training, evaluate: Callable[[], dict[str, float]]) -> float:
-    """Move the final weights towards the initial ones by the best of ``SHARES``; returns the share."""
+def choose_start_share(training: Training, evaluate: Callable[[], dict[str, float]]) -> float:
+    """Interpolate the final weights to the initial weights with the best of ``START_SHARES``.
+
+    Returns the chosen share.
+    """
     optimizer, end = training.optimizer, training.final_weights()
     candidates: list[tuple[float, float, float]] = []  # score, minus the loss, minus the share
     training.model.eval()
-    for share in SHARES:
-        optimizer.load(optimizer.towards_start(end, share))
+    for share in START_SHARES:
+        optimizer.load(optimizer.interpolate_to_start(end, share))
         record = evaluate()
         candidates.append((_score(training, record), -record["loss"], -share))
     share = -max(candidates)[-1]
-    training.best_weights = optimizer.towards_start(end, share)
+    training.best_weights = optimizer.interpolate_to_start(end, share)
     return share
 
 
@@ -250,14 +254,14 @@ def _evaluate(training: Training, evaluate: Callable | None, epoch: int) -> tupl
             record |= evaluate()
         score = _score(training, record)
         finite(np.array([record["loss"], score]), "validation losses or scores")
-        improved = training.best_score is None or score > training.best_score
-        is_best = improved or (score == training.best_score and training.better_by_loss(record["loss"]))
+        is_improved = training.best_score is None or score > training.best_score
+        is_best = is_improved or (score == training.best_score and training.better_by_loss(record["loss"]))
         if is_best:
             training.best_score, training.best_loss = score, record["loss"]
             training.best_step = training.step
             if config.keep_best:
                 training.best_weights = training.optimizer.weights()
-        if improved:
+        if is_improved:
             training.bad_evaluations = 0
         else:  # a tie counts as no improvement
             training.bad_evaluations += 1

@@ -1,18 +1,17 @@
-"""Skip-gram with negative sampling as compiled loops: the loss of ``models/skipgram.py``, but much faster.
+"""Skip-gram with negative sampling as compiled loops.
 
-All pairs of a window share its negatives (pWord2Vec, Ji et al., 2016), so that few rows are fetched for many
-products. As in word2vec's code, the center vector of each neighbor is trained to distinguish the middle word
-from the negatives. Thus a word gets new negatives in each window that contains it, about
-``(window + 1) * negative`` per position; training the middle word to predict its neighbors would give it the
-negatives of one window only. Both choices have the same pairs. The width of a row is a compile-time constant,
-a multiple of 16, so the loops have no remainder.
+The loops compute the loss of ``models/skipgram.py``, but much faster. All pairs of a window share its
+negatives (pWord2Vec, Ji et al., 2016), so that few rows are fetched for many products. As in word2vec's code,
+the center vector of each neighbor is trained to distinguish the middle word from the negatives. So a word
+gets new negatives in each window that contains the word, about ``(window + 1) * negative`` per position. The
+width of a row is a compile-time constant, a multiple of 16, so the loops have no remainder.
 
 Threads write into the same tables without locks (Niu et al., 2011). With one thread, results are
 reproducible.
 
 If the package has kernels, ``nn/kernels/skip_gram.c`` runs these loops, with another order of summation.
-Otherwise numba compiles the loops below in each process (four seconds), without its cache on disk: numba
-writes the index before the code, so that another process could run code for another width.
+Otherwise numba compiles the loops below in each process, which takes four seconds. Its cache on disk is not
+used: numba writes the index before the code, so another process could run code for another width.
 """
 
 from __future__ import annotations
@@ -29,15 +28,17 @@ from glassformer.nn.kernels import skip_gram
 
 LANES = 16  # fp32 numbers in a 512-bit register; the width of rows is a multiple
 LOSS_EVERY = 32  # the loss, which is only logged, is computed in every 32nd window
-FULL = 2.0**32 - 1.0
+MAX_UINT32 = 2.0**32 - 1.0
 
 # Numba's fast-math flags: sums may be reordered, but infinities and NaN are respected.
-FAST = {"reassoc", "contract", "nsz", "arcp"}
+FAST_MATH = {"reassoc", "contract", "nsz", "arcp"}
 
 
 class Sampler(NamedTuple):
-    """Tables ``[V]`` for random draws. A word w is kept if a 32-bit random number is <= keep[w]; the other
-    two are Walker's alias table of the noise distribution.
+    """Tables ``[V]`` for random draws.
+
+    A word w is kept if a 32-bit random number is <= keep[w]. ``probability`` and ``alias`` are Walker's alias
+    table of the noise distribution.
     """
 
     keep: np.ndarray  # uint64
@@ -57,7 +58,7 @@ def make_sampler(keep: np.ndarray, noise: np.ndarray) -> Sampler:
         probability[low], alias[low] = scaled[low], high
         scaled[high] -= 1.0 - scaled[low]
         (small if scaled[high] < 1.0 else large).append(high)
-    return Sampler((keep * FULL).astype(np.uint64), (probability * FULL).astype(np.uint64), alias)
+    return Sampler((keep * MAX_UINT32).astype(np.uint64), (probability * MAX_UINT32).astype(np.uint64), alias)
 
 
 def padded_width(dim: int) -> int:
@@ -85,7 +86,7 @@ def kernel(width: int) -> Kernel:
     """Compile for rows of ``width`` numbers (a multiple of 16)."""
     import numba  # takes a second, and is not needed if the package has kernels
 
-    @numba.njit(nogil=True, fastmath=FAST)
+    @numba.njit(nogil=True, fastmath=FAST_MATH)
     def update_window(centre_table, context_table, nearby, count, words, n_words, lr, steps, grad, scored):
         """One step of gradient descent for each pair of a window.
 
@@ -125,7 +126,7 @@ def kernel(width: int) -> Kernel:
                 v[d] += grad[d]
         return loss
 
-    @numba.njit(nogil=True, fastmath=FAST)
+    @numba.njit(nogil=True, fastmath=FAST_MATH)
     def train_sentences(
         centre_table,
         context_table,
@@ -142,9 +143,11 @@ def kernel(width: int) -> Kernel:
         rate_step,
         state,
     ):
-        """Train on sentences ``first`` to ``last``; the learning rate ``rate`` decreases by ``rate_step`` per
-        word. Returns the number of pairs; the summed loss of the windows whose loss was computed; and the
-        number of pairs in these windows."""
+        """Train on sentences ``first`` to ``last``.
+
+        The learning rate ``rate`` decreases by ``rate_step`` per word. Returns the number of pairs, the
+        summed loss of the windows whose loss is computed, and the number of pairs in these windows.
+        """
         longest = 0
         for i in range(first, last):
             longest = max(longest, starts[i + 1] - starts[i])
@@ -196,12 +199,12 @@ def kernel(width: int) -> Kernel:
 
 
 def loops(width: int) -> Callable[..., tuple[int, float, int]]:
-    """``train_sentences`` for rows of ``width`` numbers, from the package's kernels if there are any."""
+    """``train_sentences`` for rows of ``width`` numbers, from the package's kernels if available."""
     return kernel(width).sentences if kernels.why_not() else skip_gram.train_sentences
 
 
-def compiled_by() -> str:
-    """The origin of the code of ``loops``; results differ in the last bits between origins."""
+def loops_origin() -> str:
+    """The origin of the code of ``loops``; the last bits of results depend on the origin."""
     level = kernels.level()
     return f"kernels of {level.title}" if level else "numba"
 

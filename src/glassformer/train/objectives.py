@@ -1,8 +1,8 @@
-"""Objectives: losses of a batch as sums over examples; the training loop divides once.
+"""Training objectives: losses of a batch as sums over examples.
 
-Nothing here synchronizes with a GPU: counts stay tensors, which the loop reads once per step. A
-classification objective is split into the tensors of a batch (``inputs``) and the computation on them
-(``compute``), for CUDA graphs (``train/graphs.py``).
+The training loop divides the sums. Objectives do not synchronize with a GPU: counts are tensors, which the
+loop reads once per step. For CUDA graphs (``train/graphs.py``), classification objectives have two parts: the
+tensors of a batch (``inputs``) and the computation (``compute``).
 """
 
 from __future__ import annotations
@@ -29,11 +29,9 @@ from glassformer.packing import Packing
 from glassformer.runtime import generator_on, send
 from glassformer.train.config import class_weight_error
 
+
 # --- losses for regression and multi-label classification -----------------------------------------
 #
-# They replace the cross-entropy of a ``Classification`` objective.
-
-
 @dataclass(frozen=True)
 class BinaryCrossEntropy:
     """Multi-label loss: the mean binary cross-entropy over the labels.
@@ -47,7 +45,7 @@ class BinaryCrossEntropy:
     smoothing: float = 0.0
 
     def __call__(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Losses ``[B]`` and the number of examples with all labels right; logits and targets ``[B, K]``."""
+        """Losses ``[B]`` and the number of examples with correct label sets; logits, targets ``[B, K]``."""
         targets = targets.float()
         weight = None if self.pos_weight is None else logits.new_tensor(self.pos_weight)
         soft = targets * (1 - self.smoothing) + self.smoothing / 2 if self.smoothing else targets
@@ -57,10 +55,10 @@ class BinaryCrossEntropy:
 
 @dataclass(frozen=True)
 class SquaredError:
-    """Regression loss on standardized numbers; an error below 0.5 counts as right."""
+    """Regression loss on standardized numbers; a prediction with an error below 0.5 counts as correct."""
 
     def __call__(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Losses ``[B]`` and the number of right examples, for logits ``[B, 1]`` and targets ``[B]``."""
+        """Losses ``[B]`` and the number of correct predictions, for logits ``[B, 1]`` and targets ``[B]``."""
         errors = logits[:, 0] - targets.float()
         return errors.square(), (errors.detach().abs() < 0.5).sum()
 
@@ -81,8 +79,8 @@ class InputMasking:
 
     Args:
         share: share of all tokens to mask (word dropout).
-        maskable: in a random half of the examples, also mask a share of the tokens or patches that is drawn
-            from 0 to 1 (faithfulness-measurable models; Madsen et al., 2024).
+        maskable: also mask tokens or patches in a random half of the examples. The masked share is drawn from
+            0 to 1 (faithfulness-measurable models; Madsen et al., 2024).
         mask_id: id of the replacement token.
         special_ids: ids that ``maskable`` never masks: special tokens.
         mask_first: whether ``share`` may mask the first token of a text.
@@ -101,10 +99,10 @@ class InputMasking:
         if not self.mask_first:
             is_masked &= packing.positions > 0
         if self.maskable:
-            extra = draws < self._rates(packing.count, ids.device)[packing.sequence_ids]
+            is_maskable = draws < self._rates(packing.count, ids.device)[packing.sequence_ids]
             for special in self.special_ids:
-                extra &= ids != special
-            is_masked |= extra
+                is_maskable &= ids != special
+            is_masked |= is_maskable
         return ids.masked_fill(is_masked, self.mask_id)
 
     def patches(self, pixels: Tensor, size: tuple[int, int]) -> Tensor:
@@ -117,7 +115,7 @@ class InputMasking:
         return pixels.masked_fill(is_masked, 0.0)
 
     def _rates(self, count: int, device: torch.device) -> Tensor:
-        """The masked share of each example ``[count]``: 0 in half of them."""
+        """The masked share of each example ``[count]``, which is 0 in a random half."""
         coins, rates = torch.rand((2, count), device=device, generator=generator_on(device))
         return torch.where(coins < 0.5, rates, 0.0)
 
@@ -126,15 +124,15 @@ def input_masking(train: Any, tokenizer: Any, *, mask_first: bool) -> InputMaski
     """The ``InputMasking`` for the settings of a fit on texts; None if nothing is masked."""
     if not (train.word_dropout or train.maskable):
         return None
-    known = Vocabulary.of(tokenizer)
-    special_ids = tuple(token for token in (known.pad, known.cls, known.sep) if token is not None)
-    return InputMasking(train.word_dropout, train.maskable, known.masking_id, special_ids, mask_first)
+    vocab = Vocabulary.of(tokenizer)
+    special_ids = tuple(token for token in (vocab.pad, vocab.cls, vocab.sep) if token is not None)
+    return InputMasking(train.word_dropout, train.maskable, vocab.masking_id, special_ids, mask_first)
 
 
 # --- objectives -----------------------------------------------------------------------------------
 
 
-Criterion = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # logits, targets -> losses [B], those right
+Criterion = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # logits, targets -> losses [B], num_correct
 IGNORED = -100  # a target that is ignored: ``ignore_index`` of torch's cross-entropy
 
 
@@ -143,7 +141,7 @@ class StepLoss:
     """Sums over a batch: the weighted loss (differentiable), and counts for the history."""
 
     loss: Tensor
-    correct: Tensor  # with soft labels, the summed share of the predicted classes
+    correct: Tensor  # number of correct predictions; with soft labels, the sum of the predicted labels
     count: int
 
 
@@ -183,13 +181,13 @@ class Classification:
         """The loss of a batch from its ``inputs``."""
         logits, targets = self.logits(model, tensors, packing).float(), tensors["targets"]  # [B, C], [B]
         if self.criterion is not None:
-            losses, right = self.criterion(logits, targets)
+            losses, num_correct = self.criterion(logits, targets)
         else:
             losses = F.cross_entropy(logits, targets, reduction="none", label_smoothing=self.label_smoothing)
-            right = (logits.detach().argmax(1) == targets).sum()
+            num_correct = (logits.detach().argmax(1) == targets).sum()
         if "weights" in tensors:
             losses = losses * tensors["weights"].to(losses)
-        return StepLoss(losses.sum(), right, len(targets))
+        return StepLoss(losses.sum(), num_correct, len(targets))
 
     def logits(self, model: nn.Module, tensors: Mapping[str, Tensor], packing: Packing) -> Tensor:
         """Logits ``[B, C]``, with masking if configured."""
@@ -220,7 +218,7 @@ class ImageClassification:
         return self.compute(model, self.inputs(batch), batch.packing)
 
     def inputs(self, batch: ImageBatch) -> dict[str, Tensor]:
-        """The tensors of a batch by name: pixels ``[B, C, H, W]``, the others ``[B]``."""
+        """The tensors of a batch by name: pixels ``[B, C, H, W]``; all other tensors are ``[B]``."""
         device = batch.pixels.device
         out = {"pixels": batch.pixels} | targets_and_weights(self, batch.index, device)
         if batch.mixed is not None:
@@ -241,15 +239,15 @@ class ImageClassification:
             weights = share * weights + (1 - share) * weights[mixed.partner]
         if self.criterion is not None:
             soft = targets if mixed is None else mixed_targets(targets, mixed.partner, mixed.share)
-            losses, right = self.criterion(logits, soft)
+            losses, num_correct = self.criterion(logits, soft)
         else:
             classes = logits.shape[1]
             soft = one_hot(targets, classes) if mixed is None else mixed.soften(targets, classes)
             losses = F.cross_entropy(logits, soft, reduction="none", label_smoothing=self.label_smoothing)
-            right = soft.gather(1, logits.detach().argmax(1, keepdim=True)).sum()
+            num_correct = soft.gather(1, logits.detach().argmax(1, keepdim=True)).sum()
         if weights is not None:
             losses = losses * weights
-        return StepLoss(losses.sum(), right, len(targets))
+        return StepLoss(losses.sum(), num_correct, len(targets))
 
 
 def targets_and_weights(
@@ -278,20 +276,23 @@ class TaggedWords:
     def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
         rows = np.concatenate([self.targets[self.starts[i] : self.starts[i + 1]] for i in batch.index])
         targets = torch.from_numpy(rows)
-        rows_at = (targets != IGNORED).nonzero().squeeze(1)
-        targets, rows_at = send(targets[rows_at], batch.ids.device), send(rows_at, batch.ids.device)
+        word_rows = (targets != IGNORED).nonzero().squeeze(1)
+        targets, word_rows = send(targets[word_rows], batch.ids.device), send(word_rows, batch.ids.device)
         ids = batch.ids if self.masking is None else self.masking.tokens(batch.ids, batch.packing)
         out = model(ids, token_type_ids=batch.segments, packing=batch.packing)
-        logits = out.logits[rows_at].float()  # [W, C]
+        logits = out.logits[word_rows].float()  # [W, C]
         losses = F.cross_entropy(logits, targets, reduction="none", label_smoothing=self.label_smoothing)
         return StepLoss(losses.sum(), (logits.detach().argmax(1) == targets).sum(), len(targets))
 
 
-LEAST_WEIGHT, MOST_WEIGHT = 1e-9, 1e9  # range of class weights other than 0, which fp32 can represent
+MIN_CLASS_WEIGHT, MAX_CLASS_WEIGHT = (
+    1e-9,
+    1e9,
+)  # range of class weights other than 0, which fp32 can represent
 
 
 def _is_valid_weight(weight: Any) -> bool:
-    return weight == 0 or LEAST_WEIGHT <= weight <= MOST_WEIGHT
+    return weight == 0 or MIN_CLASS_WEIGHT <= weight <= MAX_CLASS_WEIGHT
 
 
 def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict | None) -> np.ndarray | None:
@@ -300,10 +301,10 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
         return None
     from sklearn.utils.class_weight import compute_class_weight
 
-    found_classes = np.unique(targets)
+    present_classes = np.unique(targets)
     if class_weight == "balanced":
-        per_class = compute_class_weight("balanced", classes=found_classes, y=targets)
-        table = dict(zip(found_classes.tolist(), per_class.tolist(), strict=True))
+        per_class = compute_class_weight("balanced", classes=present_classes, y=targets)
+        table = dict(zip(present_classes.tolist(), per_class.tolist(), strict=True))
     elif not isinstance(class_weight, Mapping):
         raise class_weight_error(class_weight)
     else:
@@ -317,7 +318,7 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
                 raise BadValueError(
                     f"{weight!r} is not a weight",
                     where="class_weight",
-                    fix=f"Use 0, or numbers from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}",
+                    fix=f"Use 0, or numbers from {MIN_CLASS_WEIGHT:g} to {MAX_CLASS_WEIGHT:g}",
                 )
         if not any(float(by_text.get(str(label), 1.0)) for label in classes):
             raise ConfigError("all class weights are 0", where="class_weight")
@@ -346,21 +347,25 @@ class Translation:
 class MaskedWords:
     """Masked language modeling: cross-entropy of the masked tokens, plus next-sentence prediction if enabled.
 
-    The loss of a batch is ``K * (mean over its K masked tokens + mean over its sequences)``, which after the
-    division in the loop is the sum of two means (Devlin et al., 2019).
+    The loss of a batch is ``K * (mean over its K masked tokens + mean over its sequences)``. After the
+    division in the loop, it is the sum of both means (Devlin et al., 2019).
     """
 
     def __call__(self, model: nn.Module, batch: MaskedBatch) -> StepLoss:
-        losses, predicted, next_sentence, _ = masked_losses(model, batch)
+        losses, predicted, next_sentence, _ = masked_token_losses(model, batch)
         total = losses.sum()
         if next_sentence is not None:
             total = total + next_sentence.mean() * len(losses)
         return StepLoss(total, (predicted == batch.labels).sum(), len(losses))
 
 
-def masked_losses(model: Any, batch: MaskedBatch) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Losses and predictions of the masked tokens, ``[K]`` each, and for next-sentence prediction (else None)
-    losses and whether predictions are right, ``[B]`` each.
+def masked_token_losses(
+    model: Any, batch: MaskedBatch
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Losses and predictions of the masked tokens, ``[K]`` each.
+
+    For next-sentence prediction, also the losses and whether predictions are correct, ``[B]`` each; else
+    None.
     """
     x = model.encode(batch.ids, batch.packing, segments=batch.segments)  # [N, D]
     hidden = model.mlm.transform(x[batch.rows]).to(x.dtype)  # [K, D]
@@ -369,8 +374,8 @@ def masked_losses(model: Any, batch: MaskedBatch) -> tuple[Tensor, Tensor, Tenso
     if batch.strangers is None or model.nsp is None:
         return losses, predicted, None, None
     logits = model.nsp(model.pooling(x, batch.packing)).float()  # [B, 2]
-    right = logits.argmax(1) == batch.strangers
-    return losses, predicted, F.cross_entropy(logits, batch.strangers, reduction="none"), right
+    is_correct = logits.argmax(1) == batch.strangers
+    return losses, predicted, F.cross_entropy(logits, batch.strangers, reduction="none"), is_correct
 
 
 @dataclass
@@ -386,7 +391,7 @@ class MaskedPatchLoss:
 # --- question answering ---------------------------------------------------------------------------
 
 
-def log_shares(logits: Tensor, packing: Packing) -> Tensor:
+def sequence_log_softmax(logits: Tensor, packing: Packing) -> Tensor:
     """Log-softmax over the tokens of each sequence, for each column of the logits ``[N, 2]``: ``[N, 2]``."""
     sequence = packing.sequence_ids
     index = sequence[:, None].expand_as(logits)
@@ -399,12 +404,13 @@ def log_shares(logits: Tensor, packing: Packing) -> Tensor:
 
 @dataclass
 class AnswerSpans:
-    """Extractive question answering: mean cross-entropy of start and end token (Devlin et al., 2019), summed
-    over windows.
+    """Extractive question answering: mean cross-entropy of start and end token (Devlin et al., 2019).
+
+    The loss is a sum over windows.
 
     Args:
-        targets: ``[W, 2]`` first and last token of the answer in each window of the training table; 0, [CLS],
-            if the window contains no answer.
+        targets: ``[W, 2]`` first and last token of the answer in each window of the training table. Both are
+            0 ([CLS]) if the window contains no answer.
     """
 
     targets: np.ndarray
@@ -412,11 +418,11 @@ class AnswerSpans:
     def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
         targets = send(torch.from_numpy(self.targets[batch.index]), batch.ids.device)  # [B, 2]
         logits = model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits.float()
-        shares = log_shares(logits, batch.packing)  # [N, 2]
+        log_probs = sequence_log_softmax(logits, batch.packing)  # [N, 2]
         rows = batch.packing.first_rows[:, None] + targets
-        answer = shares.gather(0, rows)  # [B, 2]
-        best = shares.detach().new_full(answer.shape, -torch.inf)
-        index = batch.packing.sequence_ids[:, None].expand_as(shares)
-        best = best.scatter_reduce(0, index, shares.detach(), "amax")
-        right = (answer.detach() >= best).all(1).sum()
-        return StepLoss(-answer.mean(1).sum(), right, len(targets))
+        answer = log_probs.gather(0, rows)  # [B, 2]
+        best = log_probs.detach().new_full(answer.shape, -torch.inf)
+        index = batch.packing.sequence_ids[:, None].expand_as(log_probs)
+        best = best.scatter_reduce(0, index, log_probs.detach(), "amax")
+        num_correct = (answer.detach() >= best).all(1).sum()
+        return StepLoss(-answer.mean(1).sum(), num_correct, len(targets))

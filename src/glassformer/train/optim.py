@@ -1,4 +1,4 @@
-"""Optimizers with fp32 master weights, parameter groups, learning-rate schedules and weight averaging."""
+"""Optimizers with fp32 master weights, and learning-rate schedules."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from glassformer.train.distributed import ONE_PROCESS, Ranks
 #     w = w - lr decay w                                            decay last, on the new weight
 #
 # ``torch.optim.AdamW`` divides by ``sqrt(v / (1 - b2^t)) + eps`` instead, so that eps has less weight in the
-# first steps (with b2 = 0.999, a thirtieth at the first). AdamW in transformers up to 4.48, with which many
-# published models were fine-tuned, is this variant.
+# first steps (1/30 at the first step with b2 = 0.999). The "epsilon hat" variant is the AdamW of transformers
+# up to 4.48, with which many published models were fine-tuned.
 #
-# The update without decay equals torch's with ``eps / sqrt(1 - b2^t)`` as eps, so torch's fused kernel is
-# used.
+# Without decay, the update equals torch's update with ``eps / sqrt(1 - b2^t)`` as eps. So torch's fused
+# kernel is used.
 
 
 class AdamWHat(torch.optim.Optimizer):
@@ -62,8 +62,8 @@ class AdamWHat(torch.optim.Optimizer):
                     state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(w), torch.zeros_like(w)
                 # Weights without a gradient in some steps have another step count, and so another eps. The
                 # fused kernel ignores strides.
-                flat = all(x.is_contiguous() for x in (w, w.grad, state["exp_avg"], state["exp_avg_sq"]))
-                batches[state["step"].item(), flat and w.is_cpu].append(w)
+                is_flat = all(x.is_contiguous() for x in (w, w.grad, state["exp_avg"], state["exp_avg_sq"]))
+                batches[state["step"].item(), is_flat and w.is_cpu].append(w)
             for (steps_done, fused), weights in batches.items():
                 self._update(weights, steps_done + 1, fused, group)
         return loss
@@ -112,23 +112,23 @@ def learning_rate(step: int, total: int, config: FitConfig) -> float:
     return config.lr
 
 
-class MasterOptimizer:
+class MixedPrecisionOptimizer:
     """An optimizer on fp32 copies ("masters") of the weights, while the model computes in ``dtype``.
 
-    bf16 has 8 bits of precision, too few for small updates. Embeddings and heads, which stay in fp32, are
-    their own masters. Weight decay is not applied to biases, norms and position embeddings.
+    bf16 has 8 bits of precision, too few for small updates. Embeddings and heads stay in fp32 and need no
+    copies. Weight decay is not applied to biases, norms and position embeddings.
 
     Args:
         model: in fp32, with ``requires_grad`` set for trained weights; its encoder is converted to ``dtype``.
-        ranks: the processes that train together. With sharding, masters are this process's parts of the
-            weights; ``weights``, ``tensors`` and ``load_tensors`` use full tensors.
+        ranks: the processes that train together. With sharding, each process has masters for its parts of the
+            weights. ``weights``, ``tensors`` and ``load_tensors`` use full tensors.
     """
 
     def __init__(self, model: nn.Module, config: FitConfig, dtype: torch.dtype, ranks: Ranks = ONE_PROCESS):
         self.config, self.ranks = config, ranks
         self.params = {name: p for name, p in model.named_parameters() if p.requires_grad}
         originals = {name: p.detach().clone() for name, p in self.params.items()}
-        # Frozen weights in full precision: saved weights must not be rounded to bf16.
+        # Copies of frozen weights in full precision, since saved weights must not be rounded to bf16.
         self.frozen = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
         self.shapes = {name: p.shape for name, p in originals.items()}
         model.set_compute_dtype(dtype)  # type: ignore[operator]  # every model here has it
@@ -140,30 +140,32 @@ class MasterOptimizer:
         }
         self.separate = [name for name, p in self.params.items() if p is not self.masters[name]]
         self.low_precision = [name for name in self.separate if self.params[name].dtype != torch.float32]
-        self.optimizers = self._make(config)
+        self.optimizers = self._make_optimizers(config)
         self.average = {n: m.detach().clone() for n, m in self.masters.items()} if config.average else None
-        self.decay = config.average  # decay of the average; see bound_average
-        self.averaged = torch.zeros(())  # number of averaged steps; a tensor because it is saved
+        self.decay = config.average  # decay of the average; see limit_average_decay
+        self.num_averaged = torch.zeros(())  # number of averaged steps; a tensor because it is saved
         self.start_share = getattr(config, "start_share", 0.0)
         if self.start_share:
             self.start = {n: m.detach().clone() for n, m in self.masters.items()}
-        if self.start_share == "auto":  # chosen after the training (``choose_share``)
+        if self.start_share == "auto":  # chosen after the training (``choose_start_share``)
             self.start_share = 0.0
 
-    def _make(self, config: FitConfig) -> list[torch.optim.Optimizer]:
-        """AdamW or Adam for all weights, in groups of one learning-rate factor and weight decay; or for the
-        matrices of the encoder Muon (Jordan et al., 2024), which orthogonalizes updates, scaled to AdamW's
-        learning rates."""
+    def _make_optimizers(self, config: FitConfig) -> list[torch.optim.Optimizer]:
+        """The optimizers for all weights, in groups with one learning-rate factor and weight decay.
+
+        With ``optimizer = "muon"``, matrices of the encoder are trained by Muon (Jordan et al., 2024), which
+        orthogonalizes updates, scaled to AdamW's learning rates. AdamW trains the remaining weights.
+        """
         num_layers = 1 + max((depth for n in self.params if (depth := _depth(n)) is not None), default=-1)
         groups: dict[bool, dict[tuple[float, float], list[Tensor]]] = {True: {}, False: {}}
         for name, master in self.masters.items():
             decay = config.weight_decay if has_weight_decay(name, master) else 0.0
-            key = (_rate_factor(name, num_layers, config), decay)
-            by_muon = config.optimizer == "muon" and master.ndim == 2 and _depth(name) is not None
-            groups[by_muon].setdefault(key, []).append(master)
+            key = (_lr_factor(name, num_layers, config), decay)
+            uses_muon = config.optimizer == "muon" and master.ndim == 2 and _depth(name) is not None
+            groups[uses_muon].setdefault(key, []).append(master)
         grouped = {
-            by_muon: [{"params": ps, "weight_decay": wd, "factor": f} for (f, wd), ps in by_key.items()]
-            for by_muon, by_key in groups.items()
+            uses_muon: [{"params": ps, "weight_decay": wd, "factor": f} for (f, wd), ps in by_key.items()]
+            for uses_muon, by_key in groups.items()
         }
         optimizers: list[torch.optim.Optimizer] = []
         if grouped[False]:
@@ -171,8 +173,8 @@ class MasterOptimizer:
             if config.optimizer == "adamw-hat":
                 optimizers.append(AdamWHat(grouped[False], config.lr, betas, eps))
             else:
-                kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-                optimizers.append(kind(grouped[False], lr=config.lr, betas=betas, eps=eps, fused=True))
+                adam = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+                optimizers.append(adam(grouped[False], lr=config.lr, betas=betas, eps=eps, fused=True))
         if grouped[True]:
             optimizers.append(torch.optim.Muon(grouped[True], lr=config.lr, adjust_lr_fn="match_rms_adamw"))
         return optimizers
@@ -215,12 +217,14 @@ class MasterOptimizer:
 
     def _newest_weight(self) -> float:
         """The share of this step's weights in the average, bias-corrected (Kingma and Ba, 2015)."""
-        self.averaged += 1
-        return (1.0 - self.decay) / (1.0 - self.decay ** self.averaged.item())
+        self.num_averaged += 1
+        return (1.0 - self.decay) / (1.0 - self.decay ** self.num_averaged.item())
 
-    def bound_average(self, total_steps: int) -> None:
-        """Limit the decay so that the average covers at most about a third of the steps, 1 / (1 - decay);
-        otherwise early and late weights of a short run would have the same share."""
+    def limit_average_decay(self, total_steps: int) -> None:
+        """Limit the decay so that the average covers at most about a third of the steps, 1 / (1 - decay).
+
+        Otherwise, early and late weights of a short run would have the same share.
+        """
         self.decay = min(self.config.average, max(0.0, 1.0 - 3.0 / max(total_steps, 1)))
 
     @torch.no_grad()
@@ -234,23 +238,25 @@ class MasterOptimizer:
 
     @torch.no_grad()
     def load(self, weights: dict[str, Tensor]) -> None:
-        """Set the masters (this process's parts) and the weights of the model."""
+        """Set the masters of this process and the weights of the model."""
         for name, master in self.masters.items():
             master.copy_(weights[name])
         self.copy_to_model()
 
     @property
-    def evaluates_masters(self) -> bool:
+    def evaluates_current_weights(self) -> bool:
         """Whether the masters themselves are evaluated, without averaging or interpolation."""
         return self.average is None and not self.start_share
 
     def evaluation_weights(self) -> dict[str, Tensor]:
-        """This process's parts of the weights to evaluate: the average or the masters, interpolated towards
-        the initial weights if ``start_share`` is set."""
-        source = self.average if self.average is not None else self.masters
-        return self.towards_start(source, self.start_share) if self.start_share else source
+        """The weights to evaluate (this process's parts).
 
-    def towards_start(self, weights: dict[str, Tensor], share: float) -> dict[str, Tensor]:
+        They are the average or the masters, interpolated to the initial weights if ``start_share`` is set.
+        """
+        source = self.average if self.average is not None else self.masters
+        return self.interpolate_to_start(source, self.start_share) if self.start_share else source
+
+    def interpolate_to_start(self, weights: dict[str, Tensor], share: float) -> dict[str, Tensor]:
         """``(1 - share) * weights + share * start`` (Wortsman et al., 2022, equation 1)."""
         return {n: torch.lerp(w.detach(), self.start[n], share) for n, w in weights.items()}
 
@@ -273,7 +279,7 @@ class MasterOptimizer:
                     out[f"{key}/{name}"] = self.ranks.full_tensor(value, self.shapes[name])
         if self.average is not None:
             out |= {f"average/{n}": w for n, w in self._full_tensors(self.average).items()}
-            out["averaged"] = self.averaged
+            out["averaged"] = self.num_averaged
         return out
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
@@ -294,12 +300,12 @@ class MasterOptimizer:
             self.average = {
                 n: part(tensors[f"average/{n}"]).to(m.device, copy=True) for n, m in self.masters.items()
             }
-            # Old checkpoints have no count and no bias correction.
-            self.averaged = tensors.get("averaged", torch.tensor(math.inf)).clone()
+            # Checkpoints of earlier versions have no count, and their averages are not bias-corrected.
+            self.num_averaged = tensors.get("averaged", torch.tensor(math.inf)).clone()
 
 
 def in_fp32(grad: Tensor) -> Tensor:
-    """A gradient in fp32; on a GPU uninitialized memory, which one call fills for all gradients."""
+    """A gradient in fp32; on a GPU uninitialized memory, which the caller fills for all gradients at once."""
     return torch.empty_like(grad, dtype=torch.float32) if grad.is_cuda else grad.float()
 
 
@@ -308,18 +314,20 @@ def has_weight_decay(name: str, weight: Tensor) -> bool:
     return weight.ndim >= 2 and not any(part in name for part in ("positions", "segments", "relative"))
 
 
-def _rate_factor(name: str, num_layers: int, config: FitConfig) -> float:
-    """The learning-rate factor of a weight: layer-wise decay (ELECTRA, Clark et al., 2020), and
-    ``embedding_lr`` for embeddings except positions, segments and norms, which get a gradient in each step.
+def _lr_factor(name: str, num_layers: int, config: FitConfig) -> float:
+    """The learning-rate factor of a weight: layer-wise decay (ELECTRA, Clark et al., 2020) times
+    ``embedding_lr`` for token embeddings.
+
+    Positions, segments and norms get a gradient in each step, so ``embedding_lr`` does not apply to them.
     """
     if name.startswith(("embeddings.", "target_embeddings.", "encoder.relative.")):
-        dense = any(part in name for part in ("positions", "segments", "norm", "relative"))
-        return config.layer_decay ** (num_layers + 1) * (1.0 if dense else config.embedding_lr)
+        is_dense = any(part in name for part in ("positions", "segments", "norm", "relative"))
+        return config.layer_decay ** (num_layers + 1) * (1.0 if is_dense else config.embedding_lr)
     depth = _depth(name)
     return 1.0 if depth is None else config.layer_decay ** (num_layers - depth)
 
 
 def _depth(name: str) -> int | None:
-    """The layer number of a weight, from 0 at the input; None outside the encoder layers."""
+    """The layer of a weight, counted from 0 at the input; None outside the encoder layers."""
     match = re.match(r"encoder\.layers\.(\d+)\.", name)
     return int(match[1]) if match else None

@@ -1,7 +1,7 @@
 """Linear heads on the vectors of a frozen encoder, fitted by logistic or ridge regression.
 
-Fine-tuning starts from such a head (linear probing first; Kumar et al., 2022); with ``train_layers = 0`` it
-is the final model. The regularization strength is chosen by cross-validation.
+Fine-tuning starts from such a head (linear probing first; Kumar et al., 2022). With ``train_layers = 0`` the
+fitted head is final. The regularization strength is chosen by cross-validation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STRENGTHS = (1.0, 4.0, 16.0, 64.0)  # C of logistic regression, for vectors of m
 PENALTIES = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)  # alpha of ridge regression, for the same vectors
 FOLDS = 3
 MAX_EXAMPLES = 5_000  # maximum number of examples in cross-validation
-TOLERANCE = 1e-4  # of the solver; with 1e-3 the accuracy still changed by two points
+TOLERANCE = 1e-4  # tolerance of the solver; 1e-3 changed the accuracy by up to two points
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,10 @@ class SolvedHead:
 def solve_classes(
     vectors: np.ndarray, targets: np.ndarray, weights: np.ndarray | None = None, seed: int = 0
 ) -> SolvedHead:
-    """Multinomial logistic regression on vectors ``[n, D]``; targets ``[n]`` are class numbers from 0, and
-    every class occurs."""
+    """Multinomial logistic regression on vectors ``[n, D]``.
+
+    Targets ``[n]`` are class indices from 0, and every class occurs.
+    """
     classes = int(targets.max()) + 1
 
     def solve(rows: np.ndarray, strength: float, warm: dict) -> tuple[np.ndarray, np.ndarray]:
@@ -112,32 +114,31 @@ def _choose_strength(
     strengths: Sequence[float],
     folds: list[tuple[np.ndarray, np.ndarray]],
 ) -> SolvedHead:
-    """Choose the strength with the lowest held-out loss, and fit with it on all examples."""
-
+    """Choose the strength with the lowest held-out loss, and fit all examples with this strength."""
     with one_thread():  # the steps are too short for several threads
         # Default without folds: C = 4 is best with one or two examples per class of banking77.
         best_strength, best_loss, best_outputs = strengths[(len(strengths) - 1) // 2], np.inf, []
         warm_models: list[dict] = [{} for _ in folds]  # fitted models per fold, for warm starts
         for strength in strengths if folds else ():
             outputs, losses = [], []
-            for (train_rows, held_rows), models in zip(folds, warm_models, strict=True):
+            for (train_rows, validation_rows), models in zip(folds, warm_models, strict=True):
                 weight, bias = solve(train_rows, strength, models)
-                outputs.append(vectors[held_rows] @ weight.T + bias)
-                losses.append(loss(outputs[-1], held_rows))
+                outputs.append(vectors[validation_rows] @ weight.T + bias)
+                losses.append(loss(outputs[-1], validation_rows))
             if (mean := float(np.mean(losses))) > best_loss:
                 break  # the loss is unimodal in the strength
             best_strength, best_loss, best_outputs = strength, mean, outputs
         weight, bias = solve(np.arange(len(vectors)), best_strength, {})
     held_out = np.full((len(vectors), len(weight)), np.nan)
-    for (_, held_rows), outputs in zip(folds, best_outputs, strict=False):
-        held_out[held_rows] = outputs
+    for (_, validation_rows), outputs in zip(folds, best_outputs, strict=False):
+        held_out[validation_rows] = outputs
     return SolvedHead(weight.astype(np.float32), bias.astype(np.float32), best_strength, held_out)
 
 
 def _regression(
     vectors: np.ndarray, targets: np.ndarray, strength: float, weights: Any, warm_models: dict, key: int
 ) -> Any:
-    """Fit a logistic regression; the model is kept in ``warm_models`` for a warm start of the next fit."""
+    """Fit a logistic regression; ``warm_models`` keeps the model for a warm start of the next fit."""
     from sklearn.linear_model import LogisticRegression
 
     model = warm_models.setdefault(key, LogisticRegression(max_iter=1000, tol=TOLERANCE, warm_start=True))
@@ -152,26 +153,26 @@ def _take(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
 def _folds(
     targets: np.ndarray | None, seed: int, n: int | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (training rows, held-out rows) of stratified folds of at most ``MAX_EXAMPLES`` rows; a class with
-    fewer than ``FOLDS`` examples is in training only."""
+    """Yield (training rows, validation rows) of stratified folds of at most ``MAX_EXAMPLES`` rows.
+
+    Examples of a class with fewer than ``FOLDS`` examples are only in training rows.
+    """
     rng = np.random.default_rng(seed)
     n = len(targets) if targets is not None else n or 0
     order = np.sort(rng.permutation(n)[:MAX_EXAMPLES])
+    row_folds = np.full(n, -1)
     if targets is None:
-        fold_of = np.empty(n, int)
-        fold_of[:] = -1
-        fold_of[rng.permutation(order)] = np.arange(len(order)) % FOLDS
+        row_folds[rng.permutation(order)] = np.arange(len(order)) % FOLDS
     else:
-        fold_of = np.full(n, -1)
         start = 0
         for k in np.unique(targets[order]):
             members = rng.permutation(order[targets[order] == k])
             if len(members) >= FOLDS:
-                fold_of[members] = (start + np.arange(len(members))) % FOLDS
+                row_folds[members] = (start + np.arange(len(members))) % FOLDS
                 start += len(members)
     in_sample = np.zeros(n, bool)
     in_sample[order] = True
     for fold in range(FOLDS):
-        held_rows = np.flatnonzero(fold_of == fold)
-        if len(held_rows):
-            yield np.flatnonzero(in_sample & (fold_of != fold)), held_rows
+        validation_rows = np.flatnonzero(row_folds == fold)
+        if len(validation_rows):
+            yield np.flatnonzero(in_sample & (row_folds != fold)), validation_rows

@@ -1,4 +1,4 @@
-"""``Training``: the complete state of a training, which a checkpoint saves."""
+"""The complete state of a training, for checkpoints."""
 
 from __future__ import annotations
 
@@ -22,13 +22,10 @@ from glassformer.errors import OtherBitsWarning
 from glassformer.nn.kernels.loading import level
 from glassformer.train.config import FitConfig, user_stacklevel
 from glassformer.train.distributed import Ranks
-from glassformer.train.optim import MasterOptimizer
+from glassformer.train.optim import MixedPrecisionOptimizer
 
 # --- history --------------------------------------------------------------------------------------
 #
-# Stored compactly, so that a run of a million steps fits into memory.
-
-
 # Keys of the record of a step, in order, with array type codes: q 64-bit integers, d 64-bit floats.
 COLUMNS = {"step": "q", "epoch": "q", "loss": "d", "lr": "d", "tokens": "q", "seconds": "d"}
 _KEYS = ("kind", *COLUMNS)
@@ -36,7 +33,7 @@ _TYPES = {"q": int, "d": float}
 
 
 class History(Sequence[dict[str, Any]]):
-    """A list of records; a step's record is stored as six numbers (48 bytes; a dict takes about 600)."""
+    """A list of records. The record of a step is stored as six numbers: 48 bytes instead of about 600."""
 
     def __init__(self, records: Iterable[dict[str, Any]] = ()):
         self._columns = {name: array(kind) for name, kind in COLUMNS.items()}
@@ -64,7 +61,7 @@ class History(Sequence[dict[str, Any]]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        i = range(len(self))[index]  # negative ones too; IndexError beyond
+        i = range(len(self))[index]  # also for negative indices; IndexError out of range
         num_before = bisect_left(self._other_indices, i)
         if num_before < len(self._other_indices) and self._other_indices[num_before] == i:
             return self._other_records[num_before]
@@ -104,7 +101,7 @@ class History(Sequence[dict[str, Any]]):
 
 
 def numerics(device: str) -> dict[str, Any]:
-    """Device, kernels and threads, on which the order of sums and so the last bits of results depend."""
+    """Device, kernels and threads. The order of sums, and so the last bits of results, depend on them."""
     if device != "cpu":
         return {"device": device}
     kernels = level()
@@ -116,9 +113,13 @@ def numerics(device: str) -> dict[str, Any]:
     }
 
 
-def warn_of_other_bits(earlier_runs: list[dict[str, Any]], now: dict[str, Any], where: str) -> None:
-    """Warn if a training resumed at ``where`` ("step 7") will not equal an uninterrupted one bit for bit,
-    since a ``numerics`` of its steps so far differs from ours."""
+def warn_if_not_reproducible(earlier_runs: list[dict[str, Any]], now: dict[str, Any], where: str) -> None:
+    """Warn that a resumed training will not be bit-identical to an uninterrupted training.
+
+    Args:
+        earlier_runs: the ``numerics`` of the steps so far.
+        where: the position of the resume, such as "step 7".
+    """
     earlier = next((other for other in earlier_runs if other != now), None)
     if earlier is None:
         return
@@ -137,39 +138,39 @@ def warn_of_other_bits(earlier_runs: list[dict[str, Any]], now: dict[str, Any], 
 class Training:
     """A model in training: weights, optimizer, position in the data, best weights, history.
 
-    ``fingerprint`` identifies data and settings; loading a checkpoint with another one raises an error.
-    ``old_defaults`` has the values of settings that older checkpoints lack.
+    ``fingerprint`` identifies data and settings. Loading a checkpoint with another fingerprint raises an
+    error. ``old_defaults`` has the values of settings that older checkpoints lack.
     """
 
     model: nn.Module
-    optimizer: MasterOptimizer
+    optimizer: MixedPrecisionOptimizer
     config: FitConfig
     total_steps: int
     fingerprint: dict[str, Any] = field(default_factory=dict)
     old_defaults: dict[str, Any] = field(default_factory=dict)
     chosen: Mapping[str, Any] = field(default_factory=dict)  # chosen values of settings that were unset
-    step: int = 0  # optimizer steps done
+    step: int = 0  # number of completed optimizer steps
     epoch: int = 0
-    cursor: int = 0  # optimizer steps done in this epoch
+    cursor: int = 0  # number of completed optimizer steps in this epoch
     epoch_sums: dict[str, float] = field(default_factory=dict)  # loss, correct, count of this epoch
     best_score: float | None = None
-    best_loss: float | None = None  # of the validation data, at the best score
-    ties: Literal["loss", "first"] = "loss"  # among equal scores, keep the lowest loss or the first
+    best_loss: float | None = None  # validation loss of the evaluation with the best score
+    ties: Literal["loss", "first"] = "loss"  # which of equal scores is best: the lowest loss, or the first
     best_step: int = 0
     best_weights: dict[str, Tensor] | None = None
     bad_evaluations: int = 0
     stopped_early: bool = False
     seconds: float = 0.0  # duration of the steps, without evaluations
     seconds_before: float = 0.0  # seconds spent before a resume, with evaluations
-    began: float = field(default_factory=time.perf_counter)
+    start_time: float = field(default_factory=time.perf_counter)
     history: History = field(default_factory=History)
-    evaluate_start: bool = False  # whether to evaluate the initial weights, which may be the best ones
+    evaluate_start: bool = False  # whether to evaluate the initial weights, which may be the best weights
     skipped: list[str] = field(default_factory=list)  # damaged checkpoints that a resume skipped
     computed: list[dict[str, Any]] = field(default_factory=list)  # all ``numerics`` of the steps so far
-    _saved: tuple[Path, int] | None = None  # the checkpoint written last, and its step
+    _saved: tuple[Path, int] | None = None  # the newest checkpoint of this object, and its step
 
     def __post_init__(self) -> None:
-        self.optimizer.bound_average(self.total_steps)
+        self.optimizer.limit_average_decay(self.total_steps)
 
     SAVED_KEYS: ClassVar[tuple[str, ...]] = (
         "step",
@@ -191,14 +192,14 @@ class Training:
     @property
     def seconds_spent(self) -> float:
         """Seconds of training so far, with evaluations; before a resume, up to the checkpoint."""
-        return self.seconds_before + time.perf_counter() - self.began
+        return self.seconds_before + time.perf_counter() - self.start_time
 
     @property
     def finished(self) -> bool:
         return self.stopped_early or self.epoch >= self.config.epochs
 
     def better_by_loss(self, loss: float) -> bool:
-        """Whether an evaluation that ties with the best score is better because of its loss."""
+        """Whether an evaluation with the best score is better because of its loss."""
         return self.ties == "loss" and self.best_loss is not None and loss < self.best_loss
 
     @property
@@ -208,8 +209,8 @@ class Training:
 
     @contextmanager
     def evaluation_weights(self):
-        """Context in which the model has the weights to evaluate (``MasterOptimizer.evaluation_weights``)."""
-        if self.optimizer.evaluates_masters:
+        """Context in which the model has the optimizer's ``evaluation_weights``."""
+        if self.optimizer.evaluates_current_weights:
             with self.ranks.full_weights():
                 yield
             return
@@ -222,11 +223,14 @@ class Training:
             self.optimizer.load(masters)
 
     def final_weights(self) -> dict[str, Tensor]:
-        """The best evaluated weights, or the last ones if the best were not kept."""
+        """The best evaluated weights, or the last weights if the best weights were not kept."""
         return self.best_weights if self.best_weights is not None else self.optimizer.weights()
 
     def save(self, folder: Path, keep_last: int = 2) -> Path:
-        """Write a checkpoint; if killed, the previous one stays complete. Only rank 0 writes."""
+        """Write a checkpoint; only rank 0 writes.
+
+        If the process is killed, the previous checkpoint stays complete.
+        """
         tensors = self.optimizer.tensors() | self.ranks.generators() | self.history.tensors()
         if self.best_weights is not None:
             tensors |= {f"best/{n}": w for n, w in self.best_weights.items()}
@@ -240,15 +244,15 @@ class Training:
         self._saved = path, self.step
         return path
 
-    def saved_at(self, folder: Path) -> Path | None:
-        """The checkpoint of the current step in ``folder``, if this object wrote one; else None."""
+    def current_checkpoint(self, folder: Path) -> Path | None:
+        """The checkpoint of the current step in ``folder`` if this object has written it; else None."""
         path, step = self._saved or (None, -1)
         if path is None or step != self.step:
             return None
         return path if path.parent == folder or not self.ranks.is_main else None
 
     def load(self, folder: Path) -> LoadedState:
-        """Continue from the newest complete checkpoint; damaged newer ones are listed in ``skipped``."""
+        """Continue from the newest complete checkpoint; newer damaged checkpoints are in ``skipped``."""
         saved = self.ranks.share_state(load_state(folder) if self.ranks.is_main else None)
         check_fingerprint(saved, self.fingerprint, self.old_defaults)
         self.skipped = [f"{path.name}: {reason}" for path, reason in saved.skipped]
@@ -264,7 +268,7 @@ class Training:
         self.best_weights = best or None
         self.ranks.set_generators(saved.tensors, self.step)
         self.computed = saved.state.get("computed", [])
-        warn_of_other_bits(self.computed, self._numerics(), f"step {self.step}")
+        warn_if_not_reproducible(self.computed, self._numerics(), f"step {self.step}")
         return saved
 
     def _numerics(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""Training of word vectors, by compiled loops in threads (SGD) or by the readable PyTorch model (Adam).
+"""Training of word vectors.
 
-Both can be interrupted and resumed; with one thread or with Adam the result is bit-identical.
+``sgd`` uses compiled loops in threads, ``adam`` the readable PyTorch model. Both can be interrupted and
+resumed. With one thread or with Adam, the result of a resumed training is bit-identical.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ from glassformer.models.skipgram import (
     keep_probability,
     noise_distribution,
 )
-from glassformer.train.callbacks import GO_ON, Interrupted, Signals
+from glassformer.train.callbacks import RESUME_HINT, Interrupted, Signals
 from glassformer.train.config import FitConfig, VectorsConfig, user_stacklevel
 from glassformer.train.objectives import StepLoss
-from glassformer.train.state import warn_of_other_bits
+from glassformer.train.state import warn_if_not_reproducible
 
 ROUND = 500_000  # words per round, less than a second; threads synchronize after each round
-LAST_RATE = 1e-4  # final learning rate of SGD
+FINAL_LR = 1e-4  # final learning rate of SGD
 
 
-def first_vectors(size: int, dim: int, seed: int, optimizer: str = "sgd") -> np.ndarray:
+def draw_initial_vectors(size: int, dim: int, seed: int, optimizer: str = "sgd") -> np.ndarray:
     """Initial center vectors ``[V, D]``; context vectors start at 0.
 
     U(-1/dim, 1/dim) as in gensim; for Adam half as wide, as in word2vec (Mikolov et al., 2013).
@@ -52,10 +53,10 @@ def first_vectors(size: int, dim: int, seed: int, optimizer: str = "sgd") -> np.
 
 
 def initial_vectors_of(size: int, dim: int, seed: int, saved: dict[str, dict[str, float]]) -> np.ndarray:
-    """The initial vectors of a saved training, from its norms: older versions drew them half as wide."""
-    wide, narrow = (first_vectors(size, dim, seed, by) for by in ("sgd", "adam"))
+    """The initial vectors of a saved training, by their mean norm: older versions drew them half as wide."""
+    candidates = [draw_initial_vectors(size, dim, seed, optimizer) for optimizer in ("sgd", "adam")]
     mean = saved["before"]["mean"]
-    return min(wide, narrow, key=lambda first: abs(norms(first)["mean"] - mean))
+    return min(candidates, key=lambda vectors: abs(norms(vectors)["mean"] - mean))
 
 
 def norms(vectors: np.ndarray) -> dict[str, float]:
@@ -65,7 +66,7 @@ def norms(vectors: np.ndarray) -> dict[str, float]:
 
 
 @dataclass
-class FastTraining:
+class CompiledTraining:
     """The state of word-vector training with the compiled loops."""
 
     corpus: Corpus
@@ -83,15 +84,15 @@ class FastTraining:
 
         c, size = self.config, len(self.corpus.words)
         self.centres, self.contexts = empty_table(size, c.dim), empty_table(size, c.dim)
-        self.centres[:, : c.dim] = first_vectors(size, c.dim, c.seed)
+        self.centres[:, : c.dim] = draw_initial_vectors(size, c.dim, c.seed)
         keep = keep_probability(self.corpus.counts, c.subsample)
         self.sampler = make_sampler(keep, noise_distribution(self.corpus.counts, c.exponent))
         self.train_sentences = loops(padded_width(c.dim))
         self.threads = c.threads or os.cpu_count() or 1
         words = len(self.corpus.ids)
         self.rounds = max(1, round(words / ROUND))  # per epoch
-        marks = np.linspace(0, words, self.rounds + 1)
-        self.bounds = np.searchsorted(self.corpus.starts, marks)  # first sentence of each round
+        first_words = np.linspace(0, words, self.rounds + 1)
+        self.bounds = np.searchsorted(self.corpus.starts, first_words)  # first sentence of each round
         self.bounds[-1] = len(self.corpus)
 
     @property
@@ -114,28 +115,28 @@ class FastTraining:
         with ThreadPoolExecutor(self.threads) as pool:
             while self.round < self.total_rounds:
                 started = time.perf_counter()
-                record = self._one_round(pool)
+                record = self._train_round(pool)
                 self.round += 1
                 self.seconds += time.perf_counter() - started
                 record["seconds"] = round(self.seconds, 3)
                 self.history.append(record)
                 if self.round == self.total_rounds:
-                    self._check()
+                    self._check_finite()
                 yield record
 
-    def _one_round(self, pool: ThreadPoolExecutor) -> dict[str, Any]:
+    def _train_round(self, pool: ThreadPoolExecutor) -> dict[str, Any]:
         from glassformer.train.negative_sampling import random_state
 
         c, starts = self.config, self.corpus.starts
         epoch, number = divmod(self.round, self.rounds)
         first, last = self.bounds[number], self.bounds[number + 1]
-        initial_rate = 0.025 if c.lr is None else c.lr
+        initial_lr = 0.025 if c.lr is None else c.lr
         total = len(self.corpus.ids) * c.epochs
-        rate_step = (initial_rate - min(LAST_RATE, initial_rate)) / total  # a word
-        rate = initial_rate - rate_step * (len(self.corpus.ids) * epoch + int(starts[first]))
-        shares = np.searchsorted(starts, np.linspace(starts[first], starts[last], self.threads + 1))
-        shares[0], shares[-1] = first, last
-        work = [
+        lr_step = (initial_lr - min(FINAL_LR, initial_lr)) / total  # decrease per word
+        lr = initial_lr - lr_step * (len(self.corpus.ids) * epoch + int(starts[first]))
+        thread_bounds = np.searchsorted(starts, np.linspace(starts[first], starts[last], self.threads + 1))
+        thread_bounds[0], thread_bounds[-1] = first, last
+        futures = [
             pool.submit(
                 self.train_sentences,
                 self.centres,
@@ -147,14 +148,14 @@ class FastTraining:
                 *self.sampler,
                 c.window,
                 c.negative,
-                rate,
-                rate_step * self.threads,
+                lr,
+                lr_step * self.threads,
                 random_state(c.seed, self.round, i),
             )
-            for i, (a, b) in enumerate(pairwise(shares))
+            for i, (a, b) in enumerate(pairwise(thread_bounds))
             if b > a
         ]
-        results = [future.result() for future in work]
+        results = [future.result() for future in futures]
         pairs, loss, scored_pairs = (sum(column) for column in zip(*results)) if results else (0, 0.0, 0)
         if not np.isfinite(loss):
             raise self._diverged(f"the loss is {loss} in round {self.round + 1}")
@@ -164,23 +165,23 @@ class FastTraining:
             "of": self.total_rounds,
             "epoch": epoch,
             "loss": loss / scored_pairs if scored_pairs else 0.0,
-            "lr": rate,
+            "lr": lr,
             "tokens": int(starts[last] - starts[first]),
             "pairs": int(pairs),
         }
 
     def _diverged(self, what: str) -> GlassformerError:
-        rate = 0.025 if self.config.lr is None else self.config.lr
-        return DivergedError(f"{what}: lower lr (now {rate})")
+        lr = 0.025 if self.config.lr is None else self.config.lr
+        return DivergedError(f"{what}: lower lr (now {lr})")
 
-    def _check(self) -> None:
-        """Raise an error if a vector is not finite, which the loss, computed in few windows, may not show."""
+    def _check_finite(self) -> None:
+        """Raise an error if a vector is not finite; the loss of few windows may not show this."""
         if not all(np.isfinite(table).all() for _, table in self._tables()):
             raise self._diverged(f"vectors are no longer finite after round {self.round}")
 
     def save(self, folder: Path) -> Path:
-        """Write a checkpoint; if killed, the previous one stays complete."""
-        self._check()
+        """Write a checkpoint; if the process is killed, the previous checkpoint stays complete."""
+        self._check_finite()
         dim = self.config.dim
         tensors = {k: torch.from_numpy(t[:, :dim].copy()) for k, t in self._tables()}
         state = {"fingerprint": self.fingerprint, "seconds": self.seconds, "history": self.history}
@@ -199,37 +200,45 @@ class FastTraining:
         self.history = loaded.state["history"]
         self.computed = loaded.state.get("computed", [])
         if all(record["threads"] == 1 for record in self.computed):  # several threads are never reproducible
-            warn_of_other_bits(self.computed, self._numerics(), f"round {self.round}")
+            warn_if_not_reproducible(self.computed, self._numerics(), f"round {self.round}")
 
     def _numerics(self) -> dict[str, Any]:
-        from glassformer.train.negative_sampling import compiled_by
+        from glassformer.train.negative_sampling import loops_origin
 
-        return {"loops": compiled_by(), "threads": self.threads}
+        return {"loops": loops_origin(), "threads": self.threads}
 
     def _tables(self) -> list[tuple[str, np.ndarray]]:
         return [("centres", self.centres), ("contexts", self.contexts)]
 
 
-def run_fast(
-    training: FastTraining, folder: Path | None, log: Callable[[dict[str, Any]], None] = lambda record: None
+def run_compiled(
+    training: CompiledTraining,
+    folder: Path | None,
+    log: Callable[[dict[str, Any]], None] = lambda record: None,
 ) -> None:
-    """Train to the end; ``log`` is called with each history record. Checkpoints go to ``folder`` every
-    ``checkpoint_every`` rounds (0: each epoch), at the end, and on Ctrl-C, SIGTERM or SIGHUP after the
-    current round."""
+    """Train to the end.
+
+    Checkpoints are written every ``checkpoint_every`` rounds (0: after each epoch), at the end, and on
+    Ctrl-C, SIGTERM or SIGHUP after the current round.
+
+    Args:
+        folder: the folder of the checkpoints; None: no checkpoints.
+        log: called with each history record.
+    """
     every, signals = training.config.checkpoint_every or training.rounds, Signals()
     if folder is not None:
         signals.listen()
     try:
         for record in training.run():
-            finished = training.round == training.total_rounds
-            stop = signals.received is not None and not finished
-            if folder is not None and (training.round % every == 0 or finished or stop):
+            is_finished = training.round == training.total_rounds
+            is_stopped = signals.received is not None and not is_finished
+            if folder is not None and (training.round % every == 0 or is_finished or is_stopped):
                 path = training.save(folder)
             log(record)
-            if stop:
-                signals.obeyed = True
+            if is_stopped:
+                signals.handled = True
                 what = f"stopped at round {training.round} of {training.total_rounds}"
-                raise Interrupted(f"{what}, saved in {path}; {GO_ON}")
+                raise Interrupted(f"{what}, saved in {path}; {RESUME_HINT}")
     finally:
         signals.release()
     if not any(record["pairs"] for record in training.history):

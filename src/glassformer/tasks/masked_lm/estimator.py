@@ -39,7 +39,7 @@ from glassformer.tasks.masked_lm.recipe import (
 from glassformer.tasks.word_table import init_token_embeddings
 from glassformer.train.callbacks import Callback
 from glassformer.train.distributed import require_single_process
-from glassformer.train.objectives import MaskedWords, masked_losses
+from glassformer.train.objectives import MaskedWords, masked_token_losses
 
 
 @with_settings
@@ -323,7 +323,7 @@ def masked_evaluator(network: Any, stream: MaskedStream, batch_tokens: int) -> C
         with computing():
             for index in batches:
                 batch = stream.pack(index)
-                losses, predicted, pairs, right_pairs = masked_losses(network, batch)
+                losses, predicted, pairs, right_pairs = masked_token_losses(network, batch)
                 loss, right = loss + float(losses.sum()), right + int((predicted == batch.labels).sum())
                 count += len(losses)
                 if pairs is not None and right_pairs is not None:

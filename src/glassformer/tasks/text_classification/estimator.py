@@ -68,7 +68,7 @@ from glassformer.tasks.text_classification.recipe import (
     TextNumberRecipe,
 )
 from glassformer.train.config import TokenBatches
-from glassformer.train.features import can_be_cached, text_features, train_on_features
+from glassformer.train.features import can_be_cached, feature_training, text_features
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification, input_masking
 
@@ -276,7 +276,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
     ) -> tuple:
         if not can_be_cached(fit.network, fit.train.word_dropout, fit.train.maskable):
             return stream, objective, logits
-        return train_on_features(fit.network, stream, objective, table, self.token_budget(), self.long_texts)
+        return feature_training(fit.network, stream, objective, table, self.token_budget(), self.long_texts)
 
     def token_budget(self) -> int:
         """Number of tokens per batch in prediction."""

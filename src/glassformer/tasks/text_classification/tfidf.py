@@ -36,7 +36,7 @@ from glassformer.train.callbacks import Callback, Progress
 from glassformer.train.config import user_stacklevel
 from glassformer.train.distributed import join, require_single_process
 from glassformer.train.loop import SELECTION_SCORE
-from glassformer.train.solved import SingleStepTraining, check_no_checkpoints
+from glassformer.train.single_step import SingleStepTraining, check_no_checkpoints
 
 MOST_WEIGHTS = 50_000_000  # n-grams times classes
 SVM, LOGISTIC, RIDGE = "linear SVM", "logistic regression", "ridge regression"
@@ -101,7 +101,7 @@ def fit_tfidf(
     clf.model_, clf._compute_model = model.eval(), None
     clf.adapter_ = clf.adapter_scale_ = None
     calls = [*callbacks, *([Progress()] if clf.verbose else [])]
-    solved = SingleStepTraining(model, fit.train, callbacks=calls, began=started)
+    solved = SingleStepTraining(model, fit.train, callbacks=calls, start_time=started)
     with own_generator(), one_thread(), solved.run_callbacks():
         problem = _problem(clf, fit, rows)
         best, unseen = _cross_validate(
@@ -117,7 +117,7 @@ def fit_tfidf(
         solved.finish(record["train_loss"], record)
     clf.history_, clf.best_step_ = Records(solved.history), 1
     clf.examples_ = count_examples(fit)
-    clf.train_seconds_ = time.perf_counter() - solved.began
+    clf.train_seconds_ = time.perf_counter() - solved.start_time
     return clf
 
 

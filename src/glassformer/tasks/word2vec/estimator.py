@@ -44,17 +44,17 @@ from glassformer.tasks.word2vec.recipe import VectorsRecipe
 from glassformer.train.callbacks import Callback, Checkpoints, StopOnSignal, run_with
 from glassformer.train.config import VectorsConfig
 from glassformer.train.loop import count_steps
-from glassformer.train.optim import MasterOptimizer
+from glassformer.train.optim import MixedPrecisionOptimizer
 from glassformer.train.state import Training
 from glassformer.train.word_vectors import (
-    FastTraining,
+    CompiledTraining,
     SkipGramStream,
     WordStream,
     adam_config,
-    first_vectors,
+    draw_initial_vectors,
     initial_vectors_of,
     norms,
-    run_fast,
+    run_compiled,
     skipgram_loss,
 )
 
@@ -176,17 +176,17 @@ class Word2Vec(Estimator, VectorsConfig):
                 self._fit_adam(corpus, config, fingerprint, folder, bool(newest), callbacks)
         if config.add_contexts:
             self.vectors_ = self.vectors_ + self.contexts_
-        first = norms(first_vectors(len(corpus.words), config.dim, config.seed, config.optimizer))
+        first = norms(draw_initial_vectors(len(corpus.words), config.dim, config.seed, config.optimizer))
         self.words_, self.counts_ = corpus.words, corpus.counts
         self.norms_ = {"before": first, "after": norms(self.vectors_)}
         self.fit_seconds_ = time.perf_counter() - started
         self._index()
 
     def _fit_fast(self, corpus, config, fingerprint, folder, resumes, tell) -> None:
-        training = FastTraining(corpus, config, fingerprint, self._old_defaults())
+        training = CompiledTraining(corpus, config, fingerprint, self._old_defaults())
         if resumes:
             training.load(folder)
-        run_fast(training, folder, tell)
+        run_compiled(training, folder, tell)
         self.vectors_, self.contexts_ = training.vectors, training.contexts[:, : config.dim].copy()
         self.history_, self.train_seconds_ = training.history, training.seconds
 
@@ -202,9 +202,12 @@ class Word2Vec(Estimator, VectorsConfig):
         set_seed(train.seed)
         with use_own_generator():
             model = SkipGram(len(corpus.words), config.dim)
-        first = first_vectors(len(corpus.words), config.dim, config.seed, config.optimizer)
+        first = draw_initial_vectors(len(corpus.words), config.dim, config.seed, config.optimizer)
         model.centres.weight.data.copy_(torch.from_numpy(first))
-        optimizer, steps = MasterOptimizer(model, train, torch.float32), count_steps(stream, train.epochs)
+        optimizer, steps = (
+            MixedPrecisionOptimizer(model, train, torch.float32),
+            count_steps(stream, train.epochs),
+        )
         training = Training(model, optimizer, train, steps, fingerprint, self._old_defaults())
         calls = list(callbacks)
         if folder is not None:

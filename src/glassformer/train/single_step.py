@@ -1,4 +1,4 @@
-"""A training of one step, for callbacks of models whose weights are fitted without gradient steps."""
+"""Trainings of one step, for models without gradient steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn
 
 from glassformer.checkpoints.native import newest_state
 from glassformer.errors import CheckpointError
-from glassformer.train.callbacks import GO_ON, Callback, Interrupted, StopOnSignal
+from glassformer.train.callbacks import RESUME_HINT, Callback, Interrupted, StopOnSignal
 from glassformer.train.distributed import ONE_PROCESS, Ranks
 from glassformer.train.loop import StepInfo
 from glassformer.train.state import History
@@ -21,7 +21,7 @@ from glassformer.train.state import History
 
 @dataclass
 class SingleStepTraining:
-    """A ``Training`` of one step without checkpoints, for fits that are deterministic."""
+    """A ``Training`` of one step without checkpoints, so that callbacks work with deterministic fits."""
 
     model: nn.Module
     config: Any
@@ -31,7 +31,7 @@ class SingleStepTraining:
     total_steps: int = 1
     epoch: int = 0
     cursor: int = 0
-    began: float = field(default_factory=time.perf_counter)
+    start_time: float = field(default_factory=time.perf_counter)
     history: History = field(default_factory=History)
     skipped: Sequence[str] = ()
     callbacks: Sequence[Callback] = ()
@@ -43,7 +43,7 @@ class SingleStepTraining:
 
     @contextmanager
     def run_callbacks(self) -> Iterator[None]:
-        """Context that calls ``start`` and ``end`` of the callbacks, the latter also after an error."""
+        """Context that calls ``start`` and ``end`` of the callbacks, also after an error."""
         try:
             for callback in self.callbacks:
                 callback.start(self)  # type: ignore[arg-type]  # has all attributes that callbacks use
@@ -54,15 +54,15 @@ class SingleStepTraining:
                     ends.callback(callback.end, self)  # type: ignore[arg-type]  # as above
 
     def pause(self) -> None:
-        """Raises Interrupted if a signal was received; called between two fits."""
+        """Raise Interrupted if a signal was received; call this between two fits."""
         for callback in self.callbacks:
             if isinstance(callback, StopOnSignal) and callback.signals.received is not None:
-                callback.signals.obeyed = True
-                raise Interrupted(f"stopped before the weights were fitted; {GO_ON}")
+                callback.signals.handled = True
+                raise Interrupted(f"stopped before the weights were fitted; {RESUME_HINT}")
 
     def finish(self, loss: float, evaluation: dict[str, Any]) -> None:
-        """Report the step, with its training loss and metrics as in the history, to the callbacks."""
-        seconds = round(time.perf_counter() - self.began, 3)
+        """Report the step with its training loss and evaluation to the callbacks."""
+        seconds = round(time.perf_counter() - self.start_time, 3)
         self.step = self.epoch = 1
         info: dict[str, Any] = {"step": 1, "epoch": 0, "loss": loss, "lr": 0.0, "tokens": 0}
         self.history.append({"kind": "step", **info, "seconds": seconds})
@@ -72,7 +72,7 @@ class SingleStepTraining:
 
 
 def check_no_checkpoints(folder: str | Path | None) -> None:
-    """Raises CheckpointError if a folder has checkpoints; they can only be of another model."""
+    """Raise CheckpointError if a folder has checkpoints, which must belong to another model."""
     if folder is not None and (newest := newest_state(Path(folder))):
         what = "is a checkpoint of another model; this model is fitted without training steps"
         raise CheckpointError(what, where=str(newest), fix="Use another folder")
