@@ -42,7 +42,7 @@ from glassformer.runtime import choose_device
 from glassformer.targets.regression import regression_metrics
 from glassformer.tasks.build import pieces_if_foreign
 from glassformer.tasks.estimator import FitState
-from glassformer.train.callbacks import RESUME_HINT, INTERRUPTED, Callback, Interrupted, StopOnSignal
+from glassformer.train.callbacks import INTERRUPTED, RESUME_HINT, Callback, Interrupted, StopOnSignal
 from glassformer.train.config import auto_values, user_stacklevel
 from glassformer.train.distributed import join, world
 from glassformer.train.loop import START_SHARES
@@ -282,7 +282,7 @@ class Search:
         if candidate.fine_tunes:
             for call in self.callbacks:
                 call.note(f"{candidate.name}: at most about {_duration(self._estimate_seconds(candidate))}")
-        start_time = time.perf_counter()
+        began = time.perf_counter()
         estimator = None
         if self.uses_folds:
             by_share = self._cross_validate(candidate)
@@ -294,7 +294,7 @@ class Search:
             inputs = [self.X[i] for i in self.score_rows] or self.fit.validation[0]
             outputs = self._outputs(estimator, inputs)
         score = self._score(outputs, slice(None))
-        self.tried.append(CandidateResult(candidate, outputs, score, time.perf_counter() - start_time, estimator))
+        self.tried.append(CandidateResult(candidate, outputs, score, time.perf_counter() - began, estimator))
         for call in self.callbacks:
             call.note(f"{candidate.name}: {self.metric} {score:.4f}, {self.tried[-1].seconds:.0f} s")
 
@@ -307,9 +307,9 @@ class Search:
         return STEP_COST * epochs * fits * len(self.X) * self.pass_seconds
 
     def _outputs(self, estimator: Any, X: Sequence[Any]) -> np.ndarray:
-        start_time = time.perf_counter()
+        began = time.perf_counter()
         outputs = estimator.outputs(X)
-        self.pass_seconds = (time.perf_counter() - start_time) / max(len(X), 1)
+        self.pass_seconds = (time.perf_counter() - began) / max(len(X), 1)
         return outputs
 
     def _cross_validate(self, candidate: Candidate) -> dict[float, np.ndarray]:

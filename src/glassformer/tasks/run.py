@@ -115,7 +115,7 @@ def _run(
         source = getattr(recipe.data, "source", "")
         if error.what != OTHER_DATA or not source:
             raise
-        what = f"{source} has changed since the run start_time"
+        what = f"{source} has changed since the run began"
         fix = "Put it back as it was, or start a new run with another --out"
         raise error.but(what=what, where=str(folder), fix=fix) from None
     fit_seconds = time.perf_counter() - fit_started
