@@ -8,7 +8,7 @@ with 95 % intervals; under each way of hiding, by how much insertion less deleti
 deletion and insertion between the worst and the best order (``orders.py``); seconds an explanation; the randomisation
 check; agreement between methods; stability under a synonym (our own list) and a typo, or under a change of brightness and a
 small crop; and a verdict in words. Captum's integrated gradients and occlusion stand beside ours, and for texts SHAP's
-partition explainer. Also what the heads do
+partition explainer and interpreto's KernelSHAP, where these are installed. Also what the heads do
 and, for texts, counter-examples to the attention map. ``--max-length`` cuts texts to so many tokens, special ones
 included: long reviews take minutes each. ``--slow-count`` gives methods of many passes, and peers, fewer inputs. The inputs are drawn from the test split with a seed; nothing is tuned on
 them. Those judged so far lie in ``--work``, so that an interrupted run goes on. ``--noise 0``, ``--stable 0``,
@@ -23,6 +23,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -115,6 +116,45 @@ def owen(subject: Subject) -> np.ndarray:
     return scores
 
 
+def interpreto_peer(clf: Any) -> Callable[[str, Subject], np.ndarray] | None:
+    """interpreto's KernelSHAP of single tokens with ``BUDGET`` evaluations; None if it is not installed."""
+    if clf.NOUN != "texts" or not find_spec("interpreto"):
+        return None
+    import torch
+    from interpreto import Granularity, KernelShap
+    from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerFast
+    from transformers.modeling_outputs import SequenceClassifierOutput
+
+    network, special = clf.predictor(), ("mask", "pad", "unk", "cls", "sep")
+    tokens = {f"{name}_token": f"[{name.upper()}]" for name in special}
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=clf.tokenizer_, model_max_length=clf.max_length, **tokens
+    )
+
+    class OursForSequenceClassification(PreTrainedModel):
+        """The classifier as interpreto expects it, which asks for transformers' base class and this ending."""
+
+        config_class = BertConfig
+
+        def __init__(self) -> None:
+            super().__init__(BertConfig(vocab_size=len(tokenizer), num_labels=len(clf.classes_)))
+            self.network = network
+
+        def forward(self, input_ids: Any, attention_mask: Any, **_: Any) -> Any:
+            return SequenceClassifierOutput(logits=self.network(input_ids, attention_mask.bool()).logits)
+
+    options = {"batch_size": 64, "granularity": Granularity.TOKEN, "n_perturbations": BUDGET}
+    explainer = KernelShap(OursForSequenceClassification().eval(), tokenizer, **options)
+
+    def scores(text: str, subject: Subject) -> np.ndarray:
+        found = explainer(text, targets=torch.tensor([[subject.target]]))[0].attributions
+        out = np.zeros(len(subject))
+        out[subject.maskable_indices] = found.flatten().float().numpy()
+        return out
+
+    return scores
+
+
 def judge_inputs(
     clf: Any, inputs: list[Any], work: Path, draws: int, methods: list[str], with_peers: bool, slow_count: int
 ) -> list[dict[str, Any]]:
@@ -124,6 +164,7 @@ def judge_inputs(
     """
     lines = work.read_text(encoding="utf-8").splitlines() if work.exists() else []
     done = [json.loads(line) for line in lines]
+    outside = interpreto_peer(clf) if with_peers else None
     for number in range(len(done), len(inputs)):
         subject = replace(make_subject(clf, inputs[number]), predictor=clf.predictor())
         scores, seconds, errors = {}, {}, {}
@@ -135,7 +176,10 @@ def judge_inputs(
             if e.error is not None:
                 errors[method] = e.error
         agree = faithfulness.agreement(scores, subject.maskable_indices if subject.grid is None else None)
-        for name, attribute in (peers(subject) if with_peers and all_methods else {}).items():
+        others = peers(subject) if with_peers and all_methods else {}
+        if outside is not None and all_methods:
+            others["interpreto: KernelSHAP"] = partial(outside, inputs[number], subject)
+        for name, attribute in others.items():
             started = time.perf_counter()
             found = attribute()
             seconds[name] = time.perf_counter() - started
@@ -209,7 +253,7 @@ def against_peers(judged: list[dict[str, Any]]) -> dict[str, Any]:
     """By how much the gap between insertion and deletion of our methods exceeds that of each peer, on the same inputs."""
     gaps = judged[0]["gaps"]
     names = list(next(iter(gaps.values())))
-    peers = [name for name in names if name.startswith(("captum", "shap:"))]
+    peers = [name for name in names if name.startswith(("captum", "shap:", "interpreto"))]
     judged = [j for j in judged if peers and peers[0] in j["seconds"]]
     return {
         own: {
