@@ -21,7 +21,7 @@ from glassformer.errors import DataError
 from glassformer.families.vit import VIT
 from glassformer.report.maps import prepare
 from glassformer.report.pictures import data_uri, draw_grid
-from glassformer.tasks.image_classification.run import some_of
+from glassformer.tasks.image_classification.run import sample_split
 from glassformer.tasks.supervised import evaluate_split
 
 from .conftest import SETTINGS, quarters
@@ -170,9 +170,9 @@ def test_a_run_keeps_its_low_rank_updates_and_changes_as_many_pictures_as_asked(
 
 def test_some_of_a_split_are_the_same_for_everybody():
     split = ImageSplit(list(range(41)), [i % 3 for i in range(41)], "here")
-    assert some_of(split, 0) is split
-    assert some_of(split, 41) is split
-    few = some_of(split, 11)
+    assert sample_split(split, 0) is split
+    assert sample_split(split, 41) is split
+    few = sample_split(split, 11)
     assert len(set(few.images)) == 11
-    assert few.images == sorted(few.images) == some_of(split, 11).images != list(range(11))
+    assert few.images == sorted(few.images) == sample_split(split, 11).images != list(range(11))
     assert few.labels == [i % 3 for i in few.images]

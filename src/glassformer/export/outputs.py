@@ -439,7 +439,7 @@ class WordTags(Outputs):
         return outputs.argmax(1)
 
     def right(self, outputs: np.ndarray, samples: Sequence[Any], labels: Sequence[Any]) -> np.ndarray:
-        truth = self.clf.numbers(self.clf.true_tags(labels, samples))
+        truth = self.clf.class_indices(self.clf.true_tags(labels, samples))
         return (outputs.argmax(1) == truth)[truth >= 0]  # the model does not know the tags of the others
 
     def counts(self, outputs: np.ndarray) -> dict[str, int]:

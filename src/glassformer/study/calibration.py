@@ -234,7 +234,7 @@ class _Words:
         self.clf, self.split = clf, split
         logits = clf.logits(split.words)
         self.logits = np.concatenate(logits)  # [W, C]
-        self.targets = clf.numbers(clf.true_tags(split.tags, split.words, split.origin))  # [W]
+        self.targets = clf.class_indices(clf.true_tags(split.tags, split.words, split.origin))  # [W]
         self.is_known = self.targets >= 0  # a tag that was not seen in training is left out
         self.sentences = np.repeat(np.arange(len(logits)), list(map(len, logits)))
         if not self.is_known.any():

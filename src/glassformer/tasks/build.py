@@ -1,4 +1,4 @@
-"""Build a text classifier's tokenizer and model from its settings, and save the tokenizer."""
+"""Tokenizers and models of texts from settings."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ from glassformer.tasks.word_table import fill_word_table, read_word_table
 from glassformer.train.config import user_stacklevel
 from glassformer.types import HeadKind
 
-# Pooling mode of sentence-transformers -> our name for it, without and with normalized vectors.
+# Pooling mode of sentence-transformers -> our name, without and with normalization.
 POOLED = {"mean": "mean", "cls": "first", "max": "max"}
 POOLED_UNIT = POOLED | {"mean": "unit-mean", "cls": "unit-first"}
-MIN_VOCABULARY = 31  # vocabulary size of an architecture that is only inspected
+MIN_VOCABULARY = 31  # vocabulary size for a config that is only inspected
 SHAPE_KEYS = (
     *SHAPE,
     *("embedding_norm", "damp_repeats", "embedding_std", "bidirectional", "embedding_dim", "vectors"),
@@ -61,12 +61,12 @@ SHAPE_KEYS = (
 
 
 def is_from_scratch(model: str) -> bool:
-    """Whether the name means an architecture (random weights) rather than a checkpoint."""
+    """Whether a name is that of an architecture with random weights, not of a checkpoint."""
     return model in TEXT_ARCHITECTURES
 
 
 def is_linear(model: str) -> bool:
-    """Whether the name means a linear model on n-grams, which has neither tokens nor layers."""
+    """Whether a name is that of a linear model on n-grams, which has neither tokens nor layers."""
     return (
         isinstance(model, str)
         and is_from_scratch(model)
@@ -75,7 +75,7 @@ def is_linear(model: str) -> bool:
 
 
 def check_name(model: str) -> None:
-    """Raise ConfigError, with the nearest name, unless ``model`` is an architecture, path or Hub id."""
+    """Raise ConfigError unless ``model`` is an architecture, path or Hub id of a model of texts."""
     if model in (*IMAGE_ARCHITECTURES, *names_reading("images")):
         what = f"{model!r} reads images, and this is a model of texts"
         raise NotForThisModelError(what, where="model", fix="Use it with ImageClassifier")
@@ -85,7 +85,7 @@ def check_name(model: str) -> None:
 
 
 def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) -> Tokenizer:
-    """The checkpoint's tokenizer, one from a file, or one trained on ``texts`` after cleaning."""
+    """The tokenizer of the checkpoint, of a file, or one that is trained on ``texts`` after cleaning."""
     check_name(model.model)
     kinds = {"word": word_tokenizer, "wordpiece": wordpiece_tokenizer}
     scratch = is_from_scratch(model.model)
@@ -96,7 +96,7 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
         try:
             return load_tokenizer(resolve_checkpoint(model.model, model.revision).path)
         except NoTokenizerError:
-            _text_checkpoint(model)  # the clearer error for a model of images
+            _text_checkpoint(model)  # raises a clearer error for a model of images
             raise
     if kind in kinds:
         if not scratch:
@@ -124,8 +124,10 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
 def as_classifier_sections(
     configs: Mapping[str, Any], longest: int, pooling: Any
 ) -> tuple[TextConfig, ModelConfig]:
-    """The settings of a fit as sections of ``TextClassifier``'s recipe; an unset ``max_length`` is the
-    model's, at most ``longest``."""
+    """The settings of a fit as sections of ``TextClassifier``'s recipe.
+
+    If ``max_length`` is None, it is set to the number of positions of the model, at most ``longest``.
+    """
     text, model = shared_settings(configs["text"], TextConfig), configs["model"]
     if text["max_length"] is None:
         limit = None if is_from_scratch(model.model) else positions_of(model.model, model.revision)
@@ -134,7 +136,7 @@ def as_classifier_sections(
 
 
 def has_segments(model: ModelConfig) -> bool:
-    """Whether the model for pairs of texts has segment embeddings (token type ids)."""
+    """Whether the model has segment embeddings (token type ids) when it reads pairs of texts."""
     if not is_from_scratch(model.model):
         return segments_of(model.model, model.revision) > 1
     preset = TEXT_ARCHITECTURES[model.model](MIN_VOCABULARY)
@@ -142,7 +144,7 @@ def has_segments(model: ModelConfig) -> bool:
 
 
 def _gains_segments(preset: Any) -> bool:
-    """Whether a from-scratch architecture without segments gets two of them for pairs."""
+    """Whether a from-scratch architecture without segment embeddings gets two for pairs."""
     family = family_of(preset)
     return family.hub is None and family.configure is None and not preset.embedding.segments
 
@@ -158,14 +160,14 @@ def build_model(
     head: HeadKind = "classification",
     solved: bool = False,
 ) -> Any:
-    """The encoder with a new head; its ``weights_source`` names the origin of the weights.
+    """Build an encoder with a new head. Its ``weights_source`` says where the weights are from.
 
     Args:
-        table, seed: training texts and seed, for word vectors that are trained on these texts.
-        pairs: whether the inputs are pairs of texts; a from-scratch encoder then gets segment embeddings.
-        head: ``spans`` predicts start and end of an answer; a checkpoint's own spans head is kept.
-        solved: whether the head will be fitted by a regression first; ``pooling = auto`` is then the pooling
-            of the checkpoint's ``modules.json``.
+        table, seed: the training texts and the seed, for training word vectors.
+        pairs: whether inputs are pairs of texts. A from-scratch encoder then gets segment embeddings.
+        head: ``spans`` predicts start and end of an answer; such a head of a checkpoint is used again.
+        solved: whether a regression fits the head before training. ``pooling = auto`` is then the pooling of
+            the checkpoint's ``modules.json``.
     """
     if is_from_scratch(model.model):
         vectors = read_word_table(model, tokenizer, table, seed)
@@ -174,14 +176,14 @@ def build_model(
         size = count_ids(tokenizer)
         preset = TEXT_ARCHITECTURES[model.model](size)
         family = family_of(preset)
-        apart = pairs and model.pairs == "apart"
-        if apart and family.configure is not None:
+        is_bi_encoder = pairs and model.pairs == "apart"
+        if is_bi_encoder and family.configure is not None:
             raise _no_transformer(model.model, "pairs = apart")
-        if pairs and not apart and _gains_segments(preset):
+        if pairs and not is_bi_encoder and _gains_segments(preset):
             preset = replace(preset, embedding=replace(preset.embedding, segments=2))
         if family.configure is None:
             config = _scratch_config(preset, model, num_labels, text.max_length)
-            config = replace(config, sides="apart") if apart else config
+            config = replace(config, sides="apart") if is_bi_encoder else config
             built: Any = family.model(_with_head(config, head))
         elif head == "spans":
             raise _no_transformer(model.model)
@@ -198,12 +200,12 @@ def build_model(
 
 
 def _with_head(config: Any, head: HeadKind) -> Any:
-    """The config with that head, and without pooling if the head reads every token."""
+    """The config with this head, and without pooling if the head reads every token."""
     return replace(config, head=head, pooling=None) if head == "spans" else config
 
 
 def _no_transformer(model: str, setting: str = "") -> ConfigError:
-    """The error for a model that is not a Transformer; ``setting``: the one that needs a Transformer."""
+    """The error for a model that is not a Transformer, which ``setting`` requires."""
     fix = "Use an encoder, such as encoder-mini or all-minilm-l6-v2"
     what = f"{model!r} is not a Transformer"
     if setting:
@@ -225,15 +227,15 @@ def _from_checkpoint(
     tokenizer: Tokenizer,
     num_labels: int,
     head: HeadKind,
-    from_folder: bool = False,
-    apart: bool = False,
+    use_own_pooling: bool = False,
+    is_bi_encoder: bool = False,
 ) -> Any:
     checkpoint = cover_vocabulary(_text_checkpoint(model), tokenizer, model.model)
     base = checkpoint.config
     if model.freeze_vectors and not base.embedding.frozen:
         what = f"the word vectors of {model.model!r} were trained with it"
         raise NotForThisModelError(what, where="freeze_vectors", fix="Leave it out")
-    if checkpoint.family.configure is not None and (head == "spans" or apart):
+    if checkpoint.family.configure is not None and (head == "spans" or is_bi_encoder):
         raise _no_transformer(model.model)
     if checkpoint.family.configure is not None:
         return _baseline_from_checkpoint(checkpoint, model, num_labels)
@@ -246,12 +248,13 @@ def _from_checkpoint(
         )
     pooling = model.pooling
     if pooling == "auto":
-        pooling = checkpoint_pooling(checkpoint) if from_folder or apart else default_pooling(base)
-        if apart:  # a pooler was trained on pairs; ``nn/pairs.py`` normalizes the vectors of the two texts
+        use_own_pooling = use_own_pooling or is_bi_encoder
+        pooling = checkpoint_pooling(checkpoint) if use_own_pooling else default_pooling(base)
+        if is_bi_encoder:  # a pooler was trained on pairs, and ``nn/pairs.py`` normalizes the vectors
             pooling = "mean" if pooling == "pooler" else pooling.removeprefix("unit-")
     head_norm = model.head == "mlp" and getattr(checkpoint.family.hub, "head_settings", None) is not None
     fields = head_fields(model, num_labels) | {"head_type": model.head, "head_norm": head_norm}
-    config, new = with_new_head(base, model, pooling, sides="apart" if apart else None, **fields)
+    config, new = with_new_head(base, model, pooling, sides="apart" if is_bi_encoder else None, **fields)
     built = checkpoint.build(_with_head(config, head), new_head=True)
     built.weights_source = checkpoint.weights_source
     if head == "classification" or checkpoint.head != head:
@@ -260,27 +263,27 @@ def _from_checkpoint(
 
 
 def checkpoint_pooling(checkpoint: Checkpoint) -> Any:
-    """The pooling of the folder's ``modules.json`` if classifiers support it, otherwise the default."""
+    """The pooling of the checkpoint's ``modules.json`` if classifiers support it, otherwise the default."""
     sentences = sentences_of(checkpoint.folder, checkpoint.config.encoder.d_model)
     pooling = matching_pooling(sentences) if isinstance(sentences, Sentences) else None
     return pooling or default_pooling(checkpoint.config)
 
 
 def matching_pooling(sentences: Sentences) -> str | None:
-    """The classifier's pooling that matches a checkpoint's sentence vectors; None if there is none."""
+    """The classifier's pooling that is equal to that of a checkpoint; None if there is none."""
     names = POOLED_UNIT if any(isinstance(step, Normalize) for step in sentences.after) else POOLED
     return names.get(sentences.pool.modes[0]) if len(sentences.pool.modes) == 1 else None
 
 
 def default_pooling(base: Any) -> Any:
-    """The default pooling for a new head on a checkpoint with that config: its pooler, or the mean."""
+    """The default pooling for a new head on a checkpoint: its pooler if it has one, otherwise the mean."""
     return "pooler" if base.pooling == "pooler" else "mean"
 
 
 def _baseline_from_checkpoint(checkpoint: Checkpoint, model: ModelConfig, num_labels: int) -> Any:
-    """A checkpoint's recurrent or convolutional encoder with a new head; unset settings stay as they are."""
+    """The recurrent or convolutional encoder of a checkpoint with a new head."""
     base, configure = checkpoint.config, checkpoint.family.configure
-    assert configure is not None  # only Transformers have none
+    assert configure is not None  # the caller handles Transformers, which have no ``configure``
     config = configure(base, model, num_labels)
     config = replace(config, embedding=replace(config.embedding, frozen=base.embedding.frozen))
     built = checkpoint.build(config, new_head=True)
@@ -293,26 +296,33 @@ def _baseline_from_checkpoint(checkpoint: Checkpoint, model: ModelConfig, num_la
 
 
 def cover_vocabulary(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpoint:
-    """The checkpoint, with an embedding row for every id of its tokenizer. Intermediate pieces of BPE merges
-    may have ids beyond the table (``first_intermediate_id``); their rows are copies of the unknown one."""
-    rows, known = checkpoint.config.embedding.vocab_size, Vocabulary.of(tokenizer)
-    _check_padding(known, checkpoint)
-    if count_ids(tokenizer) > rows == known.first_intermediate_id(tokenizer) and known.unk is not None:
-        return checkpoint.with_new_tokens(count_ids(tokenizer), known.unk)
+    """The checkpoint with an embedding for every id of its tokenizer.
+
+    Intermediate pieces of BPE merges may have ids beyond the embedding table (``first_intermediate_id``).
+    Their embeddings are copies of the embedding of the unknown token.
+    """
+    num_rows, vocabulary = checkpoint.config.embedding.vocab_size, Vocabulary.of(tokenizer)
+    _check_padding(vocabulary, checkpoint)
+    count, unknown = count_ids(tokenizer), vocabulary.unk
+    if count > num_rows == vocabulary.first_intermediate_id(tokenizer) and unknown is not None:
+        return checkpoint.with_new_tokens(count, unknown)
     check_table(tokenizer, checkpoint.config, where)
     return checkpoint
 
 
-def _check_padding(known: Vocabulary, checkpoint: Checkpoint) -> None:
-    """Raise CheckpointError if position ids start after ``pad_token_id`` and that is not the padding token:
-    RoBERTa numbers only tokens other than ``pad_token_id``, so real tokens would have had other position ids
-    in training."""
+def _check_padding(vocabulary: Vocabulary, checkpoint: Checkpoint) -> None:
+    """Raise CheckpointError if position ids start after ``pad_token_id`` and it is not the padding token.
+
+    RoBERTa gives position ids only to tokens other than ``pad_token_id``. If this is the id of another token,
+    the position ids differed in training.
+    """
     positions = getattr(checkpoint.config.embedding, "positions", None)
     if not isinstance(positions, Learned) or positions.offset == 0:
         return
     pad = positions.offset - 1
-    if pad in (known.cls, known.sep, known.unk, known.mask) or known.pad not in (None, pad):
-        tokenizer_pad = "none" if known.pad is None else known.pad
+    others = (vocabulary.cls, vocabulary.sep, vocabulary.unk, vocabulary.mask)
+    if pad in others or vocabulary.pad not in (None, pad):
+        tokenizer_pad = "none" if vocabulary.pad is None else vocabulary.pad
         what = f"pad_token_id = {pad}, but the id of the tokenizer's padding token is {tokenizer_pad}"
         fix = "Use the tokenizer that belongs to these weights"
         raise CheckpointError(what, where=f"{checkpoint.folder}/config.json", fix=fix)
@@ -327,7 +337,7 @@ def check_table(tokenizer: Tokenizer, config: Any, where: str) -> None:
 
 
 def check_features(ngrams: Any, model: Any, folder: Path) -> None:
-    """Raise CheckpointError if a folder's n-gram features do not match the weights of its linear model."""
+    """Raise CheckpointError if the n-gram features of a folder do not match the weights of its model."""
     width = ngrams.width if isinstance(ngrams, Ngrams) else 0
     if getattr(model, "kind", "") != "linear" or width != model.width:
         what = f"has {width:,} features of n-grams, and the model has weights of others"
@@ -335,7 +345,7 @@ def check_features(ngrams: Any, model: Any, folder: Path) -> None:
 
 
 def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length: int) -> Any:
-    """A preset with the settings applied; None keeps the preset's value."""
+    """A preset with the settings of the recipe; None keeps the value of the preset."""
     if model.bidirectional is not None:
         raise ConfigError("an encoder reads both directions", where="bidirectional", fix="Leave it out")
     embedding = {
@@ -350,7 +360,7 @@ def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length
     }
     pooling = (config.pooling or "mean") if model.pooling == "auto" else model.pooling
     positions = config.embedding.positions
-    if isinstance(positions, Learned) and model.positions is None:  # their length overrides max_positions
+    if isinstance(positions, Learned) and model.positions is None:  # its length overrides max_positions
         embedding["positions"] = replace(positions, length=max_length)
     return replace(
         config,
@@ -373,14 +383,14 @@ def save_tokenizer(
     """Write ``tokenizer.json`` and ``tokenizer_config.json``, which ``transformers.AutoTokenizer`` opens.
 
     Args:
-        segments: number of the model's token types; below two, inputs have no ``token_type_ids``.
-        pairs: whether the model reads pairs of texts; the file then always lists the names of its inputs.
+        segments: number of token types of the model. Below two, inputs have no ``token_type_ids``.
+        pairs: whether the model reads pairs of texts. The file then always lists the names of inputs.
     """
     names = ["input_ids", *(["token_type_ids"] if segments > 1 else []), "attention_mask"]
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": int(max_length),  # JSON cannot store NumPy integers, which a grid search may pass
+        "model_max_length": int(max_length),  # a grid search may pass a NumPy integer
         **{f"{kind}_token": token for kind, token in Vocabulary.of(tokenizer).tokens.items()},
         **({} if segments > 1 and not pairs else {"model_input_names": names}),
     }
@@ -391,8 +401,8 @@ def save_tokenizer(
 
 # --- texts in another language --------------------------------------------------------------------
 #
-# In BERT's English vocabulary, English texts have 1.0 to 1.2 tokens per word, French has 1.5, Vietnamese 1.9,
-# and German 2.0.
+# In BERT's English vocabulary, English texts have 1.0 to 1.2 tokens per word, French texts 1.5, Vietnamese
+# texts 1.9 and German texts 2.0.
 
 
 ENGLISH_MODELS = (
@@ -408,7 +418,7 @@ MAX_PIECES = 1.4  # tokens per word above which texts are not English
 
 
 def pieces_per_word(tokenizer: Any, texts: Sequence[str]) -> float | None:
-    """Mean number of tokens per word, over the first words of the texts; None: too few words."""
+    """Mean number of tokens per word over the first words of the texts; None: there are too few words."""
     words = [*islice((word for text in texts for word in WORD.findall(text)), MAX_WORDS)]
     if len(words) < MIN_WORDS:
         return None
@@ -417,7 +427,7 @@ def pieces_per_word(tokenizer: Any, texts: Sequence[str]) -> float | None:
 
 
 def pieces_if_foreign(model: str, tokenizer: Any, texts: Sequence[str]) -> float | None:
-    """Tokens per word if the encoder is a known English one and the texts are not English; else None."""
+    """Tokens per word if a known English encoder reads texts in another language, otherwise None."""
     if CATALOG.get(str(model).lower()) not in [CATALOG[name] for name in ENGLISH_MODELS]:
         return None
     pieces = pieces_per_word(tokenizer, texts)
@@ -425,7 +435,7 @@ def pieces_if_foreign(model: str, tokenizer: Any, texts: Sequence[str]) -> float
 
 
 def warn_of_language(model: str, tokenizer: Any, texts: Sequence[str]) -> None:
-    """Warn if a known English encoder would be trained on texts in another language."""
+    """Warn if a known English encoder is used for texts in another language."""
     if (pieces := pieces_if_foreign(model, tokenizer, texts)) is not None:
         what = f"{model} was trained on English, and cuts a word of these texts into {pieces:.1f} pieces"
         fix = "a multilingual encoder may do better: model=xlm-roberta-base, from the Hub"

@@ -1,4 +1,4 @@
-"""Classification heads on the vectors of a frozen backbone: logistic regression and k-nearest neighbors."""
+"""Classification heads on vectors of a frozen backbone."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class LinearHead:
 
 @dataclass(frozen=True)
 class NearestHead:
-    """The classes of the ``neighbors`` nearest examples by cosine; nearer ones have more weight."""
+    """The weighted classes of the ``neighbors`` nearest examples by cosine."""
 
-    ARRAYS: ClassVar = ("vectors", "targets", "numbers")  # in a file
+    ARRAYS: ClassVar = ("vectors", "targets", "numbers")  # names of the arrays in a file
     vectors: np.ndarray  # [m, E] fp32, each of length 1
     targets: np.ndarray  # [m] class indices
     neighbors: int
     classes: int
 
     def probabilities(self, vectors: np.ndarray) -> np.ndarray:
-        """Probabilities ``[n, C]`` for vectors ``[n, E]``; 0 for a class without a near example."""
+        """Probabilities ``[n, C]`` for vectors ``[n, E]``; 0 for classes of no nearest example."""
         cosines = unit(vectors) @ self.vectors.T  # [n, m]
         k = min(self.neighbors, len(self.vectors))
         nearest_rows = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
@@ -66,8 +66,10 @@ Head = LinearHead | NearestHead
 def fit_head(
     vectors: np.ndarray, targets: np.ndarray, kind: Kind = "linear", neighbors: int = 5, C: float = 1.0
 ) -> Head:
-    """Fit a head on vectors ``[n, E]`` with class indices ``[n]``: ``linear`` (logistic regression with
-    inverse strength ``C``, as in scikit-learn) or ``knn`` (nearest neighbors)."""
+    """Fit a head on vectors ``[n, E]`` with class indices ``[n]``.
+
+    ``linear`` is a logistic regression with inverse regularization strength ``C``, ``knn`` nearest neighbors.
+    """
     if kind not in KINDS:
         raise ConfigError(f"no head {kind!r}", where="head", fix=f"Known: {', '.join(KINDS)}")
     if neighbors < 1 or not C > 0:
@@ -81,7 +83,7 @@ def fit_head(
     with without_warnings(r"sklearn\."):  # about few examples per class
         model = LogisticRegression(C=C, max_iter=1000).fit(vectors, targets)
     weight, bias = model.coef_.astype(np.float32), model.intercept_.astype(np.float32)
-    if len(weight) == 1:  # for two classes scikit-learn has only the row of the second
+    if len(weight) == 1:  # for two classes, scikit-learn has only the weights of the second
         weight, bias = np.concatenate([0 * weight, weight]), np.concatenate([0 * bias, bias])
     return LinearHead(weight, bias)
 
@@ -94,15 +96,15 @@ def restore_head(tensors: dict[str, np.ndarray], width: int, classes: int, where
     has_arrays = shapes.keys() == {*NearestHead.ARRAYS}
     if has_arrays and shapes["vectors"][1:] == (width,) and shapes["numbers"] == (2,):
         targets, (k, count) = tensors["targets"], tensors["numbers"].tolist()
-        fits = targets.shape == shapes["vectors"][:1] and len(targets) and k > 0 and count == classes
-        if fits and targets.min() >= 0 and targets.max() < classes:
+        is_valid = targets.shape == shapes["vectors"][:1] and len(targets) and k > 0 and count == classes
+        if is_valid and targets.min() >= 0 and targets.max() < classes:
             return NearestHead(tensors["vectors"], targets, k, classes)
     what = f"its head's arrays do not fit {classes} classes of vectors of {width} numbers"
     raise CheckpointError(what, where=where, fix="Save the model again")
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Normalize each row to length 1; a row of zeros stays."""
+    """Scale each row to length 1. Rows of zeros are not changed."""
     vectors = np.asarray(vectors, np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -1,8 +1,8 @@
-"""Int8 inference, and the check on held-out labels that must pass before it is used.
+"""Int8 inference, and its check on validation labels.
 
 The check passes if the labels of the fp32 and the int8 model agree on at least 99.5 % of the validation
-examples, and their accuracies differ by at most 0.2 points. Its result is saved with the model. If it does
-not pass, prediction uses the default precision.
+examples, and their accuracies differ by at most 0.2 points. The result is saved with the model. If the check
+does not pass, prediction uses the default precision.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from glassformer.runtime import choose_dtype
 
 MIN_AGREEMENT = 0.995  # minimum share of equal labels
 MAX_DIFFERENCE = 0.002  # maximum difference of the accuracies
-MIN_EXAMPLES = 200  # minimum number of examples; among fewer, a single label already exceeds 0.5 %
+MIN_EXAMPLES = 200  # with fewer examples, a single label is more than 0.5 %
 METRICS = ("agree", "accuracy", "accuracy_int8")
 FALLBACK = "prediction computes as with precision=auto"
 
 
 def weights_state(model: Any) -> tuple[int, int]:
-    """A key that changes if the model is replaced or a weight changes in place (except through ``.data``)."""
-    # tensors created in inference mode have no version counter
+    """A key that changes if the model is replaced or a weight changes in place (except by ``.data``)."""
+    # Tensors from inference mode have no version counter.
     return id(model), sum(0 if p.is_inference() else p._version for p in model.parameters())
 
 
@@ -46,7 +46,7 @@ def compute_model(model: Any, precision: str, device: torch.device) -> Any:
 
 
 def refuse_int8(precision: str, kind: str) -> str:
-    """Return ``precision``; raise ConfigError for int8, since ``kind`` is not a classifier."""
+    """Return ``precision``; raise ConfigError for int8, which only classifiers support."""
     if precision == "int8":
         what = f"int8 is checked on validation labels, which {with_article(kind)} does not have"
         raise NotForThisModelError(what, where="precision", fix="Use auto, fp32 or bf16")
@@ -54,7 +54,7 @@ def refuse_int8(precision: str, kind: str) -> str:
 
 
 def int8_obstacle(model: Any, device: torch.device) -> str | None:
-    """Why int8 is not possible for this model and device; None if it is."""
+    """Why int8 is not possible for this model and device; None: it is possible."""
     if device.type != "cpu":
         return "it is for the CPU"
     if not has_linear_layers(model):

@@ -1,4 +1,4 @@
-"""Initialize a model's token embeddings with word vectors: trained on its texts, or from a file or run."""
+"""Initialize token embeddings with word vectors."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from glassformer.tasks.text_classification.recipe import ModelConfig
 from glassformer.tasks.word2vec.estimator import Word2Vec
 
 TRAINED_HERE = "word2vec"
-MIN_EPOCHS = 10  # minimum number of epochs for a classifier's vectors
-# Minimum number of words to read in all epochs; after fewer, all vectors still have the same direction.
+MIN_EPOCHS, MAX_EPOCHS = 10, 200  # for the vectors of a classifier
+# Minimum number of words in all epochs together. After fewer words, all vectors have the same direction.
 MIN_WORDS = 500_000
-MAX_EPOCHS = 200  # maximum number of epochs
-MASKED_LM_EPOCHS = 3  # epochs for a masked language model, which has many texts
+MASKED_LM_EPOCHS = 3  # few, because a masked language model has many texts
 
 
 def read_word_table(
     model: ModelConfig, tokenizer: Tokenizer, table: TokenTable | None, seed: int
 ) -> Word2Vec | None:
-    """The word vectors named by ``model.vectors``; None if it is not set. ``word2vec`` trains them on
-    ``table`` with one thread, so that the same seed gives the same bits."""
+    """The word vectors that ``model.vectors`` names; None if it is not set.
+
+    For ``word2vec``, they are trained on ``table`` with one thread: the same seed gives the same bits.
+    """
     if model.vectors is None:
         if model.freeze_vectors:
             raise ConfigError(
@@ -49,7 +50,7 @@ def read_word_table(
 
 
 def train_vectors(table: TokenTable, tokenizer: Tokenizer, dim: int, epochs: int, seed: int) -> Word2Vec:
-    """Train skip-gram vectors for the tokens of these texts, except special tokens."""
+    """Train skip-gram vectors for the tokens of these texts, without special tokens."""
     names = [tokenizer.id_to_token(i) or "" for i in range(count_ids(tokenizer))]
     special = len(SPECIAL_TOKENS)
     sentences = [[names[i] for i in table[row].tolist() if i >= special] for row in range(len(table))]
@@ -59,19 +60,22 @@ def train_vectors(table: TokenTable, tokenizer: Tokenizer, dim: int, epochs: int
 def init_token_embeddings(
     network: Any, name: str, tokenizer: Tokenizer, table: TokenTable, seed: int, first: int = 0
 ) -> None:
-    """Initialize token embeddings, from column ``first`` on, with word vectors (``word2vec``: trained on
-    ``table``; or a run or file), shifted to mean 0 and scaled to the table's standard deviation. Masked words
-    are predicted with the same table, so words with similar contexts start with similar probabilities."""
+    """Initialize token embeddings with word vectors, from column ``first`` on.
+
+    ``name`` is a run, a file, or ``word2vec`` for vectors that are trained on ``table``. The vectors are
+    shifted to mean 0 and scaled to the standard deviation of the embeddings. The same embeddings predict the
+    masked words, so that words with similar contexts start with similar probabilities.
+    """
     weight = network.embeddings.tokens.weight
-    room = weight.shape[1] - first
+    max_width = weight.shape[1] - first
     if name == TRAINED_HERE:
-        vectors = train_vectors(table, tokenizer, room, MASKED_LM_EPOCHS, seed)
+        vectors = train_vectors(table, tokenizer, max_width, MASKED_LM_EPOCHS, seed)
     else:
         vectors = Word2Vec.load(Path(name))
     width = vectors.vectors_.shape[1]
-    if width > room:
+    if width > max_width:
         raise ConfigError(
-            f"vectors of {width} numbers, where a token has room for {room}",
+            f"vectors of {width} numbers, where a token has room for {max_width}",
             where="vectors",
             fix="Take narrower ones, or a larger d_model",
         )
@@ -87,7 +91,7 @@ def init_token_embeddings(
 
 
 def fill_word_table(network: Any, vectors: Word2Vec, tokenizer: Tokenizer, name: str) -> None:
-    """Copy word vectors into the rows of tokens that have one, and scale the others to the same deviation."""
+    """Copy word vectors to the embeddings of their tokens; scale other embeddings to their deviation."""
     rows, vector_rows = _match_rows(vectors, tokenizer)
     weight = network.embeddings.tokens.weight
     values = torch.from_numpy(np.ascontiguousarray(vectors.vectors_[vector_rows]))
@@ -102,8 +106,8 @@ def fill_word_table(network: Any, vectors: Word2Vec, tokenizer: Tokenizer, name:
 
 
 def _match_rows(vectors: Word2Vec, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """The tokens that have a vector: their rows in the token table, and in the vectors."""
-    # Sorted, since the order of the vocabulary changes between processes, and with it the rounding of sums.
+    """For tokens with a vector, their rows in the token embeddings and in the vectors."""
+    # The order of the vocabulary differs between processes, and with it the rounding of sums. Sort it.
     tokens = sorted((row, token) for token, row in tokenizer.get_vocab().items() if token in vectors)
     pairs = [(row, vectors.number(token)) for row, token in tokens]
     if not pairs:

@@ -1,7 +1,4 @@
-"""``ImageClassifier``: a scikit-learn estimator that includes image transform, encoder, head and labels.
-
-Everything except the preprocessing of images works as in ``TextClassifier``.
-"""
+"""``ImageClassifier`` and ``ImageRegressor``."""
 
 from __future__ import annotations
 
@@ -62,15 +59,11 @@ from glassformer.train.features import (
 )
 from glassformer.train.objectives import ImageClassification, InputMasking
 
-PATCHES = 257  # tokens of an image of 224 pixels in common checkpoints, to estimate the cost of a fit
+TOKENS_PER_IMAGE = 257  # number of tokens of an image of 224 pixels in common checkpoints
 
 
 class ImageModel(Supervised, ImageConfig, ImageModelConfig):
-    """Base class of models of images (PIL images, paths, bytes, open files, uint8 arrays ``[H, W, C]`` or
-    tensors ``[C, H, W]``).
-
-    Fitted attributes in addition to ``Supervised``'s: ``transform_``.
-    """
+    """Base class of models of images. Its fitted attribute is ``transform_``."""
 
     INPUTS, CHUNK = Images(), 1024
 
@@ -95,7 +88,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
 
     @staticmethod
     def count_tokens(examples: Sequence[Any]) -> int:
-        return PATCHES * len(examples)
+        return TOKENS_PER_IMAGE * len(examples)
 
     def _build_preprocessor(self, fit: FitState) -> None:
         if fit.train.batch_size == 0:
@@ -103,15 +96,15 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         self.transform_ = build_transform(fit.configs["image"], fit.configs["model"], fit.resumed)
 
     def pixels(self, example: Any, where: str = "picture") -> np.ndarray:
-        """The pixels of one example that the model reads, ``[C, H, W]`` uint8."""
+        """The pixels of an example as the model reads them, ``[C, H, W]`` uint8."""
         return self.transform_.read(example, where)
 
     def encode(self, examples: Sequence[Any]) -> PixelTable:
         return read_images(examples, self.transform_)
 
     def _training_table(self, examples: Sequence[Any]) -> PixelTable:
-        wide = self.augment not in ("none", "shift")
-        table, self.transform_ = read_training_images(examples, self.transform_, wide)
+        crops = self.augment not in ("none", "shift")
+        table, self.transform_ = read_training_images(examples, self.transform_, crops)
         return table
 
     def _is_from_scratch(self) -> bool:
@@ -142,7 +135,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         return ImageClassification(targets, weights, smoothing, criterion, masking)
 
     def _vectors(self, fit: FitState, model: Any) -> Tensor:
-        if model.fixed:  # computing these features is faster than reading a cache
+        if model.fixed:  # these features take less time than reading a cache
             return torch.from_numpy(self.table_outputs(model, fit.table, "pooled", fit.device))
         batch_size = max(self.batch_size or 0, 64)
         return image_features(model, fit.table, self.transform_, batch_size, fit.device)
@@ -151,11 +144,11 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         self, fit: FitState, stream: Any, objective: Any, table: Any, logits: Any
     ) -> tuple:
         c, model = fit.configs["image"], fit.network
-        augmented = c.augment != "none" or c.mix != "none" or fit.train.maskable
-        changed = augmented, model.config.embedding.patch_dropout
+        is_augmented = c.augment != "none" or c.mix != "none" or fit.train.maskable
+        changes = is_augmented, model.config.embedding.patch_dropout
         layers = 0
-        if not can_be_cached(model, *changed):
-            layers = cached_layers(model, fit.train, len(fit.table), *changed)
+        if not can_be_cached(model, *changes):
+            layers = cached_layers(model, fit.train, len(fit.table), *changes)
             if not layers:
                 return stream, objective, logits
         return train_on_image_features(model, stream, objective, table, max(self.batch_size or 0, 64), layers)
@@ -163,8 +156,8 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
     @computes
     def cached_outputs(self, X: Sequence[Any]) -> np.ndarray:
         train, model = self.configs()["train"], self.predictor()
-        frozen_layers = train.train_layers != 0 or train.unfreeze_every or train.precision == "int8"
-        if frozen_layers or not (model.has_attention and model.has_features):
+        is_trained = train.train_layers != 0 or train.unfreeze_every or train.precision == "int8"
+        if is_trained or not (model.has_attention and model.has_features):
             return self.outputs(X)
         device, batch_size = next(model.parameters()).device, max(self.batch_size or 0, 64)
         table = self.evaluation_table(self.check_examples(X))
@@ -211,11 +204,11 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
 
 @with_settings
 class ImageClassifier(ImageModel, Classifier, ImageFitConfig):
-    """A Transformer that classifies images: PIL images, paths, bytes, open files, uint8 arrays ``[H, W, C]``
-    or tensors ``[C, H, W]``.
+    """A Transformer that classifies images.
 
-    The parameters are the keys of a recipe's sections ``image``, ``model`` and ``train``; ``recipe.py``
-    explains them. Fitted attributes: those of ``ImageModel``.
+    Images are PIL images, paths, bytes, open files, uint8 arrays ``[H, W, C]`` or tensors ``[C, H, W]``. The
+    parameters are the keys of a recipe's sections ``image``, ``model`` and ``train``; ``recipe.py`` explains
+    them.
     """
 
     RECIPE = ImageRecipe
@@ -223,12 +216,12 @@ class ImageClassifier(ImageModel, Classifier, ImageFitConfig):
 
 @with_settings
 class ImageRegressor(Regressor, ImageModel, ImageNumberFitConfig):
-    """A Transformer that predicts numbers from images: PIL images, paths, bytes, open files, uint8 arrays
-    ``[H, W, C]`` or tensors ``[C, H, W]``.
+    """A Transformer that predicts numbers from images.
 
-    The parameters are the keys of a recipe's sections ``image``, ``model`` and ``train``; ``recipe.py``
-    explains them. Targets are standardized for training; predictions have the unit of ``y``. ``score`` is R².
-    Fitted attributes: those of ``ImageModel`` and of ``Regressor``.
+    Images are PIL images, paths, bytes, open files, uint8 arrays ``[H, W, C]`` or tensors ``[C, H, W]``. The
+    parameters are the keys of a recipe's sections ``image``, ``model`` and ``train``; ``recipe.py`` explains
+    them. Targets are standardized for training; predictions have the unit of ``y``. ``score`` is R².
+    ``Regressor`` has the fitted attributes.
     """
 
     RECIPE = ImageNumberRecipe
@@ -243,7 +236,7 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
         config = scratch_config(model, transform, num_labels)
         built: Any = family_of(config).model(config)
         source = f"{model.model}; {NEW_HEAD}" if built.fixed else f"random ({model.model}, from scratch)"
-        built.weights_source = "; ".join([source, *_unseen(built)])
+        built.weights_source = "; ".join([source, *_border_note(built)])
         return built
     refuse_set_keys(model, SHAPE_KEYS)
     checkpoint = read_checkpoint(model.model, model.revision)
@@ -267,20 +260,20 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
     config = replace(config, embedding=replace(config.embedding, **size))
     built = checkpoint.build(config, new_head=True)
     parts = f"new (random): {', '.join([*new, 'classification head'])}"
-    built.weights_source = "; ".join([checkpoint.weights_source, *notes, parts, *_unseen(built)])
+    built.weights_source = "; ".join([checkpoint.weights_source, *notes, parts, *_border_note(built)])
     return built
 
 
 def usual_pooling(checkpoint: Checkpoint) -> Any:
-    """The default pooling for a new head: the family's; for a model of ours without [CLS], its own."""
+    """The default pooling for a new head: that of the family; for our models without [CLS], their own."""
     base, hub = checkpoint.config, checkpoint.family.hub
     if hub is not None:
         return hub.pooling
     return base.pooling if base.pooling and not base.embedding.class_token else "first"
 
 
-def _unseen(network: Any) -> list[str]:
-    """A note if patches do not cover the lower and right border of the image; empty if they do."""
+def _border_note(network: Any) -> list[str]:
+    """A note if the patches do not cover the lower or right border of the image."""
     c = network.config.embedding
     rows, columns = [size % patch for size, patch in zip(c.image_size, c.patch_size, strict=True)]
     patch = " x ".join(map(str, c.patch_size))
@@ -288,7 +281,7 @@ def _unseen(network: Any) -> list[str]:
 
 
 def scratch_config(model: ImageModelConfig, transform: ImageTransform, num_labels: int) -> Any:
-    """The config of a from-scratch architecture: its preset with the settings applied."""
+    """The config of a from-scratch architecture: the preset with the settings of the recipe."""
     preset = IMAGE_ARCHITECTURES[model.model]
     patch = {"patch_size": (model.patch_size,) * 2} if model.patch_size else {}
     config = preset(image_size=transform.size, **patch)

@@ -1,7 +1,7 @@
-"""Runs of image classification and regression: robustness, a grid of images, attention examples.
+"""Runs of image classification and regression.
 
-In addition to the files of every run, these write ``predictions.csv``, and ``pictures.json``, ``maps.json``
-and ``grid.png``, or (for numbers) ``numbers.json``.
+In addition to the files of every run, they write ``predictions.csv``. Classification also writes
+``pictures.json``, ``maps.json`` and ``grid.png``, regression ``numbers.json``.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from glassformer.tasks.supervised import (
 from glassformer.tasks.task import RunContext
 from glassformer.train.callbacks import Count, no_progress
 
-SHOWN_MISTAKES = 20
-MAPPED = 4  # images whose attention is in the report
-MAPPED_SIDE = 192  # side length of such an image, in pixels
-MOST_MAPS = 2**20  # maximum number of attention weights per image; more would make the page too large
+MAX_MISTAKES = 20  # in the report
+NUM_MAPS = 4  # number of images whose attention is in the report
+MAP_SIDE = 192  # side length of such an image, in pixels
+MAX_WEIGHTS = 2**20  # maximum number of attention weights per image, which limits the size of the report
 
 
 def evaluate_images(context: RunContext) -> dict[str, Any]:
-    """``evaluate``, with metrics on changed images if the recipe has ``robustness``."""
+    """``evaluate``, and metrics on perturbed images if the recipe has ``robustness``."""
     out, settings = evaluate(context), context.recipe.evaluate
     if out["test"] and settings.robustness:
         started = time.perf_counter()
         context.log("robustness: crops, lighting, blur, noise, JPEG, rotation")
-        split = some_of(context.data.judged, settings.robustness_limit)
+        split = sample_split(context.data.judged, settings.robustness_limit)
         out["robustness"] = robustness(context.estimator, split, context.count)
         out["seconds"]["evaluate"] += time.perf_counter() - started
     return out
@@ -72,15 +72,15 @@ def pixels(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> t
     return name, probabilities
 
 
-def some_of(split: ImageSplit, limit: int) -> ImageSplit:
-    """A random sample of at most ``limit`` images (0: all), the same for every model, in their order."""
+def sample_split(split: ImageSplit, limit: int) -> ImageSplit:
+    """A random sample of at most ``limit`` images (0: all). It is the same for every model."""
     if not limit or len(split) <= limit:
         return split
     return split.select(sorted(np.random.default_rng(0).permutation(len(split))[:limit].tolist()))
 
 
 def robustness(clf: ImageClassifier, split: ImageSplit, count: Count = no_progress) -> dict[str, Any]:
-    """Accuracy and macro F1 on images with each kind of change, one record per severity."""
+    """Kind of perturbation -> accuracy and macro F1 per severity."""
     import torch
 
     table = read_images(split.images, clf.transform_, split.origin, split.rows)
@@ -88,8 +88,8 @@ def robustness(clf: ImageClassifier, split: ImageSplit, count: Count = no_progre
     model = clf.predictor()
     device = next(model.parameters()).device
     out: dict[str, Any] = {}
-    changes = len(CORRUPTIONS) * len(SEVERITIES)
-    with computing(clf.threads), count("changed images", len(split) * changes) as progress:
+    num_images = len(split) * len(CORRUPTIONS) * len(SEVERITIES)
+    with computing(clf.threads), count("changed images", num_images) as progress:
         for kind in CORRUPTIONS:
             out[kind] = []
             for severity in SEVERITIES:
@@ -107,20 +107,22 @@ def robustness(clf: ImageClassifier, split: ImageSplit, count: Count = no_progre
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """Thumbnails of one image per class and of the most confident mistakes, and attention of a few images;
-    also writes ``grid.png``."""
+    """Thumbnails of one image per class and of the most confident mistakes, and attention of a few images.
+
+    The function also writes ``grid.png``.
+    """
     from glassformer.report.images import draw_grid, thumbnail
 
     if context.predictions is None:
         return {}
     clf, split, probabilities = context.estimator, context.data.judged, context.predictions
     truth, labels = split.labels, clf.decide(probabilities).tolist()
-    firsts = _firsts(truth, clf.classes_.tolist())
+    firsts = _first_of_each_class(truth, clf.classes_.tolist())
     confidence = np.array(labels_and_confidences(clf, probabilities)[1])
     order = np.argsort(-confidence, kind="stable").tolist()
-    wrong = [i for i in order if labels[i] != truth[i]][:SHOWN_MISTAKES]
+    wrong = [i for i in order if labels[i] != truth[i]][:MAX_MISTAKES]
 
-    def one(i: int) -> dict[str, Any]:
+    def record(i: int) -> dict[str, Any]:
         return {
             "name": split.names()[i],
             "label": str(truth[i]),
@@ -129,9 +131,9 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
             "png": thumbnail(split.images[i], image_range=clf.transform_.image_range),
         }
 
-    examples, mistakes = [one(i) for i in firsts], [one(i) for i in wrong]
+    examples, mistakes = [record(i) for i in firsts], [record(i) for i in wrong]
     right = [i for i in firsts if labels[i] == truth[i]]
-    mapped = [*dict.fromkeys([*wrong[:1], *right, *firsts])][: MAPPED if clf.model_.has_attention else 0]
+    mapped = [*dict.fromkeys([*wrong[:1], *right, *firsts])][: NUM_MAPS if clf.model_.has_attention else 0]
     if context.recipe.evaluate.grid:
         images, image_range = [split.images[i] for i in firsts], clf.transform_.image_range
         draw_grid(context.folder / "grid.png", images, examples, image_range=image_range)
@@ -141,7 +143,7 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
     }
 
 
-def _firsts(truth: Sequence[Any], classes: Sequence[Any], limit: int = 10) -> list[int]:
+def _first_of_each_class(truth: Sequence[Any], classes: Sequence[Any], limit: int = 10) -> list[int]:
     """The index of the first image of each class (for multi-label, with each label)."""
     first: dict[Any, int] = {}
     for i, labels in enumerate(truth):
@@ -151,9 +153,10 @@ def _firsts(truth: Sequence[Any], classes: Sequence[Any], limit: int = 10) -> li
 
 
 def attention_example(clf: ImageClassifier, split: ImageSplit, i: int) -> dict[str, Any]:
-    """One image as the model reads it, with attention weights per layer and head: all of them, and those of
-    the tokens that the head reads."""
-    from glassformer.report.images import thumbnail
+    """An image as the model reads it, with attention weights per layer and head.
+
+    ``maps`` has all weights, ``cls_rows`` those of the tokens that the head reads.
+    """
     from glassformer.report.maps import encode as encode_maps
 
     e = explain_input(clf, split.images[i], method="attention")
@@ -165,12 +168,12 @@ def attention_example(clf: ImageClassifier, split: ImageSplit, i: int) -> dict[s
         "label": str((split.labels or [""])[i]),
         "predicted": str(e.label),
         "probability": e.probability,
-        "png": thumbnail(e.image, MAPPED_SIDE),
+        "png": thumbnail(e.image, MAP_SIDE),
         "size": [e.image.shape[1], e.image.shape[0]],
         "grid": list(e.scores.shape),
         "cls_rows": np.round(np.einsum("t,lhts->lhs", reads, e.maps), 4).tolist(),
         "rollout": np.round(reads @ rollout(e.maps), 4).tolist(),
-        "maps": encode_maps(e.maps) if e.maps.size <= MOST_MAPS else None,
+        "maps": encode_maps(e.maps) if e.maps.size <= MAX_WEIGHTS else None,
     }
 
 

@@ -24,7 +24,7 @@ from glassformer.families.image_text import load_image_text
 from glassformer.inputs.images import Images
 from glassformer.models.image_text import ImageTextModel
 from glassformer.tasks.image_classification.estimator import ImageClassifier
-from glassformer.tasks.text_classification.zero_shot import ZeroShot, check_template, labels_to_choose_from
+from glassformer.tasks.text_classification.zero_shot import ZeroShot, check_template, check_candidate_labels
 
 PHOTO = "a photo of a {}."
 
@@ -93,7 +93,7 @@ class ZeroShotImageClassifier(ZeroShot):
             ConfigError: a template without ``{}``, or a single label.
             DataError: a duplicate label.
         """
-        self.classes_ = labels_to_choose_from(labels)
+        self.classes_ = check_candidate_labels(labels)
         if len(self.classes_) == 1:
             what = "CLIP only compares labels with each other"
             raise NotForThisModelError(what, where="labels", fix="Give two labels or more")

@@ -1,4 +1,4 @@
-"""``MaskedLM``: pre-train a BERT on raw text by masked language modeling, for fine-tuning."""
+"""``MaskedLM``: pre-training by masked language modeling."""
 
 from __future__ import annotations
 
@@ -70,15 +70,13 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
 
         Args:
             y: ignored; present for scikit-learn's pipelines.
-            validation: texts to evaluate on after each epoch, always with the same masks.
-            checkpoints: folder for checkpoints, saved every ``checkpoint_every`` steps; must be empty without
-                ``resume``.
-            resume: continue bit-identically from the newest complete checkpoint; a new run if there is none.
+            validation: texts for evaluation after each epoch, always with the same masks.
+            checkpoints, resume: see ``TextClassifier.fit``.
 
         Raises:
-            DataError: a missing or empty text, or no text with a word.
+            DataError: a text is missing or empty, or no text has a word.
             ConfigError: an invalid setting.
-            CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
+            CheckpointError: the weights cannot be loaded, or the checkpoint is of another run.
         """
         return self._fit((texts, validation), callbacks, checkpoints, resume)
 
@@ -91,8 +89,8 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
             validation_data = check_texts(self.prediction_rows(validation, "validation"), "validation")
         elif fit.train.validation_fraction:
             groups = list(map(comparison_key, texts)) if fit.group_duplicates else None
-            split = random_split([texts], fit.train.validation_fraction, fit.train.seed, groups)
-            (texts,), (validation_data,) = split
+            parts = random_split([texts], fit.train.validation_fraction, fit.train.seed, groups)
+            (texts,), (validation_data,) = parts
         return texts, validation_data
 
     def _prepare(self, fit: FitState) -> tuple[TokenTable, TokenTable | None]:
@@ -106,22 +104,23 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         return build_encoder(model, text, self.tokenizer_, fit.table, fit.train.seed)
 
     def _loop(self, fit: FitState) -> tuple[MaskedStream, MaskedWords, Callable[[], dict[str, float]] | None]:
-        judge = None
+        evaluate = None
         if fit.validation is not None:
-            validation_data = self._stream(fit.validation_table, fit.train, fit.device)
-            judge = masked_evaluator(fit.network, validation_data, self.batch_tokens or 8192)
-        return self._stream(fit.table, fit.train, fit.device), MaskedWords(), judge
+            stream = self._stream(fit.validation_table, fit.train, fit.device)
+            evaluate = masked_evaluator(fit.network, stream, self.batch_tokens or 8192)
+        return self._stream(fit.table, fit.train, fit.device), MaskedWords(), evaluate
 
     def _arrays(self, fit: FitState) -> list[np.ndarray | None]:
         tables = [fit.table] if fit.validation is None else [fit.table, fit.validation_table]
         return [array for table in tables for array in (table.ids, table.starts)]
 
     def _chunks(self, texts: Sequence[str]) -> TokenTable:
-        """Tokenize texts and split them into chunks that leave room for the special tokens."""
-        frame = 3 if self.next_sentence else 2
-        if self.max_length <= frame:
-            raise ConfigError(f"{self.max_length} tokens leave no room beside {frame}", where="max_length")
-        return chunk_texts(self.tokenizer_, texts, self.max_length - frame, self.clean)
+        """Tokenize texts, and split them into chunks of ``max_length`` tokens with special tokens."""
+        num_special = 3 if self.next_sentence else 2
+        if self.max_length <= num_special:
+            what = f"{self.max_length} tokens leave no room beside {num_special}"
+            raise ConfigError(what, where="max_length")
+        return chunk_texts(self.tokenizer_, texts, self.max_length - num_special, self.clean)
 
     def _stream(self, table: TokenTable, train: PretrainFitConfig, device: torch.device) -> MaskedStream:
         masks = MaskSettings.of(self.tokenizer_, self.mask_share, self.whole_words)
@@ -143,7 +142,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         """The estimator for a transformers checkpoint with a masked language modeling head.
 
         Raises:
-            CheckpointError: no tokenizer, or one that does not fit the embedding table.
+            CheckpointError: there is no tokenizer, or it does not fit the embedding table.
         """
         folder, config = str(checkpoint.folder), checkpoint.config
         settings = {"model": folder, "tokenizer": "auto", "max_length": config.embedding.max_positions}
@@ -154,20 +153,20 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
     # --- use -------------------------------------------------------------------------------------
 
     def fill(self, text: str, top: int = 5) -> list[Any]:
-        """The most probable words for each [MASK] in a text; the tokenizer's own mask token works too.
+        """The most probable words for each [MASK] in a text. The tokenizer's mask token works too.
 
         Returns:
-            ``[(word, probability), ...]``, the best first; for several [MASK] one such list for each.
+            ``[(word, probability), ...]``, the best first. For several [MASK], a list of such lists.
 
         Raises:
-            DataError: no [MASK] in the text or the tokenizer, or more tokens than ``max_length``.
+            DataError: the text or the tokenizer has no [MASK], or the text is longer than ``max_length``.
         """
         tokens = self.fill_each(text, top)
         return tokens[0] if len(tokens) == 1 else tokens
 
     @computes
     def fill_each(self, text: str, top: int = 5) -> list[list[tuple[str, float]]]:
-        """Like ``fill``, but always a list with one entry per [MASK]."""
+        """Same as ``fill``, but always a list with one entry per [MASK]."""
         check_is_fitted(self, "model_")
         text, masks = check_texts([text], "text")[0], MaskSettings.of(self.tokenizer_)
         vocabulary = Vocabulary.of(self.tokenizer_)
@@ -176,7 +175,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
             raise DataError(f"no {MASK} in the text", where="fill", fix=f"Write {MASK} for the word to guess")
         if top < 1:
             raise ConfigError(f"top {top} asks for nothing", where="fill", fix="Use 1 or more")
-        # Cleaning must not change the white space around a mask: some tokenizers turn it into a token.
+        # Cleaning keeps the white space around a mask, because some tokenizers turn it into a token.
         cleaned = clean_around(text, vocabulary.tokens["mask"], self.clean)
         table = encode(self.tokenizer_, [cleaned], max_length=self.max_length)
         if table.truncated[0]:
@@ -185,17 +184,15 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
             )
         model = self.predictor()
         batch = pack_texts(table, np.array([0]), next(model.parameters()).device)
-        places = (batch.ids == vocabulary.mask).nonzero().squeeze(1)
+        positions = (batch.ids == vocabulary.mask).nonzero().squeeze(1)
         with computing():
-            states = model.encode(batch.ids, batch.packing)[places]
+            states = model.encode(batch.ids, batch.packing)[positions]
             logits = finite(model.mlm_logits(states).float(), "logits")  # [K, V]
-            special = masks.special
-            never = torch.ones(
-                logits.shape[1], dtype=torch.bool, device=logits.device
-            )  # also rows without ids
-            never[: len(special)] = torch.from_numpy(special).to(logits.device)
-            logits[:, never] = float("-inf")
-            best = logits.softmax(1).topk(min(top, int((~never).sum())), 1)
+            # Special tokens are never predicted, nor are rows of the table without a token.
+            is_excluded = torch.ones(logits.shape[1], dtype=torch.bool, device=logits.device)
+            is_excluded[: len(masks.special)] = torch.from_numpy(masks.special).to(logits.device)
+            logits[:, is_excluded] = float("-inf")
+            best = logits.softmax(1).topk(min(top, int((~is_excluded).sum())), 1)
         return [
             [(piece_text(self.tokenizer_, i), p) for p, i in zip(values, words, strict=True)]
             for values, words in zip(best.values.tolist(), best.indices.tolist(), strict=True)
@@ -207,8 +204,10 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
 
     @computes
     def judge(self, texts: Sequence[str]) -> dict[str, float]:
-        """Loss per masked token (nats), perplexity, accuracy and count; with ``next_sentence`` also of that
-        task."""
+        """Loss per masked token (nats), perplexity, accuracy and number of masked tokens.
+
+        With ``next_sentence``, also the loss and accuracy of next-sentence prediction.
+        """
         model = self.predictor()
         table = self._chunks(check_texts(self.prediction_rows(texts)))
         stream = self._stream(table, self.configs()["train"], next(model.parameters()).device)
@@ -234,10 +233,10 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
 
 
 def build_tokenizer(text: MaskTextConfig, model: PretrainModelConfig, texts: Sequence[str]) -> Tokenizer:
-    """The checkpoint's tokenizer, one from a file, or one trained on ``texts``.
+    """The tokenizer of the checkpoint, of a file, or one that is trained on ``texts``.
 
     Raises:
-        ConfigError: a new vocabulary for a checkpoint, or no such tokenizer.
+        ConfigError: a checkpoint cannot have a new vocabulary, or there is no such tokenizer.
     """
     kinds = {"wordpiece": wordpiece_tokenizer, "word": word_tokenizer}
     if model.model not in PRETRAINING:
@@ -256,8 +255,8 @@ def build_tokenizer(text: MaskTextConfig, model: PretrainModelConfig, texts: Seq
                 fix="Use wordpiece, word or a file",
             )
         return load_tokenizer(text.tokenizer)
-    learn = kinds.get(text.tokenizer, wordpiece_tokenizer)
-    return learn(
+    train = kinds.get(text.tokenizer, wordpiece_tokenizer)
+    return train(
         [clean_text(t, text.clean) for t in texts],
         vocab_size=text.vocab_size,
         min_count=text.min_count,
@@ -272,11 +271,12 @@ def build_encoder(
     """A new BERT or a checkpoint's encoder, with the heads for pre-training.
 
     Args:
-        table, seed: training texts and seed, for word vectors that are trained on these texts.
+        table, seed: the training texts and the seed, for training word vectors.
 
     Raises:
-        ConfigError: ``max_length`` above the model's positions; word vectors for a checkpoint, or too wide.
-        CheckpointError: weights or vectors that cannot be loaded.
+        ConfigError: ``max_length`` is above the model's positions, or the word vectors are too wide or are
+            set for a checkpoint.
+        CheckpointError: the weights or vectors cannot be loaded.
     """
     if model.vectors is not None and model.model not in PRETRAINING:
         raise ConfigError("a checkpoint has its own token table", where="vectors", fix="Leave it out")
@@ -319,22 +319,22 @@ def masked_evaluator(network: Any, stream: MaskedStream, batch_tokens: int) -> C
     batches = stream.in_order(batch_tokens)
 
     def evaluate() -> dict[str, float]:
-        loss, right, count, pair_loss, pairs_right, sequences = 0.0, 0, 0, 0.0, 0, 0
+        loss, correct, count, pair_loss, correct_pairs, num_pairs = 0.0, 0, 0, 0.0, 0, 0
         with computing():
             for index in batches:
                 batch = stream.pack(index)
-                losses, predicted, pairs, right_pairs = masked_token_losses(network, batch)
-                loss, right = loss + float(losses.sum()), right + int((predicted == batch.labels).sum())
+                losses, predicted, pair_losses, is_pair_correct = masked_token_losses(network, batch)
+                loss, correct = loss + float(losses.sum()), correct + int((predicted == batch.labels).sum())
                 count += len(losses)
-                if pairs is not None and right_pairs is not None:
-                    pair_loss += float(pairs.sum())
-                    pairs_right += int(right_pairs.sum())
-                    sequences += len(pairs)
-        out = {"loss": loss / max(count, 1), "accuracy": right / max(count, 1)}
+                if pair_losses is not None and is_pair_correct is not None:
+                    pair_loss += float(pair_losses.sum())
+                    correct_pairs += int(is_pair_correct.sum())
+                    num_pairs += len(pair_losses)
+        out = {"loss": loss / max(count, 1), "accuracy": correct / max(count, 1)}
         out |= {"perplexity": float(np.exp(min(out["loss"], 700.0))), "masked_tokens": count}
-        if sequences:
-            out["next_sentence_loss"] = pair_loss / sequences
-            out["next_sentence_accuracy"] = pairs_right / sequences
+        if num_pairs:
+            out["next_sentence_loss"] = pair_loss / num_pairs
+            out["next_sentence_accuracy"] = correct_pairs / num_pairs
         return out
 
     return evaluate

@@ -23,20 +23,20 @@ from glassformer.tasks.masked_lm.recipe import PretrainRecipe
 from glassformer.tasks.run_steps import named_splits, reload_data, sample_items, split_rows
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 
-COUNTED = 2000  # number of texts for the report's statistics of masks
+MASK_SAMPLE = 2000  # number of texts for the statistics of masks in the report
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Training and validation texts, and statistics of texts that were left out."""
+    """Training and validation texts, and the numbers of texts that were left out."""
 
     name: str
     train: list[str]
     validation: list[str]
     counts: dict[str, int]  # split -> number of texts used
-    excluded: dict[str, int] = field(default_factory=dict)  # excluded split -> texts left out because of it
-    repeated: int = 0  # duplicates that were dropped
-    rejected: tuple[Any, ...] = ()  # unusable rows
+    excluded: dict[str, int] = field(default_factory=dict)  # excluded split -> texts that it has too
+    repeated: int = 0  # number of duplicates
+    rejected: tuple[Any, ...] = ()  # rows that cannot be used
 
 
 def load_corpus(recipe: PretrainRecipe) -> Corpus:
@@ -46,22 +46,19 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
         d.source, text_column=d.text_column, seed=d.split_seed, on_bad_row=d.on_bad_row, labels=False
     )
     texts_by_split = {name: split.texts for name, split in named_splits(dataset, d, d.source).items()}
-    never = {n: set(dataset.splits[n].texts) for n in d.exclude if n in dataset.splits and n not in d.splits}
-    excluded = {
-        name: len({text for texts in texts_by_split.values() for text in texts} & hidden)
-        for name, hidden in never.items()
-    }
-    hidden = set().union(*never.values()) if never else set()
-    keys_seen: set[str] = set()
+    hidden = {n: set(dataset.splits[n].texts) for n in d.exclude if n in dataset.splits and n not in d.splits}
+    all_texts = [text for split in texts_by_split.values() for text in split]
+    unique_texts = {*all_texts}
+    excluded = {name: len(unique_texts & known) for name, known in hidden.items()}
+    all_hidden = set().union(*hidden.values())
+    seen: set[str] = set()
     texts, counts = [], {}
     for name, split in texts_by_split.items():
-        fresh = [t for t in dict.fromkeys(split) if t not in hidden and t not in keys_seen]
-        keys_seen.update(fresh)
-        fresh = sample_items(fresh, d)
-        counts[name] = len(fresh)
-        texts += fresh
-    all_texts = [text for split in texts_by_split.values() for text in split]
-    repeated = len(all_texts) - len({*all_texts})
+        new_texts = [t for t in dict.fromkeys(split) if t not in all_hidden and t not in seen]
+        seen.update(new_texts)
+        sample = sample_items(new_texts, d)
+        counts[name] = len(sample)
+        texts += sample
     keys = list(map(comparison_key, texts)) if d.copies == "together" else None
     train_rows, validation_rows = split_rows(len(texts), "texts", d, keys)
     return Corpus(
@@ -70,13 +67,13 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
         [texts[i] for i in validation_rows],
         counts,
         excluded,
-        repeated,
+        len(all_texts) - len(unique_texts),
         dataset.rejected,
     )
 
 
 def load(recipe: PretrainRecipe) -> Corpus:
-    """``load_corpus``, after a check of the recipe's example sentences."""
+    """Check the recipe's example sentences, and load its corpus."""
     for sentence in recipe.evaluate.sentences:
         if MASK not in sentence:
             raise ConfigError(f"no {MASK} in {sentence!r}", where="evaluate.sentences")
@@ -93,8 +90,8 @@ def preview_data(context: RunContext) -> DataPreview:
     if corpus.repeated:
         lines.append(f"texts that repeat an earlier one, left out: {corpus.repeated:,}")
     if context.recipe.text.next_sentence and (share := share_of_several(corpus.train)) < PAIRED:
-        one = f"{1 - share:.0%} of the texts have one sentence, which next_sentence cuts in the middle"
-        lines.append(f"{one}; --set next_sentence=false learns from whole ones")
+        what = f"{1 - share:.0%} of the texts have one sentence, which next_sentence cuts in the middle"
+        lines.append(f"{what}; --set next_sentence=false learns from whole ones")
     return DataPreview(lines, corpus.rejected)
 
 
@@ -104,11 +101,11 @@ def fit(context: RunContext, **options: Any) -> None:
 
 
 def evaluate(context: RunContext) -> dict[str, Any]:
-    """Metrics on validation texts, statistics of the masks, and predictions for the recipe's sentences."""
+    """Metrics on validation texts, statistics of masks, and predictions for the recipe's sentences."""
     learner, corpus, sentences = context.estimator, context.data, context.recipe.evaluate.sentences
     out: dict[str, Any] = {
         "masked": learner.judge(corpus.validation),
-        "masks": count_masks(learner, corpus.train[:COUNTED]),
+        "masks": count_masks(learner, corpus.train[:MASK_SAMPLE]),
         "texts": corpus.counts | {"validation": len(corpus.validation)},
         "excluded": corpus.excluded,
         "repeated": corpus.repeated,
@@ -126,11 +123,11 @@ def fills(learner: MaskedLM, sentence: str, recipe: PretrainRecipe) -> list[list
 
 
 def count_masks(learner: MaskedLM, texts: Sequence[str]) -> dict[str, int]:
-    """Statistics of the masks: numbers of tokens that are chosen, masked, replaced at random and kept."""
+    """Numbers of tokens that masking chooses, masks, replaces at random and leaves unchanged."""
     masks = MaskSettings.of(learner.tokenizer_, learner.mask_share, learner.whole_words)
     ids = chunk_texts(learner.tokenizer_, texts, learner.max_length, learner.clean).ids.astype(np.int64)
-    read, rows = mask_tokens(ids, masks, np.random.default_rng(learner.seed))
-    after, before = read[rows], ids[rows]
+    masked_ids, rows = mask_tokens(ids, masks, np.random.default_rng(learner.seed))
+    after, before = masked_ids[rows], ids[rows]
     return {
         "tokens": len(ids),
         "chosen": len(rows),

@@ -1,4 +1,4 @@
-"""``MaskedPatches``: pre-train an image encoder without labels, as a masked autoencoder.
+"""``MaskedPatches``: pre-training by masked autoencoding.
 
 Fine-tune a saved model with ``ImageClassifier(FOLDER)``.
 """
@@ -56,7 +56,7 @@ from glassformer.tasks.masked_patches.recipe import (
 from glassformer.train.callbacks import Callback
 from glassformer.train.objectives import MaskedPatchLoss
 
-DECODER = "decoder"  # file name of its weights, without extension
+DECODER = "decoder"  # file name of the decoder's weights, without extension
 BATCH = 64  # images per forward pass in evaluation
 
 
@@ -100,15 +100,13 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
 
         Args:
             y: ignored; present for scikit-learn's pipelines.
-            validation: images to evaluate on after each epoch, always with the same patches masked.
-            checkpoints: folder for checkpoints, saved every ``checkpoint_every`` steps; must be empty without
-                ``resume``.
-            resume: continue bit-identically from the newest complete checkpoint; a new run if there is none.
+            validation: images for evaluation after each epoch, always with the same masks.
+            checkpoints, resume: see ``TextClassifier.fit``.
 
         Raises:
-            DataError: no images, or an unreadable one.
-            ConfigError: an invalid setting, such as one that masks all patches or none.
-            CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
+            DataError: there are no images, or an image is unreadable.
+            ConfigError: an invalid setting, for example one that masks no patch or all patches.
+            CheckpointError: the weights cannot be loaded, or the checkpoint is of another run.
         """
         return self._fit((pictures, validation), callbacks, checkpoints, resume)
 
@@ -129,8 +127,8 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
             raise ConfigError("images are batched by number", where="batch_size", fix="Use 1 or more")
         image, model = as_classifier_sections(fit.configs["image"], fit.configs["model"])
         self.transform_ = build_transform(image, model, fit.resumed)
-        wide = image.augment not in ("none", "shift")
-        table, self.transform_ = read_training_images(fit.examples, self.transform_, wide)
+        crops = image.augment not in ("none", "shift")
+        table, self.transform_ = read_training_images(fit.examples, self.transform_, crops)
         images = fit.validation
         return table, None if images is None else read_images(images, self.transform_, "validation")
 
@@ -153,10 +151,10 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
             fit.train.seed,
             fit.device,
         )
-        validation_data, judge = fit.validation_table, None
-        if validation_data is not None:
-            judge = partial(self._metrics, fit.network, validation_data, fit.device)
-        return PatchStream(pictures, n, num_visible), MaskedPatchLoss(), judge
+        evaluate = None
+        if fit.validation_table is not None:
+            evaluate = partial(self._metrics, fit.network, fit.validation_table, fit.device)
+        return PatchStream(pictures, n, num_visible), MaskedPatchLoss(), evaluate
 
     def _arrays(self, fit: FitState) -> list[np.ndarray | None]:
         tables = [fit.table] if fit.validation is None else [fit.table, fit.validation_table]
@@ -169,8 +167,8 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         with computing():
             for start in range(0, len(table), BATCH):
                 pixels = evaluation_pixels(table, start, BATCH, self.transform_, device)
-                part = torch.from_numpy(visible[start : start + BATCH]).to(device)
-                total += float(model.losses(pixels, part).double().sum())
+                batch_visible = torch.from_numpy(visible[start : start + BATCH]).to(device)
+                total += float(model.losses(pixels, batch_visible).double().sum())
         loss = total / len(table)
         return {"loss": loss, "accuracy": 1.0 - loss}
 
@@ -181,7 +179,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         """Evaluate on images: ``loss`` over masked patches, and ``accuracy``, their explained variance.
 
         Raises:
-            DataError: no images, or an unreadable one.
+            DataError: there are no images, or an image is unreadable.
         """
         model = self.predictor()
         table = read_images(check_images(self.prediction_rows(pictures)), self.transform_)
@@ -190,15 +188,14 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         return metrics
 
     def score(self, pictures: Sequence[Any], y: None = None) -> float:
-        """Explained variance of the masked patches: 1 at best, 0 for gray patches."""
+        """Explained variance of the masked patches: at best 1, and 0 for gray patches."""
         return self.judge(pictures)["accuracy"]
 
     @computes
     def paint(self, pictures: Sequence[Any], seed: int = 0) -> list[Painting]:
         """Reconstruct masked patches of images.
 
-        Mean and standard deviation of a masked patch are not predicted, but taken from the image, as in the
-        loss.
+        The mean and standard deviation of a masked patch are those of the image, as in the loss.
 
         Args:
             seed: random seed for the choice of patches.
@@ -216,13 +213,13 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
                 pixels = evaluation_pixels(table, i, 1, self.transform_, device)
                 visible_here = torch.from_numpy(visible[i : i + 1]).to(device)
                 target, mean, std = model.target(pixels)
-                answer = finite(model.reconstruct(pixels, visible_here), "patches")
+                predicted = finite(model.reconstruct(pixels, visible_here), "patches")
                 is_masked = torch.ones(1, n, 1, device=device, dtype=torch.bool)
                 is_masked[0, visible_here[0]] = False
-                rows = torch.where(is_masked, answer, target) * std + mean  # [1, n, P]
+                rows = torch.where(is_masked, predicted, target) * std + mean  # [1, n, P]
                 painted = self.transform_.denormalize(join_patches(rows, c.grid, c.patch_size, c.channels)[0])
                 picture = table.pixels[i].transpose(1, 2, 0)
-                height, width = painted.shape[:2]  # patches may not cover the border
+                height, width = painted.shape[:2]  # the patches may not cover the border
                 restored = picture.copy()
                 restored[:height, :width] = painted
                 out.append(Painting(picture, is_masked[0, :, 0].view(*c.grid).cpu().numpy(), restored))
@@ -274,7 +271,7 @@ def num_visible_patches(patches: int, mask_share: float) -> int:
     """Number of visible patches per image.
 
     Raises:
-        ConfigError: no patch would be visible, or all.
+        ConfigError: no patch would be visible, or all patches would be.
     """
     num_visible = round(patches * (1.0 - mask_share))
     if not 0 < num_visible < patches:
@@ -292,8 +289,8 @@ def build_autoencoder(model: PatchModelConfig, transform: ImageTransform) -> Mas
     """A new encoder or a checkpoint's, with a new decoder.
 
     Raises:
-        ConfigError: sizes for a checkpoint, which has its own; a checkpoint that reads texts.
-        CheckpointError: weights that cannot be loaded.
+        ConfigError: sizes are set for a checkpoint, or the checkpoint reads texts.
+        CheckpointError: the weights cannot be loaded.
     """
     if has_fixed_features(model.model):
         what = f"{model.model!r} is a linear model, which learns from labels alone"

@@ -1,4 +1,7 @@
-"""Recipe of masked patches; the keys of ``image``, ``model`` and ``train`` are those of ``MaskedPatches``."""
+"""Recipe of masked autoencoding.
+
+The keys of ``image``, ``model`` and ``train`` are parameters of ``MaskedPatches``.
+"""
 
 from __future__ import annotations
 

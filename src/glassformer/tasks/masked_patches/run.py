@@ -1,7 +1,7 @@
 """Runs of masked autoencoding.
 
 Fine-tune the result with ``glassformer train RECIPE --model RUN/model``. In addition to the files of every
-run, these write ``paintings.json``: validation images with masked and reconstructed patches.
+run, they write ``paintings.json``: validation images with masked and reconstructed patches.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class ImageCorpus:
 
 
 def load(recipe: PatchesRecipe) -> ImageCorpus:
-    """Load the images of a recipe's sources, without labels, and hold some out."""
+    """Load the images of all sources of a recipe, and hold some out."""
     d = recipe.data
     images: list[Any] = []
     counts: dict[str, int] = {}
     notes: list[str] = []
     for source in (d.source, *d.also):
-        part, messages = load_images(source, d, recipe.image.image_range)
-        counts[source] = len(part)
-        images += part
+        source_images, messages = load_images(source, d, recipe.image.image_range)
+        counts[source] = len(source_images)
+        images += source_images
         notes += messages
     train_rows, validation_rows = split_rows(len(images), "images", d, list(map(digest, images)))
     all_images = ImageSplit(images, None, ", ".join(counts))
@@ -62,16 +62,16 @@ def load_images(
         split = ImageSplit([str(file) for file in image_files(path)], None, str(path))
         if not split.images:
             raise MissingValueError("no images", where=str(path), fix="Put images there, or folders of them")
-        parts, notes = {"train": split}, []
+        splits, notes = {"train": split}, []
     else:
         dataset = load_image_dataset(source, image_column=d.image_column)
-        limit, notes = named_splits(dataset, d, source), list(dataset.notes)
-        parts = {name: part for name, part in dataset.splits.items() if name in limit}
+        names, notes = named_splits(dataset, d, source), list(dataset.notes)
+        splits = {name: split for name, split in dataset.splits.items() if name in names}
     if d.broken == "skip":
-        for name, part in parts.items():
-            parts[name], messages = remove_unreadable(part, name, image_range=image_range or "full")
+        for name, split in splits.items():
+            splits[name], messages = remove_unreadable(split, name, image_range=image_range or "full")
             notes += messages
-    return sample_items([image for part in parts.values() for image in part.images], d), notes
+    return sample_items([image for split in splits.values() for image in split.images], d), notes
 
 
 def _folders(path: Path) -> bool:
@@ -79,7 +79,7 @@ def _folders(path: Path) -> bool:
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """Log lines about the images, after a check that all are readable."""
+    """Check that all images are readable, and describe them."""
     data = context.data
     image_range = initial_image_range(
         *as_classifier_sections(context.recipe.image, context.recipe.model), context.folder
@@ -115,15 +115,15 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
         gh, gw = painting.hidden.shape
         height, width = painting.picture.shape[:2]
         mask = np.kron(painting.hidden, np.ones((height // gh, width // gw), bool))  # [gh * p, gw * q]
-        visible_image = painting.picture.copy()
-        visible_image[: mask.shape[0], : mask.shape[1]][mask] = 127
-        images = (painting.picture, visible_image, painting.painted)
-        rows.append([thumbnail(_rgb(picture)) for picture in images])
+        masked_image = painting.picture.copy()
+        masked_image[: mask.shape[0], : mask.shape[1]][mask] = 127
+        images = (painting.picture, masked_image, painting.painted)
+        rows.append([thumbnail(_as_rgb(image)) for image in images])
     return {"paintings.json": {"rows": rows}}
 
 
-def _rgb(picture: np.ndarray) -> np.ndarray:
-    return picture.repeat(3, 2) if picture.shape[2] == 1 else picture
+def _as_rgb(image: np.ndarray) -> np.ndarray:
+    return image.repeat(3, 2) if image.shape[2] == 1 else image
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:

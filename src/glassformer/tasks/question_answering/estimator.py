@@ -1,4 +1,4 @@
-"""``QuestionAnswerer``: extractive question answering, with or without unanswerable questions.
+"""``QuestionAnswerer``: extractive question answering.
 
 model = gf.QuestionAnswerer().fit([("Where was Ada born?", "Ada was born in Hanoi.")], ["Hanoi"])
 model.predict([("Where was Bo born?", "Bo was born in Rome.")]); model.answers(...); model.explain(...)
@@ -72,7 +72,7 @@ from glassformer.train.loop import TextStream
 from glassformer.train.objectives import AnswerSpans
 from glassformer.train.state import Training
 
-CHUNK = 1024  # questions encoded at a time, so that memory use stays constant
+CHUNK = 1024  # number of questions that are encoded at a time, which limits memory
 
 
 def best_answers(
@@ -85,21 +85,21 @@ def best_answers(
     ]
 
 
-def window_shares(logits: np.ndarray, rows: QuestionRows, targets: np.ndarray) -> tuple[float, float]:
-    """Mean loss per window in nats, and the share of windows whose start and end are both right.
+def window_metrics(logits: np.ndarray, rows: QuestionRows, targets: np.ndarray) -> tuple[float, float]:
+    """Mean loss per window in nats, and the share of windows with the right start and end.
 
     Args:
         logits: ``[N, 2]``.
         targets: ``[W, 2]``.
     """
-    losses, right = [], []
+    losses, correct = [], []
     for window, (start, stop) in enumerate(zip(rows.table.starts, rows.table.starts[1:], strict=False)):
-        own = logits[start:stop].astype(np.float64)
-        own = own - own.max(0)
-        log_probabilities = own[targets[window], [0, 1]] - np.log(np.exp(own).sum(0))
+        x = logits[start:stop].astype(np.float64)
+        x = x - x.max(0)
+        log_probabilities = x[targets[window], [0, 1]] - np.log(np.exp(x).sum(0))
         losses.append(-log_probabilities.mean())
-        right.append(bool((own.argmax(0) == targets[window]).all()))
-    return float(np.mean(losses)), float(np.mean(right))
+        correct.append(bool((x.argmax(0) == targets[window]).all()))
+    return float(np.mean(losses)), float(np.mean(correct))
 
 
 class QuestionSet(NamedTuple):
@@ -115,8 +115,9 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
 
     The parameters are the keys of a recipe's sections ``text``, ``model`` and ``train``; ``recipe.py``
     explains them. Fitted attributes in addition to ``Estimator``'s: ``tokenizer_``, ``length_`` (tokens per
-    window), ``threshold_`` (no answer is predicted if its score exceeds that of the best span by this much;
-    chosen on validation questions; None: it always answers, since all training questions had an answer).
+    window) and ``threshold_``, which is chosen on validation questions. If the score of no answer exceeds
+    that of the best span by the threshold, no answer is predicted. None: all training questions have an
+    answer, so that the model always predicts one.
     """
 
     RECIPE, INPUTS, MAX_COLUMNS, is_example = AnsweringRecipe, Questions(), 2, staticmethod(is_example)
@@ -143,25 +144,24 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
 
         Args:
             X: pairs (question, context), or dicts with these keys.
-            y: for each question ``{"text": [...], "answer_start": [...]}``, or a text that occurs in its
-                context once, or None for no answer. Training uses the first of several answers; evaluation
-                accepts any.
-            validation: ``(X, y)``, evaluated after each epoch to select the best weights; if it has questions
+            y: for each question ``{"text": [...], "answer_start": [...]}``, or a text that occurs once in the
+                context, or None for no answer. Of several answers, training uses the first, and evaluation
+                accepts all.
+            validation: ``(X, y)``, evaluated after each epoch to select the best weights. If it has questions
                 without an answer, it also determines the threshold.
-            checkpoints: folder for checkpoints, saved every ``checkpoint_every`` steps; must be empty without
-                ``resume``.
-            resume: continue bit-identically from the newest complete checkpoint; a new run if there is none.
+            checkpoints, resume: see ``TextClassifier.fit``.
 
         Raises:
-            DataError: an unusable question, context or answer, or no answer at all.
+            DataError: a question, context or answer cannot be used, or no question has an answer.
             ConfigError: an invalid setting.
-            CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
+            CheckpointError: the weights cannot be loaded, or the checkpoint is of another run.
         """
         return self._fit((X, y, validation), callbacks, checkpoints, resume)
 
     def _examples(self, fit: FitState, *data: Any) -> tuple[QuestionSet, QuestionSet | None]:
         X, y, validation = data
-        questions, held = check_questions(self.training_rows(X, names=(QUESTION, CONTEXT))), None
+        questions = check_questions(self.training_rows(X, names=(QUESTION, CONTEXT)))
+        validation_set = None
         self.n_features_in_ = 2
         answers = check_answers(y, questions)
         if not any(answer.texts for answer in answers):
@@ -170,21 +170,21 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
             X, y = check_two(validation, "questions, answers")
             validation_questions = check_questions(X, "validation questions")
             validation_answers = check_answers(y, validation_questions, "validation answers")
-            held = QuestionSet(validation_questions, validation_answers)
+            validation_set = QuestionSet(validation_questions, validation_answers)
         elif fit.train.validation_fraction:
-            groups = [comparison_key(q.context) for q in questions]  # a context is in one split only
+            groups = [comparison_key(q.context) for q in questions]  # each context is in one split only
             parts = random_split([questions, answers], fit.train.validation_fraction, fit.train.seed, groups)
-            (questions, answers), (validation_questions, validation_answers) = parts
-            held = QuestionSet(validation_questions, validation_answers)
-        return QuestionSet(questions, answers), held
+            (questions, answers), validation_parts = parts
+            validation_set = QuestionSet(*validation_parts)
+        return QuestionSet(questions, answers), validation_set
 
     def _prepare(self, fit: FitState) -> tuple[QuestionRows, QuestionRows | None]:
         text, model = as_classifier_sections(fit.configs, LONGEST, "mean")
         texts = dict.fromkeys(text for question in fit.examples.questions for text in question)
         self.tokenizer_ = build_tokenizer(text, model, list(texts))
         self.length_ = text.max_length
-        held = None if fit.validation is None else self.encode(fit.validation.questions)
-        return self.encode(fit.examples.questions), held
+        validation_table = None if fit.validation is None else self.encode(fit.validation.questions)
+        return self.encode(fit.examples.questions), validation_table
 
     def encode(self, questions: Sequence[Question]) -> QuestionRows:
         """Tokenize checked questions into windows with token type ids (see ``drop_unused_segments``)."""
@@ -214,24 +214,26 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         return stream, objective, None if fit.validation is None else self._evaluator(fit)
 
     def _evaluator(self, fit: FitState) -> Callable[[], dict[str, float]]:
-        held, rows = fit.validation, self.drop_unused_segments(fit.validation_table, fit.network)
-        targets = rows.targets(held.answers)
+        examples, rows = fit.validation, self.drop_unused_segments(fit.validation_table, fit.network)
+        targets = rows.targets(examples.answers)
 
         def evaluate() -> dict[str, float]:
             logits = self.token_logits(fit.network, rows, fit.device)
-            loss, right = window_shares(logits, rows, targets)
+            loss, accuracy = window_metrics(logits, rows, targets)
             spans = self.best(logits, rows)
-            texts = best_answers(held.questions, spans, self._threshold(fit, held, spans))
-            scores = np.mean([scores_of(*pair) for pair in zip(texts, held.answers, strict=True)], 0)
-            return {"loss": loss, "accuracy": right, **dict(zip(METRICS, scores.tolist(), strict=True))}
+            texts = best_answers(examples.questions, spans, self._threshold(fit, examples, spans))
+            scores = np.mean([scores_of(*pair) for pair in zip(texts, examples.answers, strict=True)], 0)
+            return {"loss": loss, "accuracy": accuracy, **dict(zip(METRICS, scores.tolist(), strict=True))}
 
         return evaluate
 
     def _threshold(
         self, fit: FitState, validation_set: QuestionSet, candidates: Sequence[Any]
     ) -> float | None:
-        """The threshold for no answer: None if every training question has an answer, 0 if not both kinds of
-        questions occur in validation."""
+        """Choose the threshold for no answer.
+
+        None: every training question has an answer. 0: either all or none of the validation questions do.
+        """
         if all(answer.texts for answer in fit.examples.answers):
             return None
         has_answer = [bool(answer.texts) for answer in validation_set.answers]
@@ -264,7 +266,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         return max(self.batch_tokens or 8192, self.length_)
 
     def drop_unused_segments(self, rows: QuestionRows, model: Any) -> QuestionRows:
-        """The windows, without token type ids if the model has none."""
+        """The windows, without token type ids if the model does not use them."""
         if model.config.embedding.segments > 1 or rows.table.segments is None:
             return rows
         return replace(rows, table=replace(rows.table, segments=None))
@@ -294,28 +296,28 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         questions, model = check_questions(X), self.predictor()
         device = next(model.parameters()).device
         out: list[Candidates] = []
-        for at in range(0, len(questions), CHUNK):
-            rows = self.encode(questions[at : at + CHUNK])
+        for start in range(0, len(questions), CHUNK):
+            rows = self.encode(questions[start : start + CHUNK])
             logits = self.token_logits(model, rows, device, progress)
             out += self.best(finite(logits, "logits"), rows)
         return out
 
     def predict(self, X: Sequence[Any]) -> list[str]:
-        """The answer to each question, as it is written in its context; empty: no answer."""
+        """The answer to each question, as a part of its context; empty: no answer."""
         questions = check_questions(X)
         return best_answers(questions, self.outputs(questions), self.threshold_)
 
     def answers(
         self, X: Sequence[Any], n_best: int = 1, found: Sequence[Candidates] | None = None
     ) -> list[list[TextAnswer]]:
-        """The best answers to each question, the predicted one first: text, position, score and probability.
+        """The best answers to each question, the predicted answer first.
 
         Args:
             n_best: number of answers, from 1 to 20; there may be fewer spans.
             found: the result of ``outputs``, if known.
 
         Raises:
-            InputError: ``n_best`` out of range, or unusable questions.
+            InputError: ``n_best`` is out of range, or a question cannot be used.
         """
         if isinstance(n_best, bool) or not isinstance(n_best, int) or not 1 <= n_best <= 20:
             raise InputError(f"n_best = {n_best!r}", where="answers", fix="Give 1 to 20")
@@ -333,7 +335,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
     def judge(
         self, X: Sequence[Any], y: Sequence[Any], *, bootstrap: int = 1000, given: Sequence[str] | None = None
     ) -> dict[str, Any]:
-        """All metrics of ``targets.answer_span.answer_metrics``; ``given``: predictions, if known."""
+        """All metrics of ``targets.answer_span.answer_metrics``; ``given`` are predictions, if known."""
         questions = check_questions(X)
         truth = check_answers(y, questions)
         given = self.predict(questions) if given is None else given
@@ -344,12 +346,12 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
 
         Args:
             x: a pair (question, context), or a dict with these keys.
-            method: one of ``glassformer.explain.methods``; they explain the sum of start and end logit.
-            options: ``target`` ("answer" or "no answer"; None: the predicted one), ``trust``, and options of
-                the method.
+            method: one of ``glassformer.explain.methods``, which explains the sum of start and end logit.
+            options: ``target`` ("answer" or "no answer"; None: as predicted), ``trust``, and options of the
+                method.
 
         Raises:
-            InputError: an unusable question, or no such method, option or target.
+            InputError: the question cannot be used, or there is no such method, option or target.
         """
         check_is_fitted(self, "model_")
         return self._explained(check_questions([x], "question"), None, {**options, "method": method})[0]
@@ -359,11 +361,11 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         return answer_subject(self, question)
 
     def check_examples(self, X: Sequence[Any]) -> list[Question]:
-        """Checked questions."""
+        """Check questions, and return them as a list."""
         return check_questions(X)
 
     def export_outputs(self) -> Any:
-        """The ``export.outputs.Outputs`` that writes and checks these predictions in an export."""
+        """The ``export.outputs.Outputs`` that exports this estimator and checks the export."""
         from glassformer.export.outputs import TextSpans
 
         return TextSpans(self)
@@ -371,8 +373,8 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
     # --- files -----------------------------------------------------------------------------------
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
-        kinds = self.model_.config.embedding.segments
-        save_tokenizer(self.tokenizer_, folder, self.length_, segments=kinds, pairs=True)
+        segments = self.model_.config.embedding.segments
+        save_tokenizer(self.tokenizer_, folder, self.length_, segments=segments, pairs=True)
         return {}
 
     def saved_num_inputs(self, about: dict[str, Any]) -> int | None:
@@ -399,11 +401,12 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> QuestionAnswerer:
-        """The estimator for a transformers checkpoint. It answers every question, since its threshold for no
-        answer is unknown.
+        """The estimator for a transformers checkpoint.
+
+        It predicts an answer to every question, because the threshold for no answer is unknown.
 
         Raises:
-            CheckpointError: a tokenizer that does not fit.
+            CheckpointError: the tokenizer does not fit the model.
         """
         folder = checkpoint.folder
         tokenizer = load_tokenizer(folder)
@@ -413,4 +416,4 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         return cls.from_parts({"model": str(folder)}, model, **state)
 
 
-TextAnswerer = QuestionAnswerer  # its name before 0.2
+TextAnswerer = QuestionAnswerer  # alias: its name before version 0.2

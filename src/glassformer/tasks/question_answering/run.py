@@ -1,6 +1,6 @@
 """Runs of question answering.
 
-In addition to the files of every run, these write ``predictions.jsonl`` (one line per evaluated question) and
+In addition to the files of every run, they write ``predictions.jsonl`` (one line per evaluated question) and
 ``answers.json`` (the questions shown in the report).
 """
 
@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from glassformer.checkpoints.files import replace_text
 from glassformer.data.answer_doctor import examine_answered
@@ -35,7 +33,7 @@ from glassformer.targets.answer_span import (
     scores_of,
 )
 from glassformer.tasks.card import export
-from glassformer.tasks.folds import NAME, OutOfFold
+from glassformer.tasks.folds import NAME, FoldPredictions, OutOfFold
 from glassformer.tasks.question_answering.estimator import QuestionAnswerer, best_answers
 from glassformer.tasks.question_answering.recipe import AnsweringRecipe
 from glassformer.tasks.run_steps import (
@@ -48,8 +46,8 @@ from glassformer.tasks.run_steps import (
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 
 PREDICTIONS = "predictions.jsonl"
-AROUND = 400  # characters of a long context that are shown on either side of an answer
-BETWEEN = " | "  # separates question and context in a recipe's own questions
+MARGIN = 400  # characters of a long context that are shown before and after an answer
+SEPARATOR = " | "  # between question and context in the questions of a recipe
 
 
 def read(recipe: AnsweringRecipe, source: str | None = None) -> Dataset:
@@ -59,7 +57,7 @@ def read(recipe: AnsweringRecipe, source: str | None = None) -> Dataset:
 
 
 def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
-    """Load the questions of a recipe and split them; or load another source, without splitting."""
+    """Load the questions of a recipe and split them, or load another source without splitting it."""
     dataset = read(recipe, source)
     if source is not None:
         return without_holding_out(dataset)
@@ -67,21 +65,23 @@ def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
 
 
 def own_questions(recipe: AnsweringRecipe) -> list[Question]:
-    """The recipe's own questions, which are answered at the end of a run."""
-    pairs = [text.partition(BETWEEN) for text in recipe.evaluate.questions]
+    """The example questions of the recipe, which are answered at the end of a run."""
+    pairs = [text.partition(SEPARATOR) for text in recipe.evaluate.questions]
     for i, (_, bar, context) in enumerate(pairs):
         if not bar or not context.strip():
-            fix = f"Write question{BETWEEN}context"
+            fix = f"Write question{SEPARATOR}context"
             raise DataError("a question without its context", where=f"evaluate.questions[{i}]", fix=fix)
     return check_questions([(a, b) for a, _, b in pairs], "evaluate.questions") if pairs else []
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """Log lines about the questions; the data doctor also checks the windows."""
+    """Log lines about the questions; the data doctor checks the windows too."""
     splits = context.data
     own_questions(context.recipe)
-    none = sum(not true.texts for true in splits.train.answers or ())
-    note = f"{none:,} training questions have no answer" if none else "every training question has an answer"
+    count = sum(not true.texts for true in splits.train.answers or ())
+    note = (
+        f"{count:,} training questions have no answer" if count else "every training question has an answer"
+    )
     lines = [f"{splits.dataset.name}: {splits.sizes()} questions; {note}"]
     lines += note_without_evaluation(splits, "questions", "answers")
     dataset = replace(splits.dataset, splits=splits.parts())
@@ -94,11 +94,11 @@ def preview_data(context: RunContext) -> DataPreview:
 
 
 def evaluate(context: RunContext) -> dict[str, Any]:
-    """Metrics of the splits and of the baselines; also writes the predictions."""
+    """Metrics of the splits and of the baselines; also write the predictions."""
     started = time.perf_counter()
     context.log("evaluating")
     model, recipe, splits = context.estimator, context.recipe, context.data
-    out, judged = evaluate_splits(context, _metrics, MEASURE), splits.judged
+    out, judged = evaluate_splits(context, _evaluate_split, MEASURE), splits.judged
     out["threshold"] = model.threshold_
     out["answers"] = {"max_length": model.length_, "max_answer_length": model.max_answer_length}
     if out["test"] is not None:
@@ -111,7 +111,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     return out
 
 
-def _metrics(
+def _evaluate_split(
     model: QuestionAnswerer, split: AnsweredSplit, bootstrap: int, progress: Any = None
 ) -> tuple[dict[str, Any], list[Candidates]]:
     outputs = model.outputs(split.questions, progress=progress)
@@ -123,7 +123,7 @@ def write_answers(
     path: Path, model: QuestionAnswerer, split: AnsweredSplit, candidates: Sequence[Candidates], name: str
 ) -> None:
     """Write one line per question: predicted and true answers, and both metrics."""
-    best = [own[0].to_dict() for own in model.answers(split.questions, found=candidates)]
+    best = [answers[0].to_dict() for answers in model.answers(split.questions, found=candidates)]
     extra = [{key: x for key, x in answer.items() if key != "text"} for answer in best]
     ids = split.ids or [""] * len(split)
     _write_lines(path, split, name, [answer["text"] for answer in best], extra, ids)
@@ -150,22 +150,24 @@ def _write_lines(
 
 
 class AnswersOutOfFold(OutOfFold):
-    """Cross-validation of question answering; all questions on one context share a fold."""
+    """Cross-validation of question answering. All questions on the same context share a fold."""
 
     NOUN, PREDICTIONS_FILE, METRICS, GROUP = "questions", "given.json", METRICS, ("question", "texts")
     target, measure = AnswerSpan(), MEASURE
 
-    def evaluate(self, model: QuestionAnswerer, fold: AnsweredSplit) -> tuple[int, dict[str, Any], list[str]]:
-        predicted = model.predict(fold.questions)
-        scores = answer_metrics(fold.answers or [], predicted, fold.texts, bootstrap=0)
+    def evaluate(
+        self, model: QuestionAnswerer, split: AnsweredSplit
+    ) -> tuple[int, dict[str, Any], list[str]]:
+        predicted = model.predict(split.questions)
+        scores = answer_metrics(split.answers or [], predicted, split.texts, bootstrap=0)
         metrics = {key: scores[key] for key in self.METRICS}
         return scores["n"], {**metrics, "threshold": model.threshold_}, predicted
 
     def pooled_metrics(
-        self, folder: Path, answers: list[tuple[np.ndarray, Any]], records: Sequence[dict[str, Any]]
+        self, folder: Path, predictions: FoldPredictions, records: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
         train, predicted = self.train, [""] * len(self.train)
-        for rows, texts in answers:
+        for rows, texts in predictions:
             for i, text in zip(rows.tolist(), texts, strict=True):
                 predicted[i] = text
         _write_lines(folder / PREDICTIONS, train, NAME, predicted)
@@ -179,11 +181,11 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """Metrics of a saved model on its own test split, or on other data."""
     split = split_to_evaluate(context, source, load, "questions", "split with answers")
     with context.count("evaluating", len(split)) as progress:
-        return _metrics(context.estimator, split, context.recipe.evaluate.bootstrap, progress)[0]
+        return _evaluate_split(context.estimator, split, context.recipe.evaluate.bootstrap, progress)[0]
 
 
 def predict_records(model: QuestionAnswerer, X: Sequence[Any], n_best: int = 3) -> list[dict[str, Any]]:
-    """One record per question: answer, position, probability, and the next best answers."""
+    """One record per question: its answer, and up to ``n_best - 1`` other answers."""
     questions = check_questions(X)
     out = []
     for question, ranked in zip(questions, model.answers(questions, n_best), strict=True):
@@ -198,8 +200,8 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
     split, model = context.data.judged, context.estimator
     if split is None or context.predictions is None:
         return {}
-    best = [own[0] for own in model.answers(split.questions, found=context.predictions)]
-    errors = [error_kind(own.text, truth.texts) for own, truth in zip(best, split.answers, strict=True)]
+    best = [answers[0] for answers in model.answers(split.questions, found=context.predictions)]
+    errors = [error_kind(answer.text, truth.texts) for answer, truth in zip(best, split.answers, strict=True)]
     order = sorted(range(len(split)), key=lambda i: (not errors[i], -best[i].probability))
     limit = context.recipe.evaluate.shown
     wrong = [i for i in order if errors[i]][: max(limit - limit // 4, 0)]
@@ -208,14 +210,14 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
 
 
 def _example(split: AnsweredSplit, i: int, answer: Any, error: str) -> dict[str, Any]:
-    """One evaluated question; a long context is cut to the text around the answers."""
+    """An evaluated question. A long context is cut to the text around the answers."""
     question, truth = split.questions[i], split.answers[i] if split.answers else Answers()
     spans = [(a, a + len(text)) for text, a in zip(truth.texts[:1], truth.starts, strict=False)]
     predicted = [(answer.start, answer.end)] if answer.text else []
-    ends = [place for span in (*spans, *predicted) for place in span] or [0]
-    low, high = max(0, min(ends) - AROUND), min(len(question.context), max(ends) + AROUND)
-    if high - low > 4 * AROUND:  # the answers are far apart: show the true one
-        low, high = max(0, ends[0] - AROUND), min(len(question.context), ends[0] + AROUND)
+    ends = [position for span in (*spans, *predicted) for position in span] or [0]
+    low, high = max(0, min(ends) - MARGIN), min(len(question.context), max(ends) + MARGIN)
+    if high - low > 4 * MARGIN:  # the two answers are far from each other: show the true one
+        low, high = max(0, ends[0] - MARGIN), min(len(question.context), ends[0] + MARGIN)
     cut = [
         [(max(a, low) - low, min(b, high) - low) for a, b in spans_here if a < high and b > low]
         for spans_here in (spans, predicted)

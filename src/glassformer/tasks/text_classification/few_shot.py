@@ -1,14 +1,14 @@
-"""``method = "few-shot"``: train a classifier on a few examples per class, as SetFit does.
+"""``method="few-shot"``: few-shot classification as in SetFit.
 
-First the encoder is trained on pairs of texts by a contrastive loss: texts of one class move closer together,
-others apart (``Embedder.fit(texts, labels)``; Tunstall et al., 2022). Then a logistic regression on its
-embeddings becomes the head. The result is an ordinary text classifier.
+First the encoder is trained with a contrastive loss: texts of the same class move closer together, and texts
+of different classes move apart (``Embedder.fit(texts, labels)``; Tunstall et al., 2022). Then a logistic
+regression on the embeddings becomes the head. The result is an ordinary text classifier.
 
-With many classes, contrastive training can lower the accuracy. If there are enough texts, a third is held
-out, the pre-trained encoder and one trained on the other texts predict it, and the better one is used.
+With many classes, contrastive training can lower the accuracy. If there are enough texts, the pre-trained
+encoder and an encoder trained on two thirds of the texts predict the other third. The better one is used.
 
-Unlike in an ``Embedder`` with a head, embeddings are not normalized, since a classifier's head is linear in
-them; the regression is fitted on embeddings divided by their mean norm.
+The head of a classifier is linear, so that it cannot normalize embeddings as an ``Embedder`` does. The
+regression is fitted on embeddings that are divided by their mean norm.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from glassformer.train.callbacks import Callback, StopOnSignal
 from glassformer.train.distributed import join
 from glassformer.train.solved_head import STRENGTHS
 
-# Settings without effect, since the head is not trained by gradient descent -> the only value allowed.
+# Setting without effect, because the head is not trained by gradient descent -> the required value.
 REQUIRED = {
     "class_weight": None,
     "pos_weight": None,
@@ -46,7 +46,7 @@ REQUIRED = {
     "long_texts": "cut",
     "add_special_tokens": True,
 }
-MIN_HELD_OUT = 100  # minimum size of the held-out third
+MIN_HELD_OUT = 100  # minimum number of texts in the held-out third
 # Settings of the classifier with the pre-trained encoder.
 PRETRAINED = {
     "method": "fine-tune",
@@ -83,7 +83,7 @@ def fit_few_shot(
         what = "few-shot compares single texts, and these are pairs"
         raise DataError(what, where="method", fix="Leave --set method=few-shot out")
     clf.temperature_, clf.threshold_, clf.class_order_, clf.int8_ = 1.0, None, None, None
-    clf._training_table(texts)  # sets ``truncated_``
+    clf._training_table(texts)  # to set ``truncated_``
     tried, strength = _compare_encoders(clf, texts, targets, callbacks)
     if tried and tried[0]["chosen"]:
         validation = None if fit.validation is None else (fit.validation[0], clf.classes_[fit.validation[1]])
@@ -120,39 +120,38 @@ def fit_few_shot(
 def _compare_encoders(
     clf: Any, texts: list[str], targets: np.ndarray, callbacks: Sequence[Callback]
 ) -> tuple[list[dict[str, Any]], float]:
-    """Compare the pre-trained encoder with one trained on two thirds of the texts, by the accuracy of a head
-    on the other third. Returns one record for each, and the best C (inverse regularization strength) of the
-    trained one.
+    """Compare the pre-trained encoder with one that is trained on two thirds of the texts.
 
-    The final head cannot choose C by cross-validation, since its encoder was trained on all texts. No records
-    and C = 1 if the third is too small, or if no layer is trained.
+    Returns:
+        One record per encoder with its accuracy on the other third, and the best C (inverse regularization
+        strength) for the trained encoder. The final head cannot choose C by cross-validation, because its
+        encoder is trained on all texts. If the third is too small or no layer is trained: no records, C = 1.
     """
     fold = assign_folds(clf, texts, targets)
-    held, train = np.flatnonzero(fold == 0), np.flatnonzero(fold != 0)
-    if len(held) < MIN_HELD_OUT or clf.train_layers == 0:
+    held_out, train = np.flatnonzero(fold == 0), np.flatnonzero(fold != 0)
+    if len(held_out) < MIN_HELD_OUT or clf.train_layers == 0:
         return [], 1.0
     stops = [StopUnsaved(call.folder) for call in callbacks if isinstance(call, StopOnSignal)]
     records: list[dict[str, Any]] = []
     best = 1.0
     for variant in ("frozen", "contrastive"):
-        began, embedder = time.perf_counter(), Embedder(**_settings(clf))
+        started, embedder = time.perf_counter(), Embedder(**_settings(clf))
         if variant == "contrastive":
             embedder.fit([texts[i] for i in train], targets[train].tolist(), callbacks=stops)
         vectors = embedder.encode(texts)
         vectors /= max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-12)
-        by_strength = {
-            C: fit_head(vectors[train], targets[train], C=C).probabilities(vectors[held]) for C in STRENGTHS
-        }
-        true = np.arange(len(held)), targets[held]
-        best = min(by_strength, key=lambda C: -np.log(np.maximum(by_strength[C][true], 1e-12)).mean())
-        score = float((by_strength[best].argmax(1) == targets[held]).mean())
+        heads = {C: fit_head(vectors[train], targets[train], C=C) for C in STRENGTHS}
+        by_strength = {C: head.probabilities(vectors[held_out]) for C, head in heads.items()}
+        truth = np.arange(len(held_out)), targets[held_out]
+        best = min(by_strength, key=lambda C: -np.log(np.maximum(by_strength[C][truth], 1e-12)).mean())
+        score = float((by_strength[best].argmax(1) == targets[held_out]).mean())
         record = {"model": f"{clf.model}, {variant}", "metric": "accuracy", "score": score}
-        record |= {"examples": len(held), "by": "cross-validation"}
-        records.append(record | {"seconds": round(time.perf_counter() - began, 2)})
+        record |= {"examples": len(held_out), "by": "cross-validation"}
+        records.append(record | {"seconds": round(time.perf_counter() - started, 2)})
         for call in callbacks:
             call.note(f"{record['model']}: accuracy {score:.4f}, {records[-1]['seconds']:.0f} s")
     frozen, contrastive = records
-    frozen["chosen"] = frozen["score"] >= contrastive["score"]  # a tie goes to the faster
+    frozen["chosen"] = frozen["score"] >= contrastive["score"]  # the faster one if they are equal
     contrastive["chosen"] = not frozen["chosen"]
     return records, best
 
@@ -180,24 +179,27 @@ def _check_settings(clf: Any) -> None:
 
 
 def _settings(clf: Any) -> dict[str, Any]:
-    """The classifier's settings for its embedder; the embedder chooses those that are unset."""
+    """The settings of the embedder, from those of the classifier. Settings that are None are left out."""
     names = [name for name in Embedder.defaults() if name not in NOT_SHARED and hasattr(clf, name)]
     values = {name: getattr(clf, name) for name in names}
-    idle = ("validation_fraction", "batch_tokens", "length_window")  # split already; batches count texts
+    unused = ("validation_fraction", "batch_tokens", "length_window")  # batches have a number of texts
     values["precision"] = "auto" if clf.precision == "int8" else clf.precision  # only classifiers have int8
-    return {k: v for k, v in values.items() if v is not None and k not in idle}
+    return {k: v for k, v in values.items() if v is not None and k not in unused}
 
 
 def pooling_of(sentences: Sentences, name: str) -> str:
-    """The classifier's pooling that equals the checkpoint's."""
+    """The classifier's pooling that is equal to that of the checkpoint."""
     steps = [type(step).__name__ for step in sentences.after if isinstance(step, Dense)]
-    unusual = (
-        "lowercased texts" if sentences.lowercase else "a prompt" if sentences.prompt(None, None) else ""
-    )
-    unusual = "truncation" if sentences.truncate_dim is not None else unusual
+    unsupported = ""
+    if sentences.truncate_dim is not None:
+        unsupported = "truncation"
+    elif sentences.lowercase:
+        unsupported = "lowercased texts"
+    elif sentences.prompt(None, None):
+        unsupported = "a prompt"
     pooling = matching_pooling(sentences)
-    if pooling is None or steps or unusual:
-        what = f"{name!r} makes its vectors by {unusual or ' and '.join([*sentences.pool.modes, *steps])}"
+    if pooling is None or steps or unsupported:
+        what = f"{name!r} makes its vectors by {unsupported or ' and '.join([*sentences.pool.modes, *steps])}"
         raise NotForThisModelError(
             f"{what}, which a classifier does not support",
             where="model",
@@ -207,7 +209,7 @@ def pooling_of(sentences: Sentences, name: str) -> str:
 
 
 def fit_encoder_head(clf: Any, texts: list[str], targets: np.ndarray, strength: float = 1.0) -> None:
-    """Fit the head on the classifier's pooled vectors of ``texts``; ``strength``: C."""
+    """Fit the head on the pooled vectors of ``texts``; ``strength`` is C."""
     vectors = (
         clf.embed(texts, head=True) if clf.precision != "int8" else clf._rows(texts, "pooled", None, "auto")
     )

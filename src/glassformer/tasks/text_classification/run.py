@@ -1,7 +1,7 @@
-"""Runs of text classification and regression: baselines, padding statistics, attention examples.
+"""Runs of text classification and regression.
 
-In addition to the files of every run, these write ``predictions.csv``, and ``maps.json`` or (for numbers)
-``numbers.json``: points of the plots, and the examples with the largest errors.
+In addition to the files of every run, they write ``predictions.csv``. Classification also writes
+``maps.json`` (attention of some texts), regression ``numbers.json`` (points of plots, and largest errors).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from glassformer.train.config import with_values
 
 
 def preview_texts(context: RunContext) -> DataPreview:
-    """``preview_data``, with a check of the recipe's example sentences."""
+    """``preview_data``, and a check of the recipe's example sentences."""
     settings = context.recipe.evaluate
     if sentences := own_sentences(settings):
         check_texts(sentences, "evaluate.sentences")
@@ -63,13 +63,13 @@ def preview_texts(context: RunContext) -> DataPreview:
 
 
 def own_sentences(settings: EvaluateConfig) -> list[str]:
-    """The recipe's example sentences, and those of its file if it exists."""
+    """The recipe's example sentences, and those of its file if the file exists."""
     file = find_data_file(settings.sentences_file) if settings.sentences_file else None
     return [*settings.sentences, *(read_lines(file)[0] if file else ())]
 
 
 def evaluate_texts(context: RunContext) -> dict[str, Any]:
-    """``evaluate``, with the share of padding and predictions for the recipe's example sentences."""
+    """``evaluate``, the share of padding, and predictions for the recipe's example sentences."""
     out, clf, recipe = evaluate(context), context.estimator, context.recipe
     if clf.reads_tokens:
         lengths = clf.encode(context.data.train.texts).lengths
@@ -83,8 +83,10 @@ def evaluate_texts(context: RunContext) -> dict[str, Any]:
 
 
 def attention_padding(lengths: np.ndarray, t: TextFitConfig, model: Any) -> dict[str, float]:
-    """The share of padding inside attention in training and in evaluation, where no kernel supports dtype and
-    head size; linear layers need no padding."""
+    """The share of padding inside attention, in training and in evaluation.
+
+    Attention needs padding only if no kernel supports the dtype and head size. Linear layers need none.
+    """
     c = model.config.encoder if model.has_attention else None
     if c is None or c.attention != "full":
         return {"attention": 0.0, "attention_evaluation": 0.0}
@@ -148,11 +150,11 @@ def embeddings(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tu
 
 def frozen(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple | None:
     """Baseline: logistic regression on a frozen encoder; None if not downloaded, or the same model."""
-    train, held = splits.train, splits.validation
+    train, val = splits.train, splits.validation
     multilabel = clf.kind_.is_multilabel
     validation = None
-    if multilabel and held is not None and held.labels is not None:  # to tune thresholds
-        validation = held.examples, held.labels
+    if multilabel and val is not None and val.labels is not None:  # to tune thresholds
+        validation = val.examples, val.labels
     baseline = fit_frozen(clf, train.examples, train.labels, baseline_weights(clf, targets), validation)
     if baseline is None:
         return None
@@ -175,8 +177,10 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
 
 
 def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[dict[str, Any]]:
-    """A few evaluated texts of readable length with attention weights per layer and head: all of them, and
-    those of the tokens that the head reads."""
+    """A few evaluated texts of readable length, with attention weights per layer and head.
+
+    ``maps`` has all weights, ``cls_rows`` those of the tokens that the head reads.
+    """
     from glassformer.report.maps import encode as encode_maps
 
     split = splits.judged or splits.train
@@ -184,13 +188,13 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
     if not count:
         return []
     lengths = clf.encode(split.texts[:2000]).lengths
-    numbers = np.argsort(np.abs(lengths - 60), kind="stable")[:count].tolist()
     examples = []
-    for i in numbers:
+    for i in np.argsort(np.abs(lengths - 60), kind="stable")[:count].tolist():
         e = explain_input(clf, split.texts[i], method="attention")
         assert e.maps is not None
-        first = e.maps.shape[-1] > 1 and bool(getattr(clf.model_.pooling, "reads_first_row_only", False))
-        rows = e.maps[:, :, 0] if first else e.maps.mean(2)  # [L, H, T]
+        reads_first = bool(getattr(clf.model_.pooling, "reads_first_row_only", False))
+        reads_first = reads_first and e.maps.shape[-1] > 1
+        rows = e.maps[:, :, 0] if reads_first else e.maps.mean(2)  # [L, H, T]
         flow = rollout(e.maps)
         examples.append(
             {
@@ -202,7 +206,7 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
                 "offsets": [list(o) for o in e.offsets],
                 "words": e.numbers.tolist(),
                 "cls_rows": np.round(rows, 4).tolist(),
-                "rollout": np.round(flow[0] if first else flow.mean(0), 4).tolist(),
+                "rollout": np.round(flow[0] if reads_first else flow.mean(0), 4).tolist(),
                 "maps": encode_maps(e.maps),
             }
         )
@@ -218,7 +222,7 @@ def frozen_ridge(
 
 
 def evaluate_numbers(context: RunContext) -> dict[str, Any]:
-    """``evaluate``, with the baseline that is missing, if any."""
+    """``evaluate``, and the names of missing baselines."""
     missing = missing_baselines(context.estimator) if context.recipe.evaluate.baselines else {}
     return evaluate(context) | ({"baselines_left_out": missing} if missing else {})
 

@@ -1,9 +1,10 @@
-"""``model = "tfidf"``: a linear model on TF-IDF features of words and characters, fitted by scikit-learn.
+"""``model="tfidf"``: a linear model on TF-IDF features.
 
-Classes: a linear SVM, one-vs-rest. Multi-label: one logistic regression per label. Numbers: ridge regression.
-Cross-validation on the training examples chooses the regularization strength and a temperature, which is
-multiplied into the weights, so that probabilities are calibrated. The result is an ordinary text classifier
-whose explanation is exact: the weights of the text's features.
+The features are n-grams of words and characters; scikit-learn fits the model. Classes: a linear SVM
+(one-vs-rest). Multi-label: one logistic regression per label. Numbers: ridge regression. Cross-validation on
+the training examples chooses the regularization strength and a temperature. The weights are divided by the
+temperature, so that probabilities are calibrated. The result is an ordinary text classifier. Its explanations
+are exact: they are the weights of the features of a text.
 """
 
 from __future__ import annotations
@@ -42,14 +43,12 @@ MOST_WEIGHTS = 50_000_000  # n-grams times classes
 SVM, LOGISTIC, RIDGE = "linear SVM", "logistic regression", "ridge regression"
 STRENGTHS = {SVM: (0.1, 0.3, 1.0, 3.0), LOGISTIC: (1.0, 4.0, 16.0), RIDGE: (0.1, 0.3, 1.0, 3.0, 10.0)}
 SOFTMAX = (4.0, 16.0)  # C of a multinomial logistic regression, for more than two classes
-MAX_PER_CLASS = (
-    16  # maximum number of examples per class for that regression: it is slower, but better with few
-)
+MAX_PER_CLASS = 16  # with more examples per class, that regression is not tried, because it is slow
 FOLDS = 5
 CERTAIN_LOGIT = 10.0  # the logit of a label that all examples have
 # Maximum ``Problem.cost`` for scoring all folds (above: one), and for trying all strengths (above: fewer).
 MAX_COST_ALL_FOLDS, MAX_COST_ALL_STRENGTHS = 20_000_000, 100_000_000
-# Settings that linear models do not have -> the only value allowed.
+# Setting that linear models do not support -> the required value.
 UNSUPPORTED = {
     "method": "fine-tune",
     "tokenizer": "auto",
@@ -74,7 +73,7 @@ def fit_tfidf(
     check_settings(clf)
     check_no_checkpoints(checkpoints)
     configs = clf.configs()
-    _model(configs["model"], 1, 2)  # raises errors for invalid settings, before the work
+    _model(configs["model"], 1, 2)  # raises errors for invalid settings before the features are computed
     fit = FitState(configs, choose_device(clf.device), join(clf.strategy, torch.device("cpu"), clf.seed))
     if fit.ranks.size > 1:
         require_single_process("a linear model is solved by one process", "Run it without torchrun")
@@ -85,17 +84,17 @@ def fit_tfidf(
     clf.temperature_, clf.threshold_, clf.class_order_ = 1.0, None, None
     clf.abstain_below_ = clf.int8_ = None
     text: TextConfig = configs["text"]
-    bound = MOST if text.vocab_size == TextConfig.vocab_size else text.vocab_size
+    max_features = MOST if text.vocab_size == TextConfig.vocab_size else text.vocab_size
     clf.tokenizer_, rows = Ngrams.fitted(
         texts,
         min_count=text.min_count,
-        most=min(bound, MOST_WEIGHTS // len(clf.classes_)),
+        most=min(max_features, MOST_WEIGHTS // len(clf.classes_)),
         lowercase=text.lowercase,
         strip_accents=text.strip_accents,
         clean=text.clean,
     )
-    words, pieces = len(clf.tokenizer_.words), len(clf.tokenizer_.pieces)
-    features = f"fitted on TF-IDF of {words:,} n-grams of words and {pieces:,} of characters"
+    num_words, num_pieces = len(clf.tokenizer_.words), len(clf.tokenizer_.pieces)
+    features = f"fitted on TF-IDF of {num_words:,} n-grams of words and {num_pieces:,} of characters"
     model = _model(configs["model"], clf.tokenizer_.width, len(clf.classes_))
     model.weights_source = clf.weights_source_ = features
     clf.model_, clf._compute_model = model.eval(), None
@@ -104,16 +103,15 @@ def fit_tfidf(
     solved = SingleStepTraining(model, fit.train, callbacks=calls, start_time=started)
     with own_generator(), one_thread(), solved.run_callbacks():
         problem = _problem(clf, fit, rows)
-        best, unseen = _cross_validate(
-            problem, clf, assign_folds(clf, texts, targets, FOLDS, min_count=1), solved.pause
-        )
+        fold = assign_folds(clf, texts, targets, FOLDS, min_count=1)
+        best, out_of_fold = _cross_validate(problem, clf, fold, solved.pause)
         solved.pause()
         weight, bias = problem.solve(np.arange(len(targets)), best)
-        _set_weights(model, problem, weight, bias, problem.temperature(unseen))
+        _set_weights(model, problem, weight, bias, problem.temperature(out_of_fold))
         solved.chosen = clf.chosen_ = {best.key: best.strength}
         model.weights_source = clf.weights_source_ = f"{features}: {best}"
         solved.solution = str(best)
-        record = _evaluate(clf, fit, problem, unseen)
+        record = _evaluate(clf, fit, problem, out_of_fold)
         solved.finish(record["train_loss"], record)
     clf.history_, clf.best_step_ = Records(solved.history), 1
     clf.examples_ = count_examples(fit)
@@ -129,9 +127,9 @@ def _model(section: Any, width: int, outputs: int) -> Any:
 
 
 def check_settings(clf: Any) -> None:
-    """Raise ConfigError for settings that linear models do not have; warn of settings without effect."""
-    for key, idle in UNSUPPORTED.items():
-        if getattr(clf, key, idle) != idle:
+    """Raise ConfigError for settings that linear models do not support; warn of settings without effect."""
+    for key, required in UNSUPPORTED.items():
+        if getattr(clf, key, required) != required:
             what = f"{key} = {getattr(clf, key)!r} has no effect with model = {clf.model}, a linear model"
             raise NotForThisModelError(what, where=key, fix=FIX)
     if clf.precision == "int8":
@@ -149,7 +147,7 @@ def check_settings(clf: Any) -> None:
 
 
 def idle_settings(clf: Any) -> list[str]:
-    """The keys of the sections ``text`` and ``train`` that have no effect on a linear model."""
+    """The keys of the sections ``text`` and ``train`` that have no effect on linear models."""
     names = [f.name for section in ("text", "train") for f in fields(clf.SECTIONS[section])]
     effective = obeyed(clf.SECTIONS.values(), "linear")
     return [name for name in names if name not in effective]
@@ -190,7 +188,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class OutOfFoldLogits:
-    """Logits of training examples from models that were not trained on them."""
+    """Logits of training examples, from models that were not trained on these examples."""
 
     rows: np.ndarray  # [m] indices of the examples
     logits: np.ndarray  # [m, K] fp64
@@ -203,18 +201,18 @@ class Problem:
     rows: Any  # sparse [n, W] fp64
     targets: np.ndarray  # [n], for multi-label [n, K]
     weights: np.ndarray | None  # [n]
-    kind: Any  # of target, a class of ``targets``
+    kind: Any  # the kind of target
     outputs: int  # K
     seed: int
     positive: tuple[float, ...] | None = None  # for multi-label: weights of positive examples [K]
 
     @property
     def cost(self) -> int:
-        """Number of non-zero features times the number of outputs: a measure of the fit's time."""
+        """Number of non-zero features times number of outputs, a measure of the time of a fit."""
         return self.rows.nnz * (1 if self.outputs == 2 else self.outputs)
 
     def candidates(self) -> list[Candidate]:
-        """The models to choose from by cross-validation."""
+        """The models that cross-validation compares."""
         name = RIDGE if not self.kind.predicts_labels else LOGISTIC if self.kind.is_multilabel else SVM
         strengths = STRENGTHS[name] if self.cost <= MAX_COST_ALL_STRENGTHS else STRENGTHS[name][1:3]
         too_few = (
@@ -226,7 +224,7 @@ class Problem:
         return [Candidate(name, x) for x in strengths] + softmax
 
     def solve(self, rows: np.ndarray, candidate: Candidate) -> tuple[np.ndarray, np.ndarray]:
-        """Fit weights ``[K, W]`` and biases ``[K]`` on these rows; if all have one class, only a bias."""
+        """Fit weights ``[K, W]`` and biases ``[K]`` on these rows. With only one class, the weights are 0."""
         if self.weights is not None:
             rows = rows[self.weights[rows] > 0]
         X, y = self.rows[rows], self.targets[rows]
@@ -242,31 +240,31 @@ class Problem:
         weight, bias = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
         if not self.kind.predicts_labels:
             return weight, bias
-        if len(weight) == 1:  # for two classes scikit-learn has one row, of the second
+        if len(weight) == 1:  # for two classes, scikit-learn has only the weights of the second
             weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
         if len(model.classes_) == self.outputs:
             return weight, bias
-        # A class without examples among these rows gets a lower bias than all others.
-        every = np.zeros((self.outputs, weight.shape[1])), np.full(self.outputs, bias.min() - 1.0)
-        every[0][model.classes_], every[1][model.classes_] = weight, bias
-        return every
+        # A class without examples in these rows gets a lower bias than all other classes.
+        weights, biases = np.zeros((self.outputs, weight.shape[1])), np.full(self.outputs, bias.min() - 1.0)
+        weights[model.classes_], biases[model.classes_] = weight, bias
+        return weights, biases
 
     def _solve_label(
         self, X: Any, y: np.ndarray, weights: Any, k: int, candidate: Candidate
     ) -> tuple[Any, Any]:
         share = float(y.mean())
-        if share in (0.0, 1.0):  # all examples have the label, or none has
+        if share in (0.0, 1.0):  # no example has the label, or all have it
             return np.zeros(X.shape[1]), CERTAIN_LOGIT * (2 * share - 1)
         if self.positive is not None:
             weights = np.where(y > 0, self.positive[k], 1.0) * (1.0 if weights is None else weights)
         model = candidate.fit(X, y > 0, weights, self.seed)
         return model.coef_[0], model.intercept_[0]
 
-    def temperature(self, unseen: OutOfFoldLogits) -> Any:
-        """The temperature that logits are divided by; for multi-label one per label, ``[K]``."""
+    def temperature(self, out_of_fold: OutOfFoldLogits) -> Any:
+        """Fit the temperature; for multi-label one per label, ``[K]``."""
         if not self.kind.predicts_labels:
             return 1.0
-        return self.kind.fit_temperature(unseen.logits, self.targets[unseen.rows])
+        return self.kind.fit_temperature(out_of_fold.logits, self.targets[out_of_fold.rows])
 
 
 def _problem(clf: Any, fit: FitState, rows: Any) -> Problem:
@@ -280,26 +278,26 @@ def _problem(clf: Any, fit: FitState, rows: Any) -> Problem:
 def _cross_validate(
     problem: Problem, clf: Any, fold: np.ndarray, pause: Callable[[], None]
 ) -> tuple[Candidate, OutOfFoldLogits]:
-    """The best candidate by ``monitor``, then loss, and its logits; a large problem holds out one fold."""
+    """The candidate with the best ``monitor`` (then loss), and its logits; large problems use one fold."""
     folds = range(FOLDS if problem.cost <= MAX_COST_ALL_FOLDS else 1)
-    counts = True if problem.weights is None else problem.weights > 0
-    rows = np.flatnonzero(np.isin(fold, folds) & counts)
+    has_weight = True if problem.weights is None else problem.weights > 0
+    rows = np.flatnonzero(np.isin(fold, folds) & has_weight)
     best: tuple[tuple[float, float], Candidate, OutOfFoldLogits] | None = None
     for candidate in problem.candidates():
         logits = np.empty((len(fold), problem.outputs))
         for number in folds:
             pause()
-            held_rows = np.flatnonzero(fold == number)
+            scored = np.flatnonzero(fold == number)
             weight, bias = problem.solve(np.flatnonzero(fold != number), candidate)
-            logits[held_rows] = problem.rows[held_rows] @ weight.T + bias
-        unseen = OutOfFoldLogits(rows, logits[rows])
-        logits = unseen.logits / problem.temperature(unseen)
+            logits[scored] = problem.rows[scored] @ weight.T + bias
+        out_of_fold = OutOfFoldLogits(rows, logits[rows])
+        logits = out_of_fold.logits / problem.temperature(out_of_fold)
         metrics = clf.kind_.validation_metrics(clf, logits, problem.targets[rows])
         score = metrics.pop(SELECTION_SCORE, None)
         if score is None:
             score = -metrics["loss"] if clf.monitor == "loss" else metrics[clf.monitor]
         if best is None or (score, -metrics["loss"]) > best[0]:
-            best = (score, -metrics["loss"]), candidate, unseen
+            best = (score, -metrics["loss"]), candidate, out_of_fold
     assert best is not None
     return best[1], best[2]
 
@@ -313,9 +311,11 @@ def _set_weights(
         model.head.out.bias.copy_(torch.from_numpy(bias * scale))
 
 
-def _evaluate(clf: Any, fit: FitState, problem: Problem, unseen: OutOfFoldLogits) -> dict[str, float]:
-    """Return the only record of the history, and set thresholds and a regressor's errors, from the validation
-    examples or else from the out-of-fold logits."""
+def _evaluate(clf: Any, fit: FitState, problem: Problem, out_of_fold: OutOfFoldLogits) -> dict[str, float]:
+    """Return the only record of the history, and set thresholds and the errors of a regressor.
+
+    They are computed on the validation examples, or else from the out-of-fold logits.
+    """
     kind, device = clf.kind_, torch.device("cpu")
 
     def logits(rows: Any) -> np.ndarray:
@@ -323,8 +323,8 @@ def _evaluate(clf: Any, fit: FitState, problem: Problem, unseen: OutOfFoldLogits
 
     metrics = kind.validation_metrics(clf, logits(problem.rows), problem.targets)
     record = {"train_loss": metrics["loss"], "train_accuracy": metrics.get("accuracy", 0.0)}
-    outputs = unseen.logits / problem.temperature(unseen)
-    targets = problem.targets[unseen.rows]
+    outputs = out_of_fold.logits / problem.temperature(out_of_fold)
+    targets = problem.targets[out_of_fold.rows]
     clf.cross_validated_ = _reported(kind.validation_metrics(clf, outputs, targets))
     if fit.validation is not None:
         outputs, targets = logits(clf.tokenizer_.rows(fit.validation[0])), fit.validation[1]

@@ -1,11 +1,11 @@
-"""Zero-shot text classification: the model knows only the names of the classes.
+"""Zero-shot text classification by the names of the classes.
 
-By entailment: does "This example is sports." follow from a text? Each text is paired with one hypothesis per
-label (Yin, Hay and Roth, 2019). Any classifier of text pairs with an entailment class can be used, trained
-with glassformer or from the Hub.
+An entailment model predicts whether "This example is sports." follows from a text. It reads each text with
+one such hypothesis per label (Yin, Hay and Roth, 2019). Any classifier of text pairs with an entailment class
+can be used.
 
-By embeddings: which of "This text is about sports.", "This text is about politics." has the nearest vector?
-This takes a sentence encoder, and one pass over a text for all labels.
+A sentence encoder compares the vector of a text with those of "This text is about sports.", "This text is
+about politics." and so on. It reads each text once for all labels.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from glassformer.tasks.text_classification.estimator import ENTAILS, TextClassif
 from glassformer.tasks.text_classification.few_shot import pooling_of
 
 TEMPLATE = "This example is {}."
-ABOUT = "This text is about {}."  # for embeddings
+ABOUT = "This text is about {}."  # template for sentence encoders
 TEMPERATURE = 0.05  # of the softmax over cosines
-CONTRADICTS = ("contra", "not_entail", "not entail")  # how names of a contradiction class begin
-TEXTS = 1024  # texts per chunk; each is paired with all labels
+CONTRADICTS = ("contra", "not_entail", "not entail")  # beginnings of the names of a contradiction class
+TEXTS = 1024  # texts per chunk
 
 
 def classifier_from_embedder(
@@ -46,12 +46,13 @@ def classifier_from_embedder(
 ) -> TextClassifier:
     """A classifier whose head compares the vector of a text with those of the labels in the template.
 
-    The label with the highest cosine is predicted. The head is linear in vectors that are not normalized:
-    logits are cosines divided by ``TEMPERATURE``, times the vector's length over the mean length of those of
-    the labels, minus their mean over the labels, so that explanations leave out what the labels share.
+    The label with the highest cosine is predicted. A linear head cannot normalize the vector of the text.
+    Therefore the logits are the cosines divided by ``TEMPERATURE``, times the length of the vector divided by
+    the mean length of the label vectors. Their mean over the labels is subtracted, so that explanations show
+    only differences between labels.
 
     Raises:
-        NotForThisModelError: the embedder's pooling or later layers are not supported by classifiers.
+        NotForThisModelError: classifiers do not support the pooling or later layers of the embedder.
     """
     sentences = embedder.open().model_.sentences
     pooling = pooling_of(sentences, embedder.model)
@@ -59,14 +60,9 @@ def classifier_from_embedder(
     model.sentences, model.weights_source = sentences, embedder.weights_source_
     settings = {"model": embedder.model, "max_length": sentences.max_length, "pooling": pooling}
     settings |= {"precision": embedder.precision, "clean": embedder.clean}
-    state = {
-        "tokenizer": embedder.tokenizer_,
-        "pairs": False,
-        "n_features_in": 1,
-        "adapter": None,
-        "truncated": 0,
-    }
-    state |= {"kind": Classes(), "class_order": None, "temperature": 1.0, "threshold": None, "int8": None}
+    state = {"tokenizer": embedder.tokenizer_, "pairs": False, "n_features_in": 1, "truncated": 0}
+    state |= dict.fromkeys(("adapter", "class_order", "threshold", "int8"))
+    state |= {"kind": Classes(), "temperature": 1.0}
     clf = TextClassifier.from_parts(settings, model, classes=np.unique(labels), **state)
     sentences_of_labels = [template.replace("{}", str(label)) for label in clf.classes_.tolist()]
     vectors = torch.from_numpy(clf.embed(sentences_of_labels, head=True))
@@ -79,12 +75,12 @@ def classifier_from_embedder(
     return clf
 
 
-def labels_to_choose_from(labels: Any) -> np.ndarray:
-    """The labels ``[K]``, checked.
+def check_candidate_labels(labels: Any) -> np.ndarray:
+    """Check labels and return them as an array ``[K]``.
 
     Raises:
-        ConfigError: not a list, or an empty one.
-        DataError: a duplicate label, or one that is not a text.
+        ConfigError: the labels are not a list, or the list is empty.
+        DataError: a label occurs twice, or is not a text.
     """
     if isinstance(labels, str) or not labels:
         raise ConfigError("no list of labels", where="labels", fix='Give ["sports", "politics"]')
@@ -92,7 +88,7 @@ def labels_to_choose_from(labels: Any) -> np.ndarray:
 
 
 def check_template(template: str, example: str) -> str:
-    """The template; ConfigError, with an ``example``, if it has no place for the label or several."""
+    """Return the template; raise ConfigError, with an ``example``, unless it has one ``{}``."""
     if template.count("{}") != 1:
         what = f"{template!r} has no one place for the label"
         raise ConfigError(what, where="template", fix=f"Write it as {example!r}")
@@ -107,7 +103,7 @@ class ZeroShot:
     predict_proba: Callable[..., np.ndarray]
 
     def outputs(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
-        """``predict_proba``; the name of this method in all supervised estimators."""
+        """Same as ``predict_proba``; other estimators have a method of this name."""
         return self.predict_proba(X, progress=progress)
 
     def predicted_index(self, probabilities: np.ndarray) -> np.ndarray:
@@ -124,11 +120,10 @@ class ZeroShot:
 
 
 class ZeroShotClassifier(ZeroShot):
-    """Classifies texts into labels of your choice without training, with an entailment model or a sentence
-    encoder.
+    """Classifies texts by the names of labels, without training.
 
-    ``predict``, ``predict_proba`` and ``explain`` work as for a fitted ``TextClassifier``; ``classes_`` are
-    the labels in the given order. ``classifier`` is the entailment model; with a sentence encoder it is a
+    ``predict``, ``predict_proba`` and ``explain`` work as in a fitted ``TextClassifier``. ``classes_`` has
+    the labels in your order. ``classifier`` is the entailment model; with a sentence encoder, it is a
     ``TextClassifier`` of the labels, which can be saved.
     """
 
@@ -147,43 +142,44 @@ class ZeroShotClassifier(ZeroShot):
 
         Args:
             model: a fitted ``TextClassifier`` of pairs with an entailment class, an ``Embedder``, the folder
-                of either, or the name of a sentence encoder such as "all-minilm-l6-v2".
+                of one of these, or the name of a sentence encoder such as "all-minilm-l6-v2".
             labels: the labels, as words in the language of the texts.
-            template: a sentence whose ``{}`` is replaced by the label; None: "This example is {}.", with a
-                sentence encoder "This text is about {}.".
-            multi_label: whether each label is predicted separately, entailment against contradiction;
-                otherwise the probabilities of a text's labels sum to 1.
+            template: a sentence in which ``{}`` is replaced by the label. None: "This example is {}."; with a
+                sentence encoder, "This text is about {}.".
+            multi_label: predict each label separately, entailment against contradiction. Otherwise the
+                probabilities of all labels sum to 1.
 
         Raises:
-            ConfigError: another kind of model, or one without the required classes; a template without
-                ``{}``; ``multi_label`` or a single label with a sentence encoder.
-            DataError: no labels, or a duplicate label.
+            ConfigError: the model is of another kind or has other classes, or the template has no ``{}``. A
+                sentence encoder also needs two labels and does not support ``multi_label``.
+            DataError: there are no labels, or a label occurs twice.
         """
         clf = model
         if isinstance(model, str | Path):
             from glassformer.tasks.load import load
 
             clf = load(model if Path(model).exists() else resolve_checkpoint(model).path)
-        by_names = isinstance(clf, Embedder)
-        if not by_names and (not isinstance(clf, TextClassifier) or clf.pairs_ is False):
+        is_encoder = isinstance(clf, Embedder)
+        if not is_encoder and (not isinstance(clf, TextClassifier) or clf.pairs_ is False):
             where = str(model) if isinstance(model, str | Path) else type(clf).__name__
             what = "labels to choose from are only for entailment models and sentence encoders (zero-shot)"
             if isinstance(clf, TextClassifier):
                 what += f", and this one classifies texts as {listed(list(map(str, clf.classes_)))}"
             fix = "Leave the labels out, or name an entailment model (a classifier of pairs) or an encoder"
             raise NotForThisModelError(what, where=where, fix=fix)
-        self.classes_ = labels_to_choose_from(labels)
-        self.template = check_template(template or (ABOUT if by_names else TEMPLATE), TEMPLATE)
+        self.classes_ = check_candidate_labels(labels)
+        self.template = check_template(template or (ABOUT if is_encoder else TEMPLATE), TEMPLATE)
         self.multi_label = multi_label
-        self.entailment: int | None = None  # index of the class; None: a sentence encoder
+        self.entailment: int | None = None  # index of the entailment class; None: a sentence encoder
         self.contradiction: int | None = None
-        if by_names:
+        if is_encoder:
             if multi_label or len(labels) == 1:
                 what = "a sentence encoder only compares labels with each other"
                 fix = "Give two labels or more without multi_label, or name an entailment model"
                 raise NotForThisModelError(what, where="labels", fix=fix)
             self.classifier = classifier_from_embedder(clf, self.classes_.tolist(), self.template)
-            self.columns = np.searchsorted(self.classifier.classes_, self.classes_)  # its classes are sorted
+            # The classifier sorts its classes.
+            self.columns = np.searchsorted(self.classifier.classes_, self.classes_)
             return
         self.classifier = clf
         names = [str(label).lower() for label in clf.classes_.tolist()]
@@ -194,7 +190,7 @@ class ZeroShotClassifier(ZeroShot):
 
     @property
     def max_length(self) -> int:
-        """Maximum number of tokens of a text, for entailment together with a hypothesis."""
+        """Maximum number of tokens of a text; for entailment, of a text and its hypothesis."""
         return self.classifier.max_length
 
     def hypothesis(self, label: str) -> str:
@@ -218,8 +214,10 @@ class ZeroShotClassifier(ZeroShot):
         return table if kinds > 1 else without_segments(table)
 
     def logits(self, X: Sequence[str], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
-        """Logits of the model's classes (entailment ...) for each text and label, ``[n, K, C]``, fp32; of the
-        labels, ``[n, K]``, with a sentence encoder."""
+        """Logits of the model's classes for each text and label, ``[n, K, C]``, fp32.
+
+        With a sentence encoder, logits of the labels, ``[n, K]``.
+        """
         texts, clf = check_texts(X), self.classifier
         if self.entailment is None:
             return clf.logits(texts)[:, self.columns]
@@ -236,7 +234,7 @@ class ZeroShotClassifier(ZeroShot):
         return finite(np.concatenate(out), "logits")
 
     def predict_proba(self, X: Sequence[str], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
-        """Probabilities ``[n, K]``, fp64, which sum to 1 per text; with ``multi_label`` of each label."""
+        """Probabilities ``[n, K]``, fp64. They sum to 1 per text, except with ``multi_label``."""
         if self.entailment is None:
             return self.classifier.predict_proba(check_texts(X), progress=progress)[:, self.columns]
         logits = self.logits(X, progress=progress)
@@ -246,45 +244,46 @@ class ZeroShotClassifier(ZeroShot):
         return softmax(both, self.classifier.temperature_)[:, 1].reshape(logits.shape[:2])
 
     def truncated(self, X: Sequence[str]) -> np.ndarray:
-        """Which texts are truncated, ``[n]`` bool; hypotheses never are."""
+        """Which texts are truncated, ``[n]`` bool. Hypotheses are never truncated."""
         if self.entailment is None:
             return self.classifier.truncated(check_texts(X))
         return self._table(check_texts(X)).truncated.reshape(-1, len(self.classes_)).any(1)
 
     def explain(self, text: str, label: str | None = None, **options: Any) -> Any:
-        """An ``Explanation`` of a text with its hypothesis: why that follows from it; or, with a sentence
-        encoder, of the text alone: why it is nearer to the label than to the others.
+        """Explain the prediction of a label by an ``Explanation``.
+
+        An entailment model is explained on the text with the hypothesis, a sentence encoder on the text.
 
         Args:
-            label: the label to explain; None: the predicted one.
-            options: arguments of ``TextClassifier.explain``; the default method is occlusion, the default
-                target entailment.
+            label: the label to explain; None: the predicted label.
+            options: arguments of ``TextClassifier.explain``. The default method is occlusion, and the default
+                target is entailment.
         """
         from glassformer.explain.methods import METHODS, takes_target
 
         chosen = str(self.predict([text])[0]) if label is None else label
         method = options.setdefault("method", "occlusion")
-        given: Any = text if self.entailment is None else (text, self.hypothesis(chosen))
+        x: Any = text if self.entailment is None else (text, self.hypothesis(chosen))
         target = chosen if self.entailment is None else self.classifier.classes_.tolist()[self.entailment]
         if method in METHODS and takes_target(method):
             options.setdefault("target", target)
-        return self.classifier.explain(given, **options)
+        return self.classifier.explain(x, **options)
 
 
 def _find_entailment(names: Sequence[str], beginnings: Sequence[str], clf: TextClassifier) -> int:
     """The index of the only class whose name starts with one of ``beginnings``."""
-    found = [i for i, name in enumerate(names) if name.startswith(tuple(beginnings))]
-    if len(found) != 1:
+    matches = [i for i, name in enumerate(names) if name.startswith(tuple(beginnings))]
+    if len(matches) != 1:
         what = f"no one class of entailment among {', '.join(map(str, clf.classes_.tolist()))}"
         fix = "Take a model of entailment, whose classes are called entailment, neutral and contradiction"
         raise NotForThisModelError(what, where="model", fix=fix)
-    return found[0]
+    return matches[0]
 
 
 def _find_contradiction(names: Sequence[str], entailment: int, clf: TextClassifier) -> int:
-    found = [i for i, name in enumerate(names) if name.startswith(CONTRADICTS)]
-    if len(found) == 1:
-        return found[0]
+    matches = [i for i, name in enumerate(names) if name.startswith(CONTRADICTS)]
+    if len(matches) == 1:
+        return matches[0]
     if len(names) == 2:
         return 1 - entailment
     what = f"no one class of contradiction among {', '.join(map(str, clf.classes_.tolist()))}"

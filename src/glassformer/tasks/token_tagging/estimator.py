@@ -1,4 +1,4 @@
-"""``TokenTagger``: token classification, such as named-entity recognition.
+"""``TokenTagger``: token classification.
 
 tagger = gf.TokenTagger().fit([["Ann", "sees", "Rome"]], [["B-person", "O", "B-place"]])
 tagger.predict([["Bob", "left"]]); tagger.spans(["Ann left Rome"]); tagger.explain("Ann left", word="Ann")
@@ -74,14 +74,15 @@ from glassformer.train.config import auto_values_for
 from glassformer.train.loop import WordStream
 from glassformer.train.objectives import IGNORED, TaggedWords, input_masking
 
-CHUNK = 4096  # sentences encoded at a time, so that memory use stays constant
+CHUNK = 4096  # number of sentences that are encoded at a time, which limits memory
 
 
 @dataclass(frozen=True)
 class TaggedSpan:
     """A tagged span: words ``first`` to ``last`` (exclusive), characters ``start`` to ``end`` (exclusive).
 
-    ``probability`` is that of the least probable word, summed over all tags of this kind (B-, I-, ...).
+    The probability of a word is the sum over all tags of this kind (B-, I- and so on). ``probability`` is
+    the minimum over the words of the span.
     """
 
     text: str
@@ -98,7 +99,7 @@ class TaggedSpan:
 
 
 def word_places(sentence: Any, whole: Collection[str] | None = None) -> list[tuple[int, int]]:
-    """Character positions of each word in a text, or in a list of words joined with spaces.
+    """Start and end of each word, in a text or in a list of words that are joined with spaces.
 
     Args:
         whole: how a text is split into words, see ``word_positions``.
@@ -136,10 +137,10 @@ def tagged_spans(
     return out
 
 
-DEFAULT_MAX_LENGTH = 256  # default number of tokens per window, if the model has enough positions
+DEFAULT_MAX_LENGTH = 256  # number of tokens per window, if the model has enough positions
 
 
-class Tagged(NamedTuple):
+class TaggedSentences(NamedTuple):
     """Sentences and the tags of their words."""
 
     words: list[list[str]]
@@ -151,10 +152,11 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
     """A Transformer that tags words.
 
     The parameters are the keys of a recipe's sections ``text``, ``model`` and ``train``; ``recipe.py``
-    explains them. Fitted attributes in addition to ``Estimator``'s: ``classes_`` (tags, in the order of the
-    logits), ``scheme_`` ("BIO", "BIOES" or "plain"), ``repaired_`` (number of malformed training tags),
-    ``tokenizer_``, ``length_`` (tokens per window), ``temperature_`` (1 unless calibrated), ``whole_words_``
-    (words that keep their punctuation when a text is split; None: texts are split at white space only).
+    explains them. Fitted attributes in addition to ``Estimator``'s: ``classes_`` (the tags, in the order of
+    the logits), ``scheme_`` ("BIO", "BIOES" or "plain"), ``repaired_`` (number of malformed training tags),
+    ``tokenizer_``, ``length_`` (tokens per window), ``temperature_`` (1 before calibration) and
+    ``whole_words_`` (words that keep their punctuation when a text is split; None: texts are split at white
+    space only).
     """
 
     RECIPE, INPUTS, TARGETS, is_example = TaggingRecipe, Sentences(), "tags", staticmethod(is_sentence)
@@ -186,32 +188,30 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         Args:
             X: lists of words, or texts, which are split at white space.
             y: a list of tags for each sentence: BIO, BIOES (or BILOU) or plain; ``scheme`` is needed for
-                numbers and for other spellings. Malformed tags are read as the spans that they mean, with a
-                warning. Words tagged -100 are ignored in loss and metrics.
+                numbers and for other spellings. Malformed tags are repaired, with a warning. Words with the
+                tag -100 do not count in loss and metrics.
             validation: ``(X, y)``, evaluated after each epoch to select the best weights.
-            checkpoints: folder for checkpoints, saved every ``checkpoint_every`` steps; must be empty without
-                ``resume``.
-            resume: continue bit-identically from the newest complete checkpoint; a new run if there is none.
+            checkpoints, resume: see ``TextClassifier.fit``.
 
         Raises:
-            DataError: an unusable sentence, word or tag, only one tag, or tags that look like a scheme in
-                another spelling.
+            DataError: a sentence, word or tag cannot be used, there is only one tag, or the tags look like a
+                scheme in another spelling.
             ConfigError: an invalid setting.
-            CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
+            CheckpointError: the weights cannot be loaded, or the checkpoint is of another run.
         """
         return self._fit((X, y, validation), callbacks, checkpoints, resume)
 
-    def _examples(self, fit: FitState, *data: Any) -> tuple[Tagged, Tagged | None]:
+    def _examples(self, fit: FitState, *data: Any) -> tuple[TaggedSentences, TaggedSentences | None]:
         X, y, validation = data
         words, self.temperature_ = check_words(self.training_rows(X, y)), 1.0
         tags, self.scheme_, _ = read_tags(check_tags(y, words), self.scheme)
-        held, self.whole_words_ = None, words_with_punctuation(words)
+        validation_set, self.whole_words_ = None, words_with_punctuation(words)
         well_formed = [repair_tags(row_tags, self.scheme_) for row_tags in tags]
         self.repaired_ = sum(len(malformed_positions(row_tags, self.scheme_)) for row_tags in tags)
         if self.repaired_:
-            of = f"{self.repaired_:,} of {sum(map(len, tags)):,} tags are malformed {self.scheme_}"
+            what = f"{self.repaired_:,} of {sum(map(len, tags)):,} tags are malformed {self.scheme_}"
             warnings.warn(
-                f"{of} and were read as the spans that they mean", MalformedTagsWarning, stacklevel=4
+                f"{what} and were read as the spans that they mean", MalformedTagsWarning, stacklevel=4
             )
         classes = tag_classes(well_formed, self.scheme_)
         if len(classes) < 2:
@@ -221,23 +221,24 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         if validation is not None:
             X, y = check_two(validation, "sentences, tags")
             validation_words = check_words(self.prediction_rows(X), "validation sentences")
-            held = Tagged(validation_words, self.true_tags(y, validation_words, "validation tags"))
+            validation_tags = self.true_tags(y, validation_words, "validation tags")
+            validation_set = TaggedSentences(validation_words, validation_tags)
         elif fit.train.validation_fraction:
             groups = [comparison_key(" ".join(row)) for row in words] if fit.group_duplicates else None
             parts = random_split([words, well_formed], fit.train.validation_fraction, fit.train.seed, groups)
-            (words, well_formed), (validation_words, row_tags) = parts
-            held = Tagged(validation_words, row_tags)
-        return Tagged(words, well_formed), held
+            (words, well_formed), validation_parts = parts
+            validation_set = TaggedSentences(*validation_parts)
+        return TaggedSentences(words, well_formed), validation_set
 
     def _prepare(self, fit: FitState) -> tuple[WordRows, WordRows | None]:
         text, model = as_classifier_sections(fit.configs, DEFAULT_MAX_LENGTH, "tokens")
         self.tokenizer_ = build_tokenizer(text, model, list(map(" ".join, fit.examples.words)))
         self.length_ = text.max_length
-        held = fit.validation
-        return self.encode(fit.examples.words), None if held is None else self.encode(held.words)
+        validation_table = None if fit.validation is None else self.encode(fit.validation.words)
+        return self.encode(fit.examples.words), validation_table
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> WordRows:
-        """Tokenize checked sentences, with the first token of each word."""
+        """Tokenize checked sentences."""
         return encode_words(self.tokenizer_, sentences, max_length=self.length_)
 
     def _resolve_defaults(self, fit: FitState) -> dict[str, Any]:
@@ -247,10 +248,10 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         text, model = as_classifier_sections(fit.configs, DEFAULT_MAX_LENGTH, "tokens")
         return build_model(model, text, self.tokenizer_, len(self.classes_), fit.table.table, fit.train.seed)
 
-    def numbers(self, tags: Sequence[Sequence[str]]) -> np.ndarray:
+    def class_indices(self, tags: Sequence[Sequence[str]]) -> np.ndarray:
         """The class index of each tag ``[W]``, int64; -100 for a tag that was not seen in training."""
-        number = {tag: i for i, tag in enumerate(self.classes_.tolist())}
-        return np.array([number.get(tag, IGNORED) for row_tags in tags for tag in row_tags], np.int64)
+        index = {tag: i for i, tag in enumerate(self.classes_.tolist())}
+        return np.array([index.get(tag, IGNORED) for row_tags in tags for tag in row_tags], np.int64)
 
     def _loop(self, fit: FitState) -> tuple[WordStream, TaggedWords, Callable[[], dict[str, float]] | None]:
         train: TaggerFitConfig = fit.train
@@ -259,12 +260,12 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         words = len(rows.first)
         stream = WordStream(rows.table, settings, train.accumulate, train.seed, fit.device, words=words)
         masking = input_masking(train, self.tokenizer_, mask_first=False)
-        targets = rows.on_first(self.numbers(fit.examples.tags), IGNORED)
+        targets = rows.on_first(self.class_indices(fit.examples.tags), IGNORED)
         objective = TaggedWords(targets, rows.table.starts, train.label_smoothing, masking)
         return stream, objective, None if fit.validation is None else self._evaluator(fit)
 
     def _evaluator(self, fit: FitState) -> Callable[[], dict[str, float]]:
-        held, truth = fit.validation.tags, self.numbers(fit.validation.tags)
+        tags, truth = fit.validation.tags, self.class_indices(fit.validation.tags)
 
         def evaluate() -> dict[str, float]:
             logits = self.word_logits(fit.network, fit.validation_table, fit.device)
@@ -272,7 +273,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
             probabilities = softmax(logits)[has_tag, truth[has_tag]]
             loss = -float(np.log(np.maximum(probabilities, 1e-300)).mean()) if has_tag.any() else 0.0
             predicted = self.decide(fit.validation_table.split(logits))
-            metrics = tag_metrics(held, predicted, self.scheme_, bootstrap=0)
+            metrics = tag_metrics(tags, predicted, self.scheme_, bootstrap=0)
             return {"loss": loss, "accuracy": metrics["accuracy"], MEASURE: metrics[MEASURE]}
 
         return evaluate
@@ -281,17 +282,19 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         arrays: list[np.ndarray | None] = []
         for rows, examples in ((fit.table, fit.examples), (fit.validation_table, fit.validation)):
             if rows is not None:
-                arrays += [rows.table.ids, rows.table.starts, rows.first, self.numbers(examples.tags)]
+                arrays += [rows.table.ids, rows.table.starts, rows.first, self.class_indices(examples.tags)]
         return arrays
 
     # --- prediction ------------------------------------------------------------------------------
 
     def words_of(self, X: Any, origin: str = "sentences") -> list[list[str]]:
-        """Sentences as lists of words. A text is split at white space; punctuation at the borders of a word
-        becomes a separate word, except in words that had it in training.
+        """Sentences as lists of words.
+
+        Texts are split at white space. Punctuation at the beginning and end of a word becomes a separate
+        word, unless the word had this punctuation in training.
 
         Raises:
-            DataError: no sentences, or an unusable one.
+            DataError: there are no sentences, or a sentence cannot be used.
         """
         return check_words(self.prediction_rows(X, origin), origin, whole=self._whole())
 
@@ -321,8 +324,8 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         words, model = self.words_of(X), self.predictor()
         device = next(model.parameters()).device
         out: list[np.ndarray] = []
-        for at in range(0, len(words), CHUNK):
-            rows = self.encode(words[at : at + CHUNK])
+        for start in range(0, len(words), CHUNK):
+            rows = self.encode(words[start : start + CHUNK])
             out += rows.split(finite(self.word_logits(model, rows, device, progress), "logits"))
         return out
 
@@ -333,7 +336,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         return [self.to_probabilities(rows) for rows in self.logits(X, progress=progress)]
 
     def to_probabilities(self, logits: np.ndarray) -> np.ndarray:
-        """Convert logits ``[W, C]`` to probabilities with the current temperature."""
+        """Convert logits ``[W, C]`` to probabilities."""
         return softmax(logits, self.temperature_)
 
     def predict(self, X: Sequence[Any]) -> list[list[str]]:
@@ -347,24 +350,26 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
     def spans(
         self, X: Sequence[Any], probabilities: Sequence[np.ndarray] | None = None
     ) -> list[list[TaggedSpan]]:
-        """The spans of each sentence: text, kind, position in characters and words, and probability.
+        """The spans of each sentence.
 
         Args:
-            X: lists of words, or texts; character positions are in the text, or in the words joined with
+            X: lists of words, or texts. Character positions refer to the text, or to the words joined with
                 spaces.
-            probabilities: of these sentences, if known.
+            probabilities: the result of ``predict_proba``, if known.
         """
         X = read_rows(self.prediction_rows(X), "sentences", "sentences", whole=is_sentence)
-        probabilities_of = self.predict_proba(X) if probabilities is None else probabilities
-        classes, tags, whole = self.classes_.tolist(), self.decide(probabilities_of), self._whole()
+        probabilities = self.predict_proba(X) if probabilities is None else probabilities
+        classes, tags, whole = self.classes_.tolist(), self.decide(probabilities), self._whole()
         return [
             tagged_spans(x if isinstance(x, str) else list(x), row_tags, rows, classes, self.scheme_, whole)
-            for x, row_tags, rows in zip(X, tags, probabilities_of, strict=True)
+            for x, row_tags, rows in zip(X, tags, probabilities, strict=True)
         ]
 
     def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
-        """Entity F1 as in seqeval; accuracy for plain tags without "O". Tags in another spelling or scheme
-        count as the spans that they mean, with an ``OtherSpellingWarning``."""
+        """Entity F1 as in seqeval; accuracy for plain tags without "O".
+
+        Tags in another spelling or scheme are converted, with an ``OtherSpellingWarning``.
+        """
         words, classes = check_words(self.prediction_rows(X)), {*self.classes_.tolist()}
         pairs = zip(check_tags(y, words), self.true_tags(y, words), strict=True)
         other = [(a, b) for pair in pairs for a, b in zip(*pair, strict=True) if a not in classes]
@@ -376,7 +381,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
     def judge(
         self, X: Sequence[Any], y: Sequence[Any], *, bootstrap: int = 1000, answers: Sequence | None = None
     ) -> dict[str, Any]:
-        """All metrics of ``targets.token_tags.tag_metrics``; ``answers``: predicted tags, if known."""
+        """All metrics of ``targets.token_tags.tag_metrics``; ``answers`` are predicted tags, if known."""
         words = check_words(self.prediction_rows(X))
         truth = self.true_tags(y, words)
         return tag_metrics(truth, answers or self.predict(words), self.scheme_, bootstrap=bootstrap)
@@ -385,7 +390,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         """Convert true tags to this tagger's scheme, and repair malformed ones.
 
         Raises:
-            DataError: missing tags, or tags that this tagger does not know.
+            DataError: tags are missing, or this tagger does not know them.
         """
         tags = read_tags_like_model(
             check_tags(y, words, origin), self.scheme, self.scheme_, self.classes_.tolist(), origin
@@ -404,7 +409,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
             options: ``target`` (a tag; None: the predicted one), ``trust``, and options of the method.
 
         Raises:
-            InputError: an unusable sentence, or no such word, method, option or tag.
+            InputError: the sentence cannot be used, or there is no such word, method, option or tag.
         """
         check_is_fitted(self, "model_")
         options.update(word=word, method=method)
@@ -415,11 +420,11 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         return word_subject(self, words, word)
 
     def check_examples(self, X: Sequence[Any]) -> list[list[str]]:
-        """Checked sentences."""
+        """Check sentences, and return them as lists of words."""
         return self.words_of(X)
 
     def export_outputs(self) -> Any:
-        """The ``export.outputs.Outputs`` that writes and checks these predictions in an export."""
+        """The ``export.outputs.Outputs`` that exports this estimator and checks the export."""
         from glassformer.export.outputs import WordTags
 
         return WordTags(self)
@@ -465,15 +470,15 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
 
     @classmethod
     def from_tagger_checkpoint(cls, folder: Path, checkpoint: Checkpoint) -> TokenTagger:
-        """The tagger for a folder that ``transformers`` wrote.
+        """The tagger for a folder of ``transformers``.
 
         Raises:
-            CheckpointError: labels that do not name each output once, or a tokenizer that does not fit.
+            CheckpointError: the labels do not name each output once, or the tokenizer does not fit.
         """
         where, settings = str(folder / "config.json"), checkpoint.settings
         count = checkpoint.config.num_labels
-        named = section(settings, "id2label", where) if settings.get("id2label") else {}
-        names = [named.get(str(i), f"LABEL_{i}") for i in range(count)]
+        id2label = section(settings, "id2label", where) if settings.get("id2label") else {}
+        names = [id2label.get(str(i), f"LABEL_{i}") for i in range(count)]
         if not all(isinstance(name, str) for name in names) or len(set(names)) < count:
             raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
         tokenizer = load_tokenizer(folder)

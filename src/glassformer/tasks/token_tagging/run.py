@@ -1,6 +1,6 @@
 """Runs of token classification.
 
-In addition to the files of every run, these write ``predictions.conll`` (word, true tag, predicted tag) and
+In addition to the files of every run, they write ``predictions.conll`` (word, true tag, predicted tag) and
 ``spans.json``.
 """
 
@@ -44,7 +44,7 @@ from glassformer.targets.token_tags import (
     word_log_loss,
 )
 from glassformer.tasks.card import export
-from glassformer.tasks.folds import OutOfFold
+from glassformer.tasks.folds import FoldPredictions, OutOfFold
 from glassformer.tasks.run_steps import (
     evaluate_splits,
     fit,
@@ -63,7 +63,7 @@ def read(recipe: TaggingRecipe, source: str | None = None) -> TaggedDataset:
 
 
 def load(recipe: TaggingRecipe, source: str | None = None) -> Splits:
-    """Load the tagged sentences of a recipe, split; or those of another source, not split."""
+    """Load the sentences of a recipe and split them, or load another source without splitting it."""
     dataset = read(recipe, source)
     if source is not None:
         return without_holding_out(dataset)
@@ -83,7 +83,7 @@ def with_tags_read(dataset: TaggedDataset, scheme: str | Sequence[str]) -> Tagge
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """Log lines about the sentences and about kinds of spans that are missing in training."""
+    """Log lines about the sentences, and about kinds of spans that do not occur in training."""
     splits, settings = context.data, context.recipe.evaluate
     if settings.sentences:
         check_words(list(settings.sentences), "evaluate.sentences")
@@ -104,11 +104,11 @@ def _kinds(split: TaggedSplit, scheme: Scheme) -> set[str]:
 
 
 def evaluate(context: RunContext) -> dict[str, Any]:
-    """Metrics of the splits and of the baseline; also writes the predictions."""
+    """Metrics of the splits and of the baseline; also write the predictions."""
     started = time.perf_counter()
     context.log("evaluating")
     tagger, recipe, splits = context.estimator, context.recipe, context.data
-    out, judged = evaluate_splits(context, _metrics, MEASURE), splits.judged
+    out, judged = evaluate_splits(context, _evaluate_split, MEASURE), splits.judged
     out |= {"scheme": tagger.scheme_, "repaired": tagger.repaired_, "label_names": tagger.classes_.tolist()}
     if out["test"] is not None:
         if recipe.evaluate.baselines:
@@ -127,7 +127,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     return out
 
 
-def _metrics(
+def _evaluate_split(
     tagger: TokenTagger, split: TaggedSplit, bootstrap: int, progress: Any = None
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
     probabilities, tags = tagger.predict_proba(split.words, progress=progress), split.tags or []
@@ -147,7 +147,7 @@ def _baseline(context: RunContext, split: TaggedSplit) -> dict[str, Any]:
 
 
 class TagsOutOfFold(OutOfFold):
-    """Cross-validation of taggers. Predictions of a fold are probabilities ``[W, C]``, one row per word."""
+    """Cross-validation of taggers. The predictions of a fold are probabilities ``[W, C]``."""
 
     NOUN, METRICS = "sentences", (MEASURE, "precision", "recall", "accuracy", "log_loss")
     target, measure = TokenTags(), MEASURE
@@ -163,7 +163,7 @@ class TagsOutOfFold(OutOfFold):
             raise OneClassError(f"every word has the tag {self.classes[0]!r}", where=self.train.origin)
 
     def assign(self, folds: int) -> np.ndarray:
-        """The fold of each sentence, stratified by whether it has spans, if there are enough of both."""
+        """The fold of each sentence, stratified by whether it has spans, if there are enough sentences."""
         d, train = self.recipe.data, self.train
         groups = copy_keys(train) if d.copies == "together" else None
         kinds = ["spans" if tags_to_spans(row_tags, self.scheme) else "none" for row_tags in train.tags or []]
@@ -179,29 +179,29 @@ class TagsOutOfFold(OutOfFold):
         probabilities, model_classes = model.predict_proba(split.words), model.classes_.tolist()
         columns = [(i, self.classes.index(tag)) for i, tag in enumerate(model_classes) if tag in self.classes]
         p = np.concatenate(probabilities)
-        wide = np.zeros((len(p), len(self.classes)))  # 0 for a tag that the fold's training part lacks
-        wide[:, [j for _, j in columns]] = p[:, [i for i, _ in columns]]
+        all_tags = np.zeros((len(p), len(self.classes)))  # 0 for tags that the model does not know
+        all_tags[:, [j for _, j in columns]] = p[:, [i for i, _ in columns]]
         truth = [repair_tags(tags, self.scheme) for tags in split.tags or []]
         scores = tag_metrics(truth, model.decide(probabilities), self.scheme, bootstrap=0)
         metrics = {key: scores[key] for key in self.METRICS if key in scores}
-        metrics["log_loss"] = word_log_loss(wide, [tag for tags in truth for tag in tags], self.classes)
-        return scores["n"], metrics, wide.astype(np.float32)
+        metrics["log_loss"] = word_log_loss(all_tags, [tag for tags in truth for tag in tags], self.classes)
+        return scores["n"], metrics, all_tags.astype(np.float32)
 
-    def per_example(self, answers: np.ndarray, split: np.ndarray) -> list[np.ndarray] | None:
-        counts = [len(self.train.words[i]) for i in split.tolist()]
-        return np.split(answers, np.cumsum(counts)[:-1]) if sum(counts) == len(answers) else None
+    def per_example(self, predictions: np.ndarray, rows: np.ndarray) -> list[np.ndarray] | None:
+        counts = [len(self.train.words[i]) for i in rows.tolist()]
+        return np.split(predictions, np.cumsum(counts)[:-1]) if sum(counts) == len(predictions) else None
 
     def pooled_metrics(
-        self, folder: Path, answers: list[tuple[np.ndarray, Any]], records: Sequence[dict[str, Any]]
+        self, folder: Path, predictions: FoldPredictions, records: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
-        guesses: list[list[str]] = [[] for _ in self.truth]
-        for indices, rows in answers:
+        predicted: list[list[str]] = [[] for _ in self.truth]
+        for indices, rows in predictions:
             for i, row in zip(indices.tolist(), rows, strict=True):
-                guesses[i] = repair_tags([self.classes[c] for c in row.argmax(1).tolist()], self.scheme)
-        replace_text(folder / "predictions.conll", format_conll(self.train.words, self.truth, guesses))
-        test = tag_metrics(self.truth, guesses, self.scheme, bootstrap=self.recipe.evaluate.bootstrap)
-        about = {"task": self.recipe.task, "measure": MEASURE, "scheme": self.scheme}
-        return about | {"test": test, "label_names": self.classes}
+                predicted[i] = repair_tags([self.classes[c] for c in row.argmax(1).tolist()], self.scheme)
+        replace_text(folder / "predictions.conll", format_conll(self.train.words, self.truth, predicted))
+        test = tag_metrics(self.truth, predicted, self.scheme, bootstrap=self.recipe.evaluate.bootstrap)
+        out = {"task": self.recipe.task, "measure": MEASURE, "scheme": self.scheme}
+        return out | {"test": test, "label_names": self.classes}
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     if unknown := sorted(_kinds(replace(split, tags=true), scheme) - known_kinds):
         context.log(f"kinds of spans that the model does not know: {', '.join(unknown)}")
     with context.count("evaluating", len(split)) as progress:
-        return _metrics(context.estimator, split, context.recipe.evaluate.bootstrap, progress)[0]
+        return _evaluate_split(context.estimator, split, context.recipe.evaluate.bootstrap, progress)[0]
 
 
 def predict_records(tagger: TokenTagger, X: Sequence[Any]) -> list[dict[str, Any]]:
@@ -223,39 +223,39 @@ def predict_records(tagger: TokenTagger, X: Sequence[Any]) -> list[dict[str, Any
     return [
         {
             "text": x if isinstance(x, str) else " ".join(x),
-            "words": row_tags,
-            "tags": given,
-            "spans": [span.to_dict() for span in marked],
+            "words": row_words,
+            "tags": row_tags,
+            "spans": [span.to_dict() for span in row_spans],
         }
-        for x, row_tags, given, marked in zip(X, words, tags, spans, strict=True)
+        for x, row_words, row_tags, row_spans in zip(X, words, tags, spans, strict=True)
     ]
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """``spans.json``: evaluated sentences with true and predicted spans, those with errors first."""
+    """``spans.json``: evaluated sentences with true and predicted spans, errors first."""
     split, tagger = context.data.judged, context.estimator
     if split is None or context.predictions is None:
         return {}
-    spans_found = tagger.spans(split.words, context.predictions)
-    order = sorted(range(len(split)), key=lambda i: -_wrong(split, spans_found, i, tagger.scheme_))
+    spans = tagger.spans(split.words, context.predictions)
+    order = sorted(range(len(split)), key=lambda i: -_error(split, spans, i, tagger.scheme_))
     examples = []
     for i in order[: context.recipe.evaluate.shown]:
         truth = tags_to_spans(split.tags[i], tagger.scheme_)
-        guess = _of_counted(spans_found[i], split.tags[i])
+        predicted = _counted_spans(spans[i], split.tags[i])
         examples.append(
             {
                 "where": place(split.origin, i, split.rows),
                 "words": split.words[i],
                 "true": [list(span) for span in truth],
-                "predicted": [[*span, round(p, 4)] for span, p in guess.items()],
-                "errors": [list(error) for error in span_errors(truth, [*guess])],
+                "predicted": [[*span, round(p, 4)] for span, p in predicted.items()],
+                "errors": [list(error) for error in span_errors(truth, [*predicted])],
             }
         )
     return {"spans.json": {"examples": examples}}
 
 
-def _of_counted(spans: list, tags: Sequence[str]) -> dict[Span, float]:
-    """Predicted spans and their probabilities, reduced to words that count (not tagged -100)."""
+def _counted_spans(spans: list, tags: Sequence[str]) -> dict[Span, float]:
+    """Predicted spans -> probabilities, without words with the true tag -100."""
     is_counted = tagged_positions(tags)
     out = {}
     for span in spans:
@@ -264,11 +264,11 @@ def _of_counted(spans: list, tags: Sequence[str]) -> dict[Span, float]:
     return out
 
 
-def _wrong(split: TaggedSplit, spans: list, i: int, scheme: Scheme) -> float:
-    """How wrong a sentence is: missed spans plus the probabilities of wrong ones."""
+def _error(split: TaggedSplit, spans: list, i: int, scheme: Scheme) -> float:
+    """The error of a sentence: the number of missed spans, plus the probabilities of wrong spans."""
     truth = {*tags_to_spans((split.tags or [])[i], scheme)}
-    guess = _of_counted(spans[i], (split.tags or [])[i])
-    return sum(p for span, p in guess.items() if span not in truth) + len(truth - guess.keys())
+    predicted = _counted_spans(spans[i], (split.tags or [])[i])
+    return sum(p for span, p in predicted.items() if span not in truth) + len(truth - predicted.keys())
 
 
 def example_fixture() -> tuple[TokenTagger, tuple]:

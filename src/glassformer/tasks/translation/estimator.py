@@ -1,4 +1,4 @@
-"""``Translator``: a sequence-to-sequence estimator that includes tokenizers, model and beam search."""
+"""``Translator``: a sequence-to-sequence estimator."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from glassformer.tasks.translation.recipe import (
 from glassformer.train.callbacks import Callback
 from glassformer.train.objectives import Translation
 
-MAX_TARGET_TOKENS = (2.0, 10)  # maximum length of a translation: 2 * source tokens + 10
+MAX_TARGET_TOKENS = (2.0, 10)  # a translation has at most 2 * source tokens + 10 tokens
 
 
 @with_settings
@@ -85,16 +85,14 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         """Train on texts and their translations.
 
         Args:
-            validation: (source, target), evaluated after each epoch by the token accuracy under teacher
-                forcing, to select the best weights.
-            checkpoints: folder for checkpoints, saved every ``checkpoint_every`` steps; must be empty without
-                ``resume``.
-            resume: continue bit-identically from the newest complete checkpoint; a new run if there is none.
+            validation: (source, target). The token accuracy under teacher forcing after each epoch selects
+                the best weights.
+            checkpoints, resume: see ``TextClassifier.fit``.
 
         Raises:
-            DataError: a missing or empty text, or different numbers of sources and targets.
+            DataError: a text is missing or empty, or the numbers of sources and targets differ.
             ConfigError: an invalid setting.
-            CheckpointError: a checkpoint of another run.
+            CheckpointError: the checkpoint is of another run.
         """
         return self._fit((source, target, validation), callbacks, checkpoints, resume)
 
@@ -127,13 +125,12 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
         sources, targets = fit.table
         stream = PairStream(sources, targets, settings, train.accumulate, train.seed, fit.device)
-        judge = None
+        evaluate = None
         if fit.validation is not None:
             sources, targets = fit.validation_table
-            judge = teacher_forced_evaluator(
-                fit.network, sources, targets, self.batch_tokens or 8192, fit.device
-            )
-        return stream, Translation(train.label_smoothing), judge
+            budget = self.batch_tokens or 8192
+            evaluate = teacher_forced_evaluator(fit.network, sources, targets, budget, fit.device)
+        return stream, Translation(train.label_smoothing), evaluate
 
     def _arrays(self, fit: FitState) -> list[np.ndarray | None]:
         return [array for t in (*fit.table, *(fit.validation_table or ())) for array in (t.ids, t.starts)]
@@ -171,14 +168,14 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
 
         Args:
             beam: beam width; 1 is greedy search.
-            length_penalty: scores are log-probability / length ** length_penalty; 0 favors short ones.
-            max_tokens: maximum number of tokens of a translation; None: twice the source's plus ten.
+            length_penalty: the score is log-probability / length ** length_penalty; 0 favors short texts.
+            max_tokens: maximum number of tokens of a translation; None: twice those of the source, plus ten.
             progress: called with the number of finished texts after each batch.
             rows, origin: row numbers and name of the source, for messages.
 
         Raises:
-            DataError: an empty text, or one longer than ``max_length`` tokens.
-            ConfigError: a beam below 1.
+            DataError: a text is empty, or longer than ``max_length`` tokens.
+            ConfigError: the beam is below 1.
         """
         check_is_fitted(self, "model_")
         table = self._sources(texts, rows, origin)
@@ -198,7 +195,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         limit = None if max_tokens is None else check_max_tokens(max_tokens)
         model, limits = self.predictor(), self._limits()
         device = next(model.parameters()).device
-        found: list[list[Hypothesis]] = [[] for _ in range(len(table))]
+        out: list[list[Hypothesis]] = [[] for _ in range(len(table))]
         for index in evaluation_batches(table.lengths, search_tokens(beam, device)):
             batch = pack_texts(table, index, device)
             most = (MAX_TARGET_TOKENS[0] * batch.packing.length_tensor + MAX_TARGET_TOKENS[1]).long()
@@ -210,22 +207,22 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
                     model, memory, Limits(limits.begin, limits.end, most, limits.banned), beam, length_penalty
                 )
             for i, hypotheses in zip(index.tolist(), best, strict=True):
-                found[i] = hypotheses
+                out[i] = hypotheses
             if progress is not None:
                 progress(len(index))
-        return found
+        return out
 
     def _limits(self) -> Limits:
-        numbers = {token: int(self.target_tokenizer_.token_to_id(token) or 0) for token in SPECIAL_TOKENS}
-        banned = tuple(numbers[token] for token in SPECIAL_TOKENS if token != SEP)
-        return Limits(numbers[CLS], numbers[SEP], banned=banned)
+        ids = {token: int(self.target_tokenizer_.token_to_id(token) or 0) for token in SPECIAL_TOKENS}
+        banned = tuple(ids[token] for token in SPECIAL_TOKENS if token != SEP)
+        return Limits(ids[CLS], ids[SEP], banned=banned)
 
     @computes
     def align(self, text: str, beam: int = 5, length_penalty: float = 1.0) -> Alignment:
-        """Translate one text, with the attention of each target token to the source; ``save`` writes a page.
+        """Translate one text and show the attention of each target token to the source.
 
         Raises:
-            ConfigError: a model without attention.
+            ConfigError: the model has no attention.
             DataError: see ``translate``.
         """
         if isinstance(self.predictor(), RecurrentSeq2Seq) and self.model_.attention is None:
@@ -246,7 +243,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
                 trace=Trace(attentions=[-1]),
             )
         weights = out.cross_trace.attentions[-1][0].float().mean(0).cpu().numpy()  # [T, S]
-        predicted = [*best.tokens, limits.end][: len(best.tokens) + best.ended]  # no end if it was truncated
+        predicted = [*best.tokens, limits.end][: len(best.tokens) + best.ended]  # a truncated one has no end
         return Alignment(
             pieces(self.source_tokenizer_, ids.tolist()),
             pieces(self.target_tokenizer_, predicted),
@@ -293,7 +290,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
 def build_tokenizers(
     text: PairTextConfig, source: Sequence[str], target: Sequence[str]
 ) -> tuple[Tokenizer, Tokenizer]:
-    """Train the tokenizers of source and target on these texts, or one for both."""
+    """Train one tokenizer per language, or one for both."""
     kinds = {"bpe": bpe_tokenizer, "wordpiece": wordpiece_tokenizer, "word": word_tokenizer}
     options = {"vocab_size": text.vocab_size, "min_count": text.min_count, "lowercase": text.lowercase}
     if text.shared_vocabulary:
@@ -334,8 +331,7 @@ def build_seq2seq(
 def teacher_forced_evaluator(
     network: Any, source: TokenTable, target: TokenTable, batch_tokens: int, device: torch.device
 ) -> Callable[[], dict[str, float]]:
-    """A function that returns loss per token (nats, without smoothing) and token accuracy under teacher
-    forcing."""
+    """A function that computes the loss per token (nats) and the token accuracy under teacher forcing."""
     objective = Translation()
     batches = evaluation_batches(source.lengths + target.lengths, batch_tokens, device)
 
@@ -351,7 +347,7 @@ def teacher_forced_evaluator(
 
 
 def pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """The text of each token; for incomplete UTF-8 bytes and white space the tokenizer's own spelling."""
+    """The text of each token. Incomplete UTF-8 bytes and white space are spelled as in the tokenizer."""
     out = []
     for i in ids:
         text = tokenizer.decode([i], skip_special_tokens=False)

@@ -1,6 +1,6 @@
 """Runs of translation.
 
-In addition to the files of every run, these write ``translations.csv`` and ``alignments.json``.
+In addition to the files of every run, they write ``translations.csv`` and ``alignments.json``.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ SEARCHES = (("greedy", 1), ("beam", 0))  # name and beam width; 0: the recipe's
 
 
 def load(recipe: TranslationRecipe) -> Splits:
-    """Load the pairs of a recipe and split them; also checks what the evaluation needs."""
-    need_sacrebleu()
+    """Check the requirements of the evaluation, and load and split the pairs of a recipe."""
+    check_sacrebleu()
     if recipe.evaluate.sentences:
         check_texts(recipe.evaluate.sentences, "evaluate.sentences")
     dataset = read_source(load_pairs, recipe, None, "source_column", "target_column")
     return make_splits(dataset, recipe.data, recipe.evaluate.split)
 
 
-def need_sacrebleu() -> None:
-    """Check that sacrebleu is installed, before hours of training."""
+def check_sacrebleu() -> None:
+    """Raise an error before training if sacrebleu is not installed."""
     translation_scores(["a"], ["a"])
 
 
@@ -51,22 +51,22 @@ def preview_data(context: RunContext) -> DataPreview:
 
 
 def fit(context: RunContext, **options: Any) -> None:
-    """Train on the training pairs; the validation pairs select the best epoch."""
-    train, held = context.data.train, context.data.validation
-    validation = (held.source, held.target) if held else None
+    """Train on the training pairs and select the best epoch on the validation pairs."""
+    train, val = context.data.train, context.data.validation
+    validation = (val.source, val.target) if val else None
     context.estimator.fit(train.source, train.target, validation=validation, **options)
 
 
 def evaluate(context: RunContext) -> dict[str, Any]:
-    """Metrics of greedy and beam search on validation and test split; also writes ``translations.csv``."""
+    """Metrics of greedy and beam search on the splits; also write ``translations.csv``."""
     context.log("translating")
     translator, recipe, pairs = context.estimator, context.recipe, context.data
-    scores, cut = {}, {"train": [translator.truncated_, len(pairs.train)]}
+    scores, truncated = {}, {"train": [translator.truncated_, len(pairs.train)]}
     out: dict[str, Any] = {
         "judged": pairs.judged_name,
         "columns": list(pairs.dataset.columns),
         "scores": scores,
-        "truncated": cut,
+        "truncated": truncated,
         "seconds": {},
     }
     for name, split in {"validation": pairs.validation, pairs.judged_name: pairs.judged}.items():
@@ -74,14 +74,14 @@ def evaluate(context: RunContext) -> dict[str, Any]:
             scores[name], translations = search(translator, recipe, split, out["seconds"])
             if name == pairs.judged_name:
                 write_translations(context.folder / "translations.csv", split, translations)
-            cut[name] = [count_truncated(translator, split), len(split)]
+            truncated[name] = [count_truncated(translator, split), len(split)]
     if recipe.evaluate.sentences:
         sentences = list(recipe.evaluate.sentences)
         outputs = translate_truncated(
             translator, sentences, recipe.evaluate.beam, recipe.evaluate.length_penalty
         )
         out["sentences"] = [{"text": t, "translation": s} for t, s in zip(sentences, outputs, strict=True)]
-    for name, (count, total) in cut.items():
+    for name, (count, total) in truncated.items():
         log_truncated(translator, name, count, total, context.log)
     return out
 
@@ -118,8 +118,7 @@ def search(
 def translate_truncated(
     translator: Translator, texts: Sequence[str], beam: int, length_penalty: float
 ) -> list[str]:
-    """``Translator.translate``, but texts longer than ``max_length`` are truncated, as in training, so that a
-    long sentence does not make the evaluation of a run fail."""
+    """Like ``Translator.translate``, but truncate long texts, so that they do not stop the evaluation."""
     hypotheses = translator.search(translator.encode(texts, True), beam, length_penalty)
     return [detokenize(translator.target_tokenizer_, best[0].tokens) for best in hypotheses]
 
@@ -129,13 +128,11 @@ def count_truncated(translator: Translator, split: PairSplit) -> int:
     return int(translator.encode(split.source, True).truncated.sum())
 
 
-def log_truncated(translator: Translator, name: str, cut: int, total: int, log: Log) -> None:
-    """Log the number of truncated texts of a split, if any."""
-    if cut:
-        log(
-            f"{cut:,} of {total:,} {name} texts are longer than {translator.max_length} tokens "
-            "and were cut there"
-        )
+def log_truncated(translator: Translator, name: str, count: int, total: int, log: Log) -> None:
+    """Log the number of truncated texts of a split, if there are any."""
+    if count:
+        what = f"{count:,} of {total:,} {name} texts are longer than {translator.max_length} tokens"
+        log(f"{what} and were cut there")
 
 
 def write_translations(path: Path, split: PairSplit, translations: dict[str, list[str]]) -> None:
@@ -147,7 +144,7 @@ def write_translations(path: Path, split: PairSplit, translations: dict[str, lis
 
 
 def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Splits) -> list[dict[str, Any]]:
-    """A few evaluated sentences of readable length with cross-attention; empty for a decoder without it."""
+    """A few evaluated sentences of readable length with cross-attention, if the decoder has it."""
     if recipe.model.model == "rnn" and recipe.model.attention == "none":
         return []
     split = pairs.judged or pairs.train
@@ -177,7 +174,7 @@ def _load_other(recipe: TranslationRecipe, source: str) -> Splits:
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
-    """Metrics of a saved translator on its own test split or on other pairs, for both searches."""
+    """Metrics of a saved translator for both searches, on its own test split or on other pairs."""
     translator, recipe = context.estimator, context.recipe
     split = split_to_evaluate(
         context, source, _load_other, "pairs", note=lambda d: f", {' to '.join(d.columns)}"

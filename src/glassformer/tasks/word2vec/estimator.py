@@ -1,4 +1,4 @@
-"""``Word2Vec``: word vectors by skip-gram with negative sampling; queries, file formats, evaluation.
+"""``Word2Vec``: word vectors by skip-gram.
 
 vectors = gf.Word2Vec(dim=100, window=5).fit(sentences)
 vectors.most_similar("paris"); vectors.analogy("king", "man", "woman"); vectors["paris"]
@@ -81,10 +81,10 @@ GENSIM_NAMES = {
 
 
 class UnknownWord(InputError, KeyError):
-    """A word without a vector; the message has the nearest that have one.
+    """A word has no vector; the message suggests similar words.
 
     Cause: a typing error, or the word was too rare in the training texts.
-    Fix: take one of the words that the message names, or train with a lower ``min_count``.
+    Fix: use one of the suggested words, or train with a lower ``min_count``.
     """
 
     code = "unknown-word"
@@ -95,11 +95,14 @@ class UnknownWord(InputError, KeyError):
 
 @with_settings
 class Word2Vec(Estimator, VectorsConfig):
-    """Word vectors. Parameters are the keys of a recipe's ``vectors`` section; ``recipe.py`` explains them.
+    """Word vectors, trained by skip-gram with negative sampling.
 
-    Fitted attributes: ``words_`` (most frequent first), ``counts_``, ``vectors_`` ``[V, D]`` fp32 (queries
-    follow an assignment, but not a change in place), ``contexts_`` (context vectors; None for a file of
-    another program), ``history_`` (the loss), ``norms_`` (before and after training), ``train_seconds_``.
+    The parameters are the keys of the section ``vectors`` of a recipe; ``recipe.py`` explains them.
+
+    Fitted attributes: ``words_`` (most frequent first), ``counts_``, ``vectors_`` ``[V, D]`` fp32,
+    ``contexts_`` (context vectors; None for a file of another program), ``history_`` (the loss), ``norms_``
+    (before and after training) and ``train_seconds_``. You can assign new ``vectors_``, but queries do not
+    notice changes in place.
     """
 
     RECIPE, INPUTS, is_example = VectorsRecipe, sentences.Sentences(), staticmethod(is_sentence)
@@ -131,23 +134,23 @@ class Word2Vec(Estimator, VectorsConfig):
             y: ignored; present for scikit-learn's pipelines.
             checkpoints: folder for checkpoints, saved every ``checkpoint_every`` rounds (sgd) or steps
                 (adam), and when Ctrl-C or SIGTERM stops the training.
-            resume: continue from the newest complete checkpoint; a new run if there is none.
+            resume: continue from the newest complete checkpoint, if there is one.
             callbacks: callbacks of the training loop; only with adam.
             tell: called with each record of the history; only with sgd.
 
         Raises:
-            DataError: no sentences, or no word that is frequent enough.
+            DataError: there are no sentences, or no word is frequent enough.
             ConfigError: an invalid setting.
-            CheckpointError: a checkpoint of another corpus or of other settings.
-            Interrupted: Ctrl-C or SIGTERM with ``checkpoints``; the current round or step has been saved.
+            CheckpointError: the checkpoint is of another corpus or of other settings.
+            Interrupted: Ctrl-C or SIGTERM stopped a training with ``checkpoints``. The state is saved.
         """
         config: VectorsConfig = self.configs()["vectors"]
         threads = config.threads if config.optimizer == "adam" else 0  # sgd starts its own threads
         with own_generator(), computing(threads, gradients=True), self._rollback():
-            self._learn(sentences, checkpoints, resume, callbacks, tell)
+            self._train(sentences, checkpoints, resume, callbacks, tell)
         return self
 
-    def _learn(self, sentences, checkpoints, resume, callbacks, tell) -> None:
+    def _train(self, sentences, checkpoints, resume, callbacks, tell) -> None:
         config: VectorsConfig = self.configs()["vectors"]
         corpus = sentences
         if not isinstance(corpus, Corpus | str | Path | Iterator):
@@ -156,11 +159,11 @@ class Word2Vec(Estimator, VectorsConfig):
             corpus = read_corpus(corpus, min_count=config.min_count, max_words=config.max_words)
         if np.diff(corpus.starts).max(initial=0) < 2:
             fix = "Give sentences of several words"
-            if corpus.raw_words > len(corpus.ids):  # a setting has left words out
+            if corpus.raw_words > len(corpus.ids):  # settings have left words out
                 fix += ", or lower min_count" + (" and raise max_words" if config.max_words else "")
             raise DataError("no two words are in one sentence", where="sentences", fix=fix)
         fingerprint = self._fingerprint(corpus_sha256=corpus.digest())
-        if config.threads != 1:  # results then differ between runs anyway
+        if config.threads != 1:  # with several threads, results differ between runs
             del fingerprint["threads"]
         started = time.perf_counter()
         folder = None if checkpoints is None else Path(checkpoints)
@@ -220,10 +223,10 @@ class Word2Vec(Estimator, VectorsConfig):
         self.history_, self.train_seconds_ = list(training.history), training.seconds
 
     def untrained(self) -> Word2Vec:
-        """The same words with the initial vectors of the training, computed from the seed.
+        """The same words with the initial vectors of the training, which depend only on the seed.
 
         Raises:
-            ConfigError: the vectors are from a file of another program.
+            ConfigError: the vectors are of another program.
         """
         self._check_fitted()
         if "before" not in self.norms_:
@@ -240,8 +243,8 @@ class Word2Vec(Estimator, VectorsConfig):
         """Evaluate the vectors on standard tests; see ``evaluate.vectors.evaluate_vectors``.
 
         Args:
-            folder: folder with the tests' files; None: ``word-vectors`` in a data folder
-                (``GLASSFORMER_DATA``). The result of a test without its file is None.
+            folder: folder with the files of the tests. None: ``word-vectors`` in a data folder
+                (``GLASSFORMER_DATA``). The result of a test without a file is None.
         """
         self._check_fitted()
         tests = [tests] if isinstance(tests, str) else tests
@@ -265,7 +268,7 @@ class Word2Vec(Estimator, VectorsConfig):
         """The row of a word in ``vectors_``.
 
         Raises:
-            UnknownWord: it has none; the message suggests similar words.
+            UnknownWord: the word has no vector. The message suggests similar words.
         """
         self._check_fitted()
         if (found := self._find(word)) is not None:
@@ -281,7 +284,7 @@ class Word2Vec(Estimator, VectorsConfig):
         return self._find(word) is not None
 
     def _find(self, word: object) -> int | None:
-        """A word's row, whatever its Unicode form (NFC or NFD): our words are NFC, a file's may be either."""
+        """The row of a word, in any Unicode form: files of other programs may have NFC or NFD."""
         forms = (word, normalize("NFC", word), normalize("NFD", word)) if isinstance(word, str) else ()
         return next((self.numbers_[form] for form in forms if form in self.numbers_), None)
 
@@ -298,7 +301,7 @@ class Word2Vec(Estimator, VectorsConfig):
         return hasattr(self, "vectors_")
 
     def __getitem__(self, word: str | Sequence[str]) -> np.ndarray:
-        """The vector of a word ``[D]``, or of several ``[n, D]``; a copy."""
+        """A copy of the vector of a word ``[D]``, or of the vectors of several words ``[n, D]``."""
         self._check_fitted()
         if isinstance(word, str):
             return self.vectors_[self.number(word)].copy()
@@ -315,24 +318,25 @@ class Word2Vec(Estimator, VectorsConfig):
     def most_similar(
         self, word: str | Sequence[str] | np.ndarray, count: int = 10, *, negative: Sequence[str] = ()
     ) -> list[tuple[str, float]]:
-        """The words with the largest cosine to a word, to the sum of several, or to a vector ``[D]``.
+        """The words with the largest cosine to a word, to the sum of several words, or to a vector ``[D]``.
 
         Args:
             word: a word, several words (their normalized vectors are added), or a vector.
-            negative: words whose vectors are subtracted. Input words are never returned.
+            negative: words whose normalized vectors are subtracted. Input words are never returned.
 
         Raises:
-            InputError: a word without a vector, an invalid argument, or a vector of another size, with only
-                zeros, or not finite.
+            InputError: a word has no vector, or an argument is invalid. A vector must have the right size,
+                finite numbers, and not only zeros.
         """
         self._check_fitted()
         words = [word] if isinstance(word, str) else word
         if isinstance(words, Sequence) and len(words) and all(isinstance(w, str) for w in words):
             rows = [self.number(w) for w in words]
-            away = [self.number(w) for w in ([negative] if isinstance(negative, str) else negative)]
-            if len(rows) == 1 and not away:
-                return self._suggestions(self.vectors_[rows[0]], count, rows)
-            return self._suggestions(self.units_[rows].sum(0) - self.units_[away].sum(0), count, rows + away)
+            subtracted = [self.number(w) for w in ([negative] if isinstance(negative, str) else negative)]
+            if len(rows) == 1 and not subtracted:
+                return self._nearest_words(self.vectors_[rows[0]], count, rows)
+            query = self.units_[rows].sum(0) - self.units_[subtracted].sum(0)
+            return self._nearest_words(query, count, rows + subtracted)
         try:
             query = np.asarray(word, np.float32)
         except (TypeError, ValueError):
@@ -346,15 +350,15 @@ class Word2Vec(Estimator, VectorsConfig):
             )
         if not np.isfinite(query).all() or not query.any():
             raise InputError("a vector without a direction: all 0, or not finite", where="most_similar")
-        return self._suggestions(query, count, [])
+        return self._nearest_words(query, count, [])
 
     def analogy(self, a: str, b: str, c: str, count: int = 10) -> list[tuple[str, float]]:
-        """Words nearest to ``a - b + c`` (king - man + woman) with cosines; a, b and c are never returned."""
+        """Words nearest to ``a - b + c`` (king - man + woman), with cosines, without a, b and c."""
         rows = [self.number(w) for w in (a, b, c)]
         x, y, z = self.units_[rows]
-        return self._suggestions(x - y + z, count, rows)
+        return self._nearest_words(x - y + z, count, rows)
 
-    def _suggestions(self, query: np.ndarray, count: int, without: list[int]) -> list[tuple[str, float]]:
+    def _nearest_words(self, query: np.ndarray, count: int, without: list[int]) -> list[tuple[str, float]]:
         if not isinstance(count, int | np.integer) or count < 1:
             raise InputError(f"{count!r} words are asked for", where="count", fix="Ask for 1 or more")
         return [(self.words_[i], cosine) for i, cosine in nearest_rows(self.units_, query, count, without)]
@@ -368,7 +372,7 @@ class Word2Vec(Estimator, VectorsConfig):
     # --- files -----------------------------------------------------------------------------------
 
     def save_word2vec_format(self, path: str | Path, binary: bool | None = None) -> Path:
-        """Write a text or binary file (``.bin``, or ``binary=True``) that gensim and others can read."""
+        """Write a text or binary file (``.bin``, or ``binary=True``) that other programs can read."""
         self._check_fitted()
         return write_word2vec_format(path, self.words_, self.vectors_, binary)
 
@@ -402,10 +406,10 @@ class Word2Vec(Estimator, VectorsConfig):
 
         Args:
             binary: whether a file is binary; None: detected.
-            limit: read only the first words of a file, which are usually the most frequent ones.
+            limit: read only the first words of a file, which are usually the most frequent words.
 
         Raises:
-            CheckpointError: no such file or folder, a damaged one, or another format.
+            CheckpointError: the file or folder is missing or damaged, or has another format.
         """
         path = Path(path)
         if not path.is_dir():
@@ -435,10 +439,10 @@ class Word2Vec(Estimator, VectorsConfig):
 
 
 def _read_tables(folder: Path) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray | None]:
-    """Words, their counts ``[V]``, vectors ``[V, D]``, and context vectors if they were saved."""
-    listed, tensors = read_json(folder / "words.json"), read_tensors(folder)
+    """Words, counts ``[V]``, vectors ``[V, D]``, and context vectors if they were saved."""
+    about, tensors = read_json(folder / "words.json"), read_tensors(folder)
     where = str(folder / "words.json")
-    words, counts = (listed.get(name) for name in ("words", "counts"))
+    words, counts = (about.get(name) for name in ("words", "counts"))
     if not isinstance(words, list) or not isinstance(counts, list) or len(words) != len(counts):
         raise CheckpointError("'words' and 'counts' are missing, or no lists of one length", where=where)
     if not all(isinstance(word, str) for word in words) or len(set(words)) < len(words):

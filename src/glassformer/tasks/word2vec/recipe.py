@@ -12,7 +12,7 @@ from glassformer.train.config import VectorsConfig
 
 @section
 class CorpusConfig(TableKeys):
-    """Source of the sentences."""
+    """Source of the texts."""
 
     source: str = setting(
         "", "a named source (imdb, europe), a table or folder of texts, or a .txt with one sentence per line"

@@ -1,4 +1,7 @@
-"""Runs of word vectors. In addition to the files of every run, these write ``vectors.txt``."""
+"""Runs of word vectors.
+
+In addition to the files of every run, they write ``vectors.txt``.
+"""
 
 from __future__ import annotations
 
@@ -25,26 +28,29 @@ from glassformer.tasks.word2vec.estimator import Word2Vec
 from glassformer.tasks.word2vec.recipe import CorpusConfig, JudgeConfig, VectorsRecipe
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
-_MARK = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
+_WORD_OR_MARK = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Training texts, and statistics of texts that were left out."""
+    """The words of the training texts, and the numbers of texts that were left out."""
 
-    sentences: list[list[str]]  # the words of every text
-    excluded: dict[str, int]  # excluded split -> texts left out because of it
-    rejected: tuple[Any, ...] = ()  # unusable rows
+    sentences: list[list[str]]  # the words of each text
+    excluded: dict[str, int]  # excluded split -> texts that it has too
+    rejected: tuple[Any, ...] = ()  # rows that cannot be used
 
 
 def load_sentences(data: CorpusConfig) -> list[list[str]]:
-    """The words of every text of a recipe; errors as in ``load_texts``."""
+    """The words of each text of a recipe; see ``load_texts``."""
     return load_texts(data).sentences
 
 
 def load_texts(data: CorpusConfig) -> Texts:
-    """Load the texts of a recipe and split them into words, without texts that (after cleaning) also occur in
-    an excluded split. An excluded split that the source does not have is ignored."""
+    """Load the texts of a recipe and split them into words.
+
+    Texts that also occur in an excluded split (after cleaning) are left out. Excluded splits that the source
+    does not have are ignored.
+    """
     hidden = {split: set(_cleaned(_split_texts(data, split), data)) for split in dict.fromkeys(data.exclude)}
     named = load_text_dataset(
         data.source,
@@ -55,28 +61,28 @@ def load_texts(data: CorpusConfig) -> Texts:
         labels=False,
     )
     texts = _cleaned([text for split in named.splits.values() for text in split.texts], data)
-    excluded = {split: sum(text in exists for text in texts) for split, exists in hidden.items() if exists}
-    never = set().union(*hidden.values())
-    remaining = [text for text in texts if text not in never]
+    excluded = {split: sum(text in known for text in texts) for split, known in hidden.items() if known}
+    all_hidden = set().union(*hidden.values())
+    remaining = [text for text in texts if text not in all_hidden]
     if texts and not remaining:
         what = f"no text is left: each one is also in {' or '.join(excluded)}"
         raise DataError(
             what, where=data.source, fix="Take other splits, or leave none out: --set 'exclude=[]'"
         )
-    words = list(map((_MARK if data.punctuation else _WORD).findall, remaining))
+    words = list(map((_WORD_OR_MARK if data.punctuation else _WORD).findall, remaining))
     if not any(words):
         raise DataError("no text holds a word", where=data.source, fix="Give texts of words")
     return Texts(words, excluded, named.rejected)
 
 
 def _cleaned(texts: Sequence[str], data: CorpusConfig) -> list[str]:
-    # NFC, because \w does not match combining marks: a decomposed "hôm" would be split.
+    # NFC, because \w does not match combining marks and would split a decomposed "hôm".
     composed = (normalize("NFC", clean_text(text, data.clean)) for text in texts)
     return [text.lower() if data.lowercase else text for text in composed]
 
 
 def _split_texts(data: CorpusConfig, split: str) -> list[str]:
-    """All texts of a split, without ``limit``; empty if the source has no such split."""
+    """All texts of a split, regardless of ``limit``; empty if the source has no such split."""
     if split not in SPLITS:
         raise BadValueError(
             f"no split is called {split!r}", where="data.exclude", fix=nearest(split, list(SPLITS))
@@ -95,21 +101,21 @@ def _split_texts(data: CorpusConfig, split: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Words:
-    """The corpus of a run, with statistics."""
+class RunCorpus:
+    """The corpus of a run, and the numbers of its texts."""
 
     corpus: Corpus
-    texts: int  # number of texts; the corpus splits long texts, and drops those without words
+    texts: int  # number of texts; the corpus splits long texts, and drops texts without words
     excluded: dict[str, int]  # see ``Texts``
     rejected: tuple[Any, ...] = ()
 
 
-def load(recipe: VectorsRecipe) -> Words:
+def load(recipe: VectorsRecipe) -> RunCorpus:
     """Check the tests of a recipe, and load its corpus."""
     check_evaluation(recipe.judge)
     texts, settings = load_texts(recipe.data), recipe.vectors
     corpus = read_corpus(texts.sentences, min_count=settings.min_count, max_words=settings.max_words)
-    return Words(corpus, len(texts.sentences), texts.excluded, texts.rejected)
+    return RunCorpus(corpus, len(texts.sentences), texts.excluded, texts.rejected)
 
 
 def check_evaluation(settings: JudgeConfig) -> None:
@@ -158,16 +164,16 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     context.log("evaluating")
     vectors, corpus, settings = context.estimator, context.data.corpus, context.recipe.judge
     questions = [question.split() for question in settings.analogies]
-    needed = [*settings.neighbours, *(word for words in questions for word in words)]
-    if unknown := [word for word in dict.fromkeys(needed) if word not in vectors]:
+    all_words = [*settings.neighbours, *(word for words in questions for word in words)]
+    if unknown := [word for word in dict.fromkeys(all_words) if word not in vectors]:
         context.log(f"left out, for they have no vector: {', '.join(unknown)}")
     known = [word for word in settings.neighbours if word in vectors]
-    able = [words for words in questions if len(words) == 3 and all(w in vectors for w in words)]
+    analogies = [words for words in questions if all(word in vectors for word in words)]
     seconds = max(vectors.train_seconds_, 1e-9)
     return {
         "tests": vectors.judge(settings.tests, tests_folder(data_folders())),
         "neighbours": {word: vectors.most_similar(word, 8) for word in known},
-        "analogies": {" ".join(words): vectors.analogy(words[0], words[1], words[2], 3) for words in able},
+        "analogies": {" ".join(words): vectors.analogy(*words, 3) for words in analogies},
         "norms": vectors.norms_,
         "texts": context.data.texts,
         "excluded": context.data.excluded,
@@ -179,7 +185,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
-    """Evaluate saved vectors on the recipe's tests, or on another one (a name or a file)."""
+    """Evaluate saved vectors on the recipe's tests, or on another test (a name or a file)."""
     check_tests([source] if source else [], "--data")
     context.log(f"{len(context.estimator):,} words")
     tests = [source] if source else context.recipe.judge.tests
