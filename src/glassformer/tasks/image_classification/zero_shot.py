@@ -24,7 +24,7 @@ from glassformer.families.image_text import load_image_text
 from glassformer.inputs.images import Images
 from glassformer.models.image_text import ImageTextModel
 from glassformer.tasks.image_classification.estimator import ImageClassifier
-from glassformer.tasks.text_classification.zero_shot import ZeroShot, check_template, check_candidate_labels
+from glassformer.tasks.text_classification.zero_shot import ZeroShot, check_candidate_labels, check_template
 
 PHOTO = "a photo of a {}."
 
