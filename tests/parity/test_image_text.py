@@ -378,6 +378,9 @@ def test_what_does_not_fit_raises_an_error(folder, published):
         gf.ZeroShotImageClassifier(folder, LABELS, template=[])
     with pytest.raises(ConfigError, match="no list of labels"):
         gf.ZeroShotImageClassifier(folder, "cat")
+    with pytest.raises(CheckpointError, match=r"holds no tokenizer\.json"):
+        gf.ZeroShotImageClassifier(published, LABELS)
+    (published / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
     with pytest.raises(CheckpointError, match=r"preprocessor_config\.json"):
         gf.ZeroShotImageClassifier(published, LABELS)
     (published / "config.json").write_text(json.dumps({"model_type": "clip_text_model", **SMALL}))

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.text import encode
-from glassformer.data.tokenizer_file import load_tokenizer
-from glassformer.errors import ConfigError, NotForThisModelError
+from glassformer.data.tokenizer_file import TOKENIZER_FILE, load_tokenizer
+from glassformer.errors import ConfigError, NotForThisModelError, NoTokenizerError
 from glassformer.evaluate.predict import predict_rows
 from glassformer.families.image_text import load_image_text
 from glassformer.inputs.images import Images
@@ -52,6 +52,9 @@ def classifier_of(
     """
     path, _, _ = resolve_checkpoint(folder)
     model = load_image_text(path)
+    if not (path / TOKENIZER_FILE).is_file():  # vocab.json is read as another tokenizer's
+        fix = "Write it with transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
+        raise NoTokenizerError(f"holds no {TOKENIZER_FILE}", where=str(path), fix=fix)
     clf = ImageClassifier(str(path))
     clf.read_parts(path, {})
     network = model.image.with_head(head="classification", num_labels=len(labels)).eval()
