@@ -11,7 +11,7 @@ from sklearn.svm import LinearSVC
 
 import glassformer as gf
 from glassformer.checkpoints.ngrams import read_ngrams, write_ngrams
-from glassformer.data.ngrams import Ngrams, pieces_of, words_of
+from glassformer.data.ngrams import Ngrams, character_ngrams, word_ngrams
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import CheckpointError, ConfigError, DataError, IdleSettingWarning, InputError
 
@@ -83,9 +83,9 @@ def test_features_are_those_of_scikit_learn(ours, theirs, least):
 
 
 def test_ngrams_of_one_word():
-    assert words_of("a b, c") == ["a", "b", "c", "a b", "b c"]
-    assert pieces_of("ab") == [" a", "ab", "b ", " ab", "ab ", " ab "]
-    assert pieces_of("a") == [" a", "a ", " a "]
+    assert word_ngrams("a b, c") == ["a", "b", "c", "a b", "b c"]
+    assert character_ngrams("ab") == [" a", "ab", "b ", " ab", "ab ", " ab "]
+    assert character_ngrams("a") == [" a", "a ", " a "]
 
 
 def test_pairs_have_both_sides_their_product_and_their_difference():
@@ -99,7 +99,7 @@ def test_pairs_have_both_sides_their_product_and_their_difference():
 
 
 def test_the_most_frequent_stay_where_there_are_too_many():
-    ngrams, rows = Ngrams.fitted(TEXTS, min_count=1, most=14)
+    ngrams, rows = Ngrams.fitted(TEXTS, min_count=1, max_features=14)
     assert rows.shape == (61, 14)
     assert {"the", "a", "of", "and"} <= set(ngrams.words)
 
@@ -365,8 +365,8 @@ def test_the_sides_of_a_pair_are_told_apart():
     estimator, X, y = example("pairs")
     clf = estimator.fit(X, y)
     e = clf.explain(X[0])
-    assert [word for word, _ in e.words_of(0)] == [w.strip(".!") for w in X[0][0].split()] + [X[0][0][-1]]
-    assert len(e.words_of(0)) + len(e.words_of(1)) == len(e.tokens)
+    assert [word for word, _ in e.word_ngrams(0)] == [w.strip(".!") for w in X[0][0].split()] + [X[0][0][-1]]
+    assert len(e.word_ngrams(0)) + len(e.word_ngrams(1)) == len(e.tokens)
     with pytest.raises(InputError, match="all-minilm-l6-v2"):
         clf.explain(X[0], cross=True)
 

@@ -196,7 +196,7 @@ def test_what_has_no_order_raises_everywhere(reader, name):
 
 def test_a_missing_value_is_named_by_its_row():
     with pytest.raises(DataError, match=r"X\[1\]: no 'claim'"):
-        read_rows([{"premise": "a", "claim": "b"}, {"premise": "c"}], "X", "texts", most=2)
+        read_rows([{"premise": "a", "claim": "b"}, {"premise": "c"}], "X", "texts", max_columns=2)
     with pytest.raises(DataError, match=r"X\[2\]: a str where the first row is a dict"):
         read_rows([{"premise": "a"}, {"premise": "b"}, "c"], "X", "texts")
 
@@ -212,10 +212,12 @@ def test_two_columns_with_one_name():
 def test_columns_without_names_are_taken_by_place():
     X = pd.DataFrame(list(zip(FIRST, SECOND, strict=True)))
     assert table_of(X).names is None
-    assert read_rows(X, "X", "texts", most=2, names=["a", "b"]) == list(zip(FIRST, SECOND, strict=True))
+    assert read_rows(X, "X", "texts", max_columns=2, names=["a", "b"]) == list(
+        zip(FIRST, SECOND, strict=True)
+    )
     array = X.to_numpy()
     assert table_of(array).names is None
-    assert read_rows(array, "X", "texts", most=2) == list(zip(FIRST, SECOND, strict=True))
+    assert read_rows(array, "X", "texts", max_columns=2) == list(zip(FIRST, SECOND, strict=True))
     assert table_of(np.zeros((3, 2))) is None
     assert table_of({"id 1": "a dog"}) is None
     assert table_of({"a": ["x"], "b": ["y", "z"]}) is None

@@ -274,7 +274,7 @@ def test_noise_and_flat_pictures_are_no_repeats():
     noise = [rng.integers(0, 256, (32, 32, 3), np.uint8) for _ in range(67)]
     flat = [np.full((32, 32, 3), level, np.uint8) for level in range(0, 250, 5)]
     table = Thumbnails.of([*noise, *flat], range(len(noise) + len(flat)))
-    assert len(table.places) == 67
+    assert len(table.positions) == 67
     assert near_duplicates({"train": table}) == {}
 
 

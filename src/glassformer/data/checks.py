@@ -1,13 +1,13 @@
-"""Checks on texts and labels, shared by the file readers and by the estimator.
+"""Checks of texts and labels.
 
-Every error names the place: ``reviews.csv, row 17`` for a file, ``texts[16]`` for a list.
+The readers of files and the estimators use the same checks. Every error names the place: ``reviews.csv, row
+17`` for a file, ``texts[16]`` for a list.
 """
 
 from __future__ import annotations
 
 import math
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
@@ -39,11 +39,11 @@ def check_texts(texts: Iterable[Any], origin: str = "texts", rows: Sequence[int]
     """The texts as a list of ``str``.
 
     Args:
-        rows: row numbers of the file that the texts are from; None: texts given in Python.
+        rows: row number of each text in its file; None: the texts are not from a file.
 
     Raises:
-        DataError: there are no texts, or a text is missing, empty, not a string, or has a NUL character or a
-            lone surrogate; ``texts`` is a set, a dict, or a table of several columns.
+        DataError: there are no texts; a text is missing, empty, not a string, or has a NUL character or a
+            lone surrogate; or ``texts`` is a set, a dict, or a table of several columns.
     """
     checked = list(read_rows(texts, origin, "texts") if rows is None else texts)
     if not checked:
@@ -60,7 +60,7 @@ def check_texts(texts: Iterable[Any], origin: str = "texts", rows: Sequence[int]
 
 
 def check_cells(values: Sequence[Any]) -> list[str]:
-    """Like ``check_texts`` for the cells of a file, without the row in the message."""
+    """Like ``check_texts``; the caller adds the row to the message."""
     return check_texts(values, rows=range(len(values)))
 
 
@@ -93,12 +93,12 @@ def check_labels(
     """The labels as a list of ``str`` or a list of ``int``; integral floats and booleans become ``int``.
 
     Raises:
-        DataError: an unusable label (see ``check_label``), or labels of different types (text, numbers,
-            booleans); ``labels`` is a set, a dict, or a table of several columns.
+        DataError: an unusable label (see ``check_label``); labels of different types (text, numbers,
+            booleans); or ``labels`` is a set, a dict, or a table of several columns.
     """
     labels = list(one_column(labels, origin))
     checked: list[Any] = []
-    kind = ""
+    first_type = ""
     checked_texts: dict[Any, Any] = {}  # cache: each distinct text is checked once
     for index, label in enumerate(labels):
         if isinstance(label, str) and label in checked_texts:
@@ -111,11 +111,11 @@ def check_labels(
                 raise error.but(what=what, where=place(origin, index, rows), fix=fix) from None
         if isinstance(value, str):
             checked_texts[value] = value
-        label_kind = _kind(label)
-        kind = kind or label_kind
-        if label_kind != kind:
-            shown = label if BOOLEAN in (kind, label_kind) else value
-            what = f"label {shown!r} is {label_kind} where the first is {kind}"
+        label_type = _type_name(label)
+        first_type = first_type or label_type
+        if label_type != first_type:
+            shown = label if BOOLEAN in (first_type, label_type) else value
+            what = f"label {shown!r} is {label_type} where the first is {first_type}"
             fix = "Write all labels as text, or all labels as whole numbers"
             raise DataError(what, where=place(origin, index, rows), fix=fix)
         checked.append(value)
@@ -125,19 +125,19 @@ def check_labels(
 def check_label(label: Any, where: str = "label") -> str | int:
     """One label as ``str`` or ``int``; an integral float or a boolean becomes ``int``.
 
-    Every label passes this check: of tables, of ``fit``, and of a saved model's folder. Labels that pass can
-    be written to every file with labels and read back unchanged.
+    The labels of tables, of ``fit`` and of saved models are checked. A valid label can be written to every
+    file with labels and read back unchanged.
 
     Raises:
-        DataError: the label is missing (None, NaN, empty); a text with a NUL or another control character
-            (other than tab and line break), with a lone surrogate, or of more than 1,000 characters; a number
-            with a fraction, an integer beyond 64 bits, a float beyond 2**53; or of another type.
+        DataError: the label is missing (None, NaN, empty); a text with a control character (other than tab
+            and line break), with a lone surrogate, or of more than 1,000 characters; a number with a
+            fraction, an integer beyond 64 bits, a float beyond 2**53; or of another type.
     """
     if isinstance(label, str):
-        text = str(label)  # numpy's strings too
+        text = str(label)  # converts numpy's strings
         if is_missing(text):
             raise MissingValueError("the label is missing", where=where, fix="Fill it in or remove the row")
-        if (what := _unfit_text(text)) is not None:
+        if (what := _text_problem(text)) is not None:
             raise MissingValueError(what, where=where, fix="Write it as plain text")
         return text
     if isinstance(label, bool | np.bool_ | int | np.integer):
@@ -175,8 +175,8 @@ def check_class_names(names: Sequence[Any], where: str) -> list[str]:
     return list(names)
 
 
-def _unfit_text(text: str) -> str | None:
-    """The reason why a text cannot be a label; None if it can be one."""
+def _text_problem(text: str) -> str | None:
+    """The reason why a text cannot be a label; None if it can be a label."""
     if len(text) > MAX_LABEL:
         return f"the label has {len(text):,} characters, but at most {MAX_LABEL:,} can be read"
     if "\0" in text:
@@ -184,15 +184,15 @@ def _unfit_text(text: str) -> str | None:
     if not text.isprintable():
         if any("\ud800" <= c <= "\udfff" for c in text):
             return "the label holds a lone surrogate"
-        if found := next((c for c in text if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None):
-            return f"the label holds the control character U+{ord(found):04X}"
+        if control := next((c for c in text if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None):
+            return f"the label holds the control character U+{ord(control):04X}"
     return None
 
 
 BOOLEAN = "a truth value"
 
 
-def _kind(label: Any) -> str:
+def _type_name(label: Any) -> str:
     if isinstance(label, str):
         return "text"
     return BOOLEAN if isinstance(label, bool | np.bool_) else "a number"
@@ -213,10 +213,10 @@ def check_classes(labels: Sequence[Any], origin: str = "labels") -> list[Any]:
     Raises:
         DataError: fewer than two classes, or so many different numbers that they are not classes.
     """
-    classes = sorted(Counter(labels))
-    if MAX_LONE_NUMBERS < len(classes) > len(labels) / 2 and (odd := find_label_problem(labels)):
-        what = f"{len(classes):,} different labels in {len(labels):,} examples; {odd[0]}"
-        raise UnclearColumnError(what, where=origin, fix=odd[1])
+    classes = sorted(set(labels))
+    if MAX_LONE_NUMBERS < len(classes) > len(labels) / 2 and (problem := find_label_problem(labels)):
+        what = f"{len(classes):,} different labels in {len(labels):,} examples; {problem[0]}"
+        raise UnclearColumnError(what, where=origin, fix=problem[1])
     if len(classes) < 2:
         what = f"one class only ({classes[0]!r})" if classes else "there are no labels"
         fix = "A classifier needs examples of at least two classes: check label_column"
@@ -233,8 +233,11 @@ def check_pairs(
     check: Callable[..., list[Any]] = check_texts,
     read: Callable[..., Sequence[Any]] = check_labels,
 ) -> tuple[list[Any], list[Any]]:
-    """The examples, checked by ``check``, and their targets, checked by ``read``; ``texts`` and ``labels``
-    are the names of ``X`` and ``y`` in messages.
+    """The checked examples and targets.
+
+    Args:
+        texts, labels: names of ``X`` and ``y`` in messages.
+        check, read: functions that check the examples and the targets.
 
     Raises:
         DataError: see ``check_texts`` and ``check_labels``; also if ``X`` and ``y`` differ in length.
@@ -243,16 +246,14 @@ def check_pairs(
         raise DataError("requires y to be passed, but the target y is None", where=where)
     checked, targets = check(X, texts), read(y, labels)
     if len(checked) != len(targets):
-        raise UnequalLengthsError(
-            f"{len(checked)} {texts.split()[-1]} but {len(targets)} labels",
-            where=where,
-            fix="Give lists of equal length: one label for each example",
-        )
+        what = f"{len(checked)} {texts.split()[-1]} but {len(targets)} labels"
+        fix = "Give lists of equal length: one label for each example"
+        raise UnequalLengthsError(what, where=where, fix=fix)
     return checked, list(targets)
 
 
 def check_two(validation: Any, expected: str) -> tuple[Any, Any]:
-    """The two parts of ``validation``, a tuple such as (texts, labels).
+    """The two elements of ``validation``, a tuple such as (texts, labels).
 
     Raises:
         DataError: ``validation`` is something else, such as a list of pairs.

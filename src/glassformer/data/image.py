@@ -188,7 +188,7 @@ def check_images(
             raise BadImageError(
                 what, where=origin, fix=f"Give {'[n, H, W, C]' if is_array else '[n, C, H, W]'}"
             )
-    sources = read_rows(images, origin, "images", whole=is_record)
+    sources = read_rows(images, origin, "images", is_example=is_record)
     checked = [read_stream(source, place(origin, i, rows)) for i, source in enumerate(sources)]
     if not checked:
         raise MissingValueError("there are no images", where=origin, fix="Give at least one image")

@@ -1,4 +1,4 @@
-"""Examples passed in Python: lists, arrays, and tables with named columns.
+"""Examples in memory: lists, arrays and tables.
 
 A table is a data frame (pandas, polars), an Arrow table, a ``datasets.Dataset``, a record array, a list of
 dicts or named tuples, or a dict of columns. Named columns may be in any order. Sets and dicts of texts raise
@@ -16,27 +16,24 @@ import numpy as np
 from glassformer.config import listed, nearest
 from glassformer.errors import DataError, NoSuchColumnError, WrongInputError, with_article
 
-LOOKED_AT = 100  # first rows, by which the column of texts is detected
+FIRST_ROWS = 100  # number of rows from which the content of a column is detected
 
 
 @dataclass(frozen=True)
 class MemoryTable:
-    """The columns of a table in memory, each read when it is requested.
+    """The columns of a table in memory; each column is read when it is requested."""
 
-    ``keys`` select the columns in code: their names, or their numbers in an array.
-    """
-
-    keys: tuple[Any, ...]
-    read: Callable[[int], Any]
-    one: str = "X[{0!r}]"  # code that selects one column
-    two: str = "X[[{0!r}, {1!r}]]"  # code that selects two columns
+    keys: tuple[Any, ...]  # names of the columns, or their numbers in an array
+    read: Callable[[int], Any]  # reads the column of a number
+    one_column_code: str = "X[{0!r}]"  # Python code that selects one column by its key
+    two_columns_code: str = "X[[{0!r}, {1!r}]]"
 
     def __len__(self) -> int:
         return len(self.keys)
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The names of the columns; None if not all of them are strings, as in scikit-learn."""
+        """The names of the columns; None if not all names are strings, as in scikit-learn."""
         return self.keys if all(isinstance(name, str) for name in self.keys) else None
 
     def column(self, i: int) -> list[Any]:
@@ -45,32 +42,34 @@ class MemoryTable:
 
     def first(self, i: int) -> list[Any]:
         """The first values of column ``i``, for detecting its content."""
-        return as_list(self.read(i)[:LOOKED_AT])
+        return as_list(self.read(i)[:FIRST_ROWS])
 
     def code(self, *keys: Any) -> str:
         """The Python code that selects one or two columns, for messages."""
-        return (self.one if len(keys) == 1 else self.two).format(*keys)
+        return (self.one_column_code if len(keys) == 1 else self.two_columns_code).format(*keys)
 
 
 def table_of(X: Any) -> MemoryTable | None:
     """The columns of a table in memory, or of an array ``[n, k]`` of texts or objects; otherwise None."""
     table = _table_of(X)
     if table is not None and len(set(map(repr, table.keys))) < len(table):
-        twice = next(name for name in table.keys if list(table.keys).count(name) > 1)
-        raise DataError(f"two columns are called {twice!r}", where="X", fix="Rename one")
+        repeated = next(name for name in table.keys if list(table.keys).count(name) > 1)
+        raise DataError(f"two columns are called {repeated!r}", where="X", fix="Rename one")
     return table
 
 
 def _table_of(X: Any) -> MemoryTable | None:
+    """Like ``table_of``, without the check of the names."""
     if isinstance(X, list | tuple | str | bytes):
         return None
     if isinstance(X, Mapping):
-        columns = list(X.values())  # equally long lists are columns (as a batch of ``datasets``)
+        columns = list(X.values())  # lists of equal length are columns (as in a batch of ``datasets``)
         if not columns or not all(map(_is_column, columns)) or len(set(map(len, columns))) > 1:
             return None
         if not all(isinstance(name, str) for name in X):
             return None
-        return MemoryTable(tuple(X), lambda i: columns[i], two="list(zip(X[{0!r}], X[{1!r}]))")
+        code = "list(zip(X[{0!r}], X[{1!r}]))"
+        return MemoryTable(tuple(X), lambda i: columns[i], two_columns_code=code)
     if isinstance(X, np.ndarray):
         if X.dtype.names:
             return MemoryTable(X.dtype.names, lambda i: X[X.dtype.names[i]])
@@ -81,8 +80,9 @@ def _table_of(X: Any) -> MemoryTable | None:
         return None
     if isinstance(names := getattr(X, "column_names", None), list | tuple):
         if hasattr(X, "column"):  # Arrow
-            return MemoryTable(tuple(names), X.column, two="X.select([{0!r}, {1!r}])")
-        return MemoryTable(tuple(names), lambda i: X[names[i]], two="X.select_columns([{0!r}, {1!r}])")
+            return MemoryTable(tuple(names), X.column, two_columns_code="X.select([{0!r}, {1!r}])")
+        code = "X.select_columns([{0!r}, {1!r}])"
+        return MemoryTable(tuple(names), lambda i: X[names[i]], two_columns_code=code)
     if (names := getattr(X, "columns", None)) is None:
         return None
     keys = tuple(names)
@@ -92,13 +92,13 @@ def _table_of(X: Any) -> MemoryTable | None:
 def _is_column(values: Any) -> bool:
     if isinstance(values, list | tuple):
         return True
-    sequence = hasattr(values, "__len__") and hasattr(values, "__getitem__")
-    flat = getattr(values, "ndim", 1) == 1 and not isinstance(values, str | bytes | Mapping)
-    return sequence and flat and _table_of(values) is None
+    is_sequence = hasattr(values, "__len__") and hasattr(values, "__getitem__")
+    is_flat = getattr(values, "ndim", 1) == 1 and not isinstance(values, str | bytes | Mapping)
+    return is_sequence and is_flat and _table_of(values) is None
 
 
-def _of_records(rows: Sequence[Any], origin: str) -> MemoryTable:
-    """A table of dicts or named tuples; a row without one of the names raises an error when it is read."""
+def _table_of_records(rows: Sequence[Any], origin: str) -> MemoryTable:
+    """A table of dicts or named tuples; reading a column raises an error if a row lacks it."""
     records: list[Mapping[Any, Any]] = []
     for index, row in enumerate(rows):
         if (record := as_record(row)) is None:
@@ -115,8 +115,8 @@ def _of_records(rows: Sequence[Any], origin: str) -> MemoryTable:
         return [record[names[i]] for record in records]
 
     value = "row.{}" if isinstance(rows[0], tuple) else "row[{!r}]"
-    one, two = value.replace("{", "{0"), f"({value.replace('{', '{0')}, {value.replace('{', '{1')})"
-    return MemoryTable(names, read, f"[{one} for row in X]", f"[{two} for row in X]")
+    first, second = value.replace("{", "{0"), value.replace("{", "{1")
+    return MemoryTable(names, read, f"[{first} for row in X]", f"[({first}, {second}) for row in X]")
 
 
 def as_record(row: Any) -> Mapping[Any, Any] | None:
@@ -135,65 +135,68 @@ def as_list(values: Any) -> list[Any]:
     return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
 
 
-def refuse_unordered(X: Any, origin: str, noun: str) -> None:
+def check_ordered(X: Any, origin: str, noun: str) -> None:
     """Raise DataError if ``X`` is one text, a number, a set or a dict instead of a list of ``noun``."""
     kind = type(X).__name__
-    rows = isinstance(X, Iterable) or (hasattr(X, "__len__") and hasattr(X, "__getitem__"))
+    has_rows = isinstance(X, Iterable) or (hasattr(X, "__len__") and hasattr(X, "__getitem__"))
     if isinstance(X, str | bytes | bytearray | memoryview):
         what, fix = "one string", "Put it into a list"
     elif isinstance(X, Mapping) and X and all(hasattr(value, "column_names") for value in X.values()):
         what, fix = f"a {kind}", f"Give one of its splits: X[{next(iter(X))!r}]"
     elif isinstance(X, Mapping):
-        entries = {key: len(value) for key, value in X.items() if isinstance(key, str) and _is_column(value)}
-        longest = max(entries, key=lambda key: entries[key], default=None)
+        lengths = {key: len(value) for key, value in X.items() if isinstance(key, str) and _is_column(value)}
+        longest = max(lengths, key=lambda key: lengths[key], default=None)
         what, fix = f"a {kind}, keys and values,", "Give a list of its values, or of its keys"
         fix = fix if longest is None else f"Give one entry of it, such as X[{longest!r}]"
     elif isinstance(X, ItemsView):
         what, fix = f"{kind}, keys and values,", "Give a list of the values alone"
     elif isinstance(X, Set) and not isinstance(X, KeysView | Sequence):
         what, fix = f"a {kind}, which has no order,", "Give a list"
-    elif getattr(X, "shape", None) == () or not rows:
+    elif getattr(X, "shape", None) == () or not has_rows:
         what, fix = "nothing" if X is None else with_article(kind), "Give a list"
     else:
         return
     raise WrongInputError(f"{what} where a list of {noun} is expected", where=origin, fix=fix)
 
 
-def open_table(X: Any, origin: str, whole: Callable[[Any], bool] = lambda row: False) -> MemoryTable | None:
+def open_table(
+    X: Any, origin: str, is_example: Callable[[Any], bool] = lambda row: False
+) -> MemoryTable | None:
     """``X`` as a table, also if it is a list of dicts or named tuples; None if it is not a table.
 
     Args:
-        whole: returns True for a row that is one example although it is a dict, a named tuple or an array.
+        is_example: returns True for a row that is one example although it is a dict, a named tuple or an
+            array.
 
     Raises:
-        DataError: two columns with one name, or rows of several forms.
+        DataError: two columns with one name, or rows of different forms.
     """
-    if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[0] and X.shape[1] > 1 and whole(X[0]):
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[0] and X.shape[1] > 1 and is_example(X[0]):
         return None  # each row is one sentence: an array of words
     table = table_of(X)
-    unordered = isinstance(X, str | bytes | Mapping | Set | Iterator)
-    if table is not None or unordered or not isinstance(X, Iterable) or getattr(X, "shape", None) == ():
+    is_unordered = isinstance(X, str | bytes | Mapping | Set | Iterator)
+    if table is not None or is_unordered or not isinstance(X, Iterable) or getattr(X, "shape", None) == ():
         return table
     first = next(iter(X), None)
-    return None if whole(first) or as_record(first) is None else _of_records(list(X), origin)
+    return None if is_example(first) or as_record(first) is None else _table_of_records(list(X), origin)
 
 
 def take_columns(
-    table: MemoryTable, origin: str, noun: str, most: int = 1, names: Sequence[str] | None = None
+    table: MemoryTable, origin: str, noun: str, max_columns: int = 1, names: Sequence[str] | None = None
 ) -> list[Any]:
-    """The values of one column of a table, or of two as tuples.
+    """The values of one column of a table, or tuples of the values of several columns.
 
     Args:
-        most: maximum number of columns of an example.
-        names: columns to use, in this order, if the columns have names; others are ignored.
+        max_columns: maximum number of columns of an example.
+        names: columns to use, in this order, if the columns have names; other columns are ignored.
 
     Raises:
-        DataError: no such column, or more columns than ``most``.
+        DataError: a column does not exist, or the table has too many columns.
     """
     if names is not None and table.names is not None:
         indices = [_column_index(table.names, name, origin, names) for name in names]
-    elif len(table) > most or not len(table):
-        raise column_count_error(table, origin, noun, most)
+    elif len(table) > max_columns or not len(table):
+        raise column_count_error(table, origin, noun, max_columns)
     else:
         indices = list(range(len(table)))
     columns = [table.column(i) for i in indices]
@@ -205,68 +208,70 @@ def read_rows(
     origin: str,
     noun: str,
     *,
-    most: int = 1,
+    max_columns: int = 1,
     names: Sequence[str] | None = None,
-    whole: Callable[[Any], bool] = lambda row: False,
+    is_example: Callable[[Any], bool] = lambda row: False,
 ) -> list[Any]:
     """The examples as a list: the rows of a list, or columns of a table (see ``take_columns``).
 
     Args:
         origin, noun: name of the argument and of its elements, for messages.
-        whole: returns True for a row that is one example although it is a dict, or a list of one element.
+        is_example: returns True for a row that is one example although it is a dict, or a list of one
+            element.
 
     Raises:
         DataError: ``X`` has no order or is not a list, or its columns are unclear.
     """
-    if type(X) is list and X and isinstance(X[0], str):  # by far the most frequent
+    if type(X) is list and X and isinstance(X[0], str):  # a fast path for the most frequent input
         return X
     X = list(X) if isinstance(X, Iterator) else X
-    if (table := open_table(X, origin, whole)) is not None:
-        return take_columns(table, origin, noun, most, names)
-    refuse_unordered(X, origin, noun)
+    if (table := open_table(X, origin, is_example)) is not None:
+        return take_columns(table, origin, noun, max_columns, names)
+    check_ordered(X, origin, noun)
     rows = as_list(X)
-    if rows and not whole(rows[0]) and all(isinstance(row, list | tuple) and len(row) == 1 for row in rows):
+    are_single = all(isinstance(row, list | tuple) and len(row) == 1 for row in rows)
+    if rows and are_single and not is_example(rows[0]):
         return [row[0] for row in rows]  # ``[["a text"], ["another"]]`` is a column
     return rows
 
 
-def _column_index(available: Sequence[str], name: str, origin: str, wanted: Sequence[str]) -> int:
+def _column_index(available: Sequence[str], name: str, origin: str, requested: Sequence[str]) -> int:
     if name in available:
         return list(available).index(name)
-    hint = nearest(name, [other for other in available if other not in wanted])
+    hint = nearest(name, [other for other in available if other not in requested])
     fix = hint if hint.endswith("?") else f"The columns are: {listed(list(available))}"
-    what = f"no column {name!r}; expected: {' and '.join(map(repr, wanted))}"
+    what = f"no column {name!r}; expected: {' and '.join(map(repr, requested))}"
     raise NoSuchColumnError(what, where=origin, fix=fix)
 
 
 def column_count_error(
-    table: MemoryTable, origin: str, noun: str, most: int, wanted: Sequence[Any] | None = None
+    table: MemoryTable, origin: str, noun: str, max_columns: int, proposed: Sequence[Any] | None = None
 ) -> DataError:
-    """The error for a table with more columns than ``most``; the fix proposes the columns ``wanted``."""
+    """The error for a table with more than ``max_columns``; the fix names the ``proposed`` columns."""
     if not len(table):
         return DataError("a table without columns", where=origin, fix=f"Give a column of {noun}")
     shown = listed([str(key) for key in table.keys])
     kind = "an array" if table.names is None else "a table"
     what = f"{kind} with {len(table)} columns ({shown}), expected one column of {noun}"
-    what += ", or two for pairs" if most > 1 else ""
-    wanted = wanted or [guess_input_column(table)]
-    fix = f"Give the {'column' if len(wanted) == 1 else 'columns'} of {noun}: {table.code(*wanted)}"
+    what += ", or two for pairs" if max_columns > 1 else ""
+    proposed = proposed or [guess_input_column(table)]
+    fix = f"Give the {'column' if len(proposed) == 1 else 'columns'} of {noun}: {table.code(*proposed)}"
     return WrongInputError(what, where=origin, fix=fix)
 
 
-def guess_input_column(table: MemoryTable, without: Sequence[Any] = ()) -> Any:
-    """The column that most likely has the examples: the one with the longest values in the first rows."""
+def guess_input_column(table: MemoryTable, excluded: Sequence[Any] = ()) -> Any:
+    """The column that most likely has the examples, since its first values are the longest."""
 
-    def size(key: Any) -> float:
+    def length(key: Any) -> float:
         values = table.first(table.keys.index(key))
-        plain = (str, int, float, bool, np.generic, type(None))
-        return sum(len(v) if isinstance(v, str) else 0 if isinstance(v, plain) else 1e9 for v in values)
+        scalars = (str, int, float, bool, np.generic, type(None))
+        return sum(len(v) if isinstance(v, str) else 0 if isinstance(v, scalars) else 1e9 for v in values)
 
-    return max((key for key in table.keys if key not in without), key=size)
+    return max((key for key in table.keys if key not in excluded), key=length)
 
 
 def as_targets(y: Any, origin: str = "y", noun: str = "labels") -> Any:
-    """Targets as a list or a 1-d array; a table of one column becomes a list, several columns are unchanged.
+    """Targets as a list or a 1-d array; targets with several columns are returned unchanged.
 
     Raises:
         DataError: ``y`` has no order, or is a single value.
@@ -280,7 +285,7 @@ def as_targets(y: Any, origin: str = "y", noun: str = "labels") -> Any:
     table = table_of(y)
     if table is not None:
         return table.column(0) if len(table) == 1 else y
-    refuse_unordered(y, origin, noun)
+    check_ordered(y, origin, noun)
     if len(shape := getattr(y, "shape", ())) > 1:
         if shape[1:] != (1,):
             return y
@@ -295,7 +300,7 @@ def one_column(y: Any, origin: str = "y", noun: str = "labels") -> Any:
     y = as_targets(y, origin, noun)
     if isinstance(y, list):
         return y
-    refuse_unordered(y, origin, noun)  # raises an error if y is None
+    check_ordered(y, origin, noun)  # raises an error if y is None
     if (table := table_of(y)) is not None:
         shown = listed([str(key) for key in table.keys])
         what = f"a table with {len(table)} columns ({shown}), expected one column of {noun}"

@@ -1,4 +1,4 @@
-"""Repairs of a data set that a recipe can request: merging labels and dropping duplicates."""
+"""Repairs of a data set: merged labels, dropped duplicates."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from glassformer.data.label_kinds import NUMBER_OPTION, find_proposed_separator,
 from glassformer.data.label_sets import NONE, LabelSet, are_sets, flat_labels
 from glassformer.errors import BadValueError, NotForThisModelError
 
-REST = "*"  # key of a ``merge_labels`` table: stands for all labels that the table does not name
-SHOWN = 3  # examples in a sentence
-KEPT_FIRST = ("test", "validation")  # a duplicate is kept in these splits and dropped from other splits
+OTHER_LABELS = "*"  # key of a ``merge_labels`` table: all labels that the table does not name
+MAX_SHOWN = 3  # examples in a sentence
+SPLIT_PRIORITY = ("test", "validation")  # a duplicate stays in these splits and is dropped from other splits
 
 
 def apply_repairs(
@@ -32,14 +32,14 @@ def apply_repairs(
             under the most frequent name; or a table old name -> new name, where an empty name drops the
             class. In such a table ``"*" = "spelling"`` merges the other classes by spelling. For
             multi-label data ``{"(none)" = ""}`` drops the examples without a label.
-        drop_duplicates: drop repeated examples within a split, and training examples that are also in another
-            split. Texts are compared without case and spaces.
+        drop_duplicates: whether to drop repeated examples within a split, and training examples that are also
+            in another split. Texts are compared without case and spaces.
 
     Returns:
         The repaired data set, and one sentence per change.
 
     Raises:
-        ConfigError: ``merge_labels`` is invalid, or none of its names is a class.
+        ConfigError: ``merge_labels`` is invalid, or names only unknown classes.
     """
     messages: list[str] = []
     if merge_labels != "none":
@@ -57,19 +57,19 @@ def _merge_labels(dataset: Any, how: str | Mapping[str, Any], messages: list[str
         if not how:
             return dataset
     if isinstance(how, Mapping):
-        rest, how = how.get(REST), {old: name for old, name in how.items() if old != REST}
-        if rest not in (None, "spelling"):
-            fix = f'Write {{"{REST}" = "spelling"}}, or leave it out'
-            what = f"{rest!r} is not a way to merge the other labels"
+        others = how.get(OTHER_LABELS)
+        how = {old: name for old, name in how.items() if old != OTHER_LABELS}
+        if others not in (None, "spelling"):
+            fix = f'Write {{"{OTHER_LABELS}" = "spelling"}}, or leave it out'
+            what = f"{others!r} is not a way to merge the other labels"
             raise BadValueError(what, where="merge_labels", fix=fix)
-        by_text = {str(label): label for label in classes}
-        unknown = next((name for name in how if name not in by_text and name not in how.values()), None)
+        names = [str(label) for label in classes]
+        unknown = next((name for name in how if name not in names and name not in how.values()), None)
         if unknown is not None and not classes & {*how.values()}:
-            raise BadValueError(
-                f"there is no class {unknown!r}", where="merge_labels", fix=nearest(unknown, [*by_text])
-            )
+            fix = nearest(unknown, names)
+            raise BadValueError(f"there is no class {unknown!r}", where="merge_labels", fix=fix)
         new_names = {label: how.get(str(label), label) for label in classes}
-        if rest:
+        if others:
             new_names |= usual_spelling(dataset.splits, [label for label in classes if str(label) not in how])
     elif how == "spelling":
         new_names = usual_spelling(dataset.splits)
@@ -93,26 +93,26 @@ def _drop_unlabeled(dataset: Any, messages: list[str]) -> Any:
     if not any(are_sets(split.labels) for split in dataset.splits.values()):
         what = f"{NONE!r} means examples without a label, which only multi-label data have"
         raise NotForThisModelError(what, where="merge_labels", fix="Leave it out")
-    parts = {}
+    splits = dict(dataset.splits)
     for name, split in dataset.splits.items():
         labeled = [i for i, labels in enumerate(split.labels or ()) if labels]
-        parts[name] = split.select(labeled) if are_sets(split.labels) and len(labeled) < len(split) else split
-        if parts[name] is not split:
+        if are_sets(split.labels) and len(labeled) < len(split):
+            splits[name] = split.select(labeled)
             count = f"{len(split) - len(labeled):,} of {len(split):,} of {name}"
             messages.append(f"merge_labels: {count} left out, which have no label")
-    return replace(dataset, splits=parts)
+    return replace(dataset, splits=splits)
 
 
-def _rename_labels(split: Any, new: Mapping[Any, Any]) -> Any:
+def _rename_labels(split: Any, new_names: Mapping[Any, Any]) -> Any:
     """Rename the labels of a split; an empty new name drops the example (or the label, if multi-label)."""
     if split.labels is None:
         return split
     if are_sets(split.labels):
-        sets = [LabelSet(sorted({new[x] for x in label_set} - {""})) for label_set in split.labels]
+        sets = [LabelSet(sorted({new_names[x] for x in label_set} - {""})) for label_set in split.labels]
         return replace(split, labels=sets)
-    split = replace(split, labels=[new[label] for label in split.labels])
-    kept = [i for i, label in enumerate(split.labels) if label != ""]
-    return split if len(kept) == len(split) else split.select(kept)
+    split = replace(split, labels=[new_names[label] for label in split.labels])
+    remaining = [i for i, label in enumerate(split.labels) if label != ""]
+    return split if len(remaining) == len(split) else split.select(remaining)
 
 
 def usual_spelling(splits: Mapping[str, Any], only: Collection[Any] | None = None) -> dict[Any, Any]:
@@ -132,28 +132,29 @@ def usual_spelling(splits: Mapping[str, Any], only: Collection[Any] | None = Non
 
 
 def _drop_duplicates(dataset: Any, messages: list[str]) -> Any:
-    order = [name for name in KEPT_FIRST if name in dataset.splits]
+    order = [name for name in SPLIT_PRIORITY if name in dataset.splits]
     order += [name for name in dataset.splits if name not in order]
-    kept_copies: dict[str, tuple[str, int]] = {}  # key -> split and position of the copy that is kept
-    parts: dict[str, Any] = {}
+    known: dict[str, tuple[str, int]] = {}  # key -> split and position of the first example with this key
+    splits = dict(dataset.splits)
     for name in order:
-        split = dataset.splits[name]
-        seen, kept, conflicting = dict(kept_copies), [], []
+        split = splits[name]
+        first_places, unique, conflicting = dict(known), [], []
         for i, key in enumerate(_keys(split)):
-            if key not in seen:
-                seen[key] = name, i
-                kept.append(i)
-            elif None not in (both := [_label(dataset, name, i), _label(dataset, *seen[key])]):
-                conflicting += [(i, seen[key])] if both[0] != both[1] else []
-        parts[name] = split.select(kept) if len(kept) < len(split) else split
-        if len(kept) < len(split):
-            out = f"drop_duplicates: {len(split) - len(kept):,} of {len(split):,} of {name} left out"
-            messages.append(
-                out + (f"; {_conflicts_message(dataset, name, conflicting)}" if conflicting else "")
-            )
+            if key not in first_places:
+                first_places[key] = name, i
+                unique.append(i)
+                continue
+            label, first_label = _label(dataset, name, i), _label(dataset, *first_places[key])
+            if label is not None and first_label is not None and label != first_label:
+                conflicting.append((i, first_places[key]))
+        if len(unique) < len(split):
+            splits[name] = split.select(unique)
+            message = f"drop_duplicates: {len(split) - len(unique):,} of {len(split):,} of {name} left out"
+            message += f"; {_conflicts_message(dataset, name, conflicting)}" if conflicting else ""
+            messages.append(message)
         if name != "unsupervised":
-            kept_copies |= seen
-    return replace(dataset, splits={name: parts[name] for name in dataset.splits})
+            known = first_places
+    return replace(dataset, splits=splits)
 
 
 def _label(dataset: Any, split: str, i: int) -> Any:
@@ -163,21 +164,23 @@ def _label(dataset: Any, split: str, i: int) -> Any:
 
 
 def _conflicts_message(dataset: Any, name: str, conflicting: Sequence[tuple[int, tuple[str, int]]]) -> str:
-    """A message about dropped copies whose label differs from the label of the kept copy."""
+    """A message about dropped duplicates whose label differs from the label of the remaining example."""
     shown = []
-    for i, (split, first) in conflicting[:SHOWN]:
-        dropped, kept = _where(dataset.splits[name], i), _where(dataset.splits[split], first)
+    for i, (split, first) in conflicting[:MAX_SHOWN]:
+        dropped, kept = _example_name(dataset.splits[name], i), _example_name(dataset.splits[split], first)
         kept += f" of {split}" if split != name else ""
         labels = str(_label(dataset, name, i)), str(_label(dataset, split, first))
         shown.append(f"{dropped} {labels[0]!r}, kept: {kept} {labels[1]!r}")
-    more = f" and {len(conflicting) - SHOWN:,} more" if len(conflicting) > SHOWN else ""
-    within = all(split == name for _, (split, _) in conflicting)
-    which = "the first was kept" if within else "the copy in test or validation was kept, else the first"
+    more = f" and {len(conflicting) - MAX_SHOWN:,} more" if len(conflicting) > MAX_SHOWN else ""
+    in_one_split = all(split == name for _, (split, _) in conflicting)
+    which = (
+        "the first was kept" if in_one_split else "the copy in test or validation was kept, else the first"
+    )
     return f"{len(conflicting):,} of them had another label: {which} ({'; '.join(shown)}{more})"
 
 
-def _where(split: Any, i: int) -> str:
-    """The row of an example in its file, or its index in the split if the row is unknown; an image's name."""
+def _example_name(split: Any, i: int) -> str:
+    """The name of an image, the row of a text in its file, or its index in the split."""
     if hasattr(split, "images"):
         return split.names()[i]
     return place(split.origin, i, split.rows) if split.rows is None else f"row {split.rows[i]}"
@@ -195,7 +198,7 @@ FIXING_OPTIONS = {  # check -> options of ``train``
     "bad-rows": ("--on-bad-row", "skip"),
     "duplicates": ("--set", "drop_duplicates=true"),
     "leaks": ("--set", "drop_duplicates=true"),
-    "known-sides": ("--set", "copies=sides"),  # a text of a pair is also in training
+    "known-sides": ("--set", "copies=sides"),  # a text of a pair is in training
     "balance": ("--set", "class_weight=balanced", "--set", "monitor=macro_f1"),
     "orders-of-magnitude": ("--set", "number_scale=log"),
     "unreadable": ("--set", "broken=skip"),  # images
@@ -210,40 +213,42 @@ LABELS_FIRST = (
 
 
 def fixing_options(findings: Sequence[Finding], splits: Mapping[str, Any]) -> list[str]:
-    """The command-line options that fix what the warnings report; empty if no option does."""
-    warned = [f.code for f in findings if f.severity == "warning"]
+    """The command-line options that fix what the warnings report."""
+    warnings = [f.code for f in findings if f.severity == "warning"]
     are_images = any(hasattr(split, "images") for split in splits.values())
-    fixing = FIXING_OPTIONS | ({"bad-rows": FIXING_OPTIONS["unreadable"]} if are_images else {})
+    option_of = FIXING_OPTIONS | ({"bad-rows": FIXING_OPTIONS["unreadable"]} if are_images else {})
     bad_rows = next((f for f in findings if f.code == "bad-rows"), None)
     encoding = find_encoding_option(bad_rows.fix) if bad_rows else None
     if bad_rows and encoding:
         all_rows = "(row " if bad_rows.count == 1 else f"({bad_rows.count:,}: "
         if f"not UTF-8 {all_rows}" in bad_rows.message:  # the proposed encoding reads all bad rows
-            del fixing["bad-rows"]
-    chosen: list[tuple[str, ...]] = [(encoding[1], encoding[2])] if encoding else []
-    kind = next((f for f in findings if f.code == "label-kind"), None)
-    chosen += dict.fromkeys(fixing[code] for code in warned if code in fixing)
+            del option_of["bad-rows"]
+    options: list[tuple[str, ...]] = [(encoding[1], encoding[2])] if encoding else []
+    options += dict.fromkeys(option_of[code] for code in warnings if code in option_of)
     if white_levels := [int(match[1]) for f in findings if (match := find_white_level(f.fix))]:
-        chosen.append(("--set", f"image_range={max(white_levels)}"))
-    if kind and (separator := find_proposed_separator(kind.fix)):
-        chosen.append(("--label-separator", separator[1]))
-    elif kind and NUMBER_OPTION in kind.fix:
-        chosen.append(tuple(NUMBER_OPTION.split()))
-    elif not kind and "twin-classes" in warned:
-        chosen.append(("--set", "merge_labels=spelling"))  # never a table that drops labels or classes
-    return [word for options in chosen for word in options]
+        options.append(("--set", f"image_range={max(white_levels)}"))
+    label_kind = next((f for f in findings if f.code == "label-kind"), None)
+    if label_kind and (separator := find_proposed_separator(label_kind.fix)):
+        options.append(("--label-separator", separator[1]))
+    elif label_kind and NUMBER_OPTION in label_kind.fix:
+        options.append(tuple(NUMBER_OPTION.split()))
+    elif not label_kind and "twin-classes" in warnings:
+        options.append(("--set", "merge_labels=spelling"))  # never a table that drops labels or classes
+    return [word for option in options for word in option]
 
 
 def needed_corrections(findings: Sequence[Finding], options: Sequence[str], splits: Mapping[str, Any]) -> str:
-    """What must be corrected before training with ``options``; empty if nothing must be."""
-    warned = {f.code: f for f in findings if f.severity == "warning"}
-    corrections = [LABELS_FIRST] if "contradictions" in warned and "drop_duplicates=true" in options else []
-    sets = any(are_sets(split.labels) for split in splits.values())
-    if "lone-classes" in warned and not sets and not {"validation", "test"} <= splits.keys():
+    """What must be corrected before training with ``options``; otherwise empty."""
+    warnings = {f.code for f in findings if f.severity == "warning"}
+    corrections = []
+    if "contradictions" in warnings and "drop_duplicates=true" in options:
+        corrections.append(LABELS_FIRST)
+    are_multilabel = any(are_sets(split.labels) for split in splits.values())
+    if "lone-classes" in warnings and not are_multilabel and not {"validation", "test"} <= splits.keys():
         labels = splits["train"].labels
         merged = usual_spelling(splits) if "merge_labels=spelling" in options else {x: x for x in labels}
-        lone = [str(label) for label, n in Counter(merged[x] for x in labels).items() if n == 1]
-        if lone and options:
-            classes = f"classes with one example ({listed(sorted(lone))})"
+        single = [str(label) for label, n in Counter(merged[x] for x in labels).items() if n == 1]
+        if single and options:
+            classes = f"classes with one example ({listed(sorted(single))})"
             corrections.append(f"{classes}: add examples first, since a random split needs two per class")
     return "; ".join(corrections)

@@ -1,4 +1,6 @@
-"""TF-IDF features of words and characters, as by scikit-learn's ``TfidfVectorizer``.
+"""TF-IDF features of words and characters.
+
+The features are those of scikit-learn's ``TfidfVectorizer``.
 
     words        1-grams and 2-grams                                         great   not great
     characters   2-grams to 5-grams within words, with spaces at their ends  " gre"   "reat "
@@ -27,7 +29,7 @@ from glassformer.errors import TooFewExamplesError
 
 WORD = re.compile(r"\w+")
 LENGTHS = range(2, 6)  # lengths of character n-grams
-MOST = 1_000_000  # maximum number of features, so that a vocabulary file has only some megabytes
+MAX_FEATURES = 1_000_000  # maximum number of features, so that a vocabulary file has only some megabytes
 
 
 FEATURE = np.dtype([("id", np.int32), ("value", np.float32)])  # type of the ids of a table of features
@@ -47,21 +49,21 @@ def table_of(rows: Any) -> TokenTable:
     return TokenTable(ids, row_starts(np.maximum(lengths, 1)), None, np.zeros(len(lengths), bool))
 
 
-def words_of(text: str) -> list[str]:
-    """The words of a prepared text, and its pairs of adjacent words."""
+def word_ngrams(text: str) -> list[str]:
+    """The words of a preprocessed text, and its pairs of adjacent words."""
     words = WORD.findall(text)
     return words + [f"{a} {b}" for a, b in pairwise(words)]
 
 
-def pieces_of(word: str) -> list[str]:
-    """The character n-grams of a word with a space at either end; a word shorter than n counts once."""
+def character_ngrams(word: str) -> list[str]:
+    """The character n-grams of a word with a space at either end; a shorter word is one n-gram."""
     word = f" {word} "
-    pieces: list[str] = []
+    ngrams: list[str] = []
     for n in LENGTHS:
-        pieces += [word[i : i + n] for i in range(max(1, len(word) - n + 1))]
+        ngrams += [word[i : i + n] for i in range(max(1, len(word) - n + 1))]
         if n >= len(word):
             break
-    return pieces
+    return ngrams
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class Ngrams:
         return len(self.idf) * (4 if self.pairs else 1)
 
     def name_of(self, feature: int) -> str:
-        """The n-gram of a feature in quotes, after the side of a pair to which it belongs."""
+        """The n-gram of a feature in quotes; for pairs, after the text to which it belongs."""
         part, i = divmod(feature, len(self.idf))
         gram = self.words[i] if i < len(self.words) else self.pieces[i - len(self.words)]
         side = ("first: ", "second: ", "both: ", "one only: ")[part] if self.pairs else ""
@@ -109,32 +111,33 @@ class Ngrams:
         texts: Sequence[str],
         *,
         min_count: int = 2,
-        most: int = MOST,
+        max_features: int = MAX_FEATURES,
         lowercase: bool = True,
         strip_accents: bool = False,
         clean: Clean = "none",
     ) -> tuple[Self, Any]:
-        """Fit a vectorizer to training texts; also returns their features ``[n, W]`` (sparse, fp64).
+        """Fit a vectorizer to training texts; also return their features ``[n, W]`` (sparse, fp64).
 
         Args:
             min_count: minimum number of texts that have an n-gram.
-            most: maximum number of features, the same of words and of characters; the most frequent are kept.
+            max_features: maximum number of features, half of words and half of characters; the most frequent
+                features are used.
         """
         pairs = are_pairs(texts)
-        made = cls((), (), np.zeros(0), lowercase, strip_accents, clean, pairs)
-        each = made._sides(texts)
+        vectorizer = cls((), (), np.zeros(0), lowercase, strip_accents, clean, pairs)
+        prepared = vectorizer._preprocess(texts)
         names, counts, weights = [], [], []
-        for found, rows in (_count(map(words_of, each)), _count_pieces(each)):
+        for ngrams, rows in (_count(map(word_ngrams, prepared)), _count_characters(prepared)):
             documents = np.bincount(rows.indices, minlength=rows.shape[1])
-            kept = _frequent(found, documents, min_count, most // (8 if pairs else 2))
-            names.append([found[i] for i in kept.tolist()])
-            counts.append(rows[:, kept])
-            weights.append(np.log((1 + len(each)) / (1 + documents[kept])) + 1)
+            frequent = _most_frequent(ngrams, documents, min_count, max_features // (8 if pairs else 2))
+            names.append([ngrams[i] for i in frequent.tolist()])
+            counts.append(rows[:, frequent])
+            weights.append(np.log((1 + len(prepared)) / (1 + documents[frequent])) + 1)
         if not names[0] and not names[1]:
             what = f"no word and no n-gram of characters is in {min_count} texts or more"
             raise TooFewExamplesError(what, where="texts", fix="Lower min_count, or give more texts")
-        made = cls(names[0], names[1], np.concatenate(weights), lowercase, strip_accents, clean, pairs)
-        return made, made._joined(made._weighed(counts))
+        vectorizer = cls(names[0], names[1], np.concatenate(weights), lowercase, strip_accents, clean, pairs)
+        return vectorizer, vectorizer._combine_pairs(vectorizer._tfidf(counts))
 
     # --- transforming -----------------------------------------------------------------------------
 
@@ -151,27 +154,26 @@ class Ngrams:
 
     def number_of_pieces(self, gram: str) -> int | None:
         """The feature number of a character n-gram; None: unknown."""
-        found = self._piece_ids.get(gram)
-        return None if found is None else len(self.words) + found
+        number = self._piece_ids.get(gram)
+        return None if number is None else len(self.words) + number
 
     def rows(self, texts: Sequence[str]) -> Any:
         """The features of texts or pairs, sparse ``[n, W]`` fp64."""
-        each = self._sides(texts)
-        counts = [_count(map(words_of, each), self._word_ids)[1], _count_pieces(each, self._piece_ids)[1]]
-        return self._joined(self._weighed(counts))
+        prepared = self._preprocess(texts)
+        words = _count(map(word_ngrams, prepared), self._word_ids)[1]
+        return self._combine_pairs(self._tfidf([words, _count_characters(prepared, self._piece_ids)[1]]))
 
     def table(self, texts: Sequence[str]) -> TokenTable:
         """The features as a ``TokenTable``, fp32; see ``table_of``."""
         return table_of(self.rows(texts))
 
-    def _sides(self, texts: Sequence[str]) -> list[str]:
-        """Prepared texts; for pairs all first texts, then all second texts."""
-        if not self.pairs:
-            return [self.folded(clean_text(text, self.clean)) for text in texts]
-        sides = [text.sides[side] for side in (0, 1) for text in texts]  # type: ignore[attr-defined]  # checked: pairs
-        return [self.folded(clean_text(text, self.clean)) for text in sides]
+    def _preprocess(self, texts: Sequence[str]) -> list[str]:
+        """Preprocessed texts; for pairs all first texts, then all second texts."""
+        if self.pairs:
+            texts = [text.sides[side] for side in (0, 1) for text in texts]  # type: ignore[attr-defined]  # checked: pairs
+        return [self.folded(clean_text(text, self.clean)) for text in texts]
 
-    def _weighed(self, counts: list[Any]) -> Any:
+    def _tfidf(self, counts: list[Any]) -> Any:
         """TF-IDF weights of the counts ``[n, ...]`` of words and of characters, concatenated."""
         from scipy.sparse import hstack
 
@@ -185,8 +187,8 @@ class Ngrams:
             parts.append(rows)
         return hstack(parts, format="csr")
 
-    def _joined(self, rows: Any) -> Any:
-        """For pairs, the four parts concatenated."""
+    def _combine_pairs(self, rows: Any) -> Any:
+        """For pairs, the four parts concatenated; otherwise ``rows`` unchanged."""
         from scipy.sparse import hstack
 
         if not self.pairs:
@@ -200,31 +202,31 @@ def _count(lists: Iterable[list[str]], known: Mapping[str, int] | None = None) -
     """Count the n-grams of each list: names (empty if ``known``) and counts, sparse ``[n, W]`` fp64."""
     from scipy.sparse import csr_matrix
 
-    growing: defaultdict[str, int] = defaultdict()
-    growing.default_factory = growing.__len__
+    vocabulary: defaultdict[str, int] = defaultdict()
+    vocabulary.default_factory = vocabulary.__len__
     ids, ends = array("i"), array("q", [0])
-    for grams in lists:
-        found = map(growing.__getitem__ if known is None else known.get, grams)
-        ids.extend(i for i in found if i is not None)
+    for ngrams in lists:
+        numbers = map(vocabulary.__getitem__ if known is None else known.get, ngrams)
+        ids.extend(i for i in numbers if i is not None)
         ends.append(len(ids))
-    width = len(growing if known is None else known)
+    width = len(vocabulary if known is None else known)
     rows = csr_matrix((np.ones(len(ids)), np.array(ids), np.array(ends)), (len(ends) - 1, width))
     rows.sum_duplicates()
-    return list(growing), rows
+    return list(vocabulary), rows
 
 
-def _count_pieces(texts: Sequence[str], known: Mapping[str, int] | None = None) -> tuple[list[str], Any]:
-    words, of_texts = _count(text.split() for text in texts)
-    names, of_words = _count(map(pieces_of, words), known)
-    rows = (of_texts @ of_words).tocsr()
+def _count_characters(texts: Sequence[str], known: Mapping[str, int] | None = None) -> tuple[list[str], Any]:
+    """Like ``_count``, for the character n-grams of texts."""
+    words, word_counts = _count(text.split() for text in texts)
+    names, ngram_counts = _count(map(character_ngrams, words), known)
+    rows = (word_counts @ ngram_counts).tocsr()
     rows.sort_indices()
     return names, rows
 
 
-def _frequent(names: list[str], documents: np.ndarray, least: int, most: int) -> np.ndarray:
-    """Numbers of the n-grams that are in enough texts, at most ``most``, sorted by name."""
-    kept = np.flatnonzero(documents >= least)
-    if len(kept) > most:
-        order = sorted(kept.tolist(), key=lambda i: (-int(documents[i]), names[i]))
-        kept = np.array(order[:most])
-    return np.array(sorted(kept.tolist(), key=names.__getitem__), np.int64)
+def _most_frequent(names: list[str], documents: np.ndarray, min_count: int, max_ngrams: int) -> np.ndarray:
+    """Numbers of the most frequent n-grams that are in enough texts, sorted by name."""
+    selected = np.flatnonzero(documents >= min_count).tolist()
+    if len(selected) > max_ngrams:
+        selected = sorted(selected, key=lambda i: (-int(documents[i]), names[i]))[:max_ngrams]
+    return np.array(sorted(selected, key=names.__getitem__), np.int64)

@@ -43,7 +43,7 @@ def check_questions(X: Any, origin: str = "questions", rows: Sequence[int] | Non
     if isinstance(X, str | bytes) or (isinstance(X, Mapping) and table_of(X) is None):
         what = f"a {type(X).__name__} is not a list of questions"
         raise DataError(what, where=origin, fix="Give a list of (question, context)")
-    X = read_rows(X, origin, "questions", most=2, names=(QUESTION, CONTEXT), whole=is_example)
+    X = read_rows(X, origin, "questions", max_columns=2, names=(QUESTION, CONTEXT), is_example=is_example)
     sides: tuple[list[Any], list[Any]] = [], []
     for i, x in enumerate(X):
         for side, text in zip(sides, _pair(x, place(origin, i, rows)), strict=True):
@@ -90,7 +90,7 @@ def check_answers(
     if isinstance(y, str | bytes) or (isinstance(y, Mapping) and (table_of(y) is None or "text" in y)):
         given = [y]
     else:
-        given = read_rows(y, origin, "answers", whole=lambda row: True)
+        given = read_rows(y, origin, "answers", is_example=lambda row: True)
     if len(given) != len(questions):
         what = f"{len(questions)} questions and {len(given)} answers"
         raise UnequalLengthsError(

@@ -23,7 +23,7 @@ from unicodedata import normalize
 
 import numpy as np
 
-from glassformer.data.in_memory import open_table, refuse_unordered, take_columns
+from glassformer.data.in_memory import check_ordered, open_table, take_columns
 from glassformer.data.tags import is_sentence
 from glassformer.errors import (
     CannotReadError,
@@ -150,7 +150,7 @@ def read_corpus(
         table = open_table(sentences, "sentences", is_sentence)
         if table is not None:
             sentences = take_columns(table, "sentences", "sentences")
-        refuse_unordered(sentences, "sentences", "sentences")
+        check_ordered(sentences, "sentences", "sentences")
     with _Store(folder) as store:
         return _numbered(sentences, store, int(min_count), int(max_words), folder)
 

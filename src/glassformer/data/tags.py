@@ -262,7 +262,7 @@ def check_words(
     Raises:
         DataError: no sentences, not a list of sentences, or an invalid word; the message names its position.
     """
-    X = read_rows(X, origin, "sentences", whole=is_sentence)
+    X = read_rows(X, origin, "sentences", is_example=is_sentence)
     if not X:
         raise MissingValueError("there are no sentences", where=origin, fix="Give at least one")
     if whole is not None:
@@ -301,7 +301,7 @@ def check_tags(
     fix = "Give a list of tags for each sentence"
     if y is None or isinstance(y, str | bytes):
         raise MissingValueError("the tags are missing", where=origin, fix=fix)
-    y = read_rows(y, origin, "tags", whole=is_sentence)
+    y = read_rows(y, origin, "tags", is_example=is_sentence)
     if len(y) != len(words):
         what = f"{len(words)} sentences, and tags of {len(y)}"
         raise UnequalLengthsError(what, where=origin, fix=fix)

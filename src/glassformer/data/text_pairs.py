@@ -101,7 +101,7 @@ def check_inputs(X: Any, origin: str = "texts", rows: Sequence[int] | None = Non
     Raises:
         DataError: see ``check_texts``; also if only some are pairs, or a tuple has another length.
     """
-    X = read_rows(X, origin, "texts", most=2)
+    X = read_rows(X, origin, "texts", max_columns=2)
     if not X or not _is_pair(X[0]):
         for i, x in enumerate(X):
             if _is_pair(x):

@@ -146,7 +146,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         with self._rollback():
             warn_of_order(*data[:2])
             y = as_targets(data[1], "labels")
-            rows = read_rows(self.training_rows(data[0], y), "fit", "pairs or texts", most=2)
+            rows = read_rows(self.training_rows(data[0], y), "fit", "pairs or texts", max_columns=2)
             if self.train_layers == 0 and not self.unfreeze_every and rows and isinstance(rows[0], str):
                 return self._probe(rows, y)
             return super()._fit((rows, y, *data[2:]), callbacks, checkpoints, resume)

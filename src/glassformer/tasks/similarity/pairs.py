@@ -65,7 +65,7 @@ class Pairs:
 
 def check_text_pairs(X: Any, y: Any = None, origin: str = "pairs") -> Pairs:
     """Check pairs of texts and their scores, if there are any."""
-    rows = read_rows(X, origin, "pairs", most=2)
+    rows = read_rows(X, origin, "pairs", max_columns=2)
     if not rows:
         raise TooFewExamplesError("no pairs", where=origin, fix="Give at least two")
     for number, row in enumerate(rows):

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from glassformer.config import obeyed, values_in_files
-from glassformer.data.ngrams import MOST, Ngrams, table_of
+from glassformer.data.ngrams import MAX_FEATURES, Ngrams, table_of
 from glassformer.data.text import Windows
 from glassformer.data.text_pairs import are_pairs
 from glassformer.errors import IdleSettingWarning, NotForThisModelError
@@ -84,11 +84,11 @@ def fit_tfidf(
     clf.temperature_, clf.threshold_, clf.class_order_ = 1.0, None, None
     clf.abstain_below_ = clf.int8_ = None
     text: TextConfig = configs["text"]
-    max_features = MOST if text.vocab_size == TextConfig.vocab_size else text.vocab_size
+    max_features = MAX_FEATURES if text.vocab_size == TextConfig.vocab_size else text.vocab_size
     clf.tokenizer_, rows = Ngrams.fitted(
         texts,
         min_count=text.min_count,
-        most=min(max_features, MOST_WEIGHTS // len(clf.classes_)),
+        max_features=min(max_features, MOST_WEIGHTS // len(clf.classes_)),
         lowercase=text.lowercase,
         strip_accents=text.strip_accents,
         clean=text.clean,

@@ -357,7 +357,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
                 spaces.
             probabilities: the result of ``predict_proba``, if known.
         """
-        X = read_rows(self.prediction_rows(X), "sentences", "sentences", whole=is_sentence)
+        X = read_rows(self.prediction_rows(X), "sentences", "sentences", is_example=is_sentence)
         probabilities = self.predict_proba(X) if probabilities is None else probabilities
         classes, tags, whole = self.classes_.tolist(), self.decide(probabilities), self._whole()
         return [
