@@ -32,8 +32,8 @@ from glassformer.audit.perturb import as_image, pixels_of
 from glassformer.audit.predictions import Predictions
 from glassformer.audit.slices import find_slices, more_losses_test, significant
 from glassformer.cli.app import main as glassformer
-from glassformer.data.copies import comparison_key
 from glassformer.data.dataset import TextSplit
+from glassformer.data.duplicates import comparison_key
 
 TRAIN, TEST = 1_500, 800
 MINILM = ["--model", "all-minilm-l6-v2", "--set", "train_layers=0"]

@@ -37,7 +37,7 @@ from benchmarks.harness.command import command
 from benchmarks.harness.options import count
 from benchmarks.harness.results import kept, write_result
 from benchmarks.harness.seeds import interval
-from glassformer.data.given import COUNTRIES, EUROPEAN, label_of
+from glassformer.data.country_corpus import COUNTRIES, EUROPEAN, label_of
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import clean_text, encode, word_tokenizer
 from glassformer.evaluate.compare import holm

@@ -365,8 +365,8 @@ def test_the_sides_of_a_pair_are_told_apart():
     estimator, X, y = example("pairs")
     clf = estimator.fit(X, y)
     e = clf.explain(X[0])
-    assert [word for word, _ in e.word_ngrams(0)] == [w.strip(".!") for w in X[0][0].split()] + [X[0][0][-1]]
-    assert len(e.word_ngrams(0)) + len(e.word_ngrams(1)) == len(e.tokens)
+    assert [word for word, _ in e.words_of(0)] == [w.strip(".!") for w in X[0][0].split()] + [X[0][0][-1]]
+    assert len(e.words_of(0)) + len(e.words_of(1)) == len(e.tokens)
     with pytest.raises(InputError, match="all-minilm-l6-v2"):
         clf.explain(X[0], cross=True)
 

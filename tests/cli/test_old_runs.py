@@ -14,7 +14,7 @@ import glassformer
 import glassformer as gf
 from glassformer.cli.export import held_out
 from glassformer.config import read_toml
-from glassformer.data.copies import comparison_key
+from glassformer.data.duplicates import comparison_key
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.predictions import read_predictions
 from glassformer.study.arms import Job, with_split_of_started_arms

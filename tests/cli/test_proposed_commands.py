@@ -10,7 +10,7 @@ import pytest
 
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor import examine
-from glassformer.data.mending import FIXING_OPTIONS
+from glassformer.data.repairs import FIXING_OPTIONS
 
 from .every import TEXT, VIT, call, ok
 from .tiny import pictures, sets, write_csv

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.data.copies import case_insensitive_key, comparison_key, copy_keys, digest
 from glassformer.data.dataset import Dataset, TextDataset, TextSplit
+from glassformer.data.duplicates import case_insensitive_key, comparison_key, copy_keys, digest
 from glassformer.data.image_sources import ImageSplit
-from glassformer.data.mending import apply_repairs
+from glassformer.data.repairs import apply_repairs
 from glassformer.data.splits import block_split, grouped_choice, grouped_split, make_splits, stratified_split
 from glassformer.errors import ConfigError, DataError
 

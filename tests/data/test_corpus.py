@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from glassformer.data import given, load_text_dataset
+from glassformer.data import country_corpus, load_text_dataset
 from glassformer.data.corpus import (
     COUNTRIES,
     DISTRACTOR_SHARE,
@@ -100,17 +100,20 @@ def words(text):
 
 
 def test_the_likeness_has_the_facts():
-    texts = given.generate()
+    texts = country_corpus.generate()
     assert len(texts) == 20_000
-    assert texts == given.generate()
+    assert texts == country_corpus.generate()
     seen = {word for text in texts for word in words(text)}
-    countries, pairs = set(given.COUNTRIES), [x for pair in given.COUNTRIES.values() for x in pair]
+    countries, pairs = (
+        set(country_corpus.COUNTRIES),
+        [x for pair in country_corpus.COUNTRIES.values() for x in pair],
+    )
     assert len(countries) == 10
-    assert countries | set(pairs) | {w for family in given.FAMILIES for w in family} <= seen
-    assert len(given.PROFESSIONS) == 9
-    assert len(given.CONNECTORS) == 4
+    assert countries | set(pairs) | {w for family in country_corpus.FAMILIES for w in family} <= seen
+    assert len(country_corpus.PROFESSIONS) == 9
+    assert len(country_corpus.CONNECTORS) == 4
     assert abs(np.mean(["opened a fair" in text for text in texts]) - 0.4) < 0.02
-    assert given.COUNTRIES["canada"] == ("ottawa", "dollar")
+    assert country_corpus.COUNTRIES["canada"] == ("ottawa", "dollar")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +127,7 @@ def test_the_likeness_has_the_facts():
     ],
 )
 def test_labels(text, label):
-    assert given.label_of(text) == label
+    assert country_corpus.label_of(text) == label
 
 
 def test_splits_share_no_sentence_and_a_likeness_says_so(tmp_path, monkeypatch):

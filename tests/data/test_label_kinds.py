@@ -8,7 +8,7 @@ from glassformer.data.checks import check_classes, check_labels, check_pairs
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor_checks import twin_classes
 from glassformer.data.label_kinds import find_label_problem, match_known_labels
-from glassformer.data.mending import apply_repairs
+from glassformer.data.repairs import apply_repairs
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import grouped_split, stratified_folds, stratified_split
 from glassformer.errors import DataError

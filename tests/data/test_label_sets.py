@@ -17,7 +17,7 @@ from glassformer.data.label_sets import (
     read_matrix,
     split_cell,
 )
-from glassformer.data.mending import apply_repairs
+from glassformer.data.repairs import apply_repairs
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import strata, stratified_folds, stratified_split
 from glassformer.errors import ConfigError, DataError

@@ -13,9 +13,9 @@ from glassformer.data.dataset import Dataset, TextDataset, TextSplit
 from glassformer.data.doctor import examine
 from glassformer.data.doctor_checks import doubled_quotes
 from glassformer.data.label_kinds import find_missing_labels
-from glassformer.data.mending import apply_repairs, fixing_options, needed_corrections
 from glassformer.data.pair_doctor import examine_pairs
 from glassformer.data.pairs import PairSplit
+from glassformer.data.repairs import apply_repairs, fixing_options, needed_corrections
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import word_tokenizer
 from glassformer.study.review import training_command

@@ -14,9 +14,9 @@ from pyarrow import parquet
 
 from glassformer.data import TextDataset, TextSplit, examine, load_text_dataset, word_tokenizer
 from glassformer.data.columns import columns_for_pair_model, find_pair_columns
-from glassformer.data.copies import case_insensitive_key, comparison_key, copy_keys, keys_by_shared_text
+from glassformer.data.duplicates import case_insensitive_key, comparison_key, copy_keys, keys_by_shared_text
 from glassformer.data.kinds import kind_of
-from glassformer.data.mending import apply_repairs, fixing_options
+from glassformer.data.repairs import apply_repairs, fixing_options
 from glassformer.data.splits import grouped_split
 from glassformer.data.tables import read_table
 from glassformer.data.text_pairs import TextPair, check_inputs

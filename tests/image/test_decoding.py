@@ -12,7 +12,7 @@ import transformers
 from PIL import Image
 
 from glassformer.data.augment import CORRUPTIONS, corrupt
-from glassformer.data.copies import digest
+from glassformer.data.duplicates import digest
 from glassformer.data.image import MAX_PIXELS, open_image
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.transform import ImageTransform, PixelTable

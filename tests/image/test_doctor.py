@@ -10,7 +10,7 @@ from PIL import Image
 
 from glassformer.cli.app import main
 from glassformer.config import read_toml
-from glassformer.data.copies import Thumbnails, near_duplicates
+from glassformer.data.duplicates import Thumbnails, near_duplicates
 from glassformer.data.image import check_readable, find_unreadable, read_header
 from glassformer.data.image_doctor import examine_images
 from glassformer.data.image_sources import ImageSplit, load_image_dataset

@@ -20,7 +20,7 @@ from glassformer.cli.app import main
 from glassformer.data.image import check_readable, open_image
 from glassformer.data.image_doctor import examine_images
 from glassformer.data.image_sources import ImageSplit
-from glassformer.data.mending import fixing_options
+from glassformer.data.repairs import fixing_options
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import ConfigError, DataError, DimImagesWarning
 from glassformer.inputs.images import TRANSFORM_FILE

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from glassformer import ImageRegressor, MaskedPatches
-from glassformer.data.copies import digest
+from glassformer.data.duplicates import digest
 from glassformer.data.image import check_images, image_name, open_image
 from glassformer.errors import DataError
 from glassformer.tasks.image_classification.estimator import ImageClassifier

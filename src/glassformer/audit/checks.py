@@ -18,7 +18,7 @@ from glassformer.audit import TITLES
 from glassformer.audit.perturb import IMAGE_CHANGES, TEXT_CHANGES, as_image, changed, pixels_of
 from glassformer.audit.predictions import Predictions, score_metric
 from glassformer.audit.slices import example_text, find_slices, more_errors_test, significant, words_in
-from glassformer.data.copies import copy_keys
+from glassformer.data.duplicates import copy_keys
 from glassformer.data.findings import Finding, excerpt, listed_in_part
 from glassformer.data.label_sets import flat_labels
 from glassformer.data.text_pairs import TextPair

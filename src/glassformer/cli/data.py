@@ -537,7 +537,7 @@ def doctor_command(
     json: bool = AS_JSON,
 ) -> None:
     """Check a data set: duplicates, leaks between splits, contradictory labels, truncation, unknown words."""
-    from glassformer.data.mending import fixing_options, needed_corrections
+    from glassformer.data.repairs import fixing_options, needed_corrections
 
     _note_ambiguous_name(name)
     kind = "texts" if text_column or pair_column != "auto" else kind_of(name)

@@ -15,8 +15,8 @@ from glassformer.config import apply_overrides, build, check_heads, nearest, par
 from glassformer.data.answered import QUESTION_COLUMNS
 from glassformer.data.column_contents import LABEL_COLUMNS, TEXT_COLUMNS
 from glassformer.data.columns import parse_columns
-from glassformer.data.copies import comparison_key
 from glassformer.data.dataset import SPLIT_OF
+from glassformer.data.duplicates import comparison_key
 from glassformer.data.files import missing_file_fix, reading, reading_as, reading_settings
 from glassformer.data.folders import split_files, tables_in
 from glassformer.data.kinds import kind_of

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.answered import AnsweredSplit
-from glassformer.data.copies import comparison_key
 from glassformer.data.dataset import Dataset
 from glassformer.data.doctor_checks import each_split, run_checks
+from glassformer.data.duplicates import comparison_key
 from glassformer.data.findings import DoctorReport, Finding, at_rows, excerpt, finding_if_any, percent
 from glassformer.data.questions import is_whole
 from glassformer.data.windows import NOWHERE, QuestionRows

@@ -179,12 +179,7 @@ def _candidates_message(names: Sequence[str]) -> str:
 
 
 def find_label(table: Table, name: str | None, image_column: str, needed: bool = False) -> str | None:
-    """The column of labels of a table of images; None if no column has labels.
-
-    Raises:
-        DataError: the column does not exist, several columns have usual names, or labels are ``needed`` and
-            no column has them.
-    """
+    """The column of labels of a table of images; None if no column has labels."""
     named = find_column(table, name, LABEL_COLUMNS, "label")
     return named or _find_label_column(table, [image_column], needed)
 
@@ -194,9 +189,6 @@ def find_text(table: Table, requested: str | None = None, preferred: Sequence[st
 
     Args:
         preferred: if ``requested`` is None, the first of these columns that exists is used.
-
-    Raises:
-        DataError: the column does not exist, or has no or several candidates.
     """
     if requested is None:
         requested = next((name for name in preferred if name in table.names), None)
@@ -213,11 +205,7 @@ def find_text(table: Table, requested: str | None = None, preferred: Sequence[st
 
 
 def find_column(table: Table, requested: str | None, usual_names: Sequence[str], kind: str) -> str | None:
-    """The column ``requested``, else the column with a usual name; the first usual name has priority.
-
-    Raises:
-        DataError: the column does not exist, or several columns have usual names.
-    """
+    """The column ``requested``, else the column with a usual name; the first usual name has priority."""
     table.check_columns(requested)
     if requested is not None:
         return requested
@@ -548,9 +536,6 @@ def read_labels(
 
     Args:
         separator: separator between labels in a multi-label cell; None: a cell is one label or a list.
-
-    Raises:
-        DataError: an invalid label; the message names the row.
     """
     values = table.read(column)
     if separator is not None or is_multilabel(values):

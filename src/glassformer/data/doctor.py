@@ -16,7 +16,6 @@ from tokenizers import Tokenizer
 
 from glassformer.config import listed
 from glassformer.data.checks import place
-from glassformer.data.copies import case_insensitive_key, copy_keys
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor_checks import (
     LABEL_CHECKS,
@@ -28,6 +27,7 @@ from glassformer.data.doctor_checks import (
     leakage,
     run_checks,
 )
+from glassformer.data.duplicates import case_insensitive_key, copy_keys
 from glassformer.data.findings import (
     Check,
     DoctorReport,

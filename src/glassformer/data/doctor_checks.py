@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from glassformer.data.copies import case_insensitive_key
+from glassformer.data.duplicates import case_insensitive_key
 from glassformer.data.findings import (
     Check,
     DoctorReport,

@@ -98,9 +98,6 @@ def reading(encoding: str | None = None, **others: str | None) -> Iterator[None]
     Args:
         encoding: encoding of files that are not UTF-8; None: unchanged.
         others: ``quoting`` and ``header``, with the values of recipes; None: unchanged.
-
-    Raises:
-        ConfigError: unknown encoding, or invalid value.
     """
     settings = {"encoding": encoding, **others}
     checked = {key: _check_setting(key, value) for key, value in settings.items() if value}
@@ -467,11 +464,7 @@ class RewindableLines:
 
 
 def read_utf8(path: Path, max_bytes: int | None = None) -> str:
-    """The text of a file of at most ``max_bytes`` bytes, without a byte order mark.
-
-    Raises:
-        DataError: see ``check_utf8``; also a larger file.
-    """
+    """The text of a file of at most ``max_bytes`` bytes, without a byte order mark."""
     check_file(path, max_bytes)
     check_utf8(path)
     with open_file(path) as file:
@@ -483,11 +476,7 @@ def read_utf8(path: Path, max_bytes: int | None = None) -> str:
 
 
 def read_lines(path: Path) -> tuple[list[str], list[int]]:
-    """The non-empty lines of a text file, and their numbers from 1.
-
-    Raises:
-        DataError: see ``check_utf8``; also if every line is empty.
-    """
+    """The non-empty lines of a text file, and their numbers from 1."""
     check_utf8(path)
     lines = [(i, line.rstrip("\r\n")) for i, line in enumerate(text_lines(path), 1) if line.strip()]
     if not lines:

@@ -47,11 +47,7 @@ _SHARD_SUFFIX = re.compile(r"-\d+-of-\d+$")
 
 
 def split_files(folder: Path) -> dict[str, list[Path]]:
-    """Split -> its table files, sorted by name; empty if the folder has another layout.
-
-    Raises:
-        DataError: two files for one split that are not shards.
-    """
+    """Split -> its table files, sorted by name; empty if the folder has another layout."""
     files = _files_by_name(folder) or _shards_in_subfolders(folder)
     if not files and (shards := _shards(folder)):
         return {"train": shards}
@@ -164,11 +160,7 @@ def _shards(folder: Path) -> list[Path]:
 
 
 def combined_origin(tables: Sequence[Table], examples: int, labels: int) -> tuple[str, Sequence[int]]:
-    """The origin and the row numbers of a split that consists of several tables.
-
-    Raises:
-        DataError: some tables have labels, and others have none.
-    """
+    """The origin and the row numbers of a split that consists of several tables."""
     origin = " + ".join(table.origin for table in tables)
     if labels and labels != examples:
         raise DataError("some parts have labels and some have none", where=origin, fix="Label all or none")
@@ -187,9 +179,6 @@ def find_text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
 
     Hidden files and folders and those of other programs (``__MACOSX``) are ignored. A folder ``unsup`` among
     the classes, as in the original IMDb archive, becomes the split ``unsupervised``.
-
-    Raises:
-        DataError: the folder has another layout, or a class has no texts.
     """
     check_not_model(folder)
     fix = "Put train.csv there, or one folder of .txt files for each class"

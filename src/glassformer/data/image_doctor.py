@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.copies import Thumbnails, digest, near_duplicates
 from glassformer.data.doctor_checks import (
     label_problems,
     missing_label_names,
@@ -17,6 +16,7 @@ from glassformer.data.doctor_checks import (
     run_checks,
     twin_classes,
 )
+from glassformer.data.duplicates import Thumbnails, digest, near_duplicates
 from glassformer.data.findings import DoctorReport, Finding, finding_if_any
 from glassformer.data.image import DARK, SKIP_HINT, BrightestPixel, ImageHeader, read_header
 from glassformer.data.image_range import MAX_UNCLEAR, WHITE_16, likely_white

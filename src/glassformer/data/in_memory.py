@@ -167,9 +167,6 @@ def open_table(
     Args:
         is_example: returns True for a row that is one example although it is a dict, a named tuple or an
             array.
-
-    Raises:
-        DataError: two columns with one name, or rows of different forms.
     """
     if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[0] and X.shape[1] > 1 and is_example(X[0]):
         return None  # each row is one sentence: an array of words
@@ -189,9 +186,6 @@ def take_columns(
     Args:
         max_columns: maximum number of columns of an example.
         names: columns to use, in this order, if the columns have names; other columns are ignored.
-
-    Raises:
-        DataError: a column does not exist, or the table has too many columns.
     """
     if names is not None and table.names is not None:
         indices = [_column_index(table.names, name, origin, names) for name in names]

@@ -44,11 +44,7 @@ def is_named(source: str | Path) -> bool:
 
 
 def kind_of(source: str | Path) -> Kind:
-    """The kind of a data set; texts if no other kind is recognized (errors are raised when texts are loaded).
-
-    Raises:
-        DataError: a table cannot be read, or one of two parallel files is missing.
-    """
+    """The kind of a data set; texts if no other kind is recognized."""
     if (known := NAMED_SOURCES.get(str(source))) is not None:
         return "tags" if known.tagged else "texts"
     for kind, names in OTHER_SOURCES.items():

@@ -199,9 +199,6 @@ def find_number_column(
 
     A few cells without a number do not exclude a column. They raise an error or are skipped when the column
     is read.
-
-    Raises:
-        DataError: the column does not exist, or no or several columns have numbers.
     """
     if requested is not None:
         table.check_columns(requested)

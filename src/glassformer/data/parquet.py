@@ -268,9 +268,6 @@ def read_batches(
     Args:
         groups: numbers of the row groups to read; None: all.
         limit: maximum decompressed size of all pages in bytes; None: limit only the size of each page.
-
-    Raises:
-        DataError: see ``read_column``.
     """
     import pyarrow as pa
 

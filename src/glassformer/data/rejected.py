@@ -213,9 +213,6 @@ def column_of(
     Args:
         noun: what the column contains, for an error message.
         lists: candidates that may contain lists; if no name is usual, the only column of lists is used.
-
-    Raises:
-        DataError: the column does not exist, or has no or several candidates.
     """
     table.check_columns(requested)
     if requested is not None:
@@ -241,9 +238,6 @@ def read_rows(
 
     Args:
         rejected: list to which unusable rows are added, which are then skipped; None: they raise an error.
-
-    Raises:
-        DataError: an unusable row, or no usable row.
     """
     examples: list[Any] = []
     rows: list[int] = []

@@ -16,7 +16,7 @@ from typing import Any
 from unicodedata import normalize
 
 from glassformer.config import listed
-from glassformer.data import corpus, given
+from glassformer.data import corpus, country_corpus
 from glassformer.data.checks import check_texts
 from glassformer.data.columns import (
     LABEL_COLUMNS,
@@ -398,7 +398,9 @@ NAMED_SOURCES = {
         description="20,000 sentences on ten countries from a course, or a generated substitute: does a "
         "sentence name france, germany, italy, spain or uk (1) or not (0)?",
         licence="the file: none stated; the substitute: as this package",
-        load=_generated("countries-given", lambda: given.corpus(find_data_file(given.FILE))),
+        load=_generated(
+            "countries-given", lambda: country_corpus.corpus(find_data_file(country_corpus.FILE))
+        ),
         notes=("split by distinct sentence: no sentence is in two splits",),
         language="en",
     ),

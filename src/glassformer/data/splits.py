@@ -12,8 +12,8 @@ import numpy as np
 
 from glassformer.config import nearest
 from glassformer.data.columns import check_no_target_in_pairs
-from glassformer.data.copies import copy_keys, distinct
 from glassformer.data.dataset import Dataset
+from glassformer.data.duplicates import copy_keys, distinct
 from glassformer.data.findings import listed_in_part
 from glassformer.data.label_kinds import (
     MIN_CLASS_EXAMPLES,
@@ -129,9 +129,6 @@ def random_split(
     Args:
         size: size of the held-out part: a share (< 1) or a count (>= 1).
         groups: one key per row; rows with the same key stay together.
-
-    Raises:
-        DataError: an impossible size.
     """
     n = len(columns[0])
     held_out = set(grouped_choice(groups or range(n), _count(size, n), seed).tolist())
@@ -400,11 +397,7 @@ def _draw(split: Any, count: int, seed: int, *, shuffled: bool) -> np.ndarray:
 
 
 def choose_evaluated_split(name: str, splits: Sequence[str]) -> str:
-    """Name of the split to evaluate: ``name``, or validation if the data set has no test split.
-
-    Raises:
-        ConfigError: the split does not exist; the message suggests a similar name.
-    """
+    """Name of the split to evaluate: ``name``, or validation if the data set has no test split."""
     if name not in (*splits, "test", "validation"):
         fix = nearest(name, [*splits])
         raise BadValueError(f"there is no split {name!r}", where="evaluate.split", fix=fix)

@@ -415,11 +415,7 @@ class RepeatedHeaders:
         self._sorted = sorted(self.names)
 
     def remove_from(self, records: Iterable[Row], on_error: RowErrorHandler) -> Iterator[Row]:
-        """The records that do not repeat the header; ``on_error`` is called for every repeated header.
-
-        Raises:
-            DataError: a record has the header's names in another order, so another table begins there.
-        """
+        """The records that do not repeat the header; ``on_error`` is called for every repeated header."""
         records = iter(records)
         for row, record in records:
             if not self.is_repeat(record):
@@ -988,9 +984,6 @@ class StreamedTable:
         path: a file with one of the extensions ``STREAMABLE``.
         on_error: called, only in the first pass, with the error for an unusable row. If the function returns,
             the row is skipped. Keys that a JSON object lacks become None.
-
-    Raises:
-        DataError: see ``read_table``.
     """
 
     def __init__(self, path: Path, on_error: RowErrorHandler):

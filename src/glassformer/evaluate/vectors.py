@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data import given
+from glassformer.data import country_corpus
 from glassformer.data.corpus import COUNTRIES, FAMILY, TEN
 from glassformer.data.files import split_lines
 from glassformer.data.label_kinds import is_number
@@ -120,9 +120,9 @@ def country_questions(countries: Sequence[str] = TEN, lowercase: bool = True) ->
 
 
 def given_questions() -> dict[str, list[Question]]:
-    """Analogies for the corpus in ``data/given.py``."""
-    facts = {name: (fact[0], fact[1]) for name, fact in given.COUNTRIES.items()}
-    return _questions(facts, [(m, he, w, she) for he, she, m, w in given.FAMILIES])
+    """Analogies for the corpus in ``data/country_corpus.py``."""
+    facts = {name: (fact[0], fact[1]) for name, fact in country_corpus.COUNTRIES.items()}
+    return _questions(facts, [(m, he, w, she) for he, she, m, w in country_corpus.FAMILIES])
 
 
 def _questions(facts: Mapping[str, tuple[str, str]], family: list[Question]) -> dict[str, list[Question]]:

@@ -13,7 +13,7 @@ import torch
 from glassformer.checkpoints.files import read_json, replace_text
 from glassformer.checkpoints.locks import writing
 from glassformer.config import plain
-from glassformer.data.copies import copy_keys
+from glassformer.data.duplicates import copy_keys
 from glassformer.data.splits import if_labeled
 from glassformer.errors import (
     BadValueError,

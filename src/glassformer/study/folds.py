@@ -24,7 +24,7 @@ import numpy as np
 from glassformer.checkpoints.files import disk_errors, replace_text, replacing
 from glassformer.checkpoints.locks import is_empty_folder, writing
 from glassformer.config import read_toml, to_toml
-from glassformer.data.copies import content_lines
+from glassformer.data.duplicates import content_lines
 from glassformer.data.rejected import summary
 from glassformer.errors import BadValueError, DataChangedError, ExistsError, OtherRunError
 from glassformer.finite import json_text

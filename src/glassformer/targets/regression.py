@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from glassformer.checkpoints.settings import shown
-from glassformer.data.copies import copy_keys
+from glassformer.data.duplicates import copy_keys
 from glassformer.data.label_kinds import skipped_amounts_message
 from glassformer.data.numbers import (
     MAX_LOGARITHM,

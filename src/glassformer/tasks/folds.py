@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.config import plain
-from glassformer.data.copies import copy_keys
+from glassformer.data.duplicates import copy_keys
 from glassformer.data.splits import Splits, if_labeled, stratified_folds
 from glassformer.errors import TooFewExamplesError
 from glassformer.targets.multilabel import align_columns

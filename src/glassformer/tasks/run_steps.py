@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from glassformer.checkpoints.files import read_json
-from glassformer.data.copies import content_digest
+from glassformer.data.duplicates import content_digest
 from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.pairs import PAIR_SOURCES, SCORED_SOURCES
 from glassformer.data.rejected import summary

@@ -21,13 +21,13 @@ import torch
 
 from glassformer.config import listed, nearest
 from glassformer.data.columns import AUTO, NONE
-from glassformer.data.copies import copy_keys
+from glassformer.data.duplicates import copy_keys
 from glassformer.data.files import ignore_error
 from glassformer.data.findings import DoctorReport
 from glassformer.data.label_kinds import other_spellings
 from glassformer.data.label_sets import flat_labels
-from glassformer.data.mending import apply_repairs
 from glassformer.data.rejected import SKIP, join_fixes, summary
+from glassformer.data.repairs import apply_repairs
 from glassformer.data.splits import Splits, make_splits, stratified_subset, without_holding_out
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.errors import (

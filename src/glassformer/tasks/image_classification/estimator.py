@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.data.copies import digest
+from glassformer.data.duplicates import digest
 from glassformer.data.image import check_images, is_record
 from glassformer.data.image_batching import AugmentSettings, ImageStream
 from glassformer.data.transform import ImageTransform, PixelTable, read_images, read_training_images

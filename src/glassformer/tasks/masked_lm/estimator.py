@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.batching import BatchSettings, pack_texts
 from glassformer.data.checks import check_texts
-from glassformer.data.copies import comparison_key
+from glassformer.data.duplicates import comparison_key
 from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, clean_around, masked_stream
 from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode, word_tokenizer, wordpiece_tokenizer

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.copies import comparison_key
+from glassformer.data.duplicates import comparison_key
 from glassformer.data.masking import PAIRED, MaskSettings, chunk_texts, mask_tokens, share_of_several
 from glassformer.data.rejected import summary
 from glassformer.data.sources import load_text_dataset

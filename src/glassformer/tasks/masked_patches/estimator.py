@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
-from glassformer.data.copies import digest
+from glassformer.data.duplicates import digest
 from glassformer.data.image import check_images, is_record
 from glassformer.data.image_batching import (
     MASK_SEED,

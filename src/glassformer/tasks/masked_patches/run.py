@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.copies import digest
+from glassformer.data.duplicates import digest
 from glassformer.data.files import is_system_file
 from glassformer.data.image import check_readable, image_files, remove_unreadable
 from glassformer.data.image_sources import ImageSplit, load_image_dataset

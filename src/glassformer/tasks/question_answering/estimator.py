@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_two
-from glassformer.data.copies import comparison_key
+from glassformer.data.duplicates import comparison_key
 from glassformer.data.questions import (
     CONTEXT,
     QUESTION,

@@ -24,7 +24,7 @@ from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.config import listed
 from glassformer.data.batching import BatchSettings, pack_texts
 from glassformer.data.checks import check_labels, check_texts, check_two, read_labels
-from glassformer.data.copies import comparison_key
+from glassformer.data.duplicates import comparison_key
 from glassformer.data.in_memory import as_targets, read_rows
 from glassformer.data.label_sets import are_booleans
 from glassformer.data.splits import random_split

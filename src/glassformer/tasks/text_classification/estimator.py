@@ -18,7 +18,7 @@ from glassformer.checkpoints.ngrams import read_ngrams, write_ngrams
 from glassformer.checkpoints.sentences import write_sentences
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.batching import BatchSettings
-from glassformer.data.copies import comparison_key
+from glassformer.data.duplicates import comparison_key
 from glassformer.data.ngrams import Ngrams
 from glassformer.data.text import TokenTable, Windows, clean_text, encode_windows
 from glassformer.data.text_pairs import (

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from glassformer.checkpoints.settings import ABOUT, section
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_two, read_labels
-from glassformer.data.copies import comparison_key
+from glassformer.data.duplicates import comparison_key
 from glassformer.data.in_memory import read_rows
 from glassformer.data.label_kinds import respelled_message
 from glassformer.data.splits import random_split

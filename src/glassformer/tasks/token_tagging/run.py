@@ -17,7 +17,7 @@ import numpy as np
 
 from glassformer.checkpoints.files import replace_text
 from glassformer.data.checks import place
-from glassformer.data.copies import copy_keys
+from glassformer.data.duplicates import copy_keys
 from glassformer.data.splits import Splits, make_splits, stratified_folds, without_holding_out
 from glassformer.data.tag_doctor import examine_tagged
 from glassformer.data.tagged import TaggedDataset, TaggedSplit, format_conll, load_tagged

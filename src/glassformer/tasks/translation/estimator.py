@@ -20,7 +20,7 @@ from glassformer.data.batching import (
     search_tokens,
 )
 from glassformer.data.checks import check_texts, check_two, place
-from glassformer.data.copies import comparison_key
+from glassformer.data.duplicates import comparison_key
 from glassformer.data.pairs import check_both
 from glassformer.data.splits import random_split
 from glassformer.data.text import (

@@ -10,8 +10,8 @@ from typing import Any
 
 from glassformer.config import listed, nearest
 from glassformer.data.checks import place
-from glassformer.data.copies import case_insensitive_key, digest
 from glassformer.data.dataset import names_of
+from glassformer.data.duplicates import case_insensitive_key, digest
 from glassformer.data.findings import Finding, listed_in_part
 from glassformer.data.label_kinds import NUMBER_OPTION, find_proposed_separator, plain_name
 from glassformer.data.label_sets import NONE, LabelSet, are_sets, flat_labels
