@@ -1,4 +1,4 @@
-"""Change the weights of a fitted model: load and save LoRA adapters in PEFT's file layout, and pruning."""
+"""LoRA adapters and pruning of fitted models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from glassformer.nn.feedforward import FeedForward, GatedFeedForward
 from glassformer.runtime import computes_gradients, computing
 from glassformer.sklearn_base import check_is_fitted
 
-# Fitted attributes that were measured with the old weights -> their values after the weights change.
+# Fitted attributes that depend on the weights -> their values after a change of the weights.
 RESET_VALUES = {
     "int8_": None,
     "temperature_": 1.0,
@@ -33,7 +33,7 @@ RESET_VALUES = {
 
 
 def reset_measurements(est: Any) -> None:
-    """Reset temperature, thresholds and the like after a change of weights; ``calibrate`` fits them again."""
+    """Reset the fitted attributes that depend on the weights; ``calibrate`` fits them again."""
     est._compute_model = None
     for name, value in RESET_VALUES.items():
         if hasattr(est, name):
@@ -41,7 +41,7 @@ def reset_measurements(est: Any) -> None:
 
 
 class AdapterMixin:
-    """Adapters and pruning, for an estimator with ``model_`` and ``class_order_``."""
+    """Mixin with LoRA adapters and pruning, for estimators with ``model_`` and ``class_order_``."""
 
     model_: Any
     class_order_: list[int] | None
@@ -53,7 +53,7 @@ class AdapterMixin:
         """Write only the low-rank updates of a fit with ``lora_rank``, in PEFT's file layout.
 
         Args:
-            head: whether to include pooling and head, for a base model of the Hub that has a head.
+            head: also write pooling and head, for a base model of the Hub that has a head.
 
         Raises:
             ConfigError: the fit had no ``lora_rank``, or the Hub's layout has no such head.
@@ -64,7 +64,7 @@ class AdapterMixin:
             raise ConfigError(
                 "there are no low-rank updates", where="save_adapter", fix="Fit with lora_rank = 8"
             )
-        train = self.configs()["train"]  # for old pickles, which lack ``adapter_scale_``
+        train = self.configs()["train"]  # for pickles of old versions, which have no ``adapter_scale_``
         rank, alpha = getattr(self, "adapter_scale_", None) or (train.lora_rank, train.lora_alpha)
         head_weights = head_in_hub(self.model_) if head else None
         save_adapter(
@@ -79,15 +79,15 @@ class AdapterMixin:
         return Path(path)
 
     def load_adapter(self, path: str | Path) -> Self:
-        """Add an adapter in PEFT's file layout to the weights: its low-rank updates, and its head if any.
+        """Add an adapter in PEFT's file layout to the weights. If the adapter has a head, it is used too.
 
-        The result is the same as ``PeftModel.from_pretrained(base, path)`` followed by
-        ``merge_and_unload()``; save it as usual. The files do not name their base model: load them into the
-        model they were trained on. Temperature, thresholds and a regressor's errors are reset; ``calibrate``
-        fits them again.
+        The result is the same as that of ``PeftModel.from_pretrained(base, path).merge_and_unload()``. The
+        files do not name their base model; use the model that the adapter was trained on. Temperature,
+        thresholds and the errors of a regressor are reset; ``calibrate`` fits them again.
 
         Raises:
-            CheckpointError: no such folder, another kind of adapter, or tensors that do not fit the model.
+            CheckpointError: the folder is missing or has another kind of adapter, or its tensors do not fit
+                the model.
         """
         check_is_fitted(self, "model_")
         with computing(gradients=True):
@@ -97,20 +97,20 @@ class AdapterMixin:
         return self
 
     def prune(self, X: Sequence[Any], *, share: float = 0.3) -> Self:
-        """A smaller, faster copy without the feed-forward units that its predictions use least.
+        """A smaller, faster copy without the least important feed-forward units.
 
-        Every layer loses the same share of its units, so that the copy can be saved, exported, opened in
-        transformers and trained further like any model. Temperature, thresholds and a regressor's intervals
-        are reset; ``calibrate`` fits them again.
+        Every layer loses the same share of its units, so that you can save, export and train the copy, and
+        open it in transformers. Temperature, thresholds and the intervals of a regressor are reset;
+        ``calibrate`` fits them again.
 
         Args:
-            X: 100 or more inputs from the same distribution as future ones; labels are not needed.
-            share: share of units to remove, between 0 and 1; the number kept is a multiple of 16.
+            X: at least 100 inputs from the same distribution as future inputs; labels are not needed.
+            share: share of units to remove, between 0 and 1. The number of remaining units is a multiple
+                of 16.
 
         Raises:
-            InputError: ``share`` out of range, unusable inputs, or a model without such units.
+            InputError: ``share`` is out of range, inputs cannot be used, or the model has no such units.
         """
-
         check_is_fitted(self, "model_")
         pruned = prune(self, self.check_examples(X), share)
         reset_measurements(pruned)
@@ -122,16 +122,15 @@ class AdapterMixin:
             self.save_adapter(folder / "adapter")
 
 
-MULTIPLE = 16  # the number of units kept is a multiple of it, which makes matrix products fast
+MULTIPLE = 16  # matrix products are fast if the number of units is a multiple of it
 
 
 @computes_gradients
 def unit_importance(est: Any, X: Sequence[Any]) -> Tensor:
-    """Importance of each unit, ``[layers, d_ff]``: how much the predicted class's logit changes without it,
-    to first order.
+    """Importance of each unit, ``[layers, d_ff]``.
 
-    It is the mean over inputs of ``|sum over tokens of h * dlogit/dh|``, where ``h`` are the activations
-    (Molchanov et al., 2017). No labels are needed.
+    It estimates the change of the logit of the predicted class without the unit: the mean over inputs of
+    ``|sum over tokens of h * dlogit/dh|``, where ``h`` are the activations (Molchanov et al., 2017).
     """
     model, values = differentiable_model(est), []
     hooks = [
@@ -139,15 +138,15 @@ def unit_importance(est: Any, X: Sequence[Any]) -> Tensor:
         for layer in model.encoder.layers
     ]
     total = torch.zeros(len(hooks), model.config.encoder.d_ff)
-    order = torch.tensor(model.encoder.order)  # the layer of each value: layers may run several times
+    order = torch.tensor(model.encoder.order)  # the layer of each value; a layer may run several times
     try:
         for x in X:
             subject = make_subject(est, x)
             values.clear()  # ``make_subject`` has run the model too
             logits = run_rows(model, subject.rows, subject.packing()).logits
             assert logits is not None
-            slopes = torch.autograd.grad(logits[0, subject.target], values)
-            changes = [(h.detach() * g).sum(0).abs() for h, g in zip(values, slopes, strict=True)]
+            gradients = torch.autograd.grad(logits[0, subject.target], values)
+            changes = [(h.detach() * g).sum(0).abs() for h, g in zip(values, gradients, strict=True)]
             total.index_add_(0, order, torch.stack(changes).cpu().float())
     finally:
         for hook in hooks:
@@ -156,13 +155,13 @@ def unit_importance(est: Any, X: Sequence[Any]) -> Tensor:
 
 
 def prune(est: Any, X: Sequence[Any], share: float) -> Any:
-    """A copy without the least important feed-forward units; ``Supervised.prune`` resets the measurements."""
+    """A copy without the least important feed-forward units; see ``AdapterMixin.prune``."""
     if not 0 < share < 1:
         what = f"share is {share}, not between 0 and 1"
         raise BadValueError(what, where="prune", fix="Use 0.3 for 30 % of the units")
     layers = getattr(getattr(est.model_, "encoder", None), "layers", ())
-    forwards = [getattr(layer, "feed_forward", None) for layer in layers]
-    if not forwards or not all(isinstance(one, FeedForward | GatedFeedForward) for one in forwards):
+    networks = [getattr(layer, "feed_forward", None) for layer in layers]
+    if not networks or not all(isinstance(n, FeedForward | GatedFeedForward) for n in networks):
         what = f"{est.model!r} has no feed-forward units"
         raise NotForThisModelError(what, where="prune", fix="Use a Transformer")
     importance = unit_importance(est, X)
@@ -178,7 +177,7 @@ def prune(est: Any, X: Sequence[Any], share: float) -> Any:
 
 
 def _keep_units(network: FeedForward | GatedFeedForward, units: Tensor) -> None:
-    """Leave only those units, in place."""
+    """Remove all other units, in place."""
     up, down = network.up, network.down
     units = units.to(up.weight.device)
     rows = units if isinstance(network, FeedForward) else torch.cat([units, units + down.in_features])

@@ -1,4 +1,4 @@
-"""A saved model's card (README.md) from its estimator and run; exports for other programs."""
+"""Model cards, and exports for other programs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from glassformer.config import read_toml
 from glassformer.errors import InputError
 from glassformer.runtime import versions
 
-MOST_COUNT = 2**53  # upper bound for a number of examples in a saved file
+MAX_COUNT = 2**53  # upper bound for a number of examples in a saved file
 
 
 def count_examples(fit: Any) -> dict[str, int]:
-    """Number of training and validation examples of a fit; empty for an Embedder's pairs."""
+    """Numbers of training and validation examples of a fit; empty for pairs of an Embedder."""
     if (targets := getattr(fit.examples, "targets", None)) is None:
         return {}
     validation = {"validation": len(fit.validation[1])} if isinstance(fit.validation, tuple) else {}
@@ -33,16 +33,16 @@ def count_examples(fit: Any) -> dict[str, int]:
 
 
 def saved_example_counts(about: Mapping[str, Any]) -> dict[str, int]:
-    """The same numbers from a saved folder, without values that cannot be counts."""
+    """The numbers of examples from ``glassformer.json``, without invalid values."""
     examples = about.get("examples")
     examples = examples if isinstance(examples, dict) else {}
-    return {k: n for k, n in examples.items() if type(n) is int and 0 <= n < MOST_COUNT}
+    return {k: n for k, n in examples.items() if type(n) is int and 0 <= n < MAX_COUNT}
 
 
 def card_of(estimator: Any, run: str | Path | None = None, **loading: Any) -> str:
-    """The model card of a fitted estimator, for ``README.md``, with the facts of the folder ``run``.
+    """The model card of a fitted estimator, with facts about its run.
 
-    ``loading``: arguments of ``report.card.LoadingInfo``.
+    ``loading`` has arguments for ``report.card.LoadingInfo``.
     """
     from glassformer.report.card import LoadingInfo, Model, model_card
 
@@ -50,7 +50,7 @@ def card_of(estimator: Any, run: str | Path | None = None, **loading: Any) -> st
     idle = getattr(estimator, "idle_settings", ())
     settings = {k: v for k, v in estimator.get_params(deep=False).items() if k not in idle}
     model = getattr(estimator, "model_", None)
-    classes = getattr(estimator, "classes_", None)  # None also for an Embedder trained on pairs
+    classes = getattr(estimator, "classes_", None)  # None: for example an Embedder trained on pairs
     classes = classes if _gives_labels(estimator) else None
     facts = Model(
         kind=type(estimator).__name__,
@@ -73,7 +73,7 @@ def card_of(estimator: Any, run: str | Path | None = None, **loading: Any) -> st
 
 
 def write_card(folder: Path, estimator: Any, run: str | Path | None = None, **form: Any) -> Path:
-    """Write the card into a folder. An edited README.md stays; ours then gets another name."""
+    """Write the card into a folder. If README.md was edited, the card gets another name."""
     from glassformer.export.proof import valid_sentences
     from glassformer.report.card import with_proof
 
@@ -83,7 +83,7 @@ def write_card(folder: Path, estimator: Any, run: str | Path | None = None, **fo
 
 
 def add_proof_to_card(folder: Path, sentences: Sequence[str]) -> None:
-    """Put the result of ``glassformer prove`` into the card of a folder, if the card is ours and unedited."""
+    """Add the result of ``glassformer prove`` to the card of a folder, unless the card was edited."""
     from glassformer.report.card import with_proof
 
     path = folder / README
@@ -93,7 +93,7 @@ def add_proof_to_card(folder: Path, sentences: Sequence[str]) -> None:
 
 
 def find_run_folder(path: str | Path) -> Path | None:
-    """The run folder of ``path``, which is a run or its ``model`` folder; None if it is neither."""
+    """The run folder of ``path``, a run or its ``model`` folder; None: it is not one of them."""
     path = Path(path)
     for folder in (path, path.parent if path.name == "model" else path):
         if (folder / "config.toml").is_file() and (folder / "metrics.json").is_file():
@@ -114,7 +114,7 @@ def _run_facts(run: str | Path | None) -> list[Any]:
 
 
 def _validation_metrics(estimator: Any) -> dict[str, float]:
-    """Validation metrics of the weights that were kept; empty if there were no evaluations in training."""
+    """Validation metrics of the best weights; empty if training had no evaluation."""
     history = getattr(estimator, "history_", [])
     evaluated = [r for r in history if r.get("kind") not in ("step", None) and {"accuracy", "r2"} & r.keys()]
     best = [r for r in evaluated if r.get("step") == getattr(estimator, "best_step_", None)] or evaluated[-1:]
@@ -124,10 +124,8 @@ def _validation_metrics(estimator: Any) -> dict[str, float]:
 
 def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list[str]:
     out = []
-    texts = getattr(estimator, "reads_tokens", hasattr(estimator, "tokenizer_")) and settings.get(
-        "max_length"
-    )
-    if texts and settings.get("long_texts", "cut") == "cut":
+    reads_tokens = getattr(estimator, "reads_tokens", hasattr(estimator, "tokenizer_"))
+    if reads_tokens and settings.get("max_length") and settings.get("long_texts", "cut") == "cut":
         out.append(f"It reads the first {settings['max_length']:,} tokens of a text and no more.")
     if settings.get("clean", "none") not in ("none", None):
         out.append(f"Texts are cleaned before it reads them (clean = {settings['clean']}).")
@@ -150,10 +148,10 @@ def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list
             else f"It gives no label where the probability of the label is below {below:g}."
         )
     temperature, threshold = getattr(estimator, "temperature_", 1.0), getattr(estimator, "threshold_", None)
-    calibrated = bool(np.any(np.asarray(temperature) != 1.0))
-    if multilabel and threshold is not None:  # ``fit`` chooses them, and ``calibrate`` again
+    is_calibrated = bool(np.any(np.asarray(temperature) != 1.0))
+    if multilabel and threshold is not None:  # ``fit`` chooses thresholds, and so does ``calibrate``
         out.append(f"Each label has its own threshold ({_range(threshold)}), chosen on validation examples.")
-    if calibrated or (threshold is not None and not multilabel):
+    if is_calibrated or (threshold is not None and not multilabel):
         per_class = threshold is not None and np.ndim(threshold)
         word = "thresholds of its classes" if per_class else "threshold"
         limit = "" if threshold is None or multilabel else f", {word} {_range(threshold)}"
@@ -179,13 +177,15 @@ def _range(value: Any) -> str:
 def export(
     clf: Any, form: str, folder: Path, samples: list[Any], *, run: str | Path | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Export an estimator as ``hf`` (its card has the facts of ``run``) or ``onnx`` (``options``: arguments
-    of ``export_onnx``), check the export on ``samples``, and return the results of the check."""
+    """Export an estimator, check the export on ``samples``, and return the results of the check.
+
+    ``form`` is ``hf``, whose card has facts about ``run``, or ``onnx`` with the ``options`` of
+    ``export_onnx``.
+    """
     from glassformer.export.hf_folder import export_hf
     from glassformer.export.onnx_folder import export_onnx
 
     if form == "hf":
-        return export_hf(
-            clf, folder, samples, partial(card_of, clf, None if run is None else find_run_folder(run))
-        )
+        run_folder = None if run is None else find_run_folder(run)
+        return export_hf(clf, folder, samples, partial(card_of, clf, run_folder))
     return export_onnx(clf, folder, samples, **options)

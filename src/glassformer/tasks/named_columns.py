@@ -1,4 +1,4 @@
-"""Mixin for the column names of an estimator: ``feature_names_in_`` and ``n_features_in_``."""
+"""Mixin for estimators that read tables."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from glassformer.train.config import user_stacklevel
 
 
 class NamedColumns:
-    """Reads lists and tables of examples; tables by the names of their columns.
+    """Mixin that reads lists of examples, and tables by the names of their columns.
 
-    Fitted attributes: ``n_features_in_``, the number of inputs per example (2: pairs), and
-    ``feature_names_in_`` if ``fit`` got a table with column names. Columns are then selected by name, in any
-    order, and other columns are ignored. A model that was fitted without names takes columns by position.
+    Fitted attributes: ``n_features_in_``, the number of inputs per example (2 for pairs), and
+    ``feature_names_in_`` if ``fit`` got a table with column names. Prediction then selects columns by name
+    and ignores other columns. A model that was fitted without names selects columns by position.
     """
 
-    INPUTS: ClassVar[Inputs] = Inputs()  # the kind of the examples
+    INPUTS: ClassVar[Inputs] = Inputs()  # the kind of inputs
     NOUN: ClassVar[str] = Inputs.noun  # name of the examples in messages
     TARGETS: ClassVar[str] = "labels"  # name of the targets in messages
     MAX_COLUMNS: ClassVar[int] = 1  # maximum number of columns of an example
@@ -51,13 +51,14 @@ class NamedColumns:
 
     @staticmethod
     def is_example(row: Any) -> bool:
-        """Whether a dict (or a list with one dict) is a complete example (a tagged sentence), and not a
-        row keyed by column names."""
+        """Whether a dict, or a list with a dict, is an example and not a row of a table."""
         return False
 
     def training_rows(self, X: Any, y: Any = None, names: Sequence[str] | None = None) -> Any:
-        """The examples of ``X`` for ``fit``, which must not hold ``y``; a table becomes a list, and its
-        column names (or only ``names``) are stored."""
+        """The examples of ``X`` for ``fit``. A table must not have ``y`` as a column and becomes a list.
+
+        Its column names are stored, or only the columns ``names`` are used.
+        """
         warn_of_order(X, y)
         vars(self).pop("feature_names_in_", None)
         self.n_features_in_, self._warned_positions = 1, False
@@ -78,34 +79,36 @@ class NamedColumns:
         return out
 
     def prediction_rows(self, X: Any, origin: str | None = None, width: int | None = None) -> Any:
-        """The examples of ``X`` for prediction; a table becomes a list of the columns that ``fit`` used, or
-        of ``width`` columns."""
+        """The examples of ``X`` for prediction.
+
+        A table becomes a list of the columns that ``fit`` used, or of ``width`` columns.
+        """
         X = list(X) if isinstance(X, Iterator) and not hasattr(X, "read") else X
-        origin, width_limit = origin or self.NOUN, width or self.columns_per_example()
+        origin, num_columns = origin or self.NOUN, width or self.columns_per_example()
         names = getattr(self, "feature_names_in_", None)
         if (table := open_table(X, origin, self.is_example)) is None:
             if names is not None and {*names} <= {*(as_record(X) or ())}:
                 what = f"one row where a list of {self.NOUN} is expected"
                 raise DataError(what, where=origin, fix="Put it into a list")
             return X
-        if names is not None and len(names) != width_limit:
+        if names is not None and len(names) != num_columns:
             names = None
-        if names is None and width_limit > 1 and len(table) == width_limit:
+        if names is None and num_columns > 1 and len(table) == num_columns:
             self._warn_of_positions(table)
-        return take_columns(table, origin, self.NOUN, width_limit, None if names is None else names.tolist())
+        return take_columns(table, origin, self.NOUN, num_columns, None if names is None else names.tolist())
 
     def name_columns(self, *names: str | None) -> None:
-        """Store column names if ``fit`` was given separate lists; None entries are skipped."""
-        named = [name for name in names if name is not None]
-        if len(named) == self.n_features_in_:
-            self.feature_names_in_ = np.asarray(named, object)
+        """Store the names of the columns that the arguments of ``fit`` came from; None is ignored."""
+        known = [name for name in names if name is not None]
+        if len(known) == self.n_features_in_:
+            self.feature_names_in_ = np.asarray(known, object)
 
     def columns_per_example(self) -> int:
         """Number of columns per example in prediction."""
         return getattr(self, "n_features_in_", self.MAX_COLUMNS)
 
     def _warn_of_positions(self, table: MemoryTable) -> None:
-        """Warn once that named columns are taken by position."""
+        """Warn once that columns are selected by position although they have names."""
         if table.names is None or getattr(self, "_warned_positions", False):
             return
         self._warned_positions = True
@@ -120,11 +123,11 @@ class NamedColumns:
         return {} if names is None else {"columns": names.tolist()}
 
     def read_columns(self, about: Mapping[str, Any], where: str) -> None:
-        """Restore the names from ``glassformer.json``; folders of earlier versions have none."""
+        """Read the column names from ``glassformer.json``; folders of earlier versions have none."""
         names = about.get("columns")
         if names is not None:
-            fits = isinstance(names, list) and all(isinstance(name, str) for name in names)
-            if not fits or not 1 <= len(names) <= self.MAX_COLUMNS or len(set(names)) < len(names):
+            is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+            if not is_list or not 1 <= len(names) <= self.MAX_COLUMNS or len(set(names)) < len(names):
                 what = f"columns = {shown(names)} is not a list of up to {self.MAX_COLUMNS} names"
                 raise CheckpointError(what, where=where, fix="Save it again")
             self.feature_names_in_ = np.asarray(names, object)
@@ -132,13 +135,13 @@ class NamedColumns:
             self.n_features_in_ = width
 
     def saved_num_inputs(self, about: Mapping[str, Any]) -> int | None:
-        """The number of inputs per example from other entries of ``glassformer.json``; None: unknown."""
+        """The number of inputs per example, by ``glassformer.json``; None: unknown."""
         return 1
 
 
 def warn_of_order(X: Any, y: Any) -> None:
-    """Warn if X and y are pandas objects with the same index in another order."""
-    a, b = (getattr(one, "index", None) for one in (X, y))
+    """Warn if X and y are pandas objects with the same index in different orders."""
+    a, b = getattr(X, "index", None), getattr(y, "index", None)
     if a is None or b is None or callable(a) or callable(b) or len(a) != len(b) or a.equals(b):
         return
     if {*a} == {*b}:

@@ -1,11 +1,11 @@
-"""``Probe``: classify by the vectors of a frozen backbone, find neighbors, explain similarity.
+"""``Probe``: a classifier on a frozen backbone.
 
 probe = gf.Probe("google/vit-base-patch16-224", head="knn").fit(images, labels)
 probe.predict(others); probe.neighbors(others, images, k=5)
 gf.Probe(clf, pooling="patches").explain_similarity(image, other).save("page.html")
 
-A classifier with ``train_layers=0`` trains its head on the same features by gradient descent; a probe fits a
-logistic regression, or uses the nearest examples.
+A classifier with ``train_layers=0`` trains its head on the same vectors by gradient descent. A probe fits a
+logistic regression or uses the nearest examples.
 """
 
 from __future__ import annotations
@@ -57,51 +57,53 @@ BATCH = 64  # images per forward pass
 
 @dataclass(frozen=True)
 class ImageSimilarity:
-    """Similarity of two images by pairs of patches: ``table[i, j]`` is the contribution of patch i of the
-    first and patch j of the second to ``score``."""
+    """Explanation of the similarity of two images by pairs of patches.
+
+    ``table[i, j]`` is the contribution of patch i of the first image and patch j of the second image.
+    """
 
     a: str
     b: str
     table: np.ndarray  # [P, P] fp64, patches row by row
     score: float  # the cosine of the means over all patches
     grids: tuple[tuple[int, int], tuple[int, int]]  # rows and columns of patches
-    urls: tuple[str, str] = field(repr=False)  # ``data:`` addresses of the images as the model saw them
+    urls: tuple[str, str] = field(repr=False)  # ``data:`` URLs of the images as the model reads them
 
     @property
     def rows(self) -> list[str]:
         """Names of the patches of the first image."""
-        return _places(self.grids[0])
+        return _patch_names(self.grids[0])
 
     @property
     def columns(self) -> list[str]:
         """Names of the patches of the second image."""
-        return _places(self.grids[1])
+        return _patch_names(self.grids[1])
 
     def strongest(self, k: int = 5) -> list[tuple[str, str, float]]:
         """The ``k`` pairs of patches with the largest contributions."""
         best = np.argsort(-self.table, axis=None, kind="stable")[:k]
-        places = zip(*np.unravel_index(best, self.table.shape), strict=True)
+        pairs = zip(*np.unravel_index(best, self.table.shape), strict=True)
         rows, columns = self.rows, self.columns
-        return [(rows[i], columns[j], float(self.table[i, j])) for i, j in places]
+        return [(rows[i], columns[j], float(self.table[i, j])) for i, j in pairs]
 
     def save(self, path: str | Path) -> Path:
         """Write a page (``.html``) or the numbers (``.json``).
 
         Raises:
-            ConfigError: another file name extension.
+            ConfigError: the file has another extension.
         """
         path = Path(path)
         if path.suffix.lower() == ".html":
             write_text(path, page([self]))
         elif path.suffix.lower() == ".json":
-            about = {"score": self.score, "grids": self.grids, "table": self.table.tolist()}
-            write_text(path, json_text(about, ascii=True) + "\n")
+            values = {"score": self.score, "grids": self.grids, "table": self.table.tolist()}
+            write_text(path, json_text(values, ascii=True) + "\n")
         else:
             raise BadValueError("not .html or .json", where=str(path), fix="End the name with one of them")
         return path
 
 
-def _places(grid: tuple[int, int]) -> list[str]:
+def _patch_names(grid: tuple[int, int]) -> list[str]:
     return [f"row {i + 1}, column {j + 1}" for i in range(grid[0]) for j in range(grid[1])]
 
 
@@ -114,13 +116,13 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         head: ``linear`` (logistic regression) or ``knn`` (nearest examples by cosine).
         k: number of neighbors for ``knn``.
         C: inverse regularization strength for ``linear``, as in scikit-learn.
-        pooling: ``auto``: the vectors that the backbone passes to its head; ``patches``: for images, the mean
-            over all patches, whose cosine is a sum over pairs of patches.
+        pooling: ``auto``: the vectors that the head of the backbone reads. ``patches``, for images: the mean
+            over all patches, so that cosines are sums over pairs of patches.
     """
 
     classes_: np.ndarray
     head_: Head
-    boolean_labels_ = False  # whether the training labels were booleans, so that ``predict`` returns booleans
+    boolean_labels_ = False  # whether the training labels were booleans; ``predict`` then returns booleans
 
     def __init__(
         self, backbone: Any, *, head: str = "linear", k: int = 5, C: float = 1.0, pooling: str = "auto"
@@ -132,17 +134,16 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         return type(self)(self.backbone, head=self.head, k=self.k, C=self.C, pooling=self.pooling)
 
     def set_params(self, **params: Any) -> Probe:
-        """Set parameters, as in scikit-learn; those of the backbone (``backbone__max_length``) are set on a
-        copy of it."""
+        """Set parameters, as in scikit-learn. For ``backbone__max_length`` etc. the backbone is copied."""
         if any(name.startswith("backbone__") for name in params) and "backbone" not in params:
             self.backbone = copy(self.backbone)
         return super().set_params(**params)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy; labels are read as in a classifier's ``score``.
+        """Accuracy. Labels are read as in ``score`` of classifiers.
 
         Raises:
-            DataError: unusable examples or labels, or different numbers of examples and labels.
+            DataError: examples or labels cannot be used, or their numbers differ.
         """
         check_is_fitted(self, "head_")
         labels, classes = check_labels(y), self.classes_.tolist()
@@ -154,7 +155,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         """Fit the head on examples and their labels.
 
         Raises:
-            DataError: unusable examples or labels, or only one class.
+            DataError: examples or labels cannot be used, or there is only one class.
             ConfigError: an invalid setting.
         """
         previous = vars(self).copy()
@@ -192,31 +193,30 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         )
 
     def embed(self, X: Sequence[Any]) -> np.ndarray:
-        """Embed each example, ``[n, E]`` fp32.
+        """The vector of each example, ``[n, E]`` fp32.
 
         Raises:
-            DataError: an unusable example.
-            ConfigError: no such backbone or pooling.
+            DataError: an example cannot be used.
+            ConfigError: there is no such backbone or pooling.
         """
         if self.pooling not in POOLINGS:
             fix = f"Known: {', '.join(POOLINGS)}"
             raise ConfigError(f"no pooling {self.pooling!r}", where="pooling", fix=fix)
-        opened = self._opened()
-        if hasattr(self, "feature_names_in_"):  # otherwise the backbone may have the columns' names
+        backbone = self._backbone_estimator()
+        if hasattr(self, "feature_names_in_"):  # otherwise the backbone may know the columns
             X = self.prediction_rows(X)
         if self.pooling == "auto":
-            return opened.embed(X)
-        states = self._patches(X)
-        return np.stack([rows.mean(0) for rows in states])
+            return backbone.embed(X)
+        return np.stack([states.mean(0) for states in self._patches(X)])
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write one folder: the backbone, the head, ``glassformer.json``, and a checksummed manifest.
+        """Save the backbone and the head to a folder, with the checksums of all files.
 
         Raises:
-            CheckpointError: the folder exists and ``overwrite`` is False, or is not one of ours.
+            CheckpointError: the folder exists and ``overwrite`` is False, or it is not a saved model.
         """
         check_is_fitted(self, "head_")
-        opened = self._opened()
+        backbone = self._backbone_estimator()
         about = {
             "format": FORMAT,
             "kind": type(self).__name__,
@@ -233,26 +233,26 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
             (folder / ABOUT).write_text(json_text(about, indent=2, ascii=True) + "\n", encoding="utf-8")
 
         with TemporaryDirectory() as scratch:  # ``write_folder`` cannot be nested
-            saved = opened.save(Path(scratch) / BACKBONE)
+            saved = backbone.save(Path(scratch) / BACKBONE)
             return write_folder(path, write, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | Path) -> Probe:
-        """Load a saved probe; every file is verified by its checksum. ``gf.load`` opens it too.
+        """Load a saved probe, and verify the checksums of its files. ``gf.load`` does the same.
 
         Raises:
-            CheckpointError: no such folder, a damaged one, or one of another kind.
+            CheckpointError: the folder is missing or damaged, or has another kind of model.
         """
         folder = Path(path)
         where = str(folder / ABOUT)
         about = read_saved(cls, folder, "a Probe")
         parameters = {k: v for k, v in about["parameters"].items() if k in ("head", "k", "C", "pooling")}
-        inner = read_metadata(folder / BACKBONE, FORMAT)
-        kinds = {kind.__name__: kind for kind in _backbones()}
-        if inner["kind"] not in kinds:
+        backbone_about = read_metadata(folder / BACKBONE, FORMAT)
+        kinds = {kind.__name__: kind for kind in _backbone_classes()}
+        if backbone_about["kind"] not in kinds:
             raise CheckpointError(f"no {', '.join(kinds)} is its backbone", where=str(folder))
         with computing(gradients=True):
-            backbone = kinds[inner["kind"]].restore(folder / BACKBONE, inner)
+            backbone = kinds[backbone_about["kind"]].restore(folder / BACKBONE, backbone_about)
         out = cls(backbone, **parameters)
         if out.pooling not in POOLINGS:
             raise CheckpointError(f"pooling = {out.pooling!r} is not known", where=where)
@@ -266,14 +266,17 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         return out
 
     def neighbors(self, X: Sequence[Any], table: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
-        """For each example the indices of its ``k`` nearest in ``table``, and their cosines, ``[n, k]`` each.
+        """The indices of the ``k`` examples of ``table`` nearest to each example, and their cosines.
 
         Args:
             table: examples, or their vectors ``[m, E]``.
 
+        Returns:
+            Two arrays ``[n, k]``.
+
         Raises:
-            ConfigError: ``k`` below 1.
-            DataError: vectors of another width.
+            ConfigError: ``k`` is below 1.
+            DataError: the vectors have another width.
         """
         from glassformer.tasks.similarity.estimator import nearest
 
@@ -288,15 +291,15 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         return nearest(queries, vectors, k)
 
     def explain_similarity(self, a: Any, b: Any) -> ImageSimilarity:
-        """Explain the similarity of two images: the contribution of each pair of patches to the cosine.
+        """Explain the cosine of two images by pairs of patches.
 
         Raises:
-            ConfigError: a backbone for texts, or ``pooling`` is not ``patches``.
+            ConfigError: the backbone reads texts, or ``pooling`` is not ``patches``.
         """
         from glassformer.explain.view import image_data_url
 
-        opened = self._opened()
-        if not opened.INPUTS.has_images:
+        backbone = self._backbone_estimator()
+        if not backbone.INPUTS.has_images:
             fix = "Use gf.Embedder, whose explain_similarity is of texts"
             raise ConfigError("a probe explains images", where="explain_similarity", fix=fix)
         if self.pooling != "patches":
@@ -306,24 +309,24 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         norms = [max(float(np.linalg.norm(part.sum(0))), 1e-12) for part in parts]
         table = parts[0] @ parts[1].T / (norms[0] * norms[1])
         score = float(parts[0].sum(0) @ parts[1].sum(0)) / (norms[0] * norms[1])
-        grid = tuple(opened.model_.config.embedding.grid)
-        seen = read_images([a, b], opened.transform_)
-        urls = tuple(image_data_url(_shown(pixels)) for pixels in seen.pixels)
+        grid = tuple(backbone.model_.config.embedding.grid)
+        seen = read_images([a, b], backbone.transform_)
+        urls = tuple(image_data_url(_as_rgb(pixels)) for pixels in seen.pixels)
         names = [str(x) if isinstance(x, str | Path) else name for x, name in ((a, "first"), (b, "second"))]
         return ImageSimilarity(*names, table, score, (grid, grid), urls)  # type: ignore[arg-type]  # two of each
 
     def _patches(self, X: Sequence[Any]) -> list[np.ndarray]:
-        """Hidden states of each image's patches, ``[P, D]`` fp32, without the class token."""
-        opened = self._opened()
-        if not opened.INPUTS.has_images:
+        """Hidden states of the patches of each image, ``[P, D]`` fp32, without the class token."""
+        backbone = self._backbone_estimator()
+        if not backbone.INPUTS.has_images:
             raise ConfigError("texts have no patches", where="pooling", fix='Use pooling="auto"')
-        table, model = opened.encode(opened.check(X)), opened.predictor()
+        table, model = backbone.encode(backbone.check(X)), backbone.predictor()
         device = next(model.parameters()).device
         first = model.config.embedding.num_prefix
         out: list[np.ndarray] = []
-        with computing(opened.threads):
+        with computing(backbone.threads):
             for start in range(0, len(table), BATCH):
-                pixels = evaluation_pixels(table, start, BATCH, opened.transform_, device)
+                pixels = evaluation_pixels(table, start, BATCH, backbone.transform_, device)
                 rows, packing = model.embed(pixels)
                 states = finite(model.encode_rows(rows, packing).float().cpu(), "vectors")
                 out += [part[first:].numpy() for part in states.split(list(packing.lengths))]
@@ -331,21 +334,21 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
 
     @property
     def INPUTS(self) -> Any:  # type: ignore[override]  # that of the backbone
-        return self._opened().INPUTS
+        return self._backbone_estimator().INPUTS
 
     @property
     def NOUN(self) -> str:  # type: ignore[override]  # as well
-        return self._opened().NOUN
+        return self._backbone_estimator().NOUN
 
     @property
     def MAX_COLUMNS(self) -> int:  # type: ignore[override]  # as well
-        return self._opened().columns_per_example()
+        return self._backbone_estimator().columns_per_example()
 
     def is_example(self, row: Any) -> bool:  # type: ignore[override]  # as well
-        return self._opened().is_example(row)
+        return self._backbone_estimator().is_example(row)
 
-    def _opened(self) -> Any:
-        """The backbone as an estimator that can embed."""
+    def _backbone_estimator(self) -> Any:
+        """The backbone as an estimator with a method ``embed``."""
         if not isinstance(self.backbone, str | Path):
             if not hasattr(self.backbone, "embed"):
                 kind = type(self.backbone).__name__
@@ -358,7 +361,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         return cached[1]
 
 
-def _backbones() -> tuple[Any, ...]:
+def _backbone_classes() -> tuple[Any, ...]:
     from glassformer.tasks.image_classification.estimator import ImageClassifier
     from glassformer.tasks.similarity.estimator import Embedder
     from glassformer.tasks.text_classification.estimator import TextClassifier
@@ -367,11 +370,11 @@ def _backbones() -> tuple[Any, ...]:
 
 
 def open_backbone(name: str) -> Any:
-    """Open a checkpoint for texts or images as an estimator that can embed.
+    """Open a checkpoint of texts or images as an estimator with a method ``embed``.
 
     Raises:
-        ConfigError: the name of an architecture, which has random weights.
-        CheckpointError: no such checkpoint.
+        ConfigError: the name is that of an architecture, which has random weights.
+        CheckpointError: there is no such checkpoint.
     """
     from glassformer.families import IMAGE_ARCHITECTURES
     from glassformer.families.pretrained import read_checkpoint
@@ -391,13 +394,13 @@ def open_backbone(name: str) -> Any:
     configs = clf.configs()
     choose_device(clf.device)
     clf.transform_ = build_transform(configs["image"], configs["model"])
-    with own_generator(), computing(gradients=True), use_own_generator():  # the random head is not used
+    with own_generator(), computing(gradients=True), use_own_generator():  # for the head, which is not used
         model = build_model(configs["model"], clf.transform_, 2).eval()
-    decides = {"temperature": 1.0, "threshold": None, "class_order": None}
-    return clf._with_parts(model, classes=np.array([0, 1]), kind=kind_of_targets([0, 1]), **decides)
+    state = {"temperature": 1.0, "threshold": None, "class_order": None}
+    return clf._with_parts(model, classes=np.array([0, 1]), kind=kind_of_targets([0, 1]), **state)
 
 
-def _shown(pixels: np.ndarray) -> np.ndarray:
+def _as_rgb(pixels: np.ndarray) -> np.ndarray:
     """Convert pixels ``[C, H, W]`` uint8 to RGB ``[H, W, 3]``."""
     image = np.moveaxis(pixels, 0, -1)
     return np.ascontiguousarray(np.repeat(image, 3, -1) if image.shape[-1] == 1 else image[..., :3])
