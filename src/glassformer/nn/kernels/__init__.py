@@ -219,14 +219,15 @@ class KernelAttention(torch.autograd.Function):
         q, k, v = _rows(q), _rows(k), _rows(v)
         out, stats = attention(q, k, v, q_packing, kv_packing, causal, scale, bias, window)
         ctx.save_for_backward(q, k, v, out, stats, bias)
-        ctx.settings, ctx.window = (q_packing, kv_packing, causal, scale), window
+        ctx.settings = q_packing, kv_packing, causal, scale, window
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
         q, k, v, out, stats, bias = ctx.saved_tensors
+        q_packing, kv_packing, causal, scale, window = ctx.settings
         *dqkv, dbias = attention_backward(
-            q, k, v, out, stats, grad, *ctx.settings, bias, ctx.window, stack=True
+            q, k, v, out, stats, grad, q_packing, kv_packing, causal, scale, bias, window, stack=True
         )
         return *dqkv, None, None, None, None, dbias, None
