@@ -25,7 +25,7 @@ def measure(run: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / run.name
         shutil.copytree(run, copy, ignore=shutil.ignore_patterns("checkpoints"))
-        return calibrate_run(copy, say=lambda line: print(line, flush=True))
+        return calibrate_run(copy, log=lambda line: print(line, flush=True))
 
 
 @command(

@@ -96,7 +96,7 @@ def measure(
         test_size=None, train_size=None, limit=None,
     )  # fmt: skip
     metrics = cross_validate(
-        replace(recipe, data=own), folder / "folds", folds, say=say, callbacks=[Progress()]
+        replace(recipe, data=own), folder / "folds", folds, log=say, callbacks=[Progress()]
     )
     found = review(folder / "folds", top=max(FIRST))
     with open(folder / "folds" / "review.csv", encoding="utf-8", newline="") as file:

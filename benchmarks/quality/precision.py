@@ -16,15 +16,15 @@ from typing import Any
 from benchmarks.harness.options import parse
 from benchmarks.harness.results import RESULTS, commit, write_result
 from glassformer.report.published import duration
-from glassformer.study.answers import read_answers
 from glassformer.study.compare import compare_runs
+from glassformer.study.run_predictions import read_run_predictions
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import run_task
 
 
 def agreement(a: Path, b: Path) -> float:
     """The share of the judged examples to which two runs give the same answer."""
-    return float((read_answers(a).predicted == read_answers(b).predicted).mean())
+    return float((read_run_predictions(a).predicted == read_run_predictions(b).predicted).mean())
 
 
 def finding(recipe: str, half: Path, full: Path, others: Sequence[Path] = ()) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def main() -> None:
         write_result(path, old | sentences(old))
         return
     study, settings = load_study(args.study), parse_settings(args.overrides)
-    results = compare(study, args.runs / study.name, settings=settings, workers=args.workers, say=say)
+    results = compare(study, args.runs / study.name, settings=settings, workers=args.workers, log=say)
     if results["unfinished"]:
         raise SystemExit(f"{len(results['unfinished'])} runs did not end: {results['unfinished'][0]} ...")
     write_result(RESULTS / f"study-{study.name}.json", results)

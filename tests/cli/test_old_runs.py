@@ -17,7 +17,7 @@ from glassformer.config import read_toml
 from glassformer.data.duplicates import comparison_key
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.predictions import read_predictions
-from glassformer.study.arms import Job, with_split_of_started_arms
+from glassformer.study.arms import Job, with_existing_split
 from glassformer.study.calibration import set_precision
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.load import load
@@ -75,11 +75,11 @@ def test_further_arms_of_a_study_are_split_as_its_first(twice: Path, tmp_path: P
     recipe = load_recipe(toml)
     arms = tmp_path / "study" / "arms"
     job = Job("b", 0, recipe, arms / "b" / "seed-0")
-    assert with_split_of_started_arms(job).data.copies is None
+    assert with_existing_split(job).data.copies is None
     begin(arms / "a" / "seed-0", recipe)  # before there was the setting
-    assert with_split_of_started_arms(job).data.copies == "apart"
+    assert with_existing_split(job).data.copies == "apart"
     begin(arms / "0" / "seed-0", with_run_settings(recipe, arms / "0" / "seed-0")[0])
-    assert with_split_of_started_arms(job).data.copies == "together"
+    assert with_existing_split(job).data.copies == "together"
 
 
 def test_named_data_are_split_as_ever(ok):

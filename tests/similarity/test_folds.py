@@ -10,10 +10,10 @@ from scipy.stats import spearmanr
 
 from glassformer.cli.app import main
 from glassformer.errors import ConfigError, DataError
-from glassformer.study.answers import read_answers
 from glassformer.study.compare import compare_runs
 from glassformer.study.folds import cross_validate
 from glassformer.study.review import review
+from glassformer.study.run_predictions import read_run_predictions
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import run_task
 
@@ -114,7 +114,7 @@ def test_runs_are_compared_by_their_ranks_on_the_same_pairs(table, tmp_path, mon
 def test_a_damaged_table_is_named(tmp_path):
     (tmp_path / "pairs.csv").write_text("first,second,score,cosine\na,b,1,much\n")
     with pytest.raises(DataError, match=r"pairs.csv, row 2: a score or cosine is not a number"):
-        read_answers(tmp_path)
+        read_run_predictions(tmp_path)
     (tmp_path / "pairs.csv").write_text("first,second,score,cosine\na,b,,0.5\n")
     with pytest.raises(DataError, match="the pairs have no scores"):
-        read_answers(tmp_path)
+        read_run_predictions(tmp_path)

@@ -16,7 +16,7 @@ from glassformer.errors import CheckpointError, ConfigError, DataError, Glassfor
 from glassformer.evaluate.predictions import read_predictions
 from glassformer.report.study import render_study, run_pages, write_study_report
 from glassformer.study import arms as arms_module
-from glassformer.study.arms import jobs_of, run_jobs
+from glassformer.study.arms import plan_jobs, run_jobs
 from glassformer.study.compare import compare, compare_runs
 from glassformer.study.grid import Study, expand
 from glassformer.study.results import collect, markdown, sentences, table_rows
@@ -34,7 +34,7 @@ def study(base: Path) -> Study:
 def done(study: Study, tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("study") / "mine"
     lines: list[str] = []
-    return folder, compare(study, folder, workers=0, say=lines.append), lines
+    return folder, compare(study, folder, workers=0, log=lines.append), lines
 
 
 def test_folder_is_complete(done):
@@ -56,7 +56,7 @@ def test_missing_weights_end_a_study_before_any_data_are_read(study: Study, tmp_
     lacking = replace(study, grid={}, arms={"here": {}, "away": {"model": "runs/no-such-run/model"}})
     lines: list[str] = []
     with pytest.raises(CheckpointError, match="runs/no-such-run/model"):
-        compare(lacking, tmp_path / "away", workers=0, say=lines.append)
+        compare(lacking, tmp_path / "away", workers=0, log=lines.append)
     assert [line for line in lines if "train" in line] == []
     assert [*(tmp_path / "away" / "arms").iterdir()] == []
 
@@ -216,7 +216,7 @@ def test_without_the_baseline_there_is_nothing_to_say(study, tmp_path, monkeypat
 def test_wrong_input_stops_at_the_first_arm(study, tmp_path):
     calls: list[str] = []
     with pytest.raises(DataError, match="no file, folder or named data set"):
-        compare(study, tmp_path / "s", settings={"source": "nowhere"}, workers=0, say=calls.append)
+        compare(study, tmp_path / "s", settings={"source": "nowhere"}, workers=0, log=calls.append)
     assert not any("failed" in line for line in calls[1:])
 
 
@@ -243,7 +243,7 @@ def test_one_seed_is_tested_by_mcnemar(done, base):
     folder, _, _ = done
     one = Study(name="mine", recipe=str(base), seeds=(0,), bootstrap=200, grid={"lr": [3e-2, 1e-6]})
     arms = expand(one)
-    found = collect(one, arms, jobs_of(one, arms, folder))
+    found = collect(one, arms, plan_jobs(one, arms, folder))
     arm = found["arms"][1]
     assert arm["test"] == "mcnemar"
     assert arm["p"] == arm["p_holm"] == arm["mcnemar"][0]["p"]
@@ -288,7 +288,7 @@ def test_a_study_is_compared_by_what_its_recipes_choose_by(done, base, tmp_path)
     assert told.startswith("5.80 points of macro-F1 below base")
     folder, _, _ = done
     one = Study(name="mine", recipe=str(base), seeds=(0,), bootstrap=200, grid={"lr": [3e-2, 1e-6]})
-    jobs = jobs_of(one, expand(one), folder)
+    jobs = plan_jobs(one, expand(one), folder)
     by_f1 = [
         replace(j, recipe=replace(j.recipe, train=replace(j.recipe.train, monitor="macro_f1"))) for j in jobs
     ]
@@ -358,7 +358,7 @@ def test_processes_give_what_one_process_gives(done, study, tmp_path):
 def test_what_goes_wrong_in_a_process_comes_back(study, tmp_path):
     arms = expand(study, {"source": "nowhere"})
     with pytest.raises(DataError, match="no file, folder or named data set"):
-        run_jobs(jobs_of(study, arms, tmp_path / "s"), workers=1)
+        run_jobs(plan_jobs(study, arms, tmp_path / "s"), workers=1)
 
 
 def test_robustness_is_the_mean_of_the_runs_suites(tmp_path):

@@ -16,7 +16,7 @@ from glassformer.cli.app import main
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.evaluate.predictions import Prediction
-from glassformer.study.review import REVIEW_COLUMNS, separator_for, training_command, write_corrected
+from glassformer.study.review import REVIEW_COLUMNS, separator_for, training_command, write_to_correct
 
 from ..cli.tiny import sentences, settings
 
@@ -37,7 +37,7 @@ def test_rows_and_columns_are_those_of_the_table(tmp_path):
     source.write_text(
         "id,comment,emotion\n7,=1+1 is two,b\n8,@you so so,b\n9,not judged,\n", encoding="utf-8"
     )
-    path, fresh = write_corrected(
+    path, fresh = write_to_correct(
         tmp_path, {"source": str(source)}, answers("=1+1 is two", "@you so so"), JUDGED, ["a", "b"]
     )
     assert fresh
@@ -58,7 +58,7 @@ def test_a_table_in_another_encoding_keeps_its_columns(tmp_path):
     source = tmp_path / "own.csv"
     source.write_bytes("id,comment,emotion\n7,café,b\n8,so so,b\n".encode("cp1252"))
     data = {"source": str(source), "encoding": "cp1252"}
-    path, _ = write_corrected(tmp_path, data, answers("café", "so so"), JUDGED, ["a", "b"])
+    path, _ = write_to_correct(tmp_path, data, answers("café", "so so"), JUDGED, ["a", "b"])
     assert [(r["id"], r["comment"]) for r in read_csv(path)] == [("8", "so so"), ("7", "café")]
 
 
@@ -97,7 +97,7 @@ def test_labels_are_spelled_as_suggestions_are(kind, given, cells, tmp_path):
     data |= {"label_separator": "|"} if "|" in given[0] else {}
     rows = [replace(row, label=label) for row, label in zip(answers("one", "two"), given, strict=True)]
     rows = [replace(row, row=str(int(row.row) - 1)) for row in rows]  # there is no header above them
-    path, _ = write_corrected(tmp_path, data, rows, JUDGED, ["a", "b"])
+    path, _ = write_to_correct(tmp_path, data, rows, JUDGED, ["a", "b"])
     assert [r["text"] for r in read_csv(path)] == ["two", "one", "not judged"]
     assert [r["label"] for r in read_csv(path)] == cells
     words = training_command(data, path)
@@ -108,7 +108,7 @@ def test_merged_labels_keep_their_own_names(tmp_path):
     """What merges them comes back with the table; a suggestion is the name that they are merged into."""
     data = {"source": str(typed("names", tmp_path)), "merge_labels": {"b": "c"}}
     rows = [replace(r, label="c", row=str(int(r.row) - 1)) for r in answers("one", "two")]
-    path, _ = write_corrected(tmp_path, data, rows, JUDGED, ["c", "a"])
+    path, _ = write_to_correct(tmp_path, data, rows, JUDGED, ["c", "a"])
     assert [(r["label"], r["review:suggested"]) for r in read_csv(path)] == [
         ("b", "c"),
         ("b", "c"),
@@ -125,18 +125,18 @@ def test_what_joins_labels_stands_in_none_of_them():
 
 def test_an_edited_table_is_kept(tmp_path):
     given = (tmp_path, {}, answers("one", "two"), JUDGED, ["a", "b"])
-    path, _ = write_corrected(*given)
-    assert write_corrected(*given) == (path, True)
+    path, _ = write_to_correct(*given)
+    assert write_to_correct(*given) == (path, True)
     path.write_text(path.read_text(encoding="utf-8").replace("two,b", "two,a"), encoding="utf-8")
     edited = path.read_bytes()
-    assert write_corrected(*given) == (path, False)
+    assert write_to_correct(*given) == (path, False)
     assert path.read_bytes() == edited
 
 
 def test_where_the_source_has_changed_the_judged_texts_are_given(tmp_path):
     source = tmp_path / "own.csv"
     source.write_text("comment,emotion\nanother,b\ntext,b\n", encoding="utf-8")
-    path, _ = write_corrected(tmp_path, {"source": str(source)}, answers("one", "two"), JUDGED, ["a", "b"])
+    path, _ = write_to_correct(tmp_path, {"source": str(source)}, answers("one", "two"), JUDGED, ["a", "b"])
     assert [(r["text"], r["label"]) for r in read_csv(path)] == [("two", "b"), ("one", "b")]
 
 
@@ -147,7 +147,7 @@ def test_pictures_are_given_as_a_table_of_files(tmp_path):
     for i in range(2):
         files.append(str(tmp_path / f"{i}.png"))
         Image.new("RGB", (5, 5)).save(files[-1])
-    path, _ = write_corrected(
+    path, _ = write_to_correct(
         tmp_path, {"broken": "refuse", "source": str(tmp_path)}, answers(*files), JUDGED, ["a", "b"]
     )
     split = load_image_dataset(path).splits["train"]

@@ -73,7 +73,7 @@ def done(noisy: Path, tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("folds") / "folds"
     lines: list[str] = []
     recipe = load_recipe(noisy, ["epochs=8"])
-    return folder, cross_validate(recipe, folder, 3, say=lines.append), lines, recipe
+    return folder, cross_validate(recipe, folder, 3, log=lines.append), lines, recipe
 
 
 def test_every_example_is_judged_once_by_a_model_new_to_it(done):
@@ -127,7 +127,7 @@ def test_finished_folds_are_kept_and_broken_ones_go_on(done, tmp_path):
     shutil.copytree(folder, copy)
     (copy / "fold-1" / "fold.json").unlink()
     lines: list[str] = []
-    again = cross_validate(recipe, copy, 3, say=lines.append)
+    again = cross_validate(recipe, copy, 3, log=lines.append)
     assert again["test"] == metrics["test"]
     assert [line.endswith("(kept)") for line in lines[1:]] == [True, False, True]
 

@@ -205,7 +205,7 @@ def calibrate_command(
         "columns": column_names,
         "on_bad_row": bad_row_choice,
     }
-    result = calibrate_run(folder, data, threshold, say=tell, **options)
+    result = calibrate_run(folder, data, threshold, log=tell, **options)
     if json:
         say_json(result)
     else:

@@ -204,7 +204,7 @@ def compare_command(
         folder = out or default_folder(planned.name, suffix if split != planned.split else "")
     from glassformer.study.compare import compare
 
-    run: dict[str, Any] = {"workers": workers, "say": say, "progress": True, "engine": engine}
+    run: dict[str, Any] = {"workers": workers, "log": say, "progress": True, "engine": engine}
     results = compare(planned, folder, settings=changes, **run, **evaluation)
     show_study(results, folder)
     if json:

@@ -74,7 +74,7 @@ def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
     check_folder_path(folder)
     try:
         calls = [Progress(stream())]
-        return cross_validate(recipe, folder, folds, say=tell, callbacks=calls)
+        return cross_validate(recipe, folder, folds, log=tell, callbacks=calls)
     except (KeyboardInterrupt, Interrupted):
         raise Interrupted("interrupted; run the same command again to continue") from None
     except GlassformerError:

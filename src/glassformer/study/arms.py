@@ -1,9 +1,10 @@
-"""Run the arms (compared recipes) of a study. A job is one arm with one seed; it can be repeated at any time.
+"""Runner of a study's jobs.
 
     STUDY/study.toml  arms/ARM/seed-0/ (a run folder, and arm.json once it is finished)  results.json ...
 
-Finished jobs are not run again; interrupted ones resume from their newest checkpoint. Each job runs in a
-separate process, so that its peak memory can be measured and a crash does not affect other jobs.
+A job is one arm with one seed. Finished jobs are not run again. Interrupted jobs resume from their newest
+checkpoint. Each job runs in a separate process, so that its peak memory can be measured and a crash does not
+affect other jobs.
 """
 
 from __future__ import annotations
@@ -23,23 +24,22 @@ from typing import Any
 
 from glassformer.checkpoints.files import replace_text
 from glassformer.checkpoints.hub import fetch_if_checkpoint
-from glassformer.config import key_places, override, to_dict
+from glassformer.config import key_places
 from glassformer.errors import ExistsError, GlassformerError, InputError
 from glassformer.finite import json_text
 from glassformer.scale.engines import mapped, needs
-from glassformer.study.grid import Arm, Study, folder_name
-from glassformer.tasks.catalog import build_recipe
+from glassformer.study.grid import Arm, Study, folder_name, with_changes
 from glassformer.tasks.run import run_task
 from glassformer.tasks.run_folder import is_named, read_run_recipe, relevant_settings
 from glassformer.train.callbacks import Callback, Interrupted, Progress, time_left
 
 MARKER = "arm.json"  # written when a job is finished
 STOPPED = "interrupted; finished arms are kept, run the same command again to continue"
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 def silent(line: str) -> None:
-    """Log nothing. A named function, because a lambda cannot be pickled for another process."""
+    """Log nothing. A lambda could not be pickled for another process."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Job:
     folder: Path
 
     @property
-    def place(self) -> str:
+    def relative_folder(self) -> str:
         """The run's folder relative to the study's."""
         return self.folder.relative_to(self.folder.parents[2]).as_posix()
 
@@ -61,8 +61,8 @@ class Job:
         return f"{self.arm}, seed {self.seed}"
 
 
-def jobs_of(study: Study, arms: Sequence[Arm], folder: Path) -> list[Job]:
-    """A job for every arm and seed, ordered by seed, so that an interrupted study is balanced.
+def plan_jobs(study: Study, arms: Sequence[Arm], folder: Path) -> list[Job]:
+    """The jobs of all arms and seeds, ordered by seed, so that an interrupted study is balanced.
 
     Baselines are trained only once, in the first job.
     """
@@ -71,15 +71,13 @@ def jobs_of(study: Study, arms: Sequence[Arm], folder: Path) -> list[Job]:
         for arm in arms:
             recipe = arm.with_seed(seed)
             if jobs and "baselines" in key_places(type(recipe)):
-                recipe = build_recipe(
-                    override(to_dict(recipe), {"baselines": False}, type(recipe), arm.name), arm.name
-                )
+                recipe = with_changes(recipe, {"baselines": False}, arm.name)
             jobs.append(Job(arm.name, seed, recipe, folder / "arms" / folder_name(arm.name) / f"seed-{seed}"))
     return jobs
 
 
 def is_finished(job: Job) -> bool:
-    """Whether the job is finished."""
+    """Whether the job is finished; raises ExistsError if its folder has a run of another recipe."""
     if not (job.folder / MARKER).is_file():
         return False
     if _compared_settings(read_run_recipe(job.folder)) != _compared_settings(job.recipe):
@@ -89,39 +87,36 @@ def is_finished(job: Job) -> bool:
 
 
 def _compared_settings(recipe: Any) -> dict[str, Any]:
-    """The settings that must be equal: all except ``baselines``."""
+    """The settings that must be equal in a finished run: all except ``baselines``."""
     values = relevant_settings(recipe)
     return values | {"evaluate": {k: v for k, v in values.get("evaluate", {}).items() if k != "baselines"}}
 
 
-def run_arm(job: Job, *, own_process: bool = False, say: Say = silent, progress: bool = False) -> Path:
-    """Run one job, or resume it. Does nothing if it is finished."""
+def run_arm(job: Job, *, own_process: bool = False, log: Log = silent, progress: bool = False) -> Path:
+    """Run or resume a job, unless it is finished."""
     if is_finished(job):
         return job.folder
     resume = (job.folder / "config.toml").is_file()
     started = time.perf_counter()
     callbacks: list[Callback] = [Progress()] if progress else []
-    run_task(with_split_of_started_arms(job), job.folder, resume=resume, log=say, callbacks=callbacks)
-    marker = {
-        "arm": job.arm,
-        "seed": job.seed,
-        "own_process": own_process,
-        "seconds": time.perf_counter() - started,
-    }
+    run_task(with_existing_split(job), job.folder, resume=resume, log=log, callbacks=callbacks)
+    seconds = time.perf_counter() - started
+    marker = {"arm": job.arm, "seed": job.seed, "own_process": own_process, "seconds": seconds}
     replace_text(job.folder / MARKER, json_text(marker, ascii=True) + "\n")
-    # A finished run needs no checkpoints.
     shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
     return job.folder
 
 
-def with_split_of_started_arms(job: Job) -> Any:
-    """The job's recipe with the splits of the arms that were started before, so that all are evaluated on the
-    same examples."""
+def with_existing_split(job: Job) -> Any:
+    """The job's recipe with the ``copies`` setting of runs that were started before.
+
+    The setting says whether duplicates of an example may be in different splits ("apart", as in earlier
+    versions). It must be the same in all arms, so that they are evaluated on the same examples.
+    """
     data = job.recipe.data
     started = sorted(job.folder.parents[1].glob("*/*/config.toml"))
     if not started or getattr(data, "copies", "") is not None or is_named(data.source):
         return job.recipe
-    # whether duplicates of an example may be in different splits ("apart", the rule of earlier versions)
     copies = getattr(read_run_recipe(started[0].parent).data, "copies", None) or "apart"
     return replace(job.recipe, data=replace(data, copies=copies))
 
@@ -130,45 +125,45 @@ def run_jobs(
     jobs: Sequence[Job],
     *,
     workers: int = 1,
-    say: Say = silent,
+    log: Log = silent,
     progress: bool = False,
     engine: str = "serial",
 ) -> dict[str, str]:
-    """Run the jobs that are not finished; returns title -> error message of each that failed.
+    """Run the jobs that are not finished; returns the error message of each failed job by its title.
 
-    An input error of the first job is raised, because it probably concerns all.
+    An input error of the first job is raised, because it probably affects all jobs.
 
     Args:
         workers: number of parallel processes; 0: run all jobs in this process.
-        say: called with one line when a job starts or ends; with workers it must be picklable.
-        engine: ``ray``: jobs run on a Ray cluster; the study's folder must have the same path on every node.
+        log: called with one line when a job starts or ends; with workers, it must be picklable.
+        engine: ``ray`` runs the jobs on a Ray cluster, whose nodes need the study's folder at the same path.
     """
     todo = [job for job in jobs if not is_finished(job)]
     if len(todo) < len(jobs):
-        say(f"{len(jobs) - len(todo)} of {len(jobs)} runs are finished already")
+        log(f"{len(jobs) - len(todo)} of {len(jobs)} runs are finished already")
     for recipe in {job.arm: job.recipe for job in todo if engine == "serial"}.values():
         fetch_if_checkpoint(recipe)  # raises errors for missing weights before data are read
     failed: dict[str, str] = {}
-    n_done = len(jobs) - len(todo)
-    is_first = n_done == 0  # an input error of the first job probably concerns all jobs
+    num_finished = len(jobs) - len(todo)
+    is_first = num_finished == 0
     start_time = time.perf_counter()
-    ended: list[Job] = []
+    num_ended = 0
 
     def record(job: Job, error: BaseException | None, seconds: float) -> None:
-        nonlocal n_done, is_first
+        nonlocal num_finished, is_first, num_ended
         if isinstance(error, Interrupted | KeyboardInterrupt):
             raise Interrupted(STOPPED) from None
         if isinstance(error, InputError) and is_first:
             raise error
         is_first = False
-        n_done += error is None
+        num_finished += error is None
         if error is not None:
             failed[job.title] = str(error) or type(error).__name__
-        ended.append(job)
-        seconds_left = (time.perf_counter() - start_time) / len(ended) * (len(todo) - len(ended))
+        num_ended += 1
+        seconds_left = (time.perf_counter() - start_time) / num_ended * (len(todo) - num_ended)
         time_note = f" (about {time_left(seconds_left)} left)" if seconds_left else ""
         result = f"failed: {error}" if error else f"{seconds:.0f} s"
-        say(f"[{n_done}/{len(jobs)}] {job.title}: {result}{time_note}")
+        log(f"[{num_finished}/{len(jobs)}] {job.title}: {result}{time_note}")
 
     if engine == "ray":
         absolute = [replace(job, folder=job.folder.resolve()) for job in todo]
@@ -177,19 +172,19 @@ def run_jobs(
         return failed
     if workers == 0:
         for job in todo:
-            record(job, *_attempt(job, say=say, progress=progress))
+            record(job, *_attempt(job, log=log, progress=progress))
         return failed
     running: list[Any] = []
     with _shared_cores(workers), ThreadPoolExecutor(workers) as pool:
         try:
-            show = progress and workers == 1
-            waiting = {pool.submit(_run_in_process, job, say, show, running): job for job in todo}
-            for future in as_completed(waiting):
-                record(waiting[future], *future.result())
+            show_progress = progress and workers == 1
+            futures = {pool.submit(_run_in_process, job, log, show_progress, running): job for job in todo}
+            for future in as_completed(futures):
+                record(futures[future], *future.result())
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(running):  # on SIGTERM each saves its state
-                process.terminate()
+            for process in list(running):
+                process.terminate()  # the process saves its state on SIGTERM
             if isinstance(error, KeyboardInterrupt):
                 raise Interrupted(STOPPED) from None
             raise
@@ -198,7 +193,7 @@ def run_jobs(
 
 def _resources(jobs: Sequence[Job]) -> dict[str, int]:
     """CPUs and GPUs of the most demanding job."""
-    # recipes of word vectors have no section ``train`` and run on the CPU
+    # Recipes of word vectors do not have a section ``train``, and run on the CPU.
     settings = [getattr(job.recipe, "train", None) for job in jobs]
     demands = [needs(getattr(s, "threads", 0), getattr(s, "device", "cpu")) for s in settings]
     return {name: max(demand[name] for demand in demands) for name in ("cpus", "gpus")} if demands else {}
@@ -206,8 +201,10 @@ def _resources(jobs: Sequence[Job]) -> dict[str, int]:
 
 @contextmanager
 def _shared_cores(workers: int) -> Iterator[None]:
-    """Context manager: processes started inside use an equal share of the cores. torch reads these variables
-    when it is imported."""
+    """Give processes that are started in this context an equal share of the cores.
+
+    torch reads the environment variables when it is imported.
+    """
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
     environment = {name: os.environ.get(name) for name in names}
     if workers > 1:
@@ -222,13 +219,13 @@ def _shared_cores(workers: int) -> Iterator[None]:
 
 
 def _run_in_process(
-    job: Job, say: Say, progress: bool, running: list[Any]
+    job: Job, log: Log, progress: bool, running: list[Any]
 ) -> tuple[BaseException | None, float]:
-    """Run a job in a new process; returns its error, if any, and the seconds."""
+    """Run a job in a new process; returns its error or None, and the seconds."""
     started = time.perf_counter()
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(job, say, progress, sender, os.getpid()))
+    process = context.Process(target=_child, args=(job, log, progress, sender, os.getpid()))
     with _signals_blocked("SIGINT", "SIGHUP"):
         process.start()
     running.append(process)
@@ -245,8 +242,11 @@ def _run_in_process(
 
 @contextmanager
 def _signals_blocked(*names: str) -> Iterator[None]:
-    """Context manager: processes started inside ignore these signals. A terminal sends them to the whole
-    process group, but the command stops the jobs itself, so that each saves its state."""
+    """Block signals in processes that are started in this context.
+
+    A terminal sends these signals to the whole process group, but the command stops the jobs itself, so that
+    each job saves its state.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -258,7 +258,7 @@ def _signals_blocked(*names: str) -> Iterator[None]:
 
 
 def _attempt(job: Job, **options: Any) -> tuple[BaseException | None, float]:
-    """Run a job in this process; returns its error, if any, and the seconds."""
+    """Run a job in this process; returns its error or None, and the seconds."""
     started, error = time.perf_counter(), None
     try:
         run_arm(job, **options)
@@ -266,7 +266,7 @@ def _attempt(job: Job, **options: Any) -> tuple[BaseException | None, float]:
         error = Interrupted("interrupted")
     except GlassformerError as caught:
         error = caught
-    except Exception as caught:  # only the message can be pickled for sure
+    except Exception as caught:  # some exceptions cannot be pickled, but the message can
         error = GlassformerError(f"{type(caught).__name__}: {caught}")
     return error, time.perf_counter() - started
 
@@ -278,14 +278,14 @@ def _exit_status(code: int | None) -> str:
     return f"exit code {code}"
 
 
-def _child(job: Job, say: Say, progress: bool, sender: Any, parent: int) -> None:
+def _child(job: Job, log: Log, progress: bool, sender: Any, parent: int) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # training installs its own handler
     threading.Thread(target=_stop_with_parent, args=(parent,), daemon=True).start()
-    sender.send(_attempt(job, own_process=True, say=say, progress=progress)[0])
+    sender.send(_attempt(job, own_process=True, log=log, progress=progress)[0])
 
 
 def _stop_with_parent(parent: int) -> None:
-    """Stop this process, which saves its state, when its parent process has ended."""
+    """Stop this process, which then saves its state, after its parent process has ended."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Calibrate a finished run (temperature, threshold, abstention), and check int8, on its validation data."""
+"""Calibration and int8 check of finished runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from glassformer.tasks.run_steps import reload_data
 from glassformer.tasks.supervised import load_other_data, with_known_labels
 from glassformer.tasks.task import RunContext
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 def calibrate_run(
@@ -56,19 +56,21 @@ def calibrate_run(
     *,
     abstain_below: float | None = None,
     bootstrap: int = 1000,
-    say: Say = lambda line: None,
+    log: Log = lambda line: None,
     columns: Mapping[str, str] | None = None,
     on_bad_row: str | None = None,
 ) -> dict[str, Any]:
-    """Fit the temperature and optionally a threshold; save the model, calibration.json and the report again.
+    """Calibrate a run: fit the temperature and optionally thresholds, and set the limit of abstention.
+
+    The model and the report are saved again, together with calibration.json.
 
     Args:
         folder: a run folder.
         data: labeled examples to calibrate on, instead of the run's validation split.
-        threshold: the metric that thresholds maximize, one for two classes, otherwise one per class; None:
-            predict the most probable class.
-        abstain_below: the model gives no label if the label's probability is below this; None: always one.
-        columns: names of columns in ``data`` that differ from the run's: key of its recipe -> name.
+        threshold: the metric that thresholds maximize; two classes have one threshold, more classes one each.
+            None: predict the most probable class.
+        abstain_below: the model predicts no label if its probability is below this; None: it always does.
+        columns: columns of ``data`` with other names than in the run: key of its recipe -> name.
         on_bad_row: ``skip`` leaves out unusable rows and images of ``data``; ``refuse`` raises an error at
             the first. None: as in the recipe.
 
@@ -89,27 +91,26 @@ def calibrate_run(
     for name, value in {"threshold": threshold, "abstain_below": abstain_below}.items():
         if target.has_word_labels and value is not None:
             what = "tags of words have no threshold"
-            raise NotForThisModelError(
-                what, where=name, fix="Leave it out: the most probable tag is predicted"
-            )
+            fix = "Leave it out: the most probable tag is predicted"
+            raise NotForThisModelError(what, where=name, fix=fix)
     with writing(folder):
         data_recipe = with_bad_rows(with_columns(recipe, columns or {}), on_bad_row, other=True)
         clf = load(folder)
-        other_split = _other(data, data_recipe, clf, say) if data else None
+        other_split = _read_labeled_split(data, data_recipe, clf, log) if data else None
         other_data = data, other_split, on_bad_row == "skip"
-        splits = _own_splits(RunContext(TASKS[recipe.task], recipe, folder, say), bool(data))
-        return _calibrate(folder, recipe, clf, splits, other_data, threshold, abstain_below, bootstrap, say)
+        splits = _run_splits(RunContext(TASKS[recipe.task], recipe, folder, log), bool(data))
+        return _calibrate(folder, recipe, clf, splits, other_data, threshold, abstain_below, bootstrap, log)
 
 
-def _own_splits(work: RunContext, has_other_data: bool) -> Any:
-    """The run's own splits; None if they have changed or are missing and other data are used."""
+def _run_splits(context: RunContext, has_other_data: bool) -> Any:
+    """The splits of the run; None if other data are used, and the run's data have changed or are missing."""
     try:
-        return reload_data(work, ("validation", "judged"))
+        return reload_data(context, ("validation", "judged"))
     except DataError as error:
         if not has_other_data:
             raise
         consequence = "the run's test split is not evaluated, and overlap with its training data is unknown"
-        work.log(f"{error.where} {error.what}: {consequence}")
+        context.log(f"{error.where} {error.what}: {consequence}")
         return None
 
 
@@ -122,60 +123,59 @@ def _calibrate(
     threshold: Metric | None,
     abstain_below: float | None,
     bootstrap: int,
-    say: Say,
+    log: Log,
 ) -> dict[str, Any]:
+    """Calibrate a loaded model; ``other_data``: path, split, and whether unknown labels are left out."""
     data, other_split, skip_unknown = other_data
-    chosen_by, name = (other_split, data) if data else (if_labeled(splits.validation), "validation")
-    if chosen_by is None:
+    split, name = (other_split, data) if data else (if_labeled(splits.validation), "validation")
+    if split is None:
         what = "this run has no validation split, and calibration must not use the test split"
         raise BadValueError(what, where=str(folder), fix="Give other labeled examples with --data")
     if TASKS[recipe.task].target.has_word_labels:
-        return _calibrate_words(folder, recipe, clf, splits, (chosen_by, name), bootstrap, say)
+        return _calibrate_words(folder, recipe, clf, splits, (split, name), bootstrap, log)
     kind = clf.kind_
     abstain_threshold = check_abstain(abstain_below, kind)
     if threshold == "f1" and not kind.is_multilabel and len(clf.classes_) != 2:
         what = f"f1 is defined for two classes, and there are {len(clf.classes_)}"
         raise NotForThisModelError(what, where="threshold", fix="Use macro_f1 or accuracy")
-    chosen_by, unknown = with_known_labels(clf, chosen_by, skip_unknown)
+    split, unknown = with_known_labels(clf, split, skip_unknown)
     if unknown:
-        say(unknown)
-    say(f"calibrating on {len(chosen_by):,} {name} examples")
-    logits, targets = clf.logits(chosen_by.examples), _targets(clf, chosen_by)
+        log(unknown)
+    log(f"calibrating on {len(split):,} {name} examples")
+    logits, targets = clf.logits(split.examples), _targets(clf, split)
     trained_thresholds = _trained_thresholds(folder, clf) if kind.is_multilabel else None
     temperature, thresholds = fit_decision(kind, logits, targets, threshold, trained_thresholds)
-    out = _outcome(clf, temperature, kind.error_mask(logits, targets), name) | {
+    cross_validates = thresholds is not None and not kind.is_multilabel
+    out = _common_entries(clf, temperature, kind.error_mask(logits, targets), name) | {
         "threshold": plain(thresholds),
         "metric": threshold or ("f1" if thresholds is not None else None),
         "abstain_below": abstain_threshold,
-        "unseen": None
-        if thresholds is None or kind.is_multilabel
-        else _cross_validated(kind, logits, targets, threshold),
+        "unseen": _cross_validated(kind, logits, targets, threshold) if cross_validates else None,
     }
     decisions = (1.0, trained_thresholds), (temperature, thresholds), abstain_threshold
     out["splits"] = {name: _before_and_after(clf, logits, targets, *decisions, bootstrap)}
     p = kind.probabilities(logits, temperature)
     out["abstaining"] = None if kind.is_multilabel else abstaining(kind, p, targets, thresholds)
-    judged_split = if_labeled(splits and splits.judged)
-    out["seen"] = _count_overlaps(chosen_by, splits, judged_split) if data and splits else {}
-    if judged_split is not None and splits.judged_name != "validation":
-        say(f"evaluating on {counted(len(judged_split), 'example')} of {splits.judged_name}")
-        test_outputs = clf.logits(judged_split.examples), _targets(clf, judged_split)
+    test_split = if_labeled(splits and splits.judged)
+    out["seen"] = _count_overlaps(split, splits, test_split) if data and splits else {}
+    if test_split is not None and splits.judged_name != "validation":
+        log(f"evaluating on {counted(len(test_split), 'example')} of {splits.judged_name}")
+        test_outputs = clf.logits(test_split.examples), _targets(clf, test_split)
         out["splits"][splits.judged_name] = _before_and_after(clf, *test_outputs, *decisions, bootstrap)
     clf.threshold_, clf.abstain_below_ = thresholds, abstain_threshold
-    return _saved(folder, recipe, clf, temperature, out)
+    return _save(folder, recipe, clf, temperature, out)
 
 
-def _outcome(clf: Any, temperature: Any, mistakes: Any, name: str) -> dict[str, Any]:
-    """The entries of calibration.json for all kinds of models; ``name``: the split calibrated on."""
+def _common_entries(clf: Any, temperature: Any, mistakes: Any, name: str) -> dict[str, Any]:
+    """The entries of calibration.json for all kinds of models; ``name``: the split of the calibration."""
+    is_inside = (temperature > MIN_TEMPERATURE * 1.01) & (temperature < MAX_TEMPERATURE * 0.99)
     return {
         "kind": "calibration",
         "temperature": plain(temperature),
         "threshold": None,
         "metric": None,
         "mistakes": mistakes,
-        "at_bound": not np.all(
-            (temperature > MIN_TEMPERATURE * 1.01) & (temperature < MAX_TEMPERATURE * 0.99)
-        ),
+        "at_bound": not np.all(is_inside),
         "chosen_by": name,
         "classes": [str(c) for c in clf.classes_.tolist()],
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -183,7 +183,7 @@ def _outcome(clf: Any, temperature: Any, mistakes: Any, name: str) -> dict[str, 
 
 
 def _trained_thresholds(folder: Path, clf: Any) -> np.ndarray | None:
-    """The thresholds ``[K]`` that the fit of a multi-label model chose, before any calibration; None: 0.5."""
+    """The thresholds ``[K]`` that a multi-label model had after its training; None: 0.5."""
     path = folder / "metrics.json"
     if not path.is_file():
         return clf.threshold_
@@ -191,7 +191,7 @@ def _trained_thresholds(folder: Path, clf: Any) -> np.ndarray | None:
     return thresholds and np.array([thresholds[str(c)] for c in clf.classes_.tolist()])
 
 
-def _saved(folder: Path, recipe: Any, clf: Any, temperature: Any, out: dict[str, Any]) -> dict[str, Any]:
+def _save(folder: Path, recipe: Any, clf: Any, temperature: Any, out: dict[str, Any]) -> dict[str, Any]:
     """Save the model with its temperature, calibration.json and the report; returns ``out``."""
     clf.temperature_ = temperature
     clf.save(folder / "model", overwrite=True)
@@ -209,59 +209,59 @@ def _calibrate_words(
     splits: Any,
     split_and_name: tuple[Any, str],
     bootstrap: int,
-    say: Say,
+    log: Log,
 ) -> dict[str, Any]:
     """Fit a tagger's temperature on the words of validation sentences; the bootstrap resamples sentences."""
-    chosen_by, name = split_and_name
-    say(f"calibrating on the words of {len(chosen_by):,} {name} sentences")
-    words = _Words(clf, chosen_by)
-    temperature = fit_temperature(words.logits[words.is_known], words.targets[words.is_known])
-    mistakes = int((words.logits.argmax(1) != words.targets)[words.is_known].sum())
-    out = _outcome(clf, temperature, mistakes, name) | {
-        "splits": {name: words.before_and_after(temperature, bootstrap)}
-    }
+    split, name = split_and_name
+    log(f"calibrating on the words of {len(split):,} {name} sentences")
+    words = _Words(clf, split)
+    temperature = fit_temperature(words.logits, words.targets)
+    mistakes = int((words.logits.argmax(1) != words.targets).sum())
+    out = _common_entries(clf, temperature, mistakes, name)
+    out["splits"] = {name: words.before_and_after(temperature, bootstrap)}
     test_split = if_labeled(splits and splits.judged)
     if test_split is not None and splits.judged_name != "validation":
-        say(f"evaluating on {counted(len(test_split), 'sentence')} of {splits.judged_name}")
+        log(f"evaluating on {counted(len(test_split), 'sentence')} of {splits.judged_name}")
         out["splits"][splits.judged_name] = _Words(clf, test_split).before_and_after(temperature, bootstrap)
-    return _saved(folder, recipe, clf, temperature, out)
+    return _save(folder, recipe, clf, temperature, out)
 
 
 class _Words:
-    """Logits and tags of the words of a split."""
+    """Logits and tags of the words of a split, without words whose tag was not seen in training."""
 
     def __init__(self, clf: Any, split: Any):
-        self.clf, self.split = clf, split
         logits = clf.logits(split.words)
-        self.logits = np.concatenate(logits)  # [W, C]
-        self.targets = clf.class_indices(clf.true_tags(split.tags, split.words, split.origin))  # [W]
-        self.is_known = self.targets >= 0  # a tag that was not seen in training is left out
-        self.sentences = np.repeat(np.arange(len(logits)), list(map(len, logits)))
-        if not self.is_known.any():
+        targets = clf.class_indices(clf.true_tags(split.tags, split.words, split.origin))
+        is_known = targets >= 0
+        if not is_known.any():
             raise DataError("no word has a tag that the model knows", where=split.origin)
+        self.logits, self.targets = np.concatenate(logits)[is_known], targets[is_known]  # [W, C], [W]
+        self.sentences = np.repeat(np.arange(len(logits)), list(map(len, logits)))[is_known]
         metrics = clf.judge(split.words, split.tags, bootstrap=0, answers=clf.decide(logits))
         self.metrics = {key: metrics[key] for key in ("accuracy", "entity_f1")}  # same for all temperatures
 
     def before_and_after(self, temperature: float, resamples: int) -> dict[str, Any]:
         """Metrics before and after calibration."""
-        z, y, groups = self.logits[self.is_known], self.targets[self.is_known], self.sentences[self.is_known]
-        return {
-            stage: describe(softmax(z, t), y, resamples=resamples, groups=groups) | self.metrics
-            for stage, t in (("before", 1.0), ("after", temperature))
-        }
+
+        def metrics(temperature: float) -> dict[str, Any]:
+            p = softmax(self.logits, temperature)
+            return describe(p, self.targets, resamples=resamples, groups=self.sentences) | self.metrics
+
+        return {"before": metrics(1.0), "after": metrics(temperature)}
 
 
 def _cross_validated(
     kind: Any, logits: np.ndarray, targets: np.ndarray, metric: Any
 ) -> dict[str, Any] | None:
-    """The metric with cross-validated thresholds, since it is optimistic on the examples that thresholds were
-    fitted on. ``before``: without thresholds. None: too few examples.
+    """The metric without thresholds, and with cross-validated thresholds; None: too few examples.
+
+    On the examples to which thresholds were fitted, the metric would be optimistic.
     """
     classes = logits.shape[1]
 
-    def predict(fitted: np.ndarray, held_out: np.ndarray) -> np.ndarray:
-        temperature, limit = fit_decision(kind, logits[fitted], targets[fitted], metric)
-        return kind.predicted_index(kind.probabilities(logits[held_out], temperature), limit)
+    def predict(train: np.ndarray, test: np.ndarray) -> np.ndarray:
+        temperature, threshold = fit_decision(kind, logits[train], targets[train], metric)
+        return kind.predicted_index(kind.probabilities(logits[test], temperature), threshold)
 
     def score(predicted: np.ndarray) -> float:
         if metric == "f1":
@@ -269,13 +269,11 @@ def _cross_validated(
             return 2 * hits / max(int(predicted.sum() + targets.sum()), 1)
         return class_metric(predicted, targets, classes, metric)
 
-    cross_validated = cross_validated_metric(predict, score, targets)
-    most_probable = kind.predicted_index(kind.probabilities(logits))
-    return (
-        None
-        if cross_validated is None
-        else {"folds": FOLDS, "before": score(most_probable), "after": cross_validated}
-    )
+    after = cross_validated_metric(predict, score, targets)
+    if after is None:
+        return None
+    before = score(kind.predicted_index(kind.probabilities(logits)))
+    return {"folds": FOLDS, "before": before, "after": after}
 
 
 def _before_and_after(
@@ -301,23 +299,23 @@ def _before_and_after(
     return out
 
 
-def _count_overlaps(chosen_by: Any, splits: Any, test_split: Any) -> dict[str, int]:
-    """Number of calibration examples that are, or are copies of, training or test examples of the run."""
-    groups = copy_keys(chosen_by)
-    parts = {"train": splits.train, splits.judged_name: test_split}
-    keys = {name: set(copy_keys(part)) for name, part in parts.items() if part is not None}
-    return {name: sum(key in training_groups for key in groups) for name, training_groups in keys.items()}
+def _count_overlaps(split: Any, splits: Any, test_split: Any) -> dict[str, int]:
+    """Number of calibration examples that are copies of training or test examples of the run."""
+    keys = copy_keys(split)
+    others = {"train": splits.train, splits.judged_name: test_split}
+    other_keys = {name: set(copy_keys(other)) for name, other in others.items() if other is not None}
+    return {name: sum(key in known for key in keys) for name, known in other_keys.items()}
 
 
 def _targets(clf: Any, split: Any) -> np.ndarray:
     return clf.targets(split.labels, split.origin, split.rows)
 
 
-def _other(data: str, recipe: Any, clf: Any, say: Say) -> Any:
-    """The labeled examples of other data: the validation split, or else the first split."""
+def _read_labeled_split(data: str, recipe: Any, clf: Any, log: Log) -> Any:
+    """The labeled examples of other data: the validation split, or without one the first split."""
     splits = load_other_data(TASKS[recipe.task], recipe, clf, data)
     for line in getattr(splits.dataset, "messages", ()):
-        say(line)
+        log(line)
     split = if_labeled(splits.validation or next(iter(splits.dataset.splits.values())))
     if split is None:
         raise DataError("has no labels", where=data)
@@ -325,12 +323,10 @@ def _other(data: str, recipe: Any, clf: Any, say: Say) -> Any:
 
 
 # --- int8 -----------------------------------------------------------------------------------------
-#
-# Check int8 inference once on a finished run's validation labels, and save the result with the model.
 
 
-def set_precision(folder: str | Path, model: Any, precision: str, say: Callable[[str], None]) -> None:
-    """Set the precision of a loaded model; for int8, run its check if that was not done.
+def set_precision(folder: str | Path, model: Any, precision: str, log: Log) -> None:
+    """Set the precision of a loaded model; for int8, first run its check, unless it was run before.
 
     Args:
         folder: the run, or the model folder in it.
@@ -340,11 +336,12 @@ def set_precision(folder: str | Path, model: Any, precision: str, say: Callable[
     """
     choose_dtype(precision, torch.device("cpu"))
     if precision == "int8":
-        _check_int8(Path(folder), model, say)
+        _check_int8(Path(folder), model, log)
     model.precision = precision
 
 
-def _check_int8(folder: Path, model: Any, say: Callable[[str], None]) -> None:
+def _check_int8(folder: Path, model: Any, log: Log) -> None:
+    """Check int8 inference on the run's validation labels, and save the result with the model."""
     if not isinstance(model, Classifier):
         refuse_int8("int8", type(model).__name__)
     if model.int8_ is not None or int8_obstacle(model.model_, choose_device(model.device)) is not None:
@@ -355,16 +352,16 @@ def _check_int8(folder: Path, model: Any, say: Callable[[str], None]) -> None:
         fix = "Call check_int8(X, y) in Python and save, or use auto"
         raise ConfigError(what, where=str(folder), fix=fix)
     recipe = read_run_recipe(run)
-    work = RunContext(TASKS[recipe.task], recipe, run, say)
-    validation = if_labeled(reload_data(work, ["validation"]).validation)
+    context = RunContext(TASKS[recipe.task], recipe, run, log)
+    validation = if_labeled(reload_data(context, ["validation"]).validation)
     if validation is None:
         what = "int8 is checked on validation labels, and this run has no validation split"
         raise ConfigError(what, where=str(run), fix="Train with --set validation_size=0.1, or use auto")
-    say(f"int8 is checked on {len(validation):,} validation examples, once for this model")
-    say(f"int8 is {describe_int8(model.check_int8(validation.examples, validation.labels))}")
+    log(f"int8 is checked on {len(validation):,} validation examples, once for this model")
+    log(f"int8 is {describe_int8(model.check_int8(validation.examples, validation.labels))}")
     try:
         with writing(run):
             model.save(run / "model", overwrite=True)
             write_card(run / "model", model, run)
     except (OSError, GlassformerError) as error:
-        say(f"the result of the int8 check could not be saved with the model: {error}")
+        log(f"the result of the int8 check could not be saved with the model: {error}")

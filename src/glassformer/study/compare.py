@@ -1,4 +1,4 @@
-"""Run a study and write its results and report; compare finished runs."""
+"""Studies from start to report, and comparisons of finished runs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from glassformer.errors import BadValueError, ConfigError, ExistsError, NothingG
 from glassformer.outputs import check_folder_path
 from glassformer.report.notebook import Comparison
 from glassformer.report.study import write_study_report
-from glassformer.study.answers import read_answers, read_answers_split
-from glassformer.study.arms import Job, Say, jobs_of, run_jobs, silent
+from glassformer.study.arms import Job, Log, plan_jobs, run_jobs, silent
 from glassformer.study.grid import Study, check_split, expand
 from glassformer.study.results import collect, compare_results, write_results
+from glassformer.study.run_predictions import read_evaluated_split, read_run_predictions
 from glassformer.targets.target import RunPredictions
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.run_folder import read_run_recipe, relevant_settings
@@ -29,17 +29,17 @@ def compare(
     settings: Mapping[str, Any] | None = None,
     workers: int = 1,
     engine: str = "serial",
-    say: Say = silent,
+    log: Log = silent,
     progress: bool = False,
     split: str | None = None,
     measure: str | None = None,
 ) -> dict[str, Any]:
-    """Run all arms of a study with all seeds, and write results and report. Finished runs are kept.
+    """Run all variants of a study with all seeds, unless they are finished, and write results and report.
 
     Args:
         folder: the study's folder.
-        settings: key -> value, applied to every arm.
-        workers: number of parallel processes; 0: run all in this process. engine, say: see ``run_jobs``.
+        settings: settings of every variant, which override those of the study.
+        workers, engine, log: see ``run_jobs``.
         split: ``validation`` or ``test``, the split to evaluate on; None: the study's.
         measure: the metric to compare by; None: the one that selects the best weights in the recipes.
 
@@ -56,11 +56,11 @@ def compare(
     study = replace(study, set=study.set | dict(settings or {}), split=check_split(split) or study.split)
     arms = expand(study)
     with writing(folder):
-        jobs = jobs_of(study, arms, folder)
+        jobs = plan_jobs(study, arms, folder)
         with disk_errors(folder):
             (folder / "arms").mkdir(parents=True, exist_ok=True)
-        say(f"{study.name}: {len(arms)} arms, {len(study.seeds)} seeds, {len(jobs)} runs in {folder}")
-        failed = run_jobs(jobs, workers=workers, say=say, progress=progress, engine=engine)
+        log(f"{study.name}: {len(arms)} arms, {len(study.seeds)} seeds, {len(jobs)} runs in {folder}")
+        failed = run_jobs(jobs, workers=workers, log=log, progress=progress, engine=engine)
         results = collect(study, arms, jobs, failed, measure)
         write_results(folder, study, results)
         write_study_report(folder)
@@ -77,19 +77,17 @@ def check_study_folder(folder: str | Path) -> Path:
 
 
 # --- comparing finished runs ----------------------------------------------------------------------
-#
-# The same metrics, intervals and tests as in a study, read from the run folders.
 
 
 Runs = dict[str, dict[int, tuple[Job, RunPredictions]]]
 
 
 @dataclass(frozen=True)
-class Finished(Job):
+class FinishedRun(Job):
     """A finished run that does not belong to a study."""
 
     @property
-    def place(self) -> str:
+    def relative_folder(self) -> str:
         return self.folder.as_posix()
 
     @property
@@ -104,16 +102,16 @@ def compare_runs(
     split: str | None = None,
     measure: str | None = None,
 ) -> dict[str, Any]:
-    """Compare finished runs. Runs of one recipe with different seeds form one arm.
+    """Compare finished runs. Runs of one recipe with different seeds form one variant.
 
     Args:
-        folders: two or more run folders; the arm of the first is the baseline.
+        folders: two or more run folders; the variant of the first is the baseline.
         bootstrap: number of resamples for intervals and tests.
-        split: the split that all must have been evaluated on; None: any.
+        split: the split on which all runs must have been evaluated; None: any.
         measure: the metric to compare by; None: the one that selects the best weights in the recipes.
 
     Returns:
-        The results, as in ``results.json`` of a study; the name of an arm is its first folder.
+        The results, as in ``results.json`` of a study; the name of a variant is its first folder.
 
     Raises:
         ConfigError: fewer than two runs, a duplicate run, only one recipe, different examples, a run that was
@@ -122,21 +120,18 @@ def compare_runs(
     """
     check_split(split)
     paths = [Path(folder) for folder in folders]
-    where = "compare"
     if len({path.resolve() for path in paths}) < len(paths) or len(paths) < 2:
         what = "the same run twice" if len(paths) > 1 else "only one run"
-        raise NothingGivenError(what, where=where, fix="Name two finished runs or more")
-    runs = _arms(paths)
+        raise NothingGivenError(what, where="compare", fix="Name two finished runs or more")
+    runs = _group_by_arm(paths)
     for path in paths if split else ():
-        if (run_split := read_answers_split(path)) not in ("", split):
-            what, fix = (
-                f"was evaluated on {run_split}, not on {split}",
-                "Compare their recipes, as arms of a study",
-            )
+        if (run_split := read_evaluated_split(path)) not in ("", split):
+            what = f"was evaluated on {run_split}, not on {split}"
+            fix = "Compare their recipes, as arms of a study"
             raise ConfigError(what, where=path.as_posix(), fix=fix)
     if len(runs) < 2:
         what = "all runs are of the same recipe with different seeds, so there is nothing to compare"
-        raise NothingGivenError(what, where=where, fix="Name a run of another recipe too")
+        raise NothingGivenError(what, where="compare", fix="Name a run of another recipe too")
     names = list(runs)
     seeds = {seed for finished in runs.values() for seed in finished}
     max_seeds = max(len(finished) for finished in runs.values())
@@ -165,11 +160,12 @@ def compare_runs(
     return Comparison({"judged": "judged"} | results)
 
 
-def _arms(paths: Sequence[Path]) -> Runs:
+def _group_by_arm(paths: Sequence[Path]) -> Runs:
+    """The runs by variant and seed; a variant consists of the runs that differ only in the seed."""
     runs: Runs = {}
     names: dict[str, str] = {}  # settings without the seed -> arm
     for path in paths:
-        recipe, answers = read_run_recipe(path), read_answers(path)
+        recipe, predictions = read_run_recipe(path), read_run_predictions(path)
         values = relevant_settings(recipe)
         train = {k: v for k, v in values.get("train", {}).items() if k != "seed"}
         evaluate = {k: v for k, v in values.get("evaluate", {}).items() if k != "baselines"}
@@ -178,5 +174,5 @@ def _arms(paths: Sequence[Path]) -> Runs:
         name = names.setdefault(key, path.as_posix())
         if seed in runs.get(name, {}):  # a second run with the same recipe and seed
             name = path.as_posix()
-        runs.setdefault(name, {})[seed] = Finished(name, seed, recipe, path), answers
+        runs.setdefault(name, {})[seed] = FinishedRun(name, seed, recipe, path), predictions
     return runs

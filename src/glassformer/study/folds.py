@@ -1,10 +1,11 @@
 """Cross-validation of a recipe.
 
-    FOLDER/config.toml  folds.json  fold-0/fold.json, probabilities.npy ...  and then, as in a run,
+    FOLDER/config.toml  folds.json  fold-0/fold.json, probabilities.npy ...  and finally, as in a run,
     metrics.json (out-of-fold metrics)  predictions.csv (out-of-fold)  report.html
 
-Question answering writes given.json and predictions.jsonl, taggers predictions.conll, embedders cosines.npy
-and pairs.csv. The recipe's test split is not used. Finished folds are kept; an interrupted one resumes.
+Instead of probabilities.npy and predictions.csv, question answering writes given.json and predictions.jsonl,
+taggers write predictions.conll, and embedders cosines.npy and pairs.csv. The recipe's test split is not used.
+Finished folds are not run again, and an interrupted fold resumes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,13 +39,13 @@ from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, tim
 
 MARKER = "fold.json"  # written when a fold is finished
 PLAN = "folds.json"  # the fold of each example
-CHECKPOINTS = "checkpoints"  # folder in a fold's folder, while it is trained
-Say = Callable[[str], None]
+CHECKPOINTS = "checkpoints"  # subfolder of a fold's folder during its training
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Fold:
-    """One fold: indices of its training and of its held-out examples."""
+    """The indices of the training and the held-out examples of one fold."""
 
     number: int
     train: np.ndarray
@@ -57,20 +58,20 @@ def cross_validate(
     folder: str | Path,
     folds: int = 5,
     *,
-    say: Say = lambda line: None,
+    log: Log = lambda line: None,
     callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
-    """Cross-validate a recipe on its training examples. Finished folds are kept.
+    """Cross-validate a recipe on its training examples. Finished folds are not run again.
 
-    Copies of an example are in one fold, so that no model is evaluated on an example it was trained on. The
-    recipe's validation split, if any, selects the best epoch in every fold.
+    Copies of an example are in the same fold, so that no model is evaluated on an example of its training.
+    The recipe's validation split, if there is one, selects the best epoch in every fold.
 
     Returns:
         The contents of metrics.json: metrics of all out-of-fold predictions (``test``), of each fold
         (``folds``), and their mean, standard deviation and range (``over_folds``).
 
     Raises:
-        ConfigError: fewer than two folds, the folder of another recipe, or another process writes to it.
+        ConfigError: fewer than two folds, a folder of another recipe, or another process writes to it.
         DataError: a class with fewer examples than folds, or unusable data.
     """
     folder, started = Path(folder), time.perf_counter()
@@ -83,23 +84,29 @@ def cross_validate(
         recipe, _ = with_run_settings(recipe, folder)
         task = TASKS[recipe.task]
         splits = task.load(recipe)
-        task.preview_data(RunContext(task, recipe, folder, say, data=splits))  # raises errors for bad data
+        task.preview_data(RunContext(task, recipe, folder, log, data=splits))  # raises errors for bad data
         assert task.folds is not None
         out: OutOfFold = task.folds(recipe, splits, task.estimator)
         old_plan = read_plan(folder, len(splits.train))
         fold_numbers = out.assign(folds) if old_plan is None else old_plan
         write_plan(folder, recipe, fold_numbers, folds, splits)
         for line in getattr(splits.dataset, "messages", ()):
-            say(line)
+            log(line)
         if rejected := getattr(splits.dataset, "rejected", ()):
-            say(summary(rejected, is_listed=False))
-        say(f"{len(splits.train):,} {out.NOUN} in {folds} folds")
-        answers, per_fold = [], []
-        for fold, log_fold in each_fold(folder, fold_numbers, folds, say, started):
+            log(summary(rejected, is_listed=False))
+        log(f"{len(splits.train):,} {out.NOUN} in {folds} folds")
+        predictions, per_fold = [], []
+        for k in range(folds):
+            held_out = fold_numbers == k
+            fold = Fold(k, np.flatnonzero(~held_out), np.flatnonzero(held_out), folder / f"fold-{k}")
+            was_finished = (fold.folder / MARKER).is_file()
             per_fold.append(run_fold(fold, out, callbacks))
-            answers.append((fold.held_out, answers_of(out, fold.folder, fold.held_out)))
-            log_fold(out.summary(per_fold[-1]))
-        metrics = out.pooled_metrics(folder, answers, per_fold)
+            predictions.append((fold.held_out, load_fold_predictions(out, fold.folder, fold.held_out)))
+            seconds_left = (time.perf_counter() - started) / (k + 1) * (folds - k - 1)
+            note = f" (about {time_left(seconds_left)} left)" if seconds_left else ""
+            note = " (kept)" if was_finished else note
+            log(f"fold {k + 1} of {folds}: {out.summary(per_fold[-1])}{note}")
+        metrics = out.pooled_metrics(folder, predictions, per_fold)
         metrics |= facts(per_fold, out.METRICS, recipe, started, *out.PACKAGES)
         replace_text(folder / "metrics.json", json_text(metrics, indent=1) + "\n")
         task.render_report(folder, known_recipe(folder))
@@ -107,9 +114,12 @@ def cross_validate(
 
 
 def run_fold(fold: Fold, out: OutOfFold, callbacks: Sequence[Callback] = ()) -> dict[str, Any]:
-    """Train and evaluate one fold, or resume it; a finished one is only read. Returns its metrics."""
-    if (saved := saved_metrics(fold)) is not None:
-        return saved
+    """Train and evaluate one fold, or resume it, and return its metrics; a finished fold is only read."""
+    marker = fold.folder / MARKER
+    if marker.is_file():
+        return json.loads(marker.read_text(encoding="utf-8"))
+    with disk_errors(fold.folder):
+        fold.folder.mkdir(parents=True, exist_ok=True)
     training, held_out = out.train.select(fold.train.tolist()), out.train.select(fold.held_out.tolist())
     checkpoints = fold.folder / CHECKPOINTS
     model = out.estimator.from_recipe(out.recipe).fit(
@@ -119,31 +129,43 @@ def run_fold(fold: Fold, out: OutOfFold, callbacks: Sequence[Callback] = ()) -> 
         resume=True,
         callbacks=[HistoryFile(fold.folder / "history.jsonl"), *callbacks, StopOnSignal(checkpoints)],
     )
-    count, metrics, answers = out.evaluate(model, held_out)
+    count, metrics, predictions = out.evaluate(model, held_out)
     if out.PREDICTIONS_FILE.endswith(".json"):
-        replace_text(fold.folder / out.PREDICTIONS_FILE, json_text(answers) + "\n")
+        replace_text(fold.folder / out.PREDICTIONS_FILE, json_text(predictions) + "\n")
     else:
-        with replacing(fold.folder / out.PREDICTIONS_FILE) as fresh, open(fresh, "wb") as file:
-            np.save(file, answers, allow_pickle=False)
-    return finish(fold, model, count, metrics)
+        with replacing(fold.folder / out.PREDICTIONS_FILE) as temporary, open(temporary, "wb") as file:
+            np.save(file, predictions, allow_pickle=False)
+    metrics = {
+        "fold": fold.number,
+        "n": count,
+        "trained_on": len(fold.train),
+        **metrics,
+        "seconds": model.train_seconds_,
+        "weights_source": model.weights_source_,
+        "parameters": sum(p.numel() for p in model.model_.parameters()),
+    }
+    replace_text(marker, json_text(metrics, ascii=True) + "\n")
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    return metrics
 
 
-def answers_of(out: OutOfFold, folder: Path, held_out: np.ndarray) -> Any:
+def load_fold_predictions(out: OutOfFold, folder: Path, held_out: np.ndarray) -> Any:
     """The saved predictions of a finished fold, one per example.
 
     Raises:
-        DataError: they belong to other examples than the data have now.
+        DataError: the predictions are for other examples than those of the data now.
     """
     path = folder / out.PREDICTIONS_FILE
     is_json = path.suffix == ".json"
     saved = json.loads(path.read_text(encoding="utf-8")) if is_json else np.load(path, allow_pickle=False)
-    if (answers := out.per_example(saved, held_out)) is None:
+    if (predictions := out.per_example(saved, held_out)) is None:
         what = f"has predictions for other {out.NOUN} than the data have now"
         raise DataChangedError(what, where=str(folder), fix="Choose another --out")
-    return answers
+    return predictions
 
 
 def _check_folder(folder: Path, recipe: Any, folds: int) -> None:
+    """Raise an error unless the folder is new, or has a cross-validation of this recipe."""
     check_folder_path(folder)
     if not folder.is_dir() or is_empty_folder(folder):
         return
@@ -151,21 +173,16 @@ def _check_folder(folder: Path, recipe: Any, folds: int) -> None:
     if not (config.is_file() and plan.is_file()):
         fix = "Choose another --out"
         raise ExistsError("exists and is not a cross-validation of ours", where=str(folder), fix=fix)
+    fix = "Choose another --out, or the same recipe and folds"
+    if relevant_settings(build_recipe(read_toml(config), str(config))) != relevant_settings(recipe):
+        raise OtherRunError("holds a cross-validation of another recipe", where=str(folder), fix=fix)
     existing_folds = json.loads(plan.read_text(encoding="utf-8"))["folds"]
-    is_same_recipe = relevant_settings(build_recipe(read_toml(config), str(config))) == relevant_settings(
-        recipe
-    )
-    if existing_folds != folds or not is_same_recipe:
-        what = (
-            f"holds {existing_folds} folds, not {folds}"
-            if is_same_recipe
-            else "holds a cross-validation of another recipe"
-        )
-        raise OtherRunError(what, where=str(folder), fix="Choose another --out, or the same recipe and folds")
+    if existing_folds != folds:
+        raise OtherRunError(f"holds {existing_folds} folds, not {folds}", where=str(folder), fix=fix)
 
 
 def read_plan(folder: Path, examples: int) -> np.ndarray | None:
-    """The fold of each example from the folder's plan; None: no plan, or one for other data."""
+    """The fold of each example from the folder's plan; None: no plan, or a plan for other data."""
     plan = folder / PLAN
     if not plan.is_file():
         return None
@@ -194,57 +211,11 @@ def write_plan(folder: Path, recipe: Any, fold_numbers: np.ndarray, folds: int, 
 
 def data_digest(splits: Any) -> str:
     """SHA-256 of training and validation data: examples and targets."""
-    out = hashlib.sha256()
-    for split in (splits.train, splits.validation):
-        if split is None:
-            continue
+    digest = hashlib.sha256()
+    for split in filter(None, (splits.train, splits.validation)):
         for line in content_lines(split):
-            out.update(line)
-    return out.hexdigest()
-
-
-def each_fold(
-    folder: Path, fold_numbers: np.ndarray, folds: int, say: Callable[[str], None], started: float
-) -> Iterator[tuple[Fold, Callable[[str], None]]]:
-    """Yield each fold, with a function that logs its result and the remaining time."""
-    for k in range(folds):
-        fold = Fold(
-            k, np.flatnonzero(fold_numbers != k), np.flatnonzero(fold_numbers == k), folder / f"fold-{k}"
-        )
-        is_finished = (fold.folder / MARKER).is_file()
-
-        def log_fold(summary: str, k: int = k, is_finished: bool = is_finished) -> None:
-            rest = (time.perf_counter() - started) / (k + 1) * (folds - k - 1)
-            when = " (kept)" if is_finished else f" (about {time_left(rest)} left)" if rest else ""
-            say(f"fold {k + 1} of {folds}: {summary}{when}")
-
-        yield fold, log_fold
-
-
-def saved_metrics(fold: Fold) -> dict[str, Any] | None:
-    """The metrics of a finished fold; otherwise None, and its folder is created."""
-    marker = fold.folder / MARKER
-    if marker.is_file():
-        return json.loads(marker.read_text(encoding="utf-8"))
-    with disk_errors(fold.folder):
-        fold.folder.mkdir(parents=True, exist_ok=True)
-    return None
-
-
-def finish(fold: Fold, estimator: Any, count: int, metrics: dict[str, Any]) -> dict[str, Any]:
-    """Write the fold's metrics and facts, and delete its checkpoints."""
-    metrics = {
-        "fold": fold.number,
-        "n": count,
-        "trained_on": len(fold.train),
-        **metrics,
-        "seconds": estimator.train_seconds_,
-        "weights_source": estimator.weights_source_,
-        "parameters": sum(p.numel() for p in estimator.model_.parameters()),
-    }
-    replace_text(fold.folder / MARKER, json_text(metrics, ascii=True) + "\n")
-    shutil.rmtree(fold.folder / CHECKPOINTS, ignore_errors=True)
-    return metrics
+            digest.update(line)
+    return digest.hexdigest()
 
 
 def facts(
@@ -256,7 +227,7 @@ def facts(
         "validation": None,
         "judged": NAME,
         "folds": list(per_fold),
-        "over_folds": over_folds(per_fold, keys),
+        "over_folds": summarize_folds(per_fold, keys),
         "baselines": {},
         "weights_source": per_fold[0]["weights_source"],
         "parameters": per_fold[0]["parameters"],
@@ -269,12 +240,16 @@ def facts(
     }
 
 
-def over_folds(per_fold: Sequence[dict[str, Any]], keys: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Mean, standard deviation and range of each metric. Since folds share most of their training examples,
-    ``sd / sqrt(k)`` is not a standard error."""
+def summarize_folds(per_fold: Sequence[dict[str, Any]], keys: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Mean, standard deviation and range of each metric that all folds have."""
     out = {}
     for key in (key for key in keys if all(fold.get(key) is not None for fold in per_fold)):
         values = np.array([fold[key] for fold in per_fold])
-        spread = {"mean": values.mean(), "sd": values.std(ddof=1), "min": values.min(), "max": values.max()}
-        out[key] = {name: float(value) for name, value in spread.items()}
+        statistics = {
+            "mean": values.mean(),
+            "sd": values.std(ddof=1),
+            "min": values.min(),
+            "max": values.max(),
+        }
+        out[key] = {name: float(value) for name, value in statistics.items()}
     return out

@@ -1,11 +1,13 @@
-"""Study files: a base recipe, variants of it that are compared (arms), and seeds.
+"""Study files.
 
-recipe = "imdb-encoder-small"            a recipe of the package, or a TOML file in the study's folder
+A study compares arms, which are variants of a base recipe, with one or more seeds each:
+
+recipe = "imdb-encoder-small"            the base: a recipe of the package, or a TOML file in the same folder
 seeds = [0, 1, 2]
-baseline = "pooling=first"               the arm that the others are compared with; default: the first
+baseline = "pooling=first"               the arm with which the other arms are compared; default: the first
 [set]                                    settings of every arm
 train_size = 8000
-[grid]                                   every combination is an arm
+[grid]                                   every combination of values is an arm
 pooling = ["first", "mean"]
 [arms.wide]                              another arm; ``recipe`` may name another base
 d_model = 256
@@ -25,27 +27,12 @@ from glassformer.config import build, key_places, nearest, override, read_toml, 
 from glassformer.errors import BadValueError, ConfigError, NoSuchRecipeError
 from glassformer.tasks.catalog import build_recipe, load_recipe, study_names
 
-# Settings that affect which examples are evaluated, and so must be equal in all arms.
-SPLIT_KEYS = (
-    "source",
-    "text_column",
-    "image_column",
-    "label_column",
-    "label_separator",
-    "on_bad_row",
-    "broken",
-    "validation_size",
-    "test_size",
-    "limit",
-    "split_seed",
-    "hold_out",
-    "copies",
-    "merge_labels",
+SPLIT_KEYS = (  # settings that select the evaluated examples; they must be equal in all arms
+    "source", "text_column", "image_column", "label_column", "label_separator", "on_bad_row", "broken",
+    "validation_size", "test_size", "limit", "split_seed", "hold_out", "copies", "merge_labels",
     "drop_duplicates",
-)
-
-
-EVALUATION_SPLITS = ("validation", "test")  # splits that arms can be evaluated on
+)  # fmt: skip
+EVALUATION_SPLITS = ("validation", "test")
 
 
 @dataclass(frozen=True)
@@ -56,11 +43,10 @@ class Study:
     summary: str = ""  # one line for lists and reports
     expect: str = ""  # expected result, with machine and time
     recipe: str = ""  # the base: a recipe of the package, or a TOML file in the same folder
-    split: str = "validation"  # the split to evaluate on; "test" only if nothing is chosen by it
+    split: str = "validation"  # the split to evaluate on; use "test" only if nothing is selected by it
     seeds: tuple[int, ...] = (0,)
-    baseline: str = ""  # the arm that the others are compared with; "": the first
-    # arms from the weakest to the strongest change, for a sentence in the report
-    ladder: tuple[str, ...] = ()
+    baseline: str = ""  # the arm with which the other arms are compared; "": the first
+    ladder: tuple[str, ...] = ()  # arms from the weakest to the strongest change, for a sentence
     bootstrap: int = 2000  # number of resamples for intervals and tests
     set: dict = field(default_factory=dict)  # key -> value, applied to every arm
     grid: dict = field(default_factory=dict)  # key -> values; every combination is an arm
@@ -69,14 +55,14 @@ class Study:
 
 @dataclass(frozen=True)
 class Arm:
-    """One variant in a comparison: its name, its changes to the base, and the resulting recipe."""
+    """One variant in a comparison: its name, its changes to the base recipe, and the resulting recipe."""
 
     name: str
     changes: dict[str, Any]
     recipe: Any
 
     def with_seed(self, seed: int) -> Any:
-        return _with_changes(self.recipe, {"seed": seed}, f"arm {self.name!r}")
+        return with_changes(self.recipe, {"seed": seed}, f"arm {self.name!r}")
 
 
 def load_study(name_or_path: str | Path) -> Study:
@@ -108,26 +94,24 @@ def load_study(name_or_path: str | Path) -> Study:
         if not isinstance(changes, Mapping):
             fix = f"Write [arms.{arm}]"
             raise ConfigError(f"{changes!r} is not a table", where=f"{path.name}.arms.{arm}", fix=fix)
-    return replace(
-        study, recipe=_base(study.recipe, path), arms={k: _with_base(v, path) for k, v in study.arms.items()}
-    )
 
+    def resolve(recipe: str) -> str:
+        """The absolute path of a recipe file in the study's folder; names of recipes stay unchanged."""
+        file = path.parent / recipe
+        return str(file.resolve()) if recipe.endswith(".toml") and file.is_file() else recipe
 
-def _base(recipe: str, study: Path) -> str:
-    """The absolute path of a recipe file in the study's folder; names of recipes stay unchanged."""
-    path = study.parent / recipe
-    return str(path.resolve()) if recipe.endswith(".toml") and path.is_file() else recipe
-
-
-def _with_base(changes: Mapping[str, Any], study: Path) -> dict[str, Any]:
-    return {k: _base(str(v), study) if k == "recipe" else v for k, v in changes.items()}
+    arms = {
+        name: {k: resolve(str(v)) if k == "recipe" else v for k, v in changes.items()}
+        for name, changes in study.arms.items()
+    }
+    return replace(study, recipe=resolve(study.recipe), arms=arms)
 
 
 def expand(study: Study, settings: Mapping[str, Any] | None = None) -> list[Arm]:
     """All arms of a study with their checked recipes.
 
     Args:
-        settings: key -> value, applied after ``set``.
+        settings: settings of every arm, which override ``set``.
 
     Raises:
         ConfigError: fewer than two arms, an unknown key or invalid value, two arms with the same name, arms
@@ -138,39 +122,40 @@ def expand(study: Study, settings: Mapping[str, Any] | None = None) -> list[Arm]
     for values in itertools.product(*study.grid.values()) if study.grid else ():
         changes = dict(zip(study.grid, values, strict=True))
         plans.append((", ".join(f"{k}={_format(v)}" for k, v in changes.items()), study.recipe, changes))
-    for name, settings_of_arm in study.arms.items():
-        changes = dict(settings_of_arm)
+    for name, arm_settings in study.arms.items():
+        changes = dict(arm_settings)
         plans.append((name, changes.pop("recipe", study.recipe), changes))
     if len(plans) < 2:
         fix = "Give [grid] values, or [arms.NAME] tables"
         raise ConfigError("a comparison needs two arms or more", where=study.name, fix=fix)
-    arms = [_arm(study, name, base, common, changes) for name, base, changes in plans]
+    arms = [_build_arm(study, name, base, common, changes) for name, base, changes in plans]
     _check(study, arms)
     return arms
 
 
-def _arm(study: Study, name: str, base: str, common: dict[str, Any], changes: dict[str, Any]) -> Arm:
+def _build_arm(study: Study, name: str, base: str, common: dict[str, Any], changes: dict[str, Any]) -> Arm:
     where = f"{study.name}, arm {name!r}"
     recipe = load_recipe(base)
     fixed = {"evaluate.split": study.split} if "evaluate.split" in key_places(type(recipe)) else {}
     if "seed" in common or "seed" in changes:
         fix = "List them in seeds = [...]"
         raise ConfigError("the seed is set in addition to the study's seeds", where=where, fix=fix)
-    return Arm(name, changes, _with_changes(recipe, fixed | common | changes, where))
+    return Arm(name, changes, with_changes(recipe, fixed | common | changes, where))
 
 
-def _with_changes(recipe: Any, changes: Mapping[str, Any], where: str) -> Any:
+def with_changes(recipe: Any, changes: Mapping[str, Any], where: str) -> Any:
+    """The recipe with changed settings; ``where`` is for error messages."""
     return build_recipe(override(to_dict(recipe), changes, type(recipe), where), where)
 
 
 def _check(study: Study, arms: list[Arm]) -> None:
+    """Raise ConfigError if the arms of a study cannot be compared."""
     first = arms[0]
     names = [arm.name for arm in arms]
     for name in names:
         if names.count(name) > 1 or not name.strip():
-            raise ConfigError(
-                f"two arms are called {name!r}" if name.strip() else "an arm has no name", where=study.name
-            )
+            what = f"two arms are called {name!r}" if name.strip() else "an arm has no name"
+            raise ConfigError(what, where=study.name)
     if study.baseline and study.baseline not in names:
         fix = nearest(study.baseline, names)
         raise ConfigError(f"no arm {study.baseline!r}", where=f"{study.name}.baseline", fix=fix)
@@ -181,20 +166,18 @@ def _check(study: Study, arms: list[Arm]) -> None:
         arm_data, first_data = (to_dict(a.recipe).get("data", {}) for a in (arm, first))
         for key in SPLIT_KEYS:
             if arm_data.get(key) != first_data.get(key):
-                values = (
-                    f"{arm_data.get(key)!r} in {arm.name!r} and {first_data.get(key)!r} in {first.name!r}"
-                )
+                what = f"{key} is {arm_data.get(key)!r} in {arm.name!r} and {first_data.get(key)!r} in "
                 fix = "All arms must be evaluated on the same examples: put it under [set]"
-                raise ConfigError(f"{key} is {values}", where=study.name, fix=fix)
+                raise ConfigError(f"{what}{first.name!r}", where=study.name, fix=fix)
     for name in study.ladder:
         if name not in names:
             raise ConfigError(f"no arm {name!r}", where=f"{study.name}.ladder", fix=nearest(name, names))
-    name_of: dict[str, str] = {}
+    names_by_recipe: dict[str, str] = {}
     for arm in arms:
-        other = name_of.setdefault(repr(to_dict(arm.recipe) | {"name": ""}), arm.name)
+        other = names_by_recipe.setdefault(repr(to_dict(arm.recipe) | {"name": ""}), arm.name)
         if other != arm.name:
-            fix = "Remove one"
-            raise ConfigError(f"{arm.name!r} and {other!r} are the same recipe", where=study.name, fix=fix)
+            what = f"{arm.name!r} and {other!r} are the same recipe"
+            raise ConfigError(what, where=study.name, fix="Remove one")
 
 
 def check_split(split: str | None) -> str | None:
@@ -205,7 +188,7 @@ def check_split(split: str | None) -> str | None:
 
 
 def baseline_of(study: Study, arms: Sequence[Arm]) -> str:
-    """The name of the arm that the others are compared with."""
+    """The name of the arm with which the other arms are compared."""
     return study.baseline or arms[0].name
 
 
@@ -218,10 +201,6 @@ def folder_name(arm: str) -> str:
 
 
 def _format(value: Any) -> str:
-    return (
-        f"{value:g}"
-        if isinstance(value, float)
-        else str(value).lower()
-        if isinstance(value, bool)
-        else str(value)
-    )
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""Metrics and paired tests of a study's arms; the bootstrap draws the same examples for every arm."""
+"""Metrics and paired tests of a study's variants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEVEL = 0.05  # significance level, for corrected p-values
 
 
 def measure_for(first: RunPredictions, recipes: Sequence[Any], requested: str | None = None) -> str:
-    """The metric to compare arms by: ``requested``, or else the one that selects weights in the recipes."""
+    """The metric to compare variants by: ``requested``, or the one that selects weights in the recipes."""
     metrics = first.target.compared
     if requested is None:
         return first.target.measure_for({recipe.train.monitor for recipe in recipes})
@@ -36,30 +36,29 @@ def add_tests(
     first: RunPredictions,
     resamples: int,
     measure: str,
-    simple: Mapping[str, RunPredictions] | None = None,
+    simple_models: Mapping[str, RunPredictions] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Add all metrics with intervals to the arms, and tests of ``measure`` against the baseline arm.
+    """Add all metrics with intervals to the variants, and tests of ``measure`` against the baseline variant.
 
-    Args:
-        simple: predictions of simple models.
+    The bootstrap draws the same examples for every variant.
 
     Returns:
-        For each of ``simple`` the ``difference`` of ``measure`` from the baseline arm, with its interval.
-        They are not tested, since the correction for multiple comparisons is for the arms.
+        For each simple model the ``difference`` of ``measure`` from the baseline variant, with its interval.
+        Simple models are not tested, since the correction for multiple comparisons is for the variants.
     """
     baseline_index = next(i for i, arm in enumerate(arms) if arm["name"] == baseline)
-    predictions = [[a for _, a in runs[arm["name"]].values()] for arm in arms]
-    predictions += [[a] for a in (simple or {}).values()]
+    predictions = [[run for _, run in runs[arm["name"]].values()] for arm in arms]
+    predictions += [[run] for run in (simple_models or {}).values()]
     target, n, differences = first.target, first.num_units, {}
-    statistics_of = [target.statistics(own) for own in predictions]
+    all_statistics = [target.statistics(model) for model in predictions]
     for key in target.compared:
-        statistics = [own[key] for own in statistics_of]
+        statistics = [model[key] for model in all_statistics]
         resampled_means = bootstrap_means(statistics, n, resamples=resamples)
         means = [np.asarray(s(np.ones((1, n), np.float32)), float)[:, 0] for s in statistics]
         for i, arm in enumerate(arms):
             mean = float(means[i].mean())
             interval = target.interval(key, predictions[i], mean, bounds(resampled_means[i]), resamples)
-            arm[key] = spread(means[i].tolist()) | {"interval": interval}
+            arm[key] = summary_statistics(means[i].tolist()) | {"interval": interval}
         for i, values in enumerate(means):
             if i == baseline_index:
                 continue
@@ -69,7 +68,7 @@ def add_tests(
             if i < len(arms):
                 arms[i][key] |= entry | {"bootstrap_p": bootstrap_p(resampled)}
             elif key == measure:
-                differences[list(simple or {})[i - len(arms)]] = entry
+                differences[list(simple_models or {})[i - len(arms)]] = entry
     _add_corrected_tests(arms, runs, baseline, first, resamples, measure)
     return differences
 
@@ -77,29 +76,29 @@ def add_tests(
 def _add_corrected_tests(
     arms: list[dict[str, Any]], runs: Runs, baseline: str, first: RunPredictions, resamples: int, measure: str
 ) -> None:
-    """Test each arm against the baseline, and correct the p-values for multiple comparisons (Holm).
+    """Test each variant against the baseline, and correct the p-values for multiple comparisons (Holm).
 
-    With one seed per arm, the test is the target's own for two models (such as McNemar's) if there is one for
-    the metric; otherwise the bootstrap, which includes the scatter over seeds.
+    With one seed per variant, the test is that of the target (such as McNemar's), if it has one for the
+    metric. Otherwise it is the bootstrap, which includes the variation between seeds.
     """
     baseline_runs, compared = runs[baseline], [arm for arm in arms if arm["name"] != baseline]
     for arm in compared:
         arm_runs = runs[arm["name"]]
-        shared = [s for s in arm_runs if s in baseline_runs]
-        pairs = [(arm_runs[s][1], baseline_runs[s][1]) for s in shared]
-        name, results, decides = first.target.tests(measure, pairs, resamples)
-        tests = [{"seed": seed} | test for seed, test in zip(shared, results, strict=bool(results))]
+        shared_seeds = [s for s in arm_runs if s in baseline_runs]
+        pairs = [(arm_runs[s][1], baseline_runs[s][1]) for s in shared_seeds]
+        name, results, is_of_measure = first.target.tests(measure, pairs, resamples)
+        tests = [{"seed": seed} | test for seed, test in zip(shared_seeds, results, strict=bool(results))]
         arm |= {"mcnemar": [], name: tests}
-        single = len(arm_runs) == len(baseline_runs) == len(shared) == 1 and decides
-        arm["test"] = name if single else "bootstrap"
-        arm["p"] = tests[0]["p"] if single else arm[measure]["bootstrap_p"]
+        uses_test = len(arm_runs) == len(baseline_runs) == len(shared_seeds) == 1 and is_of_measure
+        arm["test"] = name if uses_test else "bootstrap"
+        arm["p"] = tests[0]["p"] if uses_test else arm[measure]["bootstrap_p"]
     for arm, corrected in zip(compared, holm([arm["p"] for arm in compared]), strict=True):
         arm["p_holm"] = corrected
         arm["significant"] = corrected < LEVEL
 
 
-def spread(values: Sequence[float | None]) -> dict[str, Any]:
-    """The values over seeds without None, with mean, standard deviation, minimum and maximum."""
+def summary_statistics(values: Sequence[float | None]) -> dict[str, Any]:
+    """The values over seeds without None, and their mean, standard deviation, minimum and maximum."""
     present = [v for v in values if v is not None]
     if not present:
         return {"values": [], "mean": None, "sd": None, "min": None, "max": None}

@@ -1,7 +1,7 @@
-"""Results of a study as JSON, CSV and Markdown: metrics, intervals, paired tests, cost and curves.
+"""Results of studies as JSON, CSV and Markdown.
 
-Everything is read from the run folders (predictions.csv, history.jsonl, metrics.json) of any task that
-predicts labels, tags, numbers or cosines.
+The results come from the files of the run folders. The tasks must predict labels, tags, numbers, answers or
+cosines.
 """
 
 from __future__ import annotations
@@ -18,104 +18,110 @@ from glassformer.checkpoints.files import replace_text
 from glassformer.config import to_toml
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, DataError, GlassformerError
-from glassformer.evaluate.metrics import Share
+from glassformer.evaluate.metrics import percent
 from glassformer.evaluate.predictions import table_file
 from glassformer.finite import json_text
 from glassformer.report.metrics import COMPARED, compared_metric, difference_text, is_better, leading_metrics
 from glassformer.report.run import read_history
 from glassformer.report.wording import NONE, count, decimal, digits_for, headed, how_tested, p_value
-from glassformer.study.answers import baseline_runs, examples_differ, read_answers
 from glassformer.study.arms import MARKER, Job
 from glassformer.study.grid import Arm, Study, baseline_of
-from glassformer.study.paired import LEVEL, add_tests, measure_for, spread
+from glassformer.study.paired import LEVEL, add_tests, measure_for, summary_statistics
+from glassformer.study.run_predictions import (
+    describe_difference,
+    read_baseline_predictions,
+    read_run_predictions,
+)
 from glassformer.targets.target import RunPredictions, read_object
 
 # --- sentences and the Markdown table ---------------------------------------------------------------
 
 
 def sentences(results: dict[str, Any]) -> dict[str, Any]:
-    """``verdict``: the study's result in words; ``sentences``: arm -> its comparison with the baseline."""
+    """The comparisons of a study in words.
+
+    Returns:
+        ``verdict``: the result of the study; ``sentences``: for each variant, its comparison with the
+        baseline.
+    """
     digits, baseline = digits_for(results["n"]), results["baseline"]
-    measure = measured(results)
-    unit = compared_metric(measure)
+    measure = _measure(results)
+    metric = compared_metric(measure)
     compared = [arm for arm in results["arms"] if arm["name"] != baseline]
-    sentence_of = {arm["name"]: _arm_sentence(arm, baseline, digits, measure) for arm in compared}
-    differ = [a for a in compared if a["significant"] and a[measure]["difference"]]
-    better = [a["name"] for a in differ if is_better(a[measure], unit)]
-    worse = [a["name"] for a in differ if not is_better(a[measure], unit)]
-    unsettled = [a["name"] for a in compared if _unsettled(a, measure)]
+    arm_sentences = {arm["name"]: _arm_sentence(arm, baseline, digits, measure) for arm in compared}
+    significant = [a for a in compared if a["significant"] and a[measure]["difference"]]
+    better = [a["name"] for a in significant if is_better(a[measure], metric)]
+    worse = [a["name"] for a in significant if not is_better(a[measure], metric)]
+    undecided = [a["name"] for a in compared if _is_undecided(a, measure)]
     parts = []
     if better:
         parts.append(f"Significantly better than {baseline}: {'; '.join(better)}.")
     if worse:
         parts.append(f"Significantly worse than {baseline}: {'; '.join(worse)}.")
-    if unsettled:
+    if undecided:
         parts.append(
-            f"Undecided compared with {baseline}: {'; '.join(unsettled)}. These trainings differ, but seeds "
+            f"Undecided compared with {baseline}: {'; '.join(undecided)}. These trainings differ, but seeds "
             "vary so much that other seeds could reverse the result."
         )
-    no_difference = [a["name"] for a in compared if not a["significant"] and a["name"] not in unsettled]
+    no_difference = [a["name"] for a in compared if not a["significant"] and a["name"] not in undecided]
     if len(no_difference) == 1:
         parts.append(f"No significant difference between {no_difference[0]} and {baseline}.")
     elif no_difference:
-        subject = (
-            f"none of the {len(no_difference)} arms differs"
-            if len(no_difference) == len(compared)
-            else f"{len(no_difference)} arms do not differ"
-        )
+        subject = f"{len(no_difference)} arms do not differ"
+        if len(no_difference) == len(compared):
+            subject = f"none of the {len(no_difference)} arms differs"
         parts.append(f"No significant difference: {subject} from {baseline} beyond chance.")
     parts += _ladder_sentence(results)
-    parts += _simple_models_sentence(results, measure, digits)
-    if n_missing := len(results["unfinished"]):
-        parts.append(f"{n_missing} {'run is' if n_missing == 1 else 'runs are'} missing.")
+    parts += _baselines_sentence(results, measure, digits)
+    if num_missing := len(results["unfinished"]):
+        parts.append(f"{num_missing} {'run is' if num_missing == 1 else 'runs are'} missing.")
     if len(results["seeds"]) == 1:
         parts.append("There is one seed per arm, so the variation between seeds is unknown.")
-    if len(results["seeds"]) == 2 and len(no_difference) + len(unsettled):
+    if len(results["seeds"]) == 2 and len(no_difference) + len(undecided):
         parts.append(
             "Two seeds per arm estimate the variation between seeds poorly, so only very large differences "
             "are significant; use three or more."
         )
-    return {"verdict": " ".join(parts), "sentences": sentence_of}
+    return {"verdict": " ".join(parts), "sentences": arm_sentences}
 
 
-def _simple_models_sentence(results: dict[str, Any], measure: str, digits: int) -> list[str]:
-    """A sentence if no arm reaches the best of the simple models."""
-    simple = {name: scores.get(measure) for name, scores in results.get("baselines", {}).items()}
-    simple = {name: value for name, value in simple.items() if value is not None}
-    if not simple:
+def _baselines_sentence(results: dict[str, Any], measure: str, digits: int) -> list[str]:
+    """A sentence if no variant reaches the best baseline."""
+    values = {name: scores.get(measure) for name, scores in results.get("baselines", {}).items()}
+    values = {name: value for name, value in values.items() if value is not None}
+    if not values:
         return []
-    arms = [arm[measure]["mean"] for arm in results["arms"] if arm[measure]["mean"] is not None]
-    if not arms:
+    means = [arm[measure]["mean"] for arm in results["arms"] if arm[measure]["mean"] is not None]
+    if not means:
         return []
-    unit = compared_metric(measure)
-    best = (min if unit.lower else max)(simple, key=simple.__getitem__)
-    if min(arms) <= simple[best] if unit.lower else max(arms) >= simple[best]:
+    metric = compared_metric(measure)
+    best = (min if metric.lower else max)(values, key=values.__getitem__)
+    if min(means) <= values[best] if metric.lower else max(means) >= values[best]:
         return []
-    return [f"No arm reaches {best} ({unit.value(simple[best], digits)})."]
+    return [f"No arm reaches {best} ({metric.value(values[best], digits)})."]
 
 
-def measured(results: dict[str, Any]) -> str:
-    """The metric that a study's arms are compared by."""
+def _measure(results: dict[str, Any]) -> str:
+    """The metric by which a study compares its variants."""
     return results.get("measure") or "accuracy"
 
 
-def pair_tests(arm: dict[str, Any], measure: str) -> list[dict[str, Any]]:
-    """The tests of each pair of runs with the same seed, for the metric; McNemar's is only for accuracy."""
+def _pair_tests(arm: dict[str, Any], measure: str) -> list[dict[str, Any]]:
+    """The tests of each pair of runs with the same seed; McNemar's test is only for accuracy."""
     return arm.get("permutation") or (measure == "accuracy" and arm.get("mcnemar")) or []
 
 
-def _unsettled(arm: dict[str, Any], measure: str) -> bool:
-    """Whether all pairs of runs differ significantly in the same direction, but the arms do not."""
-    tests = pair_tests(arm, measure)
-    ways = {test["wins"] > test["losses"] if "wins" in test else test["difference"] > 0 for test in tests}
-    consistent = len(tests) > 1 and len(ways) == 1 and all(test["p"] < 0.05 for test in tests)
-    return not arm["significant"] and consistent
+def _is_undecided(arm: dict[str, Any], measure: str) -> bool:
+    """Whether all pairs of runs differ significantly in the same direction, but the variants do not."""
+    tests = _pair_tests(arm, measure)
+    is_positive = {t["wins"] > t["losses"] if "wins" in t else t["difference"] > 0 for t in tests}
+    is_consistent = len(tests) > 1 and len(is_positive) == 1 and all(t["p"] < 0.05 for t in tests)
+    return not arm["significant"] and is_consistent
 
 
 def _ladder_sentence(results: dict[str, Any]) -> list[str]:
-    """A sentence about the first arm of the ladder that is significantly worse than the baseline, or none."""
-    measure = measured(results)
-    unit = compared_metric(measure)
+    """A sentence about the first variant of the ladder that is significantly worse than the baseline."""
+    metric = compared_metric(measure := _measure(results))
     arms = {arm["name"]: arm for arm in results["arms"]}
     ladder = [name for name in results.get("ladder", []) if name in arms]
     if len(ladder) < 2:
@@ -123,51 +129,46 @@ def _ladder_sentence(results: dict[str, Any]) -> list[str]:
     path = f" over {', '.join(ladder[1:-1])}" if ladder[2:] else ""
     start = f"From {ladder[0]}{path} to {ladder[-1]}"
     for name in ladder:
-        if arms[name].get("significant") and not is_better(arms[name][measure], unit):
+        if arms[name].get("significant") and not is_better(arms[name][measure], metric):
             return [f"{start}, {name} is the first that is shown to be worse than {results['baseline']}."]
     ending = f"none is shown to be worse than {results['baseline']}; they were not tested against each other"
     return [f"{start}, {ending}."]
 
 
 def _arm_sentence(arm: dict[str, Any], baseline: str, digits: int, measure: str) -> str:
+    """The comparison of a variant with the baseline."""
     difference, bounds = arm[measure]["difference"], arm[measure]["difference_interval"]
-    direction = "above" if difference > 0 else "below"
-    equal = f"as accurate as {baseline}" if measure == "accuracy" else f"as good as {baseline}"
-    unit = compared_metric(measure)
-    metric_suffix = "" if measure == "accuracy" else f" of {unit.name}"
-    size = (
-        f"{unit.difference(difference, digits)}{metric_suffix} {direction} {baseline}"
-        if difference
-        else equal
-    )
-    low, high = (unit.with_sign(x, digits) for x in bounds)
+    metric = compared_metric(measure)
+    size = f"as accurate as {baseline}" if measure == "accuracy" else f"as good as {baseline}"
+    if difference:
+        size = metric.difference(difference, digits) + ("" if measure == "accuracy" else f" of {metric.name}")
+        size += f" {'above' if difference > 0 else 'below'} {baseline}"
+    low, high = (metric.with_sign(x, digits) for x in bounds)
     evidence = f"95 % interval {low} to {high}, p = {p_value(arm['p_holm'])} after Holm".replace("= <", "<")
-    tests = pair_tests(arm, measure)
+    tests = _pair_tests(arm, measure)
     if tests and not difference and not any(test.get("wins", 1) or test["losses"] for test in tests):
         return f"No difference: right on the same examples as {baseline}, and wrong on the same."
     if arm["significant"]:
         return f"{size} ({evidence})."
-    if _unsettled(arm, measure):
+    if _is_undecided(arm, measure):
         largest_p = p_value(max(test["p"] for test in tests))
         name = "McNemar" if arm.get("mcnemar") else "permutation"
         return (
             f"Undecided: {size} ({evidence}). Each pair of trainings differs on these examples ({name}, p "
-            f"{largest_p if largest_p.startswith('<') else f'at largest_p {largest_p}'}), but other seeds "
+            f"{largest_p if largest_p.startswith('<') else f'at most {largest_p}'}), but other seeds "
             "could reverse the result."
         )
     return f"No significant difference: {size} ({evidence})."
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """The study as Markdown: verdict, a table with one row per arm, and notes."""
-    digits, measure = digits_for(results["n"]), measured(results)
-    unit, ((first, _), (second, other)) = (
-        compared_metric(measure),
-        leading_metrics(measure, results["arms"][0]),
-    )
+    """The study as Markdown: verdict, a table with one row per variant, and notes."""
+    digits, measure = digits_for(results["n"]), _measure(results)
+    metric = compared_metric(measure)
+    (first, _), (second, second_name) = leading_metrics(measure, results["arms"][0])
     # For classes, the first column is always the accuracy, as in older tables.
     if first == "macro_f1" and second == "accuracy":
-        first, second, other = "accuracy", "macro_f1", unit.name
+        first, second, second_name = "accuracy", "macro_f1", metric.name
     first_metric, second_metric = compared_metric(first), compared_metric(second)
     header = (
         "Arm",
@@ -175,9 +176,9 @@ def markdown(results: dict[str, Any]) -> str:
         headed(first_metric.name),
         "SD over seeds",
         "95 % interval",
-        headed(other),
+        headed(second_name),
         "Log loss",
-        "Difference (points)" if measure == "accuracy" else f"Difference ({unit.name}{unit.unit_suffix})",
+        "Difference (points)" if measure == "accuracy" else f"Difference ({metric.name}{metric.unit_suffix})",
         "p (Holm)",
         "Best epoch",
         "s/epoch",
@@ -197,30 +198,24 @@ def markdown(results: dict[str, Any]) -> str:
     lines += [_row(header), "|" + "---|" * len(header)]
     for arm in results["arms"]:
         scores, cost = arm[first], arm["cost"]
-        lines.append(
-            _row(
-                [
-                    arm["name"] + (" (baseline)" if arm["name"] == results["baseline"] else ""),
-                    len(arm["seeds"]),
-                    first_metric.value(scores["mean"], digits),
-                    first_metric.deviation(scores["sd"]),
-                    first_metric.interval(scores["interval"], digits, scores["mean"], results["n"]),
-                    second_metric.value(arm[second]["mean"], digits),
-                    decimal(arm["log_loss"]["mean"], 4),
-                    difference_text(arm[measure], digits, unit),
-                    p_value(arm.get("p_holm")),
-                    decimal(arm["best"]["epoch"], 1),
-                    decimal(cost["seconds_per_epoch"], 1),
-                    count(cost["parameters"]),
-                    f"{count(cost['peak_memory_mb'])} MB" if cost["peak_memory_mb"] else NONE,
-                    *(
-                        [Share("").value((arm.get("robustness") or {}).get("accuracy"), digits)]
-                        if has_robustness
-                        else []
-                    ),
-                ]
-            )
-        )
+        cells = [
+            arm["name"] + (" (baseline)" if arm["name"] == results["baseline"] else ""),
+            len(arm["seeds"]),
+            first_metric.value(scores["mean"], digits),
+            first_metric.deviation(scores["sd"]),
+            first_metric.interval(scores["interval"], digits, scores["mean"], results["n"]),
+            second_metric.value(arm[second]["mean"], digits),
+            decimal(arm["log_loss"]["mean"], 4),
+            difference_text(arm[measure], digits, metric),
+            p_value(arm.get("p_holm")),
+            decimal(arm["best"]["epoch"], 1),
+            decimal(cost["seconds_per_epoch"], 1),
+            count(cost["parameters"]),
+            f"{count(cost['peak_memory_mb'])} MB" if cost["peak_memory_mb"] else NONE,
+        ]
+        if has_robustness:
+            cells.append(percent((arm.get("robustness") or {}).get("accuracy"), digits))
+        lines.append(_row(cells))
     for name, scores in results["baselines"].items():
         cells = [
             name,
@@ -230,7 +225,7 @@ def markdown(results: dict[str, Any]) -> str:
             first_metric.interval(scores.get(f"{first}_interval"), digits, scores.get(first), results["n"]),
             second_metric.value(scores.get(second), digits),
             decimal(scores["log_loss"], 4),
-            difference_text(scores, digits, unit),
+            difference_text(scores, digits, metric),
             *[NONE] * (5 + has_robustness),
         ]
         lines.append(_row(cells))
@@ -239,14 +234,13 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def notes(results: dict[str, Any]) -> str:
-    """A paragraph on how the numbers were measured."""
+    """A paragraph about how the numbers were measured."""
     seeds = ", ".join(map(str, results["seeds"]))
     machine = results["machine"].get("gpu") or results["machine"].get("cpu") or "an unnamed machine"
     return (
         f"{results['n']:,} {results['judged']} examples, for every arm the same; seeds {seeds}. "
         f"p: {how_tested(results)}, corrected for {max(len(results['arms']) - 1, 0)} comparisons by Holm's "
-        f"method. "
-        f"Measured on {machine}, {results['date'][:10]}."
+        f"method. Measured on {machine}, {results['date'][:10]}."
     )
 
 
@@ -262,7 +256,7 @@ def _cell(value: Any) -> str:
 # --- results --------------------------------------------------------------------------------------
 
 
-CURVES = (*COMPARED, "loss")
+CURVE_KEYS = (*COMPARED, "loss")
 
 
 def collect(
@@ -272,7 +266,7 @@ def collect(
     failed: Mapping[str, str] | None = None,
     measure: str | None = None,
 ) -> dict[str, Any]:
-    """The results of the finished jobs, for JSON; ``measure``: as ``requested`` in ``compare_results``.
+    """The results of the finished jobs, for JSON; ``measure`` as in ``compare_results``.
 
     Raises:
         GlassformerError: no run of the baseline is finished.
@@ -284,14 +278,14 @@ def collect(
     for job in jobs:
         runs.setdefault(job.arm, {})
         if (job.folder / MARKER).is_file():
-            runs[job.arm][job.seed] = job, read_answers(job.folder)
+            runs[job.arm][job.seed] = job, read_run_predictions(job.folder)
     if not runs.get(baseline):
         if failed:
             title, reason = next(iter(failed.items()))
             raise GlassformerError(f"no run of the baseline {baseline!r} has finished; {title}: {reason}")
-        fix = "Run it first"
-        raise DataError(f"the baseline {baseline!r} has no finished run", where=study.name, fix=fix)
-    about = {
+        what = f"the baseline {baseline!r} has no finished run"
+        raise DataError(what, where=study.name, fix="Run it first")
+    entries = {
         "name": study.name,
         "summary": study.summary,
         "recipe": study.recipe,
@@ -302,7 +296,8 @@ def collect(
         "unfinished": [j.title for j in jobs if not (j.folder / MARKER).is_file()],
         "failed": dict(failed or {}),
     }
-    results = compare_results(runs, about, study.bootstrap, "Give all arms the same data and split", measure)
+    fix = "Give all arms the same data and split"
+    results = compare_results(runs, entries, study.bootstrap, fix, measure)
     for arm in results["arms"]:
         arm["changes"] = changes[arm["name"]]
     return {"judged": study.split} | results
@@ -310,96 +305,94 @@ def collect(
 
 def compare_results(
     runs: Mapping[str, Mapping[int, tuple[Job, RunPredictions]]],
-    about: dict[str, Any],
+    entries: dict[str, Any],
     resamples: int,
     fix: str,
-    requested: str | None = None,
+    measure: str | None = None,
 ) -> dict[str, Any]:
     """Compare finished runs; returns the results for JSON.
 
     Args:
-        runs: arm -> seed -> job and predictions.
-        about: further entries of the results; ``baseline`` is the name of an arm with runs.
+        runs: variant -> seed -> job and predictions.
+        entries: further entries of the results; ``baseline`` is the name of a variant with runs.
         fix: the fix in the error message for runs that were evaluated on different examples.
-        requested: the metric to compare by; None: the one that selects the best weights in the recipes.
+        measure: the metric to compare by; None: the one that selects the best weights in the recipes.
 
     Raises:
         DataError: a run folder cannot be read.
         ConfigError: two runs were evaluated on different examples, or have no such metric.
     """
-    baseline = about["baseline"]
+    baseline = entries["baseline"]
     first_job, first = next(iter(runs[baseline].values()))
     jobs = [job for finished in runs.values() for job, _ in finished.values()]
     for finished in runs.values():
-        for job, answers in finished.values():
-            if difference := examples_differ((job.folder, first_job.folder), (answers, first)):
+        for job, predictions in finished.values():
+            if difference := describe_difference((job.folder, first_job.folder), (predictions, first)):
                 raise ConfigError(f"{job.title} and {first_job.title} {difference}", where="compare", fix=fix)
-    arms = [_arm(name, finished) for name, finished in runs.items() if finished]
-    measure = measure_for(first, [job.recipe for job in jobs], requested)
+    arms = [_arm_entries(name, finished) for name, finished in runs.items() if finished]
+    measure = measure_for(first, [job.recipe for job in jobs], measure)
     metrics = read_object(first_job.folder / "metrics.json")
-    simple_of = next((j for j in jobs if _simple_models(j.folder)), first_job)
-    baselines = _simple_models(simple_of.folder)
+    baselines_folder = next((j.folder for j in jobs if _baselines(j.folder)), first_job.folder)
+    baselines = _baselines(baselines_folder)
     scored = [name for name, scores in baselines.items() if scores.get(measure) is not None]
-    simple = baseline_runs(simple_of.folder, first, scored)
-    differences = add_tests(arms, runs, baseline, first, resamples, measure, simple)
-    keys = (*first.target.compared, *first.target.extra_metrics)
-    entries = (*keys, *(f"{key}_interval" for key in keys), "log_loss", "seconds")
-    results = (
-        {"kind": "study"}
-        | about
-        | {
-            "n": first.n,
-            "drawn": first.target.unit_name,
-            "classes": list(first.classes),
-            "level": LEVEL,
-            "measure": measure,
-            "arms": arms,
-            "baselines": {
-                k: {name: b.get(name) for name in entries} | differences.get(k, {})
-                for k, b in baselines.items()
-            },
-            "machine": metrics.get("machine", {}),
-            "versions": metrics.get("versions", {}),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-    )
+    baseline_predictions = read_baseline_predictions(baselines_folder, first, scored)
+    differences = add_tests(arms, runs, baseline, first, resamples, measure, baseline_predictions)
+    keys = [*first.target.compared, *first.target.extra_metrics]
+    keys += [*(f"{key}_interval" for key in keys), "log_loss", "seconds"]
+    results = {
+        "kind": "study",
+        **entries,
+        "n": first.n,
+        "drawn": first.target.unit_name,
+        "classes": list(first.classes),
+        "level": LEVEL,
+        "measure": measure,
+        "arms": arms,
+        "baselines": {
+            name: {key: scores.get(key) for key in keys} | differences.get(name, {})
+            for name, scores in baselines.items()
+        },
+        "machine": metrics.get("machine", {}),
+        "versions": metrics.get("versions", {}),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
     if metrics.get("judged"):
         results["judged"] = metrics["judged"]
     return results | sentences(results)
 
 
-def _simple_models(folder: Path) -> dict[str, Any]:
-    """Metrics of a run's baselines; for an embedder including the model before training."""
+def _baselines(folder: Path) -> dict[str, Any]:
+    """Metrics of a run's baselines; for an embedder also of the model before training."""
     metrics = read_object(folder / "metrics.json")
     return metrics.get("baselines") or metrics.get("others") or {}
 
 
-def _arm(name: str, finished: Mapping[int, tuple[Job, RunPredictions]]) -> dict[str, Any]:
-    """The entries of an arm that need no comparison; ``add_tests`` adds the others."""
+def _arm_entries(name: str, finished: Mapping[int, tuple[Job, RunPredictions]]) -> dict[str, Any]:
+    """The entries of a variant, without the comparisons that ``add_tests`` adds."""
     folders = [job.folder for job, _ in finished.values()]
+    predictions = [run_predictions for _, run_predictions in finished.values()]
     costs = [_cost(folder) for folder in folders]
     histories = [_history(folder) for folder in folders]
-    losses = [a.log_loss for _, a in finished.values()]
     best = [b for h in histories if (b := _best(h))]
     return {
         "name": name,
         "seeds": list(finished),
-        "runs": [job.place for job, _ in finished.values()],
-        "log_loss": spread(losses),
+        "runs": [job.relative_folder for job, _ in finished.values()],
+        "log_loss": summary_statistics([p.log_loss for p in predictions]),
         "cost": {key: _mean([c[key] for c in costs]) for key in costs[0]},
-        "best": {key: _mean([b.get(key) for b in best]) for key in ("epoch", *CURVES)},
+        "best": {key: _mean([b.get(key) for b in best]) for key in ("epoch", *CURVE_KEYS)},
         "curve": list(_curve(histories)),
         "robustness": _robustness(folders),
-        "confusion": np.sum([_confusion(answers) for _, answers in finished.values()], axis=0).tolist(),
+        "confusion": np.sum([_confusion(p) for p in predictions], axis=0).tolist(),
     }
 
 
-def _confusion(judged: RunPredictions) -> np.ndarray:
+def _confusion(run: RunPredictions) -> np.ndarray:
     """The confusion matrix ``[true][predicted]``; empty unless each example has one class."""
-    if not judged.target.is_single_label:
+    if not run.target.is_single_label:
         return np.zeros((0, 0), np.int64)
-    size = len(judged.classes)
-    cells = judged.truth * size + judged.predicted
+    size = len(run.classes)
+    cells = run.truth * size + run.predicted
     return np.bincount(cells, minlength=size * size).reshape(size, size)
 
 
@@ -435,31 +428,27 @@ def _best(history: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _curve(histories: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """Mean over seeds of each evaluation, as far as all seeds have it."""
+    """The mean over seeds of each evaluation that all seeds have."""
     evaluations = [[r for r in h if r.get("kind") == "evaluation"] for h in histories]
-    for same_step in zip(*evaluations):
-        keys = ("step", "epoch", *CURVES, "train_loss", "train_accuracy")
-        yield {key: _mean([r.get(key) for r in same_step]) for key in keys}
+    for records in zip(*evaluations):
+        keys = ("step", "epoch", *CURVE_KEYS, "train_loss", "train_accuracy")
+        yield {key: _mean([r.get(key) for r in records]) for key in keys}
 
 
 def _robustness(folders: Sequence[Path]) -> dict[str, Any] | None:
-    """Accuracy on changed images: the mean over kinds of change, each kind, and each severity.
-
-    All are means over seeds.
-    """
-    suites = [
-        suite for folder in folders if (suite := read_object(folder / "metrics.json").get("robustness"))
-    ]
-    if not suites:
+    """Accuracy on changed images, as means over seeds: of all changes, each kind, and each severity."""
+    seeds = [read_object(folder / "metrics.json").get("robustness") for folder in folders]
+    seeds = [seed for seed in seeds if seed]
+    if not seeds:
         return None
-    kinds = {kind: _mean([row["accuracy"] for s in suites for row in s[kind]]) for kind in suites[0]}
+    kinds = {kind: _mean([row["accuracy"] for seed in seeds for row in seed[kind]]) for kind in seeds[0]}
     by_severity = {
         kind: [
             {"severity": rows[0]["severity"]}
             | {k: _mean([row.get(k) for row in rows]) for k in ("accuracy", "macro_f1")}
-            for rows in zip(*(s[kind] for s in suites), strict=True)
+            for rows in zip(*(seed[kind] for seed in seeds), strict=True)
         ]
-        for kind in suites[0]
+        for kind in seeds[0]
     }
     return {"accuracy": _mean(list(kinds.values())), "kinds": kinds, "each": by_severity}
 
@@ -468,8 +457,7 @@ def _robustness(folders: Sequence[Path]) -> dict[str, Any] | None:
 
 
 def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The rows of results.csv, one per arm; accuracies are in [0, 1], ``value`` and differences in the unit
-    of ``measure``."""
+    """The rows of results.csv, one per variant; ``value`` and the differences are of ``measure``."""
     measure, empty = results.get("measure", "accuracy"), {"interval": [None, None]}
     for arm in results["arms"]:
         accuracy, macro, main = (arm.get(key, empty) for key in ("accuracy", "macro_f1", measure))
@@ -502,15 +490,14 @@ def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def robustness_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The rows of robustness.csv: one for each arm, kind and severity of changed images."""
+    """The rows of robustness.csv: one for each variant, kind and severity of changed images."""
     for arm in results["arms"]:
         for kind, rows in ((arm.get("robustness") or {}).get("each") or {}).items():
             yield from ({"arm": arm["name"], "kind": kind} | row for row in rows)
 
 
 def write_results(folder: Path, study: Study | None, results: dict[str, Any]) -> None:
-    """Write study.toml, results.json, results.csv, results.md and, if there is any, robustness.csv; each
-    atomically."""
+    """Write study.toml, results.json, results.csv, results.md and, for changed images, robustness.csv."""
     if study is not None:
         replace_text(folder / "study.toml", to_toml(study))
     replace_text(folder / "results.json", json_text(results, indent=1) + "\n")

@@ -1,6 +1,6 @@
-"""Find labels that are probably wrong, from out-of-fold predictions.
+"""Review of labels by out-of-fold predictions.
 
-Writes review.json, review.csv, a table to correct, and a page with a ranked list.
+It writes review.json, review.csv, a table to correct, and a page with a ranked list.
 """
 
 from __future__ import annotations
@@ -33,17 +33,16 @@ from glassformer.finite import json_text
 from glassformer.process import READING
 from glassformer.report.study import write_review_page
 from glassformer.study.folds import NAME
-from glassformer.study.word_review import reviewed_words, write_to_correct
-from glassformer.study.word_review import suggestions as suggestions_of
+from glassformer.study.word_review import review_tags, tag_suggestions, write_tags_to_correct
 from glassformer.targets import LabelSets, Target, TokenTags, target_in
 from glassformer.targets.multiclass import Classes, no_better_than_majority
 from glassformer.tasks.catalog import known_recipe_of
 
 # --- the table to correct -------------------------------------------------------------------------
 #
-# It has the user's own columns, with the most suspicious rows first. Users correct the label column and pass
-# the file to ``train``, which ignores columns whose names begin with ``review:`` and undoes the escaping of
-# formulas.
+# The table has the columns of the user's table, and starts with the most suspicious rows. Users correct the
+# label column and pass the file to ``train``, which ignores columns whose names begin with ``review:`` and
+# undoes the escaping of formulas.
 
 
 TO_CORRECT = "to_correct.csv"
@@ -54,30 +53,31 @@ REVIEW_COLUMNS = tuple(
 )
 
 
-def write_corrected(
-    folder: Path, data: dict[str, Any], rows: Sequence[Prediction], label_review: Any, classes: Sequence[str]
+def write_to_correct(
+    folder: Path, data: dict[str, Any], rows: Sequence[Prediction], review: Any, classes: Sequence[str]
 ) -> tuple[Path, bool]:
-    """Write the table, unless the user has edited an earlier one.
+    """Write the table to correct, unless the user has edited an earlier one.
 
     Args:
         data: the section ``data`` of the recipe.
-        rows: the out-of-fold predictions; ``label_review`` has their indices.
+        rows: the out-of-fold predictions, in the order of ``review``'s arrays.
+        classes: the texts of suggested labels, for the indices ``review.suggested``.
 
     Returns:
         The file, and whether it was written.
     """
-    columns, cells, places = _source_table(data, rows)
-    order = [places[i] for i in label_review.order.tolist()]
-    reviewed = set(order)
-    marks = {
-        places[i]: _mark(rank, i, label_review, classes)
-        for rank, i in enumerate(label_review.order.tolist(), 1)
-    }
-    order += [i for i in range(len(cells)) if i not in reviewed]  # rows without predictions
+    columns, cells, row_indices = _source_table(data, rows)
+    review_cells = {}  # row of the table -> cells of the review, starting with the most suspicious row
+    for rank, i in enumerate(review.order.tolist(), 1):
+        suggested, is_suspicious = csv_safe(classes[review.suggested[i]]), review.suspicious[i]
+        probability = f"{float(review.quality[i]):.6g}"
+        review_cells[row_indices[i]] = [rank, suggested, "yes" if is_suspicious else "no", probability]
+    empty = [""] * len(REVIEW_COLUMNS)
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow([*REVIEW_COLUMNS, *map(csv_safe, columns)])
-    writer.writerows([*marks.get(i, [""] * len(REVIEW_COLUMNS)), *map(csv_safe, cells[i])] for i in order)
+    for i in dict.fromkeys([*review_cells, *range(len(cells))]):  # rows without predictions come last
+        writer.writerow([*review_cells.get(i, empty), *map(csv_safe, cells[i])])
     path, content = folder / TO_CORRECT, text.getvalue()
     if path.is_file() and path.read_bytes() != content.encode():
         return path, False
@@ -86,15 +86,15 @@ def write_corrected(
 
 
 def training_command(data: dict[str, Any], path: Path) -> list[str]:
-    """The command that trains on the corrected table, with the same settings of the data.
+    """The command that trains on the corrected table with the same data settings.
 
     Args:
-        data: the section ``data`` of the recipe; for multi-label with the separator used in the table.
+        data: the section ``data`` of the recipe; for multi-label data, with the separator of the table.
     """
     has_images = "broken" in data  # a key of tasks on images
     command = ["glassformer", "train", "--images" if has_images else "--text", str(path)]
     keys = ["label_separator"]
-    if _source(data) is not None:  # otherwise the table has our column names, which are detected
+    if _read_source(data) is not None:  # otherwise the table has our column names, which are detected
         keys = ["text_column", "pair_column", "image_column", "label_column", *keys]
     for key in keys:
         is_named = data.get(key) not in (None, "", "none")
@@ -112,8 +112,7 @@ def training_command(data: dict[str, Any], path: Path) -> list[str]:
 
 
 def changed_settings(config: dict[str, Any]) -> list[str]:
-    """Options for a new run with a recipe's model and all its settings that differ from the defaults, except
-    those of the data.
+    """Command-line options that set the model and the changed settings of a recipe, except those of the data.
 
     Args:
         config: the contents of the recipe's TOML file.
@@ -124,39 +123,28 @@ def changed_settings(config: dict[str, Any]) -> list[str]:
     for name in SECTIONS:
         section_defaults = defaults.get(name, {})
         for key, value in config.get(name, {}).items():
-            if (
-                key not in section_defaults
-                or section_defaults[key] == value
-                or (name, key) == ("model", "model")
-            ):
-                continue
-            options += [
-                "--set",
-                f"{name}.{key}={value if isinstance(value, str) else json_text(value, ascii=True)}",
-            ]
+            is_changed = key in section_defaults and section_defaults[key] != value
+            if is_changed and (name, key) != ("model", "model"):
+                text = value if isinstance(value, str) else json_text(value, ascii=True)
+                options += ["--set", f"{name}.{key}={text}"]
     return options
-
-
-def _mark(rank: int, i: int, label_review: Any, classes: Sequence[str]) -> list[Any]:
-    probability, suggested = f"{float(label_review.quality[i]):.6g}", classes[label_review.suggested[i]]
-    return [rank, csv_safe(suggested), "yes" if label_review.suspicious[i] else "no", probability]
 
 
 def _source_table(
     data: dict[str, Any], rows: Sequence[Prediction]
 ) -> tuple[list[str], list[list[str]], dict[int, int] | np.ndarray]:
-    """Columns and rows of the user's table, and the row index of each prediction."""
-    table = _source(data)
+    """The columns and rows of the user's table, and the row index of each prediction."""
+    table = _read_source(data)
     if table is not None:
-        place = {str(row): i for i, row in enumerate(table.rows)}
+        index = {str(row): i for i, row in enumerate(table.rows)}
         columns = [name for name in table.names if not name.startswith(REVIEWED)]
         values = [table.read(name) for name in columns]
-        if all(row.row in place for row in rows) and _matches(values, place, rows):
+        if all(row.row in index for row in rows) and _has_texts(values, index, rows):
             for name, column in zip(columns, values, strict=True):
                 if data.get("label_column") in (None, "", "none", name):
-                    _spell(column, table.class_names.get(name, ()), data, place, rows)
+                    _normalize_labels(column, table.class_names.get(name, ()), data, index, rows)
             cells = [[as_text(column[i]) for column in values] for i in range(len(table.rows))]
-            return columns, cells, {i: place[row.row] for i, row in enumerate(rows)}
+            return columns, cells, {i: index[row.row] for i, row in enumerate(rows)}
     if are_pairs([row.text for row in rows]):
         cells = [[first_of(row.text), second_of(row.text), row.label] for row in rows]
         return ["text", SECOND_CELL, "label"], cells, np.arange(len(rows))
@@ -164,17 +152,17 @@ def _source_table(
     return [name, "label"], [[row.text, row.label] for row in rows], np.arange(len(rows))
 
 
-def _spell(
+def _normalize_labels(
     column: list[Any],
     names: Sequence[str],
     data: dict[str, Any],
-    place: dict[str, int],
+    index: dict[str, int],
     rows: Sequence[Prediction],
 ) -> None:
-    """If this is the column of the labels, write all its labels as suggestions are written, in place.
+    """If this is the label column, change its labels in place to the format of suggestions.
 
-    Class indices become names, lists are joined, ``True`` and ``1.0`` become 1, so that a corrected label is
-    not a new class. Merged classes keep their own names, since the next training merges them again.
+    Class indices become names, lists are joined, and ``True`` and ``1.0`` become 1, so that a corrected label
+    is not a new class. Merged classes keep their own names, since the next training merges them again.
     """
     merged, separator = data.get("merge_labels"), data.get("label_separator") or SEPARATOR.strip()
     merges = merged if isinstance(merged, dict) else {}
@@ -192,7 +180,7 @@ def _spell(
     has_lists = any(isinstance(value, list | tuple | np.ndarray) for value in column)
     for row in rows:
         written_labels = row.label.split(separator) if has_lists else [row.label]
-        row_labels = {plain_name(str(merges.get(part, part))) for part in labels_per_row[place[row.row]]}
+        row_labels = {plain_name(str(merges.get(part, part))) for part in labels_per_row[index[row.row]]}
         if row_labels - {""} != {plain_name(label) for label in written_labels if label}:
             return
     column[:] = [separator.join(row_labels) for row_labels in labels_per_row]
@@ -209,39 +197,36 @@ def as_text(value: Any) -> str:
     return "" if value is None or isinstance(value, bytes) else str(value)
 
 
-def _source(data: dict[str, Any]) -> Table | None:
-    """The table that the folds were made from; None if they come from several files, or not from a file."""
+def _read_source(data: dict[str, Any]) -> Table | None:
+    """The table of the folds' examples; None if they come from several files, or not from a file."""
+    path = Path(str(data.get("source", "")))
     with reading(**{key: data.get(key) for key in READING}):
-        return _table(Path(str(data.get("source", ""))))
-
-
-def _table(path: Path) -> Table | None:
-    try:
-        if path.is_dir():
-            parts = split_files(path).get("train", [])
-            path = parts[0] if len(parts) == 1 else path
-        if path.suffix.lower() not in READERS or not path.is_file():
+        try:
+            if path.is_dir():
+                parts = split_files(path).get("train", [])
+                path = parts[0] if len(parts) == 1 else path
+            if path.suffix.lower() not in READERS or not path.is_file():
+                return None
+            return read_table(path, lambda error, row: None)
+        except DataError:
             return None
-        return read_table(path, lambda error, row: None)
-    except DataError:
-        return None
 
 
-def _matches(values: Sequence[Sequence[Any]], place: dict[str, int], rows: Sequence[Prediction]) -> bool:
+def _has_texts(values: Sequence[Sequence[Any]], index: dict[str, int], rows: Sequence[Prediction]) -> bool:
     """Whether a column of the file still has the texts of the predictions."""
-    return any(all(column[place[row.row]] == first_of(row.text) for row in rows) for column in values)
+    return any(all(column[index[row.row]] == first_of(row.text) for row in rows) for column in values)
 
 
 # --- the review -----------------------------------------------------------------------------------
 
 
-ON_PAGE = 200  # maximum number of suggestions on the page
-TEXT = 1500  # maximum number of characters of a text on the page
+MAX_ON_PAGE = 200  # maximum number of suggestions on the page
+MAX_TEXT = 1500  # maximum number of characters of a text on the page
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """The review of one label. ``rank`` counts from 1; ``row`` is the row in the source file, if any."""
+    """The review of one label. ``rank`` starts at 1; ``row`` is the row in the source file, or empty."""
 
     rank: int
     row: str
@@ -254,15 +239,15 @@ class Suggestion:
 
 
 def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
-    """Rank the labels of a cross-validation's examples, the most suspicious first.
+    """Rank the labels of a cross-validation's examples, starting with the most suspicious one.
 
     Args:
         folder: the folder of a finished ``cross_validate``.
         top: number of suggestions in review.csv.
 
     Returns:
-        The contents of review.json: number of suspicious labels, estimated noise per pair of classes, and the
-        first suggestions.
+        The content of review.json: the number of suspicious labels, the estimated share of wrong labels per
+        pair of classes, and the first suggestions.
 
     Raises:
         ConfigError: the folder is not a finished cross-validation, or ``top`` is below 1.
@@ -282,7 +267,7 @@ def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
         what, fix = target.no_review
         raise NotForThisModelError(f"holds {what}, and labels are ranked", where=str(folder), fix=fix)
     with writing(folder):
-        return REVIEWS.get(type(target), _review)(folder, top)
+        return REVIEWS.get(type(target), _review_classes)(folder, top)
 
 
 def _predictions(folder: Path) -> tuple[list[Prediction], list[str], np.ndarray]:
@@ -295,9 +280,9 @@ def _predictions(folder: Path) -> tuple[list[Prediction], list[str], np.ndarray]
 
 
 def _suggestions(
-    rows: Sequence[Prediction], judged: Any, top: int, suggested: Sequence[str], probability: np.ndarray
+    rows: Sequence[Prediction], review: Any, top: int, suggested: Sequence[str], probability: np.ndarray
 ) -> list[Suggestion]:
-    """The most suspicious labels; ``suggested`` and its ``probability`` are those of each example."""
+    """The most suspicious labels, from the suggested label of each example and its probability ``[n]``."""
     return [
         Suggestion(
             rank,
@@ -305,61 +290,62 @@ def _suggestions(
             rows[i].text,
             rows[i].label,
             str(suggested[i]),
-            float(judged.quality[i]),
+            float(review.quality[i]),
             float(probability[i]),
-            bool(judged.suspicious[i]),
+            bool(review.suspicious[i]),
         )
-        for rank, i in enumerate(judged.order[:top].tolist(), 1)
+        for rank, i in enumerate(review.order[:top].tolist(), 1)
     ]
 
 
-def _config(folder: Path) -> dict[str, Any]:
-    """The recipe of a cross-validation; empty if its file is gone."""
+def _read_config(folder: Path) -> dict[str, Any]:
+    """The recipe of a cross-validation; empty if the file does not exist."""
     return read_toml(folder / "config.toml") if (folder / "config.toml").is_file() else {}
 
 
-def _review(folder: Path, top: int) -> dict[str, Any]:
+def _review_classes(folder: Path, top: int) -> dict[str, Any]:
+    """Review of single-label data."""
     rows, classes, p = _predictions(folder)
-    judged = review_labels(np.array([classes.index(row.label) for row in rows]), p)
-    suggested = [classes[k] for k in judged.suggested.tolist()]
-    suggestions = _suggestions(rows, judged, top, suggested, p[np.arange(len(p)), judged.suggested])
-    config = _config(folder)
-    record = _record(config, classes, judged, suggestions)
-    return _write(folder, config, record, suggestions, rows, judged, classes)
+    review = review_labels(np.array([classes.index(row.label) for row in rows]), p)
+    suggested = [classes[k] for k in review.suggested.tolist()]
+    suggestions = _suggestions(rows, review, top, suggested, p[np.arange(len(p)), review.suggested])
+    config = _read_config(folder)
+    record = _record(config, classes, review, suggestions)
+    return _write(folder, config, record, suggestions, rows, review, classes)
 
 
 def _review_sets(folder: Path, top: int) -> dict[str, Any]:
-    """Review of multi-label data; each label of an example is a binary decision, given or missing."""
+    """Review of multi-label data; each label of an example is a binary decision, present or absent."""
     rows, classes, p = _predictions(folder)
-    config = _config(folder)
-    given = [parse_labels(row.label, set(classes)) for row in rows]
-    has = indicator(given, classes).astype(bool)
-    judged = review_label_sets(has, p)
-    sets = as_sets(has ^ judged.flips, classes)
-    changed = np.where(judged.flips.any(1), 1 - judged.quality, judged.quality)
-    suggestions = _suggestions(rows, judged, top, [str(own) for own in sets], changed)
+    config = _read_config(folder)
+    labels = [parse_labels(row.label, set(classes)) for row in rows]
+    is_present = indicator(labels, classes).astype(bool)
+    review = review_label_sets(is_present, p)
+    suggested = as_sets(is_present ^ review.flips, classes)
+    probabilities = np.where(review.flips.any(1), 1 - review.quality, review.quality)
+    suggestions = _suggestions(rows, review, top, [str(label_set) for label_set in suggested], probabilities)
     separator = separator_for(config.get("data", {}), classes)
     config = config | {"data": config.get("data", {}) | {"label_separator": separator}}
-    cells = [separator.join(map(str, own)) for own in sets]  # the format of the table's label column
-    each = [(k, has_it) for k in range(len(classes)) for has_it in (1, 0)]
+    cells = [separator.join(map(str, label_set)) for label_set in suggested]  # as in the label column
     pairs = [
         {
-            "label": classes[k] if has_it else f"without {classes[k]}",
-            "suggested": f"without {classes[k]}" if has_it else classes[k],
-            "share": float(judged.joint[k, has_it, 1 - has_it]),
-            "count": round(float(judged.joint[k, has_it, 1 - has_it]) * len(rows)),
+            "label": label if present else f"without {label}",
+            "suggested": f"without {label}" if present else label,
+            "share": float(review.joint[k, present, 1 - present]),
+            "count": round(float(review.joint[k, present, 1 - present]) * len(rows)),
         }
-        for k, has_it in each
+        for k, label in enumerate(classes)
+        for present in (1, 0)
     ]
-    noise = judged.joint[:, [0, 1], [1, 0]].sum(1)
-    record = _record(config, classes, judged, suggestions, pairs, float(noise.mean())) | {"several": True}
-    marked = _Marked(judged.quality, np.arange(len(rows)), judged.suspicious, judged.order)
-    plain = [replace(row, label=separator.join(own)) for row, own in zip(rows, given, strict=True)]
-    return _write(folder, config, record, suggestions, plain, marked, cells)
+    noise = review.joint[:, [0, 1], [1, 0]].sum(1)
+    record = _record(config, classes, review, suggestions, pairs, float(noise.mean())) | {"several": True}
+    joined = [replace(row, label=separator.join(own)) for row, own in zip(rows, labels, strict=True)]
+    table_review = _TableReview(review.quality, np.arange(len(rows)), review.suspicious, review.order)
+    return _write(folder, config, record, suggestions, joined, table_review, cells)
 
 
-class _Marked(NamedTuple):
-    """The entries of each example in the table to correct."""
+class _TableReview(NamedTuple):
+    """The review of each example for the table to correct."""
 
     quality: np.ndarray
     suggested: np.ndarray  # indices into a list of suggestions
@@ -373,16 +359,23 @@ def _write(
     record: dict[str, Any],
     suggestions: list[Suggestion],
     rows: list[Prediction],
-    judged: Any,
+    review: Any,
     names: Sequence[str],
 ) -> dict[str, Any]:
     """Write all files of the review; returns the completed record."""
-    _write_csv(folder / "review.csv", suggestions)
-    path, fresh = write_corrected(folder, config.get("data", {}), rows, judged, names)
+    path, is_new = write_to_correct(folder, config.get("data", {}), rows, review, names)
     record["pictures"] = "broken" in config.get("data", {})  # a key of tasks on images
     record["judge"] = _weak_model_note(folder)
     record["give_back"] = training_command(config.get("data", {}), path) + changed_settings(config)
-    record["to_correct"] = {"file": path.name, "edited": not fresh}
+    return _write_record(folder, record, suggestions, path, is_new)
+
+
+def _write_record(
+    folder: Path, record: dict[str, Any], suggestions: list[Suggestion], to_correct: Path, is_new: bool
+) -> dict[str, Any]:
+    """Write review.csv, review.json and the page; returns the completed record."""
+    _write_csv(folder / "review.csv", suggestions)
+    record["to_correct"] = {"file": to_correct.name, "edited": not is_new}
     replace_text(folder / "review.json", json_text(record, indent=1) + "\n")
     write_review_page(folder)
     return record
@@ -390,22 +383,18 @@ def _write(
 
 def _review_words(folder: Path, top: int) -> dict[str, Any]:
     """Review of the tags of words."""
-    train, classes, labels, judged = reviewed_words(folder)
-    listed = [Suggestion(**s) for s in suggestions_of(train, classes, labels, judged, top)]
-    config = _config(folder)
-    record = _record(config, classes, judged, listed)
-    _write_csv(folder / "review.csv", listed)
-    path, fresh = write_to_correct(folder, train, classes, labels, judged)
-    record |= {"pictures": False, "judge": "", "to_correct": {"file": path.name, "edited": not fresh}}
+    train, classes, labels, review = review_tags(folder)
+    suggestions = [Suggestion(**s) for s in tag_suggestions(train, classes, labels, review, top)]
+    config = _read_config(folder)
+    record = _record(config, classes, review, suggestions) | {"pictures": False, "judge": ""}
+    path, is_new = write_tags_to_correct(folder, train, classes, labels, review)
     record["give_back"] = ["glassformer", "train", str(folder / "config.toml"), "--set", f"source={path}"]
     for key in ("words_column", "tags_column"):
         record["give_back"] += ["--set", f"{key}=none"] if config.get("data", {}).get(key) else []
-    replace_text(folder / "review.json", json_text(record, indent=1) + "\n")
-    write_review_page(folder)
-    return record
+    return _write_record(folder, record, suggestions, path, is_new)
 
 
-# Kind of target -> its review; for all others ``_review``, for one class per example.
+# The review of each kind of target; ``_review_classes`` is the default.
 REVIEWS: dict[type[Target], Callable[[Path, int], dict[str, Any]]] = {
     LabelSets: _review_sets,
     TokenTags: _review_words,
@@ -415,19 +404,19 @@ REVIEWS: dict[type[Target], Callable[[Path, int], dict[str, Any]]] = {
 def _record(
     config: dict[str, Any],
     classes: list[str],
-    judged: LabelReview | SetReview,
+    review: LabelReview | SetReview,
     suggestions: list[Suggestion],
     pairs: list[dict[str, Any]] | None = None,
     noise: float | None = None,
 ) -> dict[str, Any]:
-    """The entries of review.json; ``pairs`` and ``noise`` are given for multi-label data."""
-    n = int(np.isfinite(judged.quality).sum())
+    """The entries of review.json; multi-label data have their own ``pairs`` and ``noise``."""
+    n = int(np.isfinite(review.quality).sum())
     pairs = pairs or [
         {
             "label": classes[i],
             "suggested": classes[j],
-            "share": float(judged.joint[i, j]),
-            "count": round(float(judged.joint[i, j]) * n),
+            "share": float(review.joint[i, j]),
+            "count": round(float(review.joint[i, j]) * n),
         }
         for i in range(len(classes))
         for j in range(len(classes))
@@ -438,27 +427,27 @@ def _record(
         "name": config.get("name", ""),
         "source": config.get("data", {}).get("source", ""),
         "n": n,
-        "suspicious": int(judged.suspicious.sum()),
-        "noise": float(judged.joint.sum() - judged.joint.trace()) if noise is None else noise,
+        "suspicious": int(review.suspicious.sum()),
+        "noise": float(review.joint.sum() - review.joint.trace()) if noise is None else noise,
         "classes": classes,
         "pairs": sorted(pairs, key=lambda pair: -pair["count"]),
         "listed": len(suggestions),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "suggestions": [vars(s) | {"text": s.text[:TEXT]} for s in suggestions[:ON_PAGE]],
+        "suggestions": [vars(s) | {"text": s.text[:MAX_TEXT]} for s in suggestions[:MAX_ON_PAGE]],
     }
 
 
 def _weak_model_note(folder: Path) -> str:
     """A warning if the model is too weak to find label errors; otherwise empty."""
     path = folder / "metrics.json"
-    plain = no_better_than_majority(read_json(path)["test"]) if path.is_file() else ""
-    return plain and f"the answers that these labels are doubted by are {plain}: train a better model first"
+    message = no_better_than_majority(read_json(path)["test"]) if path.is_file() else ""
+    return message and f"the predictions of the review are {message}: train a better model first"
 
 
 def _write_csv(path: Path, suggestions: list[Suggestion]) -> None:
     with table_file(path) as writer:
         writer.writerow(field.name for field in fields(Suggestion))
         for s in suggestions:
-            shares = f"{s.label_probability:.6g}", f"{s.suggested_probability:.6g}"
+            probabilities = f"{s.label_probability:.6g}", f"{s.suggested_probability:.6g}"
             texts = csv_safe(s.text), csv_safe(s.label), csv_safe(s.suggested)
-            writer.writerow([s.rank, s.row, *texts, *shares, "yes" if s.suspicious else "no"])
+            writer.writerow([s.rank, s.row, *texts, *probabilities, "yes" if s.suspicious else "no"])

@@ -1,4 +1,4 @@
-"""Read the predictions of a finished run and of its baselines."""
+"""Reader of the predictions of runs and baselines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from glassformer.targets import target_in
 from glassformer.targets.target import RunPredictions, read_object
 
 
-def read_answers(folder: Path) -> RunPredictions:
+def read_run_predictions(folder: Path) -> RunPredictions:
     """Read a run's predictions."""
     if (target := target_in(folder)) is None:
         what = "has no predictions that can be compared"
@@ -35,7 +35,7 @@ def _rows(folder: Path) -> Iterator[Any]:
         yield from (read_numbers if has_numbers(path) else read_predictions)(path)
 
 
-def read_answers_split(folder: Path) -> str:
+def read_evaluated_split(folder: Path) -> str:
     """The split that a run was evaluated on, from its predictions or metrics; empty if unknown."""
     if not (folder / "predictions.csv").is_file():
         return str(read_object(folder / "metrics.json").get("judged") or "")
@@ -43,37 +43,36 @@ def read_answers_split(folder: Path) -> str:
     return splits.pop() if len(splits) == 1 else ""
 
 
-def examples_differ(folders: tuple[Path, Path], judged: tuple[RunPredictions, RunPredictions]) -> str:
-    """How the evaluated examples of two runs differ, in words; empty if they do not."""
-    ours, theirs = judged
-    if (ours.examples, ours.classes) == (theirs.examples, theirs.classes):
+def describe_difference(folders: tuple[Path, Path], runs: tuple[RunPredictions, RunPredictions]) -> str:
+    """How the evaluated examples of two runs differ, in words; empty if they are the same."""
+    a, b = runs
+    if (a.examples, a.classes) == (b.examples, b.classes):
         return ""
-    if ours.examples == theirs.examples:
-        labels = sorted(set(ours.classes) ^ set(theirs.classes))
-        return "have different labels" + (
-            f": {', '.join(labels[:3])} in only one of them" if labels else " in another order"
-        )
-    splits, counts = [read_answers_split(f) for f in folders], [answers.n for answers in judged]
+    if a.examples == b.examples:
+        labels = sorted(set(a.classes) ^ set(b.classes))
+        suffix = f": {', '.join(labels[:3])} in only one of them" if labels else " in another order"
+        return f"have different labels{suffix}"
     message = "were evaluated on different examples: "
-    if splits[0] != splits[1] and all(splits):
-        return message + f"{counts[0]:,} of {splits[0]}, {counts[1]:,} of {splits[1]}"
-    message += f"{counts[0]:,} and {counts[1]:,}"
+    split_a, split_b = map(read_evaluated_split, folders)
+    if split_a != split_b and split_a and split_b:
+        return message + f"{a.n:,} of {split_a}, {b.n:,} of {split_b}"
+    message += f"{a.n:,} and {b.n:,}"
     rows_a, rows_b = ({(row.text, row.label) for row in _rows(folder)} for folder in folders)
-    if not rows_a or not rows_b:
-        return message
-    return message + f", {len(rows_a & rows_b):,} of them the same"
+    return message + (f", {len(rows_a & rows_b):,} of them the same" if rows_a and rows_b else "")
 
 
-def baseline_runs(folder: Path, first: RunPredictions, names: Sequence[str]) -> dict[str, RunPredictions]:
-    """Read the saved predictions of a run's baselines with these ``names``."""
+def read_baseline_predictions(
+    folder: Path, run: RunPredictions, names: Sequence[str]
+) -> dict[str, RunPredictions]:
+    """Read the saved predictions of the baselines ``names`` of a run."""
     out = {}
     for name, cells in read_baselines(folder / BASELINES_FILE).items():
-        if name not in names or len(cells) != first.n:
+        if name not in names or len(cells) != run.n:
             continue
         try:
-            guess = first.target.parse_cells(cells, first.classes)
+            predicted = run.target.parse_cells(cells, run.classes)
         except (KeyError, ValueError):  # labels that the run does not have
             continue
-        if guess is not None:
-            out[name] = replace(first, predicted=guess, log_loss=None)
+        if predicted is not None:
+            out[name] = replace(run, predicted=predicted, log_loss=None)
     return out
