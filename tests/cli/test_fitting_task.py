@@ -8,7 +8,7 @@ import pytest
 
 from glassformer.cli.own_data import RECIPES_BY_KIND, RecipeRequest, own_task
 from glassformer.cli.train import choose_recipe
-from glassformer.data.kinds import kind_of
+from glassformer.data.kinds import detect_kind
 from glassformer.tasks.catalog import load_recipe
 
 from .every import SMALL
@@ -96,7 +96,7 @@ def written(tmp_path, monkeypatch) -> Path:
 @pytest.mark.parametrize("name", FILES)
 def test_the_kind_and_its_recipe(written, capsys, name):
     kind = FILES[name][1]
-    assert kind_of(name) == kind
+    assert detect_kind(name) == kind
     found = own_task(RecipeRequest(text=name), "train", "--text FILE")
     if kind == "texts":
         assert (found.text, found.recipe, found.own_data) == (name, None, True)

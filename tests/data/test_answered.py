@@ -7,7 +7,7 @@ import pytest
 from glassformer.data.answer_doctor import examine_answered
 from glassformer.data.answered import SIZES, AnsweredSplit, is_squad, load_answered
 from glassformer.data.dataset import Dataset
-from glassformer.data.kinds import kind_of
+from glassformer.data.kinds import detect_kind
 from glassformer.data.questions import Answers, Question
 from glassformer.errors import DataError
 
@@ -64,7 +64,7 @@ def test_files_of_every_kind_say_the_same(tmp_path):
     (tmp_path / "some.csv").write_text("\n".join(lines))
     assert load_answered(tmp_path / "some.csv").splits["train"].answers == wanted
     assert is_squad(tmp_path / "own" / "train-v2.0.json")
-    kinds = {kind_of(path) for path in (tmp_path / "own", tmp_path / "some.csv", "facts")}
+    kinds = {detect_kind(path) for path in (tmp_path / "own", tmp_path / "some.csv", "facts")}
     assert kinds == {"answers"}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from glassformer.data.pair_doctor import examine_pairs
 from glassformer.data.pairs import load_pairs
-from glassformer.data.rejected import RejectedRow, lenient_table, reasons_in_words
+from glassformer.data.rejected import RejectedRow, group_reasons, lenient_table
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.tables import read_table
 from glassformer.errors import DataError
@@ -24,10 +24,10 @@ def test_kinds_are_counted_with_the_first_rows():
         RejectedRow("a.csv", 5, "3 fields where the header has 2"),
         RejectedRow("a.csv", 6, "4 fields where the header has 2"),
     ]
-    assert reasons_in_words(rows) == (
+    assert group_reasons(rows) == (
         "the text is empty (4: rows 3, 8, 9 ...), 3 fields where the header has 2 and the like (2: rows 5, 6)"
     )
-    assert reasons_in_words([RejectedRow("a", i, f"{'x' * (i + 1)}") for i in range(7)], limit=2).endswith(
+    assert group_reasons([RejectedRow("a", i, f"{'x' * (i + 1)}") for i in range(7)], limit=2).endswith(
         "and 5 more kinds"
     )
 

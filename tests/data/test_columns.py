@@ -11,13 +11,13 @@ from glassformer.data.columns import (
     LABEL_COLUMNS,
     TEXT_COLUMNS,
     find_columns,
-    find_text,
+    find_text_column,
     rank_label_candidates,
 )
 from glassformer.data.doctor import examine
 from glassformer.data.files import raise_error
-from glassformer.data.kinds import kind_of
-from glassformer.data.rejected import reasons_in_words, summary
+from glassformer.data.kinds import detect_kind
+from glassformer.data.rejected import group_reasons, skipped_rows_message
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import grouped_split, stratified_folds, stratified_split
 from glassformer.data.tables import StreamedTable, read_table
@@ -50,7 +50,7 @@ def test_the_only_text_and_the_only_label_of_many_columns(tmp_path):
         "utterance",
         "emotion",
     )  # of two columns like labels the one that is not a number
-    assert find_text(read_table(path)) == "utterance"
+    assert find_text_column(read_table(path)) == "utterance"
 
 
 def test_a_text_column_goes_before_titles_much_shorter(tmp_path):
@@ -159,7 +159,7 @@ def test_counts_that_are_told_are_of_all_rows(tmp_path):
 
 def test_a_table_whose_rows_are_all_ragged_is_a_table_of_texts(tmp_path):
     write_csv(tmp_path / "t.csv", ["text", "label"], [["Good", " nice place", "pos"]] * 20)
-    assert kind_of(tmp_path / "t.csv") == "texts"
+    assert detect_kind(tmp_path / "t.csv") == "texts"
 
 
 def test_the_separator_of_a_file_of_old_macs_is_seen_in_its_header(tmp_path):
@@ -195,10 +195,10 @@ def test_rows_in_another_encoding_are_said_to_be_that(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes("text,label\na text,x\ncafé,y\n,x\nnaïve,x\n".encode("cp1252"))
     rejected = load_text_dataset(path, on_bad_row="skip").rejected
-    assert summary(rejected).endswith(
+    assert skipped_rows_message(rejected).endswith(
         "; 2 of them are not UTF-8: read it with --encoding cp1252, or save it as UTF-8"
     )
-    assert reasons_in_words(rejected) == "not UTF-8 (2: rows 3, 5), the text is empty (row 4)"
+    assert group_reasons(rejected) == "not UTF-8 (2: rows 3, 5), the text is empty (row 4)"
     report = examine(load_text_dataset(path, on_bad_row="skip"))
     (found,) = [f for f in report.findings if f.code == "bad-rows"]
     assert found.message.startswith("3 rows cannot be used: not UTF-8 (2: rows 3, 5)")

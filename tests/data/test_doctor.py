@@ -10,7 +10,7 @@ import pytest
 
 from glassformer.data import DoctorReport, TextDataset, TextSplit, examine, load_text_dataset, word_tokenizer
 from glassformer.data.doctor import neighbor_similarity
-from glassformer.data.findings import Finding, in_lines, num_warnings
+from glassformer.data.findings import Finding, num_warnings, summary_lines
 
 
 def dataset(**splits) -> TextDataset:
@@ -281,7 +281,7 @@ def test_what_several_splits_have_is_one_line():
         Finding("warning", "balance", "test: 3 classes"),
         Finding("warning", "leaks", "texts in both: 5"),
     ]
-    assert in_lines(found) == [
+    assert summary_lines(found) == [
         "train: 3 texts repeat: drop them (also in test)",
         "texts in both: 2",
         "test: 3 classes",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.data.files import reading
-from glassformer.data.kinds import kind_of
+from glassformer.data.kinds import detect_kind
 from glassformer.data.pairs import load_pairs, load_scored_pairs
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.tables import StreamedTable, detect_delimiter, read_table
@@ -212,7 +212,7 @@ def test_a_table_without_a_header_is_asked_about(tmp_path, cells, delimiter, cou
     assert "--header no" in error.value.fix
     assert "--header yes" in error.value.fix
     with pytest.raises(DataError, match="looks like data"):
-        kind_of(path)
+        detect_kind(path)
     with reading(header="no"):
         table = read_table(path)
         assert table.names == tuple(f"column{i}" for i in range(1, len(cells) + 1))
@@ -348,7 +348,7 @@ def test_a_txt_file_with_tabs_is_a_table(tmp_path, names):
     split = dataset.splits["train"]
     assert [*map(list, zip(split.texts, split.labels, strict=True))] == rows
     assert "a.txt is read as a table: 2 columns with tabs between them" in dataset.messages[0]
-    assert kind_of(path) == "texts"
+    assert detect_kind(path) == "texts"
 
 
 @pytest.mark.parametrize("lines", [["one text"], ["a\ttab"], ["a text", "a\ttab", "more"], ["", "\t"]])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from glassformer.data.kinds import kind_of
+from glassformer.data.kinds import detect_kind
 from glassformer.data.sources import load_text_dataset
 
 
@@ -23,4 +23,4 @@ def test_clutter_is_not_a_class(tmp_path, other, parts):
     found = load_text_dataset(tmp_path / "d").splits
     assert list(found) == (["train"] if parts == (".",) else ["train", "test"])
     assert [split.labels for split in found.values()] == [["bad", "good", "good"]] * len(parts)
-    assert kind_of(tmp_path / "d") == "texts"
+    assert detect_kind(tmp_path / "d") == "texts"

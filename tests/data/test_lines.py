@@ -17,7 +17,7 @@ from glassformer.data.files import (
     split_lines,
     text_lines,
 )
-from glassformer.data.kinds import kind_of
+from glassformer.data.kinds import detect_kind
 from glassformer.data.pairs import load_pairs
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.tables import StreamedTable, read_table
@@ -93,7 +93,7 @@ def test_tables(tmp_path, end, name):
     table = read_table(path)
     assert [*zip(table.read("text"), table.read("label"), strict=True)] == rows
     assert [*StreamedTable(path, lambda *_: None).sample().read("label")] == ["pos", "neg", "neg"]
-    assert kind_of(path) == "texts"
+    assert detect_kind(path) == "texts"
 
 
 @every_end

@@ -5,7 +5,7 @@ from PIL import Image
 from tests.tables import write_csv
 
 from glassformer.data.dataset import Dataset
-from glassformer.data.kinds import kind_of
+from glassformer.data.kinds import detect_kind
 from glassformer.data.pair_doctor import examine_pairs
 from glassformer.data.pairs import PairSplit, load_pairs
 from glassformer.errors import DataError
@@ -65,7 +65,7 @@ def test_empty_sides_are_kept_to_be_looked_at_only_where_asked(tmp_path):
 
 
 def test_what_a_data_set_holds_is_seen_in_it(tmp_path):
-    assert [kind_of(name) for name in ("europe", "digits", "multi30k")] == ["texts", "images", "pairs"]
+    assert [detect_kind(name) for name in ("europe", "digits", "multi30k")] == ["texts", "images", "pairs"]
     for header, kind in {
         ("text", "label"): "texts",
         ("source", "target"): "pairs",
@@ -74,15 +74,15 @@ def test_what_a_data_set_holds_is_seen_in_it(tmp_path):
         ("a", "b"): "pairs",
     }.items():
         rows = [("a dog sleeps", "ein Hund"), ("a cat sleeps", "eine Katze")]
-        assert kind_of(write_csv(tmp_path / "x.csv", header, rows)) == kind
-    assert kind_of(write_csv(tmp_path / "x.csv", ("body", "mood"), [("a fine film", "pos")])) == "texts"
+        assert detect_kind(write_csv(tmp_path / "x.csv", header, rows)) == kind
+    assert detect_kind(write_csv(tmp_path / "x.csv", ("body", "mood"), [("a fine film", "pos")])) == "texts"
     for label in ("cat", "dog"):
         (tmp_path / "pictures" / label).mkdir(parents=True)
         Image.new("RGB", (7, 5)).save(tmp_path / "pictures" / label / "x.png")
         (tmp_path / "texts" / label).mkdir(parents=True)
         (tmp_path / "texts" / label / "x.txt").write_text("a text")
-    assert (kind_of(tmp_path / "pictures"), kind_of(tmp_path / "texts")) == ("images", "texts")
+    assert (detect_kind(tmp_path / "pictures"), detect_kind(tmp_path / "texts")) == ("images", "texts")
     (tmp_path / "c.en").write_text("one\n")
     (tmp_path / "c.de").write_text("eins\n")
-    assert kind_of(tmp_path / "c") == "pairs"
-    assert kind_of(tmp_path / "nowhere") == "texts"
+    assert detect_kind(tmp_path / "c") == "pairs"
+    assert detect_kind(tmp_path / "nowhere") == "texts"

@@ -9,7 +9,7 @@ import pytest
 
 from glassformer.data.answered import load_answered
 from glassformer.data.folders import split_files
-from glassformer.data.kinds import kind_of
+from glassformer.data.kinds import detect_kind
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.tagged import load_tagged
 from glassformer.errors import DataError
@@ -128,7 +128,7 @@ def test_partitions_as_other_tools_write_them(tmp_path: Path):
     pq.write_to_dataset(table, tmp_path / "d", partition_cols=["label"])
     split = load_text_dataset(tmp_path / "d").splits["train"]
     assert sorted(set(split.labels)) == ["neg / x", "pos / x"]
-    assert kind_of(tmp_path / "d") == "texts"
+    assert detect_kind(tmp_path / "d") == "texts"
 
 
 def test_a_partition_without_a_value_is_a_missing_label(tmp_path: Path):

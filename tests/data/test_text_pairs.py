@@ -15,7 +15,7 @@ from pyarrow import parquet
 from glassformer.data import TextDataset, TextSplit, examine, load_text_dataset, word_tokenizer
 from glassformer.data.columns import columns_for_pair_model, find_pair_columns
 from glassformer.data.duplicates import case_insensitive_key, comparison_key, copy_keys, keys_by_shared_text
-from glassformer.data.kinds import kind_of
+from glassformer.data.kinds import detect_kind
 from glassformer.data.repairs import apply_repairs, fixing_options
 from glassformer.data.splits import grouped_split
 from glassformer.data.tables import read_table
@@ -102,7 +102,7 @@ def test_columns_with_usual_names_are_found_and_said(names, suffix, tmp_path):
     assert found.pair_column == names[1]
     assert [pair.sides for pair in found.splits["train"].texts] == [(a, b) for a, b, _ in ROWS]
     assert f"{names[0]!r} and {names[1]!r}" in found.messages[0]
-    assert kind_of(path) == "texts"
+    assert detect_kind(path) == "texts"
 
 
 def test_two_columns_of_texts_of_like_length_are_a_pair(tmp_path):

@@ -11,7 +11,7 @@ from PIL import Image
 from glassformer.data.image import check_readable, files_below, image_files, open_image
 from glassformer.data.image_doctor import examine_images
 from glassformer.data.image_sources import load_image_dataset
-from glassformer.data.kinds import kind_of
+from glassformer.data.kinds import detect_kind
 from glassformer.errors import DataError
 from glassformer.inputs.images import Images
 from glassformer.inputs.rows import InputRequest
@@ -73,7 +73,7 @@ def test_images_of_other_formats_are_counted_and_named(ending, tmp_path):
     assert kept.notes[0].startswith("3 images of train left out: ")
     rows = Images().rows(InputRequest([str(tmp_path)], skip=True))
     assert sum(row.error is not None for row in rows) == 3
-    assert kind_of(tmp_path) == "images"
+    assert detect_kind(tmp_path) == "images"
 
 
 def test_what_only_looks_like_an_image_is_named(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import glassformer as gf
-from glassformer.data.kinds import kind_of
+from glassformer.data.kinds import detect_kind
 from glassformer.data.tag_doctor import examine_tagged
 from glassformer.data.tagged import load_tagged
 from glassformer.data.tags import PUNCTUATION, check_words, word_positions, words_with_punctuation
@@ -123,7 +123,7 @@ def test_a_treebank_of_another_ending_is_known_by_what_stands_there(tmp_path, en
     assert (data.splits["train"].words, data.splits["train"].tags) == ([WORDS] * 3, [TREE] * 3)
     said = f"t.{ending}: column 1 counts the words, so words are column 2 and tags column 4"
     assert data.messages == (said,)
-    assert kind_of(file) == "tags"
+    assert detect_kind(file) == "tags"
     named = load_tagged(file, words_column="3", tags_column="8")
     assert named.splits["train"].words == [["do", "not", "go", "."]] * 3
     assert named.messages == ()
@@ -280,7 +280,7 @@ def test_spans_by_character_become_tags_of_words(tmp_path, key, names):
         ["B-PER", "O", "O", "B-PER", "I-PER", "I-PER"],
     ]
     assert data.messages == (f"t.jsonl: {key} has character spans, read as BIO tags of whole words",)
-    assert kind_of(file) == "tags"
+    assert detect_kind(file) == "tags"
 
 
 @pytest.mark.parametrize(

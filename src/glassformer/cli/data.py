@@ -33,10 +33,10 @@ from glassformer.data.files import reading_flags
 from glassformer.data.findings import DoctorReport
 from glassformer.data.folders import find_local_folder
 from glassformer.data.image_sources import NAMED_IMAGES, load_image_dataset
-from glassformer.data.kinds import is_named, kind_of
+from glassformer.data.kinds import detect_kind, is_builtin
 from glassformer.data.label_sets import flat_labels
 from glassformer.data.pairs import PAIR_SOURCES, SCORED_SOURCES, load_pairs, load_scored_pairs
-from glassformer.data.rejected import summary
+from glassformer.data.rejected import skipped_rows_message
 from glassformer.data.sources import NAMED_SOURCES, load_text_dataset
 from glassformer.data.splits import make_splits
 from glassformer.data.tagged import load_tagged
@@ -230,7 +230,7 @@ def _about(dataset: Any) -> dict[str, Any]:
 
 def _left_out(dataset: Any) -> list[str]:
     """One line about the unusable rows that are not shown; empty if there are none."""
-    lines = [summary(dataset.rejected, is_listed=False)] if dataset.rejected else []
+    lines = [skipped_rows_message(dataset.rejected, is_listed=False)] if dataset.rejected else []
     return [f"{line}. To list all: glassformer data doctor" for line in lines]
 
 
@@ -466,7 +466,7 @@ class TaggedWords(Texts):
         )
 
 
-KINDS: dict[str, Texts] = {  # by the result of ``kind_of``
+KINDS: dict[str, Texts] = {  # by the result of ``detect_kind``
     "texts": Texts(),
     "images": Images(),
     "pairs": ParallelTexts(),
@@ -478,7 +478,7 @@ KINDS: dict[str, Texts] = {  # by the result of ``kind_of``
 
 def _note_ambiguous_name(name: str) -> None:
     """Print a note if a name is both a named data set and a file or folder."""
-    if is_named(name) and Path(name).exists():
+    if is_builtin(name) and Path(name).exists():
         note(f"{name!r} is read as the built-in data set; for the file or folder here write ./{name}")
 
 
@@ -502,7 +502,7 @@ def show_command(
             say_json({"out": out})
         return
     _note_ambiguous_name(name)
-    kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
+    kind = "texts" if text_column or pair_column != "auto" else detect_kind(name)
     dataset = KINDS[kind].load(name, (text_column, pair_column, label_column), label_separator)
     shown = KINDS[kind].show(dataset, name)
     if json:
@@ -540,7 +540,7 @@ def doctor_command(
     from glassformer.data.repairs import fixing_options, needed_corrections
 
     _note_ambiguous_name(name)
-    kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
+    kind = "texts" if text_column or pair_column != "auto" else detect_kind(name)
     columns: Columns = (text_column, pair_column, label_column)
     if settings:
         report, dataset, kind = read_as(name, kind, settings, (*columns, label_separator), model, max_length)

@@ -9,7 +9,7 @@ from typing import Any
 from glassformer.cli.options import RUN, check_folder, flag, option
 from glassformer.cli.output import AS_JSON, note, say, say_json
 from glassformer.cli.predictions import usage_hint
-from glassformer.data.splits import if_labeled
+from glassformer.data.splits import labeled_or_none
 from glassformer.errors import BadValueError, DataError, ExistsError, NotForThisModelError, with_article
 from glassformer.outputs import check_folder_path
 from glassformer.tasks.catalog import TASKS
@@ -84,7 +84,7 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
     recipe = read_run_recipe(Path(run))
     try:
         context = RunContext(TASKS[recipe.task], recipe, Path(run), note)
-        examples = if_labeled(reload_data(context, ["validation"]).validation)
+        examples = labeled_or_none(reload_data(context, ["validation"]).validation)
     except DataError as error:
         note(f"the run's validation data are not used ({error})")
         return None

@@ -19,7 +19,7 @@ from glassformer.data.dataset import SPLIT_OF
 from glassformer.data.duplicates import comparison_key
 from glassformer.data.files import missing_file_fix, reading, reading_as, reading_settings
 from glassformer.data.folders import split_files, tables_in
-from glassformer.data.kinds import kind_of
+from glassformer.data.kinds import detect_kind
 from glassformer.data.label_sets import are_sets
 from glassformer.data.numbers import are_numbers
 from glassformer.data.pairs import SOURCE_COLUMNS, TARGET_COLUMNS, columns_in, fitting_columns
@@ -206,7 +206,7 @@ RECIPES_BY_KIND = {
 
 
 def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
-    """The kind of data that are not labeled texts, as ``kind_of`` returns it, and its description; None:
+    """The kind of data that are not labeled texts, as ``detect_kind`` returns it, and its description; None:
     labeled texts, also if the settings imply it."""
     if any(is_set(key, settings) for key in ("target", "text_column", "pair_column", "label_column")):
         return None, ""
@@ -215,7 +215,7 @@ def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
         return None, ""  # the header suffices
     values = {key.rpartition(".")[2]: value for key, value in parse_settings(settings).items()}
     with reading(**{key: str(values[key]) for key in READING if values.get(key)}):
-        kind = kind_of(source)
+        kind = detect_kind(source)
         entry = RECIPES_BY_KIND.get(kind)
         if entry is not None and entry.or_else and not _names_languages(source):
             candidates = entry, RECIPES_BY_KIND[entry.or_else]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,16 @@ from glassformer.data.answered import AnsweredSplit
 from glassformer.data.dataset import Dataset
 from glassformer.data.doctor_checks import each_split, run_checks
 from glassformer.data.duplicates import comparison_key
-from glassformer.data.findings import DoctorReport, Finding, at_rows, excerpt, finding_if_any, percent
+from glassformer.data.findings import (
+    DoctorReport,
+    Finding,
+    Findings,
+    Stats,
+    excerpt,
+    finding_if_any,
+    percent,
+    row_examples,
+)
 from glassformer.data.questions import is_whole
 from glassformer.data.windows import NOWHERE, QuestionRows
 
@@ -28,7 +37,7 @@ def examine_answered(dataset: Dataset, rows: dict[str, QuestionRows] | None = No
         rows: the windows of each split as a model reads them, to count contexts that need several windows
             and answers that no window contains; None: not checked.
     """
-    stats: dict[str, Any] = {"splits": {k: _split_stats(split) for k, split in dataset.splits.items()}}
+    stats: Stats = {"splits": {k: _split_stats(split) for k, split in dataset.splits.items()}}
     checks = [each_split(_duplicates), _leakage, _unanswerable, each_split(_word_borders, _long_answers)]
     checks += [partial(_windows, rows=rows)] if rows else []
     return run_checks(dataset.name, dataset.splits, checks, dataset.rejected, stats)
@@ -47,7 +56,7 @@ def _split_stats(split: AnsweredSplit) -> dict[str, Any]:
     return {"rows": len(split), "contexts": len(context_words), "unanswerable": unanswerable, "words": words}
 
 
-def _duplicates(name: str, split: AnsweredSplit) -> Iterable[Finding]:
+def _duplicates(name: str, split: AnsweredSplit) -> Findings:
     """Duplicate questions on the same context, and duplicates with different answers."""
     rows_of_key: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, question in enumerate(split.questions):
@@ -71,7 +80,7 @@ def _duplicates(name: str, split: AnsweredSplit) -> Iterable[Finding]:
     yield from finding_if_any("warning", "contradictions", conflicting, message, fix, shown=examples)
 
 
-def _leakage(splits: Mapping[str, AnsweredSplit], stats: dict[str, Any]) -> Iterable[Finding]:
+def _leakage(splits: Mapping[str, AnsweredSplit], stats: Stats) -> Findings:
     """Contexts in two splits: a model is evaluated on contexts that it has seen in training."""
     keys = {name: {comparison_key(text): text for text in set(split.texts)} for name, split in splits.items()}
     stats["leaks"] = {}
@@ -86,7 +95,7 @@ def _leakage(splits: Mapping[str, AnsweredSplit], stats: dict[str, Any]) -> Iter
         )
 
 
-def _unanswerable(splits: Mapping[str, AnsweredSplit], stats: dict[str, Any]) -> Iterable[Finding]:
+def _unanswerable(splits: Mapping[str, AnsweredSplit], stats: Stats) -> Findings:
     train = splits.get("train")
     for name, split in splits.items():
         if split.answers is None:
@@ -104,7 +113,7 @@ def _unanswerable(splits: Mapping[str, AnsweredSplit], stats: dict[str, Any]) ->
             yield Finding("ok", "no-answer", f"{name}: every question has an answer")
 
 
-def _word_borders(name: str, split: AnsweredSplit) -> Iterable[Finding]:
+def _word_borders(name: str, split: AnsweredSplit) -> Findings:
     """Answers that begin or end inside a word: wrong character offsets, or words joined without a space."""
     if split.answers is None:
         return
@@ -129,10 +138,10 @@ def _answers_at(split: AnsweredSplit, rows: list[int]) -> list[str]:
         end = start + len(text)
         return excerpt(f"{context[max(0, start - 20) : start]}[{text}]{context[end : end + 20]}", 90)
 
-    return at_rows(split, rows, in_context)
+    return row_examples(split, rows, in_context)
 
 
-def _long_answers(name: str, split: AnsweredSplit) -> Iterable[Finding]:
+def _long_answers(name: str, split: AnsweredSplit) -> Findings:
     is_long = [len(a.texts[0].split()) > MAX_ANSWER_WORDS for a in split.answers or () if a.texts]
     if any(is_long):
         what = f"answers of more than {MAX_ANSWER_WORDS} words: {sum(is_long):,} of {len(is_long):,}"
@@ -140,9 +149,7 @@ def _long_answers(name: str, split: AnsweredSplit) -> Iterable[Finding]:
         yield Finding("note", "long-answers", f"{name}: {what}", sum(is_long), (), fix)
 
 
-def _windows(
-    splits: Mapping[str, AnsweredSplit], stats: dict[str, Any], rows: Mapping[str, QuestionRows]
-) -> Iterable[Finding]:
+def _windows(splits: Mapping[str, AnsweredSplit], stats: Stats, rows: Mapping[str, QuestionRows]) -> Findings:
     """The contexts that are read in several windows, and the answers that no window contains completely."""
     for name, windows in rows.items():
         split, counts = splits[name], np.bincount(windows.owners, minlength=len(splits[name]))

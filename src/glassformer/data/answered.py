@@ -26,8 +26,15 @@ from glassformer.data.dataset import Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import text_lines
 from glassformer.data.folders import find_split_files
 from glassformer.data.questions import Answers, Question, check_answers, check_questions
-from glassformer.data.rejected import RejectedRow, Row, check_request, column_of, lenient_table, read_rows
-from glassformer.data.splits import with_limit
+from glassformer.data.rejected import (
+    RejectedRow,
+    Row,
+    check_source,
+    find_named_column,
+    lenient_table,
+    read_examples,
+)
+from glassformer.data.splits import limit_examples
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import MalformedFileError
 
@@ -100,10 +107,10 @@ def load_answered(
     Raises:
         DataError: no such file, column or name; an unusable question or answer (the message has its row).
     """
-    check_request(source, limit, "Give the path of a file or folder, or facts", "questions")
+    check_source(source, limit, "Give the path of a file or folder, or facts", "questions")
     if (known := ANSWERED_SOURCES.get(str(source))) is not None:
         splits = {name: AnsweredSplit(*facts(name), str(source)) for name in SIZES}
-        return with_limit(known.described(Dataset(str(source), splits)), limit, seed)
+        return limit_examples(known.described(Dataset(str(source), splits)), limit, seed)
     path = Path(source).expanduser()
     columns = question_column, context_column, answer_column
     rejected: list[RejectedRow] | None = [] if on_bad_row == "skip" else None
@@ -112,11 +119,11 @@ def load_answered(
         find_split_files(path, [*ANSWERED_SOURCES], READERS, NAMES, BESIDES), None, str(source)
     ).items():
         read = partial(_rows, columns=columns, need_answers=need_answers, rejected=rejected)
-        found, origin, rows = read_rows(files, read, rejected, "question")
+        found, origin, rows = read_examples(files, read, rejected, "question")
         questions, answers, ids = map(list, zip(*found, strict=True))
         known_answers = answers if need_answers else None
         splits[name] = AnsweredSplit(questions, known_answers, origin, rows, ids if all(ids) else ())
-    return with_limit(Dataset(path.stem, splits, rejected=tuple(rejected or ())), limit, seed)
+    return limit_examples(Dataset(path.stem, splits, rejected=tuple(rejected or ())), limit, seed)
 
 
 def is_squad(path: Path) -> bool:
@@ -177,7 +184,7 @@ def _table(
     sides = zip(*map(table.read, columns_of(table, *columns[:2])), strict=True)
     given: list[Any] = [None] * len(table.rows)
     if need_answers:
-        given = table.read(column_of(table, columns[2], ANSWER_COLUMNS, "answers", "answer_column"))
+        given = table.read(find_named_column(table, columns[2], ANSWER_COLUMNS, "answers", "answer_column"))
         if start := next((name for name in table.names if name.lower() in START_COLUMNS), None):
             given = [_at(*pair) for pair in zip(given, table.read(start), strict=True)]
     names = table.read("id") if "id" in table.names else [""] * len(table.rows)
@@ -197,8 +204,8 @@ def columns_of(table: Table, question: str | None = None, context: str | None = 
     Raises:
         DataError: a column does not exist, or cannot be detected.
     """
-    questions = column_of(table, question, QUESTION_COLUMNS, "questions", "question_column")
-    return questions, column_of(table, context, CONTEXT_COLUMNS, "contexts", "context_column")
+    questions = find_named_column(table, question, QUESTION_COLUMNS, "questions", "question_column")
+    return questions, find_named_column(table, context, CONTEXT_COLUMNS, "contexts", "context_column")
 
 
 def _at(text: Any, start: Any) -> Any:

@@ -252,7 +252,7 @@ def check_pairs(
     return checked, list(targets)
 
 
-def check_two(validation: Any, expected: str) -> tuple[Any, Any]:
+def check_validation(validation: Any, expected: str) -> tuple[Any, Any]:
     """The two elements of ``validation``, a tuple such as (texts, labels).
 
     Raises:

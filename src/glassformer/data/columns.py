@@ -134,9 +134,7 @@ def unused_columns(table: Table, *used: str | None) -> list[str]:
 def _check_label_is_not_text(table: Table, label: str, text: str | None) -> None:
     """Raise an error if the column named for the labels is the only column with texts."""
     values = table.read(label)
-    if mean_text_length(values) is None or (
-        text is not None and mean_text_length(table.read(text)) is not None
-    ):
+    if not _text_sizes(table, [label]) or (text is not None and _text_sizes(table, [text])):
         return
     nonmissing = [value for value in values if not is_missing(value)]
     what = f"{label!r} is named as the column of labels but contains the texts: "
@@ -178,13 +176,15 @@ def _candidates_message(names: Sequence[str]) -> str:
     return f"several columns could be the label ({listed(names)})"
 
 
-def find_label(table: Table, name: str | None, image_column: str, needed: bool = False) -> str | None:
+def find_image_label_column(
+    table: Table, name: str | None, image_column: str, needed: bool = False
+) -> str | None:
     """The column of labels of a table of images; None if no column has labels."""
     named = find_column(table, name, LABEL_COLUMNS, "label")
     return named or _find_label_column(table, [image_column], needed)
 
 
-def find_text(table: Table, requested: str | None = None, preferred: Sequence[str | None] = ()) -> str:
+def find_text_column(table: Table, requested: str | None = None, preferred: Sequence[str | None] = ()) -> str:
     """The column of texts of a table whose labels are not needed.
 
     Args:
@@ -300,7 +300,7 @@ def _not_labels_error(table: Table, name: str, values: Sequence[Any]) -> DataErr
     return UnclearColumnError(what, where=table.origin, fix=fix[0].upper() + fix[1:])
 
 
-def parquet_texts(source: str | Path, schema: Any) -> list[str]:
+def parquet_text_columns(source: str | Path, schema: Any) -> list[str]:
     """The columns whose first rows look like texts; only the longest if it is by far the longest."""
     import pyarrow as pa
 
@@ -505,20 +505,17 @@ def columns_for_pair_model(
     first, second = columns
     if not first or not second or first == second:
         raise _no_pair_error(names, training_columns if any(trained) else (), where)
-    message = f"{first!r} is read as the first text and {second!r} as the second, {how}"
-    return PairColumns(
-        first, second, f"{message}; set text_column and pair_column to override" if how else ""
-    )
+    message = f"{first!r} is read as the first text and {second!r} as the second, {how}; "
+    message += "set text_column and pair_column to override"
+    return PairColumns(first, second, message if how else "")
 
 
-def _no_pair_error(
-    names: Sequence[str], training_columns: Sequence[str | None], where: str | Path
-) -> DataError:
+def _no_pair_error(names: Sequence[str], trained: Sequence[str | None], where: str | Path) -> DataError:
     """The error if it is unclear which columns have the first and the second texts."""
     what = ", but it is unclear which two columns have the texts"
-    if training_names := [name for name in training_columns if name]:
-        lacking = " and ".join(repr(name) for name in training_names if name not in names)
-        what = f", in training from {' and '.join(map(repr, training_names))}, but the table lacks {lacking}"
+    if trained_names := [name for name in trained if name]:
+        lacking = " and ".join(repr(name) for name in trained_names if name not in names)
+        what = f", in training from {' and '.join(map(repr, trained_names))}, but the table lacks {lacking}"
     fix = "Name the column of the first texts with text_column, the column of the second with pair_column"
     fix += f": {listed(list(names))}"
     return UnclearColumnError(f"this model reads pairs of texts{what}", where=str(where), fix=fix)

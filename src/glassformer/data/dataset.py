@@ -133,7 +133,7 @@ def choose_splits(available: Mapping[str, T], requested: Sequence[str] | None, w
     return {s: available[s] for s in SPLITS if s in available and (requested is None or s in requested)}
 
 
-def names_of(splits: Mapping[str, TextSplit]) -> tuple[str, ...]:
+def label_names(splits: Mapping[str, TextSplit]) -> tuple[str, ...]:
     """The distinct labels of all splits as text, sorted by value."""
     labels: set[Any] = {label for split in splits.values() for label in flat_labels(split.labels)}
     mixed = len({type(label) for label in labels}) > 1

@@ -6,7 +6,7 @@ import itertools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -32,11 +32,13 @@ from glassformer.data.findings import (
     Check,
     DoctorReport,
     Finding,
+    Findings,
     Severity,
-    at_rows,
+    Stats,
     excerpt,
     finding_if_any,
     percent,
+    row_examples,
 )
 from glassformer.data.label_sets import flat_labels
 from glassformer.data.splits import grouped_split
@@ -132,7 +134,7 @@ HELD_OUT_SHARE = 0.1  # share that ``train`` holds out of a table without splits
 MAX_SHARED = 0.5  # warn if a larger share of a split's rows has a text of training
 
 
-def check_pairs(splits: Mapping[str, TextSplit], stats: dict[str, Any]) -> Iterable[Finding]:
+def check_pairs(splits: Mapping[str, TextSplit], stats: Stats) -> Findings:
     """Checks of pairs of texts; yields nothing if the texts are not pairs."""
     if not any(are_pairs(split.texts) for split in splits.values()):
         return
@@ -151,9 +153,7 @@ def _pair_key(text: str) -> tuple[str, str]:
     return case_insensitive_key(first), case_insensitive_key(second)
 
 
-def _check_pairs_of_split(
-    name: str, split: TextSplit, keys: list[tuple[str, str]], stats: dict[str, Any]
-) -> Iterable[Finding]:
+def _check_pairs_of_split(name: str, split: TextSplit, keys: list[tuple[str, str]], stats: Stats) -> Findings:
     same, all_keys = [i for i, (a, b) in enumerate(keys) if a == b], set(keys)
     swapped = [i for i, (a, b) in enumerate(keys) if a < b and (b, a) in all_keys]
     stats[name] = {
@@ -177,26 +177,19 @@ def _texts_at(split: TextSplit, rows: Sequence[int]) -> list[str]:
     return [excerpt(split.texts[i]) for i in rows[:3]]
 
 
-def _check_random_split(
-    split: TextSplit, keys: list[tuple[str, str]], stats: dict[str, Any]
-) -> Iterable[Finding]:
+def _check_random_split(split: TextSplit, keys: list[tuple[str, str]], stats: Stats) -> Findings:
     """The rows of a random held-out test split that share a text with training."""
     try:
-        train, held_out = grouped_split(
-            split.labels or [0] * len(split), copy_keys(split), HELD_OUT_SHARE, seed=0
-        )
+        labels = split.labels or [0] * len(split)
+        train, held_out = grouped_split(labels, copy_keys(split), HELD_OUT_SHARE, seed=0)
     except DataError:  # a class has too few examples; training reports this
         return
     train_texts = {text for i in train.tolist() for text in keys[i]}
     shared = [i for i in held_out.tolist() if train_texts & {*keys[i]}]
     groups = Counter(copy_keys(split, sides=True))
     largest = max(groups.values())
-    stats["held_out"] = {
-        "rows": len(held_out),
-        "shared": len(shared),
-        "families": len(groups),
-        "largest": largest,
-    }
+    sizes = {"rows": len(held_out), "shared": len(shared), "families": len(groups), "largest": largest}
+    stats["held_out"] = sizes
     if len(shared) <= MAX_SHARED * len(held_out):
         return
     share = f"{len(shared):,} of {len(held_out):,} ({percent(len(shared), len(held_out))})"
@@ -211,8 +204,8 @@ def _check_random_split(
 
 
 def _check_shared_texts(
-    a: str, b: str, splits: Mapping[str, TextSplit], keys: Mapping[str, list], stats: dict[str, Any]
-) -> Iterable[Finding]:
+    a: str, b: str, splits: Mapping[str, TextSplit], keys: Mapping[str, list], stats: Stats
+) -> Findings:
     texts, pairs = {text for pair in keys[a] for text in pair}, set(keys[a])
     first, second = ([i for i, pair in enumerate(keys[b]) if pair[side] in texts] for side in (0, 1))
     counts = dict(zip(SIDES, (len(first), len(second)), strict=True))
@@ -287,7 +280,7 @@ def examine(
     return run_checks(dataset.name, splits, checks, stats=stats)
 
 
-def _columns(dataset: TextDataset) -> Iterable[Finding]:
+def _columns(dataset: TextDataset) -> Findings:
     """Which columns were used; a warning if it is unclear which column has the labels."""
     is_unclear = dataset.label_candidates and not any(split.labels for split in dataset.splits.values())
     for line in dataset.messages:
@@ -313,9 +306,7 @@ def _quantiles(values: np.ndarray) -> dict[str, int]:
     return {"p5": int(low), "median": int(median), "p95": int(high), "max": int(values.max())}
 
 
-def _neighbors(
-    splits: Mapping[str, TextSplit], stats: dict[str, Any], held_out: HoldOut | None
-) -> Iterable[Finding]:
+def _neighbors(splits: Mapping[str, TextSplit], stats: Stats, held_out: HoldOut | None) -> Findings:
     """Whether neighboring rows are related, so that the score of a random held-out split is too high."""
     train = splits.get("train")
     similarity = neighbor_similarity(train.texts, train.labels) if train is not None else None
@@ -335,12 +326,12 @@ def _neighbors(
     yield Finding(severity, "neighbours", message + fix, similarity.pairs)
 
 
-def _short_texts(name: str, split: TextSplit) -> Iterable[Finding]:
+def _short_texts(name: str, split: TextSplit) -> Findings:
     has_letter = re.compile(r"[^\W_]").search
     blank = [i for i, text in enumerate(split.texts) if not has_letter(text)]
     short = [x for x in split.texts if len(x.split(None, MIN_WORDS)) < MIN_WORDS and has_letter(x)]
     message = f"{name}: texts without a letter or digit: {len(blank):,} ({format_rows(split, blank)})"
-    shown = at_rows(split, blank, lambda i: excerpt(split.texts[i]))
+    shown = row_examples(split, blank, lambda i: excerpt(split.texts[i]))
     fix = "write what was meant, or take the rows out of the table: their label cannot be learned"
     yield from finding_if_any("warning", "blank-texts", blank, message, fix, shown=shown)
     message = f"{name}: texts of fewer than {MIN_WORDS} words: {len(short):,}"
@@ -348,7 +339,7 @@ def _short_texts(name: str, split: TextSplit) -> Iterable[Finding]:
     yield from finding_if_any("note", "short-texts", short, message, shown=map(excerpt, short[:3]), ok=ok)
 
 
-def _markup(splits: Mapping[str, TextSplit], stats: dict[str, Any], clean: Clean) -> Iterable[Finding]:
+def _markup(splits: Mapping[str, TextSplit], stats: Stats, clean: Clean) -> Findings:
     texts = [text for split in splits.values() for text in split.texts]
     has_tag = re.compile(r"</?[a-zA-Z][a-zA-Z0-9]*\s*/?>").search
     num_tagged = sum("<" in text and has_tag(text) is not None for text in texts)
@@ -365,8 +356,8 @@ def _markup(splits: Mapping[str, TextSplit], stats: dict[str, Any], clean: Clean
 
 
 def _segmentation(
-    splits: Mapping[str, TextSplit], stats: dict[str, Any], tokenizer: Tokenizer | None, clean: Clean
-) -> Iterable[Finding]:
+    splits: Mapping[str, TextSplit], stats: Stats, tokenizer: Tokenizer | None, clean: Clean
+) -> Findings:
     """Vietnamese texts in which only some words are joined by underscores."""
     shares = {}
     for name, split in splits.items():
@@ -431,15 +422,15 @@ class _Sample(NamedTuple):
 
 
 def _tokens(
-    splits: Mapping[str, TextSplit], stats: dict[str, Any], sample: _Sample, max_length: int | None
-) -> Iterable[Finding]:
+    splits: Mapping[str, TextSplit], stats: Stats, sample: _Sample, max_length: int | None
+) -> Findings:
     unk_id = unknown_id(sample.tokenizer)
     options = {"clean": sample.clean, "add_special_tokens": False, "unk_id": unk_id or 0}
     stats["tokens"] = {}
     for name, texts in sample.texts.items():
         table = encode_inputs(sample.tokenizer, texts, max_length=1 << 30, **options)
         lengths = table.lengths + sample.tokenizer.num_special_tokens_to_add(are_pairs(texts))
-        split_stats: dict[str, Any] = {"sampled": len(texts), "lengths": _quantiles(lengths)}
+        split_stats: Stats = {"sampled": len(texts), "lengths": _quantiles(lengths)}
         stats["tokens"][name] = split_stats
         num_texts = f"{len(texts):,} {'' if len(texts) == len(splits[name]) else 'sampled '}texts"
         if unk_id is not None:
@@ -460,7 +451,7 @@ def _tokens(
             yield Finding(severity, "truncation", message + causes, num_long, examples)
 
 
-def _accents(splits: Mapping[str, TextSplit], stats: dict[str, Any], sample: _Sample) -> Iterable[Finding]:
+def _accents(splits: Mapping[str, TextSplit], stats: Stats, sample: _Sample) -> Findings:
     """Words whose accents the tokenizer's normalizer strips."""
     find_words = re.compile(r"[^\W\d_]+").findall
     total, accented = 0, Counter[str]()

@@ -17,12 +17,14 @@ from glassformer.data.findings import (
     Check,
     DoctorReport,
     Finding,
+    Findings,
     Severity,
-    at_rows,
+    Stats,
     excerpt,
     finding_if_any,
     listed_in_part,
     percent,
+    row_examples,
 )
 from glassformer.data.label_kinds import (
     NUMBER_OPTION,
@@ -34,7 +36,7 @@ from glassformer.data.label_kinds import (
     too_many_classes,
 )
 from glassformer.data.label_sets import NONE, LabelSet, are_sets, flat_labels, label_pairs
-from glassformer.data.rejected import RejectedRow, encoding_hint, reasons_in_words
+from glassformer.data.rejected import RejectedRow, encoding_hint, group_reasons
 from glassformer.data.tables import OPEN_QUOTE
 from glassformer.data.text import clean_text
 
@@ -44,7 +46,7 @@ def run_checks(
     splits: Mapping[str, Any],
     checks: Sequence[Check],
     rejected: Sequence[RejectedRow] = (),
-    stats: dict[str, Any] | None = None,
+    stats: Stats | None = None,
 ) -> DoctorReport:
     """The report of all ``checks`` on the splits of a data set, in order.
 
@@ -57,10 +59,10 @@ def run_checks(
     return DoctorReport(name, merge_label_fixes(drop_class_findings(findings)), stats)
 
 
-def each_split(*checks: Callable[[str, Any], Iterable[Finding]]) -> Check:
+def each_split(*checks: Callable[[str, Any], Findings]) -> Check:
     """A check that calls ``check(name, split)`` for every split and every one of ``checks``."""
 
-    def check(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
+    def check(splits: Mapping[str, Any], stats: Stats) -> Findings:
         for (name, split), check_split in itertools.product(splits.items(), checks):
             yield from check_split(name, split)
 
@@ -74,7 +76,7 @@ MAX_LISTED_ROWS = 10  # maximum number of bad rows that are listed
 SKIP_FIX = ", or leave them out with --on-bad-row skip"
 
 
-def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
+def bad_rows(rejected: Sequence[RejectedRow]) -> Findings:
     """Rows that cannot be used for training, by reason."""
     if not rejected:
         return
@@ -86,7 +88,7 @@ def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
         fix = f"{hint}; {fix}"
     if hint_encoding := encoding_hint(rejected):
         fix = f"{hint_encoding}; {fix}"
-    message = f"{rows} cannot be used: {reasons_in_words(rejected)}"
+    message = f"{rows} cannot be used: {group_reasons(rejected)}"
     yield from finding_if_any("warning", "bad-rows", rejected, message, fix, shown=examples)
 
 
@@ -109,9 +111,7 @@ def count_texts(splits: Mapping[str, Any]) -> dict[str, Counter[str]]:
     return {name: Counter(split.texts) for name, split in splits.items()}
 
 
-def duplicates(
-    splits: Mapping[str, Any], stats: dict[str, Any], *, with_rows: bool = True
-) -> Iterable[Finding]:
+def duplicates(splits: Mapping[str, Any], stats: Stats, *, with_rows: bool = True) -> Findings:
     """Texts that occur in a split more than once; with ``with_rows`` the examples name the rows."""
     for name, counts in count_texts(splits).items():
         total, num_repeated = counts.total(), counts.total() - len(counts)
@@ -140,7 +140,7 @@ def duplicates(
         yield Finding(severity, "duplicates", message, num_repeated or num_dropped, tuple(examples), fix)
 
 
-def leakage(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
+def leakage(splits: Mapping[str, Any], stats: Stats) -> Findings:
     """Texts in two splits, equal or differing only in case, punctuation, markup and white space."""
     counts = count_texts(splits)
     by_words: dict[str, dict[str, str]] = {  # split -> words of a text -> text
@@ -179,9 +179,7 @@ def _words(text: str) -> str:
     return clean_text(text, "words").casefold()
 
 
-def doubled_quotes(
-    splits: Mapping[str, Any], stats: dict[str, Any], texts: str = "texts"
-) -> Iterable[Finding]:
+def doubled_quotes(splits: Mapping[str, Any], stats: Stats, texts: str = "texts") -> Findings:
     """Texts in which the quotation marks are still doubled after a table is read.
 
     Args:
@@ -190,7 +188,7 @@ def doubled_quotes(
     for name, split in splits.items():
         values = getattr(split, texts)
         rows = [i for i, text in enumerate(values) if has_doubled_quotes(text) is not None]
-        shown = at_rows(split, rows, lambda i, values=values: excerpt(values[i], 80))
+        shown = row_examples(split, rows, lambda i, values=values: excerpt(values[i], 80))
         message = f"{name}: texts in quotation marks, or with doubled quotes: {len(rows):,} of "
         message += f"{len(values):,}"
         fix = "if the table was exported twice, export it once from its original source"
@@ -199,13 +197,11 @@ def doubled_quotes(
 
 # --- labels ---------------------------------------------------------------------------------------
 
-MAX_DROPPED = (
-    5  # maximum number of classes in a proposed setting that drops classes; more would be unreadable
-)
+MAX_DROPPED = 5  # maximum number of classes in a proposed setting that drops classes
 find_dropped_names = re.compile(r'("(?:[^"\\]|\\.)*") = ""').findall  # in a table of merge_labels
 
 
-def contradictions(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
+def contradictions(splits: Mapping[str, Any], stats: Stats) -> Findings:
     """Equal texts with different labels."""
     labels_of_text: dict[str, set] = {}
     for split in splits.values():
@@ -236,7 +232,7 @@ def _rows_in_splits(text: str, splits: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def label_problems(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
+def label_problems(splits: Mapping[str, Any], stats: Stats) -> Findings:
     """Labels that are not classes: numbers for regression, or multi-label cells."""
     labels = [x for split in splits.values() if not are_sets(split.labels) for x in split.labels or ()]
     if problem := find_label_problem(labels):
@@ -244,7 +240,7 @@ def label_problems(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable
         yield Finding("warning", "label-kind", f"labels: {what}", len(set(map(str, labels))), fix=fix)
 
 
-def missing_label_names(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
+def missing_label_names(splits: Mapping[str, Any], stats: Stats) -> Findings:
     """Classes whose names look like a missing label."""
     labels = [x for split in splits.values() for x in flat_labels(split.labels)]
     if not (names := find_missing_labels(labels)):
@@ -257,7 +253,7 @@ def missing_label_names(splits: Mapping[str, Any], stats: dict[str, Any]) -> Ite
     yield Finding("warning", "no-label", message, count, fix=drop_class_hint(*names))
 
 
-def balance(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
+def balance(splits: Mapping[str, Any], stats: Stats) -> Findings:
     """How balanced the classes are."""
     for name, split in splits.items():
         ranked = [] if are_sets(split.labels) else Counter(split.labels or ()).most_common()
@@ -277,7 +273,7 @@ def balance(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Findin
         yield Finding(severity, "balance", message, n_most - n_least, fix=fix)
 
 
-def single_example_classes(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
+def single_example_classes(splits: Mapping[str, Any], stats: Stats) -> Findings:
     """Classes with one example, which cannot be in both training and evaluation."""
     labels = splits["train"].labels if "train" in splits else None
     counts = Counter(flat_labels(labels))
@@ -294,11 +290,10 @@ def single_example_classes(splits: Mapping[str, Any], stats: dict[str, Any]) -> 
     yield from finding_if_any("warning", "lone-classes", single, message, fix, shown=single[:10])
 
 
-def missing_classes(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
+def missing_classes(splits: Mapping[str, Any], stats: Stats) -> Findings:
     """Classes that are missing in a split."""
-    classes = {
-        name: set(flat_labels(split.labels)) for name, split in splits.items() if split.labels is not None
-    }
+    labeled = {name: split for name, split in splits.items() if split.labels is not None}
+    classes = {name: set(flat_labels(split.labels)) for name, split in labeled.items()}
     if len(classes) < 2:
         return
     all_classes = set().union(*classes.values())
@@ -315,7 +310,7 @@ def missing_classes(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterabl
         yield Finding("ok", "missing-classes", "every split has every class")
 
 
-def twin_classes(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
+def twin_classes(splits: Mapping[str, Any], stats: Stats) -> Findings:
     """Classes whose names are different spellings of one name."""
     names = {x for split in splits.values() for x in flat_labels(split.labels) if isinstance(x, str)}
     groups = [" and ".join(map(repr, group)) for group in group_spellings(names)]
@@ -367,7 +362,7 @@ EMPTY_FIX = (
 REDUNDANT_SHARE = 0.95  # if two labels share this fraction of their examples, one of them is redundant
 
 
-def multilabel(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Finding]:
+def multilabel(splits: Mapping[str, Any], stats: Stats) -> Findings:
     """Labels per example, rare labels and frequent pairs of labels; yields nothing unless multi-label.
 
     Adds ``labels`` (split -> labels per example) and ``together`` (frequent pairs of labels) to ``stats``.
@@ -400,11 +395,8 @@ def multilabel(splits: Mapping[str, Any], stats: dict[str, Any]) -> Iterable[Fin
         (a, b), n = pairs[0]["labels"], pairs[0]["count"]
         message = f"{name}: the labels that most often occur together are {a!r} and {b!r} ({n:,})"
         yield Finding("note", "co-occurrence", message, n, tuple(shown))
-    redundant = [
-        pair
-        for pair in pairs
-        if min(pair["of_first"], pair["of_second"]) >= REDUNDANT_SHARE and pair["count"] > 2
-    ]
+    redundant = [pair for pair in pairs if min(pair["of_first"], pair["of_second"]) >= REDUNDANT_SHARE]
+    redundant = [pair for pair in redundant if pair["count"] > 2]
     names = "; ".join(" and ".join(map(repr, pair["labels"])) for pair in redundant[:3])
     message = f"{name}: labels that almost always occur together: {len(redundant)} ({names})"
     fix = "merge them with merge_labels, unless they differ in the data that the model will read"
@@ -420,7 +412,7 @@ def unlabeled_message(name: str, labels: Sequence[Any] | None) -> str:
     return f"{name}: examples without a label: {count}, learned and evaluated as 'none of these'"
 
 
-def _label_counts(name: str, counts: Counter[Any], n: int) -> Iterable[Finding]:
+def _label_counts(name: str, counts: Counter[Any], n: int) -> Findings:
     if not counts:
         yield Finding("warning", "balance", f"{name}: no example has a label", n)
         return

@@ -118,7 +118,7 @@ def keys_by_shared_text(pairs: Sequence[str]) -> list[str]:
     return [root(first) for first, *_ in sides]
 
 
-def distinct(keys: Sequence[Any]) -> list[int]:
+def first_occurrences(keys: Sequence[Any]) -> list[int]:
     """The index of the first occurrence of each key, ascending."""
     first: dict[Any, int] = {}
     for index, key in enumerate(keys):

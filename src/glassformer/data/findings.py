@@ -47,8 +47,10 @@ class DoctorReport:
         return {"name": self.name, "findings": findings, "figures": self.figures}
 
 
+Findings = Iterable[Finding]
+Stats = dict[str, Any]  # statistics of a report
 # A check takes the splits of a data set and the report's statistics, to which it may add. It yields findings.
-Check = Callable[[Mapping[str, Any], dict[str, Any]], Iterable[Finding]]
+Check = Callable[[Mapping[str, Any], Stats], Findings]
 
 
 def finding_if_any(
@@ -60,7 +62,7 @@ def finding_if_any(
     *,
     shown: Iterable[str] | None = None,
     ok: str = "",
-) -> Iterable[Finding]:
+) -> Findings:
     """Yield a finding that counts ``items``; without items, a finding "ok" with the message ``ok``.
 
     Args:
@@ -74,7 +76,7 @@ def finding_if_any(
         yield Finding("ok", code, ok)
 
 
-def at_rows(split: Any, rows: Sequence[int], text: Callable[[int], str], limit: int = 3) -> list[str]:
+def row_examples(split: Any, rows: Sequence[int], text: Callable[[int], str], limit: int = 3) -> list[str]:
     """The first examples in ``rows``: file, row and the result of ``text``."""
     return [f"{place(split.origin, i, split.rows)}: {text(i)}" for i in rows[:limit]]
 
@@ -85,7 +87,7 @@ def listed_in_part(names: Sequence[str], limit: int = 3, separator: str = ", ") 
     return separator.join(names[:limit]) + more
 
 
-def in_lines(findings: Sequence[Finding]) -> list[str]:
+def summary_lines(findings: Sequence[Finding]) -> list[str]:
     """One sentence per check: its first finding, and the names of other splits with the same finding."""
     lines: dict[Any, str] = {}
     other_splits: dict[Any, list[str]] = {}
@@ -101,7 +103,7 @@ def in_lines(findings: Sequence[Finding]) -> list[str]:
 
 
 def num_warnings(findings: Sequence[dict[str, Any]]) -> int:
-    """Number of lines that ``in_lines`` returns for the warnings among ``findings`` (as in doctor.json)."""
+    """Number of lines of ``summary_lines`` for the warnings among ``findings`` (as in doctor.json)."""
     warnings = [f for f in findings if f["severity"] == "warning"]
     return len({_line_key(f["code"], f["message"], i) for i, f in enumerate(warnings)})
 

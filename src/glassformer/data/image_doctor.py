@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from glassformer.data.doctor_checks import (
     twin_classes,
 )
 from glassformer.data.duplicates import Thumbnails, digest, near_duplicates
-from glassformer.data.findings import DoctorReport, Finding, finding_if_any
+from glassformer.data.findings import DoctorReport, Finding, Findings, Stats, finding_if_any
 from glassformer.data.image import DARK, SKIP_HINT, BrightestPixel, ImageHeader, read_header
 from glassformer.data.image_range import MAX_UNCLEAR, WHITE_16, likely_white
 from glassformer.data.image_sources import ImageSplit, missing_classes
@@ -27,23 +27,7 @@ from glassformer.errors import DataError
 
 MAX_CLASS_RATIO = 3.0  # a note if the largest class has more than this many times the images of the smallest
 MAX_CLASS_SHARE = 0.9  # a warning if one class has more than this share of the images
-UNUSUAL_MODES = (
-    "CMYK",
-    "P",
-    "PA",
-    "LA",
-    "La",
-    "RGBA",
-    "RGBa",
-    "I;16",
-    "I",
-    "F",
-    "1",
-    "L",
-    "YCbCr",
-    "LAB",
-    "HSV",
-)
+UNUSUAL_MODES = "CMYK P PA LA La RGBA RGBa I;16 I F 1 L YCbCr LAB HSV".split()
 CONVERSIONS = {  # mode -> how it is converted to RGB
     "CMYK": "turned into RGB",
     "RGBA": "transparency shows white",
@@ -79,14 +63,14 @@ def examine_images(
     messages = dict.fromkeys([*notes, *missing_classes(splits)])
     positions: dict[str, dict[str, list[int]]] = {}  # split -> digest -> positions of the images
 
-    def check_splits(splits: Mapping[str, ImageSplit], stats: dict[str, Any]) -> Iterable[Finding]:
+    def check_splits(splits: Mapping[str, ImageSplit], stats: Stats) -> Findings:
         yield from (Finding("note", "source", note) for note in messages)
         stats["splits"] = {}
         for name, split in splits.items():
             positions[name] = _positions_by_digest(split)
             yield from _check_split(name, split, positions[name], transform, decode, stats["splits"])
 
-    def compare_splits(splits: Mapping[str, ImageSplit], stats: dict[str, Any]) -> Iterable[Finding]:
+    def compare_splits(splits: Mapping[str, ImageSplit], stats: Stats) -> Findings:
         image_range = (transform and transform.image_range) or "full"
         thumbnails = {}
         for name, split in splits.items() if decode else ():
@@ -117,7 +101,7 @@ def _check_split(
     transform: Any,
     decode: bool,
     stats: Any,
-) -> Iterable[Finding]:
+) -> Findings:
     brightest, image_range = BrightestPixel(), transform and transform.image_range
     headers: dict[int, ImageHeader] = {}  # position -> header of the file
     errors: dict[int, DataError] = {}  # position -> why the image cannot be read
@@ -149,7 +133,7 @@ def _header_stats(headers: Mapping[int, ImageHeader]) -> dict[str, Any]:
     }
 
 
-def _unreadable(name: str, split: ImageSplit, errors: Mapping[int, DataError]) -> Iterable[Finding]:
+def _unreadable(name: str, split: ImageSplit, errors: Mapping[int, DataError]) -> Findings:
     if not errors:
         return
     kinds = Counter(error.what for error in errors.values())
@@ -162,7 +146,7 @@ def _unreadable(name: str, split: ImageSplit, errors: Mapping[int, DataError]) -
     yield Finding("warning", "unreadable", message, len(errors), examples, fix)
 
 
-def _duplicates(name: str, split: ImageSplit, positions: Mapping[str, list[int]]) -> Iterable[Finding]:
+def _duplicates(name: str, split: ImageSplit, positions: Mapping[str, list[int]]) -> Findings:
     repeated = [index for index in positions.values() if len(index) > 1]
     labels, names = split.labels, split.names() if repeated else []
     conflicting = [index for index in repeated if labels and len({labels[i] for i in index}) > 1]
@@ -181,7 +165,7 @@ def _two_names(names: Sequence[str], labels: Sequence[Any] | None, index: Sequen
     return " = ".join(f"{names[i]} ({labels[i]})" if labels else names[i] for i in index[:2])
 
 
-def _balance(name: str, counts: Counter[str]) -> Iterable[Finding]:
+def _balance(name: str, counts: Counter[str]) -> Findings:
     if len(counts) == 1:
         (only,) = counts
         yield Finding("warning", "balance", f"{name}: one class only ({only})", counts[only])
@@ -194,9 +178,7 @@ def _balance(name: str, counts: Counter[str]) -> Iterable[Finding]:
     yield Finding("warning" if is_severe else "note", "balance", message, n - m)
 
 
-def _leakage(
-    splits: Mapping[str, ImageSplit], positions: Mapping[str, dict[str, list[int]]]
-) -> Iterable[Finding]:
+def _leakage(splits: Mapping[str, ImageSplit], positions: Mapping[str, dict[str, list[int]]]) -> Findings:
     for first, second in itertools.combinations(splits, 2):
         shared = sorted(positions[first].keys() & positions[second].keys())
         names = splits[second].names() if shared else []
@@ -209,9 +191,7 @@ def _leakage(
 # --- what the images look like --------------------------------------------------------------
 
 
-def _shapes(
-    name: str, split: ImageSplit, headers: Mapping[int, ImageHeader], transform: Any
-) -> Iterable[Finding]:
+def _shapes(name: str, split: ImageSplit, headers: Mapping[int, ImageHeader], transform: Any) -> Findings:
     """Sizes, color modes, animations, and the effect of the transform."""
     if not headers:
         return
@@ -238,7 +218,7 @@ def _shapes(
         yield from _transform_effects(name, sizes, transform)
 
 
-def _range(name: str, headers: Mapping[int, ImageHeader], brightest: BrightestPixel) -> Iterable[Finding]:
+def _range(name: str, headers: Mapping[int, ImageHeader], brightest: BrightestPixel) -> Findings:
     """Warn if the brightest pixel is far below white: the white level is unknown, or all images are dark."""
     n, shown = brightest.num_images, (brightest.where,) if brightest.where else ()
     wide = (
@@ -261,7 +241,7 @@ def _range(name: str, headers: Mapping[int, ImageHeader], brightest: BrightestPi
         yield Finding("warning", "range", message, len(pixels), fix=fix)
 
 
-def _transform_effects(name: str, sizes: np.ndarray, transform: Any) -> Iterable[Finding]:
+def _transform_effects(name: str, sizes: np.ndarray, transform: Any) -> Findings:
     """The share of the images that a transform crops, and how many it stretches or enlarges."""
     height, width = transform.size
     stretch = np.maximum(
@@ -289,9 +269,7 @@ def _transform_effects(name: str, sizes: np.ndarray, transform: Any) -> Iterable
         yield Finding("note", "blown-up", message, n, fix=fix)
 
 
-def _near_duplicates(
-    splits: Mapping[str, ImageSplit], thumbnails: Mapping[str, Thumbnails]
-) -> Iterable[Finding]:
+def _near_duplicates(splits: Mapping[str, ImageSplit], thumbnails: Mapping[str, Thumbnails]) -> Findings:
     """Near duplicates: images that look alike but differ in their bytes (saved again, scaled, brightened)."""
     if not thumbnails:
         return

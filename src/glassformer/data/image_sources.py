@@ -16,7 +16,7 @@ from typing import Any
 
 from glassformer.config import listed
 from glassformer.data.checks import check_class_names
-from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label, with_label_sets
+from glassformer.data.columns import LABEL_COLUMNS, find_column, find_image_label_column, with_label_sets
 from glassformer.data.dataset import SPLIT_OF, Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import is_system_file
 from glassformer.data.folders import (
@@ -31,9 +31,15 @@ from glassformer.data.image import files_below, image_name, is_image_name, remov
 from glassformer.data.label_kinds import unify_spelling
 from glassformer.data.label_sets import flat_labels
 from glassformer.data.numbers import are_numbers, find_number_column
-from glassformer.data.rejected import RejectedRow, check_request, keep_usable_rows, lenient_table, summary
+from glassformer.data.rejected import (
+    RejectedRow,
+    check_source,
+    keep_usable_rows,
+    lenient_table,
+    skipped_rows_message,
+)
 from glassformer.data.sources import LabelReader, combined_origin, split_files
-from glassformer.data.splits import stratified_split, with_limit
+from glassformer.data.splits import limit_examples, stratified_split
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError, MissingValueError, NoSuchColumnError, WrongInputError
 
@@ -92,7 +98,7 @@ def load_image_dataset(
     Raises:
         DataError: the data are unusable; the message has the file, the row and a fix.
     """
-    check_request(source or ".", limit)
+    check_source(source or ".", limit)
     named = NAMED_IMAGES.get(str(source))
     if named is not None and numbers:
         raise WrongInputError(f"the images of {str(source)!r} have classes, not numbers", fix=FIX_NUMBERS)
@@ -103,13 +109,13 @@ def load_image_dataset(
         labels = _ImageLabels(label_separator, numbers, column=label_column, is_required=need_labels)
         dataset = _load_path(source, image_column, labels, splits, rejected)
         if rejected:
-            note = summary(rejected, is_listed=False)
+            note = skipped_rows_message(rejected, is_listed=False)
             dataset = replace(dataset, rejected=tuple(rejected), notes=(*dataset.notes, note))
     notes, dataset_splits = [*dataset.notes], dict(dataset.splits)
     for name, split in dataset_splits.items() if broken == "skip" else ():
         dataset_splits[name], messages = remove_unreadable(split, name, image_range=image_range or "full")
         notes += messages
-    dataset = with_limit(replace(dataset, splits=dataset_splits), limit, seed)
+    dataset = limit_examples(replace(dataset, splits=dataset_splits), limit, seed)
     return replace(dataset, notes=(*notes, *missing_classes(dataset.splits)))
 
 
@@ -141,7 +147,7 @@ class _ImageLabels(LabelReader):
         if self.numbers:
             return table, find_number_column(table, self.column, [image])
         table, label, _ = with_label_sets(table, self.column, [image], guess=self.separator is None)
-        return table, find_label(table, label, image, self.is_required)
+        return table, find_image_label_column(table, label, image, self.is_required)
 
 
 def _load_path(

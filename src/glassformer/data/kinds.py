@@ -38,12 +38,12 @@ SCORE_NAMES = SCORES[:4]  # without "label" and similar names, which name classe
 TAGGED = [ending for ending in CONLL if ending != ".txt"]
 
 
-def is_named(source: str | Path) -> bool:
+def is_builtin(source: str | Path) -> bool:
     """Whether ``source`` is the name of a built-in data set, which has priority over a file of that name."""
     return str(source) in NAMED_SOURCES or any(str(source) in names for names in OTHER_SOURCES.values())
 
 
-def kind_of(source: str | Path) -> Kind:
+def detect_kind(source: str | Path) -> Kind:
     """The kind of a data set; texts if no other kind is recognized."""
     if (known := NAMED_SOURCES.get(str(source))) is not None:
         return "tags" if known.tagged else "texts"

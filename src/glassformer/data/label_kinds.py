@@ -136,10 +136,8 @@ def match_known_labels(labels: Sequence[Any], known: Iterable[Any], *, spelling:
     names = list(dict.fromkeys(known))
     counts = Counter(map(key, names))
     by_key = {k: name for name in names if (k := key(name)) is not None and counts[k] == 1}
-    by_boolean: dict[bool | None, Any] = {
-        value: name for name in names if (value := _as_boolean(name)) is not None
-    }
-    if len(names) != 2 or len(by_boolean) != 2:
+    by_boolean = {_as_boolean(name): name for name in names}
+    if len(names) != 2 or by_boolean.keys() != {True, False}:
         by_boolean = {}
     known_set = set(names)
     return [x if x in known_set else by_key.get(key(x), by_boolean.get(_as_boolean(x), x)) for x in labels]
@@ -213,28 +211,10 @@ CURRENCY_CODE = re.compile(
     "AED|AUD|BGN|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|IDR|ILS|INR|ISK|JPY|KRW|MXN|MYR|NOK|NZD|PHP|PLN|RON|"
     "RSD|RUB|SAR|SEK|SGD|THB|TRY|UAH|USD|VND|ZAR"
 )
-CURRENCY_SIGNS = {
-    "€": "EUR",
-    "£": "GBP",
-    "₹": "INR",
-    "₩": "KRW",
-    "₫": "VND",
-    "₪": "ILS",
-    "₺": "TRY",
-    "₴": "UAH",
-}
-CURRENCY_WORDS = {
-    "EURO": "EUR",
-    "EUROS": "EUR",
-    "KR": "KR",
-    "ZŁ": "PLN",
-    "KČ": "CZK",
-    "FT": "HUF",
-    "FR": "CHF",
-}
-SPACED_THOUSANDS = re.compile(
-    r"[1-9]\d{0,2}(?:[\s'’]\d{3})+(?=[.,]|$)"
-)  # thousands separated by blank or apostrophe
+CURRENCY_SIGNS = dict(zip("€£₹₩₫₪₺₴", "EUR GBP INR KRW VND ILS TRY UAH".split(), strict=True))
+CURRENCIES = {"EURO": "EUR", "EUROS": "EUR", "KR": "KR", "ZŁ": "PLN", "KČ": "CZK", "FT": "HUF", "FR": "CHF"}
+# thousands separated by blank or apostrophe
+SPACED_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:[\s'’]\d{3})+(?=[.,]|$)")
 NO_CENTS = re.compile(r"[.,][-–—]{1,2}$")  # "5,-"
 AMOUNT = re.compile(
     r"(?P<before>[^\d.,+−-]*)(?P<sign>[+−-]?)(?P<mid>[^\d.,]*?)(?P<body>[.,]?\d.*?)(?P<after>[^\d.,]*)"
@@ -274,7 +254,7 @@ def _currency(text: str) -> str | None:
     if len(name.rstrip("$")) <= 2 and name.endswith("$") and name.count("$") == 1:  # $, US$, A$
         return "USD" if name in ("$", "US$") else name
     sign = name if len(name) == 1 and unicodedata.category(name) == "Sc" else None
-    return CURRENCY_WORDS.get(name) or CURRENCY_SIGNS.get(name) or sign
+    return CURRENCIES.get(name) or CURRENCY_SIGNS.get(name) or sign
 
 
 def amount_value(text: str, number_format: NumberFormat = "amount") -> float | None:

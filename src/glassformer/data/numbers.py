@@ -209,11 +209,8 @@ def find_number_column(
     def number_columns(form: NumberFormat) -> list[str]:
         """The columns of numbers that have usual names, else all columns of numbers."""
         matches = is_number if form == "plain" else (lambda x: is_number(x) or bool(parse_amount(str(x))))
-        columns = [
-            name
-            for name, values in cells.items()
-            if sum(map(matches, values)) > MIN_NUMBER_SHARE * len(values)
-        ]
+        counts = {name: sum(map(matches, values)) for name, values in cells.items()}
+        columns = [name for name, count in counts.items() if count > MIN_NUMBER_SHARE * len(cells[name])]
         return [name for usual in NUMBER_COLUMNS for name in columns if name.lower() == usual] or columns
 
     columns = number_columns(form)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,15 @@ import numpy as np
 
 from glassformer.data.dataset import Dataset
 from glassformer.data.doctor_checks import doubled_quotes, each_split, run_checks
-from glassformer.data.findings import DoctorReport, Finding, Severity, at_rows, finding_if_any
+from glassformer.data.findings import (
+    DoctorReport,
+    Finding,
+    Findings,
+    Severity,
+    Stats,
+    finding_if_any,
+    row_examples,
+)
 from glassformer.data.pairs import PairSplit, ScoredSplit
 from glassformer.data.rejected import RejectedRow
 
@@ -53,18 +61,18 @@ def _sides(split: Any) -> list[tuple[str, str]]:
 
 def _suspicious_pairs(
     name: str, code: str, split: Any, rows: Sequence[int], what: str, ok: str = ""
-) -> Iterable[Finding]:
+) -> Findings:
     """Yield a finding about suspicious pairs of a split: a note for few pairs, otherwise a warning."""
     severity: Severity = "warning" if len(rows) > MAX_NOTE_SHARE * len(split) else "note"
     sides = _sides(split)
-    shown = at_rows(split, rows, lambda i: " | ".join(sides[i]))
+    shown = row_examples(split, rows, lambda i: " | ".join(sides[i]))
     message = f"{name}: {len(rows):,} of {len(split):,} pairs {what}"
     yield from finding_if_any(severity, code, rows, message, FIXES[code], shown=shown, ok=ok)
 
 
-def _empty(name: str, split: PairSplit) -> Iterable[Finding]:
+def _empty(name: str, split: PairSplit) -> Findings:
     rows = [i for i, sides in enumerate(_sides(split)) if not all(side.strip() for side in sides)]
-    shown = [at.removesuffix(": ") for at in at_rows(split, rows, lambda i: "")]
+    shown = [at.removesuffix(": ") for at in row_examples(split, rows, lambda i: "")]
     message = f"{name}: {len(rows):,} of {len(split):,} pairs have an empty side"
     fix = "fill them in, or leave such pairs out with --on-bad-row skip"
     # always a warning: training stops at the first such pair
@@ -73,7 +81,7 @@ def _empty(name: str, split: PairSplit) -> Iterable[Finding]:
     )
 
 
-def _duplicates(name: str, split: Any) -> Iterable[Finding]:
+def _duplicates(name: str, split: Any) -> Findings:
     pairs = Counter(_sides(split) if isinstance(split, PairSplit) else _sorted_pairs(split))
     num_repeated = pairs.total() - len(pairs)
     if not num_repeated:
@@ -86,7 +94,7 @@ def _duplicates(name: str, split: Any) -> Iterable[Finding]:
     yield Finding(severity, "duplicates", message, num_repeated, examples, fix)
 
 
-def _untranslated(name: str, split: PairSplit) -> Iterable[Finding]:
+def _untranslated(name: str, split: PairSplit) -> Findings:
     sides = enumerate(_sides(split))
     rows = [i for i, (a, b) in sides if len(a) >= MIN_LENGTH and a.casefold() == b.casefold()]
     yield from _suspicious_pairs(name, "untranslated", split, rows, "have the same text on both sides")
@@ -99,7 +107,7 @@ def _log_length_ratios(split: PairSplit) -> np.ndarray:
     return np.where(usable, np.log(np.maximum(right, 1) / np.maximum(left, 1)), np.nan)
 
 
-def _unusual_lengths(name: str, split: PairSplit) -> Iterable[Finding]:
+def _unusual_lengths(name: str, split: PairSplit) -> Findings:
     ratios = _log_length_ratios(split)
     if not np.isfinite(ratios).any():
         return
@@ -111,7 +119,7 @@ def _unusual_lengths(name: str, split: PairSplit) -> Iterable[Finding]:
     yield from _suspicious_pairs(name, "length-ratio", split, rows, what, ok)
 
 
-def _shared_sources(splits: Mapping[str, PairSplit], stats: dict[str, Any]) -> Iterable[Finding]:
+def _shared_sources(splits: Mapping[str, PairSplit], stats: Stats) -> Findings:
     sources = {name: {*split.source} - {""} for name, split in splits.items()}
     for a, b in itertools.combinations(splits, 2):
         shared = sorted(sources[a] & sources[b])
@@ -138,7 +146,7 @@ def examine_scored(
         name: {"pairs": len(split), "distinct": len({*_sorted_pairs(split)}), **_score_range(split)}
         for name, split in splits.items()
     }
-    stats: dict[str, Any] = {"splits": sizes}
+    stats: Stats = {"splits": sizes}
     quotes = [partial(doubled_quotes, texts=side) for side in ("first", "second")]
     checks = [each_split(_duplicates, _scores), *quotes, _shared_pairs]
     return run_checks(name, splits, checks, rejected, stats)
@@ -156,7 +164,7 @@ def _score_range(split: ScoredSplit) -> dict[str, float]:
     return {"lowest": float(scores.min()), "mean": float(scores.mean()), "highest": float(scores.max())}
 
 
-def _scores(name: str, split: ScoredSplit) -> Iterable[Finding]:
+def _scores(name: str, split: ScoredSplit) -> Findings:
     keys = _sorted_pairs(split)
     same = [i for i, (a, b) in enumerate(keys) if a == b]
     if split.scores is None:
@@ -180,7 +188,7 @@ def _scores(name: str, split: ScoredSplit) -> Iterable[Finding]:
     yield from _suspicious_pairs(name, "same", split, rows, what)
 
 
-def _shared_pairs(splits: Mapping[str, ScoredSplit], stats: dict[str, Any]) -> Iterable[Finding]:
+def _shared_pairs(splits: Mapping[str, ScoredSplit], stats: Stats) -> Findings:
     """Leakage: a warning for pairs in two splits, only a note for single texts, which are common."""
     keys = {name: _sorted_pairs(split) for name, split in splits.items()}
     for a, b in itertools.combinations(splits, 2):

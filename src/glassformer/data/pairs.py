@@ -24,8 +24,8 @@ from glassformer.data.dataset import SPLIT_OF, SPLITS, Dataset, NamedSource, Spl
 from glassformer.data.files import ignore_error, read_utf8, split_lines
 from glassformer.data.folders import check_one_file_or_shards, find_folder, find_split_files, split_files
 from glassformer.data.label_kinds import is_number
-from glassformer.data.rejected import RejectedRow, Row, check_request, lenient_table, read_rows
-from glassformer.data.splits import with_limit
+from glassformer.data.rejected import RejectedRow, Row, check_source, lenient_table, read_examples
+from glassformer.data.splits import limit_examples
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.errors import (
     DataError,
@@ -107,7 +107,7 @@ def load_pairs(
         DataError: no such data set, file or column, a missing side (the message names file and row), files of
             unequal length.
     """
-    check_request(source, limit, f"Give a path or: {', '.join(PAIR_SOURCES)}", "pairs")
+    check_source(source, limit, f"Give a path or: {', '.join(PAIR_SOURCES)}", "pairs")
     known = PAIR_SOURCES.get(str(source))
     path = _named_folder(known) if known else Path(source).expanduser()
     gaps: Gaps = "skip" if on_bad_row == "skip" else "keep" if keep_empty else "refuse"
@@ -129,12 +129,12 @@ def load_pairs(
 
     splits: dict[str, PairSplit] = {}
     for name, parts in choose_splits(files, None, str(path)).items():
-        pairs, origin, rows = read_rows(parts, read, rejected if gaps == "skip" else None, "pair")
+        pairs, origin, rows = read_examples(parts, read, rejected if gaps == "skip" else None, "pair")
         sides = [list(side) for side in zip(*pairs, strict=True)]
         splits[name] = PairSplit(sides[0], sides[1], origin, rows if len(parts) == 1 else None)
     name, about = (str(source), known.description) if known else (path.stem, "")
     dataset = Dataset(name, splits, description=about, rejected=tuple(rejected), columns=columns)
-    return with_limit(dataset, limit, seed)
+    return limit_examples(dataset, limit, seed)
 
 
 def _named_folder(known: NamedSource) -> Path:
@@ -354,7 +354,7 @@ def load_scored_pairs(
     Raises:
         DataError: no such data set, file or column, or an unusable row (the message names file and row).
     """
-    check_request(source, limit, f"Give a path or: {', '.join(SCORED_SOURCES)}", "pairs")
+    check_source(source, limit, f"Give a path or: {', '.join(SCORED_SOURCES)}", "pairs")
     score = None if score == NO_SCORE else score
     named = SCORED_SOURCES.get(str(source))
     path = _named_folder(named) if named else Path(source).expanduser()
@@ -369,12 +369,12 @@ def load_scored_pairs(
 
     splits: dict[str, ScoredSplit] = {}
     for name, files in choose_splits(find_split_files(path, [*SCORED_SOURCES]), None, str(path)).items():
-        pairs, origin, rows = read_rows(files, read, rejected, "pair")
+        pairs, origin, rows = read_examples(files, read, rejected, "pair")
         a, b, scores = map(list, zip(*pairs, strict=True))
         known = columns is not None and columns[2] is not None
         splits[name] = ScoredSplit(a, b, scores if known else None, origin, rows if len(files) == 1 else None)
     dataset = Dataset(path.stem, splits, rejected=tuple(rejected or ()), columns=columns or ())
-    return with_limit(named.described(dataset) if named else dataset, limit, seed)
+    return limit_examples(named.described(dataset) if named else dataset, limit, seed)
 
 
 def _scored(table: Table, columns: tuple[str, str, str | None]) -> Iterator[Row]:

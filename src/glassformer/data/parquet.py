@@ -405,10 +405,8 @@ def _to_lists(array: Any, path: str | Path, first_row: int) -> list[Any]:
     except DataError as error:  # its row number counts values of lists, not rows
         raise error.but(where=str(path)) from None
     ends = itertools.accumulate(length or 0 for length in lengths)
-    return [
-        None if length is None else flat[end - length : end]
-        for length, end in zip(lengths, ends, strict=True)
-    ]
+    both = zip(lengths, ends, strict=True)
+    return [None if length is None else flat[end - length : end] for length, end in both]
 
 
 def first_line(error: Exception) -> str:

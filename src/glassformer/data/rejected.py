@@ -134,7 +134,7 @@ def keep_usable_rows(
     return replace(table, rows=[table.rows[i] for i in usable], read=usable_values.__getitem__)
 
 
-def reasons_in_words(rejected: Sequence[RejectedRow], limit: int = 5) -> str:
+def group_reasons(rejected: Sequence[RejectedRow], limit: int = 5) -> str:
     """Skipped rows grouped by reason: ``the text is empty (4: rows 3, 8, 9 ...), ...``."""
     groups: dict[str, list[RejectedRow]] = {}
     for row in rejected:  # reasons that differ only in their numbers are grouped
@@ -156,7 +156,7 @@ def write_rejected(path: Path, rejected: Sequence[RejectedRow]) -> None:
     write_text(path, "".join(lines))
 
 
-def summary(rejected: Sequence[Any], is_listed: bool = True) -> str:
+def skipped_rows_message(rejected: Sequence[Any], is_listed: bool = True) -> str:
     """One line about the skipped rows: their number, and the first row.
 
     Args:
@@ -191,7 +191,7 @@ def encoding_hint(rejected: Sequence[Any]) -> str:
 Row = tuple[Callable[[], Any], int]
 
 
-def check_request(source: str | Path, limit: int | None, fix: str = "", noun: str = "examples") -> None:
+def check_source(source: str | Path, limit: int | None, fix: str = "", noun: str = "examples") -> None:
     """Raise DataError if ``source`` is empty or ``limit`` is below 1; ``fix``: how to name a source."""
     if limit is not None and limit < 1:
         raise DataError(f"limit = {limit} {noun} per split", where="limit", fix="Use 1 or more")
@@ -199,7 +199,7 @@ def check_request(source: str | Path, limit: int | None, fix: str = "", noun: st
         raise DataError("no data set is named", where="source", fix=fix)
 
 
-def column_of(
+def find_named_column(
     table: Table,
     requested: str | None,
     usual_names: Sequence[str],
@@ -228,7 +228,7 @@ def column_of(
     raise UnclearColumnError(f"there is no column of {noun}", where=table.origin, fix=fix)
 
 
-def read_rows(
+def read_examples(
     files: Sequence[Path],
     read: Callable[[Path], Iterable[Row]],
     rejected: list[RejectedRow] | None,
@@ -258,6 +258,8 @@ def read_rows(
     origin = " + ".join(map(str, files))
     if not examples:
         skipped = rejected[start:] if rejected else []
-        what = f"no {noun} can be used" + (f"; {summary(skipped, is_listed=False)}" if skipped else "")
+        what = f"no {noun} can be used" + (
+            f"; {skipped_rows_message(skipped, is_listed=False)}" if skipped else ""
+        )
         raise DataError(what, where=origin, fix=fix or "Correct the file")
     return examples, origin, rows if len(files) == 1 else range(1, len(rows) + 1)

@@ -10,7 +10,7 @@ from typing import Any
 
 from glassformer.config import listed, nearest
 from glassformer.data.checks import place
-from glassformer.data.dataset import names_of
+from glassformer.data.dataset import label_names
 from glassformer.data.duplicates import case_insensitive_key, digest
 from glassformer.data.findings import Finding, listed_in_part
 from glassformer.data.label_kinds import NUMBER_OPTION, find_proposed_separator, plain_name
@@ -85,7 +85,7 @@ def _merge_labels(dataset: Any, how: str | Mapping[str, Any], messages: list[str
     shown = listed_in_part(merged, 10)
     messages.append(f"merge_labels: {shown}; {len({*new_names.values()} - {''}):,} classes")
     splits = {name: _rename_labels(split, new_names) for name, split in dataset.splits.items()}
-    return replace(dataset, splits=splits, label_names=names_of(splits))
+    return replace(dataset, splits=splits, label_names=label_names(splits))
 
 
 def _drop_unlabeled(dataset: Any, messages: list[str]) -> Any:

@@ -34,7 +34,7 @@ from glassformer.data.columns import (
     with_integer_labels,
     with_label_sets,
 )
-from glassformer.data.dataset import NamedSource, TextDataset, TextSplit, choose_splits, names_of
+from glassformer.data.dataset import NamedSource, TextDataset, TextSplit, choose_splits, label_names
 from glassformer.data.files import read_lines
 from glassformer.data.folders import (
     combined_origin,
@@ -52,12 +52,12 @@ from glassformer.data.network import unreachable
 from glassformer.data.numbers import check_numbers, find_number_column
 from glassformer.data.rejected import (
     RejectedRow,
-    check_request,
+    check_source,
     hint_to_skip,
     keep_usable_rows,
     lenient_table,
 )
-from glassformer.data.splits import with_limit
+from glassformer.data.splits import limit_examples
 from glassformer.data.tables import READERS, Table, is_plain
 from glassformer.errors import DataError, NoSuchColumnError, NoSuchFileError, UnclearColumnError
 
@@ -108,9 +108,9 @@ def load_text_dataset(
     Raises:
         DataError: the data are unusable; the message has the file, the row and a fix.
     """
-    check_request(source, limit, f"Give a path or one of: {', '.join(NAMED_SOURCES)}")
+    check_source(source, limit, f"Give a path or one of: {', '.join(NAMED_SOURCES)}")
     rejected: list[RejectedRow] = []
-    columns = _ColumnSettings(
+    columns = _Columns(
         text=text_column,
         label=label_column,
         need_labels=need_labels,
@@ -128,7 +128,10 @@ def load_text_dataset(
         dataset = _load_path(Path(source), columns, splits)
     if rejected:
         dataset = replace(dataset, rejected=tuple(rejected))
-    return with_limit(dataset, limit, seed)
+    return limit_examples(dataset, limit, seed)
+
+
+Requested = Sequence[str] | None  # names of the splits to load; None: all
 
 
 # --- paths ------------------------------------------------------------------------------------
@@ -158,7 +161,7 @@ class LabelReader:
 
 
 @dataclass(frozen=True)
-class _ColumnSettings:
+class _Columns:
     """The arguments of ``load_text_dataset`` about the columns of tables."""
 
     text: str | None
@@ -176,7 +179,7 @@ class _ColumnSettings:
         return lenient_table(path, self.rejected)
 
 
-def _load_path(path: Path, columns: _ColumnSettings, requested: Sequence[str] | None) -> TextDataset:
+def _load_path(path: Path, columns: _Columns, requested: Requested) -> TextDataset:
     path = path.expanduser()
     name, tables = path.stem, {"train": [path]}
     if path.is_dir():
@@ -185,9 +188,7 @@ def _load_path(path: Path, columns: _ColumnSettings, requested: Sequence[str] | 
         raise missing_source_error(path, NAMED_SOURCES)
     chosen: dict[str, Any] = choose_splits(tables or find_text_files(path), requested, str(path))
     if not tables:
-        splits = {
-            split: read_texts(split, classes, path, columns.rejected) for split, classes in chosen.items()
-        }
+        splits = {name: read_texts(name, files, path, columns.rejected) for name, files in chosen.items()}
     elif path.is_file() and is_plain(path):
         if columns.need_labels:
             fix = "Give a table (CSV, TSV, JSONL, Parquet), or write a text, a tab and its label "
@@ -199,10 +200,10 @@ def _load_path(path: Path, columns: _ColumnSettings, requested: Sequence[str] | 
     else:
         tables_of_split = {split: list(map(columns.table, files)) for split, files in chosen.items()}
         return _from_tables(name, tables_of_split, columns)
-    return TextDataset(name, splits, names_of(splits))
+    return TextDataset(name, splits, label_names(splits))
 
 
-def _from_tables(name: str, tables: dict[str, list[Table]], columns: _ColumnSettings) -> TextDataset:
+def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -> TextDataset:
     splits: dict[str, TextSplit] = {}
     class_names: tuple[str, ...] = ()
     reader, notes, first, amounts = columns.label_reader, [], None, []
@@ -234,12 +235,10 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _ColumnSett
     untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
     if not reader.numbers:
         splits = with_integer_labels(unify_spelling(splits), untyped)
-    names = () if reader.numbers else class_names or names_of(splits)
+    names = () if reader.numbers else class_names or label_names(splits)
     table_messages = dict.fromkeys(table.message for parts in tables.values() for table in parts)
-    messages = (*table_messages, first.message if first else "", *amounts)
-    dataset = TextDataset(
-        name, splits, names, notes=tuple(notes), messages=tuple(message for message in messages if message)
-    )
+    messages = tuple(filter(None, (*table_messages, first.message if first else "", *amounts)))
+    dataset = TextDataset(name, splits, names, notes=tuple(notes), messages=messages)
     if first is None:
         return dataset
     return replace(
@@ -255,7 +254,7 @@ def _missing_label_error(
     error: DataError,
     split: str,
     first: Columns | None,
-    columns: _ColumnSettings,
+    columns: _Columns,
     tables: dict[str, list[Table]],
 ) -> DataError:
     """A more specific error if an earlier split has labels but this split has none; otherwise ``error``."""
@@ -278,7 +277,7 @@ def _usable_rows(table: Table, found: Columns, reader: LabelReader, rejected: li
 
 
 def _find_columns(
-    table: Table, columns: _ColumnSettings, split: str, first: Columns | None
+    table: Table, columns: _Columns, split: str, first: Columns | None
 ) -> tuple[Table, Columns]:
     """A split's table and its columns; labels in several 0/1 columns become one column of lists.
 
@@ -316,9 +315,7 @@ def _find_columns(
 # --- named sources ----------------------------------------------------------------------------
 
 
-def _load_downloadable(
-    source: NamedSource, columns: _ColumnSettings, requested: Sequence[str] | None
-) -> TextDataset:
+def _load_downloadable(source: NamedSource, columns: _Columns, requested: Requested) -> TextDataset:
     folder = find_local_folder(source.folder) if source.hub else find_folder(source.folder)
     if folder is not None:
         files = split_files(folder)
@@ -350,9 +347,7 @@ def _download(source: NamedSource, path: str) -> Path:
         raise NoSuchFileError(what, where=f"{source.hub} on the Hugging Face Hub", fix=fix) from error
 
 
-def _load_composed(
-    source: NamedSource, columns: _ColumnSettings, requested: Sequence[str] | None
-) -> TextDataset:
+def _load_composed(source: NamedSource, columns: _Columns, requested: Requested) -> TextDataset:
     """Like ``_load_downloadable``, with texts in Unicode's composed form (NFC)."""
     dataset = _load_downloadable(source, columns, requested)
     splits = {k: replace(v, texts=[normalize("NFC", t) for t in v.texts]) for k, v in dataset.splits.items()}
@@ -362,7 +357,7 @@ def _load_composed(
 def _generated(name: str, make: Callable[[], tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]]):
     """The loader of a generated data set; ``make`` returns its splits, class names and notes."""
 
-    def load(source: NamedSource, columns: _ColumnSettings, requested: Sequence[str] | None) -> TextDataset:
+    def load(source: NamedSource, columns: _Columns, requested: Requested) -> TextDataset:
         splits, classes, notes = make()
         selected = choose_splits(splits, requested, name)
         return source.described(TextDataset(name, selected, classes, notes=notes))

@@ -13,7 +13,7 @@ import numpy as np
 from glassformer.config import nearest
 from glassformer.data.columns import check_no_target_in_pairs
 from glassformer.data.dataset import Dataset
-from glassformer.data.duplicates import copy_keys, distinct
+from glassformer.data.duplicates import copy_keys, first_occurrences
 from glassformer.data.findings import listed_in_part
 from glassformer.data.label_kinds import (
     MIN_CLASS_EXAMPLES,
@@ -29,9 +29,7 @@ from glassformer.errors import BadValueError, DataError, NoSuchSplitError, TooFe
 D = TypeVar("D", bound=Dataset)
 UNGROUPED = (None, "apart")  # values of ``copies`` that allow copies of an example in both splits
 Labels = Sequence[Any]  # every label is a str, an int or a ``LabelSet``
-MAX_DROPPED = (
-    5  # maximum number of classes in a proposed setting that drops classes; more would be unreadable
-)
+MAX_DROPPED = 5  # maximum number of classes in a proposed setting that drops classes
 MAX_BLOCKS = 4  # maximum number of blocks of neighboring rows per class in a held-out split
 
 
@@ -176,7 +174,7 @@ def grouped_split(
         DataError: an impossible size, or a class has only one group, which cannot be in both parts.
     """
     split = block_split if blocks else stratified_split
-    labels, first_indices = list(labels), distinct(groups)
+    labels, first_indices = list(labels), first_occurrences(groups)
     if len(first_indices) in (1, len(labels)):  # for one group, ``split`` raises the error
         return split(labels, size, seed)
     group_labels = list(_strata([labels[i] for i in first_indices], size if size < 1 else size / len(labels)))
@@ -194,7 +192,7 @@ def grouped_split(
 
 def grouped_choice(groups: Sequence[Any], count: int, seed: int) -> np.ndarray:
     """Sorted positions, int64, of about ``count`` random examples; groups are not divided."""
-    firsts = distinct(groups)
+    firsts = first_occurrences(groups)
     num_groups = count if len(firsts) == len(groups) else round(count / len(groups) * len(firsts))
     num_groups = min(max(num_groups, 1), max(len(firsts) - 1, 1))
     order = np.random.default_rng(seed).permutation(len(firsts))[:num_groups]
@@ -218,7 +216,7 @@ def stratified_folds(
     from sklearn.model_selection import StratifiedKFold
 
     keys = list(range(len(labels))) if groups is None else list(groups)
-    firsts = distinct(keys)
+    firsts = first_occurrences(keys)
     group_labels = list(strata([labels[i] for i in firsts], len(firsts) // folds))
     group_labels = [0] * len(group_labels) if blocks and are_numbers(labels) else group_labels
     rare, num_examples = min(Counter(group_labels).items(), key=lambda item: item[1])
@@ -314,14 +312,14 @@ class Splits:
         return ", ".join(f"{len(split):,} {name}" for name, split in self.parts().items())
 
 
-def without_holding_out(dataset: Any) -> Splits:
+def evaluation_splits(dataset: Any) -> Splits:
     """Splits of other data: nothing is held out; the test split, or else the first split, is evaluated."""
     splits = dataset.splits
     judged = splits.get("test") or next(iter(splits.values()))
     return Splits(dataset, splits.get("train"), splits.get("validation"), judged, "test")
 
 
-def if_labeled(split: Any | None) -> Any | None:
+def labeled_or_none(split: Any | None) -> Any | None:
     """The split if it has labels, otherwise None."""
     return None if split is None or split.labels is None else split
 
@@ -404,7 +402,7 @@ def choose_evaluated_split(name: str, splits: Sequence[str]) -> str:
     return name if name in splits else "validation"
 
 
-def with_limit(dataset: D, limit: int | None, seed: int) -> D:
+def limit_examples(dataset: D, limit: int | None, seed: int) -> D:
     """At most ``limit`` examples of each split, stratified by class and in file order; None: all examples."""
     if limit is None:
         return dataset

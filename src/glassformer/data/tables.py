@@ -108,9 +108,8 @@ class Table:
         """Raise DataError for a column that does not exist; None is ignored."""
         for name in names:
             if name is not None and name not in self.names:
-                raise NoSuchColumnError(
-                    f"there is no column {name!r}", where=self.origin, fix=nearest(name, self.names)
-                )
+                what, fix = f"there is no column {name!r}", nearest(name, self.names)
+                raise NoSuchColumnError(what, where=self.origin, fix=fix)
 
 
 def read_table(path: str | Path, on_error: RowErrorHandler = raise_error) -> Table:
@@ -311,10 +310,8 @@ def classify_first_row(names: Sequence[str], rows: Iterable[Sequence[str]]) -> t
         return "row", f"{repeated!r} is also a value of its column"
     texts = [(name, cells) for name, cells in named_columns if mean_text_length(cells) is not None]
     if repeats and texts and all(len(name.split()) > 1 for name, _ in texts):
-        return (
-            "row",
-            f"{repeats[0]!r} is also a value of its column, and {_shorten(texts[0][0])!r} is a text",
-        )
+        reason = f"{repeats[0]!r} is also a value of its column, and {_shorten(texts[0][0])!r} is a text"
+        return "row", reason
     if not repeats and texts and all(_is_similar_text(name, cells) for name, cells in texts):
         return "row", f"{_shorten(texts[0][0])!r} reads like the other texts of its column"
     return "unclear", ""
@@ -361,9 +358,8 @@ def check_head(path: Path, errors: str) -> None:
             records = [*enumerate(csv.reader(lines, delimiter=delimiter, quoting=quoting), 1)]
         except csv.Error:
             continue
-        filled = [
-            (row, [cell.strip() for cell in record]) for row, record in records if any(map(str.strip, record))
-        ]
+        stripped = ((row, [cell.strip() for cell in record]) for row, record in records)
+        filled = [(row, cells) for row, cells in stripped if any(cells)]
         for _, cells in filled:
             while not cells[-1]:
                 cells.pop()

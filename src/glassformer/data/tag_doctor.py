@@ -9,7 +9,16 @@ from functools import partial
 from typing import Any
 
 from glassformer.data.doctor_checks import count_texts, duplicates, group_spellings, leakage, run_checks
-from glassformer.data.findings import Check, DoctorReport, Finding, excerpt, finding_if_any, percent
+from glassformer.data.findings import (
+    Check,
+    DoctorReport,
+    Finding,
+    Findings,
+    Stats,
+    excerpt,
+    finding_if_any,
+    percent,
+)
 from glassformer.data.tagged import TaggedDataset, TaggedSplit
 from glassformer.data.tags import (
     NOT_TAGGED,
@@ -43,12 +52,12 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
     splits = {name: replace(split, tags=[next(tags) for _ in split.words]) for name, split in splits.items()}
     all_splits = dataset.splits | splits
     counts = count_texts(all_splits)
-    stats: dict[str, Any] = {
+    stats: Stats = {
         "scheme": scheme,
         "splits": {name: _split_stats(split, counts[name], scheme) for name, split in all_splits.items()},
     }
 
-    def on_tags(check: Callable[[Mapping[str, TaggedSplit], Scheme], Iterable[Finding]]) -> Check:
+    def on_tags(check: Callable[[Mapping[str, TaggedSplit], Scheme], Findings]) -> Check:
         return lambda _splits, _stats: check(splits, scheme)  # only the splits with tags
 
     unended = (
@@ -84,7 +93,7 @@ def _split_stats(split: TaggedSplit, counts: Counter[str], scheme: Scheme) -> di
     }
 
 
-def _twin_kinds(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
+def _twin_kinds(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
     all_tags = (tag for split in splits.values() for tags in split.tags or () for tag in tags)
     kinds = {tag_kind(tag, scheme) for tag in all_tags}
     groups = [" and ".join(map(repr, names)) for names in group_spellings(kinds)]
@@ -93,14 +102,14 @@ def _twin_kinds(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[F
     yield from finding_if_any("warning", "twin-kinds", groups, message, fix, shown=groups[:10])
 
 
-def _not_tagged(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
+def _not_tagged(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
     for name, split in splits.items():
         if count := sum(tags.count(NOT_TAGGED) for tags in split.tags or ()):
             what = f"{name}: {count:,} words have the tag {NOT_TAGGED}; no loss and no metric includes them"
             yield Finding("note", "not-tagged", what, count)
 
 
-def _malformed(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
+def _malformed(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
     for name, split in splits.items():
         examples, count = [], 0
         for words, tags in zip(split.words, split.tags or (), strict=True):
@@ -116,7 +125,7 @@ def _malformed(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Fi
             yield Finding("ok", "malformed-tags", f"{name}: every sequence of tags is well-formed {scheme}")
 
 
-def _balance(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
+def _balance(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
     train = splits.get("train")
     if train is None:
         return
@@ -142,7 +151,7 @@ def _balance(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Find
         )
 
 
-def _known_spans(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
+def _known_spans(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
     """The share of spans in other splits that are also in training; other spans need context to be found."""
     train = splits.get("train")
     if train is None:
@@ -165,7 +174,7 @@ def _span_texts(split: TaggedSplit, scheme: Scheme) -> Iterable[tuple[str, str]]
             yield " ".join(words[start:end]).casefold(), kind
 
 
-def _contradictions(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
+def _contradictions(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
     """Equal sentences with different tags."""
     tags_of_words: dict[tuple[str, ...], set[tuple[str, ...]]] = defaultdict(set)
     for split in splits.values():

@@ -29,9 +29,16 @@ from glassformer.data.checks import check_class_names
 from glassformer.data.dataset import Dataset, Split, choose_splits
 from glassformer.data.files import check_utf8, text_lines
 from glassformer.data.folders import find_folder, find_split_files
-from glassformer.data.rejected import RejectedRow, Row, check_request, column_of, lenient_table, read_rows
+from glassformer.data.rejected import (
+    RejectedRow,
+    Row,
+    check_source,
+    find_named_column,
+    lenient_table,
+    read_examples,
+)
 from glassformer.data.sources import NAMED_SOURCES
-from glassformer.data.splits import with_limit
+from glassformer.data.splits import limit_examples
 from glassformer.data.tables import READERS
 from glassformer.data.tags import check_tags, check_words, has_character_spans, tags_from_character_spans
 from glassformer.errors import BadTagsError, MalformedFileError, NoSuchColumnError, UnclearColumnError
@@ -101,7 +108,7 @@ def load_tagged(
     Raises:
         DataError: no such file, column or name; an unusable sentence (the message has its row).
     """
-    check_request(source, limit, "Give the path of a file or folder, or wnut17", "sentences")
+    check_source(source, limit, "Give the path of a file or folder, or wnut17", "sentences")
     named_sources = {name: named for name, named in NAMED_SOURCES.items() if named.tagged}
     named = named_sources.get(str(source))
     path = find_folder(named.folder) if named is not None else Path(source).expanduser()
@@ -116,7 +123,7 @@ def load_tagged(
         unended=tuple(reader.unended),
         columns=reader.columns,
     )
-    return with_limit(dataset if named is None else named.described(dataset), limit, seed)
+    return limit_examples(dataset if named is None else named.described(dataset), limit, seed)
 
 
 @dataclass
@@ -147,7 +154,7 @@ class _Reader:
         def read(file: Path) -> Iterator[Row]:
             return self._read_conll(file) if file.suffix.lower() in CONLL else self._read_table(file)
 
-        sentences, origin, rows = read_rows(files, read, self.rejected, "sentence")
+        sentences, origin, rows = read_examples(files, read, self.rejected, "sentence")
         words, tags = map(list, zip(*sentences, strict=True))
         return TaggedSplit(words, tags if self.need_tags else None, origin, rows)
 
@@ -156,11 +163,15 @@ class _Reader:
     def _read_table(self, file: Path) -> Iterator[Row]:
         table = lenient_table(file, self.rejected)
         names = table.names
-        word_column = column_of(table, self.words_column, WORD_COLUMNS, "words", "words_column", lists=names)
+        word_column = find_named_column(
+            table, self.words_column, WORD_COLUMNS, "words", "words_column", lists=names
+        )
         tag_column, tag_lists = None, [None] * len(table.rows)
         if self.need_tags:
             others = [name for name in names if name != word_column]
-            tag_column = column_of(table, self.tags_column, TAG_COLUMNS, "tags", "tags_column", lists=others)
+            tag_column = find_named_column(
+                table, self.tags_column, TAG_COLUMNS, "tags", "tags_column", lists=others
+            )
             tag_lists = table.read(tag_column)
         self.columns = word_column, tag_column
         texts = table.read(word_column)

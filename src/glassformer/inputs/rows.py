@@ -143,7 +143,7 @@ def read_counting_errors(read: Callable[[InputRequest], list[Row]], request: Inp
 
 def read_rows(path: Path, request: InputRequest = DEFAULT_REQUEST) -> list[Row]:
     """The rows of a table or a ``.txt`` file, in order, including empty lines of a ``.txt`` file."""
-    from glassformer.data.columns import find_text
+    from glassformer.data.columns import find_text_column
     from glassformer.data.files import check_utf8, text_lines
     from glassformer.data.tables import is_plain
 
@@ -155,7 +155,7 @@ def read_rows(path: Path, request: InputRequest = DEFAULT_REQUEST) -> list[Row]:
         return rows
     rows_read = []
     for values, row in read_columns(
-        path, lambda table: (find_text(table, request.text_column, request.training_columns),), request
+        path, lambda table: (find_text_column(table, request.text_column, request.training_columns),), request
     ):
         if row.error is None:
             row.text = values[0] if isinstance(values[0], str) else ""
@@ -280,12 +280,12 @@ def unusable_message(rows: Sequence[Row]) -> str:
 
 def rejected_message(bad: Sequence[Any]) -> str:
     """A message about rejected rows, by reason; empty if there are none."""
-    from glassformer.data.rejected import encoding_note, reasons_in_words
+    from glassformer.data.rejected import encoding_note, group_reasons
 
     if not bad:
         return ""
     count = "1 row was" if len(bad) == 1 else f"{len(bad):,} rows were"
-    return f"{count} not predicted: {reasons_in_words(bad)}{encoding_note(bad)}"
+    return f"{count} not predicted: {group_reasons(bad)}{encoding_note(bad)}"
 
 
 # Extensions of unsupported files; an argument with one of them is also a file name and not a text.
@@ -422,7 +422,7 @@ def read_with_columns(
     """Texts of a table or a ``.txt`` file, their row numbers, and their other columns except bytes (one dict
     per row)."""
     from glassformer.data.checks import check_texts
-    from glassformer.data.columns import find_text
+    from glassformer.data.columns import find_text_column
     from glassformer.data.files import read_lines
     from glassformer.data.tables import is_plain, read_table
 
@@ -432,7 +432,7 @@ def read_with_columns(
     table = read_table(path)
     if table.message:
         log(table.message)
-    column = find_text(table, text_column)
+    column = find_text_column(table, text_column)
     texts = check_texts(table.read(column), table.origin, table.rows)
     other_columns: list[dict[str, Any]] = [{} for _ in texts]
     for name in table.names:

@@ -11,7 +11,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from glassformer.data.columns import TEXT_COLUMNS, columns_for_pair_model, find_text, parquet_texts
+from glassformer.data.columns import (
+    TEXT_COLUMNS,
+    columns_for_pair_model,
+    find_text_column,
+    parquet_text_columns,
+)
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor import DoctorReport, examine
 from glassformer.data.files import check_utf8, text_lines
@@ -149,7 +154,7 @@ class LargeFile(RowChunks):
         self.path, self.skip, self.bad = path, request.skip, 0
         self._ragged: dict[int, DataError] = {}
         self._table = StreamedTable(path, refusal(request.skip, self._ragged))
-        self._text = find_text(self._table.sample(), request.text_column, request.training_columns)
+        self._text = find_text_column(self._table.sample(), request.text_column, request.training_columns)
         others = [name for name in self._table.names if name != self._text]
         columns = tuple(columns_to_copy(others, request.log))
         self.layout = Layout(columns, False, False)
@@ -239,7 +244,7 @@ class Texts(Inputs):
         return super().gather(request) if large is None else LargeFile(large, request)
 
     def likely_columns(self, source: str | Path, schema: Any) -> list[str]:
-        return parquet_texts(source, schema)
+        return parquet_text_columns(source, schema)
 
     def check_cell(self, x: Any, clf: Any) -> None:
         check_inputs([x])

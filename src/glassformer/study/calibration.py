@@ -14,7 +14,7 @@ from glassformer.checkpoints.files import read_json, replace_text
 from glassformer.checkpoints.locks import writing
 from glassformer.config import plain
 from glassformer.data.duplicates import copy_keys
-from glassformer.data.splits import if_labeled
+from glassformer.data.splits import labeled_or_none
 from glassformer.errors import (
     BadValueError,
     ConfigError,
@@ -127,7 +127,7 @@ def _calibrate(
 ) -> dict[str, Any]:
     """Calibrate a loaded model; ``other_data``: path, split, and whether unknown labels are left out."""
     data, other_split, skip_unknown = other_data
-    split, name = (other_split, data) if data else (if_labeled(splits.validation), "validation")
+    split, name = (other_split, data) if data else (labeled_or_none(splits.validation), "validation")
     if split is None:
         what = "this run has no validation split, and calibration must not use the test split"
         raise BadValueError(what, where=str(folder), fix="Give other labeled examples with --data")
@@ -156,7 +156,7 @@ def _calibrate(
     out["splits"] = {name: _before_and_after(clf, logits, targets, *decisions, bootstrap)}
     p = kind.probabilities(logits, temperature)
     out["abstaining"] = None if kind.is_multilabel else abstaining(kind, p, targets, thresholds)
-    test_split = if_labeled(splits and splits.judged)
+    test_split = labeled_or_none(splits and splits.judged)
     out["seen"] = _count_overlaps(split, splits, test_split) if data and splits else {}
     if test_split is not None and splits.judged_name != "validation":
         log(f"evaluating on {counted(len(test_split), 'example')} of {splits.judged_name}")
@@ -219,7 +219,7 @@ def _calibrate_words(
     mistakes = int((words.logits.argmax(1) != words.targets).sum())
     out = _common_entries(clf, temperature, mistakes, name)
     out["splits"] = {name: words.before_and_after(temperature, bootstrap)}
-    test_split = if_labeled(splits and splits.judged)
+    test_split = labeled_or_none(splits and splits.judged)
     if test_split is not None and splits.judged_name != "validation":
         log(f"evaluating on {counted(len(test_split), 'sentence')} of {splits.judged_name}")
         out["splits"][splits.judged_name] = _Words(clf, test_split).before_and_after(temperature, bootstrap)
@@ -316,7 +316,7 @@ def _read_labeled_split(data: str, recipe: Any, clf: Any, log: Log) -> Any:
     splits = load_other_data(TASKS[recipe.task], recipe, clf, data)
     for line in getattr(splits.dataset, "messages", ()):
         log(line)
-    split = if_labeled(splits.validation or next(iter(splits.dataset.splits.values())))
+    split = labeled_or_none(splits.validation or next(iter(splits.dataset.splits.values())))
     if split is None:
         raise DataError("has no labels", where=data)
     return split
@@ -353,7 +353,7 @@ def _check_int8(folder: Path, model: Any, log: Log) -> None:
         raise ConfigError(what, where=str(folder), fix=fix)
     recipe = read_run_recipe(run)
     context = RunContext(TASKS[recipe.task], recipe, run, log)
-    validation = if_labeled(reload_data(context, ["validation"]).validation)
+    validation = labeled_or_none(reload_data(context, ["validation"]).validation)
     if validation is None:
         what = "int8 is checked on validation labels, and this run has no validation split"
         raise ConfigError(what, where=str(run), fix="Train with --set validation_size=0.1, or use auto")

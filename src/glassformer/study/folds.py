@@ -26,7 +26,7 @@ from glassformer.checkpoints.files import disk_errors, replace_text, replacing
 from glassformer.checkpoints.locks import is_empty_folder, writing
 from glassformer.config import read_toml, to_toml
 from glassformer.data.duplicates import content_lines
-from glassformer.data.rejected import summary
+from glassformer.data.rejected import skipped_rows_message
 from glassformer.errors import BadValueError, DataChangedError, ExistsError, OtherRunError
 from glassformer.finite import json_text
 from glassformer.outputs import check_folder_path
@@ -93,7 +93,7 @@ def cross_validate(
         for line in getattr(splits.dataset, "messages", ()):
             log(line)
         if rejected := getattr(splits.dataset, "rejected", ()):
-            log(summary(rejected, is_listed=False))
+            log(skipped_rows_message(rejected, is_listed=False))
         log(f"{len(splits.train):,} {out.NOUN} in {folds} folds")
         predictions, per_fold = [], []
         for k in range(folds):

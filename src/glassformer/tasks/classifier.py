@@ -20,7 +20,7 @@ from torch import Tensor
 
 from glassformer.checkpoints.catalog import AUTO
 from glassformer.checkpoints.settings import ABOUT, shown
-from glassformer.data.checks import check_pairs, check_two, check_weights, read_labels
+from glassformer.data.checks import check_pairs, check_validation, check_weights, read_labels
 from glassformer.data.columns import check_no_target_side
 from glassformer.data.in_memory import as_targets
 from glassformer.data.splits import grouped_split
@@ -192,7 +192,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
     def _check_validation(self, validation: Any) -> tuple[list[Any], np.ndarray] | None:
         if validation is None:
             return None
-        X, y = check_two(validation, f"{self.NOUN}, labels")
+        X, y = check_validation(validation, f"{self.NOUN}, labels")
         noun, word = f"validation {self.NOUN}", f"validation {self.kind_.targets_noun}"
         examples, labels = check_pairs(X, y, "validation", noun, word, self.check_examples, self.kind_.read)
         self._warn_of_spelling(labels)

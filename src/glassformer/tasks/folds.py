@@ -15,7 +15,7 @@ import numpy as np
 
 from glassformer.config import plain
 from glassformer.data.duplicates import copy_keys
-from glassformer.data.splits import Splits, if_labeled, stratified_folds
+from glassformer.data.splits import Splits, labeled_or_none, stratified_folds
 from glassformer.errors import TooFewExamplesError
 from glassformer.targets.multilabel import align_columns
 from glassformer.targets.target import Target
@@ -57,7 +57,7 @@ class OutOfFold(ABC):
     @property
     def validation(self) -> tuple[Any, ...] | None:
         """X and y of the validation split, which selects the best epoch of every fold, or None."""
-        split = if_labeled(self.splits.validation)
+        split = labeled_or_none(self.splits.validation)
         return None if split is None else self.fit_arguments(split)
 
     @abstractmethod

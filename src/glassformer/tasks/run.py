@@ -20,8 +20,8 @@ from typing import Any
 from glassformer.checkpoints.native import OTHER_DATA
 from glassformer.data.doctor_checks import without_skip_fix
 from glassformer.data.files import reading_as
-from glassformer.data.findings import in_lines
-from glassformer.data.rejected import summary, write_rejected
+from glassformer.data.findings import summary_lines
+from glassformer.data.rejected import skipped_rows_message, write_rejected
 from glassformer.errors import CheckpointError, ConfigError, NotForThisModelError, counted
 from glassformer.explain.architecture import blocks
 from glassformer.runtime import machine_facts, peak_memory_mb, versions, world
@@ -204,7 +204,7 @@ def _log_preview(context: RunContext, preview: DataPreview) -> None:
         context.log(line)
     if preview.rejected:
         write_rejected(context.folder / "rejected.jsonl", preview.rejected)
-        context.log(summary(preview.rejected))
+        context.log(skipped_rows_message(preview.rejected))
 
 
 def _facts(context: RunContext) -> dict[str, Any]:
@@ -254,7 +254,7 @@ class RunDoctor(Callback):
         started = time.perf_counter()
         report = without_skip_fix(self.preview.doctor())
         write_json(self.context.folder / "doctor.json", report.to_dict())
-        for line in in_lines([f for f in report.findings if f.severity in self.preview.severities]):
+        for line in summary_lines([f for f in report.findings if f.severity in self.preview.severities]):
             if line not in self.logged:
                 self.logged.add(line)
                 self.context.log(f"data doctor: {line}")

@@ -13,7 +13,7 @@ from glassformer.checkpoints.files import read_json
 from glassformer.data.duplicates import content_digest
 from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.pairs import PAIR_SOURCES, SCORED_SOURCES
-from glassformer.data.rejected import summary
+from glassformer.data.rejected import skipped_rows_message
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.data.splits import grouped_choice
 from glassformer.errors import DataChangedError, InputError, NoSuchSplitError, TooFewExamplesError
@@ -207,7 +207,7 @@ def split_to_evaluate(
     """
     splits = reload_data(context) if source is None else load(context.recipe, source)
     if rejected := splits.dataset.rejected:
-        context.log(summary(rejected, is_listed=False))
+        context.log(skipped_rows_message(rejected, is_listed=False))
     split, where = splits.judged, source or context.recipe.data.source
     if split is None or (needed and split.labels is None):
         raise NoSuchSplitError(

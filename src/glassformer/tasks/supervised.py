@@ -26,9 +26,9 @@ from glassformer.data.files import ignore_error
 from glassformer.data.findings import DoctorReport
 from glassformer.data.label_kinds import other_spellings
 from glassformer.data.label_sets import flat_labels
-from glassformer.data.rejected import SKIP, join_fixes, summary
+from glassformer.data.rejected import SKIP, join_fixes, skipped_rows_message
 from glassformer.data.repairs import apply_repairs
-from glassformer.data.splits import Splits, make_splits, stratified_subset, without_holding_out
+from glassformer.data.splits import Splits, evaluation_splits, make_splits, stratified_subset
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.errors import (
     CheckpointError,
@@ -122,7 +122,7 @@ def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None
     dataset = replace(dataset, **{inputs.notes: (*getattr(dataset, inputs.notes), *messages)})
     dataset = target.prepare_data(dataset, recipe.train, inputs.skips(d))
     if source is not None:
-        return without_holding_out(dataset)
+        return evaluation_splits(dataset)
     splits = make_splits(dataset, d, recipe.evaluate.split)
     if splits.train.labels is None:
         what = f"no {target.targets_noun} to learn from"
@@ -447,7 +447,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     if (source is not None or context.drop_unreadable) and (
         rejected := getattr(splits.dataset, "rejected", ())
     ):
-        messages += [summary(rejected, is_listed=False)]
+        messages += [skipped_rows_message(rejected, is_listed=False)]
     split, unknown = _labelled_split(context, splits, source)
     splits = replace(splits, judged=split)
     messages += [unknown] if unknown else []

@@ -13,7 +13,7 @@ import numpy as np
 
 from glassformer.data.duplicates import comparison_key
 from glassformer.data.masking import PAIRED, MaskSettings, chunk_texts, mask_tokens, share_of_several
-from glassformer.data.rejected import summary
+from glassformer.data.rejected import skipped_rows_message
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.vocabulary import MASK
 from glassformer.errors import ConfigError, counted
@@ -146,7 +146,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
         dataset = load_text_dataset(source, text_column=d.text_column, on_bad_row=d.on_bad_row, labels=False)
         splits = dataset.splits
         if dataset.rejected:
-            context.log(summary(dataset.rejected, is_listed=False))
+            context.log(skipped_rows_message(dataset.rejected, is_listed=False))
         split = splits.get("test") or next(iter(splits.values()))
         texts, origin = split.texts, split.origin
     context.log(f"{counted(len(texts), 'text')} of {origin}")

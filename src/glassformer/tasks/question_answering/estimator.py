@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.batching import BatchSettings
-from glassformer.data.checks import check_two
+from glassformer.data.checks import check_validation
 from glassformer.data.duplicates import comparison_key
 from glassformer.data.questions import (
     CONTEXT,
@@ -167,7 +167,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         if not any(answer.texts for answer in answers):
             raise DataError("no question has an answer", where="answers", fix="Give some that have one")
         if validation is not None:
-            X, y = check_two(validation, "questions, answers")
+            X, y = check_validation(validation, "questions, answers")
             validation_questions = check_questions(X, "validation questions")
             validation_answers = check_answers(y, validation_questions, "validation answers")
             validation_set = QuestionSet(validation_questions, validation_answers)

@@ -18,7 +18,7 @@ from glassformer.data.answered import AnsweredSplit, load_answered
 from glassformer.data.checks import place
 from glassformer.data.dataset import Dataset
 from glassformer.data.questions import Answers, Question, check_questions
-from glassformer.data.splits import Splits, make_splits, without_holding_out
+from glassformer.data.splits import Splits, evaluation_splits, make_splits
 from glassformer.errors import DataError
 from glassformer.finite import json_text
 from glassformer.inputs.texts import TINY_TEXTS
@@ -60,7 +60,7 @@ def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
     """Load the questions of a recipe and split them, or load another source without splitting it."""
     dataset = read(recipe, source)
     if source is not None:
-        return without_holding_out(dataset)
+        return evaluation_splits(dataset)
     return make_splits(dataset, recipe.data, recipe.evaluate.split, ungrouped=("apart",))
 
 

@@ -23,7 +23,7 @@ from glassformer.checkpoints.settings import metadata_in
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.config import listed
 from glassformer.data.batching import BatchSettings, pack_texts
-from glassformer.data.checks import check_labels, check_texts, check_two, read_labels
+from glassformer.data.checks import check_labels, check_texts, check_validation, read_labels
 from glassformer.data.duplicates import comparison_key
 from glassformer.data.in_memory import as_targets, read_rows
 from glassformer.data.label_sets import are_booleans
@@ -182,12 +182,12 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
             examples: Any = self._check_labels(rows, y)
             val: Any = None
             if validation is not None:
-                val = self._check_validation_labels(*check_two(validation, "texts, labels"))
+                val = self._check_validation_labels(*check_validation(validation, "texts, labels"))
         else:
             examples = check_text_pairs(rows, y)
             val = None
             if validation is not None:
-                X, scores = check_two(validation, "pairs, scores")
+                X, scores = check_validation(validation, "pairs, scores")
                 val = check_text_pairs(self.prediction_rows(X, "validation", 2), scores, "validation")
         if val is None and train.validation_fraction:
             train_rows, validation_rows = self._split(examples, fit)

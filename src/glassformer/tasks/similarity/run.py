@@ -15,7 +15,7 @@ import numpy as np
 
 from glassformer.data.pair_doctor import examine_scored
 from glassformer.data.pairs import ScoredSplit, load_scored_pairs
-from glassformer.data.splits import Splits, make_splits, without_holding_out
+from glassformer.data.splits import Splits, evaluation_splits, make_splits
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import table_file
@@ -39,7 +39,7 @@ def load(recipe: SimilarityRecipe, source: str | None = None) -> Splits:
     """Load the pairs of a recipe and split them, or load another source without splitting it."""
     dataset = read_source(load_scored_pairs, recipe, source, "first", "second", "score")
     if source is not None:
-        return without_holding_out(dataset)
+        return evaluation_splits(dataset)
     return make_splits(dataset, recipe.data, recipe.evaluate.split)
 
 

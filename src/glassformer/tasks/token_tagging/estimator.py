@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 
 from glassformer.checkpoints.settings import ABOUT, section
 from glassformer.data.batching import BatchSettings
-from glassformer.data.checks import check_two, read_labels
+from glassformer.data.checks import check_validation, read_labels
 from glassformer.data.duplicates import comparison_key
 from glassformer.data.in_memory import read_rows
 from glassformer.data.label_kinds import respelled_message
@@ -219,7 +219,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
             raise OneClassError(what, where="tags", fix="Give sentences with at least two tags")
         self.classes_ = np.asarray(classes)
         if validation is not None:
-            X, y = check_two(validation, "sentences, tags")
+            X, y = check_validation(validation, "sentences, tags")
             validation_words = check_words(self.prediction_rows(X), "validation sentences")
             validation_tags = self.true_tags(y, validation_words, "validation tags")
             validation_set = TaggedSentences(validation_words, validation_tags)

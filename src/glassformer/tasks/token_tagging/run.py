@@ -18,7 +18,7 @@ import numpy as np
 from glassformer.checkpoints.files import replace_text
 from glassformer.data.checks import place
 from glassformer.data.duplicates import copy_keys
-from glassformer.data.splits import Splits, make_splits, stratified_folds, without_holding_out
+from glassformer.data.splits import Splits, evaluation_splits, make_splits, stratified_folds
 from glassformer.data.tag_doctor import examine_tagged
 from glassformer.data.tagged import TaggedDataset, TaggedSplit, format_conll, load_tagged
 from glassformer.data.tags import (
@@ -66,7 +66,7 @@ def load(recipe: TaggingRecipe, source: str | None = None) -> Splits:
     """Load the sentences of a recipe and split them, or load another source without splitting it."""
     dataset = read(recipe, source)
     if source is not None:
-        return without_holding_out(dataset)
+        return evaluation_splits(dataset)
     return make_splits(with_tags_read(dataset, recipe.text.scheme), recipe.data, recipe.evaluate.split)
 
 

@@ -19,7 +19,7 @@ from glassformer.data.batching import (
     pack_texts,
     search_tokens,
 )
-from glassformer.data.checks import check_texts, check_two, place
+from glassformer.data.checks import check_texts, check_validation, place
 from glassformer.data.duplicates import comparison_key
 from glassformer.data.pairs import check_both
 from glassformer.data.splits import random_split
@@ -100,7 +100,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         source, target, validation = data
         pairs, val_data = check_both(self.training_rows(source), target), None
         if validation is not None:
-            source, target = check_two(validation, "source texts, target texts")
+            source, target = check_validation(validation, "source texts, target texts")
             val_data = check_both(self.prediction_rows(source), target, where="validation")
         if val_data is None and fit.train.validation_fraction:
             groups = list(map(comparison_key, pairs[0])) if fit.group_duplicates else None

@@ -14,7 +14,7 @@ import numpy as np
 
 from glassformer.data.checks import check_texts
 from glassformer.data.pairs import PairSplit, fitting_columns, load_pairs
-from glassformer.data.splits import Splits, make_splits, without_holding_out
+from glassformer.data.splits import Splits, evaluation_splits, make_splits
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.data.text import detokenize
 from glassformer.evaluate.predictions import table_file
@@ -170,7 +170,7 @@ def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Splits)
 def _load_other(recipe: TranslationRecipe, source: str) -> Splits:
     left, right = fitting_columns(source, (recipe.data.source_column, recipe.data.target_column))
     bad = recipe.data.on_bad_row
-    return without_holding_out(load_pairs(source, source_column=left, target_column=right, on_bad_row=bad))
+    return evaluation_splits(load_pairs(source, source_column=left, target_column=right, on_bad_row=bad))
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
