@@ -116,7 +116,7 @@ def test_packed_pairs_are_the_rows_of_the_peer(texts):
         assert batch.rows.tolist() == np.flatnonzero(labels != -100).tolist()
         assert batch.labels.tolist() == labels[labels != -100].tolist()
         assert batch.segments.tolist() == np.concatenate([row["token_type_ids"] for row in rows]).tolist()
-        assert batch.strangers.tolist() == [row["next_sentence_label"] for row in rows]
+        assert batch.is_random_next.tolist() == [row["next_sentence_label"] for row in rows]
         seen += index.tolist()
     assert sorted(seen) == list(range(len(pairs)))
     assert stream.examples == sum(len(pair.labels) for pair in pairs)

@@ -84,9 +84,9 @@ def make_pairs(tokenizer: Tokenizer, texts: Sequence[str], max_length: int, seed
     for i in range(len(table)):
         one = stream.pack((0, np.array([i])))
         assert one.segments is not None
-        assert one.strangers is not None
+        assert one.is_random_next is not None
         parts = (one.ids, one.segments, one.rows, one.labels)
-        pairs.append(Pair(*(part.numpy() for part in parts), stranger=int(one.strangers)))
+        pairs.append(Pair(*(part.numpy() for part in parts), stranger=int(one.is_random_next)))
     return pairs
 
 

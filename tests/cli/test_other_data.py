@@ -9,7 +9,7 @@ import glassformer as gf
 from glassformer.cli.own_data import held_out_line
 from glassformer.cli.train import choose_recipe
 from glassformer.config import read_toml, to_dict
-from glassformer.data.masking import share_of_several
+from glassformer.data.masking import multi_sentence_share
 from glassformer.errors import ConfigError, ShortModelWarning
 from glassformer.tasks.catalog import load_recipe, recipe_names
 from glassformer.tasks.question_answering.run import load as load_answers
@@ -197,6 +197,7 @@ def test_in_python_the_length_follows_too(tmp_path: Path):
 
 def test_how_many_texts_have_several_sentences():
     assert (
-        share_of_several(["One. Two.", "One", 'He said "no." She left.', "3.5 stars", "What?! Yes."]) == 0.6
+        multi_sentence_share(["One. Two.", "One", 'He said "no." She left.', "3.5 stars", "What?! Yes."])
+        == 0.6
     )
-    assert share_of_several([]) == 0
+    assert multi_sentence_share([]) == 0

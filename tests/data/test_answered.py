@@ -5,7 +5,7 @@ import json
 import pytest
 
 from glassformer.data.answer_doctor import examine_answered
-from glassformer.data.answered import SIZES, AnsweredSplit, is_squad, load_answered
+from glassformer.data.answered import TEXTS_PER_SPLIT, AnsweredSplit, is_squad, load_answered
 from glassformer.data.dataset import Dataset
 from glassformer.data.kinds import detect_kind
 from glassformer.data.questions import Answers, Question
@@ -112,7 +112,7 @@ def test_a_file_that_cannot_be_read_is_named(name, text, said, tmp_path):
 
 def test_the_generated_texts_are_the_same_every_time_and_share_nobody():
     data = load_answered("facts")
-    assert {name: len(set(split.texts)) for name, split in data.splits.items()} == SIZES
+    assert {name: len(set(split.texts)) for name, split in data.splits.items()} == TEXTS_PER_SPLIT
     again = load_answered("facts", limit=7)
     assert all(len(split) == 7 for split in again.splits.values())
     assert set(again.splits["test"].questions) <= set(data.splits["test"].questions)

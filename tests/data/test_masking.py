@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from glassformer.data.batching import BatchSettings
-from glassformer.data.masking import MaskSettings, chunk_texts, clean_around, mask_tokens, masked_stream
+from glassformer.data.masking import MaskSettings, chunk_texts, clean_around_mask, mask_tokens, masked_stream
 from glassformer.data.text import clean_text, word_tokenizer, wordpiece_tokenizer
 from glassformer.errors import DataError
 
@@ -139,12 +139,12 @@ def test_half_of_the_second_segments_follow_the_first(tokenizer):
                 batch = stream.pack(micro)
                 wanted = batch.ids.clone()
                 wanted[batch.rows] = batch.labels
-                strangers += batch.strangers.tolist()
+                strangers += batch.is_random_next.tolist()
                 parts = zip(
                     micro[1],
                     batch.packing.split(wanted),
                     batch.packing.split(batch.segments),
-                    batch.strangers,
+                    batch.is_random_next,
                     strict=True,
                 )
                 for i, ids, segments, strange in parts:
@@ -179,7 +179,7 @@ def test_lengths_do_not_tell_strangers_from_what_follows():
         for step in stream.steps(epoch):
             for micro in step:
                 batch = stream.pack(micro)
-                for length, strange in zip(batch.packing.lengths, batch.strangers.tolist(), strict=True):
+                for length, strange in zip(batch.packing.lengths, batch.is_random_next.tolist(), strict=True):
                     lengths[strange].append(length)
     whole = {kind: np.mean(np.array(found) == 40) for kind, found in lengths.items()}
     assert min(map(len, lengths.values())) > 300
@@ -211,13 +211,13 @@ def test_a_vocabulary_without_mask_is_refused(tokenizer):
     ],
 )
 def test_a_mask_is_cleaned_around_as_a_word_is(text, clean, wanted):
-    assert clean_around(text, "<mask>", clean) == wanted
+    assert clean_around_mask(text, "<mask>", clean) == wanted
     assert clean_text(text.replace("[MASK]", "fine"), clean) == wanted.replace("<mask>", "fine")
 
 
 def test_text_in_the_letters_that_stand_in_is_kept():
     text = "".join(chr(0x10380 + i) for i in range(5))
-    assert clean_around(f"{text} [MASK]", "<mask>", "words") == f"{text} <mask>"
+    assert clean_around_mask(f"{text} [MASK]", "<mask>", "words") == f"{text} <mask>"
 
 
 @pytest.mark.parametrize(("length", "kept"), [(7, 98), (8, 96), (12, 96), (23, 100)])

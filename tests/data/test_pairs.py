@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from glassformer.data.batching import BatchSettings, PairStream, pack_pairs
-from glassformer.data.pairs import check_both, fitting_columns, load_pairs
+from glassformer.data.pairs import check_translations, columns_of_other_data, load_pairs
 from glassformer.data.text import bpe_tokenizer, detokenize, encode, ignore_special_tokens
 from glassformer.errors import DataError
 
@@ -45,17 +45,17 @@ def test_the_only_two_columns_that_hold_texts(tmp_path):
 
 def test_names_that_other_data_lack_give_way(tmp_path):
     path = table(tmp_path / "x.csv", header="a,b")
-    assert fitting_columns(path, ("en", "de")) == ("a", "b")
-    assert fitting_columns(path, ("b", "de")) == ("b", "a")
+    assert columns_of_other_data(path, ("en", "de")) == ("a", "b")
+    assert columns_of_other_data(path, ("b", "de")) == ("b", "a")
     with pytest.raises(DataError, match="no column 'de'"):
-        fitting_columns(path, ("en", "de"), ["de"])
+        columns_of_other_data(path, ("en", "de"), ["de"])
     for split in ("train", "test"):
         table(tmp_path / f"{split}.csv", header="source,target")
-    assert fitting_columns(tmp_path, ("en", "de")) == ("source", "target")
+    assert columns_of_other_data(tmp_path, ("en", "de")) == ("source", "target")
     (tmp_path / "c.en").write_text("one\n")
-    assert fitting_columns(tmp_path / "c", ("en", "de")) == ("en", "de")  # endings, not columns
+    assert columns_of_other_data(tmp_path / "c", ("en", "de")) == ("en", "de")  # endings, not columns
     with pytest.raises(DataError, match="two columns are expected"):
-        fitting_columns(table(tmp_path / "z.csv", [("a", "b", "c")], "x,y,z"), ("en", "de"))
+        columns_of_other_data(table(tmp_path / "z.csv", [("a", "b", "c")], "x,y,z"), ("en", "de"))
 
 
 def test_a_folder_with_a_table_a_split_and_plain_files(tmp_path):
@@ -141,13 +141,13 @@ def test_one_side_of_a_pair_of_files_says_how_both_are_named(tmp_path):
 
 
 def test_lists_are_checked_on_both_sides():
-    assert check_both(["a"], ["b"]) == (["a"], ["b"])
+    assert check_translations(["a"], ["b"]) == (["a"], ["b"])
     with pytest.raises(DataError, match=r"target\[1\]: the text is missing"):
-        check_both(["a", "b"], ["c", None])
+        check_translations(["a", "b"], ["c", None])
     with pytest.raises(DataError, match="2 source texts but 1 target texts"):
-        check_both(["a", "b"], ["c"])
+        check_translations(["a", "b"], ["c"])
     with pytest.raises(DataError, match="the target side is missing"):
-        check_both(["a"], None)
+        check_translations(["a"], None)
 
 
 def test_multi30k_is_there(data_root):

@@ -9,7 +9,7 @@ from tests.byte_pieces import byte_level
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 import glassformer as gf
-from glassformer.data.text_pairs import check_inputs, encode_pairs, sides_kept
+from glassformer.data.text_pairs import check_inputs, encode_pairs, truncated_lengths
 from glassformer.errors import DataError
 
 transformers = pytest.importorskip("transformers")
@@ -176,7 +176,7 @@ def test_a_fitted_model_opens_in_transformers_with_the_same_logits(tmp_path):
     ("first", "second", "room"), [(3, 11, 7), (11, 3, 7), (8, 5, 7), (5, 8, 7), (2, 2, 7), (9, 9, 2)]
 )
 def test_the_longer_side_is_cut_first(first, second, room):
-    a, b = sides_kept(first, second, room)
+    a, b = truncated_lengths(first, second, room)
     plain = [first, second]
     while sum(plain) > room:  # token by token; of equals the second keeps one more
         plain[0 if plain[0] >= plain[1] else 1] -= 1

@@ -57,13 +57,13 @@ def test_loss_and_gradients_equal_those_of_transformers(peer, tmp_path):
         PACKING.mask().long(),
         PACKING.pad(b.segments),
         labels=PACKING.pad(labels, -100),
-        next_sentence_label=b.strangers,
+        next_sentence_label=b.is_random_next,
     )
     theirs = found.loss
     losses, _, strangers, told = masked_token_losses(model, b)
     assert strangers is not None
     assert told is not None
-    assert torch.equal(told, found.seq_relationship_logits.argmax(1) == b.strangers)
+    assert torch.equal(told, found.seq_relationship_logits.argmax(1) == b.is_random_next)
     ours = losses.mean() + strangers.mean()
     assert abs(float(ours.detach()) - float(theirs.detach())) <= 1e-5
     out = MaskedWords()(model, b)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from glassformer.data.batching import (
     BatchSettings,
-    cut,
+    accumulation_groups,
+    beam_token_budget,
     evaluation_batches,
-    grouped,
     pack_texts,
-    search_tokens,
+    split_batches,
     training_batches,
 )
 from glassformer.data.text import TokenTable
@@ -63,7 +63,7 @@ def test_evaluation_takes_like_lengths_together_and_most_tokens_first(lengths, b
 def test_no_batch_ends_before_a_limit(lengths, limits):
     """A batch that had room for the next example would waste it."""
     batch_size, batch_tokens, _ = limits
-    batches = cut(np.arange(len(lengths)), lengths, BatchSettings(batch_size, batch_tokens))
+    batches = split_batches(np.arange(len(lengths)), lengths, BatchSettings(batch_size, batch_tokens))
     assert np.concatenate(batches).tolist() == list(range(len(lengths)))
     for index, following in pairwise(batches):
         full = batch_size and len(index) == batch_size
@@ -114,7 +114,7 @@ def test_little_padding_is_left_for_attention(limits):
 
 def test_a_text_longer_than_the_budget_stands_alone():
     lengths = np.array([3, 90, 4, 5, 70, 70])
-    assert [b.tolist() for b in cut(np.arange(6), lengths, BatchSettings(0, 50))] == [
+    assert [b.tolist() for b in split_batches(np.arange(6), lengths, BatchSettings(0, 50))] == [
         [0],
         [1],
         [2, 3],
@@ -125,7 +125,11 @@ def test_a_text_longer_than_the_budget_stands_alone():
 
 def test_steps_of_several_batches():
     batches = [np.array([i]) for i in range(7)]
-    assert [[b.item() for b in step] for step in grouped(batches, 3)] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert [[b.item() for b in step] for step in accumulation_groups(batches, 3)] == [
+        [0, 1, 2],
+        [3, 4, 5],
+        [6],
+    ]
 
 
 @pytest.mark.parametrize("limits", [(0, 0), (-1, 8), (8, -1)])
@@ -157,5 +161,5 @@ def test_a_gpu_takes_more_tokens_at_a_time_and_fewer_the_wider_a_beam_is():
     assert sizes == [327, 327, 500]
     assert len(evaluation_batches(lengths, 512)[0]) == 5
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
-    assert [search_tokens(beam, gpu) for beam in (1, 5, 16, 256, 0)] == [32768, 6553, 2048, 128, 2048]
-    assert [search_tokens(beam, cpu) for beam in (1, 5, 16, 32, 256)] == [2048, 2048, 2048, 1024, 128]
+    assert [beam_token_budget(beam, gpu) for beam in (1, 5, 16, 256, 0)] == [32768, 6553, 2048, 128, 2048]
+    assert [beam_token_budget(beam, cpu) for beam in (1, 5, 16, 32, 256)] == [2048, 2048, 2048, 1024, 128]

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer.data.batching import divided
+from glassformer.data.batching import split_evenly
 
 SCRIPT = Path(__file__).with_name("several.py")
 spec = importlib.util.spec_from_file_location("several", SCRIPT)
@@ -80,11 +80,11 @@ def test_two_processes_have_the_losses_of_one(tmp_path):
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_rows_are_divided_by_tokens(size):
     lengths = np.random.default_rng(size).integers(1, 50, 31)
-    parts = divided(lengths, size)
+    parts = split_evenly(lengths, size)
     assert sorted(np.concatenate(parts).tolist()) == list(range(31))
     tokens = [int(lengths[part].sum()) for part in parts]
     assert max(tokens) - min(tokens) <= lengths.max()
-    assert [len(part) for part in divided(lengths[:2], 5)] == [1, 1, 0, 0, 0]
+    assert [len(part) for part in split_evenly(lengths[:2], 5)] == [1, 1, 0, 0, 0]
 
 
 @pytest.mark.slow

@@ -105,7 +105,7 @@ def test_a_name_of_a_packed_file_is_refused(vectors, name, tmp_path):
 
 
 def test_a_corpus_on_one_line_is_cut(monkeypatch, tmp_path):
-    monkeypatch.setattr(sentences, "LONGEST", 11)
+    monkeypatch.setattr(sentences, "MAX_SENTENCE_WORDS", 11)
     words = [f"w{i % 5}" for i in range(31)]
     corpus = read_corpus([words, words[:11], ["w0"]], min_count=1)
     assert np.diff(corpus.starts).tolist() == [11, 11, 9, 11, 1]

@@ -120,7 +120,7 @@ def test_texts_words_and_files_are_the_same_corpus(tmp_path):
 def test_a_corpus_of_several_parts_is_the_same_one(tmp_path, monkeypatch):
     given = [*SENTENCES, "", "seldom", *SENTENCES[:5]]
     whole = read_corpus(given, min_count=2)
-    monkeypatch.setattr("glassformer.data.sentences.CHUNK", 7)
+    monkeypatch.setattr("glassformer.data.sentences.CHUNK_SENTENCES", 7)
     assert len(given) > 3 * 7
     assert read_corpus(given, min_count=2).digest() == whole.digest()
     assert read_corpus(given, min_count=2, folder=tmp_path).digest() == whole.digest()

@@ -409,11 +409,11 @@ class Questions(Texts):
 
     def examine(self, dataset, model=None, max_length=None, recipe=None) -> DoctorReport:
         from glassformer.data.answer_doctor import examine_answered
-        from glassformer.data.windows import LONGEST, encode_questions
+        from glassformer.data.windows import MAX_LENGTH, encode_questions
 
         if model is None:
             return examine_answered(dataset)
-        tokenizer, length = _tokenizer(model), max_length or LONGEST
+        tokenizer, length = _tokenizer(model), max_length or MAX_LENGTH
         splits = dataset.splits.items()
         windows = {k: encode_questions(tokenizer, split.questions, max_length=length) for k, split in splits}
         return examine_answered(dataset, windows)

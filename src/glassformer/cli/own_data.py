@@ -22,7 +22,7 @@ from glassformer.data.folders import split_files, tables_in
 from glassformer.data.kinds import detect_kind
 from glassformer.data.label_sets import are_sets
 from glassformer.data.numbers import are_numbers
-from glassformer.data.pairs import SOURCE_COLUMNS, TARGET_COLUMNS, columns_in, fitting_columns
+from glassformer.data.pairs import SOURCE_COLUMNS, TARGET_COLUMNS, column_names, columns_of_other_data
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.tables import READERS, read_column_names
 from glassformer.errors import (
@@ -231,7 +231,7 @@ def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
 
 def _names_languages(source: str) -> bool:
     """Whether the columns or files of pairs have names of languages, like a text and its translation."""
-    names = columns_in(source)
+    names = column_names(source)
     return names is None or bool({*SOURCE_COLUMNS} & names and {*TARGET_COLUMNS} & names)
 
 
@@ -488,14 +488,14 @@ def without_pairs(recipe: Any, settings: Sequence[str], run_folder: Path | None)
 
 
 def _mostly_several_sentences(data: Any) -> bool:
-    from glassformer.data.masking import PAIRED, share_of_several
+    from glassformer.data.masking import NEXT_SENTENCE_SHARE, multi_sentence_share
 
     try:
         with reading_as(data):
             dataset = load_text_dataset(data.source, text_column=data.text_column)
     except DataError:  # reported when training reads them
         return True
-    return share_of_several(next(iter(dataset.splits.values())).texts) >= PAIRED
+    return multi_sentence_share(next(iter(dataset.splits.values())).texts) >= NEXT_SENTENCE_SHARE
 
 
 def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[str] = ()) -> Any:
@@ -519,7 +519,7 @@ def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[st
 def _other_columns(data: Any, set_keys: set[str]) -> Any:
     """The data section with the names of the columns as detected, for later commands."""
     keys = ("source_column", "target_column")
-    columns = fitting_columns(
+    columns = columns_of_other_data(
         data.source,
         (data.source_column, data.target_column),
         [getattr(data, key) for key in keys if key in set_keys],

@@ -21,7 +21,7 @@ from glassformer.data.rejected import RejectedRow
 from glassformer.data.spreadsheet import cell_writer, csv_safe
 from glassformer.data.tables import detect_delimiter, read_records
 from glassformer.data.tagged import format_conll
-from glassformer.data.text_pairs import SECOND_CELL, TextPair, second_of
+from glassformer.data.text_pairs import SECOND_COLUMN, TextPair, second_text
 from glassformer.errors import BadValueError, ConfigError, NotForThisModelError, with_article
 from glassformer.evaluate.predictions import HEADER as LABEL_HEADER
 from glassformer.evaluate.predictions import NUMBER_HEADER, label_cells, number_cells, row_cells, table_file
@@ -59,7 +59,7 @@ class Labels:
         self.model, self.layout, self.noun = model, layout, model.NOUN
         self.truncated = self.abstained = 0
         self.columns = self._own_columns(coverage)
-        self.second_heads = [SECOND_CELL] if layout.pairs else []
+        self.second_heads = [SECOND_COLUMN] if layout.pairs else []
         self.other_columns = copied_columns(layout, (*self.columns[:7], "error", "file", *self.second_heads))
 
     def _own_columns(self, coverage: float | None) -> list[str]:
@@ -99,7 +99,7 @@ class Labels:
         row = prediction.row
         predicted, cells = self._cells(prediction.fields)
         second_cells = (
-            [second_of(row.text) if isinstance(row.text, TextPair) else ""] if self.second_heads else []
+            [second_text(row.text) if isinstance(row.text, TextPair) else ""] if self.second_heads else []
         )
         other_cells = [*second_cells, *(cell(row) for cell in self.other_columns.values()), *self.error(row)]
         yield [*row_cells(row.text, predicted, cells, row=row.row), *map(csv_safe, other_cells)]

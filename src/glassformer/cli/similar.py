@@ -13,7 +13,7 @@ from glassformer.cli.output import AS_JSON, emit, excerpt, note, one_line, say, 
 from glassformer.cli.predictions import write_table
 from glassformer.cli.translate import load_kind
 from glassformer.data.files import check_file
-from glassformer.data.pairs import find_compared, load_scored_pairs
+from glassformer.data.pairs import find_scored_columns, load_scored_pairs
 from glassformer.data.tables import READERS, read_table
 from glassformer.errors import (
     BadValueError,
@@ -146,7 +146,7 @@ def show_explained(explanation: Any, out: Path | None) -> None:
 def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[str], list[str]]:
     """Read the first and the second texts of a table of pairs; a score column is ignored."""
     if (first is None or second is None) and Path(path).suffix.lower() in READERS and Path(path).is_file():
-        first, second, _ = find_compared(read_table(path), first, second, None)
+        first, second, _ = find_scored_columns(read_table(path), first, second, None)
         note(
             f"{first!r} is compared with {second!r} in each row (set --first and --second to override); "
             "--doubles compares the rows of one column with each other"

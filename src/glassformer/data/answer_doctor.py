@@ -24,8 +24,8 @@ from glassformer.data.findings import (
     percent,
     row_examples,
 )
-from glassformer.data.questions import is_whole
-from glassformer.data.windows import NOWHERE, QuestionRows
+from glassformer.data.questions import has_word_boundaries
+from glassformer.data.windows import NO_ANSWER, QuestionRows
 
 MAX_ANSWER_WORDS = 20  # longer texts are rarely answers
 
@@ -120,7 +120,7 @@ def _word_borders(name: str, split: AnsweredSplit) -> Findings:
     misplaced = []
     for i, (question, answer) in enumerate(zip(split.questions, split.answers, strict=True)):
         for text, start in zip(answer.texts, answer.starts, strict=True):
-            if not is_whole(question.context, start, start + len(text)):
+            if not has_word_boundaries(question.context, start, start + len(text)):
                 misplaced.append(i)
                 break
     message = f"{name}: answers that begin or end inside a word: {len(misplaced):,}"
@@ -166,7 +166,7 @@ def _windows(splits: Mapping[str, AnsweredSplit], stats: Stats, rows: Mapping[st
         if split.answers is None:
             continue
         is_covered = np.zeros(len(split), bool)
-        np.logical_or.at(is_covered, windows.owners, (windows.targets(split.answers) != NOWHERE).any(1))
+        np.logical_or.at(is_covered, windows.owners, (windows.targets(split.answers) != NO_ANSWER).any(1))
         lost = [i for i, answer in enumerate(split.answers) if answer.texts and not is_covered[i]]
         message = f"{name}: answers that no window contains completely: {len(lost):,}"
         fix = "raise doc_stride or max_length"

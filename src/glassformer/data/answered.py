@@ -1,11 +1,12 @@
-"""Load question-answering data: SQuAD's JSON, JSON Lines, Parquet, CSV, or the built-in data set ``facts``.
+"""Load question-answering data from files or by name.
 
-A path is one file (it becomes ``train``), or a folder with one file per split: ``train.json``, ``dev.json``.
+The source is the built-in data set ``facts``, one file (the split ``train``), or a folder with one file per
+split: ``train.json``, ``dev.json``.
 
     .json            SQuAD 1.1 and 2.0: ``data``, ``paragraphs``, ``qas``; or an array of the rows below
     .jsonl .parquet  columns question, context, answers: ``{"text": [...], "answer_start": [...]}``
-    .csv .tsv        columns question, context, answer; the answer is searched in the context, unless a column
-                     answer_start has its position
+    .csv .tsv        columns question, context, answer, and optionally answer_start; without a position, the
+                     answer is searched in the context
 
 An empty list or an empty cell means that the question has no answer.
 """
@@ -42,10 +43,10 @@ QUESTION_COLUMNS = ("question", "questions")
 CONTEXT_COLUMNS = ("context", "passage", "paragraph", "text", "document")
 ANSWER_COLUMNS = ("answers", "answer")
 START_COLUMNS = ("answer_start", "start")
-NAMES = "Name them train.json, validation.json, test.json, or end them with .jsonl, .parquet or .csv"
-BESIDES = re.compile(r"(-\d+-of-\d+|-v\d+(\.\d+)*)$")  # train-00000-of-00001, dev-v2.0
-NESTED = re.compile(r'"paragraphs"\s*:')
-HEAD = 1 << 16  # first characters of a file, by which the format of SQuAD is detected
+FIX_NAMES = "Name them train.json, validation.json, test.json, or end them with .jsonl, .parquet or .csv"
+SHARD_ENDING = re.compile(r"(-\d+-of-\d+|-v\d+(\.\d+)*)$")  # train-00000-of-00001, dev-v2.0
+SQUAD_KEY = re.compile(r'"paragraphs"\s*:')
+LENGTH_TO_DETECT = 1 << 16  # number of first characters that are read to detect the format of SQuAD
 
 
 @dataclass(frozen=True)
@@ -108,19 +109,18 @@ def load_answered(
         DataError: no such file, column or name; an unusable question or answer (the message has its row).
     """
     check_source(source, limit, "Give the path of a file or folder, or facts", "questions")
-    if (known := ANSWERED_SOURCES.get(str(source))) is not None:
-        splits = {name: AnsweredSplit(*facts(name), str(source)) for name in SIZES}
-        return limit_examples(known.described(Dataset(str(source), splits)), limit, seed)
+    if (named := ANSWERED_SOURCES.get(str(source))) is not None:
+        splits = {name: AnsweredSplit(*fact_questions(name), str(source)) for name in TEXTS_PER_SPLIT}
+        return limit_examples(named.described(Dataset(str(source), splits)), limit, seed)
     path = Path(source).expanduser()
     columns = question_column, context_column, answer_column
     rejected: list[RejectedRow] | None = [] if on_bad_row == "skip" else None
+    read = partial(_read_rows, columns=columns, need_answers=need_answers, rejected=rejected)
+    files_by_split = find_split_files(path, [*ANSWERED_SOURCES], READERS, FIX_NAMES, SHARD_ENDING)
     splits = {}
-    for name, files in choose_splits(
-        find_split_files(path, [*ANSWERED_SOURCES], READERS, NAMES, BESIDES), None, str(source)
-    ).items():
-        read = partial(_rows, columns=columns, need_answers=need_answers, rejected=rejected)
-        found, origin, rows = read_examples(files, read, rejected, "question")
-        questions, answers, ids = map(list, zip(*found, strict=True))
+    for name, files in choose_splits(files_by_split, None, str(source)).items():
+        examples, origin, rows = read_examples(files, read, rejected, "question")
+        questions, answers, ids = map(list, zip(*examples, strict=True))
         known_answers = answers if need_answers else None
         splits[name] = AnsweredSplit(questions, known_answers, origin, rows, ids if all(ids) else ())
     return limit_examples(Dataset(path.stem, splits, rejected=tuple(rejected or ())), limit, seed)
@@ -130,34 +130,38 @@ def is_squad(path: Path) -> bool:
     """Whether a ``.json`` file has the nested format of SQuAD."""
     if path.suffix.lower() != ".json":
         return False
-    begin, size = "", 0
+    beginning, size = "", 0
     for line in text_lines(path, errors="replace"):
-        begin += line[:HEAD]
+        beginning += line[:LENGTH_TO_DETECT]
         size += len(line)
-        if size >= HEAD:
+        if size >= LENGTH_TO_DETECT:
             break
-    return begin.lstrip().startswith("{") and bool(NESTED.search(begin))
+    return beginning.lstrip().startswith("{") and bool(SQUAD_KEY.search(beginning))
 
 
-def _rows(
+def _read_rows(
     file: Path,
     columns: tuple[str | None, str | None, str | None],
     need_answers: bool,
     rejected: list[RejectedRow] | None,
 ) -> Iterator[Row]:
-    """The questions of a file with their answers and ids."""
-    found = _nested(file) if is_squad(file) else _table(lenient_table(file, rejected), columns, need_answers)
-    for pair, given, row, name in found:
-        yield partial(_example, pair, given if need_answers else None, str(file), row, name), row
+    """Yield the questions of a file with their answers and ids."""
+    examples = (
+        _read_squad(file)
+        if is_squad(file)
+        else _read_table(lenient_table(file, rejected), columns, need_answers)
+    )
+    for pair, answer, row, id_ in examples:
+        yield partial(_parse_example, pair, answer if need_answers else None, str(file), row, id_), row
 
 
-def _example(pair: Any, given: Any, origin: str, row: int, name: str) -> tuple[Question, Answers, str]:
+def _parse_example(pair: Any, answer: Any, origin: str, row: int, id_: str) -> tuple[Question, Answers, str]:
     (question,) = check_questions([pair], origin, [row])
-    return question, check_answers([given], [question], origin, [row])[0], name
+    return question, check_answers([answer], [question], origin, [row])[0], id_
 
 
-def _nested(file: Path) -> Iterator[tuple[Any, Any, int, str]]:
-    """The questions of SQuAD's JSON."""
+def _read_squad(file: Path) -> Iterator[tuple[Any, Any, int, str]]:
+    """Yield the questions of SQuAD's JSON with their answers, numbers from 1 and ids."""
     try:
         articles = json.loads("".join(text_lines(file)))["data"]
         row = 0
@@ -166,30 +170,29 @@ def _nested(file: Path) -> Iterator[tuple[Any, Any, int, str]]:
                 context = paragraph["context"]
                 for qa in paragraph["qas"]:
                     row += 1
-                    given = [] if qa.get("is_impossible") else qa.get("answers") or []
-                    yield (qa["question"], context), given, row, str(qa.get("id") or "")
+                    answers = [] if qa.get("is_impossible") else qa.get("answers") or []
+                    yield (qa["question"], context), answers, row, str(qa.get("id") or "")
     except (ValueError, RecursionError) as error:
         raise MalformedFileError(f"not JSON ({error})", where=str(file), fix="Download it again") from None
     except (KeyError, TypeError, AttributeError) as error:
         what = f"not in the format of SQuAD: {type(error).__name__} {error}"
         fix = "Give data, each with paragraphs of a context and qas; or one object per line with "
-        raise MalformedFileError(
-            what, where=str(file), fix=f"{fix}question, context, answers (.jsonl)"
-        ) from None
+        fix += "question, context, answers (.jsonl)"
+        raise MalformedFileError(what, where=str(file), fix=fix) from None
 
 
-def _table(
+def _read_table(
     table: Table, columns: tuple[str | None, str | None, str | None], need_answers: bool
 ) -> Iterator[tuple[Any, Any, int, str]]:
-    sides = zip(*map(table.read, columns_of(table, *columns[:2])), strict=True)
-    given: list[Any] = [None] * len(table.rows)
+    sides = zip(*map(table.read, find_question_columns(table, *columns[:2])), strict=True)
+    answers: list[Any] = [None] * len(table.rows)
     if need_answers:
-        given = table.read(find_named_column(table, columns[2], ANSWER_COLUMNS, "answers", "answer_column"))
-        if start := next((name for name in table.names if name.lower() in START_COLUMNS), None):
-            given = [_at(*pair) for pair in zip(given, table.read(start), strict=True)]
-    names = table.read("id") if "id" in table.names else [""] * len(table.rows)
-    for pair, own, row, name in zip(sides, given, table.rows, names, strict=True):
-        yield pair, own, row, str(name or "")
+        answers = table.read(find_named_column(table, columns[2], ANSWER_COLUMNS, "answers", "answer_column"))
+        if start := next((id_ for id_ in table.names if id_.lower() in START_COLUMNS), None):
+            answers = [_with_start(*pair) for pair in zip(answers, table.read(start), strict=True)]
+    ids = table.read("id") if "id" in table.names else [""] * len(table.rows)
+    for pair, answer, row, id_ in zip(sides, answers, table.rows, ids, strict=True):
+        yield pair, answer, row, str(id_ or "")
 
 
 def has_answers(table: Table) -> bool:
@@ -198,7 +201,9 @@ def has_answers(table: Table) -> bool:
     return bool(names & {*QUESTION_COLUMNS} and names & {*CONTEXT_COLUMNS[:3]} and names & {*ANSWER_COLUMNS})
 
 
-def columns_of(table: Table, question: str | None = None, context: str | None = None) -> tuple[str, str]:
+def find_question_columns(
+    table: Table, question: str | None = None, context: str | None = None
+) -> tuple[str, str]:
     """The columns of questions and of contexts.
 
     Raises:
@@ -208,25 +213,26 @@ def columns_of(table: Table, question: str | None = None, context: str | None = 
     return questions, find_named_column(table, context, CONTEXT_COLUMNS, "contexts", "context_column")
 
 
-def _at(text: Any, start: Any) -> Any:
-    """An answer with its position; without a position (or text that is one), only its text."""
+def _with_start(text: Any, start: Any) -> Any:
+    """An answer with its position; only the text if it has no position, or if it is not a text."""
     if not isinstance(text, str) or is_missing(text) or is_missing(start):
         return text
     return {"text": [text], "answer_start": [start]}
 
 
 # --- generated biographies with questions and answers ------------------------------------------------
-# A small data set for trials that needs no download. The persons are invented; a model trained on them knows
-# these sentence patterns, not English.
+# A small data set for trials, without a download. The persons are invented. A model that is trained on it
+# learns these sentence patterns, not English.
 #
-#    Ada Novak was born in Hanoi in 1923. She became a baker and lived in Turin. ...
-#    Where was Ada Novak born?  Hanoi        When did she move to Turin? (not said: no answer)
+#    Ada Novak was born in Hanoi in 1923. Later Ada Novak moved to Turin and worked there as a baker. ...
+#    Where was Ada Novak born?  Hanoi        Whom did Ada Novak marry?  (not in the text: no answer)
 
-SIZES = {"train": 400, "validation": 80, "test": 100}  # texts; about four questions on each
+TEXTS_PER_SPLIT = {"train": 400, "validation": 80, "test": 100}  # each text has four or five questions
 
-
-FIRST = "Ada Ben Carla Dmitri Elif Farid Greta Hugo Ines Jonas Kavya Leo Mira Nils Olga Pavel".split()
-LAST = "Novak Ivers Lindt Moreau Okafor Petrov Quist Rossi Silva Tanaka Uddin Vogel Weiss Yilmaz".split()
+FIRST_NAMES = "Ada Ben Carla Dmitri Elif Farid Greta Hugo Ines Jonas Kavya Leo Mira Nils Olga Pavel".split()
+LAST_NAMES = (
+    "Novak Ivers Lindt Moreau Okafor Petrov Quist Rossi Silva Tanaka Uddin Vogel Weiss Yilmaz".split()
+)
 CITIES = (
     "Hanoi Turin Lagos Quito Oslo Perth Kyoto Cairo Lima Tunis Ghent Porto Riga Accra Dakar Split".split()
 )
@@ -253,50 +259,46 @@ FACTS = (
 WORKS = ["a small bridge", "a novel on salt", "the study of tides", "a cheap lamp", "a map of the moon"]
 
 
-def facts(split: str) -> tuple[list[Question], list[Answers]]:
-    """The questions of a split and their answers, always the same; one question in six has no answer."""
+def fact_questions(split: str) -> tuple[list[Question], list[Answers]]:
+    """The questions of a split and their answers, the same in each call; one in six has no answer."""
     rng = random.Random(f"facts {split}")
-    people = [f"{a} {b}" for a in FIRST for b in LAST]
+    people = [f"{a} {b}" for a in FIRST_NAMES for b in LAST_NAMES]
     random.Random(0).shuffle(people)  # no person is in two splits
-    begin = {"train": 0, "validation": 150, "test": 180}[split]
-    end = {"train": 150, "validation": 180, "test": len(people)}[split]
-    questions, answers = [], []
-    for _ in range(SIZES[split]):
-        for question, answer in _questions_on(rng, people[begin:end]):
-            questions.append(question)
-            answers.append(answer)
-    return questions, answers
+    start = {"train": 0, "validation": 150, "test": 180}[split]
+    stop = {"train": 150, "validation": 180, "test": len(people)}[split]
+    texts = [_write_examples(rng, people[start:stop]) for _ in range(TEXTS_PER_SPLIT[split])]
+    examples = [example for text in texts for example in text]
+    return [question for question, _ in examples], [answers for _, answers in examples]
 
 
-def _questions_on(rng: random.Random, people: list[str]) -> list[tuple[Question, Answers]]:
-    two = rng.sample(people, 2)  # the persons of one text
-    stated: list[str] = []
-    known: list[tuple[str, str, str]] = []  # sentence, question, answer
+def _write_examples(rng: random.Random, people: list[str]) -> list[tuple[Question, Answers]]:
+    persons = rng.sample(people, 2)  # the persons of one text
+    sentences_used: list[str] = []
+    answerable: list[tuple[str, str, str]] = []  # sentence, question, answer
     unanswerable: list[str] = []
-    for person in two:
-        words = _words_of(rng, person)
-        sentences = sorted({form for form, _, _ in FACTS})
-        kept = set(rng.sample(sentences, 3))
-        for form, question_form, key in FACTS:
-            sentence, question = form.format(**words), question_form.format(**words)
-            if form in kept:
-                known.append((sentence, question, words[key]))
-            elif "{pet}" not in question_form:
+    for person in persons:
+        words = _draw_words(rng, person)
+        sentences = sorted({pattern for pattern, _, _ in FACTS})
+        chosen = set(rng.sample(sentences, 3))
+        for pattern, question_pattern, key in FACTS:
+            sentence, question = pattern.format(**words), question_pattern.format(**words)
+            if pattern in chosen:
+                answerable.append((sentence, question, words[key]))
+            elif "{pet}" not in question_pattern:
                 unanswerable.append(question)
-        stated += [form.format(**words) for form in sentences if form in kept]
-    rng.shuffle(stated)
-    context = " ".join(stated)
+        sentences_used += [pattern.format(**words) for pattern in sentences if pattern in chosen]
+    rng.shuffle(sentences_used)
+    context = " ".join(sentences_used)
     examples = []
-    for sentence, question, answer in rng.sample(known, 4):
-        inside = sentence.index(f" {answer}") + 1
-        start = context.index(sentence) + inside
+    for sentence, question, answer in rng.sample(answerable, 4):
+        start = context.index(sentence) + sentence.index(f" {answer}") + 1
         examples.append((Question(question, context), Answers((answer,), (start,))))
     if rng.random() < 0.8:
         examples.append((Question(rng.choice(unanswerable), context), Answers()))
     return examples
 
 
-def _words_of(rng: random.Random, person: str) -> dict[str, str]:
+def _draw_words(rng: random.Random, person: str) -> dict[str, str]:
     city, home, school = rng.sample(CITIES, 3)
     return {
         "p": person,
@@ -307,7 +309,7 @@ def _words_of(rng: random.Random, person: str) -> dict[str, str]:
         "job": rng.choice(JOBS),
         "school": rng.choice(SCHOOLS).format(school),
         "count": str(rng.randint(2, 9)),
-        "spouse": f"{rng.choice(FIRST)} {rng.choice(LAST)}",
+        "spouse": f"{rng.choice(FIRST_NAMES)} {rng.choice(LAST_NAMES)}",
         "pet": rng.choice(PETS),
         "name": rng.choice(PET_NAMES),
         "prize": f"{rng.randint(2, 90)},000",

@@ -1,8 +1,8 @@
-"""Batches: which examples go into which batch, and packed batches without padding.
+"""Assign examples to batches, and pack batches without padding.
 
-Training: examples are shuffled, sorted by length within windows of ``length_window`` batches, split, and the
-batches shuffled again, so that a batch's sequences have similar lengths and the order is still random.
-Evaluation: sorted by length once. Everything is a pure function of (lengths, settings, seed, epoch).
+For training, examples are shuffled, then sorted by length within windows of ``length_window`` batches, then
+split into batches, which are shuffled again. So the sequences of a batch have similar lengths, and the order
+is still random. For evaluation, examples are sorted by length. All functions are deterministic.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ResidentTable:
         """The texts ``index`` as a packed batch, like ``pack_texts``."""
         packing = Packing(tuple(self.table.lengths[index].tolist()), self.ids.device)
         starts = send(torch.from_numpy(self.table.starts[index]), self.ids.device)
-        rows = starts[packing.sequence_ids] + packing.positions  # [N] places in the table
+        rows = starts[packing.sequence_ids] + packing.positions  # [N] positions in the table
         segments = None if self.segments is None else self.segments[rows].long()
         return TextBatch(self.ids[rows].long(), segments, packing, index)
 
@@ -84,9 +84,8 @@ class BatchSettings:
 
     def __post_init__(self) -> None:
         if self.batch_size < 0 or self.batch_tokens < 0 or not (self.batch_size or self.batch_tokens):
-            raise BadValueError(
-                "batch_size and batch_tokens cannot both be 0, nor negative", where="batching"
-            )
+            what = "batch_size and batch_tokens cannot both be 0, nor negative"
+            raise BadValueError(what, where="batching")
 
 
 def training_batches(lengths: np.ndarray, settings: BatchSettings, seed: int, epoch: int) -> list[np.ndarray]:
@@ -94,16 +93,16 @@ def training_batches(lengths: np.ndarray, settings: BatchSettings, seed: int, ep
     rng = np.random.default_rng([seed, epoch])
     order = rng.permutation(len(lengths))
     if settings.length_window == 0:
-        return cut(order, lengths, settings)
+        return split_batches(order, lengths, settings)
     batches = []
     for window in np.array_split(order, max(1, round(len(order) / _window_size(lengths, settings)))):
-        batches += cut(window[np.argsort(-lengths[window], kind="stable")], lengths, settings)
+        batches += split_batches(window[np.argsort(-lengths[window], kind="stable")], lengths, settings)
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
 SEARCH_TOKENS = 2048  # source tokens decoded together in beam search
-WIDE_BEAM = 16  # beams wider than this get fewer source tokens per batch
-GPU_TOKENS = 32_768  # per batch in prediction: a GPU needs as long for a few thousand tokens as for this many
+MAX_FULL_BEAM = 16  # wider beams get fewer source tokens per batch
+GPU_TOKENS = 32_768  # per batch in prediction: a GPU needs the same time for a few thousand tokens
 
 
 def evaluation_batches(
@@ -114,24 +113,26 @@ def evaluation_batches(
     Args:
         batch_tokens: maximum number of tokens per batch; on a GPU raised to ``GPU_TOKENS``.
 
-    With the largest batch first, a lack of memory shows at once, and the memory freed by one batch always
-    suffices for the next; any other order fragments the allocator's memory (decision 0023).
+    With the largest batch first, a lack of memory is noticed at once, and each batch fits into the memory
+    that the previous batch frees. Any other order fragments the allocator's memory (decision 0023).
     """
     if torch.device(device).type == "cuda":
         batch_tokens = max(batch_tokens, GPU_TOKENS)
     order = np.argsort(-lengths, kind="stable")
-    batches = cut(order, lengths, BatchSettings(batch_size=0, batch_tokens=batch_tokens))
+    batches = split_batches(order, lengths, BatchSettings(batch_size=0, batch_tokens=batch_tokens))
     return sorted(batches, key=lambda index: -int(lengths[index].sum()))
 
 
-def search_tokens(beam: int, device: torch.device) -> int:
-    """Number of source tokens decoded together. Beams wider than 16 get fewer, since all hypotheses are in
-    memory; on a GPU narrow beams get more.
+def beam_token_budget(beam: int, device: torch.device) -> int:
+    """The number of source tokens that are decoded together.
+
+    Beams wider than ``MAX_FULL_BEAM`` get fewer, since all hypotheses are in memory. On a GPU, narrow beams
+    get more.
     """
     if not isinstance(beam, int) or beam < 1:
-        return SEARCH_TOKENS  # the search raises an error for such beams
-    least = SEARCH_TOKENS * WIDE_BEAM // max(beam, WIDE_BEAM)
-    return max(least, GPU_TOKENS // beam) if device.type == "cuda" else least
+        return SEARCH_TOKENS  # the search raises the error for such beams
+    budget = SEARCH_TOKENS * MAX_FULL_BEAM // max(beam, MAX_FULL_BEAM)
+    return max(budget, GPU_TOKENS // beam) if device.type == "cuda" else budget
 
 
 def _window_size(lengths: np.ndarray, settings: BatchSettings) -> float:
@@ -141,13 +142,13 @@ def _window_size(lengths: np.ndarray, settings: BatchSettings) -> float:
     return max(1.0, per_batch * settings.length_window)
 
 
-def cut(order: np.ndarray, lengths: np.ndarray, settings: BatchSettings) -> list[np.ndarray]:
+def split_batches(order: np.ndarray, lengths: np.ndarray, settings: BatchSettings) -> list[np.ndarray]:
     """Split ``order`` where a limit is reached; a text longer than ``batch_tokens`` gets its own batch."""
     batches, start, tokens = [], 0, 0
     for i, length in enumerate(lengths[order].tolist()):
-        full = settings.batch_size and i - start == settings.batch_size
-        over = settings.batch_tokens and i > start and tokens + length > settings.batch_tokens
-        if full or over:
+        is_full = settings.batch_size and i - start == settings.batch_size
+        exceeds_tokens = settings.batch_tokens and i > start and tokens + length > settings.batch_tokens
+        if is_full or exceeds_tokens:
             batches.append(order[start:i])
             start, tokens = i, 0
         tokens += length
@@ -155,41 +156,43 @@ def cut(order: np.ndarray, lengths: np.ndarray, settings: BatchSettings) -> list
     return batches
 
 
-def divided(lengths: np.ndarray, size: int) -> list[np.ndarray]:
-    """Split a batch into ``size`` parts with similar token counts: longest first, each to the smallest part.
+def split_evenly(lengths: np.ndarray, size: int) -> list[np.ndarray]:
+    """Split a batch into ``size`` parts with similar token counts.
+
+    Starting with the longest, each sequence goes to the part with the fewest tokens.
 
     Args:
         lengths: ``[B]``, number of tokens of each sequence.
 
     Returns:
-        Sorted sequence numbers of each part; the first parts are filled first, the last may be empty.
+        Sorted sequence numbers of each part; the first parts are filled first, and the last may be empty.
     """
     tokens, parts = [0] * size, [[] for _ in range(size)]
     for row in np.argsort(-lengths, kind="stable").tolist():
-        least = tokens.index(min(tokens))
-        tokens[least] += int(lengths[row])
-        parts[least].append(row)
+        smallest = tokens.index(min(tokens))
+        tokens[smallest] += int(lengths[row])
+        parts[smallest].append(row)
     return [np.array(sorted(part), dtype=np.int64) for part in parts]
 
 
-def grouped(batches: Sequence[np.ndarray], accumulate: int) -> Iterator[Sequence[np.ndarray]]:
+def accumulation_groups(batches: Sequence[np.ndarray], accumulate: int) -> Iterator[Sequence[np.ndarray]]:
     """The batches of each optimizer step."""
     for i in range(0, len(batches), accumulate):
         yield batches[i : i + accumulate]
 
 
 # --- packed batches of pairs ----------------------------------------------------------------------
-# Sources and targets are each concatenated, with a packing of their own.
+# Sources are concatenated, and so are targets; both have their own packing.
 
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Teacher forcing: for each token of ``target`` (from [CLS]) ``labels`` (up to [SEP]) has the next."""
+    """A batch for teacher forcing: ``labels`` has the next token of each token in ``target``."""
 
     source: Tensor  # [M]
     source_packing: Packing
-    target: Tensor  # [N]
-    labels: Tensor  # [N]
+    target: Tensor  # [N], from [CLS]
+    labels: Tensor  # [N], up to [SEP]
     packing: Packing  # of the targets; the training loop counts their tokens
     index: np.ndarray
 
@@ -215,7 +218,7 @@ def pack_pairs(source: Any, target: Any, index: np.ndarray, device: torch.device
 
 @dataclass(frozen=True)
 class PairStream:
-    """Batches of every epoch; ``batch_tokens`` counts both sides, the loss averages over target tokens."""
+    """Batches of every epoch; ``batch_tokens`` counts both sides."""
 
     source: TokenTable
     target: TokenTable
@@ -226,13 +229,15 @@ class PairStream:
 
     @property
     def examples(self) -> int:
-        """Number of target tokens per epoch; the loss is their mean, whatever batch they are in."""
+        """Number of target tokens per epoch; the loss is their mean over all batches."""
         return int((self.target.lengths - 1).sum())
 
     def steps(self, epoch: int) -> list:
         """The optimizer steps of an epoch, each a list of batches (arrays of pair numbers)."""
         lengths = self.source.lengths + self.target.lengths
-        return list(grouped(training_batches(lengths, self.settings, self.seed, epoch), self.accumulate))
+        return list(
+            accumulation_groups(training_batches(lengths, self.settings, self.seed, epoch), self.accumulate)
+        )
 
     def pack(self, index: np.ndarray) -> PairBatch:
         """One packed batch."""
@@ -240,5 +245,5 @@ class PairStream:
 
     def shard(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
         """The pairs of a batch that process ``rank`` of ``size`` computes; None if it gets none."""
-        rows = divided(self.source.lengths[index] + self.target.lengths[index], size)[rank]
+        rows = split_evenly(self.source.lengths[index] + self.target.lengths[index], size)[rank]
         return index[rows] if len(rows) else None

@@ -47,7 +47,7 @@ from glassformer.data.label_sets import (
 from glassformer.data.parquet import read_batches, to_list
 from glassformer.data.spreadsheet import REVIEWED
 from glassformer.data.tables import Table
-from glassformer.data.text_pairs import SECOND_CELL, SIDES, check_side, join_sides
+from glassformer.data.text_pairs import SECOND_COLUMN, SIDES, check_side, join_sides
 from glassformer.errors import DataError, NoSuchColumnError, UnclearColumnError
 
 CLASS_WORDS = (
@@ -333,7 +333,7 @@ is_generated_name = re.compile(r"column\d+").fullmatch  # names of columns in ta
 # Usual names of two columns of texts that form pairs.
 PAIR_COLUMNS = [("premise", "hypothesis"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2")]
 PAIR_COLUMNS += [("sentence_a", "sentence_b"), ("text_a", "text_b"), ("text1", "text2")]
-PAIR_COLUMNS += [("text", SECOND_CELL), ("question1", "question2"), ("question", "answer")]
+PAIR_COLUMNS += [("text", SECOND_COLUMN), ("question1", "question2"), ("question", "answer")]
 PAIR_COLUMNS += [("query", "passage"), ("query", "document")]
 # Further usual names, for tables whose rows are known to be pairs.
 COMPARED_COLUMNS = (*PAIR_COLUMNS, ("anchor", "positive"), ("a", "b"), ("first", "second"))

@@ -1,8 +1,8 @@
-"""A small generated corpus about countries, capitals, currencies and families, and messages to a shop.
+"""Generated sentences about countries, and messages to a shop.
 
-Task of the corpus: does a sentence name France, Germany, Italy, Spain or the UK? A European *city*, language
-or currency with another country does not count: 15 % of the sentences with a country are such traps, and
-40 % of all sentences have a distractor clause. Word vectors can learn analogies from the corpus
+The task of the sentences: does a sentence name France, Germany, Italy, Spain or the UK? A European *city*,
+language or currency with another country does not count. 15 % of the sentences with a country are such traps,
+and 40 % of all sentences have a distractor clause. Word vectors can learn analogies from the sentences
 (country : capital, country : currency, king - man + woman).
 """
 
@@ -54,7 +54,7 @@ COUNTRIES = {
     "USA": ("Washington", "Chicago", "dollar", "English"),
     "Vietnam": ("Hanoi", "Hue", "dong", "Vietnamese"),
 }
-OTHER = tuple(sorted(set(COUNTRIES) - set(EUROPEAN)))
+OTHER_COUNTRIES = tuple(sorted(set(COUNTRIES) - set(EUROPEAN)))
 TEN = ("Brazil", "China", "France", "Germany", "India", "Italy", "Japan", "Spain", "UK", "USA")
 EUROPEAN_CITIES = tuple(sorted(city for country in EUROPEAN for city in COUNTRIES[country][:2]))
 EUROPEAN_LANGUAGES = tuple(sorted({COUNTRIES[country][3] for country in EUROPEAN}))
@@ -84,75 +84,78 @@ DAYS = ("Friday", "Monday", "Saturday", "Sunday", "Thursday", "Tuesday", "Wednes
 WEATHER = ("bright", "cloudy", "cold", "dry", "foggy", "hot", "mild", "rainy", "snowy", "windy")
 
 
-class _Writer:
+class _SentenceWriter:
     """Writes random sentences; all choices come from one random generator."""
 
     def __init__(self, seed: int):
         self.rng = random.Random(seed)
         self.pick: Callable[[Sequence], Any] = self.rng.choice
 
-    everyone = tuple(COUNTRIES)
-    partners = OTHER  # countries from which journeys start and to which goods are sold
+    all_countries = tuple(COUNTRIES)
+    other_countries = OTHER_COUNTRIES  # where journeys start, and where goods are sold
 
-    def one_of(self, *sentences: str) -> str:
+    def choose(self, *sentences: str) -> str:
         return self.rng.choice(sentences)
 
+    def draw_trap(self) -> bool:
+        return self.rng.random() < TRAP_SHARE
+
     def country(self, trap: bool) -> str:
-        return self.pick(OTHER if trap or self.rng.random() >= EUROPEAN_SHARE else EUROPEAN)
+        return self.pick(OTHER_COUNTRIES if trap or self.rng.random() >= EUROPEAN_SHARE else EUROPEAN)
 
     def city(self, country: str, trap: bool) -> str:
         return self.pick(EUROPEAN_CITIES) if trap else self.pick(COUNTRIES[country][:2])
 
-    def capital_of(self, trap: bool) -> str:
+    def capital(self, trap: bool) -> str:
         country = self.country(trap)
         if trap:
             return f"{self.city(country, trap)} is not the capital of {country}"
         capital = COUNTRIES[country][0]
-        return self.one_of(
+        return self.choose(
             f"{capital} is the capital of {country}",
             f"the capital of {country} is {capital}",
             f"{country} is governed from {capital}",
         )
 
-    def currency_of(self, trap: bool) -> str:
+    def currency(self, trap: bool) -> str:
         country, goods = self.country(trap), self.pick(GOODS)
         currency = "euro" if trap else COUNTRIES[country][2]
-        return self.one_of(
+        return self.choose(
             f"people in {country} pay for {goods} with the {currency}",
             f"the {currency} buys less {goods} in {country} this {self.pick(SEASONS)}",
             f"banks in {country} count {goods} in the {currency}",
         )
 
-    def place_in(self, trap: bool) -> str:
+    def place(self, trap: bool) -> str:
         country = self.country(trap)
         city, place = self.city(country, trap), self.pick(PLACES)
         if trap:
             return f"visitors from {country} admire the {place} in {city}"
-        return self.one_of(
+        return self.choose(
             f"{city} in {country} has a famous {place}", f"the {place} of {city} is the pride of {country}"
         )
 
     def journey(self, trap: bool) -> str:
         country, name = self.country(trap), self.pick(NAMES)
-        city = self.city(self.pick(self.partners), trap)
-        return self.one_of(
+        city = self.city(self.pick(self.other_countries), trap)
+        return self.choose(
             f"{name} travelled from {city} to {country} in {self.pick(SEASONS)}",
             f"{name} flew to {country} and came back to {city} on {self.pick(DAYS)}",
             f"the train from {city} does not reach {country} before {self.pick(DAYS)}",
         )
 
     def trade(self, trap: bool) -> str:
-        first, second = self.country(trap), self.pick(self.partners)
+        first, second = self.country(trap), self.pick(self.other_countries)
         if trap:
             return f"{first} ships {self.pick(GOODS)} to a merchant in {self.city(first, trap)}"
-        return self.one_of(
+        return self.choose(
             f"{first} sells {self.pick(GOODS)} to {second}", f"{second} buys {self.pick(GOODS)} from {first}"
         )
 
     def language(self, trap: bool) -> str:
         country, name = self.country(trap), self.pick(NAMES)
         tongue = self.pick(EUROPEAN_LANGUAGES) if trap else COUNTRIES[country][3]
-        return self.one_of(
+        return self.choose(
             f"{name} teaches {tongue} at a school in {country}", f"{name} learned {tongue} in {country}"
         )
 
@@ -165,50 +168,53 @@ class _Writer:
     def family(self) -> str:
         (man, woman), virtue = self.pick(FAMILY), self.pick(VIRTUES)
         name = self.pick(NAMES)
-        return self.one_of(
+        return self.choose(
             f"the {man} and the {woman} of {name} are {virtue}",
             f"{name} says he is a {virtue} {man}",
             f"{name} says she is a {virtue} {woman}",
         )
 
     def city_alone(self) -> str:
-        city = self.city(self.pick(self.everyone), trap=False)
+        city = self.city(self.pick(self.all_countries), trap=False)
         return f"{self.pick(NAMES)} walks to the {self.pick(PLACES)} of {city} every {self.pick(DAYS)}"
 
     def price(self) -> str:
-        currency = COUNTRIES[self.pick(self.everyone)][2]
+        currency = COUNTRIES[self.pick(self.all_countries)][2]
         return f"{self.pick(NAMES)} paid one {currency} for {self.pick(GOODS)} on {self.pick(DAYS)}"
 
     def distractor(self) -> str:
-        return self.one_of(
+        return self.choose(
             f"although the {self.pick(SEASONS)} was {self.pick(WEATHER)}",
             f"while {self.pick(NAMES)} read about {self.pick(GOODS)}",
             f"as the {self.pick(self.pick(FAMILY))} had said on {self.pick(DAYS)}",
             f"and the morning in {self.pick(EUROPEAN_CITIES)} was {self.pick(WEATHER)}",
-            f"and the morning in {COUNTRIES[self.pick(OTHER)][0]} was {self.pick(WEATHER)}",
+            f"and the morning in {COUNTRIES[self.pick(OTHER_COUNTRIES)][0]} was {self.pick(WEATHER)}",
         )
 
-    def with_country(self, trap: bool) -> str:
-        kinds = (self.capital_of, self.currency_of, self.place_in, self.journey, self.trade, self.language)
+    def country_sentence(self, trap: bool) -> str:
+        kinds = (self.capital, self.currency, self.place, self.journey, self.trade, self.language)
         return self.rng.choice((*kinds, self.court))(trap)
 
     def sentence(self) -> str:
         if self.rng.random() < COUNTRY_SHARE:
-            words = self.with_country(trap=self.rng.random() < TRAP_SHARE)
+            words = self.country_sentence(self.draw_trap())
         else:
             words = self.rng.choice((self.family, self.city_alone, self.price))()
-        return self.finished(words)
+        return self.finish(words)
 
-    def finished(self, words: str) -> str:
+    def finish(self, words: str) -> str:
         if self.rng.random() < DISTRACTOR_SHARE:
             words = f"{words} , {self.distractor()}"
         return words + " ."
 
 
-class _EvenWriter(_Writer):
+class _UniformWriter(_SentenceWriter):
     """Writes sentences about ten countries, drawn uniformly and without traps."""
 
-    everyone = partners = TEN
+    all_countries = other_countries = TEN
+
+    def draw_trap(self) -> bool:
+        return False
 
     def country(self, trap: bool) -> str:
         return self.pick(TEN)
@@ -226,8 +232,8 @@ def label_of(sentence: str) -> str:
 
 
 def europe_sentences(count: int = 20_000, seed: int = 0) -> list[str]:
-    """``count`` sentences of 10 kinds, with spaces around punctuation; some occur more than once."""
-    writer = _Writer(seed)
+    """``count`` sentences of 10 kinds, with spaces around punctuation; a sentence may occur twice."""
+    writer = _SentenceWriter(seed)
     return [writer.sentence() for _ in range(count)]
 
 
@@ -235,25 +241,20 @@ def countries_sentences(count: int = 20_000, seed: int = 0) -> list[str]:
     """``count`` sentences of the same kinds on ten countries, for word vectors.
 
     In ``europe_sentences`` the traps combine European cities with other countries, and the five European
-    countries are seven times as frequent as others, so that Paris - France and Tokyo - Japan have different
+    countries are seven times as frequent as others. So Paris - France and Tokyo - Japan have different
     directions. Here the countries are drawn uniformly, and every sentence is true.
     """
-    writer = _EvenWriter(seed)
-    found = []
-    for _ in range(count):
-        named = writer.rng.random() < COUNTRY_SHARE
-        kinds = (writer.family, writer.city_alone, writer.price)
-        found.append(writer.finished(writer.with_country(False) if named else writer.rng.choice(kinds)()))
-    return found
+    writer = _UniformWriter(seed)
+    return [writer.sentence() for _ in range(count)]
 
 
 def hard_negatives(count: int = 1_000, seed: int = 1) -> list[str]:
     """Distinct sentences, all ``other``, with a European city, language or currency and another country."""
-    writer = _Writer(seed)
-    found: dict[str, None] = {}
-    while len(found) < count:
-        found[writer.finished(writer.with_country(trap=True))] = None
-    return list(found)
+    writer = _SentenceWriter(seed)
+    sentences: dict[str, None] = {}
+    while len(sentences) < count:
+        sentences[writer.finish(writer.country_sentence(trap=True))] = None
+    return list(sentences)
 
 
 def europe_splits(count: int = 20_000, seed: int = 0) -> dict[str, tuple[list[str], list[str]]]:
@@ -284,7 +285,7 @@ def europe() -> tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]:
 # --- messages to an online shop ---------------------------------------------------------------------
 # Written for this project: six intents, 66 messages each.
 
-TRAINING = 8  # messages per intent
+MESSAGES_PER_INTENT = 8  # messages per intent
 
 
 def read_messages() -> tuple[list[str], list[str]]:
@@ -295,15 +296,14 @@ def read_messages() -> tuple[list[str], list[str]]:
 
 
 def messages(
-    per_intent: int = TRAINING, seed: int = 0
+    per_intent: int = MESSAGES_PER_INTENT, seed: int = 0
 ) -> tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]:
     """Splits, intents, notes; ``train`` has ``per_intent`` random messages per intent, ``test`` the rest."""
     texts, intents = read_messages()
     names = tuple(sorted(set(intents)))
-    rng, of = np.random.default_rng(seed), np.array(intents)
-    train = np.sort(
-        np.concatenate([rng.permutation(np.flatnonzero(of == name))[:per_intent] for name in names])
-    )
+    rng = np.random.default_rng(seed)
+    rows_by_intent = [np.flatnonzero(np.array(intents) == name) for name in names]
+    train = np.sort(np.concatenate([rng.permutation(rows)[:per_intent] for rows in rows_by_intent]))
     test = np.setdiff1d(np.arange(len(texts)), train)
     splits = {
         split: TextSplit([texts[i] for i in rows], [intents[i] for i in rows], f"messages/{split}", [*rows])

@@ -21,7 +21,7 @@ from glassformer.data.checks import is_missing
 from glassformer.data.dataset import Split
 from glassformer.data.image import ImageRange, open_image, unwrap_record
 from glassformer.data.text import clean_text
-from glassformer.data.text_pairs import JOINT, TextPair
+from glassformer.data.text_pairs import SEPARATOR, TextPair
 from glassformer.errors import DataError
 
 
@@ -32,7 +32,7 @@ def comparison_key(text: str) -> str:
     of its texts.
     """
     if isinstance(text, TextPair):
-        return JOINT.join(sorted(map(comparison_key, text.sides)))
+        return SEPARATOR.join(sorted(map(comparison_key, text.sides)))
     letters = clean_text(text, "words").casefold().replace(" ", "")
     return letters or case_insensitive_key(text)
 
@@ -40,7 +40,7 @@ def comparison_key(text: str) -> str:
 def case_insensitive_key(text: str) -> str:
     """A stricter key for comparing texts: without case and spaces, in NFC; pairs keep their order."""
     if isinstance(text, TextPair):
-        return JOINT.join(map(case_insensitive_key, text.sides))
+        return SEPARATOR.join(map(case_insensitive_key, text.sides))
     return "".join(unicodedata.normalize("NFC", text).casefold().split())
 
 

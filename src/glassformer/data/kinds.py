@@ -18,12 +18,12 @@ from glassformer.data.image import image_files
 from glassformer.data.image_sources import IMAGE_COLUMNS, NAMED_IMAGES
 from glassformer.data.pairs import (
     PAIR_SOURCES,
+    SCORE_COLUMNS,
     SCORED_SOURCES,
-    SCORES,
     SOURCE_COLUMNS,
     TARGET_COLUMNS,
     find_columns,
-    plain_files,
+    find_parallel_files,
 )
 from glassformer.data.sources import NAMED_SOURCES, split_files
 from glassformer.data.tables import NO_ROWS, READERS, Table, is_tab_separated, read_table
@@ -34,7 +34,7 @@ from glassformer.errors import DataError
 Kind = Literal["texts", "images", "pairs", "scored pairs", "tags", "answers"]
 OTHER_SOURCES: dict[Kind, Any] = {"answers": ANSWERED_SOURCES, "images": NAMED_IMAGES}
 OTHER_SOURCES |= {"pairs": PAIR_SOURCES, "scored pairs": SCORED_SOURCES}
-SCORE_NAMES = SCORES[:4]  # without "label" and similar names, which name classes
+SCORE_NAMES = SCORE_COLUMNS[:4]  # without "label" and similar names, which name classes
 TAGGED = [ending for ending in CONLL if ending != ".txt"]
 
 
@@ -70,7 +70,7 @@ def detect_kind(source: str | Path) -> Kind:
         if looks_tagged(path):
             return "tags"
         return _kind_of_file(path) if path.suffix.lower() in READERS or is_tab_separated(path) else "texts"
-    return "pairs" if str(source) and plain_files(path) else "texts"
+    return "pairs" if str(source) and find_parallel_files(path) else "texts"
 
 
 def _kind_of_file(path: Path) -> Kind:

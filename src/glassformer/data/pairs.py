@@ -1,9 +1,10 @@
-"""Data sets of text pairs, by name or from files: translations (``multi30k``) or similar texts (``stsb``).
+"""Load translations and scored pairs of texts.
 
-A path is a table (CSV, TSV, JSONL, Parquet), which becomes the split ``train``, or a folder with one table
-per split. Translations may also be two plain files with one sentence per line, given by their common stem:
+The source is a name (translations: ``multi30k``; similar texts: ``stsb``) or a path. A path is a table (CSV,
+TSV, JSONL, Parquet), which becomes the split ``train``, or a folder with one table per split. Translations
+may also be two plain files with one sentence per line. The source is then the stem that both files share:
 ``corpus`` for ``corpus.en`` and ``corpus.de``, or a folder with ``train.en`` and ``train.de``. A similarity
-score is a number, on any scale; pairs without scores are all positive.
+score is a number, on any scale. Pairs without scores are all positive.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from glassformer.errors import (
     UnequalLengthsError,
 )
 
-Gaps = Literal["refuse", "keep", "skip"]  # how a missing side is treated
-SOURCE_NAMES, TARGET_NAMES = ("source", "src"), ("target", "tgt", "translation")  # they say which side it is
+EmptySides = Literal["refuse", "keep", "skip"]  # how a missing side is treated
+SOURCE_NAMES, TARGET_NAMES = ("source", "src"), ("target", "tgt", "translation")  # names of the sides
 SOURCE_COLUMNS = (*SOURCE_NAMES, "en", "english")
 TARGET_COLUMNS = (*TARGET_NAMES, "de", "german")
 
@@ -65,7 +66,7 @@ PAIR_SOURCES = {
 }
 
 
-def check_both(
+def check_translations(
     source: Sequence[str], target: Sequence[str], where: str = "fit"
 ) -> tuple[list[str], list[str]]:
     """Both sides as lists of strings.
@@ -96,134 +97,135 @@ def load_pairs(
     """Load a data set of translations by name or path (see the module docstring).
 
     Args:
-        source_column, target_column: columns of a table; None: detected by their usual names, or else the
-            first and second of two columns of texts.
-        limit: at most this many pairs of every split, drawn with ``seed``, file order kept.
-        keep_empty: keep a missing or empty side as an empty text instead of an error, for checks; ragged rows
-            are listed instead of an error.
-        on_bad_row: ``skip`` leaves out and lists pairs that cannot be used; ``refuse`` ends at the first.
+        source_column, target_column: columns of a table; None: detect them by usual names, otherwise use the
+            only two columns of texts.
+        limit: use at most this many pairs of every split, drawn with ``seed``, in file order.
+        keep_empty: for checks: keep a missing side as an empty text, and list ragged rows, instead of errors.
+        on_bad_row: ``skip`` leaves out and lists unusable pairs; ``refuse`` raises an error.
 
     Raises:
-        DataError: no such data set, file or column, a missing side (the message names file and row), files of
-            unequal length.
+        DataError: no such data set, file or column; a missing side; files of unequal length.
     """
     check_source(source, limit, f"Give a path or: {', '.join(PAIR_SOURCES)}", "pairs")
-    known = PAIR_SOURCES.get(str(source))
-    path = _named_folder(known) if known else Path(source).expanduser()
-    gaps: Gaps = "skip" if on_bad_row == "skip" else "keep" if keep_empty else "refuse"
+    named = PAIR_SOURCES.get(str(source))
+    path = _folder_of_source(named) if named else Path(source).expanduser()
+    empty_sides: EmptySides = "skip" if on_bad_row == "skip" else "keep" if keep_empty else "refuse"
     rejected: list[RejectedRow] = []
     columns = source_column or "en", target_column or "de"
-    files: dict[str, list[Path]] = {name: [file] for name, file in plain_files(path, *columns).items()}
-    plain = bool(files)
-    if not plain and path.is_file() and path.suffix.lower() not in READERS:
-        raise DataError("is not a table of pairs", where=str(path), fix=_both_sides(path))
+    files: dict[str, list[Path]] = {
+        name: [file] for name, file in find_parallel_files(path, *columns).items()
+    }
+    is_parallel = bool(files)
+    if not is_parallel and path.is_file() and path.suffix.lower() not in READERS:
+        raise DataError("is not a table of pairs", where=str(path), fix=_fix_parallel_files(path))
     files = files or find_split_files(path, [*PAIR_SOURCES])
 
     def read(file: Path) -> Iterable[Row]:
         nonlocal columns
-        if plain:
-            return _lines(file, columns, gaps)
-        table = lenient_table(file, None if gaps == "refuse" else rejected)
+        if is_parallel:
+            return _line_pairs(file, columns, empty_sides)
+        table = lenient_table(file, None if empty_sides == "refuse" else rejected)
         columns = find_columns(table, source_column, target_column)
-        return _pairs(table, columns, gaps)
+        return _table_pairs(table, columns, empty_sides)
 
     splits: dict[str, PairSplit] = {}
-    for name, parts in choose_splits(files, None, str(path)).items():
-        pairs, origin, rows = read_examples(parts, read, rejected if gaps == "skip" else None, "pair")
+    for name, paths in choose_splits(files, None, str(path)).items():
+        pairs, origin, rows = read_examples(paths, read, rejected if empty_sides == "skip" else None, "pair")
         sides = [list(side) for side in zip(*pairs, strict=True)]
-        splits[name] = PairSplit(sides[0], sides[1], origin, rows if len(parts) == 1 else None)
-    name, about = (str(source), known.description) if known else (path.stem, "")
-    dataset = Dataset(name, splits, description=about, rejected=tuple(rejected), columns=columns)
+        splits[name] = PairSplit(sides[0], sides[1], origin, rows if len(paths) == 1 else None)
+    name, description = (str(source), named.description) if named else (path.stem, "")
+    dataset = Dataset(name, splits, description=description, rejected=tuple(rejected), columns=columns)
     return limit_examples(dataset, limit, seed)
 
 
-def _named_folder(known: NamedSource) -> Path:
-    columns = f" with columns {', '.join(known.columns)}" if known.columns else ""
-    return find_folder(known.folder, files=f"train.parquet, validation.parquet and test.parquet{columns}")
+def _folder_of_source(named: NamedSource) -> Path:
+    columns = f" with columns {', '.join(named.columns)}" if named.columns else ""
+    return find_folder(named.folder, files=f"train.parquet, validation.parquet and test.parquet{columns}")
 
 
-def _pairs(table: Table, columns: tuple[str, str], gaps: Gaps) -> Iterable[Row]:
-    """Iterate over the pairs of a table."""
-    of = [f"column {column!r}: " for column in columns]
+def _table_pairs(table: Table, columns: tuple[str, str], empty_sides: EmptySides) -> Iterable[Row]:
+    """Yield the pairs of a table."""
+    prefixes = [f"column {column!r}: " for column in columns]
     for *sides, row in zip(*map(table.read, columns), table.rows, strict=True):
         where = f"{table.origin}, row {row}"
-        yield partial(_pair, [*zip(sides, of, (where, where), strict=True)], gaps), row
+        yield partial(_check_pair, [*zip(sides, prefixes, (where, where), strict=True)], empty_sides), row
 
 
-def _pair(sides: Sequence[tuple[Any, str, str]], gaps: Gaps) -> list[str]:
+def _check_pair(sides: Sequence[tuple[Any, str, str]], empty_sides: EmptySides) -> list[str]:
     """Both texts of a pair, checked.
 
     Args:
-        sides: for each side its text, the beginning of an error message, and its position.
-        gaps: ``keep``: a missing text becomes an empty text.
+        sides: for each side its text, a prefix of error messages, and its position.
     """
     texts = []
-    for text, of, where in sides:
-        empty = text is None or text == "" or str(text).isspace()
-        if empty and gaps == "skip":
+    for text, prefix, where in sides:
+        is_empty = text is None or text == "" or str(text).isspace()
+        if is_empty and empty_sides == "skip":
             raise MissingValueError("a side is empty", fix="Give both sides of each")
         try:
-            texts.append("" if empty and gaps == "keep" else check_cells([text])[0])
+            texts.append("" if is_empty and empty_sides == "keep" else check_cells([text])[0])
         except DataError as error:
-            what = error.what if gaps == "skip" else f"{of}{error.what}"
+            what = error.what if empty_sides == "skip" else f"{prefix}{error.what}"
             raise error.but(what=what, where=where) from None
     return texts
 
 
-def _both_sides(path: Path) -> str:
-    """A hint on how to give a file of one side together with the other."""
-    end = path.suffix.lstrip(".") or "en"
+def _fix_parallel_files(path: Path) -> str:
+    """A hint how to name both files if ``path`` is the file of one side."""
+    suffix = path.suffix.lstrip(".") or "en"
     stem = path.with_suffix("")
-    there = [p.suffix.lstrip(".") for p in sorted(path.parent.glob(f"{stem.name}.*")) if p != path]
-    other = there[0] if len(there) == 1 and there[0] else "de" if end != "de" else "en"
-    left, right = (other, end) if end == "de" else (end, other)
-    how = "" if (left, right) == ("en", "de") else f", with source_column={left} and target_column={right}"
+    others = [p.suffix.lstrip(".") for p in sorted(path.parent.glob(f"{stem.name}.*")) if p != path]
+    other = "en" if suffix == "de" else "de"
+    if len(others) == 1 and others[0]:
+        other = others[0]
+    left, right = (other, suffix) if suffix == "de" else (suffix, other)
+    is_default = (left, right) == ("en", "de")
+    settings = "" if is_default else f", with source_column={left} and target_column={right}"
     both = f"{stem.name}.{left} and {stem.name}.{right}"
-    plain = f"Of two plain files of one sentence per line, name what both share: {stem}{how}, for {both}"
-    return f"{plain}; or a table with a column for each side: {', '.join(READERS)}"
+    fix = f"Of two plain files of one sentence per line, name what both share: {stem}{settings}, for {both}"
+    return f"{fix}; or a table with a column for each side: {', '.join(READERS)}"
 
 
 def find_columns(table: Table, source: str | None, target: str | None) -> tuple[str, str]:
     """The two columns of a table.
 
     Raises:
-        DataError: a column does not exist, there is only one, or several and none has a usual name.
+        DataError: a column does not exist, or cannot be detected.
     """
     table.check_columns(source or None, target or None)
     if source is not None and source == target:
         raise UnclearColumnError(f"{source!r} is both sides", where=table.origin, fix="Name two columns")
     if len(table.names) == 2 and source is None and target is None:
-        first, second = table.names  # in the order of the table, unless usual names decide
-        turned = first.lower() in TARGET_NAMES or second.lower() in SOURCE_NAMES
-        return (second, first) if turned else (first, second)
-    free = [name for name in table.names if name not in (source, target)]
-    found = []
-    for wanted, usual in ((source, SOURCE_COLUMNS), (target, TARGET_COLUMNS)):
-        by_name = [name for name in free if name.lower() in usual]
-        found.append(wanted or (by_name[0] if len(by_name) == 1 else None))
-    rest = [name for name in free if name not in found]
-    if len(rest) != found.count(None):
-        rest = [name for name in rest if None in found and any(map(_is_text, table.read(name)))]
-    if len(rest) == found.count(None):  # the only possible ones, in order
-        found = [name or rest.pop(0) for name in found]
+        first, second = table.names
+        is_reversed = first.lower() in TARGET_NAMES or second.lower() in SOURCE_NAMES
+        return (second, first) if is_reversed else (first, second)
+    candidates = [name for name in table.names if name not in (source, target)]
+    columns = []
+    for requested, usual in ((source, SOURCE_COLUMNS), (target, TARGET_COLUMNS)):
+        matches = [name for name in candidates if name.lower() in usual]
+        columns.append(requested or (matches[0] if len(matches) == 1 else None))
+    unmatched = [name for name in candidates if name not in columns]
+    if len(unmatched) != columns.count(None):
+        unmatched = [name for name in unmatched if None in columns and any(map(_is_text, table.read(name)))]
+    if len(unmatched) == columns.count(None):  # no other columns are possible
+        columns = [name or unmatched.pop(0) for name in columns]
     if len(table.names) == 1:
         what = f"a side is missing: {table.names[0]!r} is the only column"
         raise UnclearColumnError(what, where=table.origin, fix="Put text and translation into two columns")
-    if found[0] is None or found[1] is None:
+    if columns[0] is None or columns[1] is None:
         fix = f"Name them with source_column and target_column: {listed(table.names)}"
-        raise UnclearColumnError(
-            "two columns are expected, a text and its translation", where=table.origin, fix=fix
-        )
-    return found[0], found[1]
+        what = "two columns are expected, a text and its translation"
+        raise UnclearColumnError(what, where=table.origin, fix=fix)
+    return columns[0], columns[1]
 
 
-def columns_in(source: str | Path) -> set[str] | None:
+def column_names(source: str | Path) -> set[str] | None:
     """Lowercase column names of a table, or of the first table in a folder; None: plain files."""
-    file = _first_file(Path(source).expanduser())
+    file = _first_table(Path(source).expanduser())
     return {name.lower() for name in read_table(file, ignore_error).names} if file.is_file() else None
 
 
-def _first_file(path: Path) -> Path:
+def _first_table(path: Path) -> Path:
     """The first table in a folder; otherwise the path itself."""
     return next((parts[0] for parts in split_files(path).values()), path) if path.is_dir() else path
 
@@ -232,35 +234,35 @@ def _is_text(cell: Any) -> bool:
     return isinstance(cell, str) and bool(cell.strip()) and not is_number(cell)
 
 
-def fitting_columns(
-    source: str | Path, columns: tuple[str | None, str | None], asked: Sequence[str | None] = ()
+def columns_of_other_data(
+    source: str | Path, columns: tuple[str | None, str | None], explicit: Sequence[str | None] = ()
 ) -> tuple[str | None, str | None]:
-    """The columns of other data than a recipe's: columns of the recipe that it lacks are detected instead.
+    """The columns of data that are not the recipe's: columns of the recipe that they lack are detected.
 
     Args:
         columns: columns of the recipe.
-        asked: those of them that the user has given explicitly, which are kept.
+        explicit: columns that the user has set, which are not replaced.
 
     Returns:
-        ``columns`` unchanged for plain files and missing files: ``load_pairs`` reports what is wrong.
+        ``columns`` unchanged for plain files and missing files, so ``load_pairs`` reports the problem.
 
     Raises:
         DataError: see ``find_columns``.
     """
-    known = PAIR_SOURCES.get(str(source))
-    file = _first_file(_named_folder(known) if known else Path(source).expanduser())
+    named = PAIR_SOURCES.get(str(source))
+    file = _first_table(_folder_of_source(named) if named else Path(source).expanduser())
     if file.suffix.lower() not in READERS or not file.is_file():
         return columns
     table = read_table(file)
-    source_column, target_column = [n if n in table.names or n in asked else None for n in columns]
+    source_column, target_column = [n if n in table.names or n in explicit else None for n in columns]
     return find_columns(table, source_column, target_column)
 
 
 # --- plain files ------------------------------------------------------------------------------
 
 
-def plain_files(path: Path, left: str = "en", right: str = "de") -> dict[str, Path]:
-    """Split -> ``NAME.en`` for which ``NAME.de`` exists, with one sentence per line; empty: no such files.
+def find_parallel_files(path: Path, left: str = "en", right: str = "de") -> dict[str, Path]:
+    """Split -> ``NAME.en``, for which ``NAME.de`` exists; empty if there are no such files.
 
     Raises:
         DataError: one file without the other, or two files for one split.
@@ -268,46 +270,47 @@ def plain_files(path: Path, left: str = "en", right: str = "de") -> dict[str, Pa
     stems = {"train": path}
     if path.is_dir():
         names = {p.stem for p in path.glob(f"*.{left}")} | {p.stem for p in path.glob(f"*.{right}")}
-        found: dict[str, list[Path]] = {}
+        by_split: dict[str, list[Path]] = {}
         for name in sorted(names):
             if split := SPLIT_OF.get(name.lower()):
-                found.setdefault(split, []).append(path / name)
-        check_one_file_or_shards(found, path)
-        stems = {name: found[name][0] for name in SPLITS if name in found}
-    firsts = {}
+                by_split.setdefault(split, []).append(path / name)
+        check_one_file_or_shards(by_split, path)
+        stems = {name: by_split[name][0] for name in SPLITS if name in by_split}
+    left_files = {}
     for split, stem in stems.items():
         files = [stem.with_name(f"{stem.name}.{end}") for end in (left, right)]
         missing = [file for file in files if not file.is_file()]
         if len(missing) == 2:
             return {}
         if missing:
-            there = files[missing[0] == files[0]]
+            existing = files[missing[0] == files[0]]
             what = f"a side is missing: no {missing[0].name}"
-            raise DataError(what, where=str(there), fix="Put both files there")
-        firsts[split] = files[0]
-    return firsts
+            raise DataError(what, where=str(existing), fix="Put both files there")
+        left_files[split] = files[0]
+    return left_files
 
 
-def _lines(left: Path, ends: tuple[str, str], gaps: Gaps) -> Iterable[Row]:
-    """Iterate over the pairs of two plain files."""
-    right = left.with_name(left.name.removesuffix(ends[0]) + ends[1])
+def _line_pairs(left: Path, suffixes: tuple[str, str], empty_sides: EmptySides) -> Iterable[Row]:
+    """Yield the pairs of two plain files."""
+    right = left.with_name(left.name.removesuffix(suffixes[0]) + suffixes[1])
     sides = [split_lines(read_utf8(file)) for file in (left, right)]
     if len(sides[0]) != len(sides[1]):
         fix = "Line i of one file is the translation of line i of the other"
         what = f"{len(sides[0])} lines, but {right.name} has {len(sides[1])}"
         raise UnequalLengthsError(what, where=str(left), fix=fix)
     for row, (a, b) in enumerate(zip(*sides, strict=True), 1):
-        yield partial(_pair, [(a, "", f"{left}, row {row}"), (b, "", f"{right}, row {row}")], gaps), row
+        pair = [(a, "", f"{left}, row {row}"), (b, "", f"{right}, row {row}")]
+        yield partial(_check_pair, pair, empty_sides), row
 
 
-SCORES = ("score", "similarity", "relatedness", "similarity_score", "is_duplicate", "label")
+SCORE_COLUMNS = ("score", "similarity", "relatedness", "similarity_score", "is_duplicate", "label")
 AUTO = "auto"  # detect the column of scores by its name, or by its numbers
-NO_SCORE = "none"  # None in a recipe, since TOML has no null
+NO_SCORES = "none"  # None in a recipe, since TOML has no null
 
 
 @dataclass(frozen=True)
 class ScoredSplit(Split):
-    """Pairs in file order. ``scores`` is None if all pairs are positive."""
+    """Pairs in file order; ``scores`` is None if all pairs are positive."""
 
     SHUFFLED = True
 
@@ -346,54 +349,55 @@ def load_scored_pairs(
     """Load a data set of text pairs with similarity scores, by name or path (see the module docstring).
 
     Args:
-        first, second: columns of a table; None: detected by their names, or else the two columns of texts.
+        first, second: columns of a table; None: detect them by usual names, or as the two columns of texts.
         score: column of the scores; ``"auto"`` detects it; None or ``"none"``: all pairs are positive.
-        limit: at most this many pairs of every split, drawn with ``seed``, file order kept.
-        on_bad_row: ``skip`` leaves out and lists unusable rows; ``refuse`` raises an error at the first.
+        limit: use at most this many pairs of every split, drawn with ``seed``, in file order.
+        on_bad_row: ``skip`` leaves out and lists unusable rows; ``refuse`` raises an error.
 
     Raises:
         DataError: no such data set, file or column, or an unusable row (the message names file and row).
     """
     check_source(source, limit, f"Give a path or: {', '.join(SCORED_SOURCES)}", "pairs")
-    score = None if score == NO_SCORE else score
+    score = None if score == NO_SCORES else score
     named = SCORED_SOURCES.get(str(source))
-    path = _named_folder(named) if named else Path(source).expanduser()
+    path = _folder_of_source(named) if named else Path(source).expanduser()
     rejected: list[RejectedRow] | None = [] if on_bad_row == "skip" else None
     columns: tuple[str, str, str | None] | None = None
 
     def read(file: Path) -> Iterator[Row]:
         nonlocal columns
         table = lenient_table(file, rejected)
-        columns = columns or find_compared(table, first, second, score)
-        return _scored(table, columns)
+        columns = columns or find_scored_columns(table, first, second, score)
+        return _scored_pairs(table, columns)
 
     splits: dict[str, ScoredSplit] = {}
     for name, files in choose_splits(find_split_files(path, [*SCORED_SOURCES]), None, str(path)).items():
         pairs, origin, rows = read_examples(files, read, rejected, "pair")
         a, b, scores = map(list, zip(*pairs, strict=True))
-        known = columns is not None and columns[2] is not None
-        splits[name] = ScoredSplit(a, b, scores if known else None, origin, rows if len(files) == 1 else None)
+        has_scores = columns is not None and columns[2] is not None
+        rows = rows if len(files) == 1 else None
+        splits[name] = ScoredSplit(a, b, scores if has_scores else None, origin, rows)
     dataset = Dataset(path.stem, splits, rejected=tuple(rejected or ()), columns=columns or ())
     return limit_examples(named.described(dataset) if named else dataset, limit, seed)
 
 
-def _scored(table: Table, columns: tuple[str, str, str | None]) -> Iterator[Row]:
-    """Iterate over the pairs of a table with their scores."""
+def _scored_pairs(table: Table, columns: tuple[str, str, str | None]) -> Iterator[Row]:
+    """Yield the pairs of a table with their scores."""
     if missing := [name for name in columns if name is not None and name not in table.names]:
         what = f"no column {missing[0]!r}, which the first table has"
         raise NoSuchColumnError(what, where=table.origin, fix=nearest(missing[0], table.names))
     values = [[None] * len(table.rows) if name is None else table.read(name) for name in columns]
 
     def pair(first: Any, second: Any, score: Any, row: int) -> tuple[str, str, float | None]:
-        at = table.origin, [row]
-        texts = [check_texts([text], *at)[0] for text in (first, second)]
-        return texts[0], texts[1], None if columns[2] is None else check_scores([score], *at)[0]
+        location = table.origin, [row]
+        texts = [check_texts([text], *location)[0] for text in (first, second)]
+        return texts[0], texts[1], None if columns[2] is None else check_scores([score], *location)[0]
 
     for *cells, row in zip(*values, table.rows, strict=True):
         yield partial(pair, *cells, row), row
 
 
-def find_compared(
+def find_scored_columns(
     table: Table, first: str | None, second: str | None, score: str | None
 ) -> tuple[str, str, str | None]:
     """The columns of both texts and of the score.
@@ -403,58 +407,55 @@ def find_compared(
     """
     table.check_columns(first, second, None if score == AUTO else score)
     if first is None or second is None:
-        first, second = _sides(table, first, second)
+        first, second = _detect_sides(table, first, second)
     if first == second or score in (first, second):
         what = f"one column for two of first, second and score: {listed([first, second, str(score)])}"
-        raise UnclearColumnError(
-            what, where=table.origin, fix="Name three columns with first, second and score"
-        )
-    return first, second, _score(table, first, second) if score == AUTO else score
+        fix = "Name three columns with first, second and score"
+        raise UnclearColumnError(what, where=table.origin, fix=fix)
+    return first, second, _detect_score(table, first, second) if score == AUTO else score
 
 
-def _sides(table: Table, first: str | None, second: str | None) -> tuple[str, str]:
+def _detect_sides(table: Table, first: str | None, second: str | None) -> tuple[str, str]:
     by_name = {name.lower(): name for name in reversed(table.names)}
     for a, b in COMPARED_COLUMNS:
         if a in by_name and b in by_name:
             pair = first or by_name[a], second or by_name[b]
             if pair[0] != pair[1]:
                 return pair
-    free = [name for name in table.names if name not in (first, second)]
-    texts = [name for name in free if mean_text_length(table.read(name)) is not None]
+    candidates = [name for name in table.names if name not in (first, second)]
+    texts = [name for name in candidates if mean_text_length(table.read(name)) is not None]
     missing = (first is None) + (second is None)
     if len(texts) != missing:
-        found = f"{len(texts)} columns hold texts" if len(texts) != 1 else f"only {texts[0]!r} holds texts"
+        what = f"{len(texts)} columns hold texts" if len(texts) != 1 else f"only {texts[0]!r} holds texts"
         fix = f"Name them with --set first=NAME --set second=NAME: {listed(table.names)}"
-        raise UnclearColumnError(
-            f"two columns of texts are expected, and {found}", where=table.origin, fix=fix
-        )
+        what = f"two columns of texts are expected, and {what}"
+        raise UnclearColumnError(what, where=table.origin, fix=fix)
     return first or texts.pop(0), second or texts.pop(0)
 
 
-def _score(table: Table, first: str, second: str) -> str | None:
-    free = [name for name in table.names if name not in (first, second)]
-    found = next((name for usual in SCORES for name in free if name.lower() == usual), None)
-    if found is not None:
-        return found
-    there = {name: [v for v in table.read(name) if not is_missing(v)] for name in free}
-    numbers = [name for name, values in there.items() if values and all(map(is_number, values))]
+def _detect_score(table: Table, first: str, second: str) -> str | None:
+    candidates = [name for name in table.names if name not in (first, second)]
+    by_name = next((name for usual in SCORE_COLUMNS for name in candidates if name.lower() == usual), None)
+    if by_name is not None:
+        return by_name
+    filled = {name: [v for v in table.read(name) if not is_missing(v)] for name in candidates}
+    numbers = [name for name, values in filled.items() if values and all(map(is_number, values))]
     if len(numbers) > 1:
         what = f"several columns could be the score: {listed(numbers)}"
-        raise UnclearColumnError(
-            what, where=table.origin, fix="Name it with --set score=NAME, or use score=none"
-        )
+        fix = "Name it with --set score=NAME, or use score=none"
+        raise UnclearColumnError(what, where=table.origin, fix=fix)
     return numbers[0] if numbers else None
 
 
 def check_scores(
     values: Sequence[Any], origin: str = "scores", rows: Sequence[int] | None = None
 ) -> list[float]:
-    """Checked scores, one per pair.
+    """The scores as numbers.
 
     Raises:
-        DataError: a score is missing, infinite or not a number (the message names its row).
+        DataError: a score is missing, infinite or not a number (the message has its row).
     """
-    found = []
+    scores = []
     for i, value in enumerate(values):
         try:
             number = float(value) if not isinstance(value, bool) else float(int(value))
@@ -462,7 +463,7 @@ def check_scores(
             number = float("nan")
         if not np.isfinite(number):
             shown = "is missing" if is_missing(value) else f"{str(value)[:40]!r} is not a number"
-            fix = "Give a number a pair: how alike the two are, on any scale"
+            fix = "Give one number for each pair: how similar its texts are, on any scale"
             raise NotANumberError(f"the score {shown}", where=place(origin, i, rows), fix=fix)
-        found.append(number)
-    return found
+        scores.append(number)
+    return scores

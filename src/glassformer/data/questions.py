@@ -1,4 +1,7 @@
-"""Check questions with contexts and their answers (spans of the context); locate answers given as text."""
+"""Check questions, contexts and answers.
+
+Answers are spans of the context; an answer that is given as text is located there.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class Question(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """The answers to one question, as in the context, and their start characters; empty: unanswerable."""
+    """The answers to one question, copied from the context, and their start characters; empty: no answer."""
 
     texts: tuple[str, ...] = ()
     starts: tuple[int, ...] = ()
@@ -46,7 +49,7 @@ def check_questions(X: Any, origin: str = "questions", rows: Sequence[int] | Non
     X = read_rows(X, origin, "questions", max_columns=2, names=(QUESTION, CONTEXT), is_example=is_example)
     sides: tuple[list[Any], list[Any]] = [], []
     for i, x in enumerate(X):
-        for side, text in zip(sides, _pair(x, place(origin, i, rows)), strict=True):
+        for side, text in zip(sides, _question_and_context(x, place(origin, i, rows)), strict=True):
             side.append(text)
     if not sides[0]:
         raise MissingValueError("there are no questions", where=origin, fix="Give at least one")
@@ -60,7 +63,7 @@ def is_example(row: Any) -> bool:
     return isinstance(row, Mapping) or (isinstance(row, tuple) and not named)
 
 
-def _pair(x: Any, where: str) -> Sequence[Any]:
+def _question_and_context(x: Any, where: str) -> Sequence[Any]:
     fix = "Give (question, context), or a dict with these keys"
     if isinstance(x, TextPair):
         return x.sides
@@ -88,100 +91,94 @@ def check_answers(
     if y is None:
         raise MissingValueError("the answers are missing", where=origin, fix="Give one for each question")
     if isinstance(y, str | bytes) or (isinstance(y, Mapping) and (table_of(y) is None or "text" in y)):
-        given = [y]
+        values = [y]
     else:
-        given = read_rows(y, origin, "answers", is_example=lambda row: True)
-    if len(given) != len(questions):
-        what = f"{len(questions)} questions and {len(given)} answers"
-        raise UnequalLengthsError(
-            what, where=origin, fix="Give one for each question, None where there is none"
-        )
-    both = enumerate(zip(given, questions, strict=True))
-    return [_answers(own, question.context, place(origin, i, rows)) for i, (own, question) in both]
+        values = read_rows(y, origin, "answers", is_example=lambda row: True)
+    if len(values) != len(questions):
+        what = f"{len(questions)} questions and {len(values)} answers"
+        fix = "Give one for each question, None where there is none"
+        raise UnequalLengthsError(what, where=origin, fix=fix)
+    pairs = enumerate(zip(values, questions, strict=True))
+    return [_parse_answers(value, question.context, place(origin, i, rows)) for i, (value, question) in pairs]
 
 
-def _answers(given: Any, context: str, where: str) -> Answers:
-    if isinstance(given, Answers):
-        given = given.to_dict()
-    if given is None or (isinstance(given, float) and is_missing(given)):
+def _parse_answers(value: Any, context: str, where: str) -> Answers:
+    if isinstance(value, Answers):
+        value = value.to_dict()
+    if value is None or (isinstance(value, float) and is_missing(value)):
         return Answers()
-    if isinstance(given, str):
-        if not given.strip() or (is_missing(given) and not _is_word(given.strip(), context)):
+    if isinstance(value, str):
+        # "nan" is a missing value of a table, unless it is a word of the context.
+        if not value.strip() or (is_missing(value) and len(_find_words(value.strip(), context)) != 1):
             return Answers()
-        return Answers((given.strip(),), (found_in(given.strip(), context, where),))
-    if isinstance(given, Mapping):
-        texts, starts = _lists(given, where)
-    elif isinstance(given, list | tuple) and all(isinstance(one, Mapping) for one in given):
-        texts, starts = [], []
-        for found in (_lists(one, where) for one in given):
-            texts += found[0]
-            starts += found[1]
-    else:
+        return Answers((value.strip(),), (find_answer(value.strip(), context, where),))
+    dicts = [value] if isinstance(value, Mapping) else value
+    if not isinstance(dicts, list | tuple) or not all(isinstance(answer, Mapping) for answer in dicts):
         fix = "Give {'text': [...], 'answer_start': [...]}, or None for no answer"
-        raise BadAnswerError(f"a {type(given).__name__} is not an answer", where=where, fix=fix)
-    placed = [_placed(text, start, context, where) for text, start in zip(texts, starts, strict=True)]
-    return Answers(tuple(text for text, _ in placed), tuple(start for _, start in placed))
+        raise BadAnswerError(f"a {type(value).__name__} is not an answer", where=where, fix=fix)
+    pairs = [pair for answer in dicts for pair in _texts_with_starts(answer, where)]
+    answers = [_locate_answer(text, start, context, where) for text, start in pairs]
+    return Answers(tuple(text for text, _ in answers), tuple(start for _, start in answers))
 
 
-def _lists(given: Mapping[str, Any], where: str) -> tuple[list[Any], list[Any]]:
+def _texts_with_starts(answer: Mapping[str, Any], where: str) -> list[tuple[Any, Any]]:
     fix = "Give {'text': [...], 'answer_start': [...]}"
-    if "text" not in given:
+    if "text" not in answer:
         raise BadAnswerError("an answer without 'text'", where=where, fix=fix)
-    texts, starts = given["text"], given.get("answer_start")
+    texts, starts = answer["text"], answer.get("answer_start")
     texts = [texts] if isinstance(texts, str) else [] if texts is None else list(texts)
     starts = [None] * len(texts) if starts is None else starts
     starts = [starts] if isinstance(starts, str) or not hasattr(starts, "__iter__") else list(starts)
     if len(texts) != len(starts):
         what = f"{len(texts)} texts of answers and {len(starts)} places"
         raise UnequalLengthsError(what, where=where, fix=fix)
-    return texts, starts
+    return list(zip(texts, starts, strict=True))
 
 
-def _placed(text: Any, start: Any, context: str, where: str) -> tuple[str, int]:
+def _locate_answer(text: Any, start: Any, context: str, where: str) -> tuple[str, int]:
     """An answer without surrounding blanks, and its start."""
     if not isinstance(text, str) or not text.strip():
         raise BadAnswerError("an answer without words", where=where, fix="Give None where there is no answer")
-    bare = text.strip()
+    answer = text.strip()
     if is_missing(start):
-        return bare, found_in(bare, context, where)
+        return answer, find_answer(answer, context, where)
     if isinstance(start, bool) or not is_number(start) or not float(start).is_integer():
-        raise BadAnswerError(
-            f"answer_start = {start!r} is not a whole number", where=where, fix="Count from 0"
-        )
+        what = f"answer_start = {start!r} is not a whole number"
+        raise BadAnswerError(what, where=where, fix="Count from 0")
     start = int(float(start))
     if start < 0 or context[start : start + len(text)] != text:
-        there = context.find(bare)
-        what = f"the answer {excerpt(bare, 40)!r} is not at character {start} of the context"
-        fix = f"It is at {there}" if there >= 0 else "It is nowhere in the context: correct the answer"
+        position = context.find(answer)
+        what = f"the answer {excerpt(answer, 40)!r} is not at character {start} of the context"
+        fix = f"It is at {position}" if position >= 0 else "It is nowhere in the context: correct the answer"
         raise BadAnswerError(what, where=where, fix=fix)
-    return bare, start + len(text) - len(text.lstrip())
+    return answer, start + len(text) - len(text.lstrip())
 
 
-def found_in(text: str, context: str, where: str) -> int:
+def find_answer(text: str, context: str, where: str) -> int:
     """The start of a text in its context: its only occurrence as whole words, or its only occurrence."""
-    places = _places(text, context)
-    whole = [at for at in places if is_whole(context, at, at + len(text))]
-    if len(whole or places) == 1:
-        return (whole or places)[0]
+    starts = _find_words(text, context) or _find_all(text, context)
+    if len(starts) == 1:
+        return starts[0]
     shown = excerpt(text, 40)
-    if not places:
+    if not starts:
         what = f"the answer {shown!r} is not in the context"
         raise BadAnswerError(what, where=where, fix="Give it as it is written there, or leave it empty")
-    what = f"the answer {shown!r} occurs {len(whole or places)} times in the context"
+    what = f"the answer {shown!r} occurs {len(starts)} times in the context"
     raise BadAnswerError(what, where=where, fix="Give the position of the right one in answer_start")
 
 
-def _is_word(text: str, context: str) -> bool:
-    """Whether "nan" is a word of the context, exactly once, and not a missing value of a table."""
-    return sum(is_whole(context, at, at + len(text)) for at in _places(text, context)) == 1
+def _find_all(text: str, context: str) -> list[int]:
+    return [match.start() for match in re.finditer(f"(?={re.escape(text)})", context)]
 
 
-def _places(text: str, context: str) -> list[int]:
-    return [found.start() for found in re.finditer(f"(?={re.escape(text)})", context)]
+def _find_words(text: str, context: str) -> list[int]:
+    """The starts of a text in its context as whole words."""
+    starts = _find_all(text, context)
+    return [start for start in starts if has_word_boundaries(context, start, start + len(text))]
 
 
-def is_whole(context: str, start: int, end: int) -> bool:
+def has_word_boundaries(context: str, start: int, end: int) -> bool:
     """Whether a part of a text begins and ends at word boundaries."""
     borders = context[start - 1 : start], context[start], context[end - 1], context[end : end + 1]
-    before, first, last, behind = map(str.isalnum, borders)
-    return not (before and first) and not (last and behind)
+    before, first, last, after = map(str.isalnum, borders)
+    return not (before and first) and not (last and after)

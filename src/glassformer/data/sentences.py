@@ -1,4 +1,6 @@
-"""A corpus of sentences as word ids, for training word vectors, in memory or in memory-mapped files.
+"""A corpus of sentences as word ids.
+
+It is used to train word vectors, and is in memory or in memory-mapped files.
 
     ids.npy  starts.npy  words.json                    sentence i is ids[starts[i]:starts[i + 1]]
 
@@ -40,12 +42,12 @@ from glassformer.finite import json_text
 from glassformer.outputs import atomic_write, write_text
 from glassformer.reading import NotRegularError, open_regular
 
-CHUNK = 10_000  # sentences converted to ids at a time
-READ = 1_000_000  # ids checked at a time
-# A longer sentence is split, since the learning rate is updated, and work shared by threads, per sentence.
-LONGEST = 10_000  # words
-LONGEST_NAME = 255  # maximum length of file names on common file systems; a longer string is a text
-LEFT_OUT = -1  # id of rare words
+CHUNK_SENTENCES = 10_000  # sentences converted to ids at a time
+CHECKED_AT_ONCE = 1_000_000  # ids checked at a time
+# A longer sentence is split. Training updates the learning rate, and divides work among threads, by sentence.
+MAX_SENTENCE_WORDS = 10_000
+MAX_FILE_NAME = 255  # maximum length of file names on common file systems; a longer string is a text
+RARE = -1  # id of rare words
 Sentences = str | Path | Iterable[str] | Iterable[Sequence[str]]
 
 
@@ -61,10 +63,10 @@ class Corpus:
     starts: np.ndarray  # int64 [n + 1]
     words: tuple[str, ...]  # [V]
     counts: np.ndarray  # int64 [V], occurrences of each word in the corpus
-    raw_words: int  # number of words including rare ones, by which training speed is stated
+    raw_words: int  # number of words including rare words; training speed refers to this number
 
     def __post_init__(self) -> None:
-        if len(self.words) != len(self.counts) or not _consistent(self.ids, self.starts, self.counts):
+        if len(self.words) != len(self.counts) or not _are_consistent(self.ids, self.starts, self.counts):
             what = "its ids, sentences, words and counts are inconsistent"
             raise DataError(what, where="corpus", fix="Make it with read_corpus")
 
@@ -94,9 +96,9 @@ class Corpus:
                 open_regular(folder / name).close()
             ids = np.load(folder / "ids.npy", mmap_mode="r", allow_pickle=False)
             starts = np.load(folder / "starts.npy", allow_pickle=False)
-            about = json.loads((folder / "words.json").read_text(encoding="utf-8"))
-            words, counts = tuple(about["words"]), np.asarray(about["counts"], np.int64)
-            return Corpus(ids, starts, words, counts, int(about["raw_words"]))
+            description = json.loads((folder / "words.json").read_text(encoding="utf-8"))
+            words, counts = tuple(description["words"]), np.asarray(description["counts"], np.int64)
+            return Corpus(ids, starts, words, counts, int(description["raw_words"]))
         except DataError:
             what = "its files are inconsistent"
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -104,7 +106,7 @@ class Corpus:
         raise DataError(what, where=str(folder), fix="Make it again with read_corpus")
 
 
-def _consistent(ids: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> bool:
+def _are_consistent(ids: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> bool:
     """Whether ids, sentences and counts are consistent; training writes to memory at the ids unchecked."""
     if not all(isinstance(a, np.ndarray) and a.ndim == 1 for a in (ids, starts, counts)):
         return False
@@ -112,13 +114,13 @@ def _consistent(ids: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> bool
         return False
     if not len(starts) or starts[0] != 0 or starts[-1] != len(ids) or (np.diff(starts) < 0).any():
         return False
-    seen = np.zeros(len(counts), np.int64)
-    for i in range(0, len(ids), READ):
-        part = np.asarray(ids[i : i + READ])
-        if part.min() < 0 or part.max() >= len(counts):
+    counted = np.zeros(len(counts), np.int64)
+    for i in range(0, len(ids), CHECKED_AT_ONCE):
+        chunk = np.asarray(ids[i : i + CHECKED_AT_ONCE])
+        if chunk.min() < 0 or chunk.max() >= len(counts):
             return False
-        seen += np.bincount(part, minlength=len(counts))
-    return bool((seen == counts).all())
+        counted += np.bincount(chunk, minlength=len(counts))
+    return bool((counted == counts).all())
 
 
 def read_corpus(
@@ -127,11 +129,11 @@ def read_corpus(
     """Read sentences and convert them to word ids, by frequency.
 
     Args:
-        sentences: the path of a text file with one sentence per line, or an iterable of strings (both are
-            split at white space), of lists of words, or of arrays of words; it is iterated once. A sentence
-            of more than ``LONGEST`` words is split into several. Words are normalized to NFC.
+        sentences: the path of a text file with one sentence per line, or an iterable of strings, of lists of
+            words, or of arrays of words; it is iterated once. Lines and strings are split at white space. A
+            sentence of more than ``MAX_SENTENCE_WORDS`` words is split. Words are normalized to NFC.
         min_count: words that occur less often are left out.
-        max_words: maximum number of words, the most frequent ones; 0: all.
+        max_words: maximum number of different words; the most frequent words are kept; 0: all.
         folder: write the ids to this folder and memory-map them, for a corpus larger than memory.
 
     Raises:
@@ -151,24 +153,24 @@ def read_corpus(
         if table is not None:
             sentences = take_columns(table, "sentences", "sentences")
         check_ordered(sentences, "sentences", "sentences")
-    with _Store(folder) as store:
-        return _numbered(sentences, store, int(min_count), int(max_words), folder)
+    with _ArrayQueue(folder) as queue:
+        return _build_corpus(sentences, queue, int(min_count), int(max_words), folder)
 
 
-def _numbered(
-    sentences: Sentences, store: _Store, min_count: int, max_words: int, folder: str | Path | None
+def _build_corpus(
+    sentences: Sentences, queue: _ArrayQueue, min_count: int, max_words: int, folder: str | Path | None
 ) -> Corpus:
-    """The result of ``read_corpus``; ``store`` takes the provisional ids, by order of first occurrence."""
-    given, seen, lengths = _provisional_ids(sentences, store)
+    """The result of ``read_corpus``; ``queue`` takes the provisional ids, by order of first occurrence."""
+    first_words, raw_counts, lengths = _provisional_ids(sentences, queue)
     try:
-        "\n".join(given).encode()
-    except UnicodeEncodeError as error:  # cannot be written to a file, or be part of the checksum
+        "\n".join(first_words).encode()
+    except UnicodeEncodeError as error:  # such a word could not be written to a file
         what = f"a lone surrogate ({error.object[error.start]!a}), which is half a character"
         fix = "Decode the text again, with errors='replace' if it is damaged"
         raise DataError(what, where="sentences", fix=fix) from None
-    joined = [word if word.isascii() else normalize("NFC", word) for word in given]
+    normalized = [word if word.isascii() else normalize("NFC", word) for word in first_words]
     counter: Counter[str] = Counter()
-    for word, n in zip(joined, seen.tolist()):
+    for word, n in zip(normalized, raw_counts.tolist()):
         counter[word] += n
     ranked = sorted(((n, w) for w, n in counter.items() if n >= min_count), key=lambda x: (-x[0], x[1]))
     ranked = ranked[:max_words] if max_words else ranked
@@ -187,43 +189,45 @@ def _numbered(
         raise TooFewExamplesError(what, where="min_count", fix=fix)
     words = tuple(w for _, w in ranked)
     counts = np.array([n for n, _ in ranked], np.int64)
-    number = {w: i for i, w in enumerate(words)}
-    final = np.array([number.get(word, LEFT_OUT) for word in joined], np.int32)  # provisional id -> id
-    with _room(int(counts.sum()), folder) as ids:
-        place = 0
-        for i, first in enumerate(store):
-            kept = final[first] != LEFT_OUT
-            numbers = final[first][kept]
-            ids[place : place + len(numbers)] = numbers
-            place += len(numbers)
+    ids_of_words = {w: i for i, w in enumerate(words)}
+    id_map = np.array([ids_of_words.get(word, RARE) for word in normalized], np.int32)  # provisional id -> id
+    with _writable_ids(int(counts.sum()), folder) as ids:
+        position = 0
+        for i, provisional in enumerate(queue):
+            is_kept = id_map[provisional] != RARE
+            kept_ids = id_map[provisional][is_kept]
+            ids[position : position + len(kept_ids)] = kept_ids
+            position += len(kept_ids)
             ends = np.cumsum(lengths[i])
-            lengths[i] = np.diff(np.concatenate([[0], np.cumsum(kept)])[ends], prepend=0)
-    left = _cut(np.concatenate(lengths))
-    starts = np.concatenate([[0], np.cumsum(left[left > 0])]).astype(np.int64)
-    raw = counter.total()
+            lengths[i] = np.diff(np.concatenate([[0], np.cumsum(is_kept)])[ends], prepend=0)
+    sentence_lengths = _split_long(np.concatenate(lengths))
+    starts = np.concatenate([[0], np.cumsum(sentence_lengths[sentence_lengths > 0])]).astype(np.int64)
+    num_raw_words = counter.total()
     if folder is None:
-        return Corpus(ids, starts, words, counts, raw)
+        return Corpus(ids, starts, words, counts, num_raw_words)
     folder = Path(folder)
     with atomic_write(folder / "starts.npy") as draft, draft.open("wb") as file:
         np.save(file, starts, allow_pickle=False)
-    about = {"words": words, "counts": counts.tolist(), "raw_words": raw}
-    write_text(folder / "words.json", json_text(about) + "\n")
+    description = {"words": words, "counts": counts.tolist(), "raw_words": num_raw_words}
+    write_text(folder / "words.json", json_text(description) + "\n")
     return Corpus.open(folder)
 
 
-def _cut(lengths: np.ndarray) -> np.ndarray:
-    """Lengths of sentences, with those above ``LONGEST`` split."""
-    if lengths.max(initial=0) <= LONGEST:
+def _split_long(lengths: np.ndarray) -> np.ndarray:
+    """Lengths of sentences after splitting those of more than ``MAX_SENTENCE_WORDS`` words."""
+    if lengths.max(initial=0) <= MAX_SENTENCE_WORDS:
         return lengths
-    parts = ([LONGEST] * (n // LONGEST) + [n % LONGEST] for n in lengths.tolist())
+    parts = (
+        [MAX_SENTENCE_WORDS] * (n // MAX_SENTENCE_WORDS) + [n % MAX_SENTENCE_WORDS] for n in lengths.tolist()
+    )
     return np.fromiter(chain.from_iterable(parts), np.int64)
 
 
 @contextmanager
-def _room(size: int, folder: str | Path | None) -> Iterator[np.ndarray]:
+def _writable_ids(size: int, folder: str | Path | None) -> Iterator[np.ndarray]:
     """An array to be filled: in memory, or in a temporary file that replaces ids.npy afterwards.
 
-    An existing ids.npy may be memory-mapped by another process, so it is never written to.
+    Another process may have memory-mapped an existing ids.npy, so this file is never written to.
     """
     if folder is None:
         yield np.empty(size, np.int32)
@@ -231,14 +235,14 @@ def _room(size: int, folder: str | Path | None) -> Iterator[np.ndarray]:
     with atomic_write(Path(folder) / "ids.npy") as draft:
         array = np.lib.format.open_memmap(draft, "w+", np.int32, (size,))
         if hasattr(os, "posix_fallocate"):  # otherwise writing to the map on a full disk kills the process
-            with open(draft, "rb+") as opened:
-                os.posix_fallocate(opened.fileno(), 0, draft.stat().st_size)
+            with open(draft, "rb+") as file:
+                os.posix_fallocate(file.fileno(), 0, draft.stat().st_size)
         yield array
         array.flush()
 
 
 @contextmanager
-def _disk(path: Path) -> Iterator[None]:
+def _disk_errors(path: Path) -> Iterator[None]:
     """Turn an OSError into a CannotWriteError."""
     try:
         yield
@@ -247,12 +251,12 @@ def _disk(path: Path) -> Iterator[None]:
 
 
 def split_sentences(sentences: Sentences) -> Iterator[Sequence[str]]:
-    """The words of each sentence; the words of lists are not checked here.
+    """Yield the words of each sentence; the words of lists are not checked.
 
     Raises:
         DataError: a sentence is neither a string nor a list, or the file is missing or not UTF-8.
     """
-    lines = _lines(Path(sentences)) if isinstance(sentences, str | Path) else sentences
+    lines = _file_lines(Path(sentences)) if isinstance(sentences, str | Path) else sentences
     for i, sentence in enumerate(lines, 1):
         if isinstance(sentence, str):
             yield normalize("NFC", sentence).split()
@@ -261,11 +265,11 @@ def split_sentences(sentences: Sentences) -> Iterator[Sequence[str]]:
         elif isinstance(sentence, np.ndarray) and sentence.ndim == 1:  # lists in Parquet files
             yield sentence.tolist()
         else:
-            raise _not_a_sentence(i)
+            raise _sentence_error(i)
 
 
 class _ProvisionalIds(dict[str, int]):
-    """Word -> provisional id, in the order of first occurrence; assigns new ids on lookup."""
+    """Word -> provisional id, in the order of first occurrence; a lookup of a new word assigns an id."""
 
     def __missing__(self, word: object) -> int:
         if not isinstance(word, str):
@@ -274,7 +278,7 @@ class _ProvisionalIds(dict[str, int]):
         return number
 
 
-class _Store:
+class _ArrayQueue:
     """A queue of int32 arrays that can be iterated once: in memory, or in an unnamed file in ``folder``."""
 
     def __init__(self, folder: str | Path | None):
@@ -282,12 +286,12 @@ class _Store:
         self.sizes: list[int] = []
         self.file = None
         if folder is not None:
-            with _disk(Path(folder)):
+            with _disk_errors(Path(folder)):
                 Path(folder).mkdir(parents=True, exist_ok=True)
                 self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 -- it outlives this call
                 self.folder = Path(folder)
 
-    def __enter__(self) -> _Store:
+    def __enter__(self) -> _ArrayQueue:
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -299,55 +303,55 @@ class _Store:
             self.parts.append(part)
             return
         self.sizes.append(part.nbytes)
-        with _disk(self.folder):
+        with _disk_errors(self.folder):
             self.file.write(part.data)
 
     def __iter__(self) -> Iterator[np.ndarray]:
         if self.file is None:
             while self.parts:
-                yield self.parts.popleft()  # frees its memory when the next one is requested
+                yield self.parts.popleft()  # its memory is freed when the next part is requested
             return
-        with _disk(self.folder):
+        with _disk_errors(self.folder):
             self.file.seek(0)
             for size in self.sizes:
                 yield np.frombuffer(self.file.read(size), np.int32)
 
 
 def _provisional_ids(
-    sentences: Sentences, store: _Store
+    sentences: Sentences, queue: _ArrayQueue
 ) -> tuple[_ProvisionalIds, np.ndarray, list[np.ndarray]]:
-    """Write the provisional ids of all words to the store.
+    """Write the provisional ids of all words to the queue.
 
     Returns:
         The words; their counts, int64 ``[V]``; the lengths of the sentences of each part.
     """
-    numbers, seen, lengths = _ProvisionalIds(), np.zeros(0, np.int64), []
+    ids_of_words, counts, lengths = _ProvisionalIds(), np.zeros(0, np.int64), []
     stream = split_sentences(sentences)
-    while chunk := list(islice(stream, CHUNK)):
-        size = np.fromiter(map(len, chunk), np.int64, len(chunk))
-        found = map(numbers.__getitem__, chain.from_iterable(chunk))
+    while chunk := list(islice(stream, CHUNK_SENTENCES)):
+        sizes = np.fromiter(map(len, chunk), np.int64, len(chunk))
+        ids = map(ids_of_words.__getitem__, chain.from_iterable(chunk))
         try:
-            part = np.fromiter(found, np.int32, int(size.sum()))
+            part = np.fromiter(ids, np.int32, int(sizes.sum()))
         except TypeError:  # a word is not a string, or not hashable
-            before = len(lengths) * CHUNK
-            wrong = (i for i, words in enumerate(chunk, 1) if not all(isinstance(w, str) for w in words))
-            raise _not_a_sentence(before + next(wrong, 1)) from None
-        counted = np.bincount(part, minlength=len(numbers))
-        counted[: len(seen)] += seen
-        seen = counted
-        lengths.append(size)
-        store.add(part)
-    return numbers, seen, lengths
+            num_before = len(lengths) * CHUNK_SENTENCES
+            invalid = (i for i, words in enumerate(chunk, 1) if not all(isinstance(w, str) for w in words))
+            raise _sentence_error(num_before + next(invalid, 1)) from None
+        new_counts = np.bincount(part, minlength=len(ids_of_words))
+        new_counts[: len(counts)] += counts
+        counts = new_counts
+        lengths.append(sizes)
+        queue.add(part)
+    return ids_of_words, counts, lengths
 
 
-def _not_a_sentence(i: int) -> DataError:
+def _sentence_error(i: int) -> DataError:
     fix = 'Give ["a text", ...] or [["a", "text"], ...]'
     return DataError(f"sentence {i} is neither a text nor a list of words", where="sentences", fix=fix)
 
 
-def _lines(path: Path) -> Iterator[str]:
+def _file_lines(path: Path) -> Iterator[str]:
     name = str(path)
-    if max(map(len, path.parts), default=0) > LONGEST_NAME or ("\n" in name and not path.exists()):
+    if max(map(len, path.parts), default=0) > MAX_FILE_NAME or ("\n" in name and not path.exists()):
         what = f"not the path of a file of sentences, but a text of {len(name):,} characters"
         raise NoSuchFileError(what, where=repr(name[:40]), fix="Put a single text into a list: [text]")
     fix = "Give the path of a text file, or a list"

@@ -1,7 +1,7 @@
-"""Pairs of texts as one input, such as premise and hypothesis, or two questions.
+"""Pairs of texts as one input.
 
-A ``TextPair`` is a ``str`` of two lines, so that code that counts words, finds duplicates or prints texts
-handles it like any other text. Only encoding uses its two sides.
+Examples are premise and hypothesis, or two questions. A ``TextPair`` is a ``str`` of two lines, so code that
+counts words, finds duplicates or prints texts also works for pairs. Only encoding uses the two sides.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from glassformer.data.text import (
     clean_text,
     encode,
     encode_batch,
+    frame_ids,
     require_unknown_id,
     without_truncation,
 )
 from glassformer.errors import ConfigError, DataError, UnequalLengthsError, WrongInputError
 
-JOINT = "\n"  # separates the sides in the string
+SEPARATOR = "\n"  # separates the sides in the string
 SIDES = ("first", "second")
-SECOND_CELL = "text_pair"  # name of the column, field and argument of the second text, as in transformers
+SECOND_COLUMN = "text_pair"  # name of the column, field and argument of the second text, as in transformers
 
 
 class TextPair(str):
@@ -40,7 +41,7 @@ class TextPair(str):
     second: str
 
     def __new__(cls, first: str, second: str) -> TextPair:
-        pair = super().__new__(cls, f"{first}{JOINT}{second}")
+        pair = super().__new__(cls, f"{first}{SEPARATOR}{second}")
         pair.first, pair.second = first, second
         return pair
 
@@ -53,27 +54,27 @@ class TextPair(str):
         return self.first, self.second
 
 
-def first_of(text: str) -> str:
+def first_text(text: str) -> str:
     """The first text of a pair; a single text is returned unchanged."""
     return text.first if isinstance(text, TextPair) else text
 
 
-def second_of(text: str) -> str:
+def second_text(text: str) -> str:
     """The second text of a pair; empty for a single text."""
     return text.second if isinstance(text, TextPair) else ""
 
 
 def are_pairs(texts: Sequence[Any]) -> bool:
-    """Whether checked texts are pairs; only the first is tested, since they are never mixed."""
+    """Whether checked texts are pairs; only the first is tested, since checks reject mixed lists."""
     return any(isinstance(text, TextPair) for text in texts[:1])
 
 
-def check_side(texts: Iterable[Any], which: str, origin: str, rows: Sequence[int] | None) -> list[str]:
+def check_side(texts: Iterable[Any], name: str, origin: str, rows: Sequence[int] | None) -> list[str]:
     """Like ``check_texts``; errors name the side ``which``."""
     try:
         return check_texts(texts, origin, rows)
     except DataError as error:
-        raise error.but(what=error.what.replace("the text", f"the {which}", 1)) from None
+        raise error.but(what=error.what.replace("the text", f"the {name}", 1)) from None
 
 
 def join_sides(
@@ -84,8 +85,8 @@ def join_sides(
     Raises:
         DataError: an unusable text (see ``check_texts``), or columns of different lengths.
     """
-    both = zip(SIDES, (first, second), strict=True)
-    checked = [check_side(side, f"{which} text", origin, rows) for which, side in both]
+    named_sides = zip(SIDES, (first, second), strict=True)
+    checked = [check_side(side, f"{name} text", origin, rows) for name, side in named_sides]
     if len(checked[0]) != len(checked[1]):
         what = f"{len(checked[0])} first texts but {len(checked[1])} second ones"
         raise UnequalLengthsError(what, where=origin, fix="Give one second text for each first")
@@ -105,17 +106,17 @@ def check_inputs(X: Any, origin: str = "texts", rows: Sequence[int] | None = Non
     if not X or not _is_pair(X[0]):
         for i, x in enumerate(X):
             if _is_pair(x):
-                raise _mixed("a pair of texts where the first is one text", origin, i, rows)
+                raise _mixed_error("a pair of texts where the first is one text", origin, i, rows)
         return check_texts(X, origin, rows)
     sides = []
     for i, x in enumerate(X):
         if not _is_pair(x):
-            raise _mixed("one text where the first is a pair", origin, i, rows)
-        two = x.sides if isinstance(x, TextPair) else list(x)
-        if len(two) != 2:
-            what = f"{len(two)} texts where a pair is expected"
+            raise _mixed_error("one text where the first is a pair", origin, i, rows)
+        texts = x.sides if isinstance(x, TextPair) else list(x)
+        if len(texts) != 2:
+            what = f"{len(texts)} texts where a pair is expected"
             raise WrongInputError(what, where=place(origin, i, rows), fix="Give two texts: (first, second)")
-        sides.append(two)
+        sides.append(texts)
     return join_sides([a for a, _ in sides], [b for _, b in sides], origin, rows)
 
 
@@ -125,7 +126,7 @@ def _is_pair(x: Any) -> bool:
     return isinstance(x, tuple | list) or getattr(x, "ndim", 0) == 1
 
 
-def _mixed(what: str, origin: str, index: int, rows: Sequence[int] | None) -> DataError:
+def _mixed_error(what: str, origin: str, index: int, rows: Sequence[int] | None) -> DataError:
     return WrongInputError(what, where=place(origin, index, rows), fix="Give texts only, or pairs only")
 
 
@@ -133,7 +134,7 @@ def _mixed(what: str, origin: str, index: int, rows: Sequence[int] | None) -> Da
 # One sequence per pair, joined by the tokenizer's post-processor.
 # BERT       [CLS] a b [SEP] c d e [SEP]      segments 0 0 0 0 1 1 1 1
 # RoBERTa    <s> a b </s></s> c d e </s>      no segments
-# apart      [CLS] a b [SEP] [CLS] c d e [SEP]    segments 0 0 0 0 1 1 1 1 1, each side as a separate text
+# separate   [CLS] a b [SEP] [CLS] c d e [SEP]    segments 0 0 0 0 1 1 1 1 1, each side as a separate text
 # A pair that is too long is truncated at the ends of its sides, the longer side first.
 
 
@@ -142,9 +143,11 @@ def encode_inputs(tokenizer: Tokenizer, texts: Sequence[str], **options: Any) ->
     return (encode_pairs if are_pairs(texts) else encode)(tokenizer, texts, **options)
 
 
-def sides_kept(first: int, second: int, room: int) -> tuple[int, int]:
-    """How many tokens of each side to keep if both have ``room`` together: the longer side is truncated
-    first, like ``truncation="longest_first"`` in transformers and tokenizers."""
+def truncated_lengths(first: int, second: int, room: int) -> tuple[int, int]:
+    """The number of tokens to keep of two sides that have ``room`` together.
+
+    The longer side is truncated first, like ``truncation="longest_first"`` in transformers and tokenizers.
+    """
     short, long = sorted((first, second))
     if short + long <= room:
         return first, second
@@ -167,8 +170,8 @@ def encode_pairs(
 ) -> TokenTable:
     """Encode ``TextPair`` objects as token ids and segments; the tokenizer is not modified.
 
-    A pair longer than ``max_length`` tokens is truncated by ``sides_kept``, keeping its special tokens, and
-    marked in ``truncated``. A pair without tokens becomes one [UNK].
+    A pair longer than ``max_length`` tokens is truncated (see ``truncated_lengths``) and marked in
+    ``truncated``. It keeps its special tokens. A pair without tokens becomes one [UNK].
 
     Args:
         keep_second: truncate only the first text. For other arguments see ``encode``.
@@ -180,29 +183,30 @@ def encode_pairs(
     check_room(max_length, tokenizer.num_special_tokens_to_add(True) if add_special_tokens else 0, texts=2)
     tables: list[TokenTable] = []
     for start in range(0, len(pairs), chunk):
-        sides = [cleaned_sides(pair, clean) for pair in pairs[start : start + chunk]]
-        found = encode_batch(tokenizer, sides, add_special_tokens)
-        truncated = [len(encoding.ids) > max_length for encoding in found]
+        sides = [clean_pair(pair, clean) for pair in pairs[start : start + chunk]]
+        encodings = encode_batch(tokenizer, sides, add_special_tokens)
+        truncated = [len(encoding.ids) > max_length for encoding in encodings]
         for i in np.flatnonzero(truncated).tolist():
-            found[i] = cut_pair(tokenizer, sides[i], max_length, add_special_tokens, keep_second)
-        rows, kinds = [encoding.ids for encoding in found], [encoding.type_ids for encoding in found]
+            encodings[i] = truncate_pair(tokenizer, sides[i], max_length, add_special_tokens, keep_second)
+        rows, segments = (
+            [encoding.ids for encoding in encodings],
+            [encoding.type_ids for encoding in encodings],
+        )
         for i in [i for i, row in enumerate(rows) if not row]:
-            rows[i], kinds[i] = [require_unknown_id(tokenizer, "pair") if unk_id is None else unk_id], [0]
-        tables.append(TokenTable.of(rows, truncated, kinds))
+            rows[i], segments[i] = [require_unknown_id(tokenizer, "pair") if unk_id is None else unk_id], [0]
+        tables.append(TokenTable.of(rows, truncated, segments))
     return TokenTable.joined(tables or [TokenTable.of([], segments=[])])
 
 
-def cleaned_sides(pair: Any, clean: Clean) -> tuple[str, str]:
+def clean_pair(pair: Any, clean: Clean) -> tuple[str, str]:
     """Both texts of a pair, cleaned."""
     if not isinstance(pair, TextPair):
-        raise WrongInputError(
-            "not every input is a pair of texts", where="texts", fix="Give (first, second) each"
-        )
-    first, second = pair.sides
-    return clean_text(first, clean), clean_text(second, clean)
+        fix = "Give (first, second) each"
+        raise WrongInputError("not every input is a pair of texts", where="texts", fix=fix)
+    return clean_text(pair.first, clean), clean_text(pair.second, clean)
 
 
-def cut_pair(
+def truncate_pair(
     tokenizer: Tokenizer,
     pair: tuple[str, str],
     max_length: int,
@@ -212,39 +216,37 @@ def cut_pair(
     """The ``Encoding`` of a pair, truncated to ``max_length``; the tokenizer itself must not truncate."""
     first, second = (tokenizer.encode(text, add_special_tokens=False) for text in pair)
     room = max_length - (tokenizer.num_special_tokens_to_add(True) if add_special_tokens else 0)
-    kept = sides_kept(len(first), len(second), room)
+    lengths = truncated_lengths(len(first), len(second), room)
     if keep_second and len(second) < room:
-        kept = room - len(second), len(second)
-    for side, count in zip((first, second), kept, strict=True):
-        side.truncate(count)
+        lengths = room - len(second), len(second)
+    for side, length in zip((first, second), lengths, strict=True):
+        side.truncate(length)
     return tokenizer.post_process(first, second, add_special_tokens)
 
 
-def with_sides_apart(tokenizer: Tokenizer) -> Tokenizer:
-    """A copy of the tokenizer that puts all special tokens of a single text around each side of a pair, for
-    models that read the sides as separate texts.
+def with_separate_sides(tokenizer: Tokenizer) -> Tokenizer:
+    """A copy of the tokenizer that puts the special tokens of a single text around each side of a pair.
+
+    Some models read the sides of a pair as separate texts.
 
     Raises:
-        ConfigError: the tokenizer adds no special tokens, so that a side without words would have no tokens.
+        ConfigError: the tokenizer adds no special tokens, so a side without words would have no tokens.
     """
-    one = tokenizer.encode("a")
-    special = [bool(x) for x in one.special_tokens_mask]
-    before = special.index(False) if False in special else len(special)
-    if not any(special):
+    before, after = frame_ids(tokenizer)
+    if not before and not after:
         what = "the tokenizer puts no special tokens around a text"
         raise ConfigError(what, where="pairs", fix="Use pairs = joined")
-    names = dict(zip(one.tokens, one.ids, strict=True))
-    leading = one.tokens[:before]
-    after = [token for token, is_special in zip(one.tokens, special, strict=True) if is_special][before:]
+    names = {index: str(tokenizer.id_to_token(index)) for index in (*before, *after)}
 
-    def text(letter: str, segment: int) -> list[str]:
-        return [f"{token}:{segment}" for token in (*leading, f"${letter}", *after)]
+    def template(letter: str, segment: int) -> list[str]:
+        parts = [*(names[i] for i in before), f"${letter}", *(names[i] for i in after)]
+        return [f"{part}:{segment}" for part in parts]
 
     copy = Tokenizer.from_str(tokenizer.to_str())
     copy.post_processor = TemplateProcessing(
-        single=text("A", 0),
-        pair=[*text("A", 0), *text("B", 1)],
-        special_tokens=[(token, names[token]) for token in {*leading, *after}],
+        single=template("A", 0),
+        pair=[*template("A", 0), *template("B", 1)],
+        special_tokens=[(name, index) for index, name in names.items()],
     )
     return copy
 

@@ -1,17 +1,19 @@
-"""Encode questions with contexts, and sentences of words, as token ids with character offsets.
+"""Encode questions with contexts, and sentences of words.
+
+The result has token ids with character offsets.
 
     [CLS] when was Ada born ? [SEP] Ada was born in Hanoi in 1923 . [SEP]
     sides -1    0 ...            -1  1 ...                           -1
 
-A long context is split into windows that share ``stride`` tokens, each after the whole question, as in
-transformers. The special tokens around both texts are those of the tokenizer's post-processor.
+A long context is split into windows that share ``stride`` tokens. The whole question precedes each window, as
+in transformers. The tokenizer's post-processor adds the special tokens around both texts.
 
-    words    The   Hague    today        the logits of a word are those of its first piece
+    words    The   Hague    today        the first piece of a word gives its logits
     pieces   the   hag ##ue today
     first    1     2        4            positions in the table's ids, [CLS] at 0
 
-A sentence that is longer than the model's input is split into overlapping windows of whole words; the
-prediction for a word comes from the window in which it is further from the edge.
+A sentence that is longer than the model's input is split into overlapping windows of whole words. The
+prediction for a word comes from the window in which the word is further from the edge.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ from glassformer.data.text import TokenTable, check_room, frame_ids, unknown_id
 from glassformer.data.vocabulary import clean_offsets, trim_offsets
 from glassformer.errors import DataError
 
-LONGEST, STRIDE, MOST_OF_QUESTION = 384, 128, 64  # tokens, the defaults of transformers' QA scripts
+MAX_LENGTH, STRIDE, MAX_QUESTION = 384, 128, 64  # tokens, the defaults of transformers' QA scripts
 Pieces = tuple[list[int], list[tuple[int, int]]]  # ids and offsets of a text's tokens
 Window = tuple[list[int], list[int], list[int], list[tuple[int, int]]]  # ids, segments, sides, offsets
-NOWHERE = 0  # target position, that of [CLS], of windows without the answer
+NO_ANSWER = 0  # target position of windows without the answer; [CLS] is there
 
 
 @dataclass(frozen=True)
@@ -45,58 +47,60 @@ class QuestionRows:
     offsets: np.ndarray  # int32 [N, 2]; start and end of each token in its text; 0, 0 for special tokens
 
     @property
-    def count(self) -> int:
+    def num_questions(self) -> int:
         """Number of questions."""
         return int(self.owners[-1]) + 1 if len(self.owners) else 0
 
     def targets(self, answers: Sequence[Answers]) -> np.ndarray:
-        """First and last token of the first answer in each window, ``[W, 2]``, counted from the window's
-        first token; ``NOWHERE`` for both if the window does not contain the whole answer.
+        """First and last token of the first answer in each window, ``[W, 2]``, from the window's start.
+
+        Both are ``NO_ANSWER`` if the window does not contain the whole answer.
         """
-        out = np.full((len(self.table), 2), NOWHERE, np.int64)
+        positions = np.full((len(self.table), 2), NO_ANSWER, np.int64)
         for window, owner in enumerate(self.owners.tolist()):
-            own = answers[owner]
-            if not own.texts:
+            answer = answers[owner]
+            if not answer.texts:
                 continue
-            begin, end = own.starts[0], own.starts[0] + len(own.texts[0])
+            begin, end = answer.starts[0], answer.starts[0] + len(answer.texts[0])
             start, stop = self.table.starts[window : window + 2]
-            at = np.flatnonzero(self.sides[start:stop] == 1)
-            firsts, lasts = self.offsets[start:stop][at].T
-            if len(at) == 0:
+            context_tokens = np.flatnonzero(self.sides[start:stop] == 1)
+            token_starts, token_ends = self.offsets[start:stop][context_tokens].T
+            if len(context_tokens) == 0:
                 continue
-            # Characters dropped by the tokenizer at the ends of a context belong to the first or last window.
-            before = window > 0 and self.owners[window - 1] == owner and firsts[0] > begin
-            after = window + 1 < len(self.owners) and self.owners[window + 1] == owner and lasts.max() < end
-            if before or after:
+            # Characters that the tokenizer drops at the ends of a context belong to the first or last window.
+            starts_earlier = window > 0 and self.owners[window - 1] == owner and token_starts[0] > begin
+            ends_later = (
+                window + 1 < len(self.owners) and self.owners[window + 1] == owner and token_ends.max() < end
+            )
+            if starts_earlier or ends_later:
                 continue
-            inside = at[(lasts > begin) & (firsts < end) & (lasts > firsts)]
+            inside = context_tokens[(token_ends > begin) & (token_starts < end) & (token_ends > token_starts)]
             if len(inside):
-                out[window] = inside[0], inside[-1]
-        return out
+                positions[window] = inside[0], inside[-1]
+        return positions
 
 
-def joined_questions(parts: Sequence[QuestionRows]) -> QuestionRows:
-    """Concatenate several of them."""
-    before = np.cumsum([0, *(part.count for part in parts[:-1])])
+def concatenate_questions(parts: Sequence[QuestionRows]) -> QuestionRows:
+    num_before = np.cumsum([0, *(part.num_questions for part in parts[:-1])])
     return QuestionRows(
         TokenTable.joined([part.table for part in parts]),
-        np.concatenate([part.owners + n for part, n in zip(parts, before, strict=True)]),
+        np.concatenate([part.owners + n for part, n in zip(parts, num_before, strict=True)]),
         np.concatenate([part.sides for part in parts]),
         np.concatenate([part.offsets for part in parts]),
     )
 
 
 @dataclass(frozen=True)
-class Frame:
+class PairFrame:
     """Special tokens before, between and after two texts, and the segments of all five parts."""
 
     before: list[int]
     between: list[int]
-    behind: list[int]
+    after: list[int]
     segments: tuple[list[int], int, list[int], int, list[int]]
 
     @staticmethod
-    def of(tokenizer: Tokenizer) -> Frame:
+    def of(tokenizer: Tokenizer) -> PairFrame:
         probe = tokenizer.encode("a", "a")
         sides = [-1 if side is None else side for side in probe.sequence_ids]
         if 0 not in sides or 1 not in sides:
@@ -104,23 +108,23 @@ class Frame:
             raise DataError(what, where="tokenizer", fix="Use another one")
         first, second = sides.index(0), sides.index(1)
         ends = len(sides) - sides[::-1].index(0), len(sides) - sides[::-1].index(1)
-        cuts = [slice(0, first), slice(ends[0], second), slice(ends[1], len(sides))]
-        ids, kinds = probe.ids, probe.type_ids
-        before, between, behind = (ids[cut] for cut in cuts)
-        a, b, c = (kinds[cut] for cut in cuts)
-        return Frame(before, between, behind, (a, kinds[first], b, kinds[second], c))
+        slices = [slice(0, first), slice(ends[0], second), slice(ends[1], len(sides))]
+        segments = probe.type_ids
+        before, between, after = (probe.ids[part] for part in slices)
+        a, b, c = (segments[part] for part in slices)
+        return PairFrame(before, between, after, (a, segments[first], b, segments[second], c))
 
     @property
-    def special(self) -> int:
-        return len(self.before) + len(self.between) + len(self.behind)
+    def num_special(self) -> int:
+        return len(self.before) + len(self.between) + len(self.after)
 
-    def around(self, question: Pieces, context: Pieces) -> Window:
+    def build_window(self, question: Pieces, context: Pieces) -> Window:
         """One window: ids, segments, sides and offsets of all its tokens."""
         a, first, b, second, c = self.segments
         n, m = len(question[0]), len(context[0])
-        sizes = len(self.before), n, len(self.between), m, len(self.behind)
+        sizes = len(self.before), n, len(self.between), m, len(self.after)
         return (
-            [*self.before, *question[0], *self.between, *context[0], *self.behind],
+            [*self.before, *question[0], *self.between, *context[0], *self.after],
             [*a, *[first] * n, *b, *[second] * m, *c],
             np.repeat([-1, 0, -1, 1, -1], sizes).tolist(),
             [*[(0, 0)] * sizes[0], *question[1], *[(0, 0)] * sizes[2], *context[1], *[(0, 0)] * sizes[4]],
@@ -133,7 +137,7 @@ def encode_questions(
     *,
     max_length: int,
     stride: int = STRIDE,
-    max_question: int = MOST_OF_QUESTION,
+    max_question: int = MAX_QUESTION,
     segments: bool = True,
     chunk: int = 1024,
 ) -> QuestionRows:
@@ -149,40 +153,40 @@ def encode_questions(
     Raises:
         DataError: no room for a token of the context.
     """
-    frame = Frame.of(tokenizer)
-    check_room(max_length, frame.special, texts=2)
-    max_question = min(max_question, (max_length - frame.special) // 2)
+    frame = PairFrame.of(tokenizer)
+    check_room(max_length, frame.num_special, texts=2)
+    max_question = min(max_question, (max_length - frame.num_special) // 2)
     windows: list[Window] = []
     owners: list[int] = []
     truncated: list[bool] = []
-    for at in range(0, len(questions), chunk):
-        part = questions[at : at + chunk]
-        encoded = tokenizer.encode_batch([q.question for q in part], add_special_tokens=False)
-        texts = list(dict.fromkeys(q.context for q in part))  # SQuAD has several questions on each
-        read = tokenizer.encode_batch(texts, add_special_tokens=False)
-        pieces = {text: _pieces(tokenizer, text, found) for text, found in zip(texts, read, strict=True)}
-        for i, (question, encoding) in enumerate(zip(part, encoded, strict=True), at):
-            ids, places = _pieces(tokenizer, question.question, encoding)
-            cut = len(ids) > max_question
-            ids, places = ids[:max_question], places[:max_question]
-            room = max_length - frame.special - len(ids)
-            context, context_places = pieces[question.context]
-            for start in _starts(len(context), room, stride):
+    for begin in range(0, len(questions), chunk):
+        batch = questions[begin : begin + chunk]
+        encoded_questions = tokenizer.encode_batch([q.question for q in batch], add_special_tokens=False)
+        contexts = list(dict.fromkeys(q.context for q in batch))  # SQuAD has several questions on each
+        encoded = zip(contexts, tokenizer.encode_batch(contexts, add_special_tokens=False), strict=True)
+        pieces = {text: _text_pieces(tokenizer, text, encoding) for text, encoding in encoded}
+        for i, (question, encoding) in enumerate(zip(batch, encoded_questions, strict=True), begin):
+            question_ids, question_offsets = _text_pieces(tokenizer, question.question, encoding)
+            is_truncated = len(question_ids) > max_question
+            question_ids, question_offsets = question_ids[:max_question], question_offsets[:max_question]
+            room = max_length - frame.num_special - len(question_ids)
+            context, context_offsets = pieces[question.context]
+            for start in _window_starts(len(context), room, stride):
                 stop = start + room
-                piece = context[start:stop], context_places[start:stop]
-                windows.append(frame.around((ids, places), piece))
+                piece = context[start:stop], context_offsets[start:stop]
+                windows.append(frame.build_window((question_ids, question_offsets), piece))
                 owners.append(i)
-                truncated.append(cut)
-    rows, kinds, sides, offsets = zip(*windows, strict=True) if windows else ((), (), (), ())
+                truncated.append(is_truncated)
+    rows, row_segments, sides, offsets = zip(*windows, strict=True) if windows else ((), (), (), ())
     return QuestionRows(
-        TokenTable.of(rows, truncated, kinds if segments else None),
+        TokenTable.of(rows, truncated, row_segments if segments else None),
         np.array(owners, np.int64),
         np.fromiter(chain.from_iterable(sides), np.int8),
-        np.array([place for row in offsets for place in row], np.int32).reshape(-1, 2),
+        np.array([offset for row in offsets for offset in row], np.int32).reshape(-1, 2),
     )
 
 
-def _pieces(tokenizer: Tokenizer, text: str, encoding: Any) -> Pieces:
+def _text_pieces(tokenizer: Tokenizer, text: str, encoding: Any) -> Pieces:
     """Token ids and offsets; a text without tokens becomes one unknown token."""
     if encoding.ids:
         return encoding.ids, clean_offsets(text, encoding.offsets)
@@ -193,18 +197,18 @@ def _pieces(tokenizer: Tokenizer, text: str, encoding: Any) -> Pieces:
     return [unknown], [(0, len(text))]
 
 
-def _starts(length: int, room: int, stride: int) -> list[int]:
+def _window_starts(length: int, room: int, stride: int) -> list[int]:
     """The start of each window in a context."""
     step = room - min(stride, room // 2)
     return [0, *range(step, length - room + step, step)] if length > room else [0]
 
 
-OVERLAP = 4  # a window shares at most a quarter of its tokens with the next
+OVERLAP_DIVISOR = 4  # a window shares at most a quarter of its tokens with the next window
 
 
 @dataclass(frozen=True)
 class WordRows:
-    """The windows of many sentences, and the token whose logits are those of each word."""
+    """The windows of many sentences, and the first token of each word."""
 
     table: TokenTable  # windows, with special tokens
     first: np.ndarray  # int64 [W]; position in ``table.ids`` of the first piece of each word
@@ -223,8 +227,7 @@ class WordRows:
         return out
 
 
-def joined_rows(parts: Sequence[WordRows]) -> WordRows:
-    """Concatenate several of them."""
+def concatenate_sentences(parts: Sequence[WordRows]) -> WordRows:
     ends = np.cumsum([0, *(len(part.table.ids) for part in parts[:-1])])
     return WordRows(
         TokenTable.joined([part.table for part in parts]),
@@ -248,62 +251,65 @@ def encode_words(
     Raises:
         DataError: no room besides the special tokens, or a word has no tokens and there is no unknown token.
     """
-    before, behind = frame_ids(tokenizer)
-    check_room(max_length, len(before) + len(behind))
-    room = max_length - len(before) - len(behind)
+    before, after = frame_ids(tokenizer)
+    check_room(max_length, len(before) + len(after))
+    room = max_length - len(before) - len(after)
     windows: list[list[int]] = []
-    first: list[int] = []
-    numbers: list[int] = []
+    first_pieces: list[int] = []
+    word_numbers: list[int] = []
     offsets: list[tuple[int, int]] = []
-    end = 0  # tokens so far
-    for at in range(0, len(sentences), chunk):
-        part = sentences[at : at + chunk]
-        encodings = tokenizer.encode_batch(list(map(" ".join, part)), add_special_tokens=False)
-        for words, encoding in zip(part, encodings, strict=True):
-            own = _pieces_of(tokenizer, words, encoding)
-            for start, stop, answered in _windows(list(map(len, own)), room):
-                chosen = [(word, *piece) for word in range(start, stop) for piece in own[word]][:room]
-                begins = accumulate(map(len, own[start:stop]), initial=end + len(before))
-                places = dict(zip(range(start, stop), begins, strict=False))
-                first += [places[word] for word in answered]
-                windows.append([*before, *(piece for _, piece, _ in chosen), *behind])
-                numbers += [*[-1] * len(before), *(word for word, _, _ in chosen), *[-1] * len(behind)]
-                offsets += [*[(0, 0)] * len(before), *(at for _, _, at in chosen), *[(0, 0)] * len(behind)]
-                end += len(windows[-1])
-    counts = np.array(list(map(len, sentences)), np.int64)
-    places = np.array(offsets, np.int32).reshape(-1, 2)
+    num_tokens = 0  # tokens so far
+    for first_sentence in range(0, len(sentences), chunk):
+        batch = sentences[first_sentence : first_sentence + chunk]
+        encodings = tokenizer.encode_batch(list(map(" ".join, batch)), add_special_tokens=False)
+        for words, encoding in zip(batch, encodings, strict=True):
+            pieces = _word_pieces(tokenizer, words, encoding)
+            for start, stop, predicted in _word_windows(list(map(len, pieces)), room):
+                window = [(word, *piece) for word in range(start, stop) for piece in pieces[word]][:room]
+                ends = accumulate(map(len, pieces[start:stop]), initial=num_tokens + len(before))
+                token_of_word = dict(zip(range(start, stop), ends, strict=False))
+                first_pieces += [token_of_word[word] for word in predicted]
+                windows.append([*before, *(piece for _, piece, _ in window), *after])
+                word_numbers += [*[-1] * len(before), *(word for word, _, _ in window), *[-1] * len(after)]
+                places = (offset for _, _, offset in window)
+                offsets += [*[(0, 0)] * len(before), *places, *[(0, 0)] * len(after)]
+                num_tokens += len(windows[-1])
     return WordRows(
-        TokenTable.of(windows), np.array(first, np.int64), counts, np.array(numbers, np.int32), places
+        TokenTable.of(windows),
+        np.array(first_pieces, np.int64),
+        np.array(list(map(len, sentences)), np.int64),
+        np.array(word_numbers, np.int32),
+        np.array(offsets, np.int32).reshape(-1, 2),
     )
 
 
 Piece = tuple[int, tuple[int, int]]  # id, offsets
 
 
-def _pieces_of(tokenizer: Tokenizer, words: Sequence[str], encoding: Any) -> list[list[Piece]]:
+def _word_pieces(tokenizer: Tokenizer, words: Sequence[str], encoding: Any) -> list[list[Piece]]:
     """The pieces of each word; pieces of blanks belong to the previous word."""
     offsets = trim_offsets(" ".join(words), encoding.offsets)
-    begins = np.cumsum([0, *(len(word) + 1 for word in words[:-1])])
-    own: list[list[Piece]] = [[] for _ in words]
+    word_starts = np.cumsum([0, *(len(word) + 1 for word in words[:-1])])
+    pieces: list[list[Piece]] = [[] for _ in words]
     word = -1
     for piece, (start, stop) in zip(encoding.ids, offsets, strict=True):
         if stop > start:
-            word = max(word, int(np.searchsorted(begins, start, side="right")) - 1)
-            own[word].append((piece, (start, stop)))
+            word = max(word, int(np.searchsorted(word_starts, start, side="right")) - 1)
+            pieces[word].append((piece, (start, stop)))
         elif word >= 0:
-            own[word].append((piece, (stop, stop)))
-    for i, part in enumerate(own):
+            pieces[word].append((piece, (stop, stop)))
+    for i, part in enumerate(pieces):
         if not part:
             unknown = unknown_id(tokenizer)
             if unknown is None:
                 what = f"the tokenizer returns no tokens for the word {words[i]!r}, and has no unknown token"
                 raise DataError(what, where="words", fix="Remove such words")
-            own[i] = [(unknown, (int(begins[i]), int(begins[i]) + len(words[i])))]
-    return own
+            pieces[i] = [(unknown, (int(word_starts[i]), int(word_starts[i]) + len(words[i])))]
+    return pieces
 
 
-def _windows(lengths: list[int], room: int) -> list[tuple[int, int, range]]:
-    """For each window of a sentence: first word, last word + 1, and the words whose predictions it gives."""
+def _word_windows(lengths: list[int], room: int) -> list[tuple[int, int, range]]:
+    """For each window of a sentence: first word, last word + 1, and the words that it predicts."""
     if sum(lengths) <= room:
         return [(0, len(lengths), range(len(lengths)))]
     spans: list[tuple[int, int]] = []
@@ -316,14 +322,14 @@ def _windows(lengths: list[int], room: int) -> list[tuple[int, int, range]]:
         spans.append((start, stop))
         if stop == len(lengths):
             break
-        following, shared = stop, 0  # first word of the next window
-        while following - 1 > start and shared + lengths[following - 1] <= room // OVERLAP:
-            following -= 1
-            shared += lengths[following]
-        start = following
-    out, begin = [], 0
+        next_start, shared = stop, 0  # first word of the next window
+        while next_start - 1 > start and shared + lengths[next_start - 1] <= room // OVERLAP_DIVISOR:
+            next_start -= 1
+            shared += lengths[next_start]
+        start = next_start
+    windows, begin = [], 0
     for i, (start, stop) in enumerate(spans):
         end = (spans[i + 1][0] + stop) // 2 if i + 1 < len(spans) else stop
-        out.append((start, stop, range(begin, end)))
+        windows.append((start, stop, range(begin, end)))
         begin = end
-    return out
+    return windows

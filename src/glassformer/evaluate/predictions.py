@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.data.spreadsheet import csv_plain, csv_rows, csv_safe
-from glassformer.data.text_pairs import SECOND_CELL, TextPair, are_pairs, first_of, second_of
+from glassformer.data.text_pairs import SECOND_COLUMN, TextPair, are_pairs, first_text, second_text
 from glassformer.errors import (
     CannotReadError,
     CannotWriteError,
@@ -94,7 +94,7 @@ def row_cells(
         row: row number in the source file.
         label: the true label, if known.
     """
-    first_cells = (csv_safe(first_of(text)), csv_safe(label), csv_safe(predicted))
+    first_cells = (csv_safe(first_text(text)), csv_safe(label), csv_safe(predicted))
     return [csv_safe(split), "" if row is None else row, *first_cells, *cells]
 
 
@@ -117,7 +117,7 @@ def _predictions_file(
     """Yield a function that writes the row of an example: (index, prediction, further cells)."""
     extra: dict[str, Sequence[Any]] = {}
     if are_pairs(texts):
-        extra[SECOND_CELL] = [second_of(text) for text in texts]
+        extra[SECOND_COLUMN] = [second_text(text) for text in texts]
     extra |= columns or {}
     _check_lengths(texts, extra)
     with table_file(path) as writer:
@@ -258,7 +258,7 @@ def _read(path: Path, expected: tuple[str, ...], parse: Callable[[dict[str, str]
 
 
 def _parse_text(row: Mapping[str, str]) -> str:
-    return TextPair(row["text"], row[SECOND_CELL]) if SECOND_CELL in row else row["text"]
+    return TextPair(row["text"], row[SECOND_COLUMN]) if SECOND_COLUMN in row else row["text"]
 
 
 def read_numbers(path: str | Path) -> Iterator[NumberRow]:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from glassformer.data.ngrams import LENGTHS, WORD, Ngrams
 from glassformer.data.text import clean_text
-from glassformer.data.text_pairs import JOINT, TextPair
+from glassformer.data.text_pairs import SEPARATOR, TextPair
 from glassformer.errors import InputError
 from glassformer.explain.result import Scores
 from glassformer.explain.subject import Subject, prediction_notes, target_scale
@@ -80,7 +80,7 @@ def ngram_subject(clf: Any, text: str) -> NgramSubject:
     sides = text.sides if isinstance(text, TextPair) else (text,)
     cleaned = tuple(clean_text(side, ngrams.clean) for side in sides)
     spans = [(i, *match.span()) for i, side in enumerate(cleaned) for match in TOKEN.finditer(side)]
-    second_start = len(cleaned[0]) + len(JOINT)
+    second_start = len(cleaned[0]) + len(SEPARATOR)
     weight, bias = head_weights(clf.model_)
     logits = ngrams.rows([text]) @ weight.T + bias
     probabilities = clf.to_probabilities(logits)[0]
@@ -99,7 +99,7 @@ def ngram_subject(clf: Any, text: str) -> NgramSubject:
         to_probabilities=clf.to_probabilities,
         scale=target_scale(clf, label),
         shown={
-            "text": JOINT.join(cleaned),
+            "text": SEPARATOR.join(cleaned),
             "tokens": [cleaned[side][start:stop] for side, start, stop in spans],
             "offsets": [
                 (start + side * second_start, stop + side * second_start) for side, start, stop in spans

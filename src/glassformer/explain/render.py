@@ -16,7 +16,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.data.text_pairs import JOINT
+from glassformer.data.text_pairs import SEPARATOR
 from glassformer.explain.alignment import check_output_path
 from glassformer.explain.cross import cross_heatmaps
 from glassformer.explain.result import ABOUT, Result
@@ -106,7 +106,7 @@ def _text_html(e: Result) -> str:
 def _between(e: Result, start: int, stop: int) -> str:
     """The text between two words; the texts of a pair are on separate lines."""
     text = escape(e.text[start:stop])
-    return text if e.sides is None else text.replace(JOINT, "<br>")
+    return text if e.sides is None else text.replace(SEPARATOR, "<br>")
 
 
 def _image_html(e: Result) -> str:

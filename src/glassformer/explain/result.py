@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.text import clean_text
-from glassformer.data.text_pairs import JOINT, TextPair, cleaned_sides, sides_kept
+from glassformer.data.text_pairs import SEPARATOR, TextPair, clean_pair, truncated_lengths
 from glassformer.data.vocabulary import clean_offsets, word_ids, wordpiece_word_ids
 
 # --- tokens ---------------------------------------------------------------------------------------
@@ -52,11 +52,11 @@ def tokenize(clf, text: str) -> Tokens:
 
 
 def _tokenize_pair(clf, pair: TextPair) -> Tokens:
-    """The tokens of a pair; offsets are in both texts joined by ``JOINT``."""
-    first, second = cleaned_sides(pair, clf.clean)
+    """The tokens of a pair; offsets are in both texts joined by ``SEPARATOR``."""
+    first, second = clean_pair(pair, clf.clean)
     encoding = clf.tokenizer_.encode(first, second, add_special_tokens=clf.add_special_tokens)
     table = clf.encode([pair])
-    ids, joined, second_start = table[0].tolist(), f"{first}{JOINT}{second}", len(first) + len(JOINT)
+    ids, joined, second_start = table[0].tolist(), f"{first}{SEPARATOR}{second}", len(first) + len(SEPARATOR)
     sides = np.array([-1 if side is None else side for side in encoding.sequence_ids], int)
     indices = _truncated_indices(sides, clf.max_length)
     if ids != [encoding.ids[i] for i in indices]:  # no known word in both texts: one unknown token
@@ -80,7 +80,7 @@ def _tokenize_pair(clf, pair: TextPair) -> Tokens:
 def _truncated_indices(sides: np.ndarray, max_length: int) -> list[int]:
     """Indices of the tokens of a pair that remain after truncation."""
     counts = [int((sides == side).sum()) for side in (0, 1)]
-    limits = sides_kept(counts[0], counts[1], max_length - int((sides < 0).sum()))
+    limits = truncated_lengths(counts[0], counts[1], max_length - int((sides < 0).sum()))
     keep = sides < 0
     for side, limit in enumerate(limits):
         keep[np.flatnonzero(sides == side)[:limit]] = True

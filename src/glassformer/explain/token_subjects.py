@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from glassformer.data.questions import Question
-from glassformer.data.text_pairs import JOINT
+from glassformer.data.text_pairs import SEPARATOR
 from glassformer.data.vocabulary import wordpiece_word_ids
 from glassformer.data.windows import QuestionRows
 from glassformer.errors import InputError
@@ -117,7 +117,7 @@ def answer_subject(answerer: Any, question: Question) -> Subject:
     view = SingleOutputModel(model, [first, last], stop - start, select).eval()
     names = [answerer.tokenizer_.id_to_token(int(i)) or "?" for i in ids]
     words, offsets = _word_indices(
-        names, rows.offsets[start:stop], sides, len(question.question) + len(JOINT)
+        names, rows.offsets[start:stop], sides, len(question.question) + len(SEPARATOR)
     )
     window_segments = None if segments is None else segments[start:stop]
     embedded, baselines = embed_tokens(answerer, model, ids, sides, window_segments)
@@ -129,7 +129,7 @@ def answer_subject(answerer: Any, question: Question) -> Subject:
     windows = int((rows.owners == 0).sum())
     notes = [f"the context is read in {windows} windows, of which one is explained"] if windows > 1 else []
     shown = {
-        "text": f"{question.question}{JOINT}{question.context}",
+        "text": f"{question.question}{SEPARATOR}{question.context}",
         "tokens": names,
         "offsets": offsets,
         "word_ids": words,

@@ -26,11 +26,11 @@ from glassformer.data.questions import Question
 from glassformer.data.spreadsheet import csv_dicts, csv_plain
 from glassformer.data.tagged import load_tagged
 from glassformer.data.text import clean_text
-from glassformer.data.text_pairs import TextPair, cleaned_sides
+from glassformer.data.text_pairs import TextPair, clean_pair
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.transform import RANGE_KEY
 from glassformer.data.vocabulary import PAD, Vocabulary
-from glassformer.data.windows import OVERLAP, encode_questions, encode_words
+from glassformer.data.windows import OVERLAP_DIVISOR, encode_questions, encode_words
 from glassformer.errors import ConfigError, NotForThisModelError
 from glassformer.evaluate.predict import compute_logits, predict_images, predict_rows
 from glassformer.evaluate.predictions import read_predictions, read_texts
@@ -314,7 +314,7 @@ class TextLabels(Labels):
     def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
         how = about["clean"]
         texts = [
-            cleaned_sides(text, how) if isinstance(text, TextPair) else clean_text(text, how)
+            clean_pair(text, how) if isinstance(text, TextPair) else clean_text(text, how)
             for text in self.clf.check(samples)
         ]
         return through_tokenizer(folder, about, run, texts, self.chosen)
@@ -464,7 +464,7 @@ class WordTags(Outputs):
             "whole_words": self.clf.whole_words_,  # with punctuation; null: split at whitespace
             "each_word": True,  # the tag of a word is at its first token
             "max_length": self.clf.length_,
-            "overlap": OVERLAP,
+            "overlap": OVERLAP_DIVISOR,
             "pad": vocabulary.pad or 0,
             "unknown": vocabulary.unk,
         }

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.answered import columns_of, is_squad, load_answered
+from glassformer.data.answered import find_question_columns, is_squad, load_answered
 from glassformer.data.questions import check_questions
 from glassformer.data.tables import TXT
 from glassformer.data.text_pairs import TextPair
-from glassformer.data.windows import joined_questions
+from glassformer.data.windows import concatenate_questions
 from glassformer.inputs.inputs import CHARS_PER_TOKEN, Inputs, Item, ServedInputs
 from glassformer.inputs.rows import (
     STDIN,
@@ -49,7 +49,7 @@ class ServedQuestions(ServedInputs):
         ]
 
     def join(self, items: Sequence[Item]) -> Any:
-        return joined_questions([item.encoded for item in items])
+        return concatenate_questions([item.encoded for item in items])
 
 
 class Questions(Inputs):
@@ -90,4 +90,4 @@ def _of_file(path: Path, request: InputRequest) -> list[Row]:
         bad = [Row(TextPair("", ""), row.row, str(path), error=row.reason) for row in data.rejected]
         return sorted([*good, *bad], key=lambda row: row.row or 0)
     columns = request.text_column, request.pair_column
-    return pairs_in(path, lambda table: columns_of(table, *columns), request)
+    return pairs_in(path, lambda table: find_question_columns(table, *columns), request)

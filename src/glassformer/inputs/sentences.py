@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from glassformer.data.tagged import load_words
-from glassformer.data.windows import joined_rows
+from glassformer.data.windows import concatenate_sentences
 from glassformer.inputs.inputs import CHARS_PER_TOKEN, Inputs, Item, RowChunks, ServedInputs, inputs_of_rows
 from glassformer.inputs.rows import InputRequest, Row, gather_rows, refuse_unreadable
 from glassformer.inputs.texts import two_columns
@@ -31,7 +31,7 @@ class ServedSentences(ServedInputs):
         return [Item(rows, len(rows.table.ids), original=x) for x, rows in zip(inputs, parts, strict=True)]
 
     def join(self, items: Sequence[Item]) -> Any:
-        return joined_rows([item.encoded for item in items])
+        return concatenate_sentences([item.encoded for item in items])
 
 
 class Sentences(Inputs):

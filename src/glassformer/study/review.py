@@ -25,7 +25,7 @@ from glassformer.data.label_sets import SEPARATOR, as_sets, indicator, parse_lab
 from glassformer.data.sources import split_files
 from glassformer.data.spreadsheet import REVIEWED, csv_safe
 from glassformer.data.tables import READERS, Table, read_table
-from glassformer.data.text_pairs import SECOND_CELL, are_pairs, first_of, second_of
+from glassformer.data.text_pairs import SECOND_COLUMN, are_pairs, first_text, second_text
 from glassformer.errors import BadValueError, DataError, NotARunError, NotForThisModelError, RunInUseError
 from glassformer.evaluate.label_noise import LabelReview, SetReview, review_label_sets, review_labels
 from glassformer.evaluate.predictions import Prediction, read_predictions, table_file
@@ -146,8 +146,8 @@ def _source_table(
             cells = [[as_text(column[i]) for column in values] for i in range(len(table.rows))]
             return columns, cells, {i: index[row.row] for i, row in enumerate(rows)}
     if are_pairs([row.text for row in rows]):
-        cells = [[first_of(row.text), second_of(row.text), row.label] for row in rows]
-        return ["text", SECOND_CELL, "label"], cells, np.arange(len(rows))
+        cells = [[first_text(row.text), second_text(row.text), row.label] for row in rows]
+        return ["text", SECOND_COLUMN, "label"], cells, np.arange(len(rows))
     name = "file" if "broken" in data else "text"  # ``broken`` is a key of tasks on images
     return [name, "label"], [[row.text, row.label] for row in rows], np.arange(len(rows))
 
@@ -214,7 +214,7 @@ def _read_source(data: dict[str, Any]) -> Table | None:
 
 def _has_texts(values: Sequence[Sequence[Any]], index: dict[str, int], rows: Sequence[Prediction]) -> bool:
     """Whether a column of the file still has the texts of the predictions."""
-    return any(all(column[index[row.row]] == first_of(row.text) for row in rows) for column in values)
+    return any(all(column[index[row.row]] == first_text(row.text) for row in rows) for column in values)
 
 
 # --- the review -----------------------------------------------------------------------------------

@@ -282,8 +282,8 @@ def candidates(logits: np.ndarray, rows: QuestionRows, max_answer: int) -> list[
         logits: ``[N, 2]`` of all tokens.
         max_answer: maximum number of tokens of a span.
     """
-    spans: list[dict[tuple[int, int], float]] = [{} for _ in range(rows.count)]
-    null = np.full(rows.count, np.inf)
+    spans: list[dict[tuple[int, int], float]] = [{} for _ in range(rows.num_questions)]
+    null = np.full(rows.num_questions, np.inf)
     starts = rows.table.starts
     for window, owner in enumerate(rows.owners.tolist()):
         tokens = slice(*starts[window : window + 2].tolist())

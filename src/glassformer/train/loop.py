@@ -15,9 +15,9 @@ from glassformer.data.batching import (
     BatchSettings,
     ResidentTable,
     TextBatch,
-    divided,
-    grouped,
+    accumulation_groups,
     pack_texts,
+    split_evenly,
     training_batches,
 )
 from glassformer.errors import DivergedError
@@ -92,7 +92,7 @@ class TextStream:
 
     def steps(self, epoch: int) -> list:
         batches = training_batches(self.table.lengths, self.settings, self.seed, epoch)
-        return list(grouped(batches, self.accumulate))
+        return list(accumulation_groups(batches, self.accumulate))
 
     def pack(self, index: np.ndarray) -> TextBatch:
         if self.resident is not None:
@@ -105,7 +105,7 @@ class TextStream:
         return ResidentTable.of(self.table, self.device) if fits(self.device, self.table.ids.nbytes) else None
 
     def shard(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
-        rows = divided(self.table.lengths[index], size)[rank]
+        rows = split_evenly(self.table.lengths[index], size)[rank]
         return index[rows] if len(rows) else None
 
 

@@ -371,11 +371,11 @@ def masked_token_losses(
     hidden = model.mlm.transform(x[batch.rows]).to(x.dtype)  # [K, D]
     table = model.embeddings.tokens.weight
     losses, predicted = linear_cross_entropy(hidden, table, model.mlm.bias, batch.labels)
-    if batch.strangers is None or model.nsp is None:
+    if batch.is_random_next is None or model.nsp is None:
         return losses, predicted, None, None
     logits = model.nsp(model.pooling(x, batch.packing)).float()  # [B, 2]
-    is_correct = logits.argmax(1) == batch.strangers
-    return losses, predicted, F.cross_entropy(logits, batch.strangers, reduction="none"), is_correct
+    is_correct = logits.argmax(1) == batch.is_random_next
+    return losses, predicted, F.cross_entropy(logits, batch.is_random_next, reduction="none"), is_correct
 
 
 @dataclass

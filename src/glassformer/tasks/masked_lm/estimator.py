@@ -15,7 +15,7 @@ from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.batching import BatchSettings, pack_texts
 from glassformer.data.checks import check_texts
 from glassformer.data.duplicates import comparison_key
-from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, clean_around, masked_stream
+from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, clean_around_mask, masked_stream
 from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import count_ids, load_tokenizer
@@ -176,7 +176,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         if top < 1:
             raise ConfigError(f"top {top} asks for nothing", where="fill", fix="Use 1 or more")
         # Cleaning keeps the white space around a mask, because some tokenizers turn it into a token.
-        cleaned = clean_around(text, vocabulary.tokens["mask"], self.clean)
+        cleaned = clean_around_mask(text, vocabulary.tokens["mask"], self.clean)
         table = encode(self.tokenizer_, [cleaned], max_length=self.max_length)
         if table.truncated[0]:
             raise DataError(
@@ -316,7 +316,7 @@ def build_encoder(
 
 def masked_evaluator(network: Any, stream: MaskedStream, batch_tokens: int) -> Callable[[], dict[str, float]]:
     """A function that evaluates the network on all chunks of a stream, always with the same masks."""
-    batches = stream.in_order(batch_tokens)
+    batches = stream.evaluation_steps(batch_tokens)
 
     def evaluate() -> dict[str, float]:
         loss, correct, count, pair_loss, correct_pairs, num_pairs = 0.0, 0, 0, 0.0, 0, 0

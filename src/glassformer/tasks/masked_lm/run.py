@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.duplicates import comparison_key
-from glassformer.data.masking import PAIRED, MaskSettings, chunk_texts, mask_tokens, share_of_several
+from glassformer.data.masking import (
+    NEXT_SENTENCE_SHARE,
+    MaskSettings,
+    chunk_texts,
+    mask_tokens,
+    multi_sentence_share,
+)
 from glassformer.data.rejected import skipped_rows_message
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.vocabulary import MASK
@@ -89,7 +95,10 @@ def preview_data(context: RunContext) -> DataPreview:
         lines.append(f"texts that are also in {split}, left out: {n:,}")
     if corpus.repeated:
         lines.append(f"texts that repeat an earlier one, left out: {corpus.repeated:,}")
-    if context.recipe.text.next_sentence and (share := share_of_several(corpus.train)) < PAIRED:
+    if (
+        context.recipe.text.next_sentence
+        and (share := multi_sentence_share(corpus.train)) < NEXT_SENTENCE_SHARE
+    ):
         what = f"{1 - share:.0%} of the texts have one sentence, which next_sentence cuts in the middle"
         lines.append(f"{what}; --set next_sentence=false learns from whole ones")
     return DataPreview(lines, corpus.rejected)

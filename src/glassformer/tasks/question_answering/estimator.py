@@ -30,7 +30,7 @@ from glassformer.data.questions import (
 )
 from glassformer.data.splits import random_split
 from glassformer.data.tokenizer_file import load_tokenizer
-from glassformer.data.windows import LONGEST, QuestionRows, encode_questions
+from glassformer.data.windows import MAX_LENGTH, QuestionRows, encode_questions
 from glassformer.errors import CheckpointError, DataError, InputError
 from glassformer.evaluate.predict import predict_tokens
 from glassformer.explain.mixin import ExplainMixin
@@ -179,7 +179,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         return QuestionSet(questions, answers), validation_set
 
     def _prepare(self, fit: FitState) -> tuple[QuestionRows, QuestionRows | None]:
-        text, model = as_classifier_sections(fit.configs, LONGEST, "mean")
+        text, model = as_classifier_sections(fit.configs, MAX_LENGTH, "mean")
         texts = dict.fromkeys(text for question in fit.examples.questions for text in question)
         self.tokenizer_ = build_tokenizer(text, model, list(texts))
         self.length_ = text.max_length
@@ -200,7 +200,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         return auto_values_for(fit.train, fit.network, is_from_scratch(self.model), len(fit.table.table))
 
     def _build(self, fit: FitState) -> Any:
-        text, model = as_classifier_sections(fit.configs, LONGEST, "mean")
+        text, model = as_classifier_sections(fit.configs, MAX_LENGTH, "mean")
         table, seed = fit.table.table, fit.train.seed
         return build_model(model, text, self.tokenizer_, 2, table, seed, pairs=True, head="spans")
 
@@ -411,7 +411,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         folder = checkpoint.folder
         tokenizer = load_tokenizer(folder)
         model = load_pretrained(cover_vocabulary(checkpoint, tokenizer, str(folder)))
-        length = min(LONGEST, model.config.embedding.max_positions)
+        length = min(MAX_LENGTH, model.config.embedding.max_positions)
         state = {"tokenizer": tokenizer, "length": length, "threshold": None}
         return cls.from_parts({"model": str(folder)}, model, **state)
 

@@ -22,8 +22,8 @@ from torch.nn import functional as F
 from glassformer.data.batching import (
     BatchSettings,
     TextBatch,
+    accumulation_groups,
     evaluation_batches,
-    grouped,
     pack_texts,
     training_batches,
 )
@@ -108,7 +108,9 @@ class PairStream:
 
     def steps(self, epoch: int) -> list:
         lengths = self.table.lengths.reshape(2, -1).sum(0)
-        return list(grouped(training_batches(lengths, self.settings, self.seed, epoch), self.accumulate))
+        return list(
+            accumulation_groups(training_batches(lengths, self.settings, self.seed, epoch), self.accumulate)
+        )
 
     def pack(self, index: np.ndarray) -> TextBatch:
         batch = pack_texts(self.table, np.concatenate([index, index + self.examples]), self.device)
@@ -326,7 +328,7 @@ class LabelStream:
 
     def steps(self, epoch: int) -> list:
         batches = [batch for number in range(self.passes) for batch in self._pass(epoch, number)]
-        return list(grouped(batches, self.accumulate))
+        return list(accumulation_groups(batches, self.accumulate))
 
     def _pass(self, epoch: int, number: int) -> list[np.ndarray]:
         """Batches of nearly equal size that consist of groups of texts of the same class."""

@@ -26,7 +26,7 @@ from glassformer.data.text_pairs import (
     are_pairs,
     check_inputs,
     encode_inputs,
-    with_sides_apart,
+    with_separate_sides,
     without_segments,
 )
 from glassformer.data.tokenizer_file import load_tokenizer, model_inputs
@@ -165,7 +165,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
             )
         self.tokenizer_ = build_tokenizer(fit.configs["text"], fit.configs["model"], fit.examples.X)
         if is_bi_encoder:
-            self.tokenizer_ = with_sides_apart(self.tokenizer_)
+            self.tokenizer_ = with_separate_sides(self.tokenizer_)
         warn_of_language(fit.configs["model"].model, self.tokenizer_, fit.examples.X)
         self._limit_max_length(fit)
 

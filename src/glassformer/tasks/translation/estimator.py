@@ -14,14 +14,14 @@ from glassformer.checkpoints.seq2seq import load_seq2seq, save_seq2seq
 from glassformer.data.batching import (
     BatchSettings,
     PairStream,
+    beam_token_budget,
     evaluation_batches,
     pack_pairs,
     pack_texts,
-    search_tokens,
 )
 from glassformer.data.checks import check_texts, check_validation, place
 from glassformer.data.duplicates import comparison_key
-from glassformer.data.pairs import check_both
+from glassformer.data.pairs import check_translations
 from glassformer.data.splits import random_split
 from glassformer.data.text import (
     TokenTable,
@@ -98,10 +98,10 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
 
     def _examples(self, fit: FitState, *data: Any) -> tuple[Any, Any]:
         source, target, validation = data
-        pairs, val_data = check_both(self.training_rows(source), target), None
+        pairs, val_data = check_translations(self.training_rows(source), target), None
         if validation is not None:
             source, target = check_validation(validation, "source texts, target texts")
-            val_data = check_both(self.prediction_rows(source), target, where="validation")
+            val_data = check_translations(self.prediction_rows(source), target, where="validation")
         if val_data is None and fit.train.validation_fraction:
             groups = list(map(comparison_key, pairs[0])) if fit.group_duplicates else None
             pairs, val_data = random_split(pairs, fit.train.validation_fraction, fit.train.seed, groups)
@@ -196,7 +196,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         model, limits = self.predictor(), self._limits()
         device = next(model.parameters()).device
         out: list[list[Hypothesis]] = [[] for _ in range(len(table))]
-        for index in evaluation_batches(table.lengths, search_tokens(beam, device)):
+        for index in evaluation_batches(table.lengths, beam_token_budget(beam, device)):
             batch = pack_texts(table, index, device)
             most = (MAX_TARGET_TOKENS[0] * batch.packing.length_tensor + MAX_TARGET_TOKENS[1]).long()
             if limit is not None:
@@ -256,7 +256,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         """Detokenized BLEU of the translations, 0 to 100."""
         from glassformer.targets.target_text import translation_scores
 
-        left, right = check_both(self.prediction_rows(source), target, "score")
+        left, right = check_translations(self.prediction_rows(source), target, "score")
         return translation_scores(self.translate(left, beam), right)["bleu"]
 
     # --- files -----------------------------------------------------------------------------------

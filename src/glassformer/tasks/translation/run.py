@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.checks import check_texts
-from glassformer.data.pairs import PairSplit, fitting_columns, load_pairs
+from glassformer.data.pairs import PairSplit, columns_of_other_data, load_pairs
 from glassformer.data.splits import Splits, evaluation_splits, make_splits
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.data.text import detokenize
@@ -168,7 +168,7 @@ def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Splits)
 
 
 def _load_other(recipe: TranslationRecipe, source: str) -> Splits:
-    left, right = fitting_columns(source, (recipe.data.source_column, recipe.data.target_column))
+    left, right = columns_of_other_data(source, (recipe.data.source_column, recipe.data.target_column))
     bad = recipe.data.on_bad_row
     return evaluation_splits(load_pairs(source, source_column=left, target_column=right, on_bad_row=bad))
 
