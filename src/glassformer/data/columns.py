@@ -440,7 +440,7 @@ def row_checks(columns: Columns) -> dict[str, Callable]:
     if columns.pair is None:
         return {columns.text: check_cells}
     names = zip((columns.text, columns.pair), SIDES, strict=True)
-    return {name: partial(check_side, which=f"{which} text", origin="", rows=[0]) for name, which in names}
+    return {name: partial(check_side, name=f"{which} text", origin="", rows=[0]) for name, which in names}
 
 
 def _guess_pair_columns(table: Table, names: Sequence[str], has_label: bool) -> tuple[str, str] | None:
