@@ -172,7 +172,7 @@ COLORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 # --- RandAugment ------------------------------------------------------------------------------------
 
-OPERATIONS: list[str] = (
+OPERATIONS: Sequence[str] = (
     "identity rotate shear_x shear_y translate_x translate_y brightness contrast saturation sharpness "
     "autocontrast equalize solarize posterize"
 ).split()
