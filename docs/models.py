@@ -18,7 +18,7 @@ import torch
 from glassformer.checkpoints.catalog import CATALOG, Known
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import GlassformerError
-from glassformer.families import CLOSED, FAMILIES
+from glassformer.families import FAMILIES, UNSUPPORTED_FAMILIES
 from glassformer.families.family import Family
 from glassformer.families.pretrained import load_pretrained, save_pretrained
 
@@ -219,7 +219,7 @@ def others(folder: Path) -> Iterator[str]:
         assert answers[kind], kind
     kinds = ", ".join(f"`{kind}`" for kind in ELSEWHERE)
     yield f"| `model_type` {kinds} and all that is not listed above | {cell(answers[ELSEWHERE[0]])} |"
-    for kind in CLOSED:
+    for kind in UNSUPPORTED_FAMILIES:
         config.write_text(json.dumps(settings | {"model_type": kind}))
         said = refusal(lambda: load_pretrained(folder), folder).partition(". Supported: ")[0]
         yield f"| `model_type` `{kind}` | {cell(said)} |"

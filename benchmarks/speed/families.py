@@ -93,7 +93,7 @@ def theirs(path: Path, rounds: train_imdb.Rounds) -> Contender:
     return train_imdb.looped("PyTorch loop over the HF model", loop, path, rounds, choose=True)
 
 
-def head_of(kind: str) -> dict[str, str]:
+def make_head(kind: str) -> dict[str, str]:
     """Options of ``TextClassifier`` for the head that transformers has."""
     hub = FAMILIES[kind].hub
     assert hub is not None
@@ -103,7 +103,7 @@ def head_of(kind: str) -> dict[str, str]:
 
 def ours(path: Path, rounds: train_imdb.Rounds, kind: str) -> Contender:
     keep_freed_memory()
-    return train_imdb.glassformer(path, rounds, **head_of(kind))
+    return train_imdb.glassformer(path, rounds, **make_head(kind))
 
 
 @command(

@@ -35,7 +35,7 @@ from benchmarks.harness.rounds import (
     steps_of,
     use_threads,
 )
-from benchmarks.speed.families import head_of, put
+from benchmarks.speed.families import make_head, put
 from benchmarks.speed.memory import peak
 from benchmarks.speed.train_imdb import LR
 from glassformer.data.sources import load_text_dataset
@@ -152,7 +152,7 @@ def theirs(path: Path, windows: list[Texts], what: str) -> Contender:
 def classifier(path: Path) -> Any:
     same: dict[str, Any] = {"schedule": "constant", "warmup": 0.0, "weight_decay": 0.0, "epochs": 1, "lr": LR}
     return gf.TextClassifier(
-        str(path), max_length=LONGEST, batch_tokens=BUDGET, **same, **head_of("modernbert")
+        str(path), max_length=LONGEST, batch_tokens=BUDGET, **same, **make_head("modernbert")
     )
 
 

@@ -35,7 +35,7 @@ from glassformer.nn import PackedRNN, dropout, kernels
 from glassformer.nn.attention import attend
 from glassformer.nn.dropout import keep_mask
 from glassformer.nn.kernels import rows
-from glassformer.nn.maps import groups_of, padding_share
+from glassformer.nn.maps import length_groups, padding_share
 from glassformer.nn.recurrent import time_major
 from glassformer.packing import Packing
 from glassformer.process import keep_freed_memory
@@ -89,7 +89,7 @@ def attention_case(packing: Packing, heads: int, width: int, dtype: torch.dtype,
 
     times = in_turn(ways | {"padded": partial(padded, packing=packing)}, rounds, once)
     return {
-        "heads": heads, "head_width": width, "tokens": packing.total, "groups": len(groups_of(packing, packing)),
+        "heads": heads, "head_width": width, "tokens": packing.total, "groups": len(length_groups(packing, packing)),
         "padding_in_groups": round(padding_share(packing), 4), "all_ms": times,
         "median_ms": {name: round(statistics.median(spent), 2) for name, spent in times.items()},
     }  # fmt: skip

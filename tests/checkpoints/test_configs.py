@@ -8,7 +8,7 @@ import torch
 
 from glassformer.checkpoints.seq2seq import load_seq2seq
 from glassformer.errors import CheckpointError, UnsupportedModelError
-from glassformer.families import CLOSED
+from glassformer.families import UNSUPPORTED_FAMILIES
 from glassformer.families.bert import bert
 from glassformer.families.pretrained import load_pretrained, save_pretrained
 from glassformer.families.vit import vit
@@ -285,7 +285,7 @@ def test_classifiers_of_tokens_and_unknown_kinds_are_refused(tmp_path):
     [
         *(
             ({"model_type": kind}, f"model_type '{kind}' is not supported: {why}")
-            for kind, why in CLOSED.items()
+            for kind, why in UNSUPPORTED_FAMILIES.items()
         ),
         (
             {"model_type": None, "architecture": "eva02_base_patch14_224"},

@@ -8,7 +8,7 @@ import torch
 
 from glassformer.errors import GlassformerError
 from glassformer.families import FAMILIES
-from glassformer.families.pretrained import KEY, load_pretrained, save_pretrained
+from glassformer.families.pretrained import EXTRA_KEY, load_pretrained, save_pretrained
 
 ON_THE_HUB = [name for name, family in FAMILIES.items() if family.hub]
 
@@ -38,7 +38,7 @@ def test_it_comes_back(kind, tmp_path):
         settings = json.loads((tmp_path / folder / "config.json").read_text())
         assert settings["model_type"] in (kind, *family.also)
         assert ("glassformer" in settings) is (folder == "beside")
-        assert settings[KEY]["encoder"] == {"stochastic_depth": 0.125, "zero_init": True}
+        assert settings[EXTRA_KEY]["encoder"] == {"stochastic_depth": 0.125, "zero_init": True}
         assert load_pretrained(tmp_path / folder).config == other.config
 
 
@@ -46,7 +46,7 @@ def test_it_comes_back(kind, tmp_path):
 def test_nothing_is_written_where_the_hub_has_a_key_for_all(kind, tmp_path):
     family = FAMILIES[kind]
     save_pretrained(family.model(family.tiny()), tmp_path)
-    assert KEY not in json.loads((tmp_path / "config.json").read_text())
+    assert EXTRA_KEY not in json.loads((tmp_path / "config.json").read_text())
 
 
 @pytest.mark.parametrize("kind", ON_THE_HUB)
@@ -82,6 +82,6 @@ def test_transformers_passes_over_it(kind, tmp_path):
 def test_a_stranger_s_values_are_checked(value, said, tmp_path):
     save_pretrained(FAMILIES["roberta"].model(FAMILIES["roberta"].tiny()), tmp_path)
     file = tmp_path / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {KEY: value}))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {EXTRA_KEY: value}))
     with pytest.raises(GlassformerError, match=said):
         load_pretrained(tmp_path)

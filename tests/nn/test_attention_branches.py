@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from glassformer.errors import ShapeError
 from glassformer.nn import attend, padding_share
 from glassformer.nn.attention import LONG, choose_branch
-from glassformer.nn.maps import TOLERANCE, groups_of
+from glassformer.nn.maps import TOLERANCE, length_groups
 from glassformer.packing import Packing
 
 BRANCHES = ("explicit", "grouped", "fused", "padded")
@@ -296,7 +296,7 @@ def test_auto_at_a_long_length_equals_explicit():
 @few_examples
 def test_groups_hold_every_sequence_once_and_little_padding(lengths):
     packing = Packing(tuple(lengths))
-    groups = groups_of(packing, packing)
+    groups = length_groups(packing, packing)
     assert sorted(start for g in groups for start in g.k.starts) == list(packing.starts)
     computed = 0
     for group in groups:
@@ -325,7 +325,7 @@ def test_a_batch_of_neighbouring_lengths_has_little_padding(low):
 def test_one_length_has_no_padding_at_all(lengths):
     packing = Packing(lengths)
     assert padding_share(packing) == 0.0
-    assert len(groups_of(packing, packing)) == 1
+    assert len(length_groups(packing, packing)) == 1
 
 
 # --- errors ---------------------------------------------------------------------------------------

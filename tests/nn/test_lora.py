@@ -6,7 +6,16 @@ from torch import nn
 
 from glassformer.errors import ConfigError
 from glassformer.nn import Encoder, EncoderConfig
-from glassformer.nn.lora import ALL_PARTS, PARTS, LowRank, adapter, add_lora, merge, part_weights, parts_of
+from glassformer.nn.lora import (
+    ALL_PARTS,
+    PARTS,
+    LowRank,
+    adapter,
+    add_lora,
+    merge,
+    part_weights,
+    select_parts,
+)
 from glassformer.packing import Packing
 
 D = 14
@@ -81,22 +90,22 @@ def test_the_least_and_the_largest_rank(rank):
     ],
 )
 def test_names_of_layers(targets, parts):
-    assert parts_of(targets) == parts
+    assert select_parts(targets) == parts
 
 
 def test_names_that_are_none():
     with pytest.raises(
         ConfigError, match=r"lora_targets: unknown linear layer 'valeu'\. Did you mean 'value'"
     ):
-        parts_of(("q", "valeu"))
+        select_parts(("q", "valeu"))
     for none in ((), "", ("q", ""), (3,)):
         with pytest.raises(ConfigError, match="lora_targets"):
-            parts_of(none)
+            select_parts(none)
 
 
 @pytest.mark.parametrize("targets", [*ALL_PARTS, "all-linear", ("k", "o"), ("up", "down", "q")])
 def test_every_linear_layer_can_have_updates(targets):
-    model, parts = whole(2), parts_of(targets)
+    model, parts = whole(2), select_parts(targets)
     plain = {name: block.clone() for name, block in part_weights(model).items()}
     torch.manual_seed(4)
     add_lora(model, 3, 5.0, targets)

@@ -112,7 +112,7 @@ def test_positions_may_begin_further_down_their_table():
     padded = module.padded(ids, torch.ones_like(ids), None)
     torch.testing.assert_close(padded[0], module(ids[0], Packing((11,))))
     assert build(EmbeddingConfig, to_dict(config)) == config
-    assert EmbeddingConfig(13, 6, "learned", 11).places == Learned(11)
+    assert EmbeddingConfig(13, 6, "learned", 11).position_config == Learned(11)
 
 
 def test_learned_positions_take_what_their_table_does():

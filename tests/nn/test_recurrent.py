@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from glassformer.nn import PackedRNN
-from glassformer.nn.recurrent import slices_of, time_major
+from glassformer.nn.recurrent import time_major, time_slices
 from glassformer.packing import Packing
 
 LENGTHS = Packing((3, 11, 1, 7, 2))
@@ -78,8 +78,8 @@ def test_dropout_between_layers_is_of_training_only():
 
 
 def test_times_backwards_begin_at_the_end():
-    assert slices_of([3, 2, 1], False) == [(0, 3), (3, 2), (5, 1)]
-    assert slices_of([3, 2, 1], True) == [(5, 1), (3, 2), (0, 3)]
+    assert time_slices([3, 2, 1], False) == [(0, 3), (3, 2), (5, 1)]
+    assert time_slices([3, 2, 1], True) == [(5, 1), (3, 2), (0, 3)]
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])

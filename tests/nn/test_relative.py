@@ -9,7 +9,7 @@ from glassformer.errors import ConfigError, ShapeError
 from glassformer.nn import Encoder, EncoderConfig, MultiHeadAttention, attend, attention_weights, kernels
 from glassformer.nn.attention import choose_branch
 from glassformer.nn.maps import first_row_weights
-from glassformer.nn.positions import RelativeBias, bucket_starts, expand_bias
+from glassformer.nn.positions import RelativeBias, bucket_bounds, expand_bias
 from glassformer.nn.trace import LayerRecord
 from glassformer.packing import Packing
 
@@ -71,8 +71,8 @@ def check(branch, dtype, q_packing, kv_packing, heads=3, width=16, causal=False)
 
 
 def test_short_distances_have_a_bucket_each_and_long_ones_share():
-    assert bucket_starts(32, 128) == (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91)
-    assert bucket_starts(8, 16) == (1, 2, 6)
+    assert bucket_bounds(32, 128) == (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91)
+    assert bucket_bounds(8, 16) == (1, 2, 6)
     table = table_of(5)
     bias = table(200)
     assert bias.shape == (5, 399)
@@ -89,7 +89,7 @@ def test_the_buckets_are_those_of_transformers():
     modeling = pytest.importorskip("transformers.models.mpnet.modeling_mpnet")
     distances = torch.arange(-1031, 1032)
     theirs = modeling.MPNetEncoder.relative_position_bucket(distances)
-    starts = torch.tensor(bucket_starts(32, 128))
+    starts = torch.tensor(bucket_bounds(32, 128))
     ours = (distances.abs()[:, None] >= starts).sum(1) + 16 * (distances > 0)
     assert torch.equal(ours, theirs)
 

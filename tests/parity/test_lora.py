@@ -12,10 +12,10 @@ from glassformer.checkpoints.names_lora import QKV, ROOT, THIRDS, load_adapter, 
 from glassformer.checkpoints.tensors import write_tensors
 from glassformer.data.text import word_tokenizer
 from glassformer.errors import CheckpointError, ConfigError
-from glassformer.families import FAMILIES, names_of
+from glassformer.families import FAMILIES, hub_names
 from glassformer.families.modernbert import modernbert
-from glassformer.families.pretrained import add_adapter, head_in_hub, save_pretrained
-from glassformer.nn.lora import ALL_PARTS, LowRank, adapter, add_lora, merge, parts_of
+from glassformer.families.pretrained import add_adapter, head_in_hub_format, save_pretrained
+from glassformer.nn.lora import ALL_PARTS, LowRank, adapter, add_lora, merge, select_parts
 
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
@@ -64,7 +64,7 @@ def drawn(model) -> None:
 @pytest.mark.parametrize("targets", TARGETS, ids=str)
 def test_values_and_gradients_are_pefts(base, tmp_path, targets):
     ours = gf.load_pretrained(base)
-    table = names_of(ours.config)
+    table = hub_names(ours.config)
     add_lora(ours, RANK, ALPHA, targets)
     drawn(ours)
     save_adapter(tmp_path, table, adapter(ours), RANK, ALPHA, with_prefix=True)
@@ -78,7 +78,7 @@ def test_values_and_gradients_are_pefts(base, tmp_path, targets):
     (found * weights).sum().backward()
     (wanted * weights).sum().backward()
     learning = {n: p for n, p in peer.named_parameters() if p.requires_grad}
-    parts, layers = parts_of(targets), len(ours.encoder.layers)
+    parts, layers = select_parts(targets), len(ours.encoder.layers)
     fused = QKV in table.encoder
     thirds = [part for part in parts if part in THIRDS]
     modules = len(parts) - fused * max(len(thirds) - 1, 0)
@@ -107,16 +107,16 @@ def test_values_and_gradients_are_pefts(base, tmp_path, targets):
 def test_what_peft_saves_becomes_part_of_our_weights(base, tmp_path, targets):
     ours = gf.load_pretrained(base)
     add_lora(ours, RANK, ALPHA, targets)
-    save_adapter(tmp_path / "names", names_of(ours.config), adapter(ours), RANK, ALPHA, with_prefix=True)
+    save_adapter(tmp_path / "names", hub_names(ours.config), adapter(ours), RANK, ALPHA, with_prefix=True)
     settings = json.loads((tmp_path / "names" / "adapter_config.json").read_text(encoding="utf-8"))
     merge(ours)
-    whole = {name.rpartition(".")[0] for name in head_in_hub(ours)}
+    whole = {name.rpartition(".")[0] for name in head_in_hub_format(ours)}
     config = peft.LoraConfig(
         r=RANK,
         lora_alpha=ALPHA,
         target_modules=settings["target_modules"],
         use_rslora="o" in targets,
-        modules_to_save=sorted(name.removeprefix(names_of(ours.config).prefix) for name in whole),
+        modules_to_save=sorted(name.removeprefix(hub_names(ours.config).prefix) for name in whole),
     )
     peer = peft.get_peft_model(theirs(base), config)
     drawn(peer)
@@ -136,7 +136,7 @@ def test_what_peft_saves_becomes_part_of_our_weights(base, tmp_path, targets):
 
 def test_an_adapter_of_another_model_changes_nothing(base, tmp_path):
     ours = gf.load_pretrained(base)
-    table, before = names_of(ours.config), {n: t.clone() for n, t in ours.state_dict().items()}
+    table, before = hub_names(ours.config), {n: t.clone() for n, t in ours.state_dict().items()}
     d, last = ours.config.encoder.d_model, len(ours.encoder.layers) - 1
     out = f"{table.heads.get('head.out', 'classifier')}.weight"
     good = {"0.query.A": torch.ones(2, d), "0.query.B": torch.ones(d, 2)}

@@ -112,7 +112,7 @@ def put(name: str, folder: Path, head: str | None = "mlm", **changes) -> Path:
         family.tiny(), init_std=0.2, head=head, **({"pooling": None} if head == "mlm" else {}) | changes
     )
     torch.manual_seed(13)
-    places = config.embedding.places
+    places = config.embedding.position_config
     model = family.model(
         replace(
             config,

@@ -7,7 +7,7 @@ import pytest
 
 from glassformer import Word2Vec
 from glassformer.errors import ConfigError
-from glassformer.models.skipgram import NONE, contexts_of, draw_contexts
+from glassformer.models.skipgram import NONE, count_contexts, draw_contexts
 
 SENTENCES = [[0, 1, 2, 1], [3], [2, 0, 0], [4, 1]]
 IDS = np.array([word for s in SENTENCES for word in s])
@@ -20,13 +20,13 @@ def test_contexts_are_counted(window):
     for s in SENTENCES:
         for i, center in enumerate(s):
             wanted.update(center * 7 + s[j] for j in range(len(s)) if i != j and abs(i - j) <= window)
-    pairs, counts = contexts_of(IDS, STARTS, 7, window)
+    pairs, counts = count_contexts(IDS, STARTS, 7, window)
     assert dict(zip(pairs.tolist(), counts.tolist(), strict=True)) == wanted
     assert pairs.tolist() == sorted(wanted)
 
 
 def test_draws_weigh_as_the_contexts_do():
-    pairs, counts = contexts_of(IDS, STARTS, 7, 2)
+    pairs, counts = count_contexts(IDS, STARTS, 7, 2)
     centres = np.array([0, 3, 1, 6, 4])
     drawn = draw_contexts(pairs, counts, 7, centres, 20_000, np.random.default_rng(0))
     assert (drawn[1] == NONE).all()  # stands alone

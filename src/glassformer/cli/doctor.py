@@ -248,7 +248,7 @@ def _uses(checkpoint: Any, name: str) -> Iterator[Line]:
             "not possible: it is not a classifier" if classes is None else f"as it is, {len(classes)} classes"
         )
         yield Line("note" if classes is None else "ok", "predict, serve, export", use)
-    if getattr(checkpoint.family.model, "fixed", False):
+    if getattr(checkpoint.family.model, "is_linear", False):
         yield Line(
             "note",
             "fine-tune, embed",

@@ -43,11 +43,7 @@ class Alignment:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write ``.json`` (tokens and weights) or ``.html`` (a self-contained page).
-
-        Raises:
-            InputError: another extension, or the folder does not exist.
-        """
+        """Write ``.json`` (tokens and weights) or ``.html`` (a self-contained page)."""
         return save_alignments([self], path)
 
     def _repr_html_(self) -> str:
@@ -55,11 +51,7 @@ class Alignment:
 
 
 def save_alignments(alignments: Sequence[Alignment], path: str | Path) -> Path:
-    """As ``Alignment.save``, for several alignments: one page, or a JSON array.
-
-    Raises:
-        InputError: see ``check_output_path``.
-    """
+    """As ``Alignment.save``, for several alignments: one page, or a JSON array."""
     path = check_output_path(path)
     if path.suffix.lower() == ".json":
         values = [alignment.to_dict() for alignment in alignments]
@@ -71,11 +63,7 @@ def save_alignments(alignments: Sequence[Alignment], path: str | Path) -> Path:
 
 
 def check_output_path(path: str | Path) -> Path:
-    """``path`` as a Path, after checking it.
-
-    Raises:
-        InputError: an extension other than .json or .html, or the folder does not exist.
-    """
+    """``path`` as a Path, after checking it."""
     path = Path(path)
     if path.suffix.lower() not in (".json", ".html"):
         raise BadValueError("not .json or .html", where=str(path), fix="End the name with one of them")
@@ -125,9 +113,6 @@ def picture(
     Args:
         weights: ``[T, S]`` from 0 to 1.
         origin: the file of the weights, for error messages.
-
-    Raises:
-        DataError: the shape of the weights does not match the tokens.
     """
     if len(weights) != len(target) or any(len(row) != len(source) for row in weights):
         raise DataError(f"weights are not {len(target)} by {len(source)}", where=origin, fix="Train again")

@@ -64,7 +64,7 @@ def blocks(model: nn.Module) -> list[Block]:
     The modules of an unknown kind of model are in the order of their creation.
     """
     children = {name: child for name, child in model._modules.items() if child is not None}
-    if getattr(model, "fixed", False):
+    if getattr(model, "is_linear", False):
         return _linear_blocks(model)
     if "embeddings" not in children or "encoder" not in children:
         return [_module_block(name, child, Counted()) for name, child in model.named_children()]

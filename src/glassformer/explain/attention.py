@@ -50,9 +50,6 @@ def rollout(
         fusion: how heads are fused: mean (as in the paper), max or min. The rows of max and min are
             normalized.
         discard: share of the smallest weights of each fused map that are set to 0, in [0, 1).
-
-    Raises:
-        InputError: an option is out of range.
     """
     if not 0 <= residual <= 1:
         raise BadValueError(f"residual {residual} is not in [0, 1]", where="rollout")

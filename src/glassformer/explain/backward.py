@@ -47,9 +47,6 @@ def gim(subject: Subject, target: int, *, temperature: float = 2.0) -> Scores:
     Args:
         temperature: temperature of the softmax in the backward pass. Above 1, saturated attention weights
             also have gradients.
-
-    Raises:
-        InputError: a temperature of 0 or below.
     """
     if not temperature > 0:
         raise InputError(f"temperature {temperature}", where="gim", fix="Give a number above 0")

@@ -44,9 +44,6 @@ def cross(subject: Subject, target: int | None = None, by: str = "mask") -> dict
           over all layers and heads; None for models without attention between both texts.
         - ``strongest``: the pairs of words with the largest interactions.
         - ``left_out``: number of words beyond ``MAX_WORDS`` per text.
-
-    Raises:
-        InputError: the input is not a pair, or one of its texts has no word.
     """
     sides = subject.shown.get("sides")
     if sides is None:

@@ -72,9 +72,6 @@ def curves(subject: Subject, scores: np.ndarray, target: int, by: str = "mask") 
     Args:
         scores: ``[T]``, or a patch grid; tokens are masked or shown in descending order.
         by: replacement of masked tokens, as in ``Subject.logits``.
-
-    Raises:
-        InputError: the input has no token that may be masked.
     """
     return _curves(subject, [rank_tokens(subject, scores)], target, by)[0]
 

@@ -36,10 +36,6 @@ def integrated_gradients(
         steps: initial number of points; equal to ``max_steps`` for a fixed number.
         tolerance: maximum relative error of completeness.
         max_steps: maximum number of points; the result includes the remaining error.
-
-    Raises:
-        InputError: fewer than one step or more than ``max_steps``, a tolerance below 0, or an unknown
-            baseline.
     """
     if not 1 <= steps <= max_steps:
         fix = "Give 1 or more" if steps < 1 else "Give fewer, or raise max_steps"

@@ -72,9 +72,6 @@ def attention_statistics(subjects: Sequence[Subject]) -> dict[str, float]:
 
     ``entropy`` and ``distance`` are relative to uniform attention. ``movement`` is the mean total
     variation distance of a row from its mean over all inputs; 0: attention depends on positions only.
-
-    Raises:
-        InputError: no inputs, or inputs of different lengths.
     """
     lengths = {len(subject) for subject in subjects}
     if len(lengths) != 1:
@@ -115,11 +112,7 @@ def describe(statistics: dict[str, np.ndarray], least: float = 0.4) -> list[list
 
 @contextmanager
 def ablated_head(model: Any, layer: int, head: int) -> Iterator[None]:
-    """Context in which the output of one head is zero: its columns of the output projection are set to 0.
-
-    Raises:
-        InputError: the layer or head does not exist.
-    """
+    """Context in which the output of one head is zero: its columns of the output projection are set to 0."""
     layers = model.encoder.steps
     heads = model.encoder.config.num_heads
     if not (0 <= layer < len(layers) and 0 <= head < heads):

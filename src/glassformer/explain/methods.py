@@ -120,7 +120,7 @@ def check_supported(clf: Any, method: str) -> None:
     elif method == "weights":
         what = f"only for linear models of texts (tfidf), and {clf.model!r} is not one"
     else:
-        name = "a linear model" if clf.model_.fixed else repr(clf.model)
+        name = "a linear model" if clf.model_.is_linear else repr(clf.model)
         what = f"{name} {_unsupported_reason(clf.model_, method)}"
     raise NotForThisModelError(what, where=method, fix=f"Use {', '.join(supported[:-1])} or {supported[-1]}")
 
@@ -245,11 +245,7 @@ def method_options(method: str) -> dict[str, inspect.Parameter]:
 
 
 def target_index(subject: Subject, target: Any) -> int:
-    """The index of the label to explain.
-
-    Raises:
-        InputError: an unknown label.
-    """
+    """The index of the label to explain."""
     if target is None:
         return subject.target
     if target in subject.classes:

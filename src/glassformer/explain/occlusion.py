@@ -19,9 +19,6 @@ def windows(shape: Sequence[int], size: Sequence[int], stride: Sequence[int]) ->
     """All positions of a sliding window on a grid, ``[M, *shape]`` boolean, True inside the window.
 
     The windows cover the grid; the last window may exceed the edge and is cut.
-
-    Raises:
-        InputError: a window or stride below 1, or a window larger than the grid.
     """
     for n, s, step in zip(shape, size, stride, strict=True):
         if not 1 <= s <= n or step < 1:
@@ -84,9 +81,6 @@ def occlusion(
             number of patches per side.
         stride: step from one window to the next. The score of a unit is the mean over its windows.
         by: the replacement: ``mask``, another baseline, or ``delete``.
-
-    Raises:
-        InputError: an unknown unit or baseline, or a window that does not fit.
     """
     if unit not in ("token", "word", "span"):
         raise InputError(f"no unit {unit!r}", where="occlusion", fix="Use token, word or span")

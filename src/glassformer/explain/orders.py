@@ -22,9 +22,6 @@ def deletion_bounds(
 
     Args:
         by: the replacement of masked positions, as in ``Subject.logits``.
-
-    Raises:
-        InputError: the input has no position that may be masked.
     """
     lowest, highest = (_search(subject, target, by, width, sign) for sign in (1.0, -1.0))
     areas = []

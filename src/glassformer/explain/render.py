@@ -203,11 +203,7 @@ class Explanation(Result):
     """The result of every attribution method; see ``Result`` for the fields."""
 
     def save(self, path: str | Path) -> Path:
-        """Write ``.json`` (scores) or ``.html`` (a self-contained page, with attention maps if available).
-
-        Raises:
-            InputError: another extension, or the folder does not exist.
-        """
+        """Write ``.json`` (scores) or ``.html`` (a self-contained page, with attention maps if available)."""
         path = check_output_path(path)
         if path.suffix.lower() == ".json":
             text = json_text(self.to_dict(), indent=2, ascii=True) + "\n"

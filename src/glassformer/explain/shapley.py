@@ -31,9 +31,6 @@ def shapley(
         pairs: number of random permutations, each with its reverse.
         by: replacement of masked units: ``mask``, another baseline, or ``delete``.
         seed: random seed of the permutations.
-
-    Raises:
-        InputError: an unknown unit or baseline, fewer than one pair, or a seed below 0.
     """
     if unit not in ("token", "word"):
         raise InputError(f"no unit {unit!r}", where="shapley", fix="Use token or word")

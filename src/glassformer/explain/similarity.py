@@ -44,9 +44,6 @@ def picture(
         rows, columns: names of the tokens of both texts.
         table: ``[len(rows), len(columns)]`` contributions.
         origin: where the table comes from, for error messages.
-
-    Raises:
-        DataError: the table has another shape.
     """
     if len(table) != len(rows) or any(len(line) != len(columns) for line in table):
         what = f"contributions are not {len(rows)} by {len(columns)}"
@@ -183,11 +180,7 @@ class SimilarityExplanation:
         return f"<div>{picture(self.tokens_a, self.tokens_b, self.table.tolist())}</div>"
 
     def save(self, path: str | Path) -> Path:
-        """Write a page (``.html``) or the values (``.json``).
-
-        Raises:
-            ConfigError: another extension.
-        """
+        """Write a page (``.html``) or the values (``.json``)."""
         return save_similarities([self], path)
 
 
@@ -213,9 +206,6 @@ def contributions(steps: Sentences, first: Tensor, second: Tensor) -> tuple[np.n
     Args:
         steps: the steps from hidden states to the sentence vector.
         first, second: last hidden states ``[T, D]`` of both texts.
-
-    Raises:
-        ConfigError: a dense layer has an activation, so that vectors are not sums over tokens.
     """
     parts = [_token_parts(steps, states.double()) for states in (first, second)]
     norms = [part.sum(0).norm().clamp(min=1e-12) for part in parts]

@@ -95,11 +95,7 @@ class Subject:
         return np.flatnonzero(self.words >= 0)
 
     def baseline(self, name: str) -> Tensor:
-        """The replacement rows ``[T, D]`` of a baseline.
-
-        Raises:
-            InputError: the model does not have this baseline.
-        """
+        """The replacement rows ``[T, D]`` of a baseline."""
         if name not in self.baselines:
             fix = nearest(name, list(self.baselines))
             raise InputError(f"no baseline {name!r} here", where="explain", fix=fix)
@@ -180,11 +176,7 @@ class SingleOutputModel(nn.Module):
         self.has_attention = getattr(model, "has_attention", True)
 
     def run_rows(self, x: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
-        """Logits ``[B, C]`` of embedded rows ``[N, D]``.
-
-        Raises:
-            InputError: tokens were deleted, so that row indices are not valid.
-        """
+        """Logits ``[B, C]`` of embedded rows ``[N, D]``."""
         if set(packing.lengths) != {self.length}:
             what = "a word, or an answer, whose text lacks tokens has no place in it"
             raise InputError(what, where="explain", fix="Hide tokens with by=mask, not by=delete")

@@ -48,9 +48,6 @@ def heads(explanation: Result, layer: int = -1) -> str:
     Args:
         explanation: the explanation of a text, with ``maps=True``.
         layer: index of the layer; negative indices count from the end.
-
-    Raises:
-        InputError: no maps, an unknown layer, or more than ``MAX_TOKENS`` tokens.
     """
     e = explanation
     if e.maps is None or e.image is not None:
@@ -97,9 +94,6 @@ def pictures(
         rows: for each image, its explanations, one for each title.
         titles: column titles, with an optional line break.
         names: captions of the images, such as the true label; None: their file names.
-
-    Raises:
-        InputError: an explanation of a text, or numbers of rows, titles and names that do not match.
     """
     captions = names or [row[0].name for row in rows if row]
     if not rows or len(captions) != len(rows) or any(len(row) != len(titles) for row in rows):

@@ -32,11 +32,7 @@ CLASSES = ["answer", "no answer"]
 
 
 def word_index(words: list[str], word: str | int | None, tags: list[str]) -> int:
-    """The index of the word to explain; None: the first tagged word.
-
-    Raises:
-        InputError: the word does not exist.
-    """
+    """The index of the word to explain; None: the first tagged word."""
     if word is None:
         return next((i for i, tag in enumerate(tags) if tag != "O"), 0)
     if isinstance(word, str) and word in words:

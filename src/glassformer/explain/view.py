@@ -151,9 +151,6 @@ def text_view(
 
     Args:
         words: ``[T]`` the word of each token, -1 for special tokens; None: inferred from tokens and offsets.
-
-    Raises:
-        ValueError: inconsistent shapes.
     """
     t = len(tokens)
     if numbers.rows.ndim != 3 or numbers.rows.shape[2] != t or len(offsets) != t:
@@ -198,9 +195,6 @@ def image_view(
         url: ``data:`` URL of the image.
         size: width and height of the drawn image.
         grid: rows and columns of patches.
-
-    Raises:
-        ValueError: inconsistent shapes.
     """
     gh, gw = grid
     t, (width, height) = numbers.rows.shape[-1], size

@@ -39,7 +39,7 @@ from glassformer.export.padded import PaddedFeatures, PaddedPictures, PaddedSpan
 from glassformer.export.plain_ngrams import features, numbered
 from glassformer.families.pretrained import load_pretrained
 from glassformer.finite import finite, json_text
-from glassformer.models.sentences import Sentences, lowercased
+from glassformer.models.sentences import Sentences, with_lowercasing
 from glassformer.nn.pairs import distinguishes_texts
 
 BATCH = 16
@@ -581,7 +581,7 @@ class TextVectors(Outputs):
 
     def write_files(self, folder: Path) -> None:
         tokenizer = self.clf.tokenizer_
-        tokenizer = lowercased(tokenizer) if self.how.lowercase else tokenizer
+        tokenizer = with_lowercasing(tokenizer) if self.how.lowercase else tokenizer
         save_cutting(tokenizer, self.clf.max_tokens(), folder)
 
     def about(self) -> dict[str, Any]:

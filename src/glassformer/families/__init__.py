@@ -1,4 +1,4 @@
-"""Model families, one file per ``model_type``: config and tensor names in both directions, presets."""
+"""Model families, one file per ``model_type``."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ FAMILIES: dict[str, Family] = {
     "glassformer-hog": HOG,
 }
 
-# ``model_type`` of well-known encoders that do not open -> the reason.
-CLOSED = {
+# ``model_type`` of well-known unsupported encoders -> the reason.
+UNSUPPORTED_FAMILIES = {
     "clip_text_model": "the half of CLIP that reads texts opens with the half that reads images only",
     "neobert": "its code is on the Hub alone, so that nothing shows whether ours computes the same",
     "nomic_bert": "version 1 is not written yet, and version 2 is a mixture of experts",
@@ -70,19 +70,21 @@ PRETRAINING = {name: preset for family in FAMILIES.values() for name, preset in 
 SCRATCH = next(iter(PRETRAINING))  # the default architecture of pre-training from scratch
 
 
-def family_named(kind: Any) -> Family | None:
-    """The family that reads files with this ``model_type``; None: there is none."""
+def find_family(kind: Any) -> Family | None:
+    """The family that reads files with this ``model_type``; None: no family does."""
     return next((family for name, family in FAMILIES.items() if kind in (name, *family.also)), None)
 
 
-def names_of(config: Any) -> NameTable:
-    """The Hub's tensor names for a model with this config; if its family has none, those of another family
-    with the same config class."""
+def hub_names(config: Any) -> NameTable:
+    """The Hub's tensor names for a model with this config.
+
+    For a family without a Hub format, they are the names of another family with the same config class.
+    """
     families = [family_of(config), *(f for f in FAMILIES.values() if f.config is type(config))]
     return next(family.hub.names for family in families if family.hub is not None)
 
 
 def family_of(config: Any) -> Family:
-    """The family in whose format a model with this config is saved: the Hub's if possible, else ours."""
+    """The family whose format can save a model with this config: a Hub format if possible, else ours."""
     candidates = [family for family in FAMILIES.values() if family.config is type(config)]
     return next(f for f in candidates if f.hub is None or f.hub.can_save(config))

@@ -19,7 +19,7 @@ from glassformer.nn.encoder import EncoderConfig
 
 KIND = "albert"
 LAYER = "encoder.albert_layer_groups.{i}.albert_layers.0"
-MOST_LAYERS = 1_000
+MAX_LAYERS = 1_000
 NAMES = replace(
     bert.NAMES,
     prefix="albert.",
@@ -62,16 +62,12 @@ DEFAULTS = {"hidden_act": "gelu_new", "hidden_dropout_prob": 0.0, "attention_pro
 
 
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
-    """Our config from ALBERT's ``config.json``.
-
-    Raises:
-        CheckpointError: see ``bert.read``; layers within groups, more groups than layers, too many layers.
-    """
+    """Our config from ALBERT's ``config.json``."""
     layers = number(settings, "num_hidden_layers", where)
     groups = number(settings, "num_hidden_groups", where, 1)
     if (inner := settings.get("inner_group_num", 1)) != 1:  # in all published models it is 1
         raise UnsupportedModelError(f"inner_group_num = {shown(inner)} is not supported", where=where)
-    if not groups <= layers <= MOST_LAYERS:
+    if not groups <= layers <= MAX_LAYERS:
         what = f"num_hidden_layers = {layers} in num_hidden_groups = {groups} is not supported"
         raise UnsupportedModelError(what, where=where)
     dropout = {"classifier_dropout": settings.get("classifier_dropout_prob", 0.1)}

@@ -1,6 +1,7 @@
-"""LSTM, GRU, TextCNN, TF-IDF and HOG: presets, saved in our own formats because the Hub has none.
+"""LSTM, GRU, TextCNN, TF-IDF and HOG models.
 
-``model_type`` in ``config.json`` is ``glassformer-rnn`` and so on, which ``transformers`` cannot open.
+The Hub has no formats for these models, so they are saved in our own formats. ``transformers`` cannot open
+their ``model_type`` (``glassformer-rnn`` and so on).
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ SHARED_KEYS = ("d_model", "embedding_std", "embedding_dim", "vectors", "dropout"
 
 
 def _override(preset: Any, section: Any, num_labels: int, more_keys: tuple[str, ...], **values: Any) -> Any:
-    """The preset, overridden by a recipe's model section; ``more_keys``: supported keys in addition to
-    ``SHARED_KEYS``.
+    """The preset with the values of a recipe's model section.
+
+    ``more_keys`` are the supported keys in addition to ``SHARED_KEYS``.
     """
     for key in (f.name for f in fields(section) if f.default is None):
         if key not in (*SHARED_KEYS, *more_keys) and getattr(section, key) is not None:
@@ -74,11 +76,7 @@ def configure_rnn(preset: RnnConfig, section: Any, num_labels: int) -> RnnConfig
 
 
 def configure_textcnn(preset: TextCnnConfig, section: Any, num_labels: int) -> TextCnnConfig:
-    """See ``Family.configure``.
-
-    Raises:
-        ConfigError: a pooling other than max.
-    """
+    """See ``Family.configure``."""
     pooling = None if section.pooling == "auto" else section.pooling
     config = _override(preset, section, num_labels, (), pooling=pooling)
     if pooling not in (None, "max", "tokens"):
@@ -109,9 +107,8 @@ TEXTCNN = Family(
 
 # --- TF-IDF and HOG -------------------------------------------------------------------------------
 #
-# ``model_type`` is ``glassformer-tfidf`` or ``glassformer-hog``; the n-grams are in ``ngrams.json``. The
-# weights are fitted without gradient steps: ``tasks/text_classification/tfidf.py`` and
-# ``train/solved_head.py``.
+# The n-grams are in ``ngrams.json``. The weights are fitted without gradient steps
+# (``tasks/text_classification/tfidf.py`` and ``train/solved_head.py``).
 
 
 # Keys of a recipe's model section that linear models support.

@@ -78,11 +78,7 @@ FIXED = {"is_decoder": False, "add_cross_attention": False, "position_embedding_
 
 
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
-    """Our config from BERT's ``config.json``.
-
-    Raises:
-        CheckpointError: a missing key, or an unsupported variant (decoder, relative positions, activation).
-    """
+    """Our config from BERT's ``config.json``."""
     for key, supported in FIXED.items():
         if settings.get(key, supported) not in (supported, None):
             raise UnsupportedModelError(f"{key} = {shown(settings[key])} is not supported", where=where)

@@ -1,8 +1,9 @@
 """DeBERTa (He et al., 2021), versions 2 and 3: BERT's layers with disentangled attention, without pooler.
 
-The attention is in ``nn/disentangled.py``. Its classifier has a hidden layer over the first row, as
-ELECTRA's; version 3's masked-LM head has other names, which are read too. Not supported: relative
-positions switched off, embeddings of another width, and the convolution of v2-xlarge and v2-xxlarge.
+The attention is in ``nn/disentangled.py``. The classifier has a hidden layer over the first row, like
+ELECTRA's classifier. The masked-LM head of version 3 has other tensor names, which are also read. Not
+supported are models without relative positions, embeddings of another width, and the convolution of v2-xlarge
+and v2-xxlarge.
 """
 
 from __future__ import annotations
@@ -62,37 +63,30 @@ FIXED = {
 def from_hub(
     tensors: dict[str, Tensor], where: str, config: TextEncoderConfig | None = None
 ) -> dict[str, Tensor]:
-    """Convert the Hub's tensors to ours.
-
-    Raises:
-        CheckpointError: unknown or missing tensors, or an output layer that is not tied to the embeddings.
-    """
-    known = {}
+    """Convert the Hub's tensors to ours."""
+    renamed = {}
     for key, tensor in tensors.items():
         stem = next((old for old in V3_NAMES if key.startswith(old)), None)
         if not key.startswith(REPLACED_TOKEN_HEAD):
-            known[key if stem is None else V3_NAMES[stem] + key[len(stem) :]] = tensor
-    return NAMES.from_hub(known, where)
+            renamed[key if stem is None else V3_NAMES[stem] + key[len(stem) :]] = tensor
+    return NAMES.from_hub(renamed, where)
 
 
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
-    """Our config from ``config.json``.
-
-    Raises:
-        CheckpointError: see ``bert.read``; an unsupported variant.
-    """
+    """Our config from ``config.json``."""
     width, kinds = settings.get("hidden_size"), settings.get("pos_att_type") or ()
     width_keys = dict.fromkeys(("embedding_size", "pooler_hidden_size"), width)
     for key, value in (FIXED | width_keys).items():
         if settings.get(key, False if key == "relative_attention" else value) != value:
             what, fix = f"{key} = {shown(settings.get(key))} is not supported", "Name another checkpoint"
             raise UnsupportedModelError(what, where=where, fix=fix)
-    segments = settings.get("type_vocab_size", 0) != 0
+    has_segments = settings.get("type_vocab_size", 0) != 0
     bert_keys = {"position_embedding_type": None, "classifier_dropout": settings.get("cls_dropout")}
-    bert_keys |= {} if segments else {"type_vocab_size": 1}
+    bert_keys |= {} if has_segments else {"type_vocab_size": 1}
     config = bert.read({"layer_norm_eps": 1e-7} | settings | bert_keys, where)
     positions = "learned" if settings.get("position_biased_input", True) is True else "none"
-    embedding = replace(config.embedding, positions=positions, segments=config.embedding.segments * segments)
+    segments = config.embedding.segments if has_segments else 0
+    embedding = replace(config.embedding, positions=positions, segments=segments)
     kinds = [kind.strip() for kind in (kinds.lower().split("|") if isinstance(kinds, str) else kinds)]
     furthest, buckets = (settings.get(key, -1) for key in ("max_relative_positions", "position_buckets"))
     distance_keys = settings | {

@@ -1,8 +1,8 @@
-"""DeiT (Touvron et al., 2021), distilled: ViT with a second token, which a teacher's labels trained.
+"""DeiT (Touvron et al., 2021), distilled: ViT with a distillation token.
 
-The distillation token is a register with a position. ``DeiTForImageClassificationWithTeacher`` gives the mean
-of two linear heads, on [CLS] and on that token: here one linear head on both, concatenated
-(``pooling="first-two"``). DeiTs without distillation are published as ``vit``.
+The distillation token is a register with a position. ``DeiTForImageClassificationWithTeacher`` returns the
+mean of two linear heads, on [CLS] and on this token. Here they are one linear head on the concatenation of
+both tokens (``pooling="first-two"``). DeiTs without distillation are published as ``vit``.
 """
 
 from __future__ import annotations
@@ -31,11 +31,7 @@ WEIGHTS, BIASES = ([f"{head}.{part}" for head in TWO_HEADS] for part in ("weight
 def from_hub(
     tensors: dict[str, Tensor], where: str, config: ImageEncoderConfig | None = None
 ) -> dict[str, Tensor]:
-    """Convert the Hub's tensors to ours; the mean of two linear heads is one.
-
-    Raises:
-        CheckpointError: unknown or missing tensors.
-    """
+    """Convert the Hub's tensors to ours; the mean of two linear heads is one."""
     tensors = dict(tensors)
     if not tensors.keys().isdisjoint(both := (*WEIGHTS, *BIASES)):
         if missing := [key for key in both if key not in tensors]:

@@ -26,7 +26,7 @@ from glassformer.nn.patches import PatchConfig
 
 PLAIN, REGISTERS = "dinov2", "dinov2_with_registers"
 MASK = "embeddings.mask_token"
-# (part of the Hub's name, part of the name in the table)
+# Pairs: part of the Hub's tensor name, and the same part in the name table.
 NAME_PARTS = (
     ("layer_scale1.lambda1", "layer_scale1.weight"),
     ("layer_scale2.lambda1", "layer_scale2.weight"),
@@ -66,17 +66,13 @@ def from_hub(
     config: ImageEncoderConfig | None = None,
     names: NameTable = vit.NAMES,
 ) -> dict[str, Tensor]:
-    """Convert the Hub's tensors to ours.
-
-    Raises:
-        CheckpointError: unknown or missing tensors.
-    """
-    known = {}
+    """Convert the Hub's tensors to ours."""
+    renamed = {}
     for key, tensor in tensors.items():
         for hub_part, table_part in NAME_PARTS:
             key = key.replace(hub_part, table_part)
-        known[key] = tensor
-    out = vit.from_hub(known, where, config, names)
+        renamed[key] = tensor
+    out = vit.from_hub(renamed, where, config, names)
     if (registers := out.get("embeddings.registers")) is not None and registers.ndim == 3:
         out["embeddings.registers"] = registers[0]
     return out
@@ -137,12 +133,7 @@ WITH_REGISTERS = (
 
 
 def read(settings: dict[str, Any], where: str, kind: str = PLAIN) -> ImageEncoderConfig:
-    """Our config from ``config.json``.
-
-    Raises:
-        CheckpointError: a missing key, an unsupported activation, an invalid value, or a grid of patches that
-            is not square.
-    """
+    """Our config from ``config.json``."""
     table, base = (WITH_REGISTERS, dinov2(registers=4)) if kind == REGISTERS else (SETTINGS, dinov2())
     gated = settings.get("use_swiglu_ffn") is True
     d_ff = _hidden_width(number(settings, "hidden_size", where), real(settings, "mlp_ratio", where, 4), gated)

@@ -1,6 +1,4 @@
-"""DistilBERT (Sanh et al., 2019): BERT without segments and pooler, with its own tensor names and
-settings.
-"""
+"""DistilBERT (Sanh et al., 2019): BERT without segments and pooler."""
 
 from __future__ import annotations
 
@@ -52,17 +50,12 @@ NAMES = NameTable(
     },
     tied={"vocab_projector.weight": "embeddings.word_embeddings.weight"},
 )
-POSITIONS, THEIR_POSITIONS = "embeddings.positions.weight", "embeddings.position_embeddings.weight"
-TOLERANCE = 2e-3  # of sinusoidal positions, which a file may store in half precision
+POSITIONS, HUB_POSITIONS = "embeddings.positions.weight", "embeddings.position_embeddings.weight"
+TOLERANCE = 2e-3  # tolerance for sinusoidal positions, which a file may store in half precision
 
 
 def from_hub(tensors: dict[str, Tensor], where: str, config: TextEncoderConfig) -> dict[str, Tensor]:
-    """Convert the Hub's tensors to ours, without sinusoidal positions, which are computed here.
-
-    Raises:
-        CheckpointError: unknown or missing tensors, an output layer that is not tied to the embeddings, or
-            positions that are not sinusoidal although ``config.json`` says so.
-    """
+    """Convert the Hub's tensors to ours, without sinusoidal positions, which are computed here."""
     out = NAMES.from_hub(tensors, where)
     rows, width = config.embedding.max_positions, config.embedding.d_model
     if config.embedding.positions == "sinusoidal" and (table := out.pop(POSITIONS, None)) is not None:
@@ -80,7 +73,7 @@ def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderCon
     out = NAMES.to_hub(tensors, with_prefix)
     if config.embedding.positions == "sinusoidal":
         table = sinusoidal(config.embedding.max_positions, config.embedding.d_model)
-        out[(NAMES.prefix if with_prefix else "") + THEIR_POSITIONS] = table
+        out[(NAMES.prefix if with_prefix else "") + HUB_POSITIONS] = table
     return out
 
 
@@ -104,11 +97,7 @@ SETTINGS = (
 
 
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
-    """Our config from DistilBERT's ``config.json``.
-
-    Raises:
-        CheckpointError: a missing key, an unsupported activation, or an invalid value.
-    """
+    """Our config from DistilBERT's ``config.json``."""
     return read_settings(SETTINGS, distilbert(), settings, where)
 
 

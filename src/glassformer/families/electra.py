@@ -51,11 +51,7 @@ TOKEN_NAMES = replace(NAMES, heads={**NAMES.heads, "head.out": "classifier"})
 def from_hub(
     tensors: dict[str, Tensor], where: str, config: TextEncoderConfig | None = None
 ) -> dict[str, Tensor]:
-    """Convert the Hub's tensors to ours.
-
-    Raises:
-        CheckpointError: unknown or missing tensors, or an output layer that is not tied to the embeddings.
-    """
+    """Convert the Hub's tensors to ours."""
     return (TOKEN_NAMES if "classifier.weight" in tensors else NAMES).from_hub(tensors, where)
 
 
@@ -65,11 +61,7 @@ def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderCon
 
 
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
-    """Our config from ELECTRA's ``config.json``; the ``summary_`` keys belong to an unsupported head.
-
-    Raises:
-        CheckpointError: see ``bert.read``.
-    """
+    """Our config from ELECTRA's ``config.json``; the ``summary_`` keys belong to an unsupported head."""
     config = bert.read(settings, where)
     width = number(settings, "embedding_size", where, 128)
     embedding = replace(config.embedding, width=None if width == config.encoder.d_model else width)

@@ -1,4 +1,4 @@
-"""``Family``: how a folder with a certain ``model_type`` becomes a model, and back."""
+"""Families: conversion between saved folders and models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.checkpoints.names import NameTable
 from glassformer.errors import InputError
 from glassformer.models.text import TextEncoder, TextEncoderConfig
 
-OWN_CLASS = ("tokens", "first-two")  # poolings under which a classifier has a class of its own
+POOLINGS_WITH_CLASS = ("tokens", "first-two")  # classifiers with these poolings have separate classes
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class HubLayout:
         pooling: pooling of the classifier in ``transformers``, such as "pooler" or "first".
         head_type: head of that classifier: "linear", or "mlp" as wide as the encoder.
         head_activation: activation of the mlp's hidden layer.
-        head_settings: ``config.json`` -> settings of that classifier, in addition to the three above; this
-            head is then also used for token classification.
+        head_settings: ``config.json`` -> further settings of that classifier. Token classification then uses
+            the same head.
     """
 
     read: Callable[[dict[str, Any], str], Any]
@@ -63,7 +63,7 @@ class HubLayout:
             restored = self.read(self.write(config), "config.json")
         except InputError:
             return False
-        return _computed(restored, config.head) == _computed(config, config.head)
+        return _computation_settings(restored, config.head) == _computation_settings(config, config.head)
 
     def loadable_head(self) -> str:
         """The parameters of a classifier whose head ``transformers`` can load too, as text."""
@@ -72,42 +72,43 @@ class HubLayout:
         return f"pooling={self.pooling!r}{head}"
 
     def class_of(self, config: Any) -> str:
-        """The class of the whole model in ``transformers``. Requires ``has_class``."""
-        return self.classes[config.pooling if config.pooling in OWN_CLASS else config.head]
+        """The class of the whole model in ``transformers``; requires ``has_class``."""
+        return self.classes[config.pooling if config.pooling in POOLINGS_WITH_CLASS else config.head]
 
     def has_class(self, config: Any) -> bool:
         """Whether one of ``classes`` has the pooling and head of this config."""
         if self.head_settings is not None and config.head in ("classification", "spans"):
             expected = self.hub_head(self.write(config))
-            wide = config.head_hidden in (None, config.encoder.d_model)
+            has_width = config.head_hidden in (None, config.encoder.d_model)
             if config.pooling == "tokens" or config.head == "spans":
                 expected["pooling"] = config.pooling
             if config.head == "spans":
                 del expected["head_type"]
-            return wide and all(getattr(config, key) == value for key, value in expected.items())
+            return has_width and all(getattr(config, key) == value for key, value in expected.items())
         if config.head == "spans":
             return "spans" in self.classes
-        if config.pooling in OWN_CLASS:
+        if config.pooling in POOLINGS_WITH_CLASS:
             return config.pooling in self.classes and config.head_type == "linear"
         if getattr(config, "sides", None) is not None or getattr(config, "projection", None) is not None:
             return False
         if config.head == "classification":
-            wide = config.head_hidden in (None, config.encoder.d_model) or self.head_type == "linear"
-            same = config.head_activation == self.head_activation or config.head_type == "linear"
-            return (config.pooling, config.head_type) == (self.pooling, self.head_type) and wide and same
-        named = {*self.names.encoder, *self.names.full_names}
-        return config.pooling is None or POOLED_BY.get(config.pooling) in named
+            has_width = config.head_hidden in (None, config.encoder.d_model) or self.head_type == "linear"
+            has_activation = config.head_activation == self.head_activation or config.head_type == "linear"
+            has_head = (config.pooling, config.head_type) == (self.pooling, self.head_type)
+            return has_head and has_width and has_activation
+        names = {*self.names.encoder, *self.names.full_names}
+        return config.pooling is None or POOLING_TENSORS.get(config.pooling) in names
 
 
-# Pooling of an encoder without a head -> the tensor that shows it, without ``.weight``.
-POOLED_BY = {"pooler": "pooling.dense", "multihead": "pooling.query", "first-norm": "pooling.norm"}
-# Settings of training and initialization, which ``config.json`` need not have.
+# Pooling of an encoder without a head -> the tensor by which it is recognized, without ``.weight``.
+POOLING_TENSORS = {"pooler": "pooling.dense", "multihead": "pooling.query", "first-norm": "pooling.norm"}
+# Settings of training and initialization, which ``config.json`` may lack.
 TRAINING_KEYS = {"dropout", "attention_dropout", "feed_forward_dropout", "patch_dropout", "stochastic_depth"}
 TRAINING_KEYS |= {"zero_init", "position_std"}
 
 
-def _computed(config: Any, head: str | None) -> tuple[Any, ...]:
-    """The settings that decide what embeddings and encoder compute under a head, and the model type."""
+def _computation_settings(config: Any, head: str | None) -> tuple[Any, ...]:
+    """The settings that determine the outputs of embeddings and encoder, and the model type."""
     parts = [
         {f.name: getattr(part, f.name) for f in fields(part) if f.name not in TRAINING_KEYS}
         for part in (config.embedding, config.encoder)
@@ -116,7 +117,7 @@ def _computed(config: Any, head: str | None) -> tuple[Any, ...]:
     encoder["rotary_base_local"] = encoder["rotary_base"] and (
         encoder["rotary_base_local"] or encoder["rotary_base"]
     )
-    if encoder["attention"] == "full":  # then window and full_layers have no effect
+    if encoder["attention"] == "full":  # window and full_layers have no effect
         encoder |= {"attention_window": None, "full_layers": None}
     mlm_activation = head in ("mlm", "pretraining") and (config.words_activation or encoder["activation"])
     return *parts, mlm_activation, getattr(config, "model_type", None)
@@ -129,15 +130,15 @@ class Family:
     Args:
         model, config: the model class and its config class, from ``models/``.
         tiny: a config with a few thousand weights and three classes, for tests. The vocabulary has 31 tokens,
-            images 8 x 8 pixels.
+            images have 8 x 8 pixels.
         hub: the Hugging Face format; None: our own format, with the config under ``architecture``.
         presets: values of ``model=`` for random weights -> function that returns the config, given the
             vocabulary size (texts) or ``image_size`` and ``patch_size`` (images).
         pretraining: like ``presets``, for masked language modeling from scratch.
         examples: well-known checkpoints on the Hub.
-        also: further values of ``model_type`` in its files.
-        configure: preset config, model section of a recipe, number of labels -> config; None: as for all
-            Transformers.
+        also: further values of ``model_type`` in files of this family.
+        configure: preset config, model section of a recipe, number of labels -> config; None: the function
+            for Transformers.
     """
 
     model_type: str

@@ -1,8 +1,8 @@
 """ModernBERT (Warner et al., 2024): rotary positions, GeGLU, no biases, local attention in most layers.
 
-Also Ettin, mmBERT, gte-modernbert and modernbert-embed. In ``sliding_attention`` layers a token attends to
-``local_attention // 2`` tokens on either side (64 for 128), both ends included. Pre-norm, without a norm
-before the first attention. All heads have the same dense layer, activation and norm.
+Ettin, mmBERT, gte-modernbert and modernbert-embed have the same architecture. In ``sliding_attention``
+layers, a token attends to ``local_attention // 2`` tokens on either side (64 for 128). The layers are
+pre-norm, without a norm before the first attention. All heads have the same dense layer, activation and norm.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ KIND = "modernbert"
 GLOBAL, LOCAL = 160_000.0, 10_000.0  # bases of rotary positions
 FULL, SLIDING = "full_attention", "sliding_attention"
 CLASS_PREFIX = "ModernBert"
-# Written as null: the tokenizer knows these ids, and the defaults in ``transformers`` fit only one
-# vocabulary.
+# These keys are written as null: the tokenizer has these ids, and the defaults in ``transformers`` fit only
+# one vocabulary.
 TOKENIZER_KEYS = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
 NAMES = NameTable(
     prefix="model.",
@@ -55,7 +55,7 @@ MLM_NAMES = replace(
     ignored={"decoder.weight": "tied to the token embeddings"},
     tied={"decoder.weight": "embeddings.tok_embeddings.weight"},
 )
-# The question-answering model uses the same head names, too.
+# The question-answering model also uses the same head names.
 SPAN_NAMES = replace(
     NAMES, heads={"spans.dense": "head.dense", "spans.norm": "head.norm", "spans.out": "classifier"}
 )
@@ -64,14 +64,10 @@ SPAN_NAMES = replace(
 def from_hub(
     tensors: dict[str, Tensor], where: str, config: TextEncoderConfig | None = None
 ) -> dict[str, Tensor]:
-    """Convert the Hub's tensors to ours; a masked-language-modeling head without a bias gets zeros.
-
-    Raises:
-        CheckpointError: unknown or missing tensors, or an output layer that is not tied to the embeddings.
-    """
+    """Convert the Hub's tensors to ours; a masked-language-modeling head without a bias gets zeros."""
     if "classifier.weight" in tensors or "head.dense.weight" not in tensors:
-        spans = config is not None and config.head == "spans"
-        return (SPAN_NAMES if spans else NAMES).from_hub(tensors, where)
+        has_spans = config is not None and config.head == "spans"
+        return (SPAN_NAMES if has_spans else NAMES).from_hub(tensors, where)
     out = MLM_NAMES.from_hub(tensors, where)
     table = out.get("embeddings.tokens.weight")
     return out if table is None else {"mlm.bias": torch.zeros(len(table)), **out}
@@ -107,11 +103,7 @@ SETTINGS = (
 
 
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
-    """Our config from ``config.json``, as old and new versions of ``transformers`` write it.
-
-    Raises:
-        CheckpointError: a missing key, scaled rotary positions, an unknown layer type, or attention dropout.
-    """
+    """Our config from ``config.json``, as old and new versions of ``transformers`` write it."""
     if real(settings, "attention_dropout", where, 0.0, 1):
         what = f"attention_dropout = {shown(settings['attention_dropout'])} is not supported"
         raise UnsupportedModelError(what, where=where, fix="Use 0, as ModernBERT was trained")

@@ -41,11 +41,7 @@ BERT_ONLY = ("type_vocab_size", "position_embedding_type")
 
 
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
-    """Our config from ``config.json``.
-
-    Raises:
-        CheckpointError: see ``roberta.read``; an unsupported ``pad_token_id`` or number of buckets.
-    """
+    """Our config from ``config.json``."""
     fixed = {"pad_token_id": roberta.PAD, "relative_attention_num_buckets": BUCKETS}
     for key, value in fixed.items():
         if settings.get(key, value) != value:

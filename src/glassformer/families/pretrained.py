@@ -3,7 +3,7 @@
     load_pretrained("path/or/hub-id")            save_pretrained(model, folder)
 
 If the Hugging Face format can represent a model, ``transformers`` opens the folder with the same logits. If
-it can represent the encoder only (for example with mean pooling), pooling and head are saved in
+the format can represent only the encoder (for example with mean pooling), pooling and head are saved in
 ``head.safetensors``. All other models are saved under our own ``model_type``.
 """
 
@@ -37,8 +37,8 @@ from glassformer.checkpoints.settings import section, shown
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.config import build, to_dict
 from glassformer.errors import CheckpointError, ConfigError, InputError, UnsupportedModelError
-from glassformer.families import CLOSED, FAMILIES, family_named, family_of, names_of
-from glassformer.families.family import POOLED_BY, Family, HubLayout
+from glassformer.families import FAMILIES, UNSUPPORTED_FAMILIES, family_of, find_family, hub_names
+from glassformer.families.family import POOLING_TENSORS, Family, HubLayout
 from glassformer.models.backbone import BACKBONE_PREFIXES
 from glassformer.nn.lora import part_weights
 from glassformer.runtime import computing
@@ -46,18 +46,17 @@ from glassformer.types import HeadKind
 
 # --- settings that Hugging Face's config.json lacks -----------------------------------------------
 #
-# Such settings, for example stochastic depth, are saved in ``config.json`` under ``KEY``.
+# Such settings, for example stochastic depth, are saved in ``config.json`` under ``EXTRA_KEY``.
 
-
-KEY = "glassformer_settings"
-SAVED_ELSEWHERE = ("pooling", "head", "num_labels", "head_type", "sides", "projection")
+EXTRA_KEY = "glassformer_settings"
+OTHER_KEYS = ("pooling", "head", "num_labels", "head_type", "sides", "projection")
 
 
 def extra_settings(config: Any, restored: Any) -> dict[str, Any]:
-    """``{KEY: values}`` that differ between a config and ``restored``, read from its ``config.json``."""
+    """``{EXTRA_KEY: values}`` of a config that differ from ``restored``, the config in ``config.json``."""
     values = _differences(config, restored)
-    values = {key: value for key, value in values.items() if key not in SAVED_ELSEWHERE}
-    return {KEY: values} if values else {}
+    values = {key: value for key, value in values.items() if key not in OTHER_KEYS}
+    return {EXTRA_KEY: values} if values else {}
 
 
 def _differences(config: Any, restored: Any) -> dict[str, Any]:
@@ -74,15 +73,10 @@ def _differences(config: Any, restored: Any) -> dict[str, Any]:
 
 
 def with_extra_settings(config: Any, settings: dict[str, Any], where: str) -> Any:
-    """The config, updated with the ``extra_settings`` in ``config.json``.
-
-    Raises:
-        CheckpointError: the value of ``KEY`` is not an object.
-        ConfigError: an unknown key, or a value of the wrong type.
-    """
-    if KEY not in settings:
+    """The config, updated with the ``extra_settings`` in ``config.json``."""
+    if EXTRA_KEY not in settings:
         return config
-    return build(type(config), _merge(to_dict(config), section(settings, KEY, where)), where)
+    return build(type(config), _merge(to_dict(config), section(settings, EXTRA_KEY, where)), where)
 
 
 def _merge(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,18 +96,12 @@ def _merge(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 
 @torch.no_grad()
 def add_adapter(model: Any, folder: str | Path, order: Sequence[int] | None = None) -> None:
-    """Add the LoRA updates of an adapter to the weights of a Transformer, and load the adapter's head, if
-    any.
+    """Add the LoRA updates of an adapter to the weights of a Transformer, and load the adapter's head.
 
-    The model is not changed if an error is raised.
+    If an error is raised, the model is not changed.
 
     Args:
         order: ``[C]``, the row of the adapter's head for each row of the model's head; None: the same order.
-
-    Raises:
-        ConfigError: the model has no layers that support LoRA.
-        CheckpointError: the folder does not exist, the kind of adapter is not supported, or its tensors do
-            not fit the model.
     """
     if not getattr(model, "has_attention", False) or not hasattr(model.encoder, "layers"):
         raise ConfigError(
@@ -122,7 +110,7 @@ def add_adapter(model: Any, folder: str | Path, order: Sequence[int] | None = No
     where = str(folder)
     hub = family_of(model.config).hub
     convert = hub and (lambda tensors, where: hub.from_hub(tensors, where, model.config))
-    adapter = load_adapter(Path(folder), names_of(model.config), convert)
+    adapter = load_adapter(Path(folder), hub_names(model.config), convert)
     if not adapter.updates and not adapter.head:
         raise CheckpointError("the adapter has no updates", where=where)
     weights, state = part_weights(model), model.state_dict()
@@ -146,12 +134,8 @@ def add_adapter(model: Any, folder: str | Path, order: Sequence[int] | None = No
         state[name].copy_(tensor[list(order)] if order and name.startswith("head.out.") else tensor)
 
 
-def head_in_hub(model: Any) -> dict[str, Tensor]:
-    """The tensors of pooling and head of a classifier, under the Hub's names.
-
-    Raises:
-        ConfigError: the class in ``transformers`` has another pooling or head.
-    """
+def head_in_hub_format(model: Any) -> dict[str, Tensor]:
+    """The tensors of pooling and head of a classifier, under the Hub's names."""
     config = model.config
     family = family_of(config)
     if family.hub is None or not family.hub.has_class(config):
@@ -171,14 +155,14 @@ def head_in_hub(model: Any) -> dict[str, Tensor]:
 
 NEVER_PREDICTED = -1e4  # a logit whose probability is 0 in every precision
 # Tensor name -> the head of a checkpoint that has this tensor.
-HEADS: dict[str, HeadKind] = {
+HEAD_TENSORS: dict[str, HeadKind] = {
     "head.out.weight": "classification",
     "nsp.weight": "pretraining",
     "mlm.bias": "mlm",
     "spans.out.weight": "spans",
 }
 # Endings of unsupported classes in ``architectures`` whose heads have the tensor names of a classifier.
-UNSUPPORTED = {
+UNSUPPORTED_HEADS = {
     "ForMultipleChoice": "a multiple-choice head",
     "ForNextSentencePrediction": "a next-sentence-prediction head",
 }
@@ -190,9 +174,9 @@ class Checkpoint:
 
     Args:
         config: the config of the saved model, with pooling and head.
-        tensors: all its tensors, under our names.
+        tensors: all tensors of the model, under our names.
         settings: contents of ``config.json``.
-        source: description of where the checkpoint comes from.
+        source: description of the origin of the checkpoint.
     """
 
     family: Family
@@ -221,14 +205,14 @@ class Checkpoint:
         return f"{self.source}: encoder{head}" + (f" for {self.foreign_task}" if self.foreign_task else "")
 
     def with_new_tokens(self, rows: int, like: int) -> Checkpoint:
-        """A copy with ``rows`` token embeddings: the new ones copy token ``like`` and are never predicted."""
+        """A copy with ``rows`` token embeddings; new tokens copy token ``like`` and are never predicted."""
         name, bias = "embeddings.tokens.weight", "mlm.bias"
         tensors = dict(self.tensors)
         table = tensors[name]
         tensors[name] = torch.cat([table, table[like].expand(rows - len(table), -1)])
         if bias in tensors:
-            never = tensors[bias].new_full((rows - len(table),), NEVER_PREDICTED)
-            tensors[bias] = torch.cat([tensors[bias], never])
+            new_biases = tensors[bias].new_full((rows - len(table),), NEVER_PREDICTED)
+            tensors[bias] = torch.cat([tensors[bias], new_biases])
         embedding = replace(self.config.embedding, vocab_size=rows)
         return replace(self, config=replace(self.config, embedding=embedding), tensors=tensors)
 
@@ -239,8 +223,8 @@ class Checkpoint:
 
         Args:
             config: the config of the model; None: the checkpoint's own.
-            new_head: whether pooling and head may differ from the checkpoint's; a classification head is
-                then always new.
+            new_head: whether pooling and head may differ from the checkpoint's. If so, a classification head
+                is always new.
         """
         model = self._build(config, new_head)
         if hasattr(model, "sentences"):
@@ -271,90 +255,93 @@ def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint
             unknown or missing, or the weights are pickled.
     """
     folder, source, _ = resolve_checkpoint(name, revision)
-    where, at = str(folder), f"{folder}/config.json"
-    settings = read_json(at)
-    family, config = _config_in(settings, at)
+    where, config_path = str(folder), f"{folder}/config.json"
+    settings = read_json(config_path)
+    family, config = _read_config(settings, config_path)
     if family.hub is None:
         return Checkpoint(family, config, read_tensors(folder), settings, folder, source)
-    _check_supported(settings, at)
+    _check_supported(settings, config_path)
     tensors = family.hub.from_hub(read_tensors(folder), where, config)
-    rest = {name: tensor for name, tensor in tensors.items() if not name.startswith("pooling.")}
+    without_pooling = {name: t for name, t in tensors.items() if not name.startswith("pooling.")}
     if "glassformer" in settings:  # our pooling and head, in head.safetensors
-        config = build(family.config, {**to_dict(config), **section(settings, "glassformer", at)}, at)
-        tensors = rest | read_tensors(folder, "head")
+        head = section(settings, "glassformer", config_path)
+        config = build(family.config, {**to_dict(config), **head}, config_path)
+        tensors = without_pooling | read_tensors(folder, "head")
     else:
-        config = replace(config, **_head(family.hub, tensors, settings, where))
-        if config.pooling != _pooled(tensors):  # files may contain a pooler that the head does not use
-            tensors = rest
+        config = replace(config, **_infer_head(family.hub, tensors, settings, where))
+        if config.pooling != _infer_pooling(tensors):  # files may contain a pooler that the head does not use
+            tensors = without_pooling
     return Checkpoint(family, config, tensors, settings, folder, source)
 
 
-def positions_of(name: str | Path, revision: str | None = None) -> int | None:
+def checkpoint_max_positions(name: str | Path, revision: str | None = None) -> int | None:
     """The maximum text length of a checkpoint in tokens; None: unlimited, or ``config.json`` is invalid."""
-    return getattr(_embedding_of(name, revision), "max_positions", None)
+    return getattr(_read_embedding(name, revision), "max_positions", None)
 
 
-def segments_of(name: str | Path, revision: str | None = None) -> int:
+def checkpoint_segments(name: str | Path, revision: str | None = None) -> int:
     """The number of segments (token types) of a checkpoint; 0 if ``config.json`` is invalid."""
-    return getattr(_embedding_of(name, revision), "segments", 0)
+    return getattr(_read_embedding(name, revision), "segments", 0)
 
 
-def _embedding_of(name: str | Path, revision: str | None) -> Any:
+def _read_embedding(name: str | Path, revision: str | None) -> Any:
     """The embedding config of a Transformer; None for other models and for an invalid ``config.json``."""
     folder, _, _ = resolve_checkpoint(name, revision)
     settings = read_json(folder / "config.json")
     try:
-        family, config = _config_in(settings, f"{folder}/config.json")
+        family, config = _read_config(settings, f"{folder}/config.json")
     except InputError:
         return None
     return config.embedding if family.configure is None else None
 
 
-def _config_in(settings: dict[str, Any], at: str) -> tuple[Family, Any]:
-    """The family of a ``config.json``, and our config: without pooling and head if it is the Hub's."""
+def _read_config(settings: dict[str, Any], where: str) -> tuple[Family, Any]:
+    """The family of a ``config.json``, and our config; for Hub formats without pooling and head."""
     kind = settings.get("model_type")
-    family = family_named(kind)
+    family = find_family(kind)
     if family is None:
         fix = f"Supported: {', '.join(name for name, family in FAMILIES.items() if family.hub)}"
         what = f"model_type {shown(kind)} is not supported"
-        if isinstance(kind, str) and kind in CLOSED:
-            what += f": {CLOSED[kind]}"
-        elif kind is None and isinstance(made_by := settings.get("architecture"), str):
-            what = f"architecture {shown(made_by)}, a model of the package timm, is not supported"
-        raise UnsupportedModelError(what, where=at, fix=fix)
+        if isinstance(kind, str) and kind in UNSUPPORTED_FAMILIES:
+            what += f": {UNSUPPORTED_FAMILIES[kind]}"
+        elif kind is None and isinstance(timm_name := settings.get("architecture"), str):
+            what = f"architecture {shown(timm_name)}, a model of the package timm, is not supported"
+        raise UnsupportedModelError(what, where=where, fix=fix)
     if family.hub is None:
-        return family, build(family.config, section(settings, "architecture", at), at)
+        return family, build(family.config, section(settings, "architecture", where), where)
     try:
-        return family, with_extra_settings(family.hub.read(settings, at), settings, at)
+        return family, with_extra_settings(family.hub.read(settings, where), settings, where)
     except ConfigError as error:  # inconsistent sizes
-        raise CheckpointError(str(error), where=at, fix="Download it again, or correct it") from None
+        raise CheckpointError(str(error), where=where, fix="Download it again, or correct it") from None
 
 
 def _check_supported(settings: dict[str, Any], where: str) -> None:
-    """Raises CheckpointError for the classes in ``UNSUPPORTED``, and for quantized weights."""
+    """Raise CheckpointError for the classes in ``UNSUPPORTED_HEADS``, and for quantized weights."""
     if settings.get("quantization_config") is not None:
         what = "quantization_config: quantized weights are not supported"
         raise UnsupportedModelError(what, where=where, fix="Name a checkpoint in fp32, fp16 or bf16")
     classes = settings.get("architectures")
     for name in classes if isinstance(classes, list) else ():
-        for ending, what in UNSUPPORTED.items():
+        for ending, what in UNSUPPORTED_HEADS.items():
             if isinstance(name, str) and name.endswith(ending):
                 fix = "Fine-tune its encoder: save it alone with transformers.AutoModel, and name that folder"
                 raise UnsupportedModelError(f"{what} ({shown(name)}) is not supported", where=where, fix=fix)
 
 
-def _pooled(tensors: Mapping[str, Tensor]) -> str | None:
-    """The pooling that these tensors have weights for."""
-    return next((kind for kind, name in POOLED_BY.items() if {name, f"{name}.weight"} & tensors.keys()), None)
+def _infer_pooling(tensors: Mapping[str, Tensor]) -> str | None:
+    """The pooling for which the tensors have weights."""
+    return next(
+        (kind for kind, name in POOLING_TENSORS.items() if {name, f"{name}.weight"} & tensors.keys()), None
+    )
 
 
-def _head(
+def _infer_head(
     hub: HubLayout, tensors: Mapping[str, Tensor], settings: dict[str, Any], where: str
 ) -> dict[str, Any]:
-    """The pooling and head of these tensors; ``settings`` may name the class that saved them."""
-    head = next((kind for name, kind in HEADS.items() if name in tensors), None)
+    """The pooling and head of the tensors; ``settings`` may name the class that saved the tensors."""
+    head = next((kind for name, kind in HEAD_TENSORS.items() if name in tensors), None)
     if head != "classification":
-        return {"head": head, "pooling": None if head == "spans" else _pooled(tensors)}
+        return {"head": head, "pooling": None if head == "spans" else _infer_pooling(tensors)}
     labels, classes = outputs(tensors["head.out.weight"], where), settings.get("architectures")
     classes = classes if isinstance(classes, list) else []
     num_labels = settings.get("num_labels")
@@ -389,10 +376,10 @@ def load_pretrained(
     """Load a model from a local folder, a known name, a Hub id or a ``Checkpoint``; fp32, evaluation mode.
 
     Args:
-        head: the kind of head. None: the checkpoint's own, also for regression and multi-label. Otherwise
-            the checkpoint's head if it is of that kind, else a new one; see ``model.weights_source``.
+        head: the kind of head. None: the checkpoint's own head, also for regression and multi-label. If the
+            checkpoint has no head of this kind, the model gets a new head; see ``model.weights_source``.
         num_labels: outputs of a new classification head; None: as in ``config.json``.
-        dropout, attention_dropout: override the checkpoint's rates.
+        dropout, attention_dropout: rates that replace the checkpoint's rates.
         adapter: a folder with a PEFT adapter, which is added to the weights (``add_adapter``).
 
     Raises:
@@ -506,5 +493,6 @@ def save_pretrained(
         write(folder, settings, family.hub.to_hub(tensors, head is not None, config), max_shard_bytes)
         return
     encoder = {k: v for k, v in tensors.items() if k.startswith(ENCODER_KEYS)}
-    rest = {k: v for k, v in tensors.items() if k not in encoder}
-    write_split(folder, settings, config, family.hub.to_hub(encoder, False, config), rest, max_shard_bytes)
+    head_tensors = {k: v for k, v in tensors.items() if k not in encoder}
+    encoder_tensors = family.hub.to_hub(encoder, False, config)
+    write_split(folder, settings, config, encoder_tensors, head_tensors, max_shard_bytes)

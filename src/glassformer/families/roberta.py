@@ -1,8 +1,8 @@
 """RoBERTa (Liu et al., 2019), XLM-RoBERTa (Conneau et al., 2020) and CamemBERT (Martin et al., 2020).
 
-Encoder and ``config.json`` are BERT's. Positions start after the row of the padding token. The classification
-head is dense, tanh, linear; the masked-language-modeling head has other tensor names. Difference from
-``transformers``: a padding token inside a text has a position like any other token.
+Encoder and ``config.json`` are the same as BERT's. Positions start after the row of the padding token. The
+classification head is dense, tanh, linear. The masked-language-modeling head has other tensor names.
+Difference from ``transformers``: a padding token inside a text has a position like any other token.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ NAMES = NameTable(
         "lm_head.decoder.bias": "lm_head.bias",
     },
 )
-# The classification head contains the pooler. If a file also has the encoder's pooler, it is unused.
-OWN_POOLER, POOLER = "classifier.dense.", "pooler.dense."
+# The classification head contains a pooler. If a file also has the encoder's pooler, that pooler is unused.
+HEAD_POOLER, POOLER = "classifier.dense.", "pooler.dense."
 
 
-def _of_tokens(names: NameTable) -> NameTable:
-    """The names for a token classifier: a single layer, named like the head of a text classifier."""
+def _token_classifier_names(names: NameTable) -> NameTable:
+    """The names for a token classifier, whose head is a single linear layer."""
     return replace(names, heads={**names.heads, "head.out": "classifier"})
 
 
@@ -61,15 +61,11 @@ def from_hub(
     config: TextEncoderConfig | None = None,
     names: NameTable = NAMES,
 ) -> dict[str, Tensor]:
-    """Convert the Hub's tensors to ours.
-
-    Raises:
-        CheckpointError: unknown or missing tensors, or an output layer that is not tied to the embeddings.
-    """
-    if any(key.startswith(OWN_POOLER) for key in tensors):
+    """Convert the Hub's tensors to ours."""
+    if any(key.startswith(HEAD_POOLER) for key in tensors):
         unused = (f"{names.prefix}{POOLER}", POOLER)
-        tensors = {k.replace(OWN_POOLER, POOLER): v for k, v in tensors.items() if not k.startswith(unused)}
-    names = _of_tokens(names) if "classifier.weight" in tensors else names
+        tensors = {k.replace(HEAD_POOLER, POOLER): v for k, v in tensors.items() if not k.startswith(unused)}
+    names = _token_classifier_names(names) if "classifier.weight" in tensors else names
     return names.from_hub(tensors, where)
 
 
@@ -77,28 +73,25 @@ def to_hub(
     tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderConfig, names: NameTable = NAMES
 ) -> dict[str, Tensor]:
     """Convert our tensors to the Hub's; ``with_prefix``: encoder names start with ``roberta.``."""
-    out = (_of_tokens(names) if config.pooling == "tokens" else names).to_hub(tensors, with_prefix)
+    names_of_head = _token_classifier_names(names) if config.pooling == "tokens" else names
+    out = names_of_head.to_hub(tensors, with_prefix)
     if config.head != "classification":
         return out
-    return {key.replace(f"{names.prefix}{POOLER}", OWN_POOLER): tensor for key, tensor in out.items()}
+    return {key.replace(f"{names.prefix}{POOLER}", HEAD_POOLER): tensor for key, tensor in out.items()}
 
 
 def read(settings: dict[str, Any], where: str, model_type: str | None = None) -> TextEncoderConfig:
-    """Our config from ``config.json``.
-
-    Raises:
-        CheckpointError: see ``bert.read``; a ``pad_token_id`` that leaves no rows for positions.
-    """
+    """Our config from ``config.json``."""
     config = bert.read(settings, where)
     rows, pad = config.embedding.max_positions, settings.get("pad_token_id", PAD)
     if not isinstance(pad, int) or isinstance(pad, bool) or not 0 <= pad < rows - 1:
         what = f"pad_token_id = {shown(pad)} leaves no room in {rows} rows of positions, which start after it"
         fix = f"Set it to the id of the tokenizer's padding token, {PAD} in the published vocabularies"
         raise CheckpointError(what, where=where, fix=fix)
-    places = Learned(rows - pad - 1, offset=pad + 1)
+    positions = Learned(rows - pad - 1, offset=pad + 1)
     return replace(
         config,
-        embedding=replace(config.embedding, positions=places),
+        embedding=replace(config.embedding, positions=positions),
         drop_before_pooler=True,
         words_activation="gelu",
         model_type=model_type,
@@ -142,7 +135,7 @@ def roberta(
 
 
 def _family(kind: str, class_prefix: str, model_type: str | None, *examples: str) -> Family:
-    """The record of one of the families with this layout; ``model_type``: see ``TextEncoderConfig``."""
+    """The record of a family with this layout; ``model_type``: see ``TextEncoderConfig``."""
     return text_family(
         kind,
         class_prefix,

@@ -1,4 +1,4 @@
-"""The keys of a ``config.json`` as a table, which reads and writes them."""
+"""Tables of the keys of ``config.json``."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Setting:
     """A key of ``config.json``.
 
     Args:
-        paths: where our config has the value, such as ``encoder.d_model``; the last one is written.
+        paths: the fields of our config with the value, such as ``encoder.d_model``; the last one is written.
         read: contents of the file and its path -> the value; raises CheckpointError.
-        write: the value -> what the file holds.
+        write: the value of our config -> the value in the file.
     """
 
     key: str
@@ -36,7 +36,7 @@ def size(key: str, *paths: str, default: int | None = None) -> Setting:
 
 
 def share(key: str, *paths: str, default: float) -> Setting:
-    """A rate below 1, such as that of dropout."""
+    """A rate below 1, such as a dropout rate."""
     return Setting(key, paths, lambda settings, where: real(settings, key, where, default, 1))
 
 
@@ -46,14 +46,14 @@ def amount(key: str, *paths: str, default: float) -> Setting:
 
 
 def function(key: str, *paths: str) -> Setting:
-    """The name of an activation; by default GELU."""
+    """The name of an activation; the default is GELU."""
     return Setting(
         key, paths, lambda settings, where: activation(settings, where, key), THEIR_ACTIVATION.__getitem__
     )
 
 
 def flag(key: str, *paths: str, values: tuple[Any, Any] = (False, True)) -> Setting:
-    """A boolean, by default false; ``values`` are our values for false and true."""
+    """A boolean; the default is false. ``values`` are our values for false and true."""
 
     def read(settings: dict[str, Any], where: str) -> Any:
         value = settings.get(key)
@@ -71,12 +71,7 @@ def read_settings(
     where: str,
     overrides: Mapping[str, Any] | None = None,
 ) -> Config:
-    """The config ``base`` with the values of ``config.json``, and with ``overrides`` (path -> value).
-
-    Raises:
-        CheckpointError: a missing key, or an invalid value.
-        ConfigError: values that contradict each other.
-    """
+    """The config ``base`` with the values of ``config.json``, and with ``overrides`` (path -> value)."""
     values = {path: value for s in table for value in [s.read(settings, where)] for path in s.paths}
     parts: dict[str, dict[str, Any]] = {"embedding": {}, "encoder": {}, "": {}}
     for path, value in (values | dict(overrides or {})).items():

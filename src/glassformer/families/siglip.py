@@ -63,11 +63,7 @@ NAMES = NameTable(
 def from_hub(
     tensors: dict[str, Tensor], where: str, config: ImageEncoderConfig | None = None
 ) -> dict[str, Tensor]:
-    """Convert the Hub's tensors to ours.
-
-    Raises:
-        CheckpointError: unknown or missing tensors.
-    """
+    """Convert the Hub's tensors to ours."""
     out = vit.from_hub(tensors, where, config, NAMES)
     if (query := out.get("pooling.query")) is not None and query.ndim == 3:
         out["pooling.query"] = query[0, 0]
@@ -97,11 +93,7 @@ SETTINGS = (  # published files hold only what differs from the defaults
 
 
 def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
-    """Our config from a ``config.json`` of SigLIP's half for images, or of both halves.
-
-    Raises:
-        CheckpointError: an unsupported activation, an invalid value, or a grid of patches that is not square.
-    """
+    """Our config from a ``config.json`` of SigLIP's half for images, or of both halves."""
     own = section(settings, "vision_config", where) if settings.get("model_type") == BOTH else settings
     config = read_settings(SETTINGS, siglip(), {"hidden_act": "gelu_pytorch_tanh"} | own, where)
     vit.check_square(config, where)

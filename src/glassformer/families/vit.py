@@ -70,11 +70,7 @@ def from_hub(
     config: ImageEncoderConfig | None = None,
     names: NameTable = NAMES,
 ) -> dict[str, Tensor]:
-    """Convert the Hub's tensors to ours: without leading axes of 1, and with convolution kernels as matrices.
-
-    Raises:
-        CheckpointError: unknown or missing tensors.
-    """
+    """Convert the Hub's tensors to ours, without leading axes of 1, with convolution kernels as matrices."""
     out = names.from_hub(tensors, where)
     for key in ("embeddings.cls", "embeddings.positions"):
         if key in out and out[key].ndim == 3:
@@ -145,11 +141,7 @@ SETTINGS = (
 
 
 def read(settings: dict[str, Any], where: str, base: ImageEncoderConfig | None = None) -> ImageEncoderConfig:
-    """Our config from ViT's ``config.json``; ``base`` has what such files do not say (None: ViT's).
-
-    Raises:
-        CheckpointError: a missing key, or an unsupported pooler or activation.
-    """
+    """Our config from ViT's ``config.json``; ``base`` has the values of missing keys (None: ViT's)."""
     if (act := settings.get("pooler_act", "tanh")) not in ("tanh", None):
         raise UnsupportedModelError(f"pooler_act = {shown(act)} is not supported", where=where)
     if settings.get("pooler_output_size") not in (None, settings.get("hidden_size")):

@@ -273,7 +273,7 @@ def is_image_architecture(model: str) -> bool:
 
 def has_fixed_features(model: str) -> bool:
     """Whether ``model`` is an architecture with fixed features: a linear model, which is solved directly."""
-    return is_image_architecture(model) and family_of(IMAGE_ARCHITECTURES[model]()).model.fixed
+    return is_image_architecture(model) and family_of(IMAGE_ARCHITECTURES[model]()).model.is_linear
 
 
 def build_transform(image: Any, model: Any, fingerprint: Mapping[str, Any] | None = None) -> ImageTransform:

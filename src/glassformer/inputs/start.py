@@ -8,7 +8,7 @@ from glassformer.checkpoints.catalog import CATALOG, IMAGE_ENCODER
 from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.settings import metadata_in, section, shown
 from glassformer.errors import NotForThisModelError
-from glassformer.families import family_named
+from glassformer.families import find_family
 
 ESTIMATORS = {"texts": "TextClassifier", "images": "ImageClassifier"}  # input of a backbone -> estimator
 LINEAR = "linear"  # a model without layers
@@ -46,10 +46,10 @@ def check_start(model: str, reads: str) -> None:
 def _read_by(file: Path) -> str | None:
     """The inputs ("texts", "images") of the backbone in a ``config.json``, or ``LINEAR``; None: unknown."""
     settings = read_json(file) if file.is_file() else {}
-    family = family_named(settings.get("model_type"))
+    family = find_family(settings.get("model_type"))
     if family is None:
         return None
-    if getattr(family.model, "fixed", False):
+    if getattr(family.model, "is_linear", False):
         return LINEAR
     # A recurrent translator has the same ``model_type`` as a recurrent classifier, but two vocabularies.
     classifies = family.hub is not None or "embedding" in section(settings, "architecture", str(file))

@@ -1,9 +1,10 @@
-"""Base class of text and image encoders: the forward pass in separate steps, and a change of head.
+"""Base class of text and image encoders.
+
+The forward pass has three steps:
 
     ids or pixels --embed--> rows [N, D] --encode_rows--> states --apply_heads--> pooled features and logits
 
-``encode`` is the first two steps, ``run_rows`` the last two. Training, cached features, explanations and
-masked language modeling call these steps.
+``encode`` does the first two steps, ``run_rows`` the last two.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from glassformer.packing import Packing
 
 @dataclass
 class ModelOutput:
-    """The result of a forward pass; ``states`` are ``[B, T, D]`` for padded input, ``[N, D]`` for packed."""
+    """The result of a forward pass. States are ``[B, T, D]`` for padded and ``[N, D]`` for packed input."""
 
     packing: Packing
     states: Tensor | None = None
@@ -57,7 +58,7 @@ class ModelOutput:
         """Convert token-wise results, in place, to the padded layout ``shape`` = ``(B, T)``; returns self.
 
         Args:
-            flat: ``[N]`` the flat index of each row in that layout; None: there is no padding.
+            flat: ``[N]`` the flat index of each row in the padded layout; None: there is no padding.
             token_logits: whether logits are token-wise.
         """
 
@@ -71,12 +72,12 @@ class ModelOutput:
         def pad_maps(maps: tuple[Tensor, ...]) -> Tensor:  # tuple of [H, T_i, T_i] -> [B, H, T, T]
             if flat is None:
                 return torch.stack(maps)
-            full = maps[0].new_zeros(shape[0], maps[0].shape[0], 1 if one_row else shape[1], shape[1])
+            padded = maps[0].new_zeros(shape[0], maps[0].shape[0], 1 if one_row else shape[1], shape[1])
             for index, map_i in zip(self.packing.split(flat), maps, strict=True):  # two per bi-encoder pair
                 positions = index % shape[1]
                 rows = positions[:1] * 0 if one_row else positions
-                full[index[0] // shape[1], :, rows[:, None], positions] = map_i
-            return full
+                padded[index[0] // shape[1], :, rows[:, None], positions] = map_i
+            return padded
 
         if self.states is not None:
             self.states = pad(self.states)
@@ -109,7 +110,7 @@ class Seq2SeqOutput:
     cross_trace: TraceRecord | None = None  # cross_trace.attentions[layer][i] is [H, T_i, S_i]
 
 
-def refuse_attentions(trace: Trace | None, fix: str) -> None:
+def check_no_attentions(trace: Trace | None, fix: str) -> None:
     """Raise ConfigError if a trace requests attention weights, for a model without attention."""
     if trace is not None and trace.attentions:
         raise NotForThisModelError("this model has no attention weights", where="trace", fix=fix)
@@ -125,7 +126,7 @@ class Backbone(nn.Module):
     """Base class of models with ``embeddings``, ``encoder``, pooling and heads, which a subclass builds."""
 
     has_attention = True
-    fixed = False  # whether only the head has weights: nothing to freeze
+    is_linear = False  # whether only the head has weights: nothing to freeze
     kind = "encoder"  # selects default training settings (train/config.py)
     reads: ClassVar[str]  # "texts" or "images"
     config: Any
@@ -163,7 +164,7 @@ class Backbone(nn.Module):
     def encode_rows(
         self, x: Tensor, packing: Packing, *, rows: Tensor | None = None, trace: TraceRecord | None = None
     ) -> Tensor:
-        """States ``[N, D]`` of embedded rows, or ``[B, D]`` of ``rows`` ``[B]`` only, one per sequence."""
+        """States ``[N, D]`` of embedded rows; with ``rows`` ``[B]``, only the states ``[B, D]`` of these."""
         return self.encoder(x, packing, rows=rows, trace=trace)
 
     def encode(
@@ -178,15 +179,15 @@ class Backbone(nn.Module):
         """States ``[N, D]`` of packed ids ``[N]`` or pixel values.
 
         Args:
-            rows: ``[B]`` one row per sequence (``head_rows``); the last layer computes only these, and the
-                result is ``[B, D]``.
-            trace: receives the requested states and weights.
+            rows: ``[B]`` one row per sequence (``head_rows``). The last layer computes only these rows, and
+                the result is ``[B, D]``.
+            trace: record of the requested states and weights.
         """
         x, packing = self.embed(inputs, packing, segments)
         return self.encode_rows(x, packing, rows=rows, trace=trace)
 
     def head_rows(self, packing: Packing) -> Tensor | None:
-        """The rows ``[B]`` of the states that the head reads; None: all of them."""
+        """The rows ``[B]`` of the states that the head reads; None: all rows."""
         return packing.first_rows if self.reads_first_rows_only else None
 
     @property
@@ -241,7 +242,8 @@ class Backbone(nn.Module):
     def has_features(self) -> bool:
         """Whether the head needs only one vector per sequence, which a frozen encoder computes once.
 
-        Attention poolings have weights to train, and token classification reads all rows."""
+        This excludes attention poolings, which have weights to train, and token classification.
+        """
         excluded = AttentionPooling | MultiHeadPooling | TokenPooling
         return self.pooling is not None and not isinstance(self.pooling, excluded)
 
@@ -325,13 +327,10 @@ class Backbone(nn.Module):
         return dict(state)
 
     def transferable_names(self, pooling: str | None, names: Iterable[str]) -> list[str]:
-        """The tensor names of a model with ``pooling`` that this model can load; not those of its head."""
-        parts = (
-            *BACKBONE_PREFIXES,
-            "mlm.",
-            "spans.",
-            *(("pooling.",) if pooling == self.config.pooling else ()),
-        )
+        """The tensor names of a model with ``pooling`` that this model can load, without its head."""
+        parts = (*BACKBONE_PREFIXES, "mlm.", "spans.")
+        if pooling == self.config.pooling:
+            parts = (*parts, "pooling.")
         own_names = self.state_dict().keys()
         return [name for name in names if name in own_names and name.startswith(parts)]
 
@@ -339,7 +338,7 @@ class Backbone(nn.Module):
 class TextForward(nn.Module):
     """``forward`` of text models, for padded and for packed input; a subclass implements ``read``."""
 
-    fixed = False
+    is_linear = False
     mlm: Any  # masked-language-modeling head, or None
 
     def read(

@@ -1,7 +1,7 @@
-"""Greedy and beam search for any model with ``start`` and ``step`` (``models/seq2seq.py``).
+"""Greedy and beam search for models with ``start`` and ``step`` (``models/seq2seq.py``).
 
-Many sources are decoded at once. Each step extends every hypothesis by one token; earlier tokens are in the
-state of the model (a key-value cache or a recurrent state), whose ``select`` keeps some of the hypotheses.
+Many sources are decoded at once. Each step extends every hypothesis by one token. Earlier tokens are in the
+state of the model (a key-value cache or a recurrent state); its method ``select`` selects hypotheses.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from glassformer.finite import finite
 from glassformer.models.backbone import Memory
 
 NEG_INF = float("-inf")
-MAX_BEAM = 256  # hypotheses; each needs a row of vocabulary size in memory
-MAX_PENALTY = 10  # length penalty; a length to a higher power can overflow
-MAX_TOKENS = 2**31  # tokens of a translation
+MAX_BEAM = 256  # maximum beam width; each hypothesis needs a row of vocabulary size in memory
+MAX_PENALTY = 10  # maximum length penalty; a length to a higher power can overflow
+MAX_TOKENS = 2**31  # maximum number of tokens of a translation
 
 
 def check_max_tokens(tokens: Any) -> int:
@@ -37,15 +37,11 @@ class Limits:
 
     begin: int  # the start token
     end: int  # the end token
-    max_tokens: int | Tensor = 128  # including the end token; a tensor [B] gives one limit per source
-    banned: tuple[int, ...] = ()  # tokens that are never generated: padding, mask, ...
+    max_tokens: int | Tensor = 128  # including the end token; a tensor [B] has one limit per source
+    banned: tuple[int, ...] = ()  # tokens that are never generated, such as padding
 
     def per_source(self, memory: Memory) -> Tensor:
-        """``max_tokens`` of each source, ``[B]``.
-
-        Raises:
-            ConfigError: a limit below 1.
-        """
+        """``max_tokens`` of each source, ``[B]``."""
         count, device = memory.packing.count, memory.rows.device
         limits = torch.as_tensor(self.max_tokens, device=device).expand(count)
         if int(limits.min()) < 1:
@@ -66,7 +62,7 @@ class Hypothesis:
         return self.log_probability / max(len(self.tokens) + self.ended, 1) ** length_penalty
 
 
-def _ban(logits: Tensor, limits: Limits) -> Tensor:
+def _allowed_log_probs(logits: Tensor, limits: Limits) -> Tensor:
     if limits.banned:
         logits[:, list(limits.banned)] = NEG_INF
     return logits.log_softmax(-1)
@@ -82,7 +78,7 @@ def greedy(model: Any, memory: Memory, limits: Limits) -> list[Hypothesis]:
     tokens = torch.full_like(alive, limits.begin)
     position = 0
     while len(alive):
-        best, tokens = _ban(model.step(tokens, state), limits).max(-1)  # [R] each
+        best, tokens = _allowed_log_probs(model.step(tokens, state), limits).max(-1)  # [R] each
         position += 1
         ended = tokens == limits.end
         for source, token, value, end in zip(
@@ -106,9 +102,9 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Beam search: the hypotheses of every source, the best first; ``beam`` = 1 is greedy search.
 
-    A source is finished when ``beam`` hypotheses have ended and no unfinished one scores better than the
-    worst of these. An unfinished hypothesis is scored at its current length, which for a positive penalty is
-    not an upper bound for all continuations.
+    A source is finished when ``beam`` hypotheses have ended and no unfinished hypothesis has a better score
+    than these. An unfinished hypothesis is scored at its current length. For a positive penalty, this score
+    is not an upper bound for all continuations.
 
     Args:
         beam: number of hypotheses kept at each position.
@@ -139,7 +135,7 @@ def beam_search(
     tokens = torch.full((count,), limits.begin, device=device)
     position = 0
     while len(alive):
-        log_probs = _ban(model.step(tokens, state), limits)  # [A * width, V]
+        log_probs = _allowed_log_probs(model.step(tokens, state), limits)  # [A * width, V]
         position += 1
         totals = scores[:, :, None] + log_probs.view(len(alive), width, -1)  # [A, width, V]
         vocab = totals.shape[2]
@@ -170,13 +166,15 @@ def beam_search(
 
 
 def _collect(ended, alive, history, best, parents, words, end: int, at_limit: Tensor, beam: int) -> None:
-    """Add hypotheses to ``ended``: those of the ``beam`` best that have the end token, or all ``beam`` best
-    if ``at_limit`` is True."""
+    """Add the hypotheses among the ``beam`` best that have the end token to ``ended``.
+
+    Where ``at_limit`` is True, add all ``beam`` best hypotheses.
+    """
     width = min(beam, best.shape[1])
-    stops = (words[:, :width] == end) | at_limit[:, None]
-    stops &= best[:, :width] > NEG_INF
-    rows, column = stops.nonzero().unbind(1)
-    # One transfer for all sources, so that a GPU is synchronized once.
+    has_ended = (words[:, :width] == end) | at_limit[:, None]
+    has_ended &= best[:, :width] > NEG_INF
+    rows, column = has_ended.nonzero().unbind(1)
+    # One transfer for all sources, so that a GPU is synchronized only once.
     prefixes = history[rows, parents[rows, column]].tolist()
     sources, new_tokens = alive[rows].tolist(), words[rows, column].tolist()
     scores = best[rows, column].tolist()

@@ -1,7 +1,7 @@
-"""Image encoder (ViT; Dosovitskiy et al., 2021), used by all families of vision Transformers.
+"""Image encoder (ViT; Dosovitskiy et al., 2021).
 
-The families (``families/``) differ in their configs only. Rows are packed; patches are cut and multiplied
-instead of convolved.
+All families of vision Transformers (``families/``) use this model and differ only in their configs. Rows are
+packed. Patches are cut and multiplied by a matrix instead of convolved.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from glassformer.errors import ConfigError
 from glassformer.models.backbone import Backbone, ModelOutput
 from glassformer.nn.encoder import Encoder, EncoderConfig
-from glassformer.nn.heads import head_of
+from glassformer.nn.heads import make_head
 from glassformer.nn.patches import Images, PatchConfig, PatchEmbedding, interpolate_positions
 from glassformer.nn.pooling import make_pooling, pooled_width
 from glassformer.nn.trace import Trace
@@ -35,8 +35,8 @@ class ImageEncoderConfig:
     head_type: str = "linear"
     head_hidden: int | None = None
     head_dropout: float = 0.0
-    head_activation: str = "relu"  # of the hidden layer of an mlp head; or "gelu", "none"
-    head_input_dropout: float = 0.0  # before the hidden layer
+    head_activation: str = "relu"  # activation of the hidden layer of an mlp head; or "gelu", "none"
+    head_input_dropout: float = 0.0  # dropout before the hidden layer
     init_std: float = 0.02
     projection: int | None = None  # features that first-norm pooling projects to (CLIP); None: no projection
     embedding_std: ClassVar[None] = None  # images have no embedding table
@@ -81,7 +81,7 @@ class ImageEncoder(Backbone):
             sizes: Any = {"encoder": c.encoder, "projection": c.projection}
             self.pooling = make_pooling(c.pooling, d, skip=c.embedding.num_prefix, **sizes)
         if c.head == "classification":
-            self.head = head_of(c, c.projection or pooled_width(c.pooling, d))
+            self.head = make_head(c, c.projection or pooled_width(c.pooling, d))
         self.init_weights()
 
     def forward(
@@ -92,8 +92,8 @@ class ImageEncoder(Backbone):
         For images of another size than the config's, learned positions are interpolated.
 
         Args:
-            packed: return token-wise results as packed rows ``[N, D]``, and compute only what the head
-                reads. Results for a list of images are always packed.
+            packed: return token-wise results as packed rows ``[N, D]``, and compute only the rows that the
+                head reads. Results for a list of images are always packed.
             trace: attention weights and hidden states to record.
 
         Raises:
@@ -117,7 +117,7 @@ class ImageEncoder(Backbone):
         """The tensors of a model for another image size, with positions interpolated to this grid."""
         out, old, new = dict(state), config.embedding, self.config.embedding
         if old.image_size != new.image_size and "embeddings.positions" in out:
-            first, table = old.placed, out["embeddings.positions"]
+            first, table = old.num_prefix_positions, out["embeddings.positions"]
             grid = interpolate_positions(table[first:], old.grid, new.grid, new.antialias)
             out["embeddings.positions"] = torch.cat([table[:first], grid])
         return out

@@ -32,9 +32,6 @@ class ImageTextConfig:
         image: with a pooling that projects to E features.
         text: without pooling and head.
         end_token: id of the end-of-text token; None: it is the highest id of a text (``end_rows``).
-
-    Raises:
-        ConfigError: the image encoder projects nothing.
     """
 
     image: ImageEncoderConfig
@@ -81,9 +78,6 @@ class ImageTextModel(nn.Module):
     ) -> Tensor:
         """Vectors ``[K, E]`` of length 1 of padded ids ``[K, T]`` with a mask (None: no padding), or of
         packed ids ``[N]`` with a packing.
-
-        Raises:
-            ShapeError: see ``TextEncoder``.
         """
         if packing is None:
             mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask

@@ -1,7 +1,9 @@
-"""Linear classifiers: of texts on n-gram features, and of images on HOG features.
+"""Linear classifiers.
 
-logits = sum over the features of a text (value * weights of the feature) + bias
-logits = sum over the cells of an image (features of the cell * weights of the cell) + bias
+For texts with n-gram features and for images with HOG features:
+
+    logits = sum over the features of a text (value * weights of the feature) + bias
+    logits = sum over the cells of an image (features of the cell * weights of the cell) + bias
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.errors import InputError
-from glassformer.models.backbone import Backbone, ModelOutput, TextForward, refuse_attentions
+from glassformer.models.backbone import Backbone, ModelOutput, TextForward, check_no_attentions
 from glassformer.nn.heads import ClassificationHead
 from glassformer.nn.hog import HogConfig, HogEmbedding
 from glassformer.nn.trace import Trace
@@ -39,7 +41,7 @@ class LinearConfig:
 class LinearText(TextForward):
     """A linear classifier of texts in fp32, without attention and without text vectors."""
 
-    has_attention, fixed = False, True
+    has_attention, is_linear = False, True
     reads = "texts"
     kind = "linear"
 
@@ -69,7 +71,7 @@ class LinearText(TextForward):
         trace: Trace | None = None,
         values: Tensor | None = None,
     ) -> ModelOutput:
-        """As ``TextForward.forward``; ``input_ids`` are feature numbers.
+        """As ``TextForward.forward``; ``input_ids`` are feature indices.
 
         Args:
             values: ``[N]`` fp32 values of packed features; None: all 1.
@@ -87,12 +89,8 @@ class LinearText(TextForward):
         every_row: bool = False,
         values: Tensor | None = None,
     ) -> ModelOutput:
-        """Logits of packed features ``[N]``; the states ``[N, C]`` are the contributions of the features.
-
-        Raises:
-            ConfigError: ``trace`` requests attention weights.
-        """
-        refuse_attentions(trace, "Use explain, which gives the weights themselves")
+        """Logits of packed features ``[N]``; the states ``[N, C]`` are the contributions of the features."""
+        check_no_attentions(trace, "Use explain, which gives the weights themselves")
         table, bias = self.head.out.weight.T, self.head.out.bias  # [W, C]
         values = torch.ones_like(ids, dtype=table.dtype) if values is None else values
         states = table[ids] * values[:, None] if every_row else None
@@ -118,7 +116,7 @@ class HogImageConfig:
 class HogImage(Backbone):
     """A linear head on histograms of oriented gradients and colors (``nn/hog.py``), in fp32."""
 
-    has_attention, fixed = False, True
+    has_attention, is_linear = False, True
     reads = "images"
 
     def __init__(self, config: HogImageConfig):
@@ -130,7 +128,7 @@ class HogImage(Backbone):
 
     @property
     def width(self) -> int:
-        """Number of features of an image: those of all cells."""
+        """Number of features of all cells of an image."""
         return self.config.embedding.num_tokens * self.config.embedding.d_model
 
     def forward(
@@ -148,13 +146,8 @@ class HogImage(Backbone):
     def run_rows(
         self, x: Tensor, packing: Packing, trace: Trace | None = None, *, every_row: bool = False
     ) -> ModelOutput:
-        """Logits from the features of cells ``[N, D]``.
-
-        Raises:
-            ConfigError: ``trace`` requests attention weights.
-            InputError: an image lacks cells.
-        """
-        refuse_attentions(trace, "Use explain with occlusion or gradient_x_input")
+        """Logits from the features of cells ``[N, D]``."""
+        check_no_attentions(trace, "Use explain with occlusion or gradient_x_input")
         if set(packing.lengths) != {self.config.embedding.num_tokens}:
             what = "a linear model needs all cells of an image, but some were deleted"
             raise InputError(what, where="explain", fix="Hide cells with by=mask, not by=delete")

@@ -1,10 +1,11 @@
-"""Masked autoencoder (He et al., 2022): an encoder reads a few patches, a small decoder predicts the rest.
+"""Masked autoencoder (He et al., 2022).
 
-Difference from the paper: masked patches are never embedded; the packed batch holds the visible ones only.
+The encoder reads a few patches, and a small decoder predicts the masked patches. Difference from the paper:
+masked patches are not embedded, and the packed batch holds only the visible patches.
 
     image --cut--> n patches --keep K--> encoder [B, 1 + K, D] --> decoder [B, n, D'] --> pixels [B, n, P]
 
-An image has n patches, K of them visible; P = C * p * q is the number of pixel values of a patch.
+An image has n patches, and K of them are visible. P = C * p * q is the number of pixel values of a patch.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class DecoderSizes:
 
 
 class PatchDecoder(nn.Module):
-    """Predicts the pixels of all patches from the states of the visible ones and a mask token."""
+    """Predicts the pixels of all patches from the states of the visible patches and a mask token."""
 
     def __init__(self, sizes: DecoderSizes, width: int, patches: PatchConfig):
         super().__init__()
@@ -49,7 +50,7 @@ class PatchDecoder(nn.Module):
         self.out = nn.Linear(d, patches.channels * math.prod(patches.patch_size))
 
     def forward(self, states: Tensor, visible: Tensor) -> Tensor:
-        """Pixels ``[B, n, P]`` from states ``[B, 1 + K, D]`` of the visible patches, numbered ``[B, K]``."""
+        """Pixels ``[B, n, P]`` from states ``[B, 1 + K, D]`` of the patches ``visible`` ``[B, K]``."""
         x = self.enter(states)
         first, x = x[:, : self.num_prefix], x[:, self.num_prefix :]
         b, n, d = len(x), math.prod(self.grid), x.shape[2]
@@ -84,14 +85,14 @@ class MaskedAutoencoder(ImageEncoder):
 
         Args:
             images: normalized, ``[B, C, H, W]``.
-            visible: ``[B, K]`` numbers of the visible patches.
+            visible: ``[B, K]`` indices of the visible patches.
         """
         x, packing = self.embeddings.embed_visible(images, visible)  # [N, D]
         states = self.encode_rows(x, packing).view(len(visible), -1, self.width)
         return self.patch_decoder(states, visible).float()
 
     def target(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Patches ``[B, n, P]`` standardized one by one, and their means and deviations ``[B, n, 1]``."""
+        """Standardized patches ``[B, n, P]``, and the mean and deviation of each patch ``[B, n, 1]``."""
         raw = cut_patches(images.float(), self.config.embedding.patch_size)
         mean, std = raw.mean(2, keepdim=True), (raw.var(2, keepdim=True) + VARIANCE_EPS).sqrt()
         return (raw - mean) / std, mean, std

@@ -1,4 +1,4 @@
-"""Base class of RNN and CNN text classifiers: embeddings, pooling and head."""
+"""Base class of RNN and CNN text classifiers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.models.backbone import BACKBONE_PREFIXES, ModelOutput, TextForward, refuse_attentions
+from glassformer.models.backbone import BACKBONE_PREFIXES, ModelOutput, TextForward, check_no_attentions
 from glassformer.nn.embed import TextEmbedding
-from glassformer.nn.heads import head_of
+from glassformer.nn.heads import make_head
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
 
@@ -31,13 +31,13 @@ class PackedClassifier(TextForward):
         super().__init__()
         c = self.config = config
         self.embeddings = TextEmbedding(c.embedding)
-        self.head = head_of(c, pooled_width)
+        self.head = make_head(c, pooled_width)
         self.mlm = None
         self.weights_source = "random"
 
     @property
     def width(self) -> int:
-        """Width of the encoder; of one direction if the encoder is recurrent."""
+        """Width of the encoder; for recurrent encoders, of one direction."""
         return self.config.d_model
 
     def embed(self, ids: Tensor, packing: Packing, segments: Tensor | None = None) -> tuple[Tensor, Packing]:
@@ -45,12 +45,8 @@ class PackedClassifier(TextForward):
         return self.embeddings(ids, packing), packing
 
     def run_rows(self, x: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
-        """Encode embedded rows ``[N, E]`` and apply the head.
-
-        Raises:
-            ConfigError: ``trace`` requests attention weights.
-        """
-        refuse_attentions(trace, "Use a Transformer, or the method occlusion")
+        """Encode embedded rows ``[N, E]`` and apply the head."""
+        check_no_attentions(trace, "Use a Transformer, or the method occlusion")
         states, pooled = self.encode(x, packing)
         return ModelOutput(packing, states=states, pooler_output=pooled, logits=self.head(pooled))
 
@@ -75,23 +71,16 @@ class PackedClassifier(TextForward):
         trace: Trace | None,
         every_row: bool = False,
     ) -> ModelOutput:
-        """The forward pass for packed ids ``[N]``; segments are ignored.
-
-        Raises:
-            ConfigError: ``trace`` requests attention weights.
-        """
+        """The forward pass for packed ids ``[N]``; segments are ignored."""
         return self.run_rows(self.embed(ids, packing)[0], packing, trace)
 
     # --- a change of head, as in ``Backbone`` -------------------------------------------------------
 
     def transferable_names(self, pooling: str | None, names: Iterable[str]) -> list[str]:
-        """The tensor names of a model with ``pooling`` that this model can load; not those of its head."""
-        same_pooling = pooling == getattr(self.config, "pooling", None)
-        return [
-            name
-            for name in names
-            if name.startswith((*BACKBONE_PREFIXES, "pooling.") if same_pooling else BACKBONE_PREFIXES)
-        ]
+        """The tensor names of a model with ``pooling`` that this model can load, without its head."""
+        has_same_pooling = pooling == getattr(self.config, "pooling", None)
+        parts = (*BACKBONE_PREFIXES, "pooling.") if has_same_pooling else BACKBONE_PREFIXES
+        return [name for name in names if name.startswith(parts)]
 
     def convert_state(self, config: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors of a model with ``config``, converted to the shapes of this model."""

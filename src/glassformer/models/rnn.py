@@ -26,7 +26,7 @@ class RnnConfig:
 
     embedding: EmbeddingConfig
     cell: Cell = "lstm"
-    d_model: int = 128  # of one direction
+    d_model: int = 128  # width of one direction
     num_layers: int = 1
     bidirectional: bool = True
     dropout: float = 0.0  # between layers and before the head

@@ -92,12 +92,12 @@ class Sentences:
     Args:
         pool: the pooling step.
         after: the steps after pooling.
-        max_length: maximum number of tokens, with special ones; None: the model's number of positions.
+        max_length: maximum number of tokens, including special tokens; None: the number of positions.
         lowercase: lowercase texts before tokenization.
-        prompts: name -> text put before each input.
-        default_prompt: name of the prompt that is used by default; None: no prompt.
+        prompts: name -> text before each input.
+        default_prompt: name of the default prompt; None: no prompt.
         folder: folder of the tokenizer, which is loaded when needed.
-        truncate_dim: keep only this many leading dimensions of each embedding; None: all.
+        truncate_dim: number of leading dimensions of each embedding to keep; None: all.
         similarity: how the checkpoint compares embeddings, one of ``SIMILARITIES``.
     """
 
@@ -118,27 +118,24 @@ class Sentences:
         return min(full_width, self.truncate_dim or full_width)
 
     def check_cosine(self, where: str) -> None:
-        """Raises ConfigError for a checkpoint whose similarity is not the cosine."""
-        unit = bool(self.after) and isinstance(self.after[-1], Normalize) and self.truncate_dim is None
+        """Raise ConfigError for a checkpoint whose similarity is not the cosine."""
+        is_unit = bool(self.after) and isinstance(self.after[-1], Normalize) and self.truncate_dim is None
         # For vectors of length 1 the dot product is the cosine.
-        if self.similarity != COSINE and not (self.similarity == "dot" and unit):
+        if self.similarity != COSINE and not (self.similarity == "dot" and is_unit):
             what = f"similarity_fn_name is {self.similarity!r}, but texts are compared by cosine here"
             fix = "Compare the vectors of encode (on the command line: embed) yourself, or change the setting"
             raise ConfigError(what, where=where, fix=fix)
 
     def prompt(self, name: str | None, text: str | None) -> str:
-        """The prompt ``text`` if given, else the prompt called ``name`` (None: the default prompt).
-
-        Raises:
-            ConfigError: no prompt has the name ``name``.
-        """
+        """The prompt ``text`` if given, else the prompt called ``name`` (None: the default prompt)."""
         if text is not None:
             return text
         name = self.default_prompt if name is None else name
-        known = {"query": "", "document": "", **self.prompts}  # every model accepts the first two
-        if name is not None and name not in known:
-            raise ConfigError(f"unknown prompt {name!r}", where="prompt_name", fix=nearest(name, list(known)))
-        return "" if name is None else known[name]
+        prompts = {"query": "", "document": "", **self.prompts}  # every model accepts the first two
+        if name is not None and name not in prompts:
+            fix = nearest(name, list(prompts))
+            raise ConfigError(f"unknown prompt {name!r}", where="prompt_name", fix=fix)
+        return "" if name is None else prompts[name]
 
     def embed(
         self,
@@ -162,14 +159,14 @@ class Sentences:
             DataError: ``texts`` is not a list of strings.
             CheckpointError: the folder has no readable tokenizer.
         """
-        prompt_text, text_list = self.prompt(prompt_name, prompt), _checked(texts)
+        prompt_text, text_list = self.prompt(prompt_name, prompt), _check_texts(texts)
         if not text_list:
             return np.zeros((0, self.width(model.config.encoder.d_model)), np.float32)
         if tokenizer is None and self.folder is None:
             raise ConfigError("the folder of the tokenizer is unknown", where="embed", fix="Give tokenizer=")
         tokenizer = tokenizer or load_tokenizer(self.folder)  # type: ignore[arg-type]  # there is one
         if self.lowercase:
-            tokenizer = lowercased(tokenizer)
+            tokenizer = with_lowercasing(tokenizer)
         limit = token_limit(model.config.embedding, self.max_length)
         table = encode(tokenizer, [prompt_text + text for text in text_list], max_length=limit)
         skip = self.prompt_rows(prompt_text, tokenizer, limit)
@@ -182,7 +179,7 @@ class Sentences:
         return finite(out, "vectors")
 
     def prompt_rows(self, prompt: str, tokenizer: Tokenizer, limit: int) -> int:
-        """How many leading rows of each text pooling skips: those of the prompt ``prompt``, or 0."""
+        """The number of leading rows of each text that pooling skips: the rows of the prompt, or 0."""
         if not prompt or self.pool.include_prompt:
             return 0
         ids = encode(tokenizer, [prompt], max_length=limit)[0]
@@ -190,7 +187,7 @@ class Sentences:
         return len(ids) - (len(ids) > 0 and int(ids[-1]) in special)  # without [SEP] at the end
 
     def _states(self, model: Any, batch: Any, skip: int) -> tuple[Tensor, Packing]:
-        """The states that pooling reads; for "cls" the last layer computes first rows only."""
+        """The states that pooling reads; for "cls" the last layer computes only first rows."""
         packing = batch.packing
         if self.pool.modes == ("cls",) and not skip:
             rows = packing.first_rows
@@ -206,14 +203,14 @@ class Sentences:
 
 
 def unit_rows(x: Tensor) -> Tensor:
-    """Rows ``[B, E]`` normalized to length 1; zero rows stay zero, overflowing ones become NaN."""
-    too_long = x.detach().norm(dim=-1, keepdim=True).isinf()
-    return F.normalize(x, dim=-1).masked_fill(too_long, torch.nan)
+    """Rows ``[B, E]`` normalized to length 1; zero rows stay zero, rows with infinite norm become NaN."""
+    overflows = x.detach().norm(dim=-1, keepdim=True).isinf()
+    return F.normalize(x, dim=-1).masked_fill(overflows, torch.nan)
 
 
 # --- pooling: states [N, D] in fp32, packing, number of leading rows to skip -> [B, D] ---------------
 #
-# A text that has only skipped rows gives zeros, or with "cls" its first row.
+# The result of a text with only skipped rows is zeros, or with "cls" the first row.
 
 
 def _first(x: Tensor, packing: Packing, skip: int) -> Tensor:
@@ -259,7 +256,7 @@ def _max(x: Tensor, packing: Packing, skip: int) -> Tensor:
     return torch.where(packing.length_tensor[:, None] > skip, out, 0.0)
 
 
-# By the names in sentence-transformers, in the order of concatenation.
+# Keys are the names in sentence-transformers, in the order of concatenation.
 POOLS: dict[str, Callable[[Tensor, Packing, int], Tensor]] = {
     "cls": _first,
     "max": _max,
@@ -273,7 +270,7 @@ POOLS: dict[str, Callable[[Tensor, Packing, int], Tensor]] = {
 # --- texts ------------------------------------------------------------------------------------------
 
 
-def _checked(texts: Iterable[str]) -> list[str]:
+def _check_texts(texts: Iterable[str]) -> list[str]:
     if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
         raise DataError(
             "expected a list of texts, got a single value", where="embed", fix="Put it into a list"
@@ -292,8 +289,8 @@ def token_limit(embedding: Any, max_length: int | None) -> int:
     return min(max_length or positions, positions)
 
 
-def lowercased(tokenizer: Tokenizer) -> Tokenizer:
-    """A copy of the tokenizer that lowercases first; the tokenizer itself if it already does."""
+def with_lowercasing(tokenizer: Tokenizer) -> Tokenizer:
+    """A copy of the tokenizer that lowercases first; the same tokenizer if it already does so."""
     definition = tokenizer.to_str()
     if '"type":"Lowercase"' in definition or '"lowercase":true' in definition:
         return tokenizer

@@ -77,13 +77,13 @@ class Seq2Seq(nn.Module):
         real tokens).
 
         Args:
-            trace: what to record of encoder, decoder and cross-attention, always in packed form. The
-                cross-attention of a recurrent model is layer 0 with one head.
+            trace: the states and weights to record, always in packed form. The cross-attention of a recurrent
+                model is layer 0 with one head.
 
         Returns:
             States and logits, packed ``[N, ...]`` or padded ``[B, T, ...]`` like the input.
         """
-        shape, real = target_ids.shape, None
+        shape, flat = target_ids.shape, None
         if source_packing is None or target_packing is None:
             if source_ids.ndim != 2 or target_ids.ndim != 2:
                 raise ShapeError(
@@ -95,19 +95,20 @@ class Seq2Seq(nn.Module):
             target_mask = torch.ones_like(target_ids) if target_mask is None else target_mask
             if source_mask.shape != source_ids.shape or target_mask.shape != target_ids.shape:
                 raise ShapeError("masks must have the shape of their ids", where="source_mask, target_mask")
-            source_packing, source_real = Packing.from_mask(source_mask)
-            target_packing, real = Packing.from_mask(target_mask)
-            source_ids, target_ids = source_ids.flatten()[source_real], target_ids.flatten()[real]
+            source_packing, source_flat = Packing.from_mask(source_mask)
+            target_packing, flat = Packing.from_mask(target_mask)
+            source_ids, target_ids = source_ids.flatten()[source_flat], target_ids.flatten()[flat]
         encoder = decoder = cross = None
         if trace is not None:
-            enc, dec = self.depths
-            encoder, decoder, cross = (TraceRecord(trace, n) for n in (enc, dec, dec))
+            encoder_depth, decoder_depth = self.depths
+            encoder = TraceRecord(trace, encoder_depth)
+            decoder, cross = TraceRecord(trace, decoder_depth), TraceRecord(trace, decoder_depth)
         memory = self.encode(source_ids, source_packing, encoder)
         states = self.decode(target_ids, target_packing, memory, decoder, cross)
         logits = self.logits(states)
-        if real is not None:
+        if flat is not None:
             states, logits = (
-                rows.new_zeros(shape.numel(), rows.shape[1]).index_copy(0, real, rows).view(*shape, -1)
+                rows.new_zeros(shape.numel(), rows.shape[1]).index_copy(0, flat, rows).view(*shape, -1)
                 for rows in (states, logits)
             )
         return Seq2SeqOutput(target_packing, memory, states, logits, encoder, decoder, cross)
@@ -233,7 +234,7 @@ def transformer(
     embedding_dropout: float | None = None,
     norm_eps: float = 1e-5,
 ) -> TransformerConfig:
-    """For tens of thousands of sentence pairs: 3 + 3 layers, d 256, 4 heads, d_ff 1024, dropout 0.3."""
+    """A config for tens of thousands of sentence pairs: 3 + 3 layers, d 256, 4 heads, d_ff 1024."""
 
     def embedding(vocab_size: int) -> EmbeddingConfig:
         return EmbeddingConfig(

@@ -1,12 +1,12 @@
-"""Recurrent encoder-decoder models, without (Sutskever et al., 2014) or with attention (Luong et al., 2015).
+"""Recurrent encoder-decoder models (Sutskever et al., 2014), optionally with attention (Luong et al., 2015).
 
-    encoder    bidirectional over the source; its final states, projected, are the decoder's initial state
-    decoder    unidirectional over the target, [CLS] first
-    attention  none: the decoder sees the source through its initial state only (the "thought vector"); or
+    encoder    bidirectional over the source; its projected final states are the decoder's initial state
+    decoder    unidirectional over the target, which starts with [CLS]
+    attention  none: the decoder sees the source only through its initial state; or
                context = attention(decoder state, encoder states); state = tanh(W [decoder state; context])
 
-Attention follows the recurrent layer and is not fed into it as in Bahdanau et al., 2015, so that training
-computes all target positions in one call. Scorers (dot, multiplicative, additive) are in ``nn/scores.py``.
+Attention follows the recurrent layer. It is not an input of this layer as in Bahdanau et al., 2015, so that
+training computes all target positions in one call. ``nn/scores.py`` has the scorers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RecurrentConfig:
 
     source_vocab: int
     target_vocab: int
-    d_model: int = 256  # of embeddings and decoder states; each direction of the encoder has half
+    d_model: int = 256  # width of embeddings and decoder states; each encoder direction has half
     num_layers: int = 1
     cell: Cell = "gru"
     attention: Attention = "none"
@@ -77,9 +77,9 @@ class RecurrentSeq2Seq(Seq2Seq):
         self.encoder = PackedRNN(c.cell, d, d // 2, c.num_layers, bidirectional=True, dropout=c.dropout)
         self.bridge = nn.Linear(d, d)
         self.decoder = PackedRNN(c.cell, d, d, c.num_layers, dropout=c.dropout)
-        attends = c.attention != "none"
-        self.attention = ScoredAttention(c.attention, d, d) if attends else None
-        self.combine = nn.Linear(2 * d, d) if attends else nn.Linear(d, d)
+        has_attention = c.attention != "none"
+        self.attention = ScoredAttention(c.attention, d, d) if has_attention else None
+        self.combine = nn.Linear(2 * d if has_attention else d, d)
         self.dropout = Dropout(c.dropout)
         self.output = None if c.tied else nn.Linear(d, c.target_vocab, bias=False)
         self.output_bias = nn.Parameter(torch.zeros(c.target_vocab))
@@ -88,8 +88,10 @@ class RecurrentSeq2Seq(Seq2Seq):
         self.init_weights()
 
     def encode(self, ids: Tensor, packing: Packing, trace: TraceRecord | None = None) -> Memory:
-        """Encoder states ``[M, D]`` of source ids ``[M]``, and the decoder's initial state ``[layers, B, D]``
-        (two tensors for an LSTM)."""
+        """Encoder states ``[M, D]`` of source ids ``[M]``, and the initial state of the decoder.
+
+        The initial state is ``[layers, B, D]``; an LSTM has two such tensors.
+        """
         rows, last = self.encoder(self.dropout(self._embed(self.embeddings, ids, packing)), packing)
         if trace is not None:
             trace.hidden(0, rows)

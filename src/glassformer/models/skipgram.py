@@ -1,13 +1,12 @@
 """Skip-gram with negative sampling (Mikolov et al., 2013), a readable PyTorch model.
 
-Each word has two vectors: one as a center, one as a context. A center word c is trained to distinguish its
+Each word has two vectors: one as a center and one as a context. A center word c is trained to distinguish its
 context words p from randomly drawn words n:
 
     loss(c) = - sum_p log sigmoid(v_c . u_p)  -  sum_n w_n log sigmoid(- v_c . u_n)
 
 Without the second sum the loss would have no minimum: all vectors would grow in one direction.
-``train/negative_sampling.py`` computes the same loss and its gradient without autograd, much faster; a test
-compares the two.
+``train/negative_sampling.py`` computes the same loss and its gradient much faster, without autograd.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ class SkipGramBatch:
     """B center words with context words and random negatives."""
 
     centres: Tensor  # [B] int64
-    positives: Tensor  # [B, P] int64, NONE where a center has fewer
-    negatives: Tensor  # [B, k] int64, NONE where the draw hit a positive of the same center
+    positives: Tensor  # [B, P] int64, NONE where a center has fewer positives
+    negatives: Tensor  # [B, k] int64, NONE where the drawn word is a positive of the same center
 
     @property
     def packing(self) -> Packing:
@@ -111,7 +110,9 @@ def draw_positives(
     return np.where(valid[rows, order], ids[selected], NONE)
 
 
-def contexts_of(ids: np.ndarray, starts: np.ndarray, size: int, window: int) -> tuple[np.ndarray, np.ndarray]:
+def count_contexts(
+    ids: np.ndarray, starts: np.ndarray, size: int, window: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Count all pairs of words at most ``window`` positions apart in the corpus.
 
     Args:
@@ -141,7 +142,7 @@ def draw_contexts(
 ) -> np.ndarray:
     """Draw ``count`` context words per center ``[B]`` from all its contexts, with replacement.
 
-    ``pairs`` and ``counts`` come from ``contexts_of``; contexts are drawn in proportion to their counts. A
+    ``pairs`` and ``counts`` come from ``count_contexts``; contexts are drawn in proportion to their counts. A
     center without contexts gets NONE. Returns ``[B, count]``.
     """
     ends = np.concatenate([[0], np.cumsum(counts)])  # cumulative counts; pairs are sorted by center

@@ -1,6 +1,7 @@
-"""Text encoder with pooling and heads, used by all families of text Transformers.
+"""Text encoder with pooling and heads.
 
-The families (``families/``) differ in their configs only. Sequences are packed.
+All families of text Transformers (``families/``) use this model and differ only in their configs. Sequences
+are packed.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from glassformer.models.backbone import Backbone, ModelOutput, TextForward
 from glassformer.models.sentences import Sentences
 from glassformer.nn.embed import EmbeddingConfig, TextEmbedding
 from glassformer.nn.encoder import Encoder, EncoderConfig
-from glassformer.nn.heads import MaskedLMHead, SpanHead, head_of
-from glassformer.nn.pairs import PairPooling, pair_width, sides_of
+from glassformer.nn.heads import MaskedLMHead, SpanHead, make_head
+from glassformer.nn.pairs import PairPooling, pair_width, split_sides
 from glassformer.nn.pooling import make_pooling, pooled_width
 from glassformer.nn.positions import LearnedPositions, shift_matrix, sinusoidal
 from glassformer.nn.trace import Trace
@@ -37,19 +38,19 @@ class TextEncoderConfig:
     encoder: EncoderConfig
     pooling: PoolingKind | None = "pooler"  # None: no pooled vector; "tokens": token classification
     head: HeadKind | None = None
-    num_labels: int = 2  # of the classification head
+    num_labels: int = 2  # number of outputs of the classification head
     head_type: str = "linear"
     head_hidden: int | None = None
     head_dropout: float = 0.0
-    head_activation: str = "relu"  # of the hidden layer of an mlp head; or "gelu", "none"
-    head_input_dropout: float = 0.0  # before the hidden layer
+    head_activation: str = "relu"  # activation of the hidden layer of an mlp head; or "gelu", "none"
+    head_input_dropout: float = 0.0  # dropout before the hidden layer
     drop_before_pooler: bool = False  # whether the head's dropout is also applied before the pooler
-    words_activation: Activation | None = None  # of the masked-language-modeling head; None: the encoder's
+    words_activation: Activation | None = None  # activation of the mlm head; None: the encoder's activation
     init_std: float = 0.02  # initial standard deviation of weights
-    embedding_std: float | None = None  # the same for embeddings; None: init_std
+    embedding_std: float | None = None  # initial standard deviation of embeddings; None: init_std
     model_type: str | None = None  # in config.json, for families that share a layout; None: the first family
     head_norm: bool = False  # layer norm after the hidden layer of an mlp head
-    head_bias: bool = True  # of the hidden layer of an mlp head, and of the masked-language-modeling head
+    head_bias: bool = True  # bias of the hidden layer of an mlp head, and of the mlm head
     sides: Literal["apart"] | None = None  # "apart": bi-encoder for text pairs (nn/pairs.py); None: one text
 
     def __post_init__(self) -> None:
@@ -57,7 +58,7 @@ class TextEncoderConfig:
             raise ConfigError(
                 f"embedding width {self.embedding.d_model} and encoder width {self.encoder.d_model} differ"
             )
-        if self.head == "spans":  # reads all states, whatever pooling a folder names
+        if self.head == "spans":  # the span head reads all states
             object.__setattr__(self, "pooling", None)
         if self.head != "classification":  # only classification supports a bi-encoder
             object.__setattr__(self, "sides", None)
@@ -70,15 +71,15 @@ class TextEncoderConfig:
         """The default pooling for a new head of the kind ``head``."""
         if head == "spans":  # reads all states
             return None
-        kept = None if self.pooling == "tokens" and head != "classification" else self.pooling
-        return kept or ("pooler" if head != "mlm" else None)
+        pooling = None if self.pooling == "tokens" and head != "classification" else self.pooling
+        return pooling or ("pooler" if head != "mlm" else None)
 
 
 class TextEncoder(TextForward, Backbone):
     """A text encoder with an optional pooling and head.
 
-    ``sentences`` holds the settings of sentence embeddings if the folder has any, or the error of reading
-    them.
+    ``sentences`` has the settings of sentence embeddings, or the error from reading them; None: the folder
+    has no such settings.
     """
 
     reads = "texts"
@@ -96,7 +97,7 @@ class TextEncoder(TextForward, Backbone):
         if c.sides and self.pooling is not None:
             self.pooling, width = PairPooling(self.pooling, str(c.pooling), d), pair_width(d)
         if c.head == "classification":
-            self.head = head_of(c, width)
+            self.head = make_head(c, width)
         if c.head in ("mlm", "pretraining"):
             activation = c.words_activation or c.encoder.activation
             table = c.embedding.token_width or c.embedding.width
@@ -124,14 +125,13 @@ class TextEncoder(TextForward, Backbone):
     def embed(  # type: ignore[override]  # sentence embeddings of texts, or token embeddings of ids
         self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None, **options: Any
     ) -> Any:
-        """Sentence embeddings of texts, as ``SentenceTransformer(folder).encode``; for ids,
-        ``Backbone.embed``.
+        """Sentence embeddings of texts, as ``SentenceTransformer(folder).encode``; for ids, token embeddings.
 
         Args:
-            inputs: a list of texts, or ids ``[N]`` with their packing.
-            options: for texts: ``prompt_name`` (one of the folder's prompts) or ``prompt`` (a text), put
-                before each text; ``batch_tokens``, tokens per batch (8192); ``tokenizer``, None: the
-                folder's.
+            inputs: a list of texts, or ids ``[N]`` with their packing (``Backbone.embed``).
+            options: for texts: ``prompt_name`` (one of the folder's prompts) or ``prompt`` (a text) before
+                each text; ``batch_tokens``, the number of tokens per batch (8192); ``tokenizer`` (None: the
+                folder's tokenizer).
 
         Returns:
             A numpy array ``[n, E]``, fp32.
@@ -143,7 +143,7 @@ class TextEncoder(TextForward, Backbone):
         """
         if isinstance(inputs, Tensor):
             if self.config.sides and packing is not None:
-                packing, segments = sides_of(packing, segments), None
+                packing, segments = split_sides(packing, segments), None
             return super().embed(inputs, packing, segments)
         return self.embed_texts(inputs, **options)
 
@@ -167,32 +167,32 @@ class TextEncoder(TextForward, Backbone):
 # --- local attention at initialization ------------------------------------------------------------
 #
 # A masked word can be predicted from its neighbors, which a model finds through its positions. With random
-# weights the attention of every head is uniform, so that BERT first learns nothing but word frequencies, for
-# millions of tokens. Trockman and Kolter (2023) initialize the heads of a ViT with attention patterns of
-# trained ones; this does the same for text.
+# weights the attention of every head is uniform, so that BERT learns only word frequencies for millions of
+# tokens. Trockman and Kolter (2023) initialize the heads of a ViT with attention patterns of trained heads.
+# This does the same for text.
 
 
-# Relative position that a head attends to at first, head by head, layer by layer; later heads are random.
+# The relative positions that the first heads of the model attend to initially; later heads are random.
 OFFSETS = (-1, 1, -2, 2, -3, 3)
-SHARPNESS = 3.0  # difference between the score of that position and its neighbor's
-AMPLITUDE = 2.0  # of the sinusoids, relative to the standard deviation of the tokens
+SHARPNESS = 3.0  # difference between the scores of this position and of the position next to it
+AMPLITUDE = 2.0  # amplitude of the sinusoids, relative to the standard deviation of the tokens
 
 
 @torch.no_grad()
 def init_local_attention(model: TextEncoder) -> int:
     """Initialize the first heads of a new BERT to attend to the previous token, the next one, and so on.
 
-    The first P features of a row (P even, at most a quarter of them and at most the width of a head) hold
-    sinusoidal positions. The keys of a head read them directly; its queries read them shifted by k positions,
-    which is a linear map (``shift_matrix``), so that the score is highest k positions away:
+    The first P features of a row hold sinusoidal positions (P is even, at most a quarter of all features, and
+    at most the width of a head). The keys of a head read these features directly. The queries read them
+    shifted by k positions, which is a linear map (``shift_matrix``). So the score is highest k positions
+    away:
 
         q_t . k_s  ~  sum_i cos(w_i (t + k - s))
 
-    In the second layer the rows are already mixed, so its heads attend to their positions approximately only.
-
-    The wavelengths run from 2 pi to 2 pi times the number of positions. All weights stay trainable, and the
-    saved model is an ordinary BERT. A model that is too narrow, or that lacks learned positions or the norm
-    after the embeddings, is not changed.
+    In the second layer, the rows are already mixed, so its heads attend to their positions only
+    approximately. The wavelengths run from 2 pi to 2 pi times the number of positions. All weights stay
+    trainable, and the saved model is an ordinary BERT. A model that is too narrow, or that lacks learned
+    positions or the norm after the embeddings, is not changed.
 
     Returns:
         P, the number of features of the token embeddings that are set to 0; 0: the model is unchanged.

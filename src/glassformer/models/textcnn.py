@@ -26,7 +26,7 @@ class TextCnnConfig:
     embedding: EmbeddingConfig
     d_model: int = 100  # number of filters per width
     widths: tuple[int, ...] = (3, 4, 5)  # filter widths in words
-    dropout: float = 0.5  # before the head
+    dropout: float = 0.5  # dropout before the head
     num_labels: int = 2
     head_type: str = "linear"
     head_hidden: int | None = None

@@ -2,9 +2,9 @@
 
     softmax(Q K^T / sqrt(d_k)) V                     Vaswani et al., 2017, equation 1; shapes write K for d_k
 
-``attend`` has an explicit branch, the textbook softmax, and faster branches; tests check that all give the
-same output. ``choose_branch`` alone selects the branch. All branches except varlen accept a bias of relative
-positions (``nn/positions.py``).
+``attend`` has an explicit branch, which follows this equation, and faster branches with the same output.
+``choose_branch`` selects the branch. All branches except varlen accept a bias of relative positions
+(``nn/positions.py``).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from glassformer.nn.linear import Linear, split_qkv
 from glassformer.nn.maps import (
     NEG_INF,
     Group,
-    add_relative,
+    add_relative_bias,
     attend_with_maps,
     attention_weights,
     causal_mask,
     check_packed,
+    explicit_weights,
     first_row_weights,
-    groups_of,
+    length_groups,
     masked_softmax,
-    textbook_weights,
 )
 from glassformer.nn.positions import (
     apply_rotary,
@@ -49,10 +49,10 @@ from glassformer.packing import Packing
 
 # --- torch's own fused kernels --------------------------------------------------------------------
 #
-# They run on padded rows, on one sequence at a time, or on packed rows.
+# torch's kernels run on padded rows, on one sequence at a time, or on packed rows.
 #
-# On a GPU, launching a kernel takes about as long as computing a whole batch, so a batch is one call: the
-# kernel for packed rows if it supports the input, otherwise the kernel for padded rows.
+# On a GPU, launching a kernel takes about as long as computing a whole batch. So a batch is one call of the
+# kernel for packed rows if it supports the input, otherwise of the kernel for padded rows.
 
 
 MAX_WIDTH = 256  # widest head that the kernel for packed rows supports
@@ -74,7 +74,7 @@ def has_flash(device: torch.device) -> bool:
     return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def one_by_one(
+def attend_each(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -146,8 +146,9 @@ def varlen(
     """Attend packed rows with FlashAttention (CUDA, half precision), without padding."""
     offsets = q_packing.cu_seqlens, kv_packing.cu_seqlens, q_packing.max_length, kv_packing.max_length
     if causal or dropout:
-        # ``varlen_attn`` calls this op, but does not pass ``causal`` and ``dropout`` in torch 2.11 to 2.13.
-        rows = (_in_rows(x) for x in (q, k, v))
+        # ``varlen_attn`` calls the op below, but does not pass ``causal`` and ``dropout`` in torch 2.11 to
+        # 2.13.
+        rows = (_contiguous_heads(x) for x in (q, k, v))
         forward = torch.ops.aten._flash_attention_forward
         return forward(*rows, *offsets, dropout, causal, False, scale=scale)[0]
     from torch.nn.attention.varlen import varlen_attn
@@ -155,13 +156,13 @@ def varlen(
     # Keywords differ between torch 2.11 and 2.13; the positional part and the default scale do not,
     # so another scale is folded into q.
     folded = q * (scale * q.shape[-1] ** 0.5) if scale != q.shape[-1] ** -0.5 else q
-    out = varlen_attn(_in_rows(folded), _in_rows(k), _in_rows(v), *offsets)
+    out = varlen_attn(_contiguous_heads(folded), _contiguous_heads(k), _contiguous_heads(v), *offsets)
     assert isinstance(out, Tensor)  # a tuple only with auxiliary outputs, which are not requested
     return out
 
 
-def _in_rows(x: Tensor) -> Tensor:
-    """``x``, contiguous inside each head: the kernel takes any stride between rows and between heads."""
+def _contiguous_heads(x: Tensor) -> Tensor:
+    """``x``, contiguous inside each head; the kernel accepts any stride between rows and between heads."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
@@ -170,11 +171,11 @@ def _in_rows(x: Tensor) -> Tensor:
 
 Branch = Literal["auto", "explicit", "kernel", "grouped", "fused", "varlen", "padded"]
 BRANCHES = ("auto", "explicit", "kernel", "grouped", "fused", "varlen", "padded")
-WITH_DROPOUT = ("explicit", "varlen", "padded")  # branches that support attention dropout
+DROPOUT_BRANCHES = ("explicit", "varlen", "padded")  # branches that support attention dropout
 LONG = 1024  # tokens; from here on the attention weights of one group do not fit a cache
 
 
-class Choices(TypedDict, total=False):
+class AttendOptions(TypedDict, total=False):
     """Optional arguments of ``attend``."""
 
     mask: Tensor | None
@@ -194,7 +195,7 @@ def attend(
     causal: bool = False,
     *,
     return_weights: Literal[False] = False,
-    **choices: Unpack[Choices],
+    **choices: Unpack[AttendOptions],
 ) -> Tensor: ...
 @overload
 def attend(*args: Any, return_weights: bool, **kwargs: Any) -> Any: ...
@@ -215,31 +216,32 @@ def attend(
 ) -> Any:
     """Scaled dot-product attention over packed rows, or over padded rows with a mask.
 
-    Packed (``q_packing`` given): ``q`` is ``[N, H, K]`` (or ``[N, K]``: one head), and sequence i of ``q``
-    attends to sequence i of ``k`` and ``v``. Padded (no packing): ``q`` is ``[B, T, D]`` (one
+    With ``q_packing``, rows are packed: ``q`` is ``[N, H, K]`` (or ``[N, K]``: one head), and sequence i of
+    ``q`` attends to sequence i of ``k`` and ``v``. Otherwise rows are padded: ``q`` is ``[B, T, D]`` (one
     head) or ``[B, H, T, K]``.
 
     Args:
         v: the values; None: the keys.
         kv_packing: packing of ``k`` and ``v``; None: ``q_packing``.
-        causal: each row attends to its own position and earlier ones only.
-        mask: padded input only; boolean, True = may attend, ``[B, S]`` over the keys, ``[B, T, S]`` or
+        causal: each row attends only to its own position and to earlier positions.
+        mask: for padded input; boolean, True = may attend, ``[B, S]`` over the keys, ``[B, T, S]`` or
             broadcastable to ``[B, H, T, S]``. The output of a fully masked row is zero.
         scale: factor of the scores; None: ``1 / sqrt(K)``.
         dropout: probability of zeroing a weight (branches explicit, varlen and padded).
         return_weights: also return the weights: ``[B, T, S]`` or ``[B, H, T, S]``; packed, a tuple with one
             ``[H, T_i, S_i]`` per sequence.
-        branch: the implementation; "auto" takes the fastest one that supports the call.
-        bias: ``[H, 2 L - 1]``, added to the score of query t and key s by their distance ``s - t``, which
-            runs from ``-(L - 1)`` to ``L - 1``; L is at least the longest sequence (``nn/positions.py``).
+        branch: the implementation; "auto": the fastest branch that supports the call.
+        bias: ``[H, 2 L - 1]``, one number per head and distance ``s - t``, which is added to the score of
+            query t and key s. Distances run from ``-(L - 1)`` to ``L - 1``, and L is at least the length of
+            the longest sequence (``nn/positions.py``).
 
     Returns:
-        The output, shaped like ``q`` except for the last axis, which is that of ``v``; with
+        The output. It has the shape of ``q``, except that the last axis is as long as that of ``v``. With
         ``return_weights`` the tuple ``(output, weights)``.
 
     Raises:
         ShapeError: incompatible shapes, or both a mask and a packing.
-        ConfigError: an unknown branch, or one that does not support the call.
+        ConfigError: an unknown branch, or a branch that does not support the call.
     """
     v = k if v is None else v
     factor: float = float(q.shape[-1] ** -0.5) if scale is None else scale
@@ -263,11 +265,11 @@ def attend(
         check_bias(bias, q.shape[1], q_packing, kv_packing, causal, factor)
     if branch == "auto":
         branch = choose_branch(q, k, v, q_packing, kv_packing, causal, dropout, return_weights, bias)
-    if dropout > 0.0 and branch not in WITH_DROPOUT:
+    if dropout > 0.0 and branch not in DROPOUT_BRANCHES:
         raise ConfigError(f"the {branch} branch has no dropout", where="attend", fix="Use branch=explicit")
     weights = None
     if branch == "explicit":
-        weights = textbook_weights(q, k, q_packing, kv_packing, causal, factor, bias)
+        weights = explicit_weights(q, k, q_packing, kv_packing, causal, factor, bias)
         parts = zip(weights, kv_packing.split(v), strict=True)  # [H, T, S] @ [H, S, K] -> [T, H, K]
         out = torch.cat([(drop(w, dropout, True) @ v_i.transpose(0, 1)).transpose(0, 1) for w, v_i in parts])
     elif branch == "kernel":
@@ -285,12 +287,12 @@ def attend(
     elif branch == "padded":
         out = padded(q, k, v, q_packing, kv_packing, causal, factor, dropout, bias)
     elif branch == "fused":
-        out = one_by_one(q, k, v, q_packing, kv_packing, causal, factor, bias)
+        out = attend_each(q, k, v, q_packing, kv_packing, causal, factor, bias)
     else:
         if return_weights and not _needs_gradient(q, k, v, bias):
             out, weights = attend_with_maps(q, k, v, q_packing, kv_packing, causal, factor, bias)
         else:
-            out = _Grouped.apply(q, k, v, groups_of(q_packing, kv_packing), causal, factor, bias)
+            out = _Grouped.apply(q, k, v, length_groups(q_packing, kv_packing), causal, factor, bias)
     if return_weights and weights is None:
         weights = attention_weights(q, k, q_packing, kv_packing, causal, scale=factor, bias=bias)
     out = out.squeeze(1) if one_head else out
@@ -308,8 +310,10 @@ def choose_branch(
     return_weights: bool,
     bias: Tensor | None = None,
 ) -> Branch:
-    """The fastest branch that supports the call: on a CPU as measured by ``benchmarks/speed/parts.py``, on a
-    GPU a branch that computes the batch in one call.
+    """The fastest branch that supports the call.
+
+    On a CPU the choice follows measurements (``benchmarks/speed/parts.py``). On a GPU the branch computes the
+    batch in one call.
     """
     if return_weights:
         return "explicit" if dropout > 0.0 or _needs_gradient(q, k, v, bias) else "grouped"
@@ -340,8 +344,8 @@ def _attend_padded(
     dropout: float,
     bias: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    fits = q.ndim in (3, 4) and q.ndim == k.ndim and q.shape[-1] == k.shape[-1]
-    if not fits or k.shape[:-1] != v.shape[:-1] or q.shape[:-2] != k.shape[:-2]:
+    is_valid = q.ndim in (3, 4) and q.ndim == k.ndim and q.shape[-1] == k.shape[-1]
+    if not is_valid or k.shape[:-1] != v.shape[:-1] or q.shape[:-2] != k.shape[:-2]:
         shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
         raise ShapeError(f"shapes do not fit: {shapes}", where="attend", fix="Padded: [B, T, D] each")
     scores = scale * (q @ k.transpose(-2, -1))  # [B, (H,) T, S]
@@ -373,10 +377,11 @@ def _attend_padded(
 
 
 class _Grouped(torch.autograd.Function):
-    """Batched products over groups of (nearly) equal lengths; the weights are kept for the backward pass.
+    """Batched products over groups of sequences of (nearly) equal length.
 
-    torch's fused CPU kernel recomputes the weights there. Keeping them is faster and costs one
-    ``[G, H, T, T]`` tensor per layer and group (``benchmarks/results/attention.json``).
+    The weights are kept for the backward pass, while torch's fused CPU kernel recomputes them. Keeping them
+    is faster and costs one ``[G, H, T, T]`` tensor per layer and group
+    (``benchmarks/results/attention.json``).
     """
 
     @staticmethod
@@ -384,12 +389,12 @@ class _Grouped(torch.autograd.Function):
         out = q.new_empty(*q.shape[:2], v.shape[2])  # [N, H, K]
         saved = []
         for group in groups:
-            q_g, k_g, v_g = group.take_q(q, scale), group.take_k(k), group.take_k(v)  # [G*H, T, K]
-            scores = add_relative(torch.bmm(q_g, k_g.transpose(1, 2)), bias)  # [G*H, T, S]
-            weights = group.bias(scores, causal).softmax(-1)
+            q_g, k_g, v_g = group.gather_q(q, scale), group.gather_k(k), group.gather_k(v)  # [G*H, T, K]
+            scores = add_relative_bias(torch.bmm(q_g, k_g.transpose(1, 2)), bias)  # [G*H, T, S]
+            weights = group.mask_scores(scores, causal).softmax(-1)
             if group.has_fully_masked_rows(causal):
                 weights.nan_to_num_(0.0)
-            group.put_q(torch.bmm(weights, v_g), out)
+            group.scatter_q(torch.bmm(weights, v_g), out)
             saved += [q_g, k_g, v_g, weights]
         ctx.save_for_backward(*saved)
         ctx.groups, ctx.scale, ctx.shapes = groups, scale, (q.shape, k.shape, v.shape)
@@ -402,8 +407,8 @@ class _Grouped(torch.autograd.Function):
         dq, dk, dv = (grad.new_empty(shape) for shape in ctx.shapes)
         for i, group in enumerate(ctx.groups):
             q_g, k_g, v_g, weights = ctx.saved_tensors[4 * i : 4 * i + 4]
-            do = group.take_q(grad, 1.0, zero_padding=True)
-            group.put_k(torch.bmm(weights.transpose(1, 2), do), dv)
+            do = group.gather_q(grad, 1.0, zero_padding=True)
+            group.scatter_k(torch.bmm(weights.transpose(1, 2), do), dv)
             dw = torch.bmm(do, v_g.transpose(1, 2))
             ds = torch.ops.aten._softmax_backward_data(
                 dw, weights, -1, weights.dtype
@@ -411,8 +416,8 @@ class _Grouped(torch.autograd.Function):
             if (dbias := ctx.by_distance) is not None:
                 sums = ds.view(-1, len(dbias), *ds.shape[1:]).sum(0, dtype=dbias.dtype).flatten(1)  # [H, T*S]
                 dbias.index_add_(1, distance_index(dbias, *ds.shape[1:]).flatten(), sums)
-            group.put_q(torch.bmm(ds, k_g).mul_(ctx.scale), dq)
-            group.put_k(torch.bmm(ds.transpose(1, 2), q_g), dk)  # q_g is already scaled
+            group.scatter_q(torch.bmm(ds, k_g).mul_(ctx.scale), dq)
+            group.scatter_k(torch.bmm(ds.transpose(1, 2), q_g), dk)  # q_g is already scaled
         return dq, dk, dv, None, None, None, ctx.by_distance
 
 
@@ -454,7 +459,7 @@ class MultiHeadAttention(nn.Module):
     def project(
         self, x: Tensor, memory: Tensor | None = None, rows: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries from ``x`` (or its ``rows`` alone), keys and values from ``memory`` (None: ``x``)."""
+        """Queries from ``x`` (or only from its ``rows``), keys and values from ``memory`` (None: ``x``)."""
         if memory is None and rows is None:
             return split_qkv(self.qkv(x).view(-1, 3, *self.heads))  # 3 x [N, H, K]
         q = self.queries(x if rows is None else x[rows])
@@ -466,7 +471,7 @@ class MultiHeadAttention(nn.Module):
         """Queries and keys ``[N, H, K]`` with rotary positions applied, if the layer has them.
 
         Args:
-            rows: ``[B]`` the rows of the queries; None: all.
+            rows: ``[B]`` the rows of the queries; None: all rows.
         """
         if self.rotary is None:
             return q, k
@@ -500,14 +505,14 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             rows: ``[B]`` one row per sequence; the output has only these rows.
-            record: receives this layer's weights; None: they are not recorded.
+            record: record for the weights of this layer; None: the weights are not recorded.
             bias: ``[H, 2 L - 1]``, relative positions; see ``attend``.
 
         Returns:
             ``[N, D]``, or ``[B, D]`` with ``rows``.
         """
-        positions_count = causal or (bias is not None and rows is not packing.first_rows)
-        if rows is not None and positions_count:  # the mask, or distances: so all rows are computed
+        needs_all_rows = causal or (bias is not None and rows is not packing.first_rows)
+        if rows is not None and needs_all_rows:  # the mask or the bias depends on the positions of the rows
             return self.forward(x, packing, memory, memory_packing, causal, record=record, bias=bias)[rows]
         q, k, v = self.project(x, memory, rows)
         if memory is None:
@@ -521,7 +526,7 @@ class MultiHeadAttention(nn.Module):
             )
         else:
             out = attend(q, k, v, q_packing, kv_packing, causal, dropout=p, bias=bias)
-        if record is not None and record.rows == "first" and causal:  # the first row attends to itself only
+        if record is not None and record.rows == "first" and causal:  # the first row attends only to itself
             record.weights = tuple(
                 w[:, :1] for w in attention_weights(q, k, q_packing, kv_packing or packing, True, bias=bias)
             )

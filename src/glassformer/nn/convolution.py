@@ -6,9 +6,9 @@ Multiplied out that is::
 
     -b |p'|^2 + 2 b p' . (p + d) - b |p + d|^2
 
-The last term is the same for all keys and cancels in the softmax; the rest is the product of a query and a
-key that are linear in the row. Each head thus selects the colors of one neighbor pixel, and the output
-projection holds the kernel. Differences from the paper: positions are part of the rows rather than a relative
+The last term is the same for all keys and cancels in the softmax. The other terms are the product of a query
+and a key that are linear in the row. So each head selects the colors of one neighbor pixel, and the output
+projection holds the kernel. Differences from the paper: positions are part of the rows instead of a relative
 encoding, and the image is padded with zeros, like the input of a convolution.
 """
 
@@ -37,11 +37,8 @@ def convolution_as_attention(
 
     Args:
         kernel: weight of a ``torch.nn.functional.conv2d`` with odd kh and kw.
-        sharpness: b above: a neighbor of the selected pixel gets exp(-b) of its weight, which is negligible
-            in fp32 from about 20 on.
-
-    Raises:
-        ShapeError: a kernel not shaped ``[C_out, C_in, kh, kw]`` with odd sides, or a bias of another length.
+        sharpness: b in the formula above. A neighbor of the selected pixel gets exp(-b) of its weight, which
+            is negligible in fp32 for b of 20 or more.
     """
     _check_kernel(kernel)
     c_out, c_in, height, width = kernel.shape
@@ -77,9 +74,6 @@ def pixel_rows(images: Tensor, kernel: Tensor) -> tuple[Tensor, Packing]:
     """Pixels of zero-padded images ``[B, C_in, H, W]`` as rows ``[N, D]``, one packed sequence per image.
 
     The padding is half as wide as the kernel, so N is B (H + kh - 1) (W + kw - 1).
-
-    Raises:
-        ShapeError: a kernel with even sides, or images with another number of channels.
     """
     _check_kernel(kernel)
     c_in, padding = kernel.shape[1], _padding(kernel)
@@ -89,10 +83,9 @@ def pixel_rows(images: Tensor, kernel: Tensor) -> tuple[Tensor, Packing]:
     padded = F.pad(images, (padding[1], padding[1], padding[0], padding[0]))
     b, _, h, w = padded.shape
     down, right = torch.meshgrid(torch.arange(h) - h // 2, torch.arange(w) - w // 2, indexing="ij")
-    place = torch.stack([down, right, down**2 + right**2, torch.ones_like(down)]).to(images)  # [4, h, w]
-    rows = (
-        torch.cat([padded, place.expand(b, -1, -1, -1)], 1).flatten(2).transpose(1, 2)
-    )  # [B, h w, C_in + 4]
+    positions = torch.stack([down, right, down**2 + right**2, torch.ones_like(down)]).to(images)  # [4, h, w]
+    features = torch.cat([padded, positions.expand(b, -1, -1, -1)], 1)  # [B, C_in + 4, h, w]
+    rows = features.flatten(2).transpose(1, 2)
     rows = F.pad(rows.reshape(b * h * w, -1), (0, row_width(kernel) - c_in - POSITION_WIDTH))
     return rows, Packing.uniform(b, h * w)
 
@@ -100,11 +93,7 @@ def pixel_rows(images: Tensor, kernel: Tensor) -> tuple[Tensor, Packing]:
 def convolve_by_attention(
     pictures: Tensor, kernel: Tensor, bias: Tensor | None = None, *, sharpness: float = 60.0
 ) -> Tensor:
-    """``conv2d`` with "same" padding, by self-attention: ``[B, C_in, H, W]`` -> ``[B, C_out, H, W]``.
-
-    Raises:
-        ShapeError: see ``convolution_as_attention`` and ``pixel_rows``.
-    """
+    """``conv2d`` with "same" padding, by self-attention: ``[B, C_in, H, W]`` -> ``[B, C_out, H, W]``."""
     layer = convolution_as_attention(kernel, bias, sharpness=sharpness)
     rows, packing = pixel_rows(pictures, kernel)
     (b, _, h, w), padding = pictures.shape, _padding(kernel)

@@ -15,8 +15,10 @@ CHUNK = 64  # rows in fp32 at a time; with a vocabulary of 8,000 they fit a core
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Label smoothing needs the mean logit over all tokens. It is the product with the mean row of the table,
-    so neither the mean nor its gradient needs another pass over the logits.
+    """The fused loss with its gradient.
+
+    Label smoothing needs the mean logit over all tokens, which is the product with the mean row of the table.
+    So the mean and its gradient need no further pass over the logits.
     """
 
     @staticmethod

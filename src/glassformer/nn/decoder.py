@@ -5,7 +5,7 @@
     pre-norm    x = x + self(norm1(x)) ...  then one norm at the very end
 
 Training computes all positions at once (``forward``, packed rows). Generation computes one position at a time
-(``step``) with earlier keys and values in a ``DecoderCache``; tests check that both give the same states.
+(``step``), with earlier keys and values in a ``DecoderCache``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DecoderCache:
 
     layers: list[LayerCache]
     memory_mask: Tensor  # [B, S] boolean, True at real tokens
-    position: int = 0  # of the next token
+    position: int = 0  # position of the next token
 
     def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
         """Keep the ``rows`` [R'] (indices, may repeat) and the ``sources`` [B'] (None: all)."""
@@ -104,7 +104,7 @@ class DecoderLayer(nn.Module):
         return self.attention.out(attend(q, k, v).flatten(1))
 
     def _step_cross(self, x: Tensor, cache: LayerCache, memory_mask: Tensor) -> Tensor:
-        # The hypotheses of a source take the axis of positions, so that its keys need not be copied.
+        # The hypotheses of a source are on the axis of positions, so that the keys need not be copied.
         q = self.cross.queries(x)  # [R, H, K]
         grouped = q.view(len(memory_mask), -1, *q.shape[1:]).transpose(1, 2)  # [B, H, R/B, K]
         out = attend(grouped, cache.memory_k, cache.memory_v, mask=memory_mask)
@@ -144,8 +144,8 @@ class Decoder(nn.Module):
 
         Args:
             memory: ``[M, D]``, the encoder's output.
-            trace: receives hidden states and self-attention weights.
-            cross_trace: receives cross-attention weights ``[H, T_i, S_i]``.
+            trace: record for hidden states and self-attention weights.
+            cross_trace: record for cross-attention weights ``[H, T_i, S_i]``.
         """
         if trace is not None:
             trace.hidden(0, x)

@@ -2,10 +2,10 @@
 
     A[t, s] = (q_t k_s + q_t K_r[d] + Q_r[d] k_s) / sqrt(3 K),   d = bucket(t - s)
 
-``Q_r`` and ``K_r`` are projections of a table of distances, one for all layers: every short distance has its
-own row, longer distances share rows of logarithmic width. A score depends on both rows and their distance,
-which the branches of ``attend`` do not support. Differences from the paper: as in version 2, distances may be
-projected by the layers of the content, and the table has a norm.
+``Q_r`` and ``K_r`` are projections of a table of distances, which all layers share. Each short distance has a
+separate row, and longer distances share rows of logarithmic width. A score depends on both rows and their
+distance, which the branches of ``attend`` do not support. Differences from the paper, as in version 2: the
+layers of the content may also project distances, and the table has a norm.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.dropout import dropout as drop
 from glassformer.nn.linear import Linear
-from glassformer.nn.maps import groups_of, masked_softmax
+from glassformer.nn.maps import length_groups, masked_softmax
 from glassformer.nn.trace import LayerRecord
 from glassformer.packing import Packing
 
@@ -31,15 +31,12 @@ class Disentangled:
     """Config of disentangled attention.
 
     Args:
-        buckets: rows of the table for each direction; 0: one for each distance up to ``furthest``.
-        furthest: the distance from which on all distances share the last bucket.
+        buckets: rows of the table for each direction; 0: one row for each distance up to ``furthest``.
+        furthest: this distance and all longer distances share the last bucket.
         by_query: whether queries are scored against distances ("c2p").
         by_key: whether keys are scored against distances ("p2c").
-        shared: whether distances are projected by the layers of content instead of separate ones.
+        shared: whether the layers of the content project distances; False: separate layers do.
         norm: whether the table has a layer norm.
-
-    Raises:
-        ConfigError: an odd number of buckets, or fewer distances than buckets.
     """
 
     buckets: int = 256
@@ -62,7 +59,7 @@ class Disentangled:
 
     @property
     def num_terms(self) -> int:
-        """Number of terms in a score; the score is divided by the root of this number."""
+        """Number of terms in a score; the score is divided by the square root of this number."""
         return 1 + self.by_query + self.by_key
 
     def rows(self, length: int, device: torch.device) -> Tensor:
@@ -74,7 +71,7 @@ class Disentangled:
         return rows[positions[:, None] - positions + length - 1]
 
     def _bucket(self, distances: Tensor) -> Tensor:
-        """Buckets of distances, in fp32 as published; of logarithmic width from half of the buckets on."""
+        """Buckets of distances, in fp32 as published; half of the buckets have logarithmic widths."""
         half = self.buckets // 2
         size = torch.where(distances.abs() < half, half - 1, distances.abs())
         steps = torch.log(size / half) / torch.log(torch.tensor((self.furthest - 1) / half)) * (half - 1)
@@ -91,7 +88,7 @@ class DistanceTable(nn.Module):
         self.norm = nn.LayerNorm(d_model, eps=eps) if config.norm else nn.Identity()
 
     def forward(self, length: int) -> Tensor:
-        """``[2 S, D]``, whatever the length."""
+        """``[2 S, D]`` for every length."""
         return self.norm(self.table.weight)
 
 
@@ -110,12 +107,12 @@ class DisentangledAttention(MultiHeadAttention):
         super().__init__(d_model, num_heads, dropout)
         self.config = config
         self.table_dropout = Dropout(table_dropout)
-        separate = not config.shared
-        self.distance_keys = Linear(d_model, d_model) if separate and config.by_query else None
-        self.distance_queries = Linear(d_model, d_model) if separate and config.by_key else None
+        is_separate = not config.shared
+        self.distance_keys = Linear(d_model, d_model) if is_separate and config.by_query else None
+        self.distance_queries = Linear(d_model, d_model) if is_separate and config.by_key else None
 
     def distances(self, table: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Keys and queries of the distances, each ``[2 S, H, K]`` where a score needs them."""
+        """Keys and queries of the distances ``[2 S, H, K]``; None: scores do not use them."""
         table, d = self.table_dropout(table), self.d_model
         keys, queries = self.distance_keys, self.distance_queries
         k = keys(table) if keys is not None else self.qkv.part(table, d, 2 * d)
@@ -150,11 +147,7 @@ class DisentangledAttention(MultiHeadAttention):
         record: LayerRecord | None = None,
         bias: Tensor | None = None,
     ) -> Tensor:
-        """As ``MultiHeadAttention.forward``, but for self-attention only; ``rows`` does not save scores.
-
-        Raises:
-            ConfigError: ``memory`` or ``causal`` is given, or the table of distances is missing.
-        """
+        """As ``MultiHeadAttention.forward``, but only for self-attention; ``rows`` saves no computation."""
         if memory is not None or causal or bias is None:
             what = "requires a table of distances, and supports neither cross-attention nor a causal mask"
             raise ConfigError(what, where=type(self).__name__)
@@ -164,24 +157,25 @@ class DisentangledAttention(MultiHeadAttention):
             out = self._grouped(q, k, v, packing, bias, p)
         else:
             out, maps = self._one_by_one(q, k, v, packing, bias, p)
-            selected = packing.first_rows if rows is None else rows
-            at = [int(row) - start for row, start in zip(selected, packing.starts, strict=True)]
-            one_row = rows is not None or record.rows == "first"
-            record.weights = tuple(m[:, i : i + 1] if one_row else m for m, i in zip(maps, at, strict=True))
+            if rows is not None or record.rows == "first":
+                selected = packing.first_rows if rows is None else rows
+                positions = [int(row) - start for row, start in zip(selected, packing.starts, strict=True)]
+                maps = [m[:, i : i + 1] for m, i in zip(maps, positions, strict=True)]
+            record.weights = tuple(maps)
         out = out.flatten(1)
         return self.out(out if rows is None else out[rows])
 
     def _grouped(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, table: Tensor, p: float) -> Tensor:
         """The attention output ``[N, H, K]``, computed in groups of sequences of nearly equal length."""
         outs, targets = [], []
-        for group in groups_of(packing, packing):
-            side, shape = group.k, (len(group.members), group.k.length, *self.heads)
-            q_g, k_g, v_g = (t[side.rows].view(shape).transpose(1, 2) for t in (q, k, v))  # [G, H, T, K]
-            allowed = None if side.is_uniform else side.token_mask[:, None, None]
+        for group in length_groups(packing, packing):
+            keys, shape = group.k, (len(group.members), group.k.length, *self.heads)
+            q_g, k_g, v_g = (t[keys.rows].view(shape).transpose(1, 2) for t in (q, k, v))  # [G, H, T, K]
+            allowed = None if keys.is_uniform else keys.token_mask[:, None, None]
             weights = masked_softmax(self.scores(q_g, k_g, table), allowed)
             out = (drop(weights, p, True) @ v_g).transpose(1, 2).flatten(0, 1)  # [G * T, H, K]
-            outs.append(out[side.slots])
-            targets.append(side.targets)
+            outs.append(out[keys.slots])
+            targets.append(keys.targets)
         return torch.cat(outs)[torch.cat(targets).argsort()]
 
     def _one_by_one(
@@ -196,8 +190,10 @@ class DisentangledAttention(MultiHeadAttention):
         return torch.cat(outs), maps
 
     def padded(self, x: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
-        """Self-attention over padded ``[B, T, D]``; ``mask`` ``[B, T]`` is True at real tokens, which are
-        contiguous."""
+        """Self-attention over padded ``[B, T, D]``.
+
+        ``mask`` ``[B, T]`` is True at real tokens, which are contiguous.
+        """
         assert bias is not None, "the encoder has a table"
         q, k, v = self.project_padded(x)
         weights = masked_softmax(self.scores(q, k, bias), None if mask is None else mask[:, None, None])

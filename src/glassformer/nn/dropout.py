@@ -2,7 +2,7 @@
 
 ``torch.nn.functional.dropout`` draws one float per element, on one core. Here one 64-bit draw gives four
 16-bit random numbers, so the probability is rounded to a multiple of 1/65536. The numbers come from the
-generator of the fit if there is one, otherwise from torch's, so an exact resume needs only its state.
+generator of the fit, or from torch's generator outside of a fit.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def keep_mask(shape: tuple[int, ...], p: float, device: torch.device) -> Tensor:
 def zero_dropped(x: Tensor, keep: Tensor) -> Tensor:
     """``x`` where ``keep`` is True, else 0.
 
-    On a CPU by bit operations: torch's conversion of booleans to numbers is not vectorized and takes longer
-    than everything else. There, a dropped value becomes 0 even if it was not finite.
+    On a CPU this uses bit operations, because torch's conversion of booleans to numbers is not vectorized and
+    slow. On a CPU, a dropped value becomes 0 even if it was not finite.
     """
     if not _has_plain_memory(x):
         return x * keep
@@ -60,7 +60,7 @@ def _has_plain_memory(x: Tensor) -> bool:
 
 
 class _DropElements(torch.autograd.Function):
-    """x * keep * scale; stores one byte per element for the backward pass."""
+    """``x * keep * scale``; stores one byte per element for the backward pass."""
 
     @staticmethod
     def forward(ctx, x: Tensor, keep: Tensor, scale: float) -> Tensor:
@@ -75,7 +75,7 @@ class _DropElements(torch.autograd.Function):
 
 
 def check_rate(name: str, p: float) -> None:
-    """Raises ConfigError when ``p`` is outside [0, 1)."""
+    """Raise ConfigError if ``p`` is outside [0, 1)."""
     if not 0.0 <= p < 1.0:
         raise ConfigError(f"{name} must lie in [0, 1), got {p}")
 
@@ -92,7 +92,7 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     return _DropElements.apply(x, keep_mask(x.shape, p, x.device), 1.0 / (1.0 - p))
 
 
-def usual_dropout(x: Tensor, p: float, training: bool) -> Tensor:
+def torch_dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """``torch.nn.functional.dropout``, bit for bit, but with the generator of the fit."""
     generator = generator_on(x.device)
     if generator is None or p == 0.0 or not training:

@@ -23,20 +23,20 @@ class EmbeddingConfig:
     vocab_size: int
     d_model: int
     positions: Positions | Learned = "learned"  # "learned" means Learned(max_positions)
-    max_positions: int = 512  # for learned positions; sinusoidal ones are unlimited
-    segments: int = 2  # BERT's token types; 0: none
+    max_positions: int = 512  # for learned positions; sinusoidal positions are unlimited
+    segments: int = 2  # number of BERT's token types; 0: no segments
     norm: bool = True
     eps: float = 1e-12
     dropout: float = 0.0
-    # Width of the token table if it differs from the other tables; a linear layer then projects it.
+    # Width of the token table if it differs from the other tables; a linear layer projects token rows.
     token_width: int | None = None
     # Whether the token table is frozen; only the first rows, the special tokens, are trained.
     frozen: bool = False
-    # Factor of the token embedding: sqrt(d_model) in Vaswani et al., which ties it to the output layer.
+    # Factor of the token embedding: sqrt(d_model) in Vaswani et al., who tie it to the output layer.
     scale: float = 1.0
     # A token that occurs k times in its sequence is scaled by k ** -damp_repeats: see ``repeat_scale``.
     damp_repeats: float = 0.0
-    # Width of all tables and the norm; a linear layer then projects the rows. None: d_model, no such layer.
+    # Width of all tables and the norm, if a linear layer projects the rows to d_model; None: no such layer.
     width: int | None = None
     norm_bias: bool = True
 
@@ -47,11 +47,11 @@ class EmbeddingConfig:
     @property
     def longest(self) -> int | None:
         """The longest sequence in tokens; None: unlimited."""
-        return self.max_positions if isinstance(self.places, Learned) else None
+        return self.max_positions if isinstance(self.position_config, Learned) else None
 
     @property
-    def places(self) -> Learned | Sinusoidal | None:
-        """The builder of the position embeddings; None: the model has none."""
+    def position_config(self) -> Learned | Sinusoidal | None:
+        """The config of the position embeddings; None: the model has no positions."""
         if self.positions == "learned":
             return Learned(self.max_positions)
         if isinstance(self.positions, Learned):
@@ -62,13 +62,13 @@ class EmbeddingConfig:
 def repeat_scale(ids: Tensor, packing: Packing, power: float) -> Tensor:
     """``k ** -power`` for every token that occurs ``k`` times in its sequence, ``[N]``.
 
-    At 0.5 all copies of a word together weigh the square root of their number, the sublinear term frequency
-    of information retrieval (Manning, Raghavan and Schütze, 2008, section 6.4.1); at 1 all copies together
-    weigh as much as one word. Equal ids are copies: all unknown words of a text and all words hidden by word
-    dropout count as copies of [UNK].
+    At 0.5 all copies of a word together weigh the square root of their number. This is the sublinear term
+    frequency of information retrieval (Manning, Raghavan and Schütze, 2008, section 6.4.1). At 1 all copies
+    together weigh as much as one word. Equal ids are copies, so all unknown words and all words masked by
+    word dropout are copies of [UNK].
     """
     keys = packing.sequence_ids.long() * 2**32 + ids.long()
-    ordered = keys.sort().values  # not ``unique``, whose output shape depends on the data
+    ordered = keys.sort().values  # the output shape of ``unique`` would depend on the data
     counts = torch.searchsorted(ordered, keys, right=True) - torch.searchsorted(ordered, keys)
     return counts.float() ** -power
 
@@ -89,7 +89,7 @@ class TextEmbedding(nn.Module):
         self.tokens.weight.requires_grad_(not c.frozen)
         self.special = nn.Embedding(min(NUM_SPECIAL, c.vocab_size), width) if c.frozen else None
         self.project = nn.Linear(width, d) if width != d else None
-        self.positions = c.places.build(d) if c.places else None
+        self.positions = c.position_config.build(d) if c.position_config else None
         self.segments = nn.Embedding(c.segments, d) if c.segments else None
         self.norm = nn.LayerNorm(d, eps=c.eps, bias=c.norm_bias) if c.norm else None
         self.widen = nn.Linear(d, c.d_model) if c.width is not None else None
@@ -107,11 +107,8 @@ class TextEmbedding(nn.Module):
             raise ShapeError(
                 f"{tuple(ids.shape)} ids for a packing of {packing.total} tokens", where="input_ids"
             )
-        if (
-            not ids.is_cuda
-            and len(ids)
-            and not 0 <= int(ids.min()) <= int(ids.max()) < self.config.vocab_size
-        ):
+        is_checked = not ids.is_cuda and len(ids) > 0  # a check would synchronize a GPU
+        if is_checked and not 0 <= int(ids.min()) <= int(ids.max()) < self.config.vocab_size:
             raise ShapeError(
                 f"token ids run from {int(ids.min())} to {int(ids.max())}, the vocabulary has "
                 f"{self.config.vocab_size}",
@@ -123,16 +120,11 @@ class TextEmbedding(nn.Module):
             raise ShapeError(
                 f"{tuple(segments.shape)} segments for {tuple(ids.shape)} ids", where="token_type_ids"
             )
-        if (
-            segments is not None
-            and count
-            and not ids.is_cuda
-            and not 0 <= int(segments.min()) <= int(segments.max()) < count
-        ):
-            raise ShapeError(
-                f"segments run from {int(segments.min())} to {int(segments.max())}, the model knows {count}",
-                where="token_type_ids",
-            )
+        if segments is not None and count and is_checked:
+            smallest, largest = int(segments.min()), int(segments.max())
+            if not 0 <= smallest <= largest < count:
+                what = f"segments run from {smallest} to {largest}, the model knows {count}"
+                raise ShapeError(what, where="token_type_ids")
         x = self.tokens(ids)
         if self.special is not None:
             is_special = ids < self.special.num_embeddings
@@ -168,8 +160,8 @@ class TextEmbedding(nn.Module):
 
     def fixed_positions(self, length: int) -> Tensor | None:
         """The table ``[length, D]`` of sinusoidal positions for ``padded``; None without such positions."""
-        fixed = self.positions is not None and not isinstance(self.positions, LearnedPositions)
-        return sinusoidal(length, self.config.width or self.config.d_model) if fixed else None
+        is_fixed = self.positions is not None and not isinstance(self.positions, LearnedPositions)
+        return sinusoidal(length, self.config.width or self.config.d_model) if is_fixed else None
 
     def padded(
         self, ids: Tensor, mask: Tensor, fixed_table: Tensor | None, segments: Tensor | None = None
@@ -183,15 +175,15 @@ class TextEmbedding(nn.Module):
             x = self.project(x)
         x = x * self.config.scale
         if self.config.damp_repeats:
-            same = (ids[:, :, None] == ids[:, None, :]) & mask.bool()[:, None, :]  # [B, T, T]
-            counts = same.sum(2).clamp(min=1)  # padding counts no copies
+            is_copy = (ids[:, :, None] == ids[:, None, :]) & mask.bool()[:, None, :]  # [B, T, T]
+            counts = is_copy.sum(2).clamp(min=1)
             x = x * (counts.float() ** -self.config.damp_repeats)[:, :, None]
         if self.segments is not None:
             x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
         if self.positions is not None:
             positions = (mask.long().cumsum(1) - 1).clamp(min=0)  # number of real tokens before each token
             table = self.positions.vectors() if isinstance(self.positions, LearnedPositions) else fixed_table
-            assert table is not None, "sinusoidal positions come from fixed_places"
+            assert table is not None, "sinusoidal positions come from fixed_positions"
             x = x + table[positions]
         x = self.norm(x) if self.norm is not None else x
         return self.widen(x) if self.widen is not None else x

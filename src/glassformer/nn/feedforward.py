@@ -48,7 +48,7 @@ GATES = {"silu": F.silu, **ACTIVATIONS}
 
 
 def check_activation(name: str, known: Mapping[str, Any]) -> None:
-    """Raises ConfigError for a name that is not in ``known``."""
+    """Raise ConfigError for a name that is not in ``known``."""
     if name not in known:
         raise BadValueError(f"unknown activation {name!r}", fix=nearest(name, list(known)))
 

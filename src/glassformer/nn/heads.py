@@ -1,4 +1,4 @@
-"""Heads on the encoder: classification, answer spans, masked language modeling."""
+"""Heads for classification, answer spans and masked language modeling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ClassificationHead(nn.Module):
         kind: "linear" or "mlp".
         hidden: width of the MLP's hidden layer; None: ``d_model``.
         dropout: rate before the last linear layer.
-        activation: of the hidden layer: "relu", "gelu" or "none" (linear).
+        activation: activation of the hidden layer: "relu", "gelu" or "none" (linear).
         input_dropout: rate before the hidden layer.
         norm_eps: eps of a layer norm after the activation of the hidden layer; None: no norm.
         bias: whether the hidden layer has a bias.
@@ -88,8 +88,8 @@ class ClassificationHead(nn.Module):
         return self.out(self.dropout(x))
 
 
-def head_of(config: Any, width: int) -> ClassificationHead:
-    """The classification head that a model's config describes, for inputs of width ``width``."""
+def make_head(config: Any, width: int) -> ClassificationHead:
+    """The classification head for a model's config and inputs of width ``width``."""
     c, norm_options = config, {}
     if getattr(c, "head_norm", False):
         norm_options = {"norm_eps": c.encoder.eps, "bias": c.head_bias, "norm_bias": c.encoder.norm_bias}

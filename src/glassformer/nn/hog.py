@@ -1,9 +1,9 @@
 """Histograms of oriented gradients (HOG; Dalal and Triggs, 2005): image features without weights.
 
-    gradients       per pixel, from the channel with the largest gradient
-    histograms      of gradient directions, one per cell; a pixel votes with the size of its gradient, shared
-                    between the two nearest directions and the four nearest cells
-    normalization   each histogram by the energy of the four blocks of 2 x 2 cells that contain it
+    gradients       one per pixel, from the channel with the largest gradient
+    histograms      of gradient directions, one per cell. The size of the gradient of a pixel is distributed
+                    over the two nearest directions and the four nearest cells.
+    normalization   divides each histogram by the energy of each of the four blocks of 2 x 2 cells around it
 
 Differences from the paper: the outer cells are repeated around the image, so that every cell has four blocks;
 histograms are not clipped; the mean color of each cell is an additional feature.
@@ -23,21 +23,17 @@ from torch.nn import functional as F
 from glassformer.errors import ConfigError, ShapeError
 from glassformer.packing import Packing
 
-FLAT = 1e-3  # much smaller gradients count as zero (pixel values are between -1 and 1)
+MIN_GRADIENT = 1e-3  # much smaller gradients count as zero (pixel values are between -1 and 1)
 
 
 @dataclass(frozen=True)
 class HogConfig:
-    """Config of HOG features.
-
-    Raises:
-        ConfigError: a cell is larger than the image, or a size is below 1.
-    """
+    """Config of HOG features."""
 
     image_size: tuple[int, ...] = (48, 48)  # height, width
     patch_size: tuple[int, ...] = (8, 8)  # height, width of a cell
     channels: int = 3
-    directions: int = 9  # bins from 0 to 180 degrees: dark to light and light to dark are the same edge
+    directions: int = 9  # bins from 0 to 180 degrees; opposite gradient directions are the same edge
     patch_dropout: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
@@ -64,7 +60,7 @@ class HogConfig:
         return 4 * self.directions + self.channels
 
 
-def votes(images: Tensor, directions: int) -> Tensor:
+def direction_votes(images: Tensor, directions: int) -> Tensor:
     """Votes of each pixel for each gradient direction: ``[B, C, H, W]`` -> ``[B, K, H, W]``.
 
     Direction k of K is (k + 1/2) * 180 / K degrees.
@@ -81,25 +77,27 @@ def votes(images: Tensor, directions: int) -> Tensor:
     return share * squares.sqrt()
 
 
-def nearness(cells: int, size: int, device: torch.device) -> Tensor:
+def cell_weights(cells: int, size: int, device: torch.device) -> Tensor:
     """Weight of each row (or column) of pixels for each cell, ``[cells, cells * size]``.
 
-    Weights fall linearly from the middle of the cell to zero at the middle of the next cell and sum to 1,
-    except for the outer cells."""
+    Weights decrease linearly from the middle of the cell to zero at the middle of the next cell. They sum to
+    1, except for the outer cells.
+    """
     pixels = (torch.arange(cells * size, device=device) + 0.5) / size
     middles = torch.arange(cells, device=device)[:, None] + 0.5
     return (1.0 - (pixels - middles).abs()).clamp(min=0.0) / size
 
 
-def histograms(images: Tensor, config: HogConfig) -> Tensor:
+def normalized_histograms(images: Tensor, config: HogConfig) -> Tensor:
     """Normalized histograms: ``[B, C, H, W]`` -> ``[B, 4 K, gh, gw]``.
 
-    The four blocks of a cell are those to its upper left, upper right, lower left and lower right."""
+    The four blocks of a cell are at its upper left, upper right, lower left and lower right.
+    """
     (gh, gw), (p, q) = config.grid, config.patch_size
-    rows, columns = nearness(gh, p, images.device), nearness(gw, q, images.device)
-    counts = rows @ votes(images, config.directions) @ columns.T  # [B, K, gh, gw]
+    rows, columns = cell_weights(gh, p, images.device), cell_weights(gw, q, images.device)
+    counts = rows @ direction_votes(images, config.directions) @ columns.T  # [B, K, gh, gw]
     energy = F.pad((counts * counts).sum(1, keepdim=True), (1, 1, 1, 1), mode="replicate")
-    blocks = (F.avg_pool2d(energy, 2, 1) * 4 + FLAT * FLAT).sqrt()  # [B, 1, gh + 1, gw + 1]
+    blocks = (F.avg_pool2d(energy, 2, 1) * 4 + MIN_GRADIENT * MIN_GRADIENT).sqrt()  # [B, 1, gh + 1, gw + 1]
     cell_blocks = [blocks[:, :, i : i + gh, j : j + gw] for i in (0, 1) for j in (0, 1)]
     return torch.cat([counts / block for block in cell_blocks], 1)
 
@@ -116,15 +114,13 @@ class HogEmbedding(nn.Module):
         c = self.config
         (gh, gw), (p, q) = c.grid, c.patch_size
         images = images[:, :, : gh * p, : gw * q].float()
-        cells = torch.cat([histograms(images, c), F.avg_pool2d(images, (p, q))], 1)  # [B, D, gh, gw]
+        cells = torch.cat(
+            [normalized_histograms(images, c), F.avg_pool2d(images, (p, q))], 1
+        )  # [B, D, gh, gw]
         return cells.flatten(2).transpose(1, 2)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Packing]:
-        """``[B, C, H, W]`` -> rows ``[N, D]`` and their packing.
-
-        Raises:
-            ShapeError: the size or the number of channels differs from the config.
-        """
+        """``[B, C, H, W]`` -> rows ``[N, D]`` and their packing."""
         expected = (self.config.channels, *self.config.image_size)
         if tuple(images.shape[1:]) != expected or not images.is_floating_point():
             what = f"pixel values are [B, {', '.join(map(str, expected))}], floating point"

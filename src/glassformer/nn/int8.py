@@ -17,7 +17,7 @@ from glassformer.runtime import is_compiling
 class Int8Linear(nn.Module):
     """``f(x W^T + b)`` in int8 without a gradient; ``f`` is one of ``kernels.int8.ACTIVATIONS``.
 
-    It has no parameters: its weights are laid out for the kernels of this CPU and are never saved.
+    The module has no parameters: its weights are laid out for the kernels of this CPU and are never saved.
     """
 
     def __init__(self, layer: nn.Linear, activation: str = "none"):
@@ -56,7 +56,7 @@ class Int8FeedForward(nn.Module):
 
 
 def quantized_copy(model: Any) -> Any:
-    """A copy of the model whose encoder has int8 linear layers; its other layers use bf16, or else fp32.
+    """A copy of the model whose encoder has int8 linear layers; its other layers use bf16 if possible.
 
     Embeddings, pooling and head stay in fp32. Requires that ``kernels.int8.why_not`` returns None.
     """

@@ -1,4 +1,4 @@
-"""Linear layer and layer norm: torch's, with faster kernels where available."""
+"""Linear layer and layer norm with faster kernels."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from glassformer.runtime import is_compiling, is_exporting
 class Linear(nn.Linear):
     """``x W^T + b``, exactly as ``torch.nn.Linear``.
 
-    On CPUs with AMX our own kernel (``kernels/linear.c``) computes the gradient of ``W`` and ``b``: torch's
-    product for it, a sum over rows, takes much longer there than the layer's other two products.
+    On CPUs with AMX, our kernel (``kernels/linear.c``) computes the gradient of ``W`` and ``b``. On such CPUs
+    torch's product for this gradient, a sum over rows, takes much longer than the other two products.
     """
 
     def forward(self, x: Tensor) -> Tensor:  # [N, in] -> [N, out]
@@ -33,8 +33,8 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``x W^T + b``, bit for bit as ``torch.nn.functional.linear``.
 
     torch copies the bias into every row of the output and adds the product. In bf16 the copy takes half as
-    long as the product. oneDNN, which computes the product in both cases, can add the bias in registers, but
-    then gives no gradient.
+    long as the product. oneDNN computes the product in both cases and can add the bias in registers, but
+    without a gradient.
     """
     if bias is None or not _adds_bias(x, weight, bias):
         return F.linear(x, weight, bias)
@@ -73,7 +73,7 @@ class _Linear(torch.autograd.Function):
 def split_qkv(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Views of queries, keys and values: ``[N, 3, H, K]`` -> 3 x ``[N, H, K]``.
 
-    The kernels lay out their gradients like these views, so the backward pass need not concatenate them.
+    The kernels lay out their gradients like these views, so that the backward pass need not concatenate them.
     """
     use_views = (
         torch.is_grad_enabled() and x.requires_grad and x.device.type == "cpu" and kernels.has_dtype(x.dtype)
@@ -109,7 +109,7 @@ class _SplitQKV(torch.autograd.Function):
 class LayerNorm(nn.LayerNorm):
     """``(x - mean) / sqrt(variance + eps) * weight + bias`` (Ba et al., 2016), as ``torch.nn.LayerNorm``.
 
-    ``plus``, if given, is added to ``x`` first, as in a post-norm layer.
+    ``plus`` is added to ``x`` first, as in a post-norm layer.
     """
 
     def forward(self, x: Tensor, plus: Tensor | None = None) -> Tensor:  # [N, D] -> [N, D]

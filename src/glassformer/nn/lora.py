@@ -2,9 +2,9 @@
 
     W' = W + (alpha / r) B A        A [r, D_in] starts random, B [D_out, r] at 0, so W' starts as W
 
-Every linear layer of the encoder can have an update; by default, as in the paper, queries and values have
-one. Queries, keys and values are one fused matrix here. W' is computed once per forward pass. ``merge`` adds
-the updates to the weights, which leaves a plain model.
+Every linear layer of the encoder can have an update. By default, as in the paper, queries and values have
+updates. Queries, keys and values are one fused matrix here. W' is computed once per forward pass. ``merge``
+adds the updates to the weights, and the result is a plain model.
 """
 
 from __future__ import annotations
@@ -34,15 +34,12 @@ SHORT_NAMES = {"q": "query", "k": "key", "v": "value", "o": "out", "output": "ou
 ALL_LINEAR = "all-linear"
 
 
-def parts_of(targets: str | Sequence[str]) -> tuple[str, ...]:
+def select_parts(targets: str | Sequence[str]) -> tuple[str, ...]:
     """The parts that ``targets`` selects, without duplicates, in the order of ``ALL_PARTS``.
 
     Args:
-        targets: a list or a comma-separated string of q, k, v, o (output of the attention), up and down (of
-            the feed-forward network), the longer names in ``ALL_PARTS``, or all-linear.
-
-    Raises:
-        ConfigError: ``targets`` is empty or has an unknown name.
+        targets: a list or a comma-separated string of q, k, v, o (attention output), up and down
+            (feed-forward network), the longer names in ``ALL_PARTS``, or all-linear.
     """
     names = [name.strip() for name in targets.split(",")] if isinstance(targets, str) else list(targets)
     known = [*SHORT_NAMES, *ALL_PARTS, ALL_LINEAR]
@@ -91,24 +88,19 @@ class LowRank(nn.Module):
 
 
 def add_lora(model: nn.Module, rank: int, alpha: float = 16.0, targets: str | Sequence[str] = PARTS) -> None:
-    """Freeze embeddings and encoder, and add trainable low-rank updates of the ``targets``.
-
-    Raises:
-        ConfigError: a rank below 1 or above the width of encoder or target, an unknown target (``parts_of``),
-            or a target inside a SwiGLU feed-forward network.
-    """
+    """Freeze embeddings and encoder, and add trainable low-rank updates of the ``targets``."""
     layers: Any = model.get_submodule("encoder").layers
-    selected = parts_of(targets)
-    linears = [(linear, parts) for _, linear, parts in _linears(model) if set(parts) & set(selected)]
+    selected = select_parts(targets)
+    linears = [(linear, parts) for _, linear, parts in _linear_layers(model) if set(parts) & set(selected)]
     width = min(min(linear.in_features, linear.out_features) for linear, _ in linears)
     width = min(width, layers[0].attention.qkv.in_features)
     if not 1 <= rank <= width:
         raise BadValueError(
             f"lora_rank = {rank} for a width of {width}", where="lora_rank", fix="Use 4 to 64"
         )
-    # two layers in PEFT; GeGLU is one (ModernBERT)
-    swiglu = any(isinstance(m, GatedFeedForward) and m.activation == "silu" for m in model.modules())
-    if swiglu and (unsupported := [part for part in selected if part in ("up", "down")]):
+    # PEFT's SwiGLU has two layers instead of ``up``; its GeGLU (ModernBERT) has one.
+    has_swiglu = any(isinstance(m, GatedFeedForward) and m.activation == "silu" for m in model.modules())
+    if has_swiglu and (unsupported := [part for part in selected if part in ("up", "down")]):
         what = f"PEFT has no format for updates of {unsupported[0]!r} in a SwiGLU feed-forward network"
         raise ConfigError(what, where="lora_targets", fix="Use q,k,v,o")
     for name, p in model.named_parameters():
@@ -121,7 +113,7 @@ def add_lora(model: nn.Module, rank: int, alpha: float = 16.0, targets: str | Se
         parametrize.register_parametrization(linear, "weight", update)
 
 
-def _linears(model: nn.Module) -> Iterator[tuple[int, nn.Linear, tuple[str, ...]]]:
+def _linear_layers(model: nn.Module) -> Iterator[tuple[int, nn.Linear, tuple[str, ...]]]:
     """Yield layer number, linear layer and its parts; nothing for a model without encoder layers."""
     for number, layer in enumerate(getattr(model.get_submodule("encoder"), "layers", ())):
         for path, parts in LAYERS.items():
@@ -130,7 +122,7 @@ def _linears(model: nn.Module) -> Iterator[tuple[int, nn.Linear, tuple[str, ...]
 
 def merge(model: nn.Module) -> None:
     """Add the updates to the weights and remove the parametrizations."""
-    for _, linear, _ in _linears(model):
+    for _, linear, _ in _linear_layers(model):
         if parametrize.is_parametrized(linear, "weight"):
             parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
 
@@ -138,7 +130,7 @@ def merge(model: nn.Module) -> None:
 def adapter(model: nn.Module) -> dict[str, Tensor]:
     """The updates in fp32, named like ``{i}.query.A`` ``[r, D_in]`` and ``{i}.query.B`` ``[D_out, r]``."""
     out = {}
-    for number, linear, _ in _linears(model):
+    for number, linear, _ in _linear_layers(model):
         if parametrize.is_parametrized(linear, "weight"):
             lora: Any = linear.parametrizations.weight[0]  # type: ignore[union-attr,index]  # registered by torch
             for part in lora.index:
@@ -151,6 +143,6 @@ def part_weights(model: nn.Module) -> dict[str, Tensor]:
     """Views of the weights ``[D_out, D_in]``, keyed by layer and part (``{i}.query``)."""
     return {
         f"{number}.{part}": block
-        for number, linear, parts in _linears(model)
+        for number, linear, parts in _linear_layers(model)
         for part, block in zip(parts, linear.weight.detach().chunk(len(parts)), strict=True)
     }

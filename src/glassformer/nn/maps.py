@@ -1,4 +1,4 @@
-"""Attention weights: masked softmax, and the weights of all sequences of a batch.
+"""Attention weights of the sequences of a batch.
 
 The weights of one sequence are ``[H, T, S]``. Without gradients, sequences of nearly equal length are
 computed together, and the results are views.
@@ -18,17 +18,17 @@ from glassformer.packing import Packing, cached_tensor
 
 # --- groups of sequences of nearly equal length ---------------------------------------------------
 #
-# Groups turn ragged attention into a few large products. This is the only place where packed sequences are
-# padded: to the length of their group, whose longest length is rounded up by at most 4 %.
+# Groups turn ragged attention into a few large products. The sequences of a group are padded to the longest
+# length of the group, which is rounded up by at most 4 %.
 
 
-TOLERANCE = 0.06  # a sequence may be shorter than the longest of its group by this share
+TOLERANCE = 0.06  # a sequence may be shorter than the longest sequence of its group by this share
 STEPS = ((192, 8), (96, 4), (48, 2))  # (length, multiple): from this length on, pad to this multiple
 
 
 @dataclass(frozen=True)
-class Side:
-    """The rows of one side (queries or keys) of a group: G sequences, padded to ``length``."""
+class GroupRows:
+    """The query rows or the key rows of a group: G sequences, padded to ``length``."""
 
     starts: tuple[int, ...]
     lengths: tuple[int, ...]
@@ -39,7 +39,7 @@ class Side:
         longest = max(self.lengths)
         if min(self.lengths) == longest:
             return longest
-        # A CPU compiles the product for each new length, so there are few lengths.
+        # A CPU compiles the product for each new length, so lengths are rounded to few values.
         step = next((step for start, step in STEPS if longest >= start), 1)
         return -(-longest // step) * step
 
@@ -61,7 +61,7 @@ class Side:
         return positions < torch.tensor(self.lengths, device=self.device)[:, None]
 
     @cached_tensor
-    def rows(self) -> Tensor:  # [G * T] int64; padding points at the first row of its sequence
+    def rows(self) -> Tensor:  # [G * T] int64; the index of padding is the first row of its sequence
         starts = torch.tensor(self.starts, device=self.device)[:, None]
         positions = torch.arange(self.length, device=self.device)
         return (starts + positions * self.token_mask).flatten()
@@ -74,7 +74,7 @@ class Side:
     def targets(self) -> Tensor:  # rows of the slots in the packed matrix
         return self.rows[self.slots]
 
-    def take(self, x: Tensor, scale: float = 1.0, zero_padding: bool = False) -> Tensor:
+    def gather(self, x: Tensor, scale: float = 1.0, zero_padding: bool = False) -> Tensor:
         """Gather the group's rows: ``[N, H, K]`` -> ``[G * H, T, K]``, contiguous."""
         g, t, (h, k) = len(self.lengths), self.length, x.shape[1:]
         rows = x[self.block] if self.block is not None else x.index_select(0, self.rows)
@@ -88,7 +88,7 @@ class Side:
             out.mul_(self.token_mask.view(g, 1, t, 1))
         return out.view(g * h, t, k)
 
-    def put(self, x: Tensor, out: Tensor) -> None:
+    def scatter(self, x: Tensor, out: Tensor) -> None:
         """Scatter ``x`` ``[G * H, T, K]`` into the group's rows of ``out`` ``[N, H, K]``."""
         g, t, (h, k) = len(self.lengths), self.length, out.shape[1:]
         rows = x.view(g, h, t, k).transpose(1, 2)  # [G, T, H, K]
@@ -100,30 +100,30 @@ class Side:
 
 @dataclass(frozen=True)
 class Group:
-    """Queries and keys of the same sequences; ``members`` are the sequence numbers in the packing."""
+    """Queries and keys of the same sequences; ``members`` are the indices of the sequences in the packing."""
 
-    q: Side
-    k: Side
+    q: GroupRows
+    k: GroupRows
     members: tuple[int, ...]
 
-    def take_q(self, x: Tensor, scale: float, zero_padding: bool = False) -> Tensor:
-        return self.q.take(x, scale, zero_padding)
+    def gather_q(self, x: Tensor, scale: float, zero_padding: bool = False) -> Tensor:
+        return self.q.gather(x, scale, zero_padding)
 
-    def take_k(self, x: Tensor) -> Tensor:
-        return self.k.take(x)
+    def gather_k(self, x: Tensor) -> Tensor:
+        return self.k.gather(x)
 
-    def put_q(self, x: Tensor, out: Tensor) -> None:
-        self.q.put(x, out)
+    def scatter_q(self, x: Tensor, out: Tensor) -> None:
+        self.q.scatter(x, out)
 
-    def put_k(self, x: Tensor, out: Tensor) -> None:
-        self.k.put(x, out)
+    def scatter_k(self, x: Tensor, out: Tensor) -> None:
+        self.k.scatter(x, out)
 
     def has_fully_masked_rows(self, causal: bool) -> bool:
-        """Whether a query has no key to attend to: causal, with more queries than keys."""
+        """Whether a query has no key to attend to, which needs a causal mask and more queries than keys."""
         return causal and any(t > s for t, s in zip(self.q.lengths, self.k.lengths, strict=True))
 
-    def bias(self, scores: Tensor, causal: bool) -> Tensor:
-        """Set ``scores`` ``[G * H, T, S]`` to -inf, in place, where a key is padding or (causal) later."""
+    def mask_scores(self, scores: Tensor, causal: bool) -> Tensor:
+        """Set ``scores`` ``[G * H, T, S]`` to -inf, in place, for padding and (``causal``) for later keys."""
         g, (t, s) = len(self.k.lengths), scores.shape[1:]
         by_head = scores.view(g, -1, t, s)
         if not self.k.is_uniform:
@@ -133,13 +133,13 @@ class Group:
                 self.q.lengths, device=scores.device
             )
             rows = torch.arange(t, device=scores.device)[:, None] + offsets[:, None, None]  # [G, T, 1]
-            ahead = torch.arange(s, device=scores.device) > rows  # [G, T, S]
-            by_head.masked_fill_(ahead[:, None], float("-inf"))
+            is_later = torch.arange(s, device=scores.device) > rows  # [G, T, S]
+            by_head.masked_fill_(is_later[:, None], float("-inf"))
         return scores
 
 
 @lru_cache(maxsize=8)  # all layers use the same groups
-def groups_of(q_packing: Packing, kv_packing: Packing) -> tuple[Group, ...]:
+def length_groups(q_packing: Packing, kv_packing: Packing) -> tuple[Group, ...]:
     """The sequences sorted by key length, longest first, in groups of nearly equal length."""
     order = sorted(range(kv_packing.count), key=lambda i: (-kv_packing.lengths[i], i))
     if kv_packing.is_uniform and q_packing.is_uniform:
@@ -150,23 +150,23 @@ def groups_of(q_packing: Packing, kv_packing: Packing) -> tuple[Group, ...]:
         if not groups or kv_packing.lengths[i] < longest * (1 - TOLERANCE):
             groups.append([])
         groups[-1].append(i)
-    return tuple(Group(_side(q_packing, g), _side(kv_packing, g), tuple(g)) for g in groups)
+    return tuple(Group(_group_rows(q_packing, g), _group_rows(kv_packing, g), tuple(g)) for g in groups)
 
 
-def _side(packing: Packing, members: list[int]) -> Side:
-    return Side(
+def _group_rows(packing: Packing, members: list[int]) -> GroupRows:
+    return GroupRows(
         tuple(packing.starts[i] for i in members), tuple(packing.lengths[i] for i in members), packing.device
     )
 
 
 def padding_share(packing: Packing) -> float:
     """The share of padding rows inside attention, ``1 - sum(T_i) / sum(G * T)``."""
-    computed = sum(len(g.k.lengths) * g.k.length for g in groups_of(packing, packing))
+    computed = sum(len(g.k.lengths) * g.k.length for g in length_groups(packing, packing))
     return 1.0 - packing.total / computed
 
 
 def check_packed(q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing) -> None:
-    """Raises ShapeError if the shapes of packed rows and their packings are incompatible."""
+    """Raise ShapeError if the shapes of packed rows and their packings are incompatible."""
     if q.ndim not in (2, 3) or q.shape[1:] != k.shape[1:] or k.shape[:-1] != v.shape[:-1]:
         shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
         raise ShapeError(f"shapes do not fit: {shapes}", where="attend", fix="Packed: [N, H, K] each")
@@ -216,11 +216,11 @@ def attention_weights(
     factor: float = float(q.shape[-1] ** -0.5) if scale is None else scale
     needs_grad = q.requires_grad or k.requires_grad or (bias is not None and bias.requires_grad)
     if torch.is_grad_enabled() and needs_grad:
-        return textbook_weights(q, k, q_packing, kv_packing, causal, factor, bias)
+        return explicit_weights(q, k, q_packing, kv_packing, causal, factor, bias)
     return _grouped_maps(q, k, q_packing, kv_packing, causal, factor, bias)[0]
 
 
-def add_relative(scores: Tensor, bias: Tensor | None) -> Tensor:
+def add_relative_bias(scores: Tensor, bias: Tensor | None) -> Tensor:
     """Add the bias ``[H, 2 L - 1]`` to ``scores`` ``[G * H, T, S]`` in place."""
     if bias is not None:
         by_head = scores.view(-1, len(bias), *scores.shape[1:])  # [G, H, T, S]
@@ -233,7 +233,7 @@ def first_row_weights(
 ) -> tuple[Tensor, ...]:
     """Attention weights of the first query of each sequence, ``q`` ``[B, H, K]``: a tuple of ``[H, 1, S_i]``.
 
-    Only the scores, which are small, are padded; keys are not copied.
+    Only the small scores are padded; keys are not copied.
     """
     factor: float = float(q.shape[-1] ** -0.5) if scale is None else scale
     scores = (k * q[kv_packing.sequence_ids]).sum(-1, dtype=torch.float32) * factor  # [M, H]
@@ -243,7 +243,7 @@ def first_row_weights(
     return tuple(w[:n].T[:, None] for w, n in zip(weights.unbind(0), kv_packing.lengths, strict=True))
 
 
-def textbook_weights(
+def explicit_weights(
     q: Tensor,
     k: Tensor,
     q_packing: Packing,
@@ -252,7 +252,7 @@ def textbook_weights(
     scale: float,
     bias: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """As ``attention_weights``, one sequence after the other and differentiable."""
+    """As ``attention_weights``, but differentiable and computed one sequence after the other."""
     weights = []
     for q_i, k_i in zip(q_packing.split(q), kv_packing.split(k), strict=True):
         scores = scale * (q_i.transpose(0, 1) @ k_i.permute(1, 2, 0))  # [H, T, S]
@@ -277,7 +277,7 @@ def attend_with_maps(
     maps, by_group = _grouped_maps(q, k, q_packing, kv_packing, causal, scale, bias)
     out = q.new_empty(*q.shape[:2], v.shape[2])
     for group, weights in by_group:
-        group.put_q(torch.bmm(weights, group.take_k(v)), out)
+        group.scatter_q(torch.bmm(weights, group.gather_k(v)), out)
     return out, maps
 
 
@@ -292,7 +292,7 @@ def _grouped_maps(
 ) -> tuple[tuple[Tensor, ...], list[tuple[Group, Tensor]]]:
     maps: list[Tensor] = [q] * q_packing.count
     by_group = []
-    for group in groups_of(q_packing, kv_packing):
+    for group in length_groups(q_packing, kv_packing):
         weights = group_weights(q, k, group, causal, scale, bias)
         by_group.append((group, weights))
         g, (t, s) = len(group.members), weights.shape[1:]
@@ -306,6 +306,6 @@ def group_weights(
     q: Tensor, k: Tensor, group: Group, causal: bool, scale: float, bias: Tensor | None = None
 ) -> Tensor:
     """The weights of one group of sequences, ``[G * H, T, S]``, 0 on padded keys."""
-    scores = torch.bmm(group.take_q(q, scale), group.take_k(k).transpose(1, 2))
-    weights = group.bias(add_relative(scores, bias), causal).softmax(-1)
+    scores = torch.bmm(group.gather_q(q, scale), group.gather_k(k).transpose(1, 2))
+    weights = group.mask_scores(add_relative_bias(scores, bias), causal).softmax(-1)
     return weights.nan_to_num_(0.0) if group.has_fully_masked_rows(causal) else weights

@@ -2,15 +2,16 @@
 
     a batch of B pairs    [CLS] a [SEP] [CLS] b [SEP]  [CLS] c [SEP] [CLS] d [SEP]     B sequences, [N]
     its segments             0   0   0     1   1   1      0   0   0     1   1   1
-    sides_of(...)         the same rows as 2 B sequences: attention and positions stay inside each text
+    split_sides(...)         the same rows as 2 B sequences: attention and positions stay inside each text
     PairPooling           u, v = pooled vectors of both texts, normalized  ->  features [B, 4 D + 1]:
 
                           s u, s v, |u - v|, u * v, u . v
 
 Differences from the paper: vectors have length 1, their cosine u . v is an additional feature, and u and v
-themselves are scaled by s = ``UV_SCALE``. With few training pairs the topic of a text tells a linear head
-nothing, and unscaled vectors outweigh ``|u - v|``: trained on 100 pairs of SICK, accuracy is 73 % with s = 1
-and 80 % with s = 0.2 (mean of five samples).
+    are
+scaled by s = ``UV_SCALE``. With few training pairs, u and v are not useful for a linear head, and unscaled
+vectors outweigh ``|u - v|``. Trained on 100 pairs of SICK, accuracy is 73 % with s = 1 and 80 % with s = 0.2
+(mean of five samples).
 """
 
 from __future__ import annotations
@@ -28,14 +29,11 @@ UV_SCALE = 0.2  # s
 POOLINGS = ("first", "mean", "max")
 
 
-def sides_of(packing: Packing, segments: Tensor | None) -> Packing:
+def split_sides(packing: Packing, segments: Tensor | None) -> Packing:
     """The packing of ``2 B`` sequences, the texts of B pairs, over the same rows; synchronizes a GPU.
 
     Args:
-        segments: ``[N]``, 0 in the first text of a pair, 1 in the second, which follows it.
-
-    Raises:
-        ShapeError: ``segments`` is None, or a pair lacks one of its texts.
+        segments: ``[N]``, 0 in the first text of a pair, 1 in the second text.
     """
     if segments is None:
         what = "each input is two texts, but token_type_ids are missing"
@@ -66,9 +64,6 @@ class PairPooling(nn.Module):
     Args:
         text_pooling: the pooling of each text.
         kind: the name of that pooling.
-
-    Raises:
-        ConfigError: a pooling that is not in ``POOLINGS``.
     """
 
     text_pooling: Any
@@ -86,7 +81,7 @@ class PairPooling(nn.Module):
         return bool(self.text_pooling.reads_first_row_only)
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
-        """Features ``[B, 4 D + 1]``; ``packing`` is from ``sides_of``. Cached features are returned as is."""
+        """Features ``[B, 4 D + 1]``; ``packing`` is from ``split_sides``. Cached features are not changed."""
         if x.shape[1] == self.width:
             return x
         sides = self.text_pooling(x, packing)

@@ -2,7 +2,7 @@
 
     image [C, gh * p, gw * q]  --cut-->  patches [gh * gw, C * p * q]  --linear-->  rows [gh * gw, D]
 
-This equals a convolution whose kernel and stride are the patch size. The grid is gh x gw, a patch p x q
+This equals a convolution whose kernel and stride are the patch size. The grid has gh x gw patches of p x q
 pixels.
 """
 
@@ -30,29 +30,24 @@ STEM_STRIDE = 4  # total stride of the convolution stem
 
 @dataclass(frozen=True)
 class PatchConfig:
-    """Config of patch embeddings: patches, positions, class token and convolution stem.
-
-    Raises:
-        ConfigError: a patch is larger than the image, a size is below 1, or a stem is used with a patch size
-            that is not a multiple of 4.
-    """
+    """Config of patch embeddings: patches, positions, class token and convolution stem."""
 
     d_model: int
-    image_size: tuple[int, ...] = (224, 224)  # height, width; defines the grid of learned positions
+    image_size: tuple[int, ...] = (224, 224)  # height, width; determines the grid of learned positions
     patch_size: tuple[int, ...] = (16, 16)  # height, width
     channels: int = 3
     positions: Positions = "learned"
     class_token: bool = True  # [CLS] before the patches
     bias: bool = True  # whether the patch projection has a bias
     stem: int = 0  # channels of the two-layer convolution stem; 0: no stem
-    dropout: float = 0.0  # after adding positions
+    dropout: float = 0.0  # rate, after adding positions
     patch_dropout: float = 0.0  # share of patches dropped from each image in training (Liu et al., 2022)
     position_std: float = 0.02  # initial standard deviation of positions, class token and registers
-    registers: int = 0  # learned rows without a position, after [CLS] (Darcet et al., 2024)
-    register_positions: bool = False  # whether registers have positions, as DeiT's distillation token
-    norm: bool = False  # a layer norm after adding positions
-    eps: float = 1e-5  # of that norm
-    antialias: bool = False  # when learned positions are interpolated to a coarser grid
+    registers: int = 0  # number of learned rows without a position, after [CLS] (Darcet et al., 2024)
+    register_positions: bool = False  # whether registers have positions, like DeiT's distillation token
+    norm: bool = False  # whether a layer norm follows the positions
+    eps: float = 1e-5  # eps of this norm
+    antialias: bool = False  # whether the interpolation of learned positions to a coarser grid is antialiased
 
     def __post_init__(self) -> None:
         sizes = (self.d_model, self.channels, *self.image_size, *self.patch_size)
@@ -90,13 +85,13 @@ class PatchConfig:
         return self.class_token + self.registers
 
     @property
-    def placed(self) -> int:
-        """Number of rows before the patches that have a learned position."""
+    def num_prefix_positions(self) -> int:
+        """Number of rows before the patches with a learned position."""
         return self.num_prefix if self.register_positions else int(self.class_token)
 
     @property
     def num_tokens(self) -> int:
-        """Rows per image, [CLS] and registers included: 197 for 224 pixels and patches of 16."""
+        """Number of rows per image, including [CLS] and registers: 197 for 224 pixels and patches of 16."""
         return math.prod(self.grid) + self.num_prefix
 
 
@@ -116,7 +111,7 @@ def join_patches(rows: Tensor, grid: tuple[int, int], patch: tuple[int, ...], ch
 
 
 def sinusoidal_2d(grid: tuple[int, int], d_model: int) -> Tensor:
-    """Sinusoidal positions on a grid ``[gh * gw, D]``: half of the features for the row, half the column."""
+    """Sinusoidal positions on a grid ``[gh * gw, D]``; half of the features encode the row."""
     gh, gw = grid
     rows, columns = sinusoidal(gh, d_model // 2), sinusoidal(gw, d_model - d_model // 2)
     return torch.cat([rows.repeat_interleave(gw, 0), columns.repeat(gh, 1)], dim=1)
@@ -127,7 +122,8 @@ def interpolate_positions(
 ) -> Tensor:
     """Learned positions ``[gh * gw, D]``, interpolated to another grid (Dosovitskiy et al., sect. 3.2).
 
-    The interpolation is bicubic; with ``antialias`` a coarser grid averages over all positions it covers.
+    The interpolation is bicubic. With ``antialias``, a position of a coarser grid is an average over several
+    old positions.
     """
     if old == new:
         return table
@@ -165,12 +161,12 @@ class PatchEmbedding(nn.Module):
         super().__init__()
         c = self.config = config
         self.stem = ConvolutionStem(c.channels, c.stem) if c.stem else None
-        shrink = STEM_STRIDE if c.stem else 1
-        self.patch = tuple(size // shrink for size in c.patch_size)  # patch size after the stem
+        stride = STEM_STRIDE if c.stem else 1
+        self.patch = tuple(size // stride for size in c.patch_size)  # patch size after the stem
         self.projection = nn.Linear((c.stem or c.channels) * math.prod(self.patch), c.d_model, bias=c.bias)
         self.cls = nn.Parameter(torch.zeros(c.d_model)) if c.class_token else None
         self.positions = (
-            nn.Parameter(torch.zeros(c.num_tokens - c.num_prefix + c.placed, c.d_model))
+            nn.Parameter(torch.zeros(c.num_tokens - c.num_prefix + c.num_prefix_positions, c.d_model))
             if c.positions == "learned"
             else None
         )
@@ -258,7 +254,7 @@ class PatchEmbedding(nn.Module):
         return self._output(torch.cat(rows)), Packing(tuple(lengths), rows[0].device)
 
     def embed_visible(self, pictures: Tensor, visible: Tensor) -> tuple[Tensor, Packing]:
-        """Rows ``[N, D]`` of [CLS] and of the patches with the numbers ``visible`` ``[B, K]`` only."""
+        """Rows ``[N, D]`` of [CLS] and only of the patches with the indices ``visible`` ``[B, K]``."""
         patches, grids = self._cut(pictures)
         assert isinstance(patches, Tensor)
         return self._embed_rows(patches, grids[0], visible)
@@ -278,19 +274,19 @@ class PatchEmbedding(nn.Module):
         return self.dropout(x if self.compute_dtype is None else x.to(self.compute_dtype))
 
     def _prefix_rows(self, like: Tensor) -> Tensor:  # [num_prefix, D]
-        """[CLS], then registers. Only learned positions include those of [CLS] and, if any, of registers."""
+        """[CLS], then registers, with learned positions added where these rows have positions."""
         if self.cls is None:
             return like.new_empty(0, self.config.d_model)
         rows = self.cls[None] if self.registers is None else torch.cat([self.cls[None], self.registers])
         if self.positions is not None:
-            placed = self.config.placed
+            placed = self.config.num_prefix_positions
             rows = torch.cat([rows[:placed] + self.positions[:placed], rows[placed:]])
         return rows.to(like.dtype)
 
     def _grid_positions(self, grid: tuple[int, int], like: Tensor) -> Tensor:  # [gh * gw, D]
         c = self.config
         if self.positions is not None:
-            table = self.positions[c.placed :]
+            table = self.positions[c.num_prefix_positions :]
             return interpolate_positions(table, c.grid, grid, c.antialias).to(like.dtype)
         if c.positions == "none":
             return like.new_zeros(1, c.d_model).expand(math.prod(grid), -1)
@@ -322,7 +318,7 @@ class PatchEmbedding(nn.Module):
             values = self.stem(values[:, :, : gh * p, : gw * q])
         x = self.projection(cut_patches(values, self.patch))
         if self.positions is not None:
-            x = x + self.positions[c.placed :]
+            x = x + self.positions[c.num_prefix_positions :]
         elif c.positions != "none":
             x = x + sinusoidal_2d(c.grid, c.d_model)
         if self.cls is not None:

@@ -40,13 +40,13 @@ def padded_first(x: Tensor, mask: Tensor | None) -> Tensor:
     return x[:, 0] if mask is None else x[torch.arange(x.shape[0]), mask.long().argmax(1)]
 
 
-def _real(x: Tensor, mask: Tensor | None) -> Tensor:  # [B, T, 1], 1 at real tokens
+def _token_mask(x: Tensor, mask: Tensor | None) -> Tensor:  # [B, T, 1], 1 at real tokens
     return x.new_ones(x.shape[0], x.shape[1], 1) if mask is None else mask[:, :, None].to(x.dtype)
 
 
-# Length of vectors after ``UnitPooling``. MiniLM's unnormalized vectors, on which default learning rates of
-# heads were measured, have a length of 3 to 7.
-UNIT = 5.0
+# Length of vectors after ``UnitPooling``. The default learning rates of heads were measured on MiniLM's
+# unnormalized vectors, which have a length of 3 to 7.
+UNIT_LENGTH = 5.0
 
 # Each pooling has two forms: packed (``forward``), and padded ``[B, T, D]`` -> ``[B, D]`` for exported
 # graphs, with a ``mask`` ``[B, T]`` that is True at real tokens (None: everywhere).
@@ -69,12 +69,12 @@ class MeanPooling(nn.Module):
         return mean_rows(x, packing)
 
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        real = _real(x, mask)
-        return (x * real).sum(1) / real.sum(1)
+        token_mask = _token_mask(x, mask)
+        return (x * token_mask).sum(1) / token_mask.sum(1)
 
 
 class UnitPooling(nn.Module):
-    """The vectors of another pooling, scaled to length ``UNIT``.
+    """The vectors of another pooling, scaled to length ``UNIT_LENGTH``.
 
     For sentence-transformers checkpoints that end with a normalization layer.
     """
@@ -88,10 +88,10 @@ class UnitPooling(nn.Module):
         return self.pooling.reads_first_row_only
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
-        return (UNIT * F.normalize(self.pooling(x, packing).float(), dim=1)).to(x.dtype)
+        return (UNIT_LENGTH * F.normalize(self.pooling(x, packing).float(), dim=1)).to(x.dtype)
 
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        return UNIT * F.normalize(self.pooling.padded(x, mask), dim=1)
+        return UNIT_LENGTH * F.normalize(self.pooling.padded(x, mask), dim=1)
 
 
 class PatchMeanPooling(nn.Module):
@@ -120,8 +120,8 @@ class PatchMeanPooling(nn.Module):
         return patch_mean.to(x.dtype)
 
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        real = _real(x, mask)
-        is_patch = real * (real.cumsum(1) > self.skip)
+        token_mask = _token_mask(x, mask)
+        is_patch = token_mask * (token_mask.cumsum(1) > self.skip)
         return (x * is_patch).sum(1) / is_patch.sum(1)
 
 
@@ -159,7 +159,7 @@ class MaxPooling(nn.Module):
         return max_rows(x, packing)
 
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        return torch.where(_real(x, mask) > 0, x, torch.finfo(x.dtype).min).amax(1)
+        return torch.where(_token_mask(x, mask) > 0, x, torch.finfo(x.dtype).min).amax(1)
 
 
 class AttentionPooling(nn.Module):
@@ -181,7 +181,7 @@ class AttentionPooling(nn.Module):
         return pooled.index_add(0, packing.sequence_ids, shares * x.float()).to(x.dtype)
 
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        scores = torch.where(_real(x, mask) > 0, self.score(x), torch.finfo(x.dtype).min)
+        scores = torch.where(_token_mask(x, mask) > 0, self.score(x), torch.finfo(x.dtype).min)
         return (scores.softmax(1) * x).sum(1)
 
 
@@ -191,7 +191,7 @@ class MultiHeadPooling(nn.Module):
         z = attention(query, rows)        pooled = z + feed_forward(norm(z))
 
     Args:
-        encoder: heads, widths and activation are those of its layers.
+        encoder: config of the encoder; the pooling has the same heads, widths and activation.
     """
 
     reads_first_row_only = False
@@ -205,7 +205,7 @@ class MultiHeadPooling(nn.Module):
         self.feed_forward = FeedForward(c.d_model, c.d_ff, c.activation)
 
     def forward(self, x: Tensor, packing: Packing, record: LayerRecord | None = None) -> Tensor:
-        """``[N, D]`` -> ``[B, D]``; ``record`` receives the attention weights."""
+        """``[N, D]`` -> ``[B, D]``; the attention weights go to ``record``."""
         queries = self.query.expand(packing.count, -1)
         memory = x.to(self.query.dtype)
         z = self.attention(queries, packing.one_row_each, memory, packing, record=record)
@@ -244,11 +244,11 @@ class Pooler(nn.Module):
 
 
 class FirstNormPooling(nn.Module):
-    """A layer norm of the first row, as CLIP has it; with a projection, CLIP's image vector of length 1.
+    """A layer norm of the first row, as in CLIP; with a projection, CLIP's image vector of length 1.
 
     Args:
-        encoder: has width and eps.
-        projection: features of the projection; None: no projection.
+        encoder: config with width and eps.
+        projection: number of features of the projection; None: no projection.
     """
 
     reads_first_row_only = True
@@ -297,8 +297,8 @@ POOLINGS = {
 }
 
 
-OF_ENCODER = {"multihead": MultiHeadPooling, "first-norm": FirstNormPooling}  # with sizes of its layers
-OF_PATCHES = {"first-mean": FirstMeanPooling, "patches": PatchMeanPooling}
+ENCODER_POOLINGS = {"multihead": MultiHeadPooling, "first-norm": FirstNormPooling}  # with sizes of its layers
+PATCH_POOLINGS = {"first-mean": FirstMeanPooling, "patches": PatchMeanPooling}
 
 
 def pooled_width(kind: str | None, d_model: int) -> int:
@@ -317,20 +317,20 @@ def make_pooling(
     """The pooling module called ``kind``.
 
     Args:
-        dropout: of "pooler".
-        skip: rows before the patches, for "first-mean" and "patches".
+        dropout: rate, for "pooler".
+        skip: number of rows before the patches, for "first-mean" and "patches".
         encoder: config of the encoder, required by "multihead" and "first-norm".
-        projection: of "first-norm".
+        projection: number of features, for "first-norm".
 
     Raises:
         ConfigError: an unknown pooling.
     """
     if kind == "first-norm" and encoder is not None:
         return FirstNormPooling(encoder, projection)
-    if kind in OF_ENCODER and encoder is not None:
-        return OF_ENCODER[kind](encoder)
+    if kind in ENCODER_POOLINGS and encoder is not None:
+        return ENCODER_POOLINGS[kind](encoder)
     if kind not in POOLINGS:
         raise BadValueError(f"unknown pooling {kind!r}", where="pooling", fix=nearest(kind, list(POOLINGS)))
-    if kind in OF_PATCHES:
-        return OF_PATCHES[kind](skip)
+    if kind in PATCH_POOLINGS:
+        return PATCH_POOLINGS[kind](skip)
     return Pooler(d_model, dropout) if kind == "pooler" else POOLINGS[kind](d_model)

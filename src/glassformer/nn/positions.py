@@ -20,8 +20,9 @@ def sinusoidal(length: int, d_model: int, base: float = 10_000.0) -> Tensor:
 
         PE(p, 2i) = sin(p / base^(2i / d_model))        PE(p, 2i + 1) = cos(p / base^(2i / d_model))
 
-    The wavelengths run geometrically from 2 pi towards ``base`` * 2 pi. PE(p + k) is a linear map of PE(p):
-    each pair (sin, cos) turns by the angle k / base^(2i / d_model). An odd ``d_model`` ends on a sine.
+    The wavelengths run geometrically from 2 pi to about ``base`` * 2 pi. PE(p + k) is a linear map of PE(p):
+    each pair (sin, cos) rotates by the angle k / base^(2i / d_model). If ``d_model`` is odd, the last feature
+    is a sine.
 
     Returns:
         ``[length, d_model]``, fp32, values in [-1, 1].
@@ -45,12 +46,12 @@ def shift_matrix(steps: int, d_model: int, base: float = 10_000.0) -> Tensor:
         ``[d_model, d_model]``, fp32.
     """
     angles = steps * base ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
-    turns = torch.stack([angles.cos(), angles.sin(), -angles.sin(), angles.cos()], 1).view(-1, 2, 2)
-    return torch.block_diag(*turns).float()
+    rotations = torch.stack([angles.cos(), angles.sin(), -angles.sin(), angles.cos()], 1).view(-1, 2, 2)
+    return torch.block_diag(*rotations).float()
 
 
 class SinusoidalPositions(nn.Module):
-    """``sinusoidal`` as a module; the table grows with the longest text, so the length is unlimited."""
+    """``sinusoidal`` as a module. The table grows with the longest text, so the length is unlimited."""
 
     table: Tensor
 
@@ -71,9 +72,6 @@ class LearnedPositions(nn.Embedding):
     Args:
         offset: table row of the first position; earlier rows are unused.
         rest, embedding: other arguments of ``torch.nn.Embedding`` (``device``, ``dtype`` and so on).
-
-    Raises:
-        ShapeError: (forward) a sequence longer than the table.
     """
 
     def __init__(
@@ -118,9 +116,9 @@ def _rotary_table(length: int, width: int, base: float, device: torch.device) ->
 
 
 def apply_rotary(x: Tensor, positions: Tensor, longest: int, base: float) -> Tensor:
-    """Queries or keys ``[N, H, K]``, rotated by the angles of their positions ``positions`` ``[N]``.
+    """Queries or keys ``[N, H, K]``, rotated by the angles of their positions ``positions`` ``[N]``, in fp32.
 
-    The score of two rotated rows depends on the distance of their positions only. Computed in fp32.
+    The score of two rotated rows depends only on the distance of their positions.
 
     Args:
         longest: an exclusive upper bound of ``positions``.
@@ -144,11 +142,7 @@ def _rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Learned:
-    """Config of learned positions for ``length`` tokens, which begin at row ``offset`` of their table.
-
-    Raises:
-        ConfigError: ``length`` is below 1 or ``offset`` below 0.
-    """
+    """Config of learned positions for ``length`` tokens; the first is row ``offset`` of the table."""
 
     length: int = 512
     offset: int = 0
@@ -176,19 +170,19 @@ class Sinusoidal:
 #
 #     softmax(Q K^T / sqrt(d_k) + B) V,  B[t, s] = table[bucket(s - t)]   Raffel et al., 2020 (T5), sect. 2.1
 #
-# Each short distance has its own bucket; longer distances share buckets of logarithmic width. The bias of a
-# head depends only on the distance, so it is stored as one row ``[2 L - 1]`` for the distances ``-(L - 1)``
-# to ``L - 1``.
+# Each short distance has a separate bucket, and longer distances share buckets of logarithmic width. The bias
+# of a head depends only on the distance, so it is stored as one row ``[2 L - 1]`` for the distances
+# ``-(L - 1)`` to ``L - 1``.
 
 
-def bucket_starts(buckets: int, furthest: int) -> tuple[int, ...]:
-    """The smallest distance in each bucket of one direction, without the first bucket, which is distance 0.
+def bucket_bounds(buckets: int, furthest: int) -> tuple[int, ...]:
+    """The smallest distance in each bucket of one direction, without the first bucket (distance 0).
 
-    Half of the buckets are exact, half logarithmic.
+    Half of the buckets have one distance each, half have logarithmic widths.
 
     Args:
         buckets: number of buckets of both directions, a multiple of 4.
-        furthest: all distances from this one on share the last bucket.
+        furthest: this distance and all longer distances share the last bucket.
     """
     half = buckets // 2
     exact = half // 2
@@ -202,12 +196,9 @@ class RelativeBias(nn.Embedding):
     """T5's relative position bias: a table ``[buckets, H]``, which stays in fp32 in every precision.
 
     Args:
-        buckets: a multiple of 4; half of them for keys before the query.
-        furthest: see ``bucket_starts``.
+        buckets: a multiple of 4; half of the buckets are for keys before the query.
+        furthest: see ``bucket_bounds``.
         rest, embedding: other arguments of ``torch.nn.Embedding`` (``device``, ``dtype`` and so on).
-
-    Raises:
-        ConfigError: ``buckets`` is not a multiple of 4, or ``furthest`` is within the exact buckets.
     """
 
     def __init__(self, buckets: int, num_heads: int, furthest: int = 128, *rest: Any, **embedding: Any):
@@ -215,7 +206,7 @@ class RelativeBias(nn.Embedding):
             what = f"{buckets} buckets for distances up to {furthest}"
             raise ConfigError(what, where="relative_buckets", fix="Use a multiple of 4, such as 32 for 128")
         super().__init__(buckets, num_heads, *rest, **embedding)
-        self.starts = bucket_starts(buckets, furthest)
+        self.starts = bucket_bounds(buckets, furthest)
 
     def forward(self, length: int) -> Tensor:
         """The bias ``[H, 2 * length - 1]`` for the distances ``-(length - 1)`` to ``length - 1``."""
@@ -238,7 +229,7 @@ class RelativeBias(nn.Embedding):
 def check_bias(
     bias: Tensor, heads: int, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float
 ) -> None:
-    """Raises ShapeError or ConfigError if a relative bias does not fit this attention."""
+    """Raise ShapeError or ConfigError if a relative bias and this attention are incompatible."""
     longest = max(q_packing.max_length, kv_packing.max_length)
     if bias.ndim != 2 or len(bias) != heads or bias.shape[1] % 2 == 0 or bias.shape[1] < 2 * longest - 1:
         what = f"a bias {tuple(bias.shape)} for {heads} heads and {longest} positions"

@@ -1,8 +1,8 @@
 """LSTM and GRU layers over packed rows, without computing on padding.
 
-Recurrent kernels need rows sorted by time: all first tokens, then all second ones, and so on (torch's
-``PackedSequence``). ``time_major`` gives the permutation. With gradients on a CPU the loops below are faster
-than torch's; otherwise torch's are used.
+Recurrent kernels need rows sorted by time: all first tokens, then all second tokens, and so on (torch's
+``PackedSequence``). ``time_major`` returns the permutation. With gradients on a CPU, the loops below are
+faster than torch's loops. Otherwise torch's loops are used.
 """
 
 from __future__ import annotations
@@ -19,35 +19,34 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from glassformer.errors import ConfigError
-from glassformer.nn.dropout import usual_dropout
+from glassformer.nn.dropout import torch_dropout
 from glassformer.packing import Packing
 from glassformer.runtime import is_exporting
 
 # --- loops over time ------------------------------------------------------------------------------
 #
-# Forward and backward passes, written out.
+# In its backward pass, torch's loop copies the input products of the whole batch at each time step and adds
+# up the gradient of the recurrent weight step by step. The loops below compute everything that does not
+# depend on
+# the step at once: the input products before the loop, the gradient of the weight after it. They use the
+# equations and weights of ``torch.nn.LSTM`` (Hochreiter and Schmidhuber, 1997) and ``torch.nn.GRU`` (Cho et
+# al., 2014).
 #
-# In its backward pass torch's loop copies the input products of the whole batch at each time step and adds up
-# the gradient of the recurrent weight step by step. Here everything that does not depend on the step is
-# computed at once: the input products before the loop, the gradient of the weight after it. Equations and
-# weights are those of ``torch.nn.LSTM`` (Hochreiter and Schmidhuber, 1997) and ``torch.nn.GRU`` (Cho et al.,
-# 2014).
-#
-# Rows are sorted by time: ``batch_sizes[t]`` sequences, the longest first, have a row at time t.
+# Rows are sorted by time: ``batch_sizes[t]`` sequences have a row at time t, the longest sequence first.
 
 
 Slices = list[tuple[int, int]]  # first row and number of rows of each time step, in reading order
 
 
-def slices_of(batch_sizes: Sequence[int], backwards: bool) -> Slices:
-    """First row and number of rows of each time step, from first to last or, ``backwards``, in reverse."""
+def time_slices(batch_sizes: Sequence[int], backwards: bool) -> Slices:
+    """First row and number of rows of each time step; ``backwards``: from last to first."""
     starts = [0, *accumulate(batch_sizes)]
     order = list(zip(starts, batch_sizes))
     return order[::-1] if backwards else order
 
 
 def _check_first_order() -> None:
-    """Raises RuntimeError under ``create_graph``: these backward passes are not differentiable."""
+    """Raise RuntimeError under ``create_graph``: these backward passes are not differentiable."""
     if torch.is_grad_enabled():
         raise RuntimeError("LSTM and GRU have no second derivatives on a CPU; use torch.nn.LSTM or GRU")
 
@@ -215,8 +214,8 @@ class PackedRNN(nn.Module):
         super().__init__()
         if cell not in ("lstm", "gru"):
             raise ConfigError(f"unknown recurrent cell {cell!r}", where="cell", fix="Use lstm or gru")
-        kind = nn.LSTM if cell == "lstm" else nn.GRU
-        self.rnn = kind(
+        rnn_class = nn.LSTM if cell == "lstm" else nn.GRU
+        self.rnn = rnn_class(
             input_size,
             hidden_size,
             num_layers,
@@ -238,7 +237,7 @@ class PackedRNN(nn.Module):
         else:
             start = None if state is None else (state if len(state) == 2 else state[0])
             if x.is_cuda:
-                self.rnn.flatten_parameters()  # otherwise cuDNN does so at each call of a copied module
+                self.rnn.flatten_parameters()  # otherwise cuDNN copies the weights at each call
             # cuDNN has no gradients in evaluation mode, which explanations need.
             avoid_cudnn = x.is_cuda and torch.is_grad_enabled() and not self.training
             with torch.backends.cudnn.flags(enabled=False) if avoid_cudnn else nullcontext():
@@ -250,14 +249,14 @@ class PackedRNN(nn.Module):
         """All layers over rows sorted by time ``[N, D]``; states have the longest sequence first."""
         rnn = self.rnn
         directions = 2 if rnn.bidirectional else 1
-        times = [slices_of(batch_sizes, backwards) for backwards in (False, True)[:directions]]
+        times = [time_slices(batch_sizes, backwards) for backwards in (False, True)[:directions]]
         if state is None:
             zeros = x.new_zeros(rnn.num_layers * directions, batch_sizes[0], rnn.hidden_size)
             state = (zeros,) * (2 if rnn.mode == "LSTM" else 1)
         final_states = []
         for layer in range(rnn.num_layers):
             if layer:
-                x = usual_dropout(x, rnn.dropout, self.training)
+                x = torch_dropout(x, rnn.dropout, self.training)
             outs = []
             for direction, name in enumerate(("", "_reverse")[:directions]):
                 start = tuple(part[layer * directions + direction] for part in state)

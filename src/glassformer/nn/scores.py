@@ -1,4 +1,4 @@
-"""Attention scores of RNN models: dot-product, multiplicative and additive.
+"""Attention scores of RNN models.
 
 dot               q . k / sqrt(K)                   Vaswani et al., 2017; unscaled in Luong et al., 2015
 multiplicative    q W k^T                           Luong et al., 2015 ("general")
@@ -18,11 +18,7 @@ from glassformer.packing import Packing
 
 
 class DotScore(nn.Module):
-    """Scaled dot product ``q . k / sqrt(K)``.
-
-    Raises:
-        ShapeError: queries and keys differ in width.
-    """
+    """Scaled dot product ``q . k / sqrt(K)``."""
 
     def __init__(self, q_dim: int, k_dim: int):
         super().__init__()
@@ -62,10 +58,8 @@ class AdditiveScore(nn.Module):
         self.vector = nn.Linear(hidden or k_dim, 1, bias=False)
 
     def forward(self, q: Tensor, k: Tensor) -> Tensor:  # [B, T, Kq], [B, S, Kk] -> [B, T, S]
-        hidden = torch.tanh(
-            self.query(q)[..., :, None, :] + self.key(k)[..., None, :, :]
-        )  # [B, T, S, hidden]
-        return self.vector(hidden).squeeze(-1)
+        sums = self.query(q)[..., :, None, :] + self.key(k)[..., None, :, :]  # [B, T, S, hidden]
+        return self.vector(torch.tanh(sums)).squeeze(-1)
 
 
 SCORERS: dict[str, type[nn.Module]] = {
@@ -76,11 +70,7 @@ SCORERS: dict[str, type[nn.Module]] = {
 
 
 class ScoredAttention(nn.Module):
-    """Single-head attention with one of ``SCORERS``; the encoder's states are both keys and values.
-
-    Raises:
-        ConfigError: an unknown scorer.
-    """
+    """Single-head attention with one of ``SCORERS``; the states of the encoder are keys and values."""
 
     def __init__(self, scorer: str, q_dim: int, k_dim: int):
         super().__init__()
@@ -111,7 +101,7 @@ class ScoredAttention(nn.Module):
         """Attend from packed queries ``[N, Kq]`` to packed states ``[M, Kk]``: ``[N, Kk]``.
 
         Args:
-            record: receives the weights, one ``[1, T_i, S_i]`` per sequence; None: they are not recorded.
+            record: record for the weights, one ``[1, T_i, S_i]`` per sequence; None: no recording.
         """
         context, weights = self.padded(
             q_packing.pad(q), memory_packing.pad(memory), memory_packing.mask()

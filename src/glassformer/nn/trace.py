@@ -16,9 +16,10 @@ class Trace:
     """Which attention weights and hidden states to record.
 
     Args:
-        attentions: True for every layer, or a list of layer numbers (negative ones count from the end).
+        attentions: True for every layer, or a list of layer indices (negative indices count from the end).
         hidden_states: likewise, for L + 1 states: 0 is the embedding, i the output of the i-th layer.
-        rows: ``"all"`` rows of the attention weights, or only the ``"first"`` ([CLS]), which is much cheaper.
+        rows: ``"all"`` rows of the attention weights, or only the ``"first"`` row ([CLS]), which is much
+            cheaper.
     """
 
     attentions: bool | Sequence[int] = False
@@ -39,7 +40,7 @@ class LayerRecord:
 
 
 class Layers(Sequence[Any]):
-    """Recorded values by layer number; a layer that was not recorded raises ConfigError."""
+    """Recorded values by layer; a layer that was not recorded raises ConfigError."""
 
     def __init__(self, items: dict[int, Tensor | tuple[Tensor, ...]], count: int, what: str):
         self._items, self._count, self._what = items, count, what
@@ -71,7 +72,7 @@ class Layers(Sequence[Any]):
 
 @dataclass
 class TraceRecord:
-    """What a ``Trace`` recorded: per layer a tuple of ``[H, T_i, T_i]`` weights and a state ``[N, D]``."""
+    """The values that a ``Trace`` requests: weights ``[H, T_i, T_i]`` and a state ``[N, D]`` per layer."""
 
     request: Trace
     num_layers: int
@@ -79,8 +80,8 @@ class TraceRecord:
     _hidden: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._attention_layers = _numbers(self.request.attentions, self.num_layers, "attentions")
-        self._hidden_layers = _numbers(self.request.hidden_states, self.num_layers + 1, "hidden_states")
+        self._attention_layers = _layer_numbers(self.request.attentions, self.num_layers, "attentions")
+        self._hidden_layers = _layer_numbers(self.request.hidden_states, self.num_layers + 1, "hidden_states")
 
     @property
     def attentions(self) -> Layers:
@@ -91,7 +92,7 @@ class TraceRecord:
         return Layers(self._hidden, self.num_layers + 1, "hidden_states")
 
     def layer(self, number: int) -> LayerRecord | None:
-        """An empty record for the weights of this layer; None if they were not requested."""
+        """An empty record for the weights of this layer; None if the weights were not requested."""
         return LayerRecord(self.request.rows) if number in self._attention_layers else None
 
     def attention(self, number: int, record: LayerRecord | None) -> None:
@@ -118,7 +119,7 @@ class TraceRecord:
         return out
 
 
-def _numbers(layers: bool | Sequence[int], count: int, what: str) -> set[int]:
+def _layer_numbers(layers: bool | Sequence[int], count: int, what: str) -> set[int]:
     if isinstance(layers, bool):
         return set(range(count)) if layers else set()
     if isinstance(layers, int):

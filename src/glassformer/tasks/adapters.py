@@ -16,8 +16,8 @@ from glassformer.checkpoints.names_lora import save_adapter
 from glassformer.errors import BadValueError, ConfigError, NotForThisModelError
 from glassformer.explain.methods import make_subject
 from glassformer.explain.subject import differentiable_model, run_rows
-from glassformer.families import names_of
-from glassformer.families.pretrained import add_adapter, head_in_hub
+from glassformer.families import hub_names
+from glassformer.families.pretrained import add_adapter, head_in_hub_format
 from glassformer.nn.feedforward import FeedForward, GatedFeedForward
 from glassformer.runtime import computes_gradients, computing
 from glassformer.sklearn_base import check_is_fitted
@@ -66,10 +66,10 @@ class AdapterMixin:
             )
         train = self.configs()["train"]  # for pickles of old versions, which have no ``adapter_scale_``
         rank, alpha = getattr(self, "adapter_scale_", None) or (train.lora_rank, train.lora_alpha)
-        head_weights = head_in_hub(self.model_) if head else None
+        head_weights = head_in_hub_format(self.model_) if head else None
         save_adapter(
             Path(path),
-            names_of(self.model_.config),
+            hub_names(self.model_.config),
             updates,
             rank,
             alpha,

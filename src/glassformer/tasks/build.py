@@ -30,7 +30,12 @@ from glassformer.errors import (
     UnknownModelError,
 )
 from glassformer.families import IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES, family_of
-from glassformer.families.pretrained import Checkpoint, positions_of, read_checkpoint, segments_of
+from glassformer.families.pretrained import (
+    Checkpoint,
+    checkpoint_max_positions,
+    checkpoint_segments,
+    read_checkpoint,
+)
 from glassformer.finite import json_text
 from glassformer.inputs.start import check_start
 from glassformer.models.sentences import Normalize, Sentences
@@ -130,7 +135,9 @@ def as_classifier_sections(
     """
     text, model = shared_settings(configs["text"], TextConfig), configs["model"]
     if text["max_length"] is None:
-        limit = None if is_from_scratch(model.model) else positions_of(model.model, model.revision)
+        limit = (
+            None if is_from_scratch(model.model) else checkpoint_max_positions(model.model, model.revision)
+        )
         text["max_length"] = min(longest, limit or longest)
     return TextConfig(**text), ModelConfig(**vars(model), pooling=pooling)
 
@@ -138,7 +145,7 @@ def as_classifier_sections(
 def has_segments(model: ModelConfig) -> bool:
     """Whether the model has segment embeddings (token type ids) when it reads pairs of texts."""
     if not is_from_scratch(model.model):
-        return segments_of(model.model, model.revision) > 1
+        return checkpoint_segments(model.model, model.revision) > 1
     preset = TEXT_ARCHITECTURES[model.model](MIN_VOCABULARY)
     return preset.embedding.segments > 1 or _gains_segments(preset)
 

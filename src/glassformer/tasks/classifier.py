@@ -234,7 +234,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         if fit.train.start_share not in ("auto", 0) and self._is_from_scratch():
             what = f"start_share = {fit.train.start_share} keeps a share of random weights"
             raise ConfigError(what, where="start_share", fix="Leave it out, or name a checkpoint")
-        if network.fixed and fit.train.maskable:
+        if network.is_linear and fit.train.maskable:
             what = "a linear model has no layers that can learn from masked inputs"
             raise ConfigError(what, where="maskable", fix="Leave it out, or name an encoder")
         if not self._starts_solved(fit, network):
@@ -255,7 +255,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
 
     def _starts_solved(self, fit: FitState, network: Any) -> bool:
         """Whether the head is linear, on pre-trained vectors, and fitted before training."""
-        if network.fixed:
+        if network.is_linear:
             return True
         if fit.train.head_start != "solved" or self._is_from_scratch() or not hasattr(network, "head"):
             return False
@@ -264,7 +264,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
 
     def _chooses_share(self, fit: FitState) -> bool:
         train = fit.train
-        trains_encoder = not fit.network.fixed and (train.train_layers != 0 or train.unfreeze_every > 0)
+        trains_encoder = not fit.network.is_linear and (train.train_layers != 0 or train.unfreeze_every > 0)
         has_start = fit.solved_head is not None and fit.ranks.size == 1 and not train.lora_rank
         return train.start_share == "auto" and trains_encoder and has_start and fit.validation is not None
 

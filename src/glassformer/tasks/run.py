@@ -272,7 +272,7 @@ class LogStart(Callback):
     def start(self, training: Training) -> None:
         parameters = sum(p.numel() for p in training.model.parameters())
         self.log(f"weights: {self.estimator.weights_source_}")
-        if getattr(training.model, "fixed", False):
+        if getattr(training.model, "is_linear", False):
             self.log(f"{parameters:,} parameters, fitted at once")
             return
         weight = next(training.model.get_submodule("encoder").parameters())

@@ -136,9 +136,11 @@ class FitConfig(Section):
 
     def __post_init__(self) -> None:
         if self.lora_targets != LORA_TARGETS:
-            from glassformer.nn.lora import parts_of  # imports torch, which the command's help does without
+            from glassformer.nn.lora import (
+                select_parts,
+            )  # imports torch, which the command's help does without
 
-            parts_of(self.lora_targets)
+            select_parts(self.lora_targets)
         if len(self.betas) != 2:
             raise ConfigError(f"betas are two numbers, got {self.betas}", where="betas")
         if self.strategy == "fsdp" and self.optimizer == "muon":
@@ -485,7 +487,7 @@ def auto_values(
 
 def defaults_key(train: Any, network: Any, from_scratch: bool, solved: bool = False) -> str:
     """The key of ``DEFAULTS`` for a training, from the trained parts of the model and its initial weights."""
-    if network.fixed or (train.train_layers == 0 and not train.unfreeze_every):
+    if network.is_linear or (train.train_layers == 0 and not train.unfreeze_every):
         return "solved head" if solved and not train.lora_rank else "head"
     if train.lora_rank:
         return "adapter"

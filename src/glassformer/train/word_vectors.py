@@ -27,7 +27,7 @@ from glassformer.models.skipgram import (
     NONE,
     SkipGram,
     SkipGramBatch,
-    contexts_of,
+    count_contexts,
     draw_contexts,
     draw_negatives,
     draw_positives,
@@ -306,7 +306,7 @@ class WordStream:
     def __post_init__(self) -> None:
         self.size = len(self.corpus.words)
         ids, starts = np.asarray(self.corpus.ids), np.asarray(self.corpus.starts)
-        self.pairs, self.counts = contexts_of(ids, starts, self.size, self.config.window)
+        self.pairs, self.counts = count_contexts(ids, starts, self.size, self.config.window)
         self.cumulative = np.cumsum(noise_distribution(self.corpus.counts, self.config.exponent))
         self.words = np.unique(self.pairs // self.size)  # words that have a context
 

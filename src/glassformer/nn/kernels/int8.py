@@ -1,8 +1,8 @@
 """Int8 linear layers for prediction, with one scale per weight column and one per input row.
 
-The scale of a row is its largest absolute value divided by 127, computed on the fly: no calibration is
-needed, and no output depends on other rows. Integer sums are exact and
-identical at every instruction-set level (AVX2, AVX-512 VNNI ...).
+The scale of a row is its largest absolute value divided by 127. It is computed for each input, so calibration
+is not needed and an output does not depend on other rows. Integer sums are exact and identical at every
+instruction-set level (AVX2, AVX-512 VNNI and so on).
 """
 
 from __future__ import annotations
@@ -85,12 +85,7 @@ def pack(weight: Tensor, bias: Tensor | None) -> Packed:
 
 
 def linear(x: Tensor, packed: Packed, activation: str = "none") -> Tensor:
-    """``f(x W^T + b)`` ``[N, columns]`` for rows ``[N, inputs]`` in fp32 or ``compute_dtype``.
-
-    Raises:
-        ShapeError: rows of another width.
-        TypeError: rows of another dtype.
-    """
+    """``f(x W^T + b)`` ``[N, columns]`` for rows ``[N, inputs]`` in fp32 or ``compute_dtype``."""
     if x.ndim != 2 or x.shape[1] != packed.inputs:
         raise ShapeError(f"expected input of shape [N, {packed.inputs}], got {list(x.shape)}", where="int8")
     if x.dtype not in (torch.float32, compute_dtype()):

@@ -1,4 +1,7 @@
-"""Instruction-set levels of the kernels. Standard library only: the package build imports this file too."""
+"""Instruction-set levels of the kernels.
+
+The package build also imports this file, so it imports only the standard library.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import NamedTuple
 
 FOLDER = Path(__file__).parent
 LIBRARIES = FOLDER / "lib"  # one library per level, written when the package is built
-# Each is compiled for every level; code for instructions that a level lacks is skipped by #ifdef.
+# Each file is compiled for every level; #ifdef skips code for instructions that a level lacks.
 SOURCES = (
     "attention.c",
     "attention_fp32.c",
@@ -41,8 +44,10 @@ class Level(NamedTuple):
 
     @property
     def int8(self) -> bool:
-        """Whether the level has int8 products. With AMX bf16 is faster; AVX512 without VNNI is no faster in
-        int8 than in fp32."""
+        """Whether the level has int8 products.
+
+        With AMX, bf16 is faster than int8. AVX512 without VNNI is not faster in int8 than in fp32.
+        """
         return bool({"avx512_vnni", "avx_vnni"} & self.flags) or self.name == "avx2"
 
     @property
@@ -50,7 +55,7 @@ class Level(NamedTuple):
         return LIBRARIES / f"{self.name}.so"
 
 
-# From highest to lowest. The first level whose flags the CPU has is used.
+# From highest to lowest. The first level with flags that the CPU supports is used.
 LEVELS = (
     Level(
         "amx",

@@ -1,8 +1,8 @@
 """Loads the compiled kernels for the highest level that the CPU supports.
 
 The libraries (``lib/LEVEL.so``) are compiled when the package is built, never at run time. The environment
-variable ``GLASSFORMER_KERNELS`` limits the level: ``0`` disables the kernels, ``avx512`` leaves AMX unused,
-lower levels have fp32 kernels and, for prediction, int8.
+variable ``GLASSFORMER_KERNELS`` limits the level: ``0`` disables the kernels, and ``avx512`` disables AMX.
+Lower levels have fp32 kernels, and int8 kernels for prediction.
 """
 
 from __future__ import annotations
@@ -36,11 +36,7 @@ class Loaded(NamedTuple):
 
 
 def allowed_levels() -> tuple[Level, ...]:
-    """The levels that ``GLASSFORMER_KERNELS`` allows.
-
-    Raises:
-        ConfigError: its value is not a level.
-    """
+    """The levels that ``GLASSFORMER_KERNELS`` allows."""
     limit = os.environ.get(SWITCH, "").strip().lower() or "1"
     names = [level.name for level in LEVELS]
     if limit in ("0", "1"):
@@ -66,11 +62,7 @@ loaded._dynamo_marked_constant = True  # type: ignore[attr-defined]  # functions
 
 
 def choose() -> Loaded | str:
-    """The library of the highest usable level, or the reason why there is none.
-
-    Raises:
-        ConfigError: the value of ``GLASSFORMER_KERNELS`` is not a level.
-    """
+    """The library of the highest usable level, or the reason why there is none."""
     levels = allowed_levels()
     if not levels:
         return f"switched off by {SWITCH}=0"
@@ -89,11 +81,7 @@ def choose() -> Loaded | str:
 
 
 def check_complete(file: Path) -> None:
-    """Check that a library is complete: reading the missing pages of a truncated one kills the process.
-
-    Raises:
-        OSError: the file ends before its section header table, which comes last (ELF-64: offsets 40, 58, 60).
-    """
+    """Check that a library is complete: reading the missing pages of a truncated one kills the process."""
     with file.open("rb") as opened:
         header = opened.read(64)
         size = opened.seek(0, os.SEEK_END)
@@ -108,10 +96,8 @@ def check_complete(file: Path) -> None:
 def level_and_fingerprint(calls: ctypes.CDLL) -> str:
     """The level of a library and the fingerprint of its sources.
 
-    Reads a symbol and calls nothing: functions of another level may contain instructions that the CPU lacks.
-
-    Raises:
-        ValueError: the symbol is missing.
+    This reads a symbol without calling a function, because functions of another level may contain
+    instructions that the CPU lacks.
     """
     return ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(calls, "made_of"))).decode()
 

@@ -1,8 +1,8 @@
 """GELU and layer norm in bf16 (``rows.c``): one pass over memory, computed in fp32.
 
-torch needs two passes for a sum and its norm, and sums the gradients of the norm's weight and bias in bf16;
-its GELU is slower in the backward pass only (``benchmarks/speed/parts.py``). In fp32 only tanh GELU is ours
-(``gelu_fp32.c``, ``benchmarks/speed/kernels_fp32.py``): torch's other kernels are as fast.
+torch needs two passes for a sum and its norm, and sums the gradients of the norm's weight and bias in bf16.
+torch's GELU is slower only in the backward pass (``benchmarks/speed/parts.py``). In fp32 only tanh GELU has a
+kernel here (``gelu_fp32.c``, ``benchmarks/speed/kernels_fp32.py``): torch's other kernels are as fast.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Norm(torch.autograd.Function):
 def norm_of(
     x: Tensor, plus: Tensor | None, weight: Tensor, bias: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The norm of ``x + plus`` ``[N, D]``, that sum (empty if ``plus`` is None), statistics ``[N, 2]``."""
+    """The norm of ``x + plus`` ``[N, D]``, the sum (empty if ``plus`` is None), and statistics ``[N, 2]``."""
     x, weight, bias = x.contiguous(), weight.contiguous(), bias.contiguous()
     out, stats = torch.empty_like(x), x.new_empty(len(x), 2, dtype=torch.float32)
     total = x.new_empty(0 if plus is None else x.shape)

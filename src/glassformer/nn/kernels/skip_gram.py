@@ -29,9 +29,6 @@ def train_sentences(
     """A faster ``train_sentences`` of ``train/negative_sampling.py``, with the same arguments and results.
 
     Releases the GIL.
-
-    Raises:
-        MemoryError: the kernel cannot allocate its working memory.
     """
     tables = [
         (centre_table, np.float32),

@@ -135,7 +135,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         return ImageClassification(targets, weights, smoothing, criterion, masking)
 
     def _vectors(self, fit: FitState, model: Any) -> Tensor:
-        if model.fixed:  # these features take less time than reading a cache
+        if model.is_linear:  # these features take less time than reading a cache
             return torch.from_numpy(self.table_outputs(model, fit.table, "pooled", fit.device))
         batch_size = max(self.batch_size or 0, 64)
         return image_features(model, fit.table, self.transform_, batch_size, fit.device)
@@ -235,7 +235,7 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
     if is_image_architecture(model.model):
         config = scratch_config(model, transform, num_labels)
         built: Any = family_of(config).model(config)
-        source = f"{model.model}; {NEW_HEAD}" if built.fixed else f"random ({model.model}, from scratch)"
+        source = f"{model.model}; {NEW_HEAD}" if built.is_linear else f"random ({model.model}, from scratch)"
         built.weights_source = "; ".join([source, *_border_note(built)])
         return built
     refuse_set_keys(model, SHAPE_KEYS)

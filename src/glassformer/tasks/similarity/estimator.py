@@ -42,7 +42,15 @@ from glassformer.errors import (
 from glassformer.explain.similarity import SimilarityExplanation, contributions
 from glassformer.families.pretrained import load_pretrained, read_checkpoint
 from glassformer.inputs.texts import TextsForVectors
-from glassformer.models.sentences import COSINE, Dense, Normalize, Pool, Sentences, lowercased, token_limit
+from glassformer.models.sentences import (
+    COSINE,
+    Dense,
+    Normalize,
+    Pool,
+    Sentences,
+    token_limit,
+    with_lowercasing,
+)
 from glassformer.models.text import TextEncoder
 from glassformer.runtime import choose_dtype, computes, computing, own_generator, use_own_generator
 from glassformer.targets.multiclass import Classes
@@ -325,7 +333,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
 
     def text_tokenizer(self) -> Tokenizer:
         """The tokenizer; it lowercases texts if the checkpoint requires it."""
-        return lowercased(self.tokenizer_) if self._sentences.lowercase else self.tokenizer_
+        return with_lowercasing(self.tokenizer_) if self._sentences.lowercase else self.tokenizer_
 
     def check_examples(self, X: Any) -> list[str]:
         """Check texts. From a table, read the column that ``fit`` used."""

@@ -38,7 +38,7 @@ from glassformer.errors import (
     WrongInputError,
 )
 from glassformer.evaluate.predict import compute_logits, compute_pooled, predict_windows
-from glassformer.families.pretrained import positions_of
+from glassformer.families.pretrained import checkpoint_max_positions
 from glassformer.inputs.inputs import Inputs
 from glassformer.inputs.texts import TextPairs, Texts
 from glassformer.models.sentences import Sentences
@@ -174,7 +174,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         text, name = fit.configs["text"], fit.configs["model"].model
         if self.max_length != TextConfig().max_length or self._is_from_scratch() or name.lower() in CATALOG:
             return
-        limit = positions_of(name, fit.configs["model"].revision)
+        limit = checkpoint_max_positions(name, fit.configs["model"].revision)
         if limit is not None and limit < self.max_length:
             what = f"{name} has positions for {limit} tokens: max_length = {limit}, and longer texts are cut"
             warnings.warn(what, ShortModelWarning, stacklevel=2)
