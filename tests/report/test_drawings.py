@@ -9,8 +9,8 @@ from glassformer.explain.view import short_names
 from glassformer.report.charts import (
     BARS_WIDTH,
     COLORS,
-    NAME,
-    VALUE,
+    NAME_WIDTH,
+    VALUE_WIDTH,
     bar_panels,
     confusion_matrix,
     curves,
@@ -25,13 +25,13 @@ def parts(svg: str, tag: str) -> list[ET.Element]:
 def test_a_bar_is_as_long_as_its_share_of_the_largest():
     svg = bar_panels({"<one>": [("a", 0.5), ("b", -0.25)], "two": [("c", 0.1)], "three": []})
     ground, *bars = parts(svg, "rect")
-    room = BARS_WIDTH - NAME - VALUE - 16
+    room = BARS_WIDTH - NAME_WIDTH - VALUE_WIDTH - 16
     assert [float(b.get("width") or 0) for b in bars] == [room, room / 2, pytest.approx(room / 5, abs=0.05)]
     assert [b.get("fill") for b in bars] == [COLORS[0], COLORS[1], COLORS[0]]
     texts = [t.text for t in parts(svg, "text")]
     assert texts == ["<one>", "a", "50.0%", "b", "-25.0%", "two", "c", "10.0%", "three"]
     assert ground.get("fill") == "#ffffff"
-    assert float(bars[2].get("x") or 0) == BARS_WIDTH + NAME  # the second panel stands beside the first
+    assert float(bars[2].get("x") or 0) == BARS_WIDTH + NAME_WIDTH  # the second panel stands beside the first
     assert bar_panels({"x": [("n" * 40, 0.0)]}, "{:.2f}").count("…") == 1
     assert 'width="0.0"' in bar_panels({"x": [("a", 0.0)]})
 

@@ -175,7 +175,7 @@ def test_the_comparison_has_one_scale():
     assert table["rows"][0]["from_to"] == pytest.approx([65.22, 100], abs=0.01)
     assert table["rows"][2]["at"] is None
     guess = {"label": "b", "accuracy": 0.7, "macro_f1": pytest.approx((2 * 0.7 / 1.7 + 0) / 2)}
-    assert table["guess"] == guess
+    assert table["majority"] == guess
 
 
 def test_settings_that_differ_from_the_defaults_stand_out():

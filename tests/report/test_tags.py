@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.report.html import write_report
-from glassformer.report.tags import looks_of
+from glassformer.report.tags import css_classes
 from glassformer.targets.token_tags import ERRORS
 
 KINDS = [f"KIND_OF_A_LONG_NAME_{i:02}" for i in range(32)]
@@ -43,7 +43,7 @@ def made_run(folder: Path) -> Path:
 
 
 def test_32_kinds_look_different():
-    looks = looks_of([*KINDS[::-1], KINDS[0]])
+    looks = css_classes([*KINDS[::-1], KINDS[0]])
     assert list(looks) == KINDS
     assert len(set(looks.values())) == 32
     assert (looks[KINDS[0]], looks[KINDS[8]], looks[KINDS[31]]) == ("k0 l0", "k0 l1", "k7 l3")

@@ -1,4 +1,7 @@
-"""Charts as SVG, byte-identical for equal numbers: curves, bars, and confusion matrices."""
+"""Charts as SVG: curves, bars and confusion matrices.
+
+The SVG of equal numbers has equal bytes.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +27,16 @@ def curves(
     """Panels next to each other, each with at most three named lines over the epochs.
 
     Args:
-        panels: title -> name of the line -> values, one per epoch or evenly spaced over them.
+        panels: title -> name of the line -> values, which are evenly spaced over the epochs.
         last_epoch: number of the last epoch; None: the number of values.
-        end_labels: labels of the first and the last value if the x-axis is not epochs.
+        end_labels: labels of the first and the last value, if the x-axis does not show epochs.
     """
     parts = [_panel(WIDTH * i, *panel, last_epoch, end_labels) for i, panel in enumerate(panels.items())]
     return _svg(WIDTH * len(panels), HEIGHT, parts, font=11)
 
 
 def _svg(width: int, height: int, parts: Sequence[str], font: int = 12) -> str:
-    """A drawing on a white ground."""
+    """A drawing on a white background."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'font-family="system-ui, sans-serif" font-size="{font}" role="img">\n'
@@ -65,10 +68,10 @@ def learning_curves(
             lines["test"] = [float(e["log_loss" if title == "loss" else "accuracy"]) for e in test_records]
         if lines and any(any(line) for line in lines.values()):  # word vectors have no accuracy
             panels[title] = lines
-    last_epoch = records[-1].get("epoch") if records else None
-    return (
-        curves(panels, None if last_epoch is None else last_epoch + 1) if len(records) > 1 and panels else ""
-    )
+    if len(records) < 2 or not panels:
+        return ""
+    last_epoch = records[-1].get("epoch")
+    return curves(panels, None if last_epoch is None else last_epoch + 1)
 
 
 def _panel(
@@ -98,8 +101,8 @@ def _panel(
             (left + (right - left) * i / max(length - 1, 1), floor - (floor - TOP) * (value - low) / span)
             for i, value in enumerate(line)
         ]
-        line_points = " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
-        out.append(f'<polyline points="{line_points}" fill="none" stroke="{color}" stroke-width="2"/>')
+        coordinates = " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
+        out.append(f'<polyline points="{coordinates}" fill="none" stroke="{color}" stroke-width="2"/>')
         out.append(
             f'<text x="{left + offset}" y="{HEIGHT - 6}" fill="{color}" font-weight="600">{name}</text>'
         )
@@ -109,47 +112,52 @@ def _panel(
 # --- horizontal bars in panels ---------------------------------------------------------------------
 
 
-# pixels: width of a panel, height of title and bar, width of names and values
-BARS_WIDTH, HEAD, LINE, NAME, VALUE = (290, 34, 19, 100, 48)
-LONGEST_NAME = 15  # characters
+# Pixels: width of a panel, heights of title and bar, widths of names and values.
+BARS_WIDTH, TITLE_HEIGHT, BAR_HEIGHT, NAME_WIDTH, VALUE_WIDTH = 290, 34, 19, 100, 48
+MAX_NAME = 15  # maximum characters of a name
 
 
 def bar_panels(
-    panels: Mapping[str, Sequence[tuple[str, float]]], form: str = "{:.1%}", columns: int = 2
+    panels: Mapping[str, Sequence[tuple[str, float]]], value_format: str = "{:.1%}", columns: int = 2
 ) -> str:
-    """Panels of bars in rows of ``columns``, the first value on top; negative values are red."""
+    """Panels of horizontal bars in rows of ``columns`` panels; negative values are red."""
     from glassformer.explain.view import short_names  # imports torch, which curves do not need
 
     largest = max((abs(value) for bars in panels.values() for _, value in bars), default=0.0) or 1.0
     names = [name for bars in panels.values() for name, _ in bars]
-    short = dict(zip(names, short_names(names, LONGEST_NAME), strict=True))
-    left = max(NAME, *(math.ceil(NAME / LONGEST_NAME * len(name)) for name in short.values()), 0)
-    panel = BARS_WIDTH - NAME + left
+    short = dict(zip(names, short_names(names, MAX_NAME), strict=True))
+    left = max(NAME_WIDTH, *(math.ceil(NAME_WIDTH / MAX_NAME * len(name)) for name in short.values()), 0)
+    panel = BARS_WIDTH - NAME_WIDTH + left
     rows = [list(panels.items())[i : i + columns] for i in range(0, len(panels), columns)]
     parts, y = [], 0
     for row in rows:
         for column, (title, bars) in enumerate(row):
-            labeled_bars = [(short[name], value) for name, value in bars]
-            parts.append(
-                _bars(panel * column, y, left, short_names([title], 40)[0], labeled_bars, largest, form)
-            )
-        y += HEAD + LINE * max(len(bars) for _, bars in row)
+            short_title, short_bars = short_names([title], 40)[0], [(short[n], value) for n, value in bars]
+            parts.append(_bars(panel * column, y, left, short_title, short_bars, largest, value_format))
+        y += TITLE_HEIGHT + BAR_HEIGHT * max(len(bars) for _, bars in row)
     return _svg(panel * min(columns, len(panels)), y + 8, parts)
 
 
 def _bars(
-    x: int, y: int, left: int, title: str, bars: Sequence[tuple[str, float]], largest: float, form: str
+    x: int,
+    y: int,
+    left: int,
+    title: str,
+    bars: Sequence[tuple[str, float]],
+    largest: float,
+    value_format: str,
 ) -> str:
     out = [f'<text x="{x + 10}" y="{y + 22}" fill="{INK}" font-weight="600">{escape(title)}</text>']
-    room, left = BARS_WIDTH - NAME - VALUE - 16, x + left
+    max_width, left = BARS_WIDTH - NAME_WIDTH - VALUE_WIDTH - 16, x + left
     for i, (name, value) in enumerate(bars):
-        top = y + HEAD + LINE * i
-        width = room * abs(value) / largest
+        top = y + TITLE_HEIGHT + BAR_HEIGHT * i
+        width = max_width * abs(value) / largest
         out += [
             f'<text x="{left - 6}" y="{top + 12}" text-anchor="end" fill="{INK}">{escape(name)}</text>',
             f'<rect x="{left}" y="{top + 2}" width="{width:.1f}" height="13" rx="2" '
             f'fill="{COLORS[value < 0]}"/>',
-            f'<text x="{left + width + 5:.1f}" y="{top + 12}" fill="{MUTED}">{form.format(value)}</text>',
+            f'<text x="{left + width + 5:.1f}" y="{top + 12}" fill="{MUTED}">'
+            f"{value_format.format(value)}</text>",
         ]
     return "\n".join(out)
 
@@ -157,13 +165,16 @@ def _bars(
 # --- confusion matrix: one row per true class, one column per predicted class ------------------------
 
 
-CELL, LETTER, LONGEST_CLASS = 40, 7, 18  # pixels per square and per letter; characters of a class name
+CELL, LETTER_WIDTH = 40, 7  # pixels
+MAX_CLASS_NAME = 18  # maximum characters of a class name
 MAX_CLASSES = 30  # more are not legible
 
 
 def confusion_matrix(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
-    """A confusion matrix as SVG: right predictions blue, mistakes red, with opacity by the square root of the
-    share of the true class."""
+    """A confusion matrix: right predictions are blue, mistakes red.
+
+    The opacity is by the square root of the share of the true class.
+    """
     from glassformer.explain.view import short_names  # imports torch, which curves do not need
 
     n = len(labels)
@@ -171,10 +182,9 @@ def confusion_matrix(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> 
         raise DataError(f"the counts are not {n} by {n}", where="confusion", fix="Evaluate the run again")
     if not 0 < n <= MAX_CLASSES:
         raise DataError(f"{n} classes cannot be drawn, only 1 to {MAX_CLASSES}", where="confusion")
-    names = short_names(labels, LONGEST_CLASS)
-    edge = LETTER * max(map(len, names)) + 12
-    left, top = edge + 18, edge + 18
-    width, height = left + CELL * n + 6, top + CELL * n + 6
+    names = short_names(labels, MAX_CLASS_NAME)
+    left = top = LETTER_WIDTH * max(map(len, names)) + 30
+    size = left + CELL * n + 6
     parts = [
         f'<text x="{left + CELL * n / 2:.0f}" y="14" text-anchor="middle" fill="{MUTED}">predicted</text>',
         f'<text transform="translate(14 {top + CELL * n / 2:.0f}) rotate(-90)" text-anchor="middle" '
@@ -189,7 +199,7 @@ def confusion_matrix(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> 
         ]
         total = max(sum(row), 1)
         parts += [_square(left + CELL * j, top + CELL * i, c, c / total, i == j) for j, c in enumerate(row)]
-    return _svg(width, height, parts)
+    return _svg(size, size, parts)
 
 
 def _square(x: int, y: int, count: int, share: float, correct: bool) -> str:

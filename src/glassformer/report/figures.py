@@ -1,7 +1,7 @@
-"""Plots as inline SVG with the fonts and colors of the page.
+"""Plots as inline SVG for report pages.
 
-matplotlib draws with the placeholder colors below; ``as_svg`` then replaces them by CSS variables, so
-that a plot works in light and dark mode, and removes style attributes, which the page's policy forbids.
+matplotlib draws with the placeholder colors below. ``as_svg`` replaces them with CSS variables, so that plots
+work in light and dark mode. It also removes style attributes, which the page's policy forbids.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STYLE: dict[Any, Any] = {
     "xtick.color": RULE, "ytick.color": RULE, "xtick.labelcolor": MUTED, "ytick.labelcolor": MUTED,
     "xtick.major.size": 3, "ytick.major.size": 0, "lines.solid_capstyle": "round", "text.parse_math": False,
 }  # fmt: skip
-MAX_POINTS = 400  # per line: more are not visible
+MAX_POINTS = 400  # maximum number of points of a line; more are not visible
 
 ET.register_namespace("", "http://www.w3.org/2000/svg")
 
@@ -50,12 +50,9 @@ def loss_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[str,
         _points(axes, evaluations, "loss", VALIDATION)
         _points(axes, [e for e in evaluations if e.get("best")][-1:], "loss", VALIDATION, ring=True)
         _, validation_losses = _series(evaluations, "loss")
-        top = (
-            np.quantile(np.concatenate([y, validation_losses]), 0.99)
-            if len(y) + len(validation_losses)
-            else 1.0
-        )
-        axes.set_ylim(0, float(top) * 1.12 or 1.0)
+        losses = np.concatenate([y, validation_losses])
+        top = float(np.quantile(losses, 0.99)) if len(losses) else 1.0
+        axes.set_ylim(0, top * 1.12 or 1.0)
         return as_svg(figure, "loss", "Loss over optimizer steps")
 
 
@@ -68,7 +65,7 @@ def accuracy_curves(
     """Accuracy on training and validation data at each evaluation, over optimizer steps.
 
     Args:
-        measure: metric of the validation data, drawn instead of accuracy if the records have it.
+        measure: metric of the validation data, which replaces the accuracy if the records have it.
         test_records: test accuracy of the weights of each epoch, measured after training.
     """
     key = measure if any(e.get(measure) is not None for e in evaluations) else "accuracy"
@@ -81,8 +78,8 @@ def accuracy_curves(
             x, y = _series(test_records, "accuracy")
             axes.plot(x, y, "s--", color=MUTED, linewidth=1.2, markersize=4)
         low, high = axes.get_ylim()
-        room = max(high - low, 0.02) * 0.15
-        axes.set_ylim(max(low - room, 0.0), min(high + room, 1.0 + room / 3))
+        margin = max(high - low, 0.02) * 0.15
+        axes.set_ylim(max(low - margin, 0.0), min(high + margin, 1.0 + margin / 3))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
         return as_svg(figure, "accuracy", f"{headed(Classes.metrics[key].name)} over optimizer steps")
 
@@ -91,7 +88,7 @@ def calibration_chart(total: Sequence[int], correct: Sequence[int], noun: str = 
     """Accuracy against the predicted probability, with the number of predictions.
 
     Args:
-        total, correct: number of all and of correct predictions in equal bins of the probability.
+        total, correct: numbers of all and of correct predictions in equal bins of the probability.
         noun: plural noun for the examples.
     """
     n, hits = np.asarray(total, float), np.asarray(correct, float)
@@ -117,7 +114,10 @@ def calibration_chart(total: Sequence[int], correct: Sequence[int], noun: str = 
 
 
 def reliability(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]], name: str) -> Markup:
-    """Accuracy against predicted probability, before and after calibration; dot size: share of the bin."""
+    """Accuracy against predicted probability, before and after calibration.
+
+    The sizes of the dots are the shares of the bins.
+    """
     total = max(sum(b["n"] for b in before), 1)
     with rc_context(STYLE):
         figure = Figure((5.2, 3.4), layout="constrained")
@@ -163,18 +163,18 @@ def _points(
 
 
 def _downsample(values: np.ndarray) -> np.ndarray:
-    """The values averaged into at most ``MAX_POINTS`` groups of neighbors."""
+    """The means of at most ``MAX_POINTS`` groups of consecutive values."""
     return np.array([part.mean() for part in np.array_split(values, min(len(values), MAX_POINTS))])
 
 
 def _trend(values: np.ndarray) -> np.ndarray:
-    """Centered running mean over about a twelfth of the line; the window shrinks at both ends."""
+    """The centered running mean over about a twelfth of the line; the window shrinks at both ends."""
     half = len(values) // 24
     return np.array([values[max(i - half, 0) : i + half + 1].mean() for i in range(len(values))])
 
 
 def as_svg(figure: Figure, name: str, title: str) -> Markup:
-    """The plot as an ``<svg>`` element without style attributes and links, and with unique ids."""
+    """The plot as an ``<svg>`` element with unique ids, and without style attributes and links."""
     file = io.StringIO()
     figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     root = ET.fromstring(file.getvalue())
@@ -196,7 +196,7 @@ def as_svg(figure: Figure, name: str, title: str) -> Markup:
 
 
 def _page_attributes(key: str, value: str, name: str) -> list[tuple[str, str]]:
-    """An attribute for the page: styles become single attributes, ids get the plot's name as prefix."""
+    """The attributes that replace an attribute: styles are split, and ids get the plot's name as prefix."""
     if key == "id":
         return [(key, f"{name}-{value}")]
     if key == "style":

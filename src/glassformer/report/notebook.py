@@ -1,6 +1,6 @@
-"""HTML representations of estimators, histories, runs and comparisons in notebooks; all text is escaped.
+"""HTML representations for notebooks.
 
-The tables take colors and fonts from the notebook, so they also work in dark mode.
+All texts are escaped. Tables have the colors and fonts of the notebook, so they also work in dark mode.
 """
 
 from __future__ import annotations
@@ -9,37 +9,33 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from glassformer.report.metrics import study_rows
 from glassformer.report.wording import NONE, bounds, count, cut, digits_for, duration, percent
 from glassformer.targets.multiclass import Classes
 
-MAX_ROWS = 12  # evaluations; of more, the first and the last are shown
+MAX_ROWS = 12  # maximum number of evaluations; if there are more, the first and the last are shown
 MAX_LABELS = 12
+MAX_NUMBERS = 40
 METRIC_PARTS = ("scores", "masked", "tests", "test", "validation")  # parts of metrics.json with metrics
-MAX_TEXT = 200  # characters of a cell
-LINES = {"train": "#7f7f7f", "held": "#d6821e"}  # visible on white and on black
+MAX_TEXT = 200  # maximum characters of a cell
+COLORS = {"training": "#7f7f7f", "held out": "#d6821e"}  # visible on white and on black
 
 
-def table(rows: Iterable[Sequence[Any]], head: Sequence[str] = (), caption: str = "") -> Markup:
-    """An HTML table; cells are escaped unless they are ``Markup``."""
-    body = Markup("").join(
-        Markup("<tr>{}</tr>").format(
-            Markup("").join(Markup("<td>{}</td>").format(_cell(cell)) for cell in row)
-        )
-        for row in rows
-    )
-    top = Markup("").join(Markup("<th scope='col'>{}</th>").format(cell) for cell in head)
+def table(rows: Iterable[Sequence[Any]], heads: Sequence[str] = (), caption: str = "") -> Markup:
+    """An HTML table; all cells are escaped."""
+
+    def join(tag: str, values: Iterable[Any]) -> Markup:
+        return Markup("").join(Markup(tag).format(value) for value in values)
+
+    cells = (join("<td>{}</td>", (cut(str(cell), MAX_TEXT) for cell in row)) for row in rows)
+    head = join("<th scope='col'>{}</th>", heads)
     return Markup("<table>{}{}<tbody>{}</tbody></table>").format(
         Markup("<caption>{}</caption>").format(caption) if caption else "",
-        Markup("<thead><tr>{}</tr></thead>").format(top) if head else "",
-        body,
+        Markup("<thead><tr>{}</tr></thead>").format(head) if heads else "",
+        join("<tr>{}</tr>", cells),
     )
-
-
-def _cell(value: Any) -> Markup:
-    return value if isinstance(value, Markup) else escape(cut(str(value), MAX_TEXT))
 
 
 # --- histories --------------------------------------------------------------------------------------
@@ -69,22 +65,19 @@ def history_html(records: Sequence[Mapping[str, Any]]) -> Markup:
     steps = [r for r in records if r.get("kind") == "step"]
     evaluations = _evaluations(records)
     keys = [k for k in ("train_loss", "loss", *Classes.main_metrics) if any(k in r for r in evaluations)]
-    visible = (
-        evaluations
-        if len(evaluations) <= MAX_ROWS
-        else [*evaluations[: MAX_ROWS // 2], *evaluations[-MAX_ROWS // 2 :]]
-    )
+    visible = evaluations
+    if len(evaluations) > MAX_ROWS:
+        visible = [*evaluations[: MAX_ROWS // 2], *evaluations[-MAX_ROWS // 2 :]]
+    num_hidden = len(evaluations) - len(visible)
+    note = f", {num_hidden} of them are not shown" if num_hidden else ""
+    summary = f"{len(steps):,} steps, {len(evaluations):,} evaluations{note}"
+    if not visible:
+        return Markup("<p>{}</p>").format(summary)
     rows = []
     for r in visible:
-        place = [r.get("epoch", -1) + 1, r.get("step", "")]
-        rows.append([*place, *(_number(r.get(k)) for k in keys), "best" * bool(r.get("best"))])
-    hidden = len(evaluations) - len(visible)
-    left_out = f", {hidden} of them are not shown" if hidden else ""
-    summary = f"{len(steps):,} steps, {len(evaluations):,} evaluations{left_out}"
-    names = [key.replace("_", " ") for key in keys]
-    return (
-        table(rows, ["epoch", "step", *names, ""], summary) if rows else Markup("<p>{}</p>").format(summary)
-    )
+        position = [r.get("epoch", -1) + 1, r.get("step", "")]
+        rows.append([*position, *(_number(r.get(k)) for k in keys), "best" * bool(r.get("best"))])
+    return table(rows, ["epoch", "step", *(key.replace("_", " ") for key in keys), ""], summary)
 
 
 def _number(value: Any) -> str:
@@ -102,13 +95,13 @@ def plot_history(records: Sequence[Mapping[str, Any]], title: str = "") -> Any:
         figure = _figure((8.4 if key else 4.4, 3.2))
         axes = figure.subplots(1, 2 if key else 1, squeeze=False)[0]
         x, y = [r["step"] for r in steps], [r["loss"] for r in steps]
-        axes[0].plot(x, y, color=LINES["train"], linewidth=0.8)
-        _points(axes[0], evaluations, "train_loss", "train")
-        _points(axes[0], evaluations, "loss", "held")
+        axes[0].plot(x, y, color=COLORS["training"], linewidth=0.8)
+        _plot_points(axes[0], evaluations, "train_loss", "training")
+        _plot_points(axes[0], evaluations, "loss", "held out")
         axes[0].set_ylabel("loss")
         if key:
-            _points(axes[1], evaluations, f"train_{key}", "train")
-            _points(axes[1], evaluations, key, "held")
+            _plot_points(axes[1], evaluations, f"train_{key}", "training")
+            _plot_points(axes[1], evaluations, key, "held out")
             axes[1].set_ylabel(Classes.metrics[key].name if key in Classes.main_metrics else key)
         for axis in axes:
             axis.set_xlabel("step")
@@ -121,16 +114,15 @@ def plot_history(records: Sequence[Mapping[str, Any]], title: str = "") -> Any:
     return figure
 
 
-def _points(axes: Any, evaluations: Sequence[Mapping[str, Any]], key: str, split: str) -> None:
+def _plot_points(axes: Any, evaluations: Sequence[Mapping[str, Any]], key: str, name: str) -> None:
     points = [(r["step"], r[key]) for r in evaluations if isinstance(r.get(key), int | float)]
     if points:
-        name = "training" if split == "train" else "held out"
-        pen: dict[str, Any] = {"color": LINES[split], "markersize": 3.5, "linewidth": 1.4}
-        axes.plot(*zip(*points, strict=True), "o-", label=name, **pen)
+        style: dict[str, Any] = {"color": COLORS[name], "markersize": 3.5, "linewidth": 1.4}
+        axes.plot(*zip(*points, strict=True), "o-", label=name, **style)
 
 
 def _figure(size: tuple[float, float]) -> Any:
-    """A figure that a notebook shows without pyplot, which would keep it in memory."""
+    """A figure that a notebook can show without pyplot; pyplot would keep it in memory."""
     from io import StringIO
 
     from matplotlib.figure import Figure
@@ -158,7 +150,7 @@ class NotebookRepr:
 
 
 def estimator_html(estimator: Any) -> Markup:
-    """Class, fitted attributes, and settings that differ from the defaults."""
+    """The class, the fitted attributes, and the settings that differ from the defaults."""
     model, source = getattr(estimator, "model_", None), getattr(estimator, "weights_source_", "")
     rows: list[list[Any]] = []
     if model is not None and hasattr(model, "parameters"):
@@ -182,13 +174,10 @@ def estimator_html(estimator: Any) -> Markup:
         rows.append(["settings", ", ".join(f"{key}={value!r}" for key, value in changed.items())])
     fitted = any(hasattr(estimator, name) for name in ("model_", "vectors_"))
     caption = f"{type(estimator).__name__}, {'fitted' if fitted else 'not fitted'}"
-    history = getattr(estimator, "history_", None)
-    history_details = ""
-    if history:
-        history_details = Markup("<details><summary>history</summary>{}</details>").format(
-            history_html(history)
-        )
-    return Markup("<div>{}{}</div>").format(table(rows, caption=caption), history_details)
+    history: Any = ""
+    if records := getattr(estimator, "history_", None):
+        history = Markup("<details><summary>history</summary>{}</details>").format(history_html(records))
+    return Markup("<div>{}{}</div>").format(table(rows, caption=caption), history)
 
 
 # --- runs and comparisons ---------------------------------------------------------------------------
@@ -199,10 +188,8 @@ def run_html(folder: Path, metrics: Mapping[str, Any]) -> Markup:
     scores = metrics.get("test") or metrics.get("validation")
     report_line = Markup("<p>{}</p>").format(f"report: {folder / 'report.html'}")
     if not isinstance(scores, Mapping) or "accuracy" not in scores or "n" not in scores:
-        return (
-            table([[key, _number(value)] for key, value in _numbers(metrics)], caption=folder.name)
-            + report_line
-        )
+        rows = [[key, _number(value)] for key, value in _numbers(metrics)]
+        return table(rows, caption=folder.name) + report_line
     split = metrics.get("judged", "test") if metrics.get("test") else "validation"
     digits = digits_for(scores["n"])
     models: dict[str, Any] = {"this model": scores} | dict(metrics.get("baselines") or {})
@@ -215,7 +202,7 @@ def run_html(folder: Path, metrics: Mapping[str, Any]) -> Markup:
 
 
 def _numbers(metrics: Mapping[str, Any], prefix: str = "") -> list[tuple[str, float]]:
-    """The numbers in the parts with metrics, named by their path."""
+    """The numbers in the parts with metrics; their names are their paths."""
     out: list[tuple[str, float]] = []
     for key, value in metrics.items():
         name = f"{prefix} {key}".strip().replace("_", " ")
@@ -223,11 +210,11 @@ def _numbers(metrics: Mapping[str, Any], prefix: str = "") -> list[tuple[str, fl
             out += _numbers(value, name)
         elif prefix and isinstance(value, int | float) and not isinstance(value, bool):
             out.append((name, value))
-    return out[:40]
+    return out[:MAX_NUMBERS]
 
 
 class Comparison(dict[str, Any]):
-    """Results of a comparison, shown in notebooks with one row per variant and the verdicts."""
+    """Results of a comparison, which notebooks show as a table with verdicts."""
 
     def _repr_html_(self) -> str:
         return str(comparison_html(self))
@@ -237,9 +224,7 @@ def comparison_html(results: Mapping[str, Any]) -> Markup:
     """A table with one row per variant and per baseline, and the verdicts."""
     heads, rows = study_rows(results)
     caption = f"{results['name']}: {results['n']:,} {results.get('judged', '')} examples"
-    summary = [
-        results.get("verdict"),
-        *(f"{name}: {s}" for name, s in (results.get("sentences") or {}).items()),
-    ]
-    paragraphs = Markup("").join(Markup("<p>{}</p>").format(line) for line in summary if line)
+    sentences = (f"{name}: {sentence}" for name, sentence in (results.get("sentences") or {}).items())
+    lines = filter(None, [results.get("verdict"), *sentences])
+    paragraphs = Markup("").join(Markup("<p>{}</p>").format(line) for line in lines)
     return table(rows, ["", *heads], caption) + paragraphs

@@ -1,4 +1,7 @@
-"""Reads a run folder for the report, with strict checks and limits. Only ``metrics.json`` is required."""
+"""Reader of run folders for the report.
+
+It has strict checks and limits. Only ``metrics.json`` is required.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from glassformer.errors import DataError, NoSuchFileError, NoSuchSplitError, Too
 from glassformer.evaluate.predictions import Prediction, read_predictions
 from glassformer.targets import target_of
 
-MAX_BYTES = 256 * 2**20  # per JSON file; attention maps of long texts are the largest
+MAX_BYTES = 256 * 2**20  # maximum size of a JSON file; attention maps of long texts are the largest
 SPLITS = ("test", "validation", "train")
-SCORES = {"n", "accuracy", "macro_f1", "log_loss", "roc_auc", "labels", "confusion", "per_class"}
-BINS = 20  # of the predicted probability
-# Characters that HTML cannot contain, or that would reorder the line, are replaced by a visible one. The
-# replacement keeps the length, so that offsets into a text stay valid.
+REQUIRED_SCORES = {"n", "accuracy", "macro_f1", "log_loss", "roc_auc", "labels", "confusion", "per_class"}
+BINS = 20  # bins of the predicted probability
+# Characters that HTML cannot contain, or that would reorder the line, are replaced by a visible character.
+# Texts keep their length, so that offsets stay valid.
 _UNSAFE = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000)], "\ufffd")
 _UNSAFE |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd") | {13: " "}
 
@@ -43,8 +46,8 @@ class Run:
 
     folder: Path
     metrics: dict[str, Any]
-    split: str  # the evaluated split
-    scores: dict[str, Any]  # its metrics; empty: nothing was held out, or the task has other metrics
+    split: str  # name of the evaluated split
+    scores: dict[str, Any]  # metrics of this split; empty: there is none, or the task has other metrics
     config: dict[str, Any]
     steps: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
@@ -59,7 +62,7 @@ class Run:
 
     @property
     def measure(self) -> str:
-        """The main metric of the page: the one that selected the weights, or accuracy."""
+        """The main metric of the page: the metric that selected the weights, or accuracy."""
         train = self.config.get("train")
         monitor = self.metrics.get("measure") or (train.get("monitor") if isinstance(train, dict) else None)
         return str(monitor) if monitor in target_of(self.scores).main_metrics else "accuracy"
@@ -73,7 +76,7 @@ class Run:
 class LabeledRun(Run):
     """The run of a classifier, with its predictions."""
 
-    mistakes: list[Prediction]  # the most confident first
+    mistakes: list[Prediction]  # starting with the most confident one
     calibration_bins: CalibrationBins
     maps: list[dict[str, Any]]
     images: dict[str, Any]  # small images of examples and mistakes
@@ -83,11 +86,11 @@ def read_folder(folder: str | Path) -> Run:
     """Read a run folder of any kind.
 
     Args:
-        folder: holds metrics.json and, optionally, config.toml, history.jsonl, doctor.json and
+        folder: contains metrics.json and, optionally, config.toml, history.jsonl, doctor.json and
             calibration.json.
 
     Raises:
-        DataError: no metrics.json, or a file that is damaged or too large, which the message names.
+        DataError: no metrics.json, or a file is damaged or too large.
         ConfigError: config.toml is not TOML.
     """
     folder = Path(folder)
@@ -113,11 +116,12 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> LabeledRun:
     """Read the run folder of a classifier.
 
     Args:
-        folder: as in ``read_folder``; also predictions.csv, maps.json and pictures.json.
-        mistakes: maximum number of wrong predictions to keep.
+        folder: as in ``read_folder``; it may also contain predictions.csv, maps.json and pictures.json.
+        mistakes: maximum number of wrong predictions.
 
     Raises:
-        DataError, ConfigError: as ``read_folder``; also if no split was evaluated, or one lacks a metric.
+        DataError: as in ``read_folder``, or no split was evaluated, or a split does not have all metrics.
+        ConfigError: config.toml is not TOML.
     """
     run = read_folder(folder)
     where = str(run.folder / "metrics.json")
@@ -126,15 +130,14 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> LabeledRun:
     if not run.scores:
         raise NoSuchSplitError(f"none of {', '.join(SPLITS)} was evaluated", where=where)
     for split in SPLITS:
-        if missing := SCORES - (run.metrics.get(split) or dict.fromkeys(SCORES)).keys():
+        if missing := REQUIRED_SCORES - (run.metrics.get(split) or dict.fromkeys(REQUIRED_SCORES)).keys():
             raise DataError(f"{split} has no {', '.join(sorted(missing))}", where=where)
     most_confident, calibration_bins = _read_mistakes(run.folder / "predictions.csv", run.split, mistakes)
-    maps = run.json("maps.json").get("examples", [])
     return LabeledRun(
         **vars(run),
         mistakes=most_confident,
         calibration_bins=calibration_bins,
-        maps=maps,
+        maps=run.json("maps.json").get("examples", []),
         images=run.json("pictures.json"),
     )
 
@@ -151,7 +154,7 @@ def html_safe(value: Any) -> Any:
 
 
 def read_json(path: Path, kind: type) -> Any:
-    """The value of a JSON file, or an empty one if there is no file. NaN and infinities become None."""
+    """The value of a JSON file of type ``kind``; empty without a file. NaN and infinities become None."""
     if not path.is_file():
         return kind()
     if path.stat().st_size > MAX_BYTES:
@@ -165,7 +168,7 @@ def read_json(path: Path, kind: type) -> Any:
 def _parse(content: bytes, where: str) -> Any:
     try:
         return html_safe(json.loads(content.decode("utf-8"), parse_constant=lambda _: None))
-    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested beyond reason
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested too deeply
         raise DataError(f"not valid JSON ({error})", where=where) from None
 
 
@@ -183,16 +186,17 @@ def read_history(path: Path) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def _read_mistakes(path: Path, split: str, keep: int) -> tuple[list[Prediction], CalibrationBins]:
-    """The ``keep`` most confident mistakes, and the counts for the calibration chart."""
+def _read_mistakes(path: Path, split: str, limit: int) -> tuple[list[Prediction], CalibrationBins]:
+    """The ``limit`` most confident mistakes, and the counts for the calibration chart."""
     calibration_bins = CalibrationBins()
 
-    def wrong() -> Iterator[Prediction]:
+    def wrong_predictions() -> Iterator[Prediction]:
         for prediction in read_predictions(path):
             if prediction.label and prediction.split in ("", split):
                 calibration_bins.add(prediction.probability, not prediction.is_wrong)
                 if prediction.is_wrong:
                     yield prediction
 
-    mistakes = heapq.nlargest(keep, wrong(), key=lambda a: a.probability) if path.is_file() else []
-    return [Prediction(**html_safe(asdict(answer))) for answer in mistakes], calibration_bins
+    predictions = wrong_predictions() if path.is_file() else ()
+    mistakes = heapq.nlargest(limit, predictions, key=lambda prediction: prediction.probability)
+    return [Prediction(**html_safe(asdict(mistake))) for mistake in mistakes], calibration_bins

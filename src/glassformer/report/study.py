@@ -1,4 +1,4 @@
-"""Pages of studies and label reviews, and charts that compare variants."""
+"""Pages of studies and label reviews."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from glassformer.report.page import render_page, write_page
 from glassformer.report.run import read_json
 from glassformer.report.wording import cut, digits_for, headed, how_tested
 
-NAME = 42  # characters of an arm's name
-CHARTS_PER_ROW = 3  # small charts per row
-MAX_CURVES = 12  # variants whose curves are drawn; more are not distinguishable
+MAX_NAME = 42  # maximum characters of a variant's name
+CHARTS_PER_ROW = 3
+MAX_CURVES = 12  # maximum number of variants with curves; more are not distinguishable
 
 
 def write_study_report(folder: str | Path) -> Path:
     """Write ``report.html`` into a study's folder and return its path.
 
     Raises:
-        DataError: no results.json, or a damaged one.
+        DataError: no results.json, or it is damaged.
     """
     folder = Path(folder)
     results = read_results(folder / "results.json", "study")
@@ -38,21 +38,22 @@ def write_study_report(folder: str | Path) -> Path:
 
 
 def run_pages(results: dict[str, Any], folder: Path) -> dict[str, list[tuple[Any, str]]]:
-    """Variant -> seed and link of each existing run page, relative to the study's page."""
+    """For each variant, the seed of each run that has a page, and a relative link to the page."""
     home, pages = folder.resolve(), {}
     for arm in results["arms"]:
-        runs = zip(arm.get("seeds") or [], arm.get("runs") or [], strict=False)
-        paths = [(seed, (home / str(run) / "report.html").resolve()) for seed, run in runs]
-        existing = [(s, p.relative_to(home)) for s, p in paths if p.is_file() and p.is_relative_to(home)]
-        pages[arm["name"]] = [(seed, quote(path.as_posix())) for seed, path in existing]
+        links = pages[arm["name"]] = []
+        for seed, run in zip(arm.get("seeds") or [], arm.get("runs") or [], strict=False):
+            path = (home / str(run) / "report.html").resolve()
+            if path.is_file() and path.is_relative_to(home):
+                links.append((seed, quote(path.relative_to(home).as_posix())))
     return pages
 
 
 def read_results(path: Path, kind: str) -> dict[str, Any]:
-    """Read a JSON file whose field ``kind`` is ``kind``; strings are safe to show in HTML.
+    """Read a JSON file whose entry ``kind`` must be ``kind``; strings are safe to show in HTML.
 
     Raises:
-        DataError: it is missing, too large, damaged or of another kind.
+        DataError: the file is missing, too large, damaged or of another kind.
     """
     if not path.is_file():
         fix = f"Name the folder of a finished {kind}"
@@ -65,14 +66,13 @@ def read_results(path: Path, kind: str) -> dict[str, Any]:
 
 def confusions(results: dict[str, Any]) -> list[dict[str, Any]]:
     """The confusion matrix of each variant over all seeds, and its most frequent confusions."""
-    matrices = []
+    out = []
     for arm in results["arms"]:
         if arm.get("confusion"):
             scores = {"labels": results["classes"], "confusion": arm["confusion"]}
-            matrices.append(
-                {"name": arm["name"], "matrix": tables.confusion(scores), "pairs": tables.confusions(scores)}
-            )
-    return matrices
+            matrix, pairs = tables.confusion(scores), tables.confusions(scores)
+            out.append({"name": arm["name"], "matrix": matrix, "pairs": pairs})
+    return out
 
 
 def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, str]]] | None = None) -> str:
@@ -82,24 +82,26 @@ def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, st
     figures = {"bars": bars(arms, baseline, measure)}
     if len(arms) > 1:
         figures["differences"] = differences(arms, baseline, measure)
-    learning = [arm for arm in arms if len(arm["curve"]) > 1][:MAX_CURVES]
+    with_curves = [arm for arm in arms if len(arm["curve"]) > 1][:MAX_CURVES]
     for key in (measure, "loss"):
-        drawable = [a for a in learning if all(point.get(key) is not None for point in a["curve"])]
+        drawable = [a for a in with_curves if all(point.get(key) is not None for point in a["curve"])]
         if len(drawable) > 1:
             figures[key] = curves(drawable, key)
+    first, second = leading_metrics(measure, arms[0])
     return render_page(
         "study.html.j2",
         results=results,
         figures=figures,
         digits=digits_for(results["n"]),
-        spread=spread_in_words(arms, measure),
+        spread=seed_spread_sentence(arms, measure),
         pages=pages or {},
         confusions=confusions(results),
-        leading=leading_metrics(measure, arms[0]),
-        unit=compared_metric(measure),
-        second=compared_metric(leading_metrics(measure, arms[0])[1][0]),
+        first=first,
+        second=second,
+        metric=compared_metric(measure),
+        second_metric=compared_metric(second[0]),
         difference_text=difference_text,
-        tested=headed(how_tested(results)),
+        test=headed(how_tested(results)),
     )
 
 
@@ -110,7 +112,7 @@ def write_review_page(folder: str | Path) -> Path:
     """Write ``review.html`` next to review.json and return its path.
 
     Raises:
-        DataError: no review.json, or a damaged one.
+        DataError: no review.json, or it is damaged.
     """
     folder = Path(folder)
     review = read_results(folder / "review.json", "review")
@@ -129,24 +131,23 @@ def bars(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy
             color = TRAIN if arm["name"] == baseline else VALIDATION
             axes.barh(y, scores["mean"], height=0.6, color=color, alpha=0.35)
             axes.hlines(y, *scores["interval"], color=color, linewidth=2.2)
-            axes.plot(
-                scores["values"], [y] * len(scores["values"]), "o", color=INK, markersize=2.6, alpha=0.7
-            )
-        unit = compared_metric(measure)
-        axes.set(xlabel=unit.name)
-        if isinstance(unit, Plain):
+            seeds = scores["values"]
+            axes.plot(seeds, [y] * len(seeds), "o", color=INK, markersize=2.6, alpha=0.7)
+        metric = compared_metric(measure)
+        axes.set(xlabel=metric.name)
+        if isinstance(metric, Plain):
             axes.axvline(0, color=MUTED, linewidth=0.9)
         else:
             axes.set(xlim=(0, 1.0))
             axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
-        return as_svg(figure, "bars", f"{headed(unit.name)} of each arm with its 95 % interval")
+        return as_svg(figure, "bars", f"{headed(metric.name)} of each arm with its 95 % interval")
 
 
 def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy") -> Markup:
     """Chart of differences from the baseline with 95 % intervals; filled dots are significant."""
     compared = [arm for arm in arms if arm["name"] != baseline]
-    unit = compared_metric(measure)
-    scale = 1 if isinstance(unit, Plain) else 100
+    metric = compared_metric(measure)
+    scale = 1 if isinstance(metric, Plain) else 100
     with rc_context({**STYLE, "axes.grid.axis": "x"}):
         figure, axes = _rows(compared)
         axes.axvline(0, color=MUTED, linewidth=1.1)
@@ -156,20 +157,19 @@ def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "a
             face = VALIDATION if arm["significant"] else "none"
             position = scale * arm[measure]["difference"]
             axes.plot([position], [y], "o", color=VALIDATION, markersize=6.5, markerfacecolor=face)
-        axes.set(xlabel=f"difference in {unit.name}{unit.unit_suffix}")
+        axes.set(xlabel=f"difference in {metric.name}{metric.unit_suffix}")
         axes.xaxis.set_major_locator(MaxNLocator(7))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:+g}" if x else "0"))
-        return as_svg(
-            figure, "differences", f"Difference of each arm from {cut(baseline, NAME)}, with 95 % intervals"
-        )
+        title = f"Difference of each arm from {cut(baseline, MAX_NAME)}, with 95 % intervals"
+        return as_svg(figure, "differences", title)
 
 
 def curves(arms: Sequence[dict[str, Any]], key: str) -> Markup:
-    """One small chart per variant: its curve over the epochs in color, the others in gray."""
-    rows, called = -(-len(arms) // CHARTS_PER_ROW), COMPARED[key].name if key in COMPARED else key
+    """One small chart per variant: its curve in color, and those of the other variants in gray."""
+    rows, name = -(-len(arms) // CHARTS_PER_ROW), COMPARED[key].name if key in COMPARED else key
     values = [point[key] for arm in arms for point in arm["curve"]]
     low, high = min(values), max(values)
-    room = max(high - low, 1e-3) * 0.08
+    margin = max(high - low, 1e-3) * 0.08
     with rc_context(STYLE):
         figure = Figure((8.4, 0.5 + 1.75 * rows), layout="constrained")
         grid = figure.subplots(rows, CHARTS_PER_ROW, sharex=True, sharey=True, squeeze=False).ravel()
@@ -178,11 +178,10 @@ def curves(arms: Sequence[dict[str, Any]], key: str) -> Markup:
                 if other is not arm:
                     axes.plot(*_line(other, key), color=RULE, linewidth=1.1)
             x, y = _line(arm, key)
-            axes.plot(
-                x, y, color=VALIDATION, linewidth=1.9, marker="o", markersize=3.2 if len(x) <= 20 else 0
-            )
+            size = 3.2 if len(x) <= 20 else 0
+            axes.plot(x, y, color=VALIDATION, linewidth=1.9, marker="o", markersize=size)
             axes.set_title(cut(arm["name"], 30), fontsize=9.5, color=INK, loc="left")
-            axes.set_ylim(low - room, high + room)
+            axes.set_ylim(low - margin, high + margin)
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             if key in COMPARED and not isinstance(COMPARED[key], Plain):
                 axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
@@ -190,20 +189,19 @@ def curves(arms: Sequence[dict[str, Any]], key: str) -> Markup:
             axes.set_visible(False)
         for axes in grid[max(len(arms) - CHARTS_PER_ROW, 0) : len(arms)]:
             axes.set_xlabel("evaluation")
-        return as_svg(
-            figure, f"curves-{key}", f"Validation {called} of each arm over the evaluations, mean over seeds"
-        )
+        title = f"Validation {name} of each arm over the evaluations, mean over seeds"
+        return as_svg(figure, f"curves-{key}", title)
 
 
-def spread_in_words(arms: Sequence[dict[str, Any]], measure: str = "accuracy") -> str:
+def seed_spread_sentence(arms: Sequence[dict[str, Any]], measure: str = "accuracy") -> str:
     """A sentence that compares the spread of seeds with the differences between variants."""
     deviations = [arm[measure]["sd"] for arm in arms if arm[measure]["sd"] is not None]
     if not deviations:
         return ""
-    means, unit = [arm[measure]["mean"] for arm in arms], compared_metric(measure)
+    means, metric = [arm[measure]["mean"] for arm in arms], compared_metric(measure)
     return (
-        f"The best and the worst arm differ by {unit.difference(max(means) - min(means), 2)}; the standard "
-        f"deviation over the seeds of one arm is up to {unit.deviation(max(deviations))}."
+        f"The best and the worst arm differ by {metric.difference(max(means) - min(means), 2)}; the standard "
+        f"deviation over the seeds of one arm is up to {metric.deviation(max(deviations))}."
     )
 
 
@@ -211,7 +209,7 @@ def _rows(arms: Sequence[dict[str, Any]]) -> tuple[Figure, Any]:
     """Axes with one row per variant, the first on top."""
     figure = Figure((7.2, 0.9 + 0.36 * len(arms)), layout="constrained")
     axes = figure.subplots()
-    axes.set_yticks(range(len(arms)), [cut(arm["name"], NAME) for arm in arms])
+    axes.set_yticks(range(len(arms)), [cut(arm["name"], MAX_NAME) for arm in arms])
     axes.set_ylim(len(arms) - 0.4, -0.6)
     axes.tick_params(axis="y", labelcolor=INK)
     return figure, axes

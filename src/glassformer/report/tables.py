@@ -1,4 +1,4 @@
-"""The report's tables: rows for the templates, from the contents of a run folder."""
+"""Rows of the report's tables."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from glassformer.report import wording
 from glassformer.report.run import LabeledRun
 from glassformer.targets import target_of
 
-MAX_COLUMNS = 4  # of a table, without its row names; more do not fit
-MAX_CLASSES = 12  # of a confusion matrix; with more, the most confused ones are shown
+MAX_COLUMNS = 4  # maximum number of columns, besides the row names
+MAX_CLASSES = 12  # maximum number of classes in a confusion matrix
 
 
 def comparison(run: LabeledRun) -> dict[str, Any]:
-    """The rows of the table of models, ours first, with positions on a common scale from 0 to 100."""
+    """The rows of the table of models, with positions on a common scale from 0 to 100.
+
+    The run's model comes first, then the baselines, starting with the best one.
+    """
     scores, key = run.scores, run.measure
     supports = [(row["support"], row["label"]) for row in scores["per_class"]]
     largest, label = max(supports, key=lambda pair: pair[0])
@@ -24,14 +27,13 @@ def comparison(run: LabeledRun) -> dict[str, Any]:
     model_scores = {k: scores.get(k) for metric in metrics for k in (metric, f"{metric}_interval")}
     rows = [{"name": "This model", "seconds": sum(times) if times else None, "kind": "ours"} | model_scores]
     empty = dict.fromkeys((*metrics, "seconds"))
-    baselines = sorted(
-        (run.metrics.get("baselines") or {}).items(), key=lambda item: -(item[1].get(key) or 0)
-    )
-    rows += [empty | figures | {"name": name, "kind": "other"} for name, figures in baselines]
+    baselines = list((run.metrics.get("baselines") or {}).items())
+    baselines.sort(key=lambda item: -(item[1].get(key) or 0))
+    rows += [empty | b_scores | {"name": name, "kind": "other"} for name, b_scores in baselines]
     values = [x for r in rows for x in (r.get(f"{key}_interval") or [r[key]]) if x is not None]
     low, high = min(values), max(values)
-    room = max((high - low) * 0.15, 0.005)
-    low, high = max(low - room, 0.0), min(high + room, 1.0)
+    margin = max((high - low) * 0.15, 0.005)
+    low, high = max(low - margin, 0.0), min(high + margin, 1.0)
 
     def position(x: float) -> float:
         return round(100 * (x - low) / (high - low), 2)
@@ -42,20 +44,24 @@ def comparison(run: LabeledRun) -> dict[str, Any]:
         row["at"] = None if value is None else position(value)
         row["from_to"] = [position(x) for x in bounds] if bounds else None
     frequency = largest / scores["n"]
-    n_labels = max(sum(support > 0 for support, _ in supports), 1)
+    num_labels = max(sum(support > 0 for support, _ in supports), 1)
     if not target_of(scores).is_single_label:
-        n_labels = len(supports)
-    majority = {"label": label, "accuracy": frequency, "macro_f1": 2 * frequency / (1 + frequency) / n_labels}
-    weighted = any(row.get("class_weight") is not None for row in rows)
-    return {"rows": rows, "low": low, "high": high, "guess": majority, "weighted": weighted}
+        num_labels = len(supports)
+    macro_f1 = 2 * frequency / (1 + frequency) / num_labels
+    majority = {"label": label, "accuracy": frequency, "macro_f1": macro_f1}
+    is_weighted = any(row.get("class_weight") is not None for row in rows)
+    return {"rows": rows, "low": low, "high": high, "majority": majority, "is_weighted": is_weighted}
 
 
 def confusion(scores: dict[str, Any]) -> dict[str, Any]:
-    """The confusion matrix: ``rows`` of cells with their share of the true class and a shade from 0 to 10.
+    """The confusion matrix for the page; empty if there is nothing to show.
 
-    With more than ``MAX_CLASSES`` classes, only those of the most frequent confusions; a last column then
-    counts predictions of one of the ``others``, which is the number of classes left out. Empty if there is no
-    matrix, or if there are many classes and no confusions.
+    With more than ``MAX_CLASSES`` classes, the matrix has only the classes of the most frequent confusions,
+    and a last column for predictions of the other classes.
+
+    Returns:
+        ``rows`` of cells with their share of the true class and a shade from 0 to 10, and ``others``, the
+        number of other classes.
     """
     labels, counts = scores["labels"], scores["confusion"]
     classes = list(range(len(labels)))
@@ -87,7 +93,7 @@ def _most_confused(counts: list[list[int]]) -> list[int]:
 
 
 def worst_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of classes by F1; those without examples come last."""
+    """Rows of classes by F1; classes without examples come last."""
     return sorted(rows, key=lambda row: (not row["support"], row["f1"]))
 
 
@@ -121,26 +127,14 @@ def settings(config: dict[str, Any], defaults: Mapping[str, Mapping[str, Any]]) 
 
 def changed_settings(sections: Settings) -> Settings:
     """The sections and keys that differ from the defaults."""
-    sections_changed = [(name, [value for value in values if value[2]]) for name, values in sections]
-    return [(name, values) for name, values in sections_changed if values]
+    changed = [(name, [value for value in values if value[2]]) for name, values in sections]
+    return [(name, values) for name, values in changed if values]
 
 
-# Keys that do not change the expected result of a recipe
-IRRELEVANT = {
-    "name",
-    "summary",
-    "expect",
-    "seed",
-    "device",
-    "threads",
-    "strategy",
-    "verbose",
-    "checkpoint_every",
-    "baselines",
-    "bootstrap",
-    "maps",
-    "sentences",
-}
+IRRELEVANT = {  # keys that do not change the expected result of a recipe
+    "name", "summary", "expect", "seed", "device", "threads", "strategy", "verbose", "checkpoint_every",
+    "baselines", "bootstrap", "maps", "sentences",
+}  # fmt: skip
 
 
 def expectation(
@@ -148,24 +142,27 @@ def expectation(
     shipped: dict[str, Any] | None,
     defaults: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> str:
-    """The expected result of the recipe, or the changed settings if it does not apply."""
+    """The expected result of the recipe, or the changed settings if it does not apply.
+
+    Args:
+        shipped: the settings of the recipe in the package; None: the recipe is not in the package.
+    """
     name, expect = config.get("name"), config.get("expect")
     if not expect:
         return ""
     if shipped is None:
         return f"Its recipe file expects: {expect}"
-    shipped_values, run_values, default_values = _flat(shipped), _flat(config), _flat(dict(defaults or {}))
+    recipe, run, default_values = _flat(shipped), _flat(config), _flat(dict(defaults or {}))
+    # Runs of earlier versions do not have new keys; a new key with its default value is not a change.
     new_keys = {
-        key
-        for key in shipped_values
-        if key not in run_values and key in default_values and shipped_values[key] == default_values[key]
+        k for k, v in recipe.items() if k not in run and k in default_values and v == default_values[k]
     }
     changes = [
-        f"{key} = {wording.plain(run_values.get(key))} (recipe: {wording.plain(shipped_values.get(key))})"
-        for key in [*shipped_values, *(key for key in run_values if key not in shipped_values)]
+        f"{key} = {wording.plain(run.get(key))} (recipe: {wording.plain(recipe.get(key))})"
+        for key in dict.fromkeys([*recipe, *run])
         if key.rpartition(".")[2] not in IRRELEVANT
         and key not in new_keys
-        and run_values.get(key) != shipped_values.get(key)
+        and run.get(key) != recipe.get(key)
     ]
     if not changes:
         return f"The recipe expects: {expect}"
@@ -186,30 +183,31 @@ def findings(doctor: dict[str, Any]) -> list[dict[str, Any]]:
     return sorted(doctor.get("findings", []), key=lambda f: order.index(f["severity"]))
 
 
-RENAMED = {"pictures": "images"}  # old keys of doctor.json
+RENAMED = {"pictures": "images"}  # keys in doctor.json -> their names on the page
 
 
-def statistic_tables(figures: dict[str, Any]) -> list[tuple[str, list[str], list[tuple[str, list[Any]]]]]:
+def statistic_tables(statistics: dict[str, Any]) -> list[tuple[str, list[str], list[tuple[str, list[Any]]]]]:
     """The doctor's nested statistics as tables: name, columns, rows.
 
     Deeper levels become columns; a table that is too wide for the page is transposed.
     """
     tables = []
-    for name, value in figures.items():
-        rows = value if isinstance(value, dict) else {name: value}
-        flat = {
-            row: {k: _format_cell(f"{row} {k}", v) for k, v in _flatten(cells)} for row, cells in rows.items()
+    for name, value in statistics.items():
+        rows = {
+            row: {k: _format_cell(f"{row} {k}", v) for k, v in _flatten(cells)}
+            for row, cells in (value if isinstance(value, dict) else {name: value}).items()
         }
-        columns = list(dict.fromkeys(column for cells in flat.values() for column in cells))
-        if len(columns) > max(MAX_COLUMNS, len(flat)):
-            transposed = [(column, [cells.get(column) for cells in flat.values()]) for column in columns]
-            tables.append((name, list(flat), transposed))
+        columns = list(dict.fromkeys(column for cells in rows.values() for column in cells))
+        if len(columns) > max(MAX_COLUMNS, len(rows)):
+            transposed = [(column, [cells.get(column) for cells in rows.values()]) for column in columns]
+            tables.append((name, list(rows), transposed))
             continue
-        tables.append((name, columns, [(r, [cells.get(c) for c in columns]) for r, cells in flat.items()]))
+        tables.append((name, columns, [(r, [cells.get(c) for c in columns]) for r, cells in rows.items()]))
     return [table for table in tables if table[2]]
 
 
 def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The path and the value of each leaf of nested dictionaries."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _flatten(inner, f"{path} {name}".strip())
@@ -225,18 +223,20 @@ def _format_cell(name: str, value: Any) -> Any:
 
 def robustness(corruptions: dict[str, Any]) -> list[dict[str, Any]]:
     """One row per kind of corruption: accuracy at each severity, and mean accuracy and macro-F1."""
-    out = []
-    for kind, rows in corruptions.items():
-        accuracy = [row["accuracy"] for row in rows]
-        f1 = [row["macro_f1"] for row in rows]
-        if accuracy:
-            means = {"accuracy": sum(accuracy) / len(accuracy), "macro_f1": sum(f1) / len(f1)}
-            out.append({"kind": kind, "each": accuracy, "n": rows[0].get("n"), **means})
-    return out
+    return [
+        {
+            "kind": kind,
+            "each": [row["accuracy"] for row in rows],
+            "n": rows[0].get("n"),
+            **{key: sum(row[key] for row in rows) / len(rows) for key in ("accuracy", "macro_f1")},
+        }
+        for kind, rows in corruptions.items()
+        if rows
+    ]
 
 
 def times(seconds: dict[str, Any]) -> list[dict[str, Any]]:
-    """The parts of the run's time, in order, on a scale from 0 to 100; inference is part of evaluate."""
+    """The parts of the run's time as bars on a scale from 0 to 100; ``evaluate`` includes inference."""
     parts = {k: v for k, v in seconds.items() if k not in ("total", "inference") and v}
     total = max(sum(parts.values()), seconds.get("total") or 0.0)
     if not total:
@@ -250,7 +250,7 @@ def times(seconds: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def facts(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any]]]]:
-    """Facts about run, machine and versions, as groups of name and value."""
+    """Facts about run, machine and versions, in groups of names and values."""
     padding, truncated = metrics.get("padding") or {}, metrics.get("truncated") or {}
     memory, speed = metrics.get("peak_memory_mb"), metrics.get("tokens_per_second")
     inference = (metrics.get("seconds") or {}).get("inference")
@@ -263,7 +263,7 @@ def facts(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any]]]]:
         ("inference", inference and wording.duration(inference)),
         ("peak memory", memory and f"{wording.count(memory)}{wording.THIN}MB"),
         *((f"padding, {where}", wording.percent(share)) for where, share in padding.items()),
-        *((f"cut texts, {split}", _share(n, total)) for split, (n, total) in truncated.items()),
+        *((f"cut texts, {split}", _count_and_share(*counts)) for split, counts in truncated.items()),
         ("seed", metrics.get("seed")),
         ("date", metrics.get("date")),
     ]
@@ -276,5 +276,5 @@ def facts(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any]]]]:
     return [(name, pairs) for name, pairs in filled.items() if pairs]
 
 
-def _share(n: int, total: int) -> str:
+def _count_and_share(n: int, total: int) -> str:
     return f"{wording.count(n)} of {wording.count(total)} ({wording.percent(n / max(total, 1))})"

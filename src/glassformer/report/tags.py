@@ -1,4 +1,4 @@
-"""Report sections for taggers: scores, errors by entity type, and sentences with colored spans."""
+"""Report sections for taggers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from glassformer.report.run import Run
 from glassformer.report.wording import count, decimal, percent
 from glassformer.targets.token_tags import ERRORS
 
-HUES, LINES = 8, 4  # colors, and styles of underlines; with more than 32 kinds they repeat
+COLORS, UNDERLINES = 8, 4  # numbers of CSS classes; they repeat with more than 32 kinds
 METRIC_COLUMNS = ("precision", "recall", "entity_f1", "macro_f1", "accuracy", "entity_f1_interval")
 
 
@@ -47,14 +47,11 @@ def scores(run: Run) -> Section | None:
         "A span is right if its kind, its first and its last word are right, as in seqeval. The 95 % "
         "interval comes from resampled sentences."
     )
-    footnote, repaired = "", run.metrics.get("repaired")
-    if repaired:
-        footnote = f"{repaired:,} training tags were malformed and were repaired."
-    return (
-        scores_section(run, note, METRIC_COLUMNS, footnote=render_macro("parts", "small", footnote))
-        if run.scores
-        else None
-    )
+    if not run.scores:
+        return None
+    repaired = run.metrics.get("repaired")
+    footnote = f"{repaired:,} training tags were malformed and were repaired." if repaired else ""
+    return scores_section(run, note, METRIC_COLUMNS, footnote=render_macro("parts", "small", footnote))
 
 
 def kinds(run: Run) -> Section | None:
@@ -67,15 +64,11 @@ def kinds(run: Run) -> Section | None:
         "border (the kind is right), invented (there is no true span)."
     )
     rows = [{"kind": kind, **values} for kind, values in (run_scores.get("by_kind") or {}).items()]
-    body = render_macro("tags", "kinds", run_scores, rows, ERRORS, hues(run))
-    if confused := run_scores.get("confusions"):
-        words = [[true, guess, count(n)] for true, guess, n in confused]
+    body = render_macro("tags", "kinds", run_scores, rows, ERRORS, run_css_classes(run))
+    if confusions := run_scores.get("confusions"):
+        lines = [[true, predicted, count(n)] for true, predicted, n in confusions]
         body += render_macro("parts", "heading", "Most frequent confusions")
-        body += table(
-            Table(
-                ["true", "predicted", "spans"], words, highlighted=(), text_columns=("predicted",), style=""
-            )
-        )
+        body += table(Table(["true", "predicted", "spans"], lines, (), ("predicted",), ""))
     return Section("kinds", "Metrics per entity type", note, body, ("spans.css", "sort.js"))
 
 
@@ -88,11 +81,11 @@ def calibration(run: Run) -> Section | None:
         "accuracy. One temperature divides all logits; no tag changes. The 95 % interval comes from "
         "resampled sentences."
     )
-    after_title = f"after, temperature {result['temperature']:.3f}"
+    titles = {"before": "before", "after": f"after, temperature {result['temperature']:.3f}"}
     rows = []
     for name, split in result["splits"].items():
-        for side, title in (("before", "before"), ("after", after_title)):
-            values = split[side]
+        for stage, title in titles.items():
+            values = split[stage]
             low, high = map(percent, values["ece_interval"])
             rows.append(
                 [name, title, percent(values["ece"]), f"{low} to {high}", decimal(values["log_loss"], 4)]
@@ -105,9 +98,9 @@ def sentences(run: Run) -> Section | None:
     user_sentences = run.metrics.get("sentences") or []
     if not user_sentences:
         return None
-    looks = hues(run)
-    marked = [s | {"parts": parts(s, looks)} for s in user_sentences[:MAX_ROWS]]
-    return user_inputs(render_macro("tags", "sentences", marked, looks), "sentences", "spans.css")
+    classes = run_css_classes(run)
+    rows = [s | {"parts": split_at_spans(s, classes)} for s in user_sentences[:MAX_ROWS]]
+    return user_inputs(render_macro("tags", "sentences", rows, classes), "sentences", "spans.css")
 
 
 def spans(run: Run) -> Section | None:
@@ -115,13 +108,13 @@ def spans(run: Run) -> Section | None:
     examples = run.json("spans.json").get("examples")
     if not examples:
         return None
-    looks = hues(run)
+    classes = run_css_classes(run)
     note = (
         "Evaluated sentences, most confident errors first. Filled: found. Not filled: missed. "
         "Framed: wrong kind or border, or no true span."
     )
-    marked = [e | {"pieces": pieces(e, looks)} for e in examples]
-    return Section("spans", "Sentences", note, render_macro("tags", "spans", marked, looks), ("spans.css",))
+    rows = [e | {"pieces": pieces(e, classes)} for e in examples]
+    return Section("spans", "Sentences", note, render_macro("tags", "spans", rows, classes), ("spans.css",))
 
 
 def learning_curves(run: Run) -> Section | None:
@@ -130,10 +123,10 @@ def learning_curves(run: Run) -> Section | None:
     return page.learning_curves(run, f"{note}right tag{measured_on}", "Words right")
 
 
-def hues(run: Run) -> dict[str, str]:
-    """The CSS classes of every kind on the page."""
+def run_css_classes(run: Run) -> dict[str, str]:
+    """The CSS classes of each kind on the page."""
     examples = run.json("spans.json").get("examples") or ()
-    return looks_of(
+    return css_classes(
         [
             *(run.scores.get("by_kind") or ()),
             *(span[0] for e in examples for span in (*e["true"], *e["predicted"])),
@@ -142,50 +135,42 @@ def hues(run: Run) -> dict[str, str]:
     )
 
 
-def looks_of(kinds: Iterable[str]) -> dict[str, str]:
+def css_classes(kinds: Iterable[str]) -> dict[str, str]:
     """CSS classes for the color and the underline of each kind; up to 32 kinds differ."""
-    return {kind: f"k{i % HUES} l{i // HUES % LINES}" for i, kind in enumerate(sorted(set(kinds)))}
+    return {kind: f"k{i % COLORS} l{i // COLORS % UNDERLINES}" for i, kind in enumerate(sorted(set(kinds)))}
 
 
-def pieces(example: dict[str, Any], hues: dict[str, str]) -> list[dict[str, Any]]:
-    """Split a sentence into pieces with ``text``, true and predicted kind (with CSS class) and probability.
+def pieces(example: dict[str, Any], classes: dict[str, str]) -> list[dict[str, Any]]:
+    """Split a sentence where a true or a predicted span begins or ends, because both can overlap.
 
-    A piece ends where a true or a predicted span begins or ends, because both can overlap.
+    Each piece has its text, the true and the predicted kind, a CSS class, and a probability.
     """
-    words = example["words"]
     true = {i: (n, kind) for n, (kind, a, b) in enumerate(example["true"]) for i in range(a, b)}
     predicted = {
         i: (n, kind, p) for n, (kind, a, b, p) in enumerate(example["predicted"]) for i in range(a, b)
     }
     out: list[dict[str, Any]] = []
     previous: Any = None
-    for i, word in enumerate(words):
-        kinds_here = (true.get(i), predicted.get(i))
-        if out and kinds_here == previous:
+    for i, word in enumerate(example["words"]):
+        spans_here = (true.get(i), predicted.get(i))
+        if out and spans_here == previous:
             out[-1]["text"] += f" {word}"
             continue
-        (_, true_kind), (_, predicted_kind, p) = kinds_here[0] or (0, ""), kinds_here[1] or (0, "", None)
-        out.append(
-            {
-                "text": word,
-                "true": true_kind,
-                "guess": predicted_kind,
-                "hue": hues.get(predicted_kind or true_kind, ""),
-                "probability": p,
-                "right": true_kind == predicted_kind,
-            }
-        )
-        previous = kinds_here
+        (_, true_kind), (_, predicted_kind, p) = spans_here[0] or (0, ""), spans_here[1] or (0, "", None)
+        css_class = classes.get(predicted_kind or true_kind, "")
+        piece = {"text": word, "true": true_kind, "predicted": predicted_kind, "css_class": css_class}
+        out.append(piece | {"probability": p})
+        previous = spans_here
     return out
 
 
-def parts(sentence: dict[str, Any], hues: dict[str, str]) -> list[dict[str, Any]]:
-    """Split a text into its spans and the pieces between them."""
+def split_at_spans(sentence: dict[str, Any], classes: dict[str, str]) -> list[dict[str, Any]]:
+    """Split a text into its spans and the texts between them."""
     out, end = [], 0
     for span in sentence["spans"]:
         if span["start"] > end:
             out.append({"text": sentence["text"][end : span["start"]], "kind": ""})
-        out.append({**span, "hue": hues[span["kind"]]})
+        out.append({**span, "css_class": classes[span["kind"]]})
         end = span["end"]
     return [*out, {"text": sentence["text"][end:], "kind": ""}] if end < len(sentence["text"]) else out
 

@@ -1,4 +1,4 @@
-"""Formatting of numbers, and the verdicts of reports as sentences."""
+"""Number formats and sentences of reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from glassformer.evaluate.metrics import NONE, THIN, digits_for, interval, percent, share_interval
 
-_JOINT = re.compile(r"(?<=[_/.:-])(?=\w)")  # where a long name can be broken
+_BREAK = re.compile(r"(?<=[_/.:-])(?=\w)")  # positions where a long name can be broken
 _CAPITAL_INSIDE = re.compile(r"[a-z]+[A-Z]")
 _TAG = re.compile(r"(</?[A-Za-z][^<>]{0,80}>)")
 
@@ -37,16 +37,16 @@ def duration(seconds: float | None) -> str:
         return NONE
     if seconds < 9.95:
         return f"{seconds:.1f}{THIN}s"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, whole_seconds = divmod(round(seconds), 60)
     if not minutes:
-        return f"{rest}{THIN}s"
+        return f"{whole_seconds}{THIN}s"
     hours, minutes = divmod(minutes, 60)
-    first, second = ((hours, "h"), (minutes, "min")) if hours else ((minutes, "min"), (rest, "s"))
-    return f"{first[0]}{THIN}{first[1]}" + (f" {second[0]}{THIN}{second[1]}" if second[0] else "")
+    parts = [(hours, "h"), (minutes, "min")] if hours else [(minutes, "min"), (whole_seconds, "s")]
+    return " ".join(f"{number}{THIN}{unit}" for number, unit in parts if number)
 
 
 def plain(value: Any) -> str:
-    """Format a value of a table of settings or facts in one line."""
+    """A setting or a fact in one line."""
     if value is None or value == [] or value == "":
         return NONE
     if isinstance(value, bool):
@@ -68,67 +68,67 @@ def cut(text: str, size: int) -> str:
 
 def breakable(name: Any) -> Markup:
     """The escaped name with optional line breaks after ``_``, ``/``, ``.``, ``:`` and ``-``."""
-    return Markup("<wbr>").join(_JOINT.split(str(name)))
+    return Markup("<wbr>").join(_BREAK.split(str(name)))
 
 
 def faint_tags(text: str) -> Markup:
-    """Escaped text in which literal markup such as ``<br />`` is dimmed, so that the words stand out."""
-    parts = _TAG.split(text)  # text and tag by turns
+    """Escaped text in which literal markup such as ``<br />`` is dimmed, so that words are easier to read."""
+    parts = _TAG.split(text)  # texts and tags alternate
     faint = Markup('<span class="tag">{}</span>')
     return Markup("").join(faint.format(part) if i % 2 else escape(part) for i, part in enumerate(parts))
 
 
 def headed(text: str) -> str:
-    """A name with its first letter capitalized, for a heading; names such as chrF stay."""
+    """A name with its first letter capitalized, for a heading; names such as chrF are unchanged."""
     return text if _CAPITAL_INSIDE.match(text) else text[:1].upper() + text[1:]
 
 
 def model_name(metrics: Mapping[str, Any], default: Any) -> Any:
-    """The name of the chosen model if several were tried, else that of the recipe; for a path, its folder."""
+    """The name of the chosen model if several were tried, otherwise ``default``; of a path, the last part."""
     name = next((model["model"] for model in metrics.get("tried") or () if model.get("chosen")), default)
     return Path(name).name if isinstance(name, str) and name.startswith(("/", "./", "../", "~")) else name
 
 
 def bounds(scores: dict[str, Any], key: str) -> str:
-    """The 95 % interval of a share such as ``accuracy`` or ``macro_f1``, formatted."""
-    interval_, digits = scores.get(f"{key}_interval"), digits_for(scores["n"])
-    return share_interval(scores.get(key, scores["accuracy"]), interval_, scores["n"], digits)
+    """The 95 % interval of a share such as ``accuracy`` or ``macro_f1``, as text."""
+    ends, digits = scores.get(f"{key}_interval"), digits_for(scores["n"])
+    return share_interval(scores.get(key, scores["accuracy"]), ends, scores["n"], digits)
 
 
 def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: str = "accuracy") -> str:
-    """The result in one sentence, which begins with ``measure``."""
-    from glassformer.targets import target_of  # imports torch, which the start of a command must not
+    """The result in one sentence, which starts with the metric ``measure``."""
+    from glassformer.targets import target_of  # imports torch, which would delay the start of commands
 
     n, digits = scores["n"], digits_for(scores["n"])
     n_correct = round(scores["accuracy"] * n)
+    seen, accuracy = _seen_in_training(split, scores), percent(scores["accuracy"], digits)
     if not target_of(scores).is_single_label and n_correct < n:
-        known = scores.get("macro_f1_interval")
-        tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""
+        ends = scores.get("macro_f1_interval")
+        tail = f" (95{THIN}% interval {interval(ends, digits)})" if ends else ""
         return (
-            f"Macro-F1 on {count(n)} {split} {noun}{_seen_in_training(split, scores)}: "
-            f"{percent(scores['macro_f1'], digits)}{tail}; micro-F1 {percent(scores['micro_f1'], digits)}. "
-            f"{count(n_correct)} of them got exactly their labels: {percent(scores['accuracy'], digits)}."
+            f"Macro-F1 on {count(n)} {split} {noun}{seen}: {percent(scores['macro_f1'], digits)}{tail}; "
+            f"micro-F1 {percent(scores['micro_f1'], digits)}. {count(n_correct)} of them got exactly their "
+            f"labels: {accuracy}."
         )
     if measure != "accuracy" and n_correct < n:
-        known, metric = scores.get(f"{measure}_interval"), target_of(scores).metrics[measure]
-        tail = f" (95{THIN}% interval {metric.interval(known, digits, None, n)})" if known else ""
+        ends, metric = scores.get(f"{measure}_interval"), target_of(scores).metrics[measure]
+        tail = f" (95{THIN}% interval {metric.interval(ends, digits, None, n)})" if ends else ""
         return (
-            f"{headed(metric.name)} on {count(n)} {split} {noun}{_seen_in_training(split, scores)}: "
+            f"{headed(metric.name)} on {count(n)} {split} {noun}{seen}: "
             f"{metric.value(scores[measure], digits)}{tail}. {count(n_correct)} of them were labeled "
-            f"correctly: {percent(scores['accuracy'], digits)}."
+            f"correctly: {accuracy}."
         )
-    seen = _seen_in_training(split, scores)
     texts = f"{split} {noun}{seen}{',' if seen else ''} were labeled correctly"
+    ends = scores.get("accuracy_interval")
     if n_correct == n:
-        bound = share_interval(1, scores.get("accuracy_interval"), n, digits)
+        bound = share_interval(1, ends, n, digits)
         return f"All {count(n)} {texts}: with 95{THIN}% confidence, the accuracy on such {noun} is {bound}."
-    known = scores.get("accuracy_interval")
-    tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""
-    return f"{count(n_correct)} of {count(n)} {texts}: {percent(scores['accuracy'], digits)}{tail}."
+    tail = f" (95{THIN}% interval {interval(ends, digits)})" if ends else ""
+    return f"{count(n_correct)} of {count(n)} {texts}: {accuracy}{tail}."
 
 
 def _seen_in_training(split: str, scores: Mapping[str, Any]) -> str:
-    """Part of a sentence on how many examples were also in training; empty: unknown."""
+    """Part of a sentence that says how many examples were also in training; empty: unknown."""
     n = scores["n"]
     seen = scores.get("seen_in_training", n if split == "train" else 0)
     if seen is None:
@@ -142,7 +142,7 @@ def compare_with_baselines(
     measure: str = "accuracy",
     still_learning: Mapping[str, Any] | None = None,
 ) -> str:
-    """A sentence that compares the metric with the best baseline, and claims no more than intervals allow."""
+    """A sentence that compares the metric with the best baseline, with regard to the intervals."""
     from glassformer.targets import target_of
 
     better = "a simpler and faster model is better here"
@@ -165,19 +165,15 @@ def compare_with_baselines(
     if difference.get("measure") == measure:
         low, high = (100 * bound for bound in difference["interval"])
         digits = digits_for(scores["n"])
-        span = f"{low:+.{digits}f} to {high:+.{digits}f} points"
-        span = f"95{THIN}% interval of the difference on the same examples: {span}"
+        evidence = f"95{THIN}% interval of the difference on the same examples: "
+        evidence += f"{low:+.{digits}f} to {high:+.{digits}f} points"
         if low <= 0 <= high:
-            return f"{text}; the difference is not significant ({span})."
+            return f"{text}; the difference is not significant ({evidence})."
         if gap > 0:
-            return f"{text}, a significant difference ({span})."
-        return f"{text}: {better} ({span})."
-    model_interval, baseline_interval = scores.get(f"{measure}_interval"), best.get(f"{measure}_interval")
-    if (
-        model_interval
-        and baseline_interval
-        and max(model_interval[0], baseline_interval[0]) <= min(model_interval[1], baseline_interval[1])
-    ):
+            return f"{text}, a significant difference ({evidence})."
+        return f"{text}: {better} ({evidence})."
+    a, b = scores.get(f"{measure}_interval"), best.get(f"{measure}_interval")
+    if a and b and max(a[0], b[0]) <= min(a[1], b[1]):
         return f"{text}; their intervals overlap, so this run alone does not settle which is better."
     return f"{text}." if gap > 0 else f"{text}: {better}."
 
@@ -194,7 +190,7 @@ def _longer_training(still_learning: Mapping[str, Any]) -> str:
 
 
 def ended_too_early(text: str, still_learning: Mapping[str, Any] | None) -> str:
-    """A sentence that training ended too early; empty: it did not, or ``text`` already has it."""
+    """A sentence that training ended too early; empty if it did not, or if ``text`` already says it."""
     if not still_learning or _longer_training(still_learning) in text:
         return ""
     text = f"{_falling_loss(still_learning)}: {_longer_training(still_learning)}."
@@ -214,7 +210,7 @@ def verdict_of(metrics: dict[str, Any], noun: str = "texts") -> str:
 
 
 def how_tested(results: dict[str, Any]) -> str:
-    """The test that gave the p-values of a study, before their correction."""
+    """The test of a study's p-values, before their correction."""
     unit, tests = results.get("drawn", "examples"), {arm.get("test") for arm in results["arms"]}
     if len(results["seeds"]) > 1:
         return f"paired bootstrap over {unit} with the scatter of the seeds as Student's t"
@@ -224,4 +220,5 @@ def how_tested(results: dict[str, Any]) -> str:
 
 
 def guess_loss(classes: int) -> str:
+    """The log loss of equal probabilities."""
     return f"{math.log(max(classes, 1)):.3f}"
