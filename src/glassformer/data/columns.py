@@ -220,7 +220,7 @@ def find_column(table: Table, requested: str | None, usual_names: Sequence[str],
 
 
 def no_column_error(table: Table, kind: str) -> DataError:
-    """The error for a column that neither names nor content show."""
+    """The error if no column has a usual name or suitable content."""
     what = f"there is no column {kind!r}"
     hint = nearest(kind, table.names)
     fix = f"{hint if hint.endswith('?') else hint + '.'} Name it with {kind}_column"
@@ -301,7 +301,7 @@ def _not_labels_error(table: Table, name: str, values: Sequence[Any]) -> DataErr
 
 
 def parquet_text_columns(source: str | Path, schema: Any) -> list[str]:
-    """The columns whose first rows look like texts; only the longest if it is by far the longest."""
+    """The columns whose first rows look like texts; one column if its texts are by far the longest."""
     import pyarrow as pa
 
     sizes = {}
@@ -318,7 +318,7 @@ def parquet_text_columns(source: str | Path, schema: Any) -> list[str]:
 
 
 def _longest(sizes: Mapping[str, float]) -> list[str]:
-    """Columns of texts, the longest first; only the longest if it is by far the longest."""
+    """Columns sorted by the length of their texts; one column if its texts are by far the longest."""
     ranked = sorted(sizes, key=lambda name: -sizes[name])
     dominates = len(ranked) > 1 and sizes[ranked[0]] >= TITLE_RATIO * sizes[ranked[1]]
     return ranked[:1] if dominates else ranked
@@ -579,28 +579,29 @@ def name_classes(labels: Sequence[Any], class_names: Sequence[str], table: Table
         return []
     if all(whole_number(label) is not None for label in all_labels):
         numbers = {label: whole_number(label) for label in all_labels}
-
-    return _map_labels(
-        labels, table, lambda label, row: _class_name(numbers.get(label, label), class_names, table, row)
-    )
+    return named_labels(labels, class_names, table, numbers)
 
 
-def _map_labels(labels: Sequence[Any], table: Table, name: Callable[[Any, int], Any]) -> list[Any]:
-    """Apply ``name`` to each label of a table with its row, or to each label of a set."""
-    label_of_row = zip(table.rows, labels, strict=True)
-    if are_sets(labels):
-        return [LabelSet(sorted(name(label, row) for label in label_set)) for row, label_set in label_of_row]
-    return [name(label, row) for row, label in label_of_row]
+def named_labels(
+    labels: Sequence[Any], class_names: Sequence[str], table: Table, numbers: Mapping[Any, Any] | None = None
+) -> list[Any]:
+    """Replace numeric labels by class names.
 
-
-def named_labels(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> list[Any]:
-    """Replace numeric labels by the class names of the same file.
+    Args:
+        numbers: label -> its number, for labels that are not integers.
 
     Raises:
         DataError: a number without a class name, or a class name that is invalid or occurs twice.
     """
     check_class_names(class_names, table.origin)
-    return _map_labels(labels, table, lambda label, row: _class_name(label, class_names, table, row))
+
+    def name(label: Any, row: int) -> str:
+        return _class_name((numbers or {}).get(label, label), class_names, table, row)
+
+    label_of_row = zip(table.rows, labels, strict=True)
+    if are_sets(labels):
+        return [LabelSet(sorted(name(label, row) for label in label_set)) for row, label_set in label_of_row]
+    return [name(label, row) for row, label in label_of_row]
 
 
 def _class_name(label: Any, class_names: Sequence[str], table: Table, row: int) -> str:

@@ -20,11 +20,10 @@ from glassformer.data.files import MAX_TEXT, is_system_file, read_utf8
 from glassformer.data.image import is_image_name
 from glassformer.data.parquet import match_partition
 from glassformer.data.rejected import SKIP, RejectedRow, join_fixes
-from glassformer.data.spreadsheet import file_type_fix, unsupported_message
+from glassformer.data.spreadsheet import file_type_error
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import (
     DataError,
-    FileTypeError,
     MissingValueError,
     NoSuchFileError,
     NoSuchSplitError,
@@ -80,8 +79,7 @@ def find_split_files(
     if not path.exists() and path.suffix.lower() not in READERS:
         raise missing_source_error(path, known)
     if path.suffix.lower() not in extensions:
-        fix = file_type_fix(path.suffix, extensions)
-        raise FileTypeError(unsupported_message(path), where=str(path), fix=fix)
+        raise file_type_error(path, extensions)
     return {"train": [path]}
 
 
@@ -314,11 +312,11 @@ def find_folder(name: str, fix: str = "", files: str = "its Parquet files", wher
     raise NoSuchFileError(what, where=name if where is None else where, fix=fix)
 
 
-def load_sentences(source: Any, columns: Any, requested: Sequence[str] | None) -> TextDataset:
+def load_sentences(source: Any, settings: Any, requested: Sequence[str] | None) -> TextDataset:
     """The sentences of a built-in data set of tagged words, as texts without labels."""
     splits, files = {}, split_files(find_folder(source.folder))
     for split, paths in choose_splits(files, requested, source.folder).items():
-        tables = list(map(columns.table, paths))
+        tables = list(map(settings.table, paths))
         texts = [" ".join(words) for table in tables for words in table.read("tokens")]
         rows = tables[0].rows if len(tables) == 1 else range(1, len(texts) + 1)
         splits[split] = TextSplit(texts, None, " + ".join(table.origin for table in tables), rows)

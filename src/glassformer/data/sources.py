@@ -110,7 +110,7 @@ def load_text_dataset(
     """
     check_source(source, limit, f"Give a path or one of: {', '.join(NAMED_SOURCES)}")
     rejected: list[RejectedRow] = []
-    columns = _Columns(
+    settings = _Settings(
         text=text_column,
         label=label_column,
         need_labels=need_labels,
@@ -123,9 +123,9 @@ def load_text_dataset(
     )
     named_source = NAMED_SOURCES.get(str(source))
     if named_source is not None:
-        dataset = named_source.load(named_source, columns, splits)
+        dataset = named_source.load(named_source, settings, splits)
     else:
-        dataset = _load_path(Path(source), columns, splits)
+        dataset = _load_path(Path(source), settings, splits)
     if rejected:
         dataset = replace(dataset, rejected=tuple(rejected))
     return limit_examples(dataset, limit, seed)
@@ -161,7 +161,7 @@ class LabelReader:
 
 
 @dataclass(frozen=True)
-class _Columns:
+class _Settings:
     """The arguments of ``load_text_dataset`` about the columns of tables."""
 
     text: str | None
@@ -179,7 +179,7 @@ class _Columns:
         return lenient_table(path, self.rejected)
 
 
-def _load_path(path: Path, columns: _Columns, requested: Requested) -> TextDataset:
+def _load_path(path: Path, settings: _Settings, requested: Requested) -> TextDataset:
     path = path.expanduser()
     name, tables = path.stem, {"train": [path]}
     if path.is_dir():
@@ -188,9 +188,9 @@ def _load_path(path: Path, columns: _Columns, requested: Requested) -> TextDatas
         raise missing_source_error(path, NAMED_SOURCES)
     chosen: dict[str, Any] = choose_splits(tables or find_text_files(path), requested, str(path))
     if not tables:
-        splits = {name: read_texts(name, files, path, columns.rejected) for name, files in chosen.items()}
+        splits = {name: read_texts(name, files, path, settings.rejected) for name, files in chosen.items()}
     elif path.is_file() and is_plain(path):
-        if columns.need_labels:
+        if settings.need_labels:
             fix = "Give a table (CSV, TSV, JSONL, Parquet), or write a text, a tab and its label "
             fix += "in every line"
             raise UnclearColumnError("one text in each line, without labels", where=str(path), fix=fix)
@@ -198,38 +198,35 @@ def _load_path(path: Path, columns: _Columns, requested: Requested) -> TextDatas
         checked = check_texts(lines, str(path), rows)
         splits = {split: TextSplit(checked, None, str(path), rows) for split in chosen}
     else:
-        tables_of_split = {split: list(map(columns.table, files)) for split, files in chosen.items()}
-        return _from_tables(name, tables_of_split, columns)
+        tables_of_split = {split: list(map(settings.table, files)) for split, files in chosen.items()}
+        return _from_tables(name, tables_of_split, settings)
     return TextDataset(name, splits, label_names(splits))
 
 
-def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -> TextDataset:
+def _from_tables(name: str, tables: dict[str, list[Table]], settings: _Settings) -> TextDataset:
     splits: dict[str, TextSplit] = {}
     class_names: tuple[str, ...] = ()
-    reader, notes, first, amounts = columns.label_reader, [], None, []
+    reader, notes, first, amounts = settings.label_reader, [], None, []
     for split, parts in tables.items():
         texts: list[str] = []
         labels: list[Any] = []
         for i, table in enumerate(parts):
             try:
-                table, found = _find_columns(table, columns, split, first)
+                table, found = _find_columns(table, settings, split, first)
             except DataError as error:
-                raise _missing_label_error(error, split, first, columns, tables) from None
+                raise _missing_label_error(error, split, first, settings, tables) from None
             parts[i] = table
             first = first or (found if split != "unsupervised" else None)
-            if columns.rejected is not None:
-                table = parts[i] = _usable_rows(table, found, reader, columns.rejected)
-            list_unusable = partial(_usable_rows, table, found, reader)
-            with hint_to_skip(columns.rejected, list_unusable):
+            if settings.rejected is not None:
+                table = parts[i] = _usable_rows(table, found, reader, settings.rejected)
+            with hint_to_skip(settings.rejected, partial(_usable_rows, table, found, reader)):
                 texts += read_inputs(table, found)
-            if found.label is None:
-                if split != "unsupervised":
-                    notes.append(f"{table.origin} has no labels (columns: {listed(table.names)})")
-                continue
-            class_names = table.class_names.get(found.label, class_names)
-            with hint_to_skip(columns.rejected, list_unusable):
-                labels += reader.read(table, found.label, class_names)
-            if reader.numbers:
+                if found.label is not None:
+                    class_names = table.class_names.get(found.label, class_names)
+                    labels += reader.read(table, found.label, class_names)
+            if found.label is None and split != "unsupervised":
+                notes.append(f"{table.origin} has no labels (columns: {listed(table.names)})")
+            if found.label is not None and reader.numbers:
                 amounts.append(amounts_message(table.read(found.label), reader.form))
         splits[split] = TextSplit(texts, labels or None, *combined_origin(parts, len(texts), len(labels)))
     untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
@@ -254,13 +251,13 @@ def _missing_label_error(
     error: DataError,
     split: str,
     first: Columns | None,
-    columns: _Columns,
+    settings: _Settings,
     tables: dict[str, list[Table]],
 ) -> DataError:
     """A more specific error if an earlier split has labels but this split has none; otherwise ``error``."""
-    missing = tuple(f"there is no column {name!r}" for name in ("label", columns.label) if name)
+    missing = tuple(f"there is no column {name!r}" for name in ("label", settings.label) if name)
     first_split, parts = next(iter(tables.items()))
-    if first is None or first.label is None or not columns.need_labels:
+    if first is None or first.label is None or not settings.need_labels:
         return error
     if first_split == split or not error.what.startswith(missing):
         return error
@@ -277,45 +274,47 @@ def _usable_rows(table: Table, found: Columns, reader: LabelReader, rejected: li
 
 
 def _find_columns(
-    table: Table, columns: _Columns, split: str, first: Columns | None
+    table: Table, settings: _Settings, split: str, first: Columns | None
 ) -> tuple[Table, Columns]:
     """A split's table and its columns; labels in several 0/1 columns become one column of lists.
 
     Columns are detected in the first split, which is the largest; later splits use the same columns.
     """
     if split == "unsupervised" and (first is None or first.pair is None):
-        text = columns.text or (first.text if first and first.text in table.names else None)
-        names = tuple(n for n in table.names if n != columns.label and n.lower() not in LABEL_COLUMNS)
+        text = settings.text or (first.text if first and first.text in table.names else None)
+        names = tuple(n for n in table.names if n != settings.label and n.lower() not in LABEL_COLUMNS)
         without_labels = replace(table, names=names or table.names)
         return table, find_columns(without_labels, text, None, labels=False)
-    text, label, pair, pair_message = columns.text, columns.label, columns.pair, ""
-    reader = columns.label_reader
+    text, label, pair, pair_message = settings.text, settings.label, settings.pair, ""
+    reader = settings.label_reader
     if first is not None:
         text = text or (first.text if first.text in table.names else None)
         has_label = first.label in table.names or parse_columns(table.names, first.label)
         label = label or (first.label if has_label else None)
         pair = NONE if first.pair is None else first.pair
-    elif columns.training_columns is not None and len(columns.training_columns) == 2:
-        pair_columns = columns_for_pair_model(table.names, text, pair, table.origin, columns.training_columns)
+    elif settings.training_columns is not None and len(settings.training_columns) == 2:
+        pair_columns = columns_for_pair_model(
+            table.names, text, pair, table.origin, settings.training_columns
+        )
         text, pair, pair_message = pair_columns.first, pair_columns.second, pair_columns.message
     elif text is None and pair == NONE:
-        text = next((name for name in columns.training_columns or () if name in table.names), None)
+        text = next((name for name in settings.training_columns or () if name in table.names), None)
     if reader.numbers and split != "unsupervised" and label not in table.names:
         used = [name for name in (text, pair) if name is not None]
-        label = find_number_column(table, columns.label, used, reader.form)
-    options = {"labels": columns.find_labels, "need_labels": columns.need_labels}
+        label = find_number_column(table, settings.label, used, reader.form)
+    options = {"labels": settings.find_labels, "need_labels": settings.need_labels}
     guess = any(options.values()) and not reader.numbers and reader.separator is None
     table, label, label_message = with_label_sets(table, label, (text, pair), guess=guess)
     found = find_columns_of_pairs(table, text, label, pair, **options)
-    found = found or find_columns(table, text, label, pairs=columns.training_columns is None, **options)
+    found = found or find_columns(table, text, label, pairs=settings.training_columns is None, **options)
     message = "; ".join(filter(None, (pair_message, label_message, found.message)))
-    return table, replace(found, message=message, label=found.label if columns.read_labels else None)
+    return table, replace(found, message=message, label=found.label if settings.read_labels else None)
 
 
 # --- named sources ----------------------------------------------------------------------------
 
 
-def _load_downloadable(source: NamedSource, columns: _Columns, requested: Requested) -> TextDataset:
+def _load_downloadable(source: NamedSource, settings: _Settings, requested: Requested) -> TextDataset:
     folder = find_local_folder(source.folder) if source.hub else find_folder(source.folder)
     if folder is not None:
         files = split_files(folder)
@@ -326,8 +325,8 @@ def _load_downloadable(source: NamedSource, columns: _Columns, requested: Reques
         remote = choose_splits(dict(source.files), requested, source.folder)
         files = {split: [_download(source, path)] for split, path in remote.items()}
     chosen = choose_splits(files, requested, source.folder)
-    tables = {split: list(map(columns.table, paths)) for split, paths in chosen.items()}
-    return source.described(_from_tables(source.folder, tables, columns))
+    tables = {split: list(map(settings.table, paths)) for split, paths in chosen.items()}
+    return source.described(_from_tables(source.folder, tables, settings))
 
 
 def _download(source: NamedSource, path: str) -> Path:
@@ -347,9 +346,9 @@ def _download(source: NamedSource, path: str) -> Path:
         raise NoSuchFileError(what, where=f"{source.hub} on the Hugging Face Hub", fix=fix) from error
 
 
-def _load_composed(source: NamedSource, columns: _Columns, requested: Requested) -> TextDataset:
+def _load_composed(source: NamedSource, settings: _Settings, requested: Requested) -> TextDataset:
     """Like ``_load_downloadable``, with texts in Unicode's composed form (NFC)."""
-    dataset = _load_downloadable(source, columns, requested)
+    dataset = _load_downloadable(source, settings, requested)
     splits = {k: replace(v, texts=[normalize("NFC", t) for t in v.texts]) for k, v in dataset.splits.items()}
     return replace(dataset, splits=splits)
 
@@ -357,7 +356,7 @@ def _load_composed(source: NamedSource, columns: _Columns, requested: Requested)
 def _generated(name: str, make: Callable[[], tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]]):
     """The loader of a generated data set; ``make`` returns its splits, class names and notes."""
 
-    def load(source: NamedSource, columns: _Columns, requested: Requested) -> TextDataset:
+    def load(source: NamedSource, settings: _Settings, requested: Requested) -> TextDataset:
         splits, classes, notes = make()
         selected = choose_splits(splits, requested, name)
         return source.described(TextDataset(name, selected, classes, notes=notes))

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from glassformer.errors import FileTypeError
+
 match_excel_separator = re.compile(
     r'"?sep=([^\w\s"]|\t)"?\s*', re.IGNORECASE
 ).fullmatch  # first line of some files
@@ -99,14 +101,11 @@ def _is_label_review(names: Sequence[str]) -> bool:
     return any(name.startswith(REVIEWED) for name in names)
 
 
-def unsupported_message(path: Path) -> str:
-    """The error message for a file whose extension is not that of a table."""
+def file_type_error(path: Path, supported: Iterable[str]) -> FileTypeError:
+    """The error for a file whose extension is not one of the ``supported`` extensions."""
+    what = "the file name has no extension such as .csv, so its type is unknown"
     if path.suffix:
-        return f"files of type {path.suffix!r} are not supported"
-    return "the file name has no extension such as .csv, so its type is unknown"
-
-
-def file_type_fix(suffix: str, supported: Iterable[str]) -> str:
-    """The fix for a file with an unsupported extension."""
-    listed = f"Known: {', '.join(supported)}"
-    return f"Save the sheet as CSV in UTF-8. {listed}" if suffix.lower() in SPREADSHEETS else listed
+        what = f"files of type {path.suffix!r} are not supported"
+    fix = f"Known: {', '.join(supported)}"
+    fix = f"Save the sheet as CSV in UTF-8. {fix}" if path.suffix.lower() in SPREADSHEETS else fix
+    return FileTypeError(what, where=str(path), fix=fix)

@@ -65,9 +65,8 @@ from glassformer.data.parquet import (
 from glassformer.data.spreadsheet import (
     cell_reader,
     csv_rows,
-    file_type_fix,
+    file_type_error,
     match_excel_separator,
-    unsupported_message,
 )
 from glassformer.errors import (
     DataError,
@@ -128,8 +127,7 @@ def read_table(path: str | Path, on_error: RowErrorHandler = raise_error) -> Tab
     if reader is None and is_tab_separated(path):
         reader = _read_text_table
     if reader is None:
-        fix = file_type_fix(path.suffix, READERS)
-        raise FileTypeError(unsupported_message(path), where=str(path), fix=fix)
+        raise file_type_error(path, READERS)
     table = reader(path, on_error)
     if not table.rows:
         raise no_rows_error(path, has_header=bool(table.names) and not table.typed)
@@ -391,11 +389,8 @@ def _header_below(rows: Sequence[Row]) -> Row | None:
     first, below = rows[0][1], rows[1:]
     width = Counter(len(cells) for _, cells in below).most_common(1)[0][0]
     table = [(row, cells) for row, cells in below if len(cells) == width and not cells[0].startswith("#")]
-    if (
-        width < 2
-        or (len(first) > 1 and not first[0].startswith("#"))
-        or len(table) < MIN_FITTING * len(below)
-    ):
+    is_comment = len(first) == 1 or first[0].startswith("#")
+    if width < 2 or not is_comment or len(table) < MIN_FITTING * len(below):
         return None
     if any(cell.lower() in USUAL_NAMES for cell in first):
         return None
