@@ -717,11 +717,11 @@ def check_no_target_column(
     for i, name in enumerate(table.keys):
         has_target_name = isinstance(name, str) and name.lower() in TARGET_NAMES
         if targets is None:
-            cells = table.first(i)
+            cells = table.first_values(i)
             repeats = len({*map(str, cells)}) <= len(cells) / 2
             leaks = len(table) > 1 and has_target_name and (repeats or all(map(is_number, cells)))
         elif len(table) == 1:  # the only column is an error only if it equals the targets
-            cells = list(map(normalize_value, table.first(i)))
+            cells = list(map(normalize_value, table.first_values(i)))
             leaks = cells == targets[: len(cells)] and leaks_targets(table.column(i), targets, (), True)
         else:
             others = [table.column(k) for k in range(len(table)) if k != i]
@@ -809,7 +809,7 @@ def _determines(values: Sequence[str], targets: Sequence[str]) -> bool:
 def guess_input_columns(table: MemoryTable, max_columns: int, target: Any = None) -> Sequence[Any]:
     """The columns of the examples: a usual pair of names, or the only two columns of texts, or one column."""
     columns = [(i, key) for i, key in enumerate(table.keys) if key != target]
-    texts = [key for i, key in columns if all(isinstance(value, str) for value in table.first(i))]
+    texts = [key for i, key in columns if all(isinstance(value, str) for value in table.first_values(i))]
     names = [key for key in texts if isinstance(key, str)]
     usual = usual_pair_columns(names, COMPARED_COLUMNS) if max_columns > 1 else None
     if (

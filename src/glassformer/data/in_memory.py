@@ -40,7 +40,7 @@ class MemoryTable:
         """The values of column ``i``."""
         return as_list(self.read(i))
 
-    def first(self, i: int) -> list[Any]:
+    def first_values(self, i: int) -> list[Any]:
         """The first values of column ``i``, for detecting its content."""
         return as_list(self.read(i)[:FIRST_ROWS])
 
@@ -257,7 +257,7 @@ def guess_input_column(table: MemoryTable, excluded: Sequence[Any] = ()) -> Any:
     """The column that most likely has the examples, since its first values are the longest."""
 
     def length(key: Any) -> float:
-        values = table.first(table.keys.index(key))
+        values = table.first_values(table.keys.index(key))
         scalars = (str, int, float, bool, np.generic, type(None))
         return sum(len(v) if isinstance(v, str) else 0 if isinstance(v, scalars) else 1e9 for v in values)
 

@@ -252,7 +252,7 @@ def set_strata(labels: Sequence[LabelSet], num_held_out: int) -> list[str]:
 
     strata = list(map(rarest, labels))
     sizes = Counter(strata)
-    (largest, _), *_ = sizes.most_common(1)
+    largest = sizes.most_common(1)[0][0]
     return [name if sizes[name] >= min_count else largest for name in strata]
 
 

@@ -96,7 +96,7 @@ class Ngrams:
         """Number of features W."""
         return len(self.idf) * (4 if self.pairs else 1)
 
-    def name_of(self, feature: int) -> str:
+    def feature_name(self, feature: int) -> str:
         """The n-gram of a feature in quotes; for pairs, after the text to which it belongs."""
         part, i = divmod(feature, len(self.idf))
         gram = self.words[i] if i < len(self.words) else self.pieces[i - len(self.words)]
@@ -141,18 +141,18 @@ class Ngrams:
 
     # --- transforming -----------------------------------------------------------------------------
 
-    def folded(self, text: str) -> str:
+    def normalize_text(self, text: str) -> str:
         """A cleaned text, lower-cased and without accents, depending on the settings."""
         text = text.lower() if self.lowercase else text
         if self.strip_accents and not text.isascii():
             text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
         return text
 
-    def number_of_words(self, gram: str) -> int | None:
+    def word_feature(self, gram: str) -> int | None:
         """The feature number of a word n-gram; None: unknown."""
         return self._word_ids.get(gram)
 
-    def number_of_pieces(self, gram: str) -> int | None:
+    def character_feature(self, gram: str) -> int | None:
         """The feature number of a character n-gram; None: unknown."""
         number = self._piece_ids.get(gram)
         return None if number is None else len(self.words) + number
@@ -171,7 +171,7 @@ class Ngrams:
         """Preprocessed texts; for pairs all first texts, then all second texts."""
         if self.pairs:
             texts = [text.sides[side] for side in (0, 1) for text in texts]  # type: ignore[attr-defined]  # checked: pairs
-        return [self.folded(clean_text(text, self.clean)) for text in texts]
+        return [self.normalize_text(clean_text(text, self.clean)) for text in texts]
 
     def _tfidf(self, counts: list[Any]) -> Any:
         """TF-IDF weights of the counts ``[n, ...]`` of words and of characters, concatenated."""

@@ -49,33 +49,34 @@ def apply_repairs(
     return dataset, messages
 
 
-def _merge_labels(dataset: Any, how: str | Mapping[str, Any], messages: list[str]) -> Any:
+def _merge_labels(dataset: Any, merges: str | Mapping[str, Any], messages: list[str]) -> Any:
     classes = {label for split in dataset.splits.values() for label in flat_labels(split.labels)}
-    if isinstance(how, Mapping) and how.get(NONE) == "" and NONE not in classes:
+    if isinstance(merges, Mapping) and merges.get(NONE) == "" and NONE not in classes:
         dataset = _drop_unlabeled(dataset, messages)
-        how = {old: name for old, name in how.items() if old != NONE}
-        if not how:
+        merges = {old: name for old, name in merges.items() if old != NONE}
+        if not merges:
             return dataset
-    if isinstance(how, Mapping):
-        others = how.get(OTHER_LABELS)
-        how = {old: name for old, name in how.items() if old != OTHER_LABELS}
+    if isinstance(merges, Mapping):
+        others = merges.get(OTHER_LABELS)
+        merges = {old: name for old, name in merges.items() if old != OTHER_LABELS}
         if others not in (None, "spelling"):
             fix = f'Write {{"{OTHER_LABELS}" = "spelling"}}, or leave it out'
             what = f"{others!r} is not a way to merge the other labels"
             raise BadValueError(what, where="merge_labels", fix=fix)
         names = [str(label) for label in classes]
-        unknown = next((name for name in how if name not in names and name not in how.values()), None)
-        if unknown is not None and not classes & {*how.values()}:
+        unknown = next((name for name in merges if name not in (*names, *merges.values())), None)
+        if unknown is not None and not classes & {*merges.values()}:
             fix = nearest(unknown, names)
             raise BadValueError(f"there is no class {unknown!r}", where="merge_labels", fix=fix)
-        new_names = {label: how.get(str(label), label) for label in classes}
+        new_names = {label: merges.get(str(label), label) for label in classes}
         if others:
-            new_names |= usual_spelling(dataset.splits, [label for label in classes if str(label) not in how])
-    elif how == "spelling":
+            unnamed = [label for label in classes if str(label) not in merges]
+            new_names |= usual_spelling(dataset.splits, unnamed)
+    elif merges == "spelling":
         new_names = usual_spelling(dataset.splits)
     else:
         fix = 'Use spelling, or a table such as {"Good" = "good"}'
-        raise BadValueError(f"{how!r} is not a way to merge labels", where="merge_labels", fix=fix)
+        raise BadValueError(f"{merges!r} is not a way to merge labels", where="merge_labels", fix=fix)
     changed = {old: name for old, name in new_names.items() if old != name}
     if not changed:
         return dataset

@@ -160,7 +160,7 @@ def contributions(
                 for character, share in occurrence:
                     by_character[owner][character] += value * share / len(own) / len(owners)
     order = sorted(by_feature, key=lambda f: (-abs(by_feature[f]), f))[:STRONGEST]
-    return by_character, [(ngrams.name_of(f), by_feature[f]) for f in order]
+    return by_character, [(ngrams.feature_name(f), by_feature[f]) for f in order]
 
 
 Occurrence = list[tuple[int, float]]  # the characters of an n-gram with their shares, which sum to 1
@@ -168,9 +168,9 @@ Occurrence = list[tuple[int, float]]  # the characters of an n-gram with their s
 
 def _find_occurrences(ngrams: Ngrams, text: str) -> dict[int, list[Occurrence]]:
     """The occurrences of each n-gram in a cleaned text."""
-    prepared = ngrams.folded(text)
+    prepared = ngrams.normalize_text(text)
     # Index in ``text`` of each prepared character.
-    origin = np.repeat(np.arange(len(text)), [len(ngrams.folded(c)) for c in text])
+    origin = np.repeat(np.arange(len(text)), [len(ngrams.normalize_text(c)) for c in text])
     occurrences: dict[int, list[Occurrence]] = {}
 
     def add(gram: int | None, spans: Sequence[tuple[int, int]]) -> None:
@@ -180,17 +180,17 @@ def _find_occurrences(ngrams: Ngrams, text: str) -> dict[int, list[Occurrence]]:
 
     words = [match.span() for match in WORD.finditer(prepared)]
     for i, (a, b) in enumerate(words):
-        add(ngrams.number_of_words(prepared[a:b]), [(a, b)])
+        add(ngrams.word_feature(prepared[a:b]), [(a, b)])
         if i + 1 < len(words):
             c, d = words[i + 1]
-            add(ngrams.number_of_words(f"{prepared[a:b]} {prepared[c:d]}"), [(a, b), (c, d)])
+            add(ngrams.word_feature(f"{prepared[a:b]} {prepared[c:d]}"), [(a, b), (c, d)])
     for match in re.finditer(r"\S+", prepared):
         a, b = match.span()
         word = f" {match[0]} "
         for n in LENGTHS:
             for i in range(max(1, len(word) - n + 1)):
                 inside = max(a, a + i - 1), min(b, a + i - 1 + n)
-                add(ngrams.number_of_pieces(word[i : i + n]), [inside])
+                add(ngrams.character_feature(word[i : i + n]), [inside])
             if n >= len(word):
                 break
     return occurrences
