@@ -40,7 +40,7 @@ from glassformer.data.sentences import read_corpus
 from glassformer.evaluate.vectors import evaluate_vectors, tests_folder
 from glassformer.tasks.word2vec.estimator import Word2Vec
 from glassformer.tasks.word2vec.recipe import CorpusConfig
-from glassformer.tasks.word2vec.run import load_sentences
+from glassformer.tasks.word2vec.run import load_texts
 from glassformer.train.word_vectors import CompiledTraining
 
 SETTING = dict(dim=100, window=5, negative=5, min_count=5, subsample=1e-3)
@@ -52,7 +52,9 @@ MARGIN = 1.0  # points: more than this must not be lost
 def write_corpus(path: Path, reviews: int | None) -> int:
     """One review a line; returns the number of words."""
     limit = None if reviews is None else max(1, reviews // 2)
-    sentences = load_sentences(CorpusConfig(source="imdb", splits=("train", "unsupervised"), limit=limit))
+    sentences = load_texts(
+        CorpusConfig(source="imdb", splits=("train", "unsupervised"), limit=limit)
+    ).sentences
     path.write_text("".join(" ".join(s) + "\n" for s in sentences), encoding="utf-8")
     return sum(map(len, sentences))
 

@@ -173,7 +173,7 @@ def test_word_vectors(tmp_path):
     counts = json.loads((whole / "words.json").read_text())["counts"]
     for i, (name, changes, said) in enumerate(
         (
-            ("words.json", {"words": ["a"]}, "no lists of one length"),
+            ("words.json", {"words": ["a"]}, "not lists of the same length"),
             ("words.json", {"counts": None}, "no lists"),
             ("words.json", {"words": ["a"] * len(counts)}, "a word twice"),
             ("words.json", {"counts": ["a"] * len(counts)}, "is not a count"),

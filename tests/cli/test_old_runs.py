@@ -66,7 +66,7 @@ def test_a_stopped_run_goes_on_as_it_was_split(ok, refused, twice: Path):
     assert Path("run/model/model.safetensors").read_bytes() == weights
     assert "copies" not in read_toml("run/config.toml")["data"]
     line = refused("train", "--text", twice, "--out", "run", "--resume", *settings("copies=together"))
-    assert "was begun with copies = apart" in line
+    assert "was started with copies = apart" in line
 
 
 def test_further_arms_of_a_study_are_split_as_its_first(twice: Path, tmp_path: Path):
@@ -173,7 +173,7 @@ def test_a_fit_stopped_before_goes_on_as_it_was_split(monkeypatch, tmp_path: Pat
 
 # --- changed data -----------------------------------------------------------------------------------
 
-CHANGED = "has changed since the training: drawn anew, its split may hold rows that the model has seen"
+CHANGED = "has changed since the training: a new split may have rows that the model was trained on"
 
 
 def moved(made: Runs, kind: str, home: Path) -> tuple[Path, Path]:
@@ -294,7 +294,7 @@ def test_a_run_without_digests_goes_on(ok, run):
     (run / "metrics.json").write_text(json.dumps(metrics))
     for verb in ("evaluate", "calibrate"):
         result = ok(verb, run)
-        said = "reviews.csv is as it was at the training is not known: the run keeps no digest"
+        said = "reviews.csv has changed since the training is unknown: the run has no digest"
         assert said in (result.out + result.err).replace("\n", " ")
 
 
@@ -318,7 +318,7 @@ def test_other_data_go_on(as_json, ok, made, tmp_path):
     assert found["seen_in_training"] is None
     assert "seen in training" not in found["verdict"]
     result = ok("calibrate", run, "--data", half)
-    assert "drawn anew, its split may hold rows that the model has seen" in (result.out + result.err).replace(
+    assert "a new split may have rows that the model was trained on" in (result.out + result.err).replace(
         "\n", " "
     )
     written = json.loads((run / "calibration.json").read_text())

@@ -19,8 +19,8 @@ from glassformer.data.image_sources import ImageSplit
 from glassformer.data.tables import Table
 from glassformer.errors import DataError
 from glassformer.families.vit import VIT
-from glassformer.report.maps import prepare
-from glassformer.report.pictures import data_uri, draw_grid
+from glassformer.report.images import data_uri, draw_grid
+from glassformer.report.maps import attention_views
 from glassformer.tasks.image_classification.run import sample_split
 from glassformer.tasks.supervised import evaluate_split
 
@@ -71,11 +71,11 @@ def test_report_shows_where_the_model_looks_and_what_it_is(run):
 
 def test_a_foreign_picture_under_a_map_is_refused(run, tmp_path):
     maps = json.loads((run[0] / "run" / "maps.json").read_text())["examples"]
-    assert prepare(maps)[0][0].picture.startswith("data:image/png;base64,")
+    assert attention_views(maps)[0][0].picture.startswith("data:image/png;base64,")
     with pytest.raises(DataError, match=r"maps\.json: an image is not a small PNG"):
-        prepare([maps[0] | {"png": "PHN2Zz4="}])
+        attention_views([maps[0] | {"png": "PHN2Zz4="}])
     with pytest.raises(DataError, match="example 2 cannot be drawn"):
-        prepare([maps[0], maps[1] | {"grid": [3, 3]}])
+        attention_views([maps[0], maps[1] | {"grid": [3, 3]}])
 
 
 def test_other_pictures_may_calibrate(run, tmp_path, capsys):

@@ -147,7 +147,7 @@ def test_nothing_goes_on_from_it(fitted, tmp_path):
     folder = str(fitted.save(tmp_path / "model"))
     with pytest.raises(ConfigError, match="Fit a new linear model with model=hog"):
         gf.ImageClassifier(folder).fit(IMAGES, LABELS)
-    with pytest.raises(ConfigError, match="learns from labels alone"):
+    with pytest.raises(ConfigError, match="needs labels"):
         gf.MaskedPatches("hog").fit(IMAGES)
     with pytest.raises(ConfigError, match="no trained weights"):
         gf.Probe("hog").fit(IMAGES, LABELS)

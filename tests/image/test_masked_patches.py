@@ -227,8 +227,8 @@ def test_it_learns_what_can_be_known_and_a_classifier_goes_on_from_it(tmp_path):
     ("settings", "match"),
     [
         ({"mask_share": 0.0}, "mask_share = 0.0"),
-        ({"mask_share": 0.99}, "leaves 0 to be seen"),
-        ({"mask_share": 0.01}, "leaves 16 to be seen"),
+        ({"mask_share": 0.99}, "leaves 0 visible patches"),
+        ({"mask_share": 0.01}, "leaves 16 visible patches"),
         ({"patch_size": 1}, "a patch has only one value"),
         ({"model": "no-such"}, "no model 'no-such'"),
         ({"batch_size": 0}, "batch_size"),

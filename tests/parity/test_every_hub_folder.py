@@ -321,7 +321,7 @@ ENDS: dict[str, dict[str, str]] = {
     "report": every(
         "there is nothing to report: the folder has none of results.json, metrics.json, review.json"
     ),
-    "vectors": every("holds no word vectors"),
+    "vectors": every("has no word vectors"),
     "translate": every(
         "which cannot translate. Name a run of a Translator", encoder=NO_HEAD, image_encoder=NO_HEAD
     ),

@@ -61,7 +61,7 @@ def test_what_cannot_be_asked_is_refused_in_one_line(tmp_path):
     with pytest.raises(ConfigError, match="no list of labels"):
         gf.ZeroShotClassifier(clf, [])
     clf.classes_ = np.array(["x", "y", "z"])
-    with pytest.raises(ConfigError, match="no one class of entailment among x, y, z"):
+    with pytest.raises(ConfigError, match="expected one entailment class among x, y, z"):
         gf.ZeroShotClassifier(clf, LABELS)
     clf.pairs_ = False
     with pytest.raises(ConfigError, match="only for entailment models"):

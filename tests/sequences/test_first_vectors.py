@@ -94,14 +94,14 @@ def test_the_model_begins_with_them_and_comes_back_from_disk(tmp_path):
 @pytest.mark.parametrize("dim", [29, 64])
 def test_vectors_that_are_too_wide_are_refused(tmp_path, dim):
     path = own_vectors(tmp_path, dim)
-    with pytest.raises(ConfigError, match=f"vectors of {dim} numbers, where a token has room for 2"):
+    with pytest.raises(ConfigError, match=f"vectors of {dim} numbers, token embeddings have only for 2"):
         gf.MaskedLM(**(SIZES | QUICK | {"vectors": str(path)})).fit(TEXTS)
 
 
 def test_vectors_that_do_not_fit_are_refused(tmp_path):
     model = gf.MaskedLM(**(SIZES | QUICK)).fit(TEXTS)
     model.save(tmp_path / "model")
-    with pytest.raises(ConfigError, match="a checkpoint has its own token table"):
+    with pytest.raises(ConfigError, match="a checkpoint has its own token embeddings"):
         gf.MaskedLM(str(tmp_path / "model"), vectors="word2vec", tokenizer="auto", max_length=23).fit(TEXTS)
     with pytest.raises(CheckpointError, match="no such file"):
         gf.MaskedLM(**(SIZES | QUICK | {"vectors": str(tmp_path / "none.txt")})).fit(TEXTS)

@@ -41,7 +41,10 @@ def test_labels_move_texts_of_a_class_together_and_give_classes(head, tmp_path):
     assert embedder.score(TEXTS, LABELS) == 1
     cosines, same = embedder.similarity(TEXTS, TEXTS), np.equal.outer(np.array(LABELS), np.array(LABELS))
     assert cosines[same].mean() > cosines[~same].mean() + 0.3
-    for wrong, what in (([1] * 7, "of another kind than those learned"), (LABELS[1:], "7 texts, 6 labels")):
+    for wrong, what in (
+        ([1] * 7, "has another type than the known label"),
+        (LABELS[1:], "7 texts, 6 labels"),
+    ):
         with pytest.raises(DataError, match=what):
             embedder.score(TEXTS, wrong)
     again = gf.load(embedder.save(tmp_path / "model"))
@@ -215,7 +218,7 @@ def test_texts_that_are_held_out_leave_every_class_some(tmp_path):
     for seed in range(2):
         two = tiny(epochs=1, seed=seed, validation_fraction=0.15).fit(many[:12], ["x", "y"] * 6)
         assert [r["kind"] for r in two.history_].count("evaluation") == 1
-    with pytest.raises(DataError, match="too few texts: two classes must be held out"):
+    with pytest.raises(DataError, match="too few texts: validation needs two classes"):
         tiny(validation_fraction=0.5).fit(["a", "b", "c", "c"], ["x", "y", "z", "z"])
 
 
@@ -244,7 +247,7 @@ def test_a_short_checkpoint_is_cut_alike_everywhere(length, tmp_path):
         ({}, ([("a", "b"), ("c", None)],), DataError, "the text is missing"),
         ({}, ([],), DataError, "no pairs"),
         ({}, ("ab",), DataError, "one string where a list of pairs or texts is expected"),
-        ({}, ([("a", "b")],), DataError, "one pair has no others"),
+        ({}, ([("a", "b")],), DataError, "a single pair has no negatives"),
         ({}, (PAIRS, [1, 2]), DataError, "5 pairs, but scores of shape"),
         ({}, (PAIRS, [1, 2, 3, 4, "much"]), DataError, "a score is not a number"),
         ({}, (PAIRS, [1, 2, 3, 4, float("nan")]), DataError, "row 5: the score is missing or infinite"),
@@ -254,8 +257,8 @@ def test_a_short_checkpoint_is_cut_alike_everywhere(length, tmp_path):
         ({}, (TEXTS, ["one"] * 7), DataError, "all texts have one label"),
         ({}, (TEXTS, list(range(7))), DataError, "each text has a label of its own"),
         ({"loss": "cosine"}, (PAIRS,), ConfigError, "cosine needs scores"),
-        ({"loss": "negatives"}, (PAIRS, SCORES), ConfigError, "negatives knows no scores"),
-        ({"loss": "negatives"}, (TEXTS, LABELS), ConfigError, "takes pairs, not texts with labels"),
+        ({"loss": "negatives"}, (PAIRS, SCORES), ConfigError, "negatives does not use scores"),
+        ({"loss": "negatives"}, (TEXTS, LABELS), ConfigError, "needs pairs, not texts with labels"),
         ({"pairs_per_text": 0}, (TEXTS, LABELS), ConfigError, "pairs_per_text"),
         ({"scale": 0.0}, (PAIRS,), ConfigError, "scale"),
         ({"head": "forest"}, (TEXTS, LABELS), ConfigError, "head"),
@@ -270,7 +273,7 @@ def test_what_cannot_be_is_one_line_that_names_the_place(settings, data, error, 
 
 
 def test_labels_that_were_not_learned_and_scores_on_one_side_are_refused():
-    with pytest.raises(DataError, match=r"validation: the label 'plant' .*Known: animal, number"):
+    with pytest.raises(DataError, match=r"validation: label 'plant' .*Known: animal, number"):
         tiny().fit(TEXTS, LABELS, validation=(["a tree"], ["plant"]))
     with pytest.raises(DataError, match="only one of training and validation has scores"):
         tiny().fit(PAIRS, SCORES, validation=(PAIRS, None))

@@ -144,7 +144,7 @@ def test_what_cannot_be_is_one_line(pictures, tmp_path):
         gf.Probe(clf).fit(x, [0] * len(x))
     with pytest.raises(DataError, match="examples, 1 labels"):
         gf.Probe(clf).fit(x, [0])
-    with pytest.raises(ConfigError, match="k 0 asks for nothing"):
+    with pytest.raises(ConfigError, match="k = 0 is below 1"):
         gf.Probe(clf).neighbors(x, x, k=0)
     with pytest.raises(DataError, match="vectors of 3 numbers"):
         gf.Probe(clf).neighbors(x, np.zeros((2, 3), np.float32))

@@ -18,7 +18,7 @@ from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import run_task
 from glassformer.tasks.run_folder import relevant_settings
 from glassformer.tasks.word2vec.recipe import CorpusConfig
-from glassformer.tasks.word2vec.run import load_sentences
+from glassformer.tasks.word2vec.run import load_texts
 
 SETTINGS = ["dim=13", "epochs=2", "limit=800", 'tests=["countries", "wordsim353"]']
 
@@ -93,17 +93,17 @@ def test_verbs(run, tmp_path):
 def test_sentences_from_a_file(tmp_path):
     file = tmp_path / "corpus.txt"
     file.write_text("The King, and<br />the Queen!\n\nDon't go.\n", encoding="utf-8")
-    found = load_sentences(CorpusConfig(source=str(file)))
+    found = load_texts(CorpusConfig(source=str(file))).sentences
     assert found == [["the", "king", "and", "the", "queen"], ["don't", "go"]]
-    found = load_sentences(CorpusConfig(source=str(file), lowercase=False, punctuation=True))
+    found = load_texts(CorpusConfig(source=str(file), lowercase=False, punctuation=True)).sentences
     assert found == [["The", "King", ",", "and", "the", "Queen", "!"], ["Don't", "go", "."]]
-    assert len(load_sentences(CorpusConfig(source=str(file), limit=1))) == 1
-    assert len(load_sentences(CorpusConfig(source="countries"))) == len(countries_sentences())
+    assert len(load_texts(CorpusConfig(source=str(file), limit=1)).sentences) == 1
+    assert len(load_texts(CorpusConfig(source="countries")).sentences) == len(countries_sentences())
     file.write_text(normalize("NFD", "Hôm nay trời đẹp"))
-    assert load_sentences(CorpusConfig(source=str(file))) == [["hôm", "nay", "trời", "đẹp"]]
+    assert load_texts(CorpusConfig(source=str(file))).sentences == [["hôm", "nay", "trời", "đẹp"]]
     file.write_text("...\n")
-    with pytest.raises(DataError, match="no text holds a word"):
-        load_sentences(CorpusConfig(source=str(file)))
+    with pytest.raises(DataError, match="no text has a word"):
+        load_texts(CorpusConfig(source=str(file)))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_words_without_a_vector_are_said(tmp_path):
         'analogies=["king man yak"]',
     ]
     done = run_task(load_recipe("countries-word2vec", settings), tmp_path / "run", log=said.append)
-    assert "left out, for they have no vector: zebra, yak" in said
+    assert "left out, because they have no vector: zebra, yak" in said
     assert set(done.metrics["neighbours"]) == {"king"}
 
 

@@ -161,5 +161,7 @@ def test_the_share_of_the_start_is_what_does_best_on_the_validation_examples(fol
 
 
 def test_a_share_of_random_weights_is_refused():
-    with pytest.raises(gf.errors.ConfigError, match=r"start_share = 0\.5 keeps a share of random weights"):
+    with pytest.raises(
+        gf.errors.ConfigError, match=r"start_share = 0\.5 would mix random weights into the model"
+    ):
         gf.TextClassifier("encoder-mini", start_share=0.5, epochs=1).fit(TEXTS, LABELS)

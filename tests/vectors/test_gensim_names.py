@@ -93,7 +93,7 @@ def test_the_first_words_of_a_file_alone(vectors, binary, tmp_path):
     for wrong in (0, 2.5, "3"):
         with pytest.raises(ConfigError, match=f"limit: {wrong!r} words"):
             gf.Word2Vec.load(file, limit=wrong)
-    with pytest.raises(ConfigError, match="a folder is read whole"):
+    with pytest.raises(ConfigError, match="limit is not supported for folders"):
         gf.Word2Vec.load(tmp_path, limit=3)
 
 

@@ -206,7 +206,7 @@ def test_an_unknown_word_names_the_nearest(vectors):
         vectors.analogy("king", "man", "qqqqqq")
     with pytest.raises(InputError, match=r"shape \(3,\), expected \(13,\)"):
         vectors.most_similar(np.ones(3))
-    with pytest.raises(InputError, match="0 words"):
+    with pytest.raises(InputError, match="count = 0"):
         vectors.most_similar("paris", 0)
     with pytest.raises(ConfigError, match="no vectors yet"):
         gf.Word2Vec()["paris"]
@@ -251,11 +251,14 @@ def test_capitals_currencies_and_the_queen():
         (lambda v: v[3], "3 is not a word"),
         (lambda v: v.most_similar(["king", 3]), "neither words nor a vector"),
         (lambda v: v.most_similar([]), r"a vector of shape \(0,\)"),
-        (lambda v: v.most_similar(v["king"], negative=["queen"]), "a vector and words to take away"),
+        (
+            lambda v: v.most_similar(v["king"], negative=["queen"]),
+            "negative words cannot be combined with a vector",
+        ),
         (lambda v: v.most_similar(np.zeros(13)), "without a direction"),
         (lambda v: v.most_similar(np.full(13, np.nan)), "without a direction"),
-        (lambda v: v.most_similar("king", 1.5), r"1\.5 words are asked for"),
-        (lambda v: v.most_similar("king", "3"), "'3' words are asked for"),
+        (lambda v: v.most_similar("king", 1.5), r"count = 1\.5 is not"),
+        (lambda v: v.most_similar("king", "3"), "count = '3' is not"),
         (lambda v: v.judge("nope"), "nope: no such test"),
     ],
 )
@@ -349,5 +352,5 @@ def test_the_vectors_before_the_training(vectors, tmp_path):
     again = gf.Word2Vec.load(vectors.save(tmp_path / "saved")).untrained()
     assert np.array_equal(again.vectors_, before.vectors_)
     theirs = gf.Word2Vec.load(vectors.save_word2vec_format(tmp_path / "v.txt"))
-    with pytest.raises(ConfigError, match="not known"):
+    with pytest.raises(ConfigError, match="initial vectors are unknown"):
         theirs.untrained()

@@ -77,7 +77,7 @@ def ranks_of_partners(cosines: np.ndarray, second: Sequence[str]) -> np.ndarray:
         cosines: cosines of all first with all second texts, ``[n, n]``.
         second: ``[n]`` second texts; a copy of the partner counts as the partner.
     """
-    _, text_ids = np.unique(np.array(second, object), return_inverse=True)
+    _, text_ids = np.unique(np.array(list(second), object), return_inverse=True)
     ranks = np.empty(len(text_ids))
     for i, row in enumerate(cosines):
         others = row[text_ids != text_ids[i]]

@@ -216,7 +216,7 @@ def _no_transformer(model: str, setting: str = "") -> ConfigError:
     fix = "Use an encoder, such as encoder-mini or all-minilm-l6-v2"
     what = f"{model!r} is not a Transformer"
     if setting:
-        what = f"{setting} needs a Transformer, and {model!r} is none"
+        what = f"{setting} needs a Transformer, which {model!r} is not"
     return NotForThisModelError(what, where="model", fix=fix)
 
 
@@ -347,7 +347,7 @@ def check_features(ngrams: Any, model: Any, folder: Path) -> None:
     """Raise CheckpointError if the n-gram features of a folder do not match the weights of its model."""
     width = ngrams.width if isinstance(ngrams, Ngrams) else 0
     if getattr(model, "kind", "") != "linear" or width != model.width:
-        what = f"has {width:,} features of n-grams, and the model has weights of others"
+        what = f"has {width:,} n-gram features, which do not match the weights of the model"
         raise CheckpointError(what, where=str(folder), fix="Save it again or take another copy")
 
 

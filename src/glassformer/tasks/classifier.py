@@ -232,7 +232,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         network = super()._network(fit)
         fit.solved_head = None
         if fit.train.start_share not in ("auto", 0) and self._is_from_scratch():
-            what = f"start_share = {fit.train.start_share} keeps a share of random weights"
+            what = f"start_share = {fit.train.start_share} would mix random weights into the model"
             raise ConfigError(what, where="start_share", fix="Leave it out, or name a checkpoint")
         if network.is_linear and fit.train.maskable:
             what = "a linear model has no layers that can learn from masked inputs"

@@ -110,7 +110,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(lengths).all():
         row = int(np.argmin(np.isfinite(lengths[:, 0])))
-        what = "a vector holds NaN or infinity, or numbers too large for its length"
+        what = "a vector has NaN, infinity, or numbers that are too large to compute its length"
         raise DataError(what, where=f"vectors, row {row + 1}", fix="Compute the vectors again")
     return vectors / np.maximum(lengths, 1e-12)
 

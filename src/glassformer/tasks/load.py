@@ -36,7 +36,7 @@ from glassformer.targets.multiclass import Classes
 from glassformer.tasks.build import cover_vocabulary
 from glassformer.tasks.catalog import TASKS, task_of_estimator_name
 from glassformer.tasks.classifier import Supervised
-from glassformer.tasks.estimator import FORMAT, Estimator
+from glassformer.tasks.estimator import FORMAT
 from glassformer.tasks.probe import Probe
 from glassformer.tasks.task import Task
 
@@ -98,14 +98,9 @@ def _load(folder: Path, path: str | Path) -> Any:
     if task is None and about["kind"] == Probe.__name__:
         return Probe.load(folder)
     if task is None:
-        what = f"holds a {shown(about['kind'])}, which this version does not know"
+        what = f"has a {shown(about['kind'])}, which this version does not know"
         raise UnsupportedModelError(what, where=str(folder))
     return task.estimator.restore(folder, about)
-
-
-def estimators() -> dict[str, type[Estimator]]:
-    """Name of the class in ``glassformer.json`` -> estimator class."""
-    return {task.estimator.saved_as(): task.estimator for task in TASKS.values()}
 
 
 def _no_classifier(checkpoint: Checkpoint, other: str) -> tuple[str, str]:
@@ -242,10 +237,10 @@ def _load_transformers(folder: Path) -> Any:
         raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
     names = read_labels(names, "id2label", where)
     if count == 1 and kind_of_target.is_single_label:
-        what = f"num_labels = 1 with problem_type = {shown(settings.get('problem_type'))}: one class alone"
-        raise CheckpointError(
-            what, where=where, fix="For a score set problem_type to regression, or take it out"
-        )
+        problem_type = shown(settings.get("problem_type"))
+        what = f"num_labels = 1 with problem_type = {problem_type} is a classifier with one class"
+        fix = "For a score set problem_type to regression, or take it out"
+        raise CheckpointError(what, where=where, fix=fix)
     _check_activation(settings, kind_of_target, where)
     estimator: Any = _task_learning(checkpoint, kind_of_target).estimator
     limits = {}
@@ -260,10 +255,10 @@ def _load_transformers(folder: Path) -> Any:
         model = model if extended is checkpoint else load_pretrained(extended)
     if model.reads == "images":
         if clf.transform_.channels != model.config.embedding.channels:
-            what = "the preprocessor gives other channels than the model reads"
+            what = "the preprocessor and the model have different numbers of channels"
             raise CheckpointError(what, where=str(folder))
         if max(clf.transform_.size) > MAX_SIZE_RATIO * max(model.config.embedding.image_size):
-            what = "the preprocessor gives far larger images than the model was made for"
+            what = "the images of the preprocessor are far larger than those of the model"
             raise CheckpointError(what, where=str(folder))
     clf._with_parts(model, class_order=None, kind=kind_of_target, temperature=1.0, threshold=None)
     clf.classes_ = np.asarray(kind_of_target.classes(names) if count == 1 else names)

@@ -171,7 +171,9 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         vectors = self.embed(self.training_rows(X, y))
         if len(labels) != len(vectors):
             raise UnequalLengthsError(
-                f"{len(vectors)} examples, {len(labels)} labels", where="fit", fix="Give one each"
+                f"{len(vectors)} examples, {len(labels)} labels",
+                where="fit",
+                fix="Give one label for each example",
             )
         classes, targets = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
@@ -281,7 +283,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         from glassformer.tasks.similarity.estimator import nearest
 
         if k < 1:
-            raise ConfigError(f"k {k} asks for nothing", where="neighbors", fix="Use 1 or more")
+            raise ConfigError(f"k = {k} is below 1", where="neighbors", fix="Use 1 or more")
         queries = unit(self.embed(X))
         is_vectors = isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind == "f"
         vectors = unit(table if is_vectors else self.embed(table))  # type: ignore[arg-type]  # arrays of texts are sequences
@@ -300,7 +302,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
 
         backbone = self._backbone_estimator()
         if not backbone.INPUTS.has_images:
-            fix = "Use gf.Embedder, whose explain_similarity is of texts"
+            fix = "Use gf.Embedder to explain the similarity of texts"
             raise ConfigError("a probe explains images", where="explain_similarity", fix=fix)
         if self.pooling != "patches":
             what = "these vectors are not means over patches"
@@ -381,7 +383,7 @@ def open_backbone(name: str) -> Any:
     from glassformer.tasks.build import is_from_scratch
 
     if name in IMAGE_ARCHITECTURES or is_from_scratch(name):
-        what = f"{name!r} has no trained weights, which tell things apart"
+        what = f"{name!r} has random weights, whose vectors say nothing about the inputs"
         raise ConfigError(what, where="backbone", fix="Name a checkpoint, or give a fitted estimator")
     if read_checkpoint(name).family.model.reads == "texts":
         from glassformer.tasks.similarity.estimator import Embedder

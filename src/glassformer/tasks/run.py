@@ -104,7 +104,11 @@ def _run(
     preview = task.preview_data(context)
     context.estimator = task.estimator.from_recipe(recipe)
     begin(folder, recipe)
-    _log_preview(context, preview)
+    for line in preview.lines:
+        log(line)
+    if preview.rejected:
+        write_rejected(folder / "rejected.jsonl", preview.rejected)
+        log(skipped_rows_message(preview.rejected))
     doctor = RunDoctor(context, preview)
     setup = time.perf_counter() - started
     fit_started = time.perf_counter()
@@ -197,14 +201,6 @@ def evaluate_task(
         what = f"{recipe.task} does not save the weights of each epoch"
         raise NotForThisModelError(what, where=str(folder), fix="Leave --every-epoch out")
     return {"epochs": evaluate_every_epoch(context, data)}
-
-
-def _log_preview(context: RunContext, preview: DataPreview) -> None:
-    for line in preview.lines:
-        context.log(line)
-    if preview.rejected:
-        write_rejected(context.folder / "rejected.jsonl", preview.rejected)
-        context.log(skipped_rows_message(preview.rejected))
 
 
 def _facts(context: RunContext) -> dict[str, Any]:

@@ -238,7 +238,7 @@ def with_run_settings(recipe: Any, folder: Path) -> tuple[Any, bool]:
         if old_values is not None:
             old_copies = getattr(old_values, "copies", None)
             if data.copies is not None and data.copies != (old_copies or "apart"):
-                what = f"was begun with copies = {old_copies or 'apart'}"
+                what = f"was started with copies = {old_copies or 'apart'}"
                 raise OtherRunError(what, where=str(config), fix="Leave copies out, or choose another --out")
             changes["copies"] = old_copies
         elif data.copies is None and not is_named(data.source):

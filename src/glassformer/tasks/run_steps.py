@@ -62,13 +62,11 @@ def reload_data(context: RunContext, splits: Sequence[str] = ("judged",)) -> Any
     changed = changed_splits(context.folder, data)
     if changed is None:
         if not is_named(source):
-            context.log(
-                f"whether {source} is as it was at the training is not known: the run keeps no digest"
-            )
+            context.log(f"whether {source} has changed since the training is unknown: the run has no digest")
         return data
     changed_used = changed.intersection(splits)
     if changed_used and "train" in changed:
-        what = "has changed since the training: drawn anew, its split may hold rows that the model has seen"
+        what = "has changed since the training: a new split may have rows that the model was trained on"
         fix = f"Restore it, or give rows that are new: glassformer evaluate {context.folder} --data FILE"
         raise DataChangedError(what, where=source, fix=fix)
     if changed_used:

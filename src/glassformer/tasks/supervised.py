@@ -219,27 +219,22 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     """The contents of metrics.json: metrics of splits and baselines, and facts about the inputs."""
     started = time.perf_counter()
     context.log("evaluating")
-    out = evaluate_readable(context)
+    try:
+        out = evaluate_splits(context)
+    except DataError:  # examples may have become unreadable after training
+        context.data, messages = context.task.drop_unreadable(context.data, context)
+        if not messages:
+            raise
+        for line in messages:
+            context.log(line)
+        out = evaluate_splits(context)
+        out["left_out"] = messages
     est, recipe = context.estimator, context.recipe
     out |= inputs_and_target(context.task)[0].facts(est, context.data, recipe)
     if est.tried_:
         out["tried"] = list(est.tried_)
     out["seconds"]["evaluate"] = time.perf_counter() - started
     return out
-
-
-def evaluate_readable(context: RunContext) -> dict[str, Any]:
-    """Metrics of every split, without examples that became unreadable after training."""
-    try:
-        return evaluate_splits(context)
-    except DataError:
-        data, messages = context.task.drop_unreadable(context.data, context)
-        if not messages:
-            raise
-    for line in messages:
-        context.log(line)
-    context.data = data
-    return evaluate_splits(context) | {"left_out": messages}
 
 
 def evaluate_splits(context: RunContext) -> dict[str, Any]:
@@ -265,21 +260,13 @@ def evaluate_splits(context: RunContext) -> dict[str, Any]:
         out["epochs"] = evaluate_epochs(context, lambda: score(judged)[0], out["test"])
     if recipe.evaluate.baselines:
         context.log(f"{'baselines' if len(context.task.baselines) > 1 else 'baseline'} on the same split")
-        predicted = est.predicted_index(context.predictions)
+        baselines, predicted = context.task.baselines, est.predicted_index(context.predictions)
+        options = {"keep": context.folder / BASELINES_FILE, "log": context.log}
         out["baselines"] = evaluate_baselines(
-            context.task.baselines,
-            est,
-            recipe,
-            splits,
-            predicted,
-            out["measure"],
-            context.folder / BASELINES_FILE,
-            context.log,
+            baselines, est, recipe, splits, predicted, out["measure"], **options
         )
-    labels, shares = (
-        est.decide(context.predictions).tolist(),
-        labels_and_confidences(est, context.predictions)[1],
-    )
+    labels = est.decide(context.predictions).tolist()
+    shares = labels_and_confidences(est, context.predictions)[1]
     path, classes = context.folder / "predictions.csv", est.classes_.tolist()
     kind.write(path, judged, splits.judged_name, context.predictions, classes, est, labels, shares)
     return out
@@ -458,7 +445,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     num_seen = None if source is None else seen_in_training(context, split)
     if num_seen:
         note = f"{num_seen:,} of {len(split):,} {clf.NOUN}, or copies of them, were in training"
-        context.log(f"{note}: figures on other {clf.NOUN} will be lower")
+        context.log(f"{note}: metrics on other {clf.NOUN} will be lower")
     if other := other_spellings(flat_labels(split.labels), clf.classes_.tolist()):
         context.log(other)
     try:
@@ -531,7 +518,7 @@ def evaluate_epochs(
     if not epochs:
         has_option = hasattr(context.recipe.train, "keep_epochs")
         fix = "Train with --set keep_epochs=true" if has_option else "Leave --every-epoch out"
-        raise ConfigError("no epoch's weights were kept", where=str(folder), fix=fix)
+        raise ConfigError("the weights of the epochs were not saved", where=str(folder), fix=fix)
     final_weights = {name: tensor.clone() for name, tensor in clf.model_.state_dict().items()}
     losses, out = _batch_losses(context.folder / "history.jsonl"), []
     try:
@@ -555,7 +542,7 @@ def _load_weights(clf: Any, weights: Mapping[str, torch.Tensor], path: Path) -> 
     state = clf.model_.state_dict()
     for name, tensor in weights.items():
         if name not in state or state[name].shape != tensor.shape:
-            raise CheckpointError(f"{name} is of another model", where=str(path), fix="Train again")
+            raise CheckpointError(f"{name} does not match the model", where=str(path), fix="Train again")
     clf.model_.load_state_dict(state | dict(weights))
     clf._compute_model = None  # the cached copy has the old weights
 

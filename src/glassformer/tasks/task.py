@@ -56,52 +56,38 @@ class Task:
 
     ``TASKS`` in ``catalog.py`` lists all tasks.
 
-    Attributes:
-        estimator: a subclass of ``Estimator``.
-        load: (recipe) -> the examples in splits. Raises errors that would otherwise occur later.
-        preview_data: (context) -> ``DataPreview``. Raises errors for data that cannot be used.
-        fit: ``(context, **options)`` calls the estimator's ``fit`` with the data.
-        evaluate: (context) -> the task's entries of metrics.json.
-        evaluate_saved: (context, other data or None) -> metrics of a saved model.
-        render_report: (folder, recipe) -> report.html, from the files of a run.
-        example_fixture: () -> a minimal estimator and the arguments of its ``fit``, for the contract tests.
-        drop_unreadable: (data, context) -> the data without unreadable examples, and messages about them.
-        collect_artifacts: (context) -> file name -> JSON for the report, such as attention or examples.
-        baselines: (estimator, recipe, splits, targets) -> name, probabilities, and optionally predictions.
-        answer: (estimator, probabilities) -> labels and their probabilities; None: the task has no labels.
-        predict_records: (estimator, texts) -> one JSON record per text; for tasks without labels.
-        export: ``(estimator, form, folder, samples, **options)`` -> facts about the export.
-        opens: heads of transformers checkpoints that ``estimator.from_checkpoint`` supports.
-        target: the kind of target.
-        read: (recipe, source or None) -> the data set before it is split.
-        folds: a subclass of ``OutOfFold``; None: cross-validation is not supported.
-        gives: the kind of prediction over HTTP: labels, numbers, vectors, tags or answers; None: the server
-            does not support the task.
-        verb: the command that predicts with such a model.
-        packages: the packages whose versions are in metrics.json.
+    The comment of a field describes what its function takes and returns.
     """
 
     estimator: type[Any]
+    # recipe -> the examples in splits. Raises errors that would otherwise occur later.
     load: Callable[..., Any]
-    preview_data: Callable[[RunContext], DataPreview]
-    fit: Callable[..., None]
-    evaluate: Callable[[RunContext], dict[str, Any]]
+    preview_data: Callable[[RunContext], DataPreview]  # raises errors for data that cannot be used
+    fit: Callable[..., None]  # context, options of ``Estimator.fit``
+    evaluate: Callable[[RunContext], dict[str, Any]]  # context -> the task's entries of metrics.json
+    # context, other data or None -> metrics of a saved model
     evaluate_saved: Callable[[RunContext, str | None], dict[str, Any]]
-    render_report: Callable[[Path, KnownRecipe], Path]
+    render_report: Callable[[Path, KnownRecipe], Path]  # folder of a run, recipe -> report.html
+    # A minimal estimator and the arguments of its ``fit``, for the contract tests.
     example_fixture: Callable[[], tuple[Any, tuple]]
+    # data, context -> the data without unreadable examples, and messages about them
     drop_unreadable: Callable[[Any, RunContext], tuple[Any, list[str]]] = lambda data, context: (data, [])
+    # context -> name of a file for the report -> its JSON
     collect_artifacts: Callable[[RunContext], dict[str, Any]] = lambda context: {}
+    # estimator, recipe, splits, targets -> name, probabilities, and optionally predictions
     baselines: Sequence[Callable[..., tuple | None]] = ()
+    # estimator, probabilities -> labels and their probabilities; None: the task has no labels
     answer: Callable[..., tuple[list, list[float]]] | None = None
+    # estimator, inputs -> one JSON record per input; for tasks without labels
     predict_records: Callable[[Any, Sequence[Any]], list[dict[str, Any]]] | None = None
-    export: Callable[..., dict[str, Any]] | None = None
-    opens: Sequence[str] = ()
+    export: Callable[..., dict[str, Any]] | None = None  # as ``card.export``
+    opens: Sequence[str] = ()  # heads of transformers checkpoints that ``estimator.from_checkpoint`` supports
     target: Target = NO_TARGET
-    read: Callable[..., Any] | None = None
-    folds: type[Any] | None = None
-    gives: str | None = None
-    verb: str = "predict"
-    packages: Sequence[str] = ("tokenizers", "safetensors")
+    read: Callable[..., Any] | None = None  # recipe, source or None -> the data set before it is split
+    folds: type[Any] | None = None  # a subclass of ``OutOfFold``; None: cross-validation is not supported
+    gives: str | None = None  # labels, numbers, vectors, tags or answers, over HTTP; None: not supported
+    verb: str = "predict"  # the command that predicts with such a model
+    packages: Sequence[str] = ("tokenizers", "safetensors")  # metrics.json has their versions
 
     @property
     def recipe(self) -> type:

@@ -75,7 +75,7 @@ def init_token_embeddings(
     width = vectors.vectors_.shape[1]
     if width > max_width:
         raise ConfigError(
-            f"vectors of {width} numbers, where a token has room for {max_width}",
+            f"the word vectors have {width} numbers, the token embeddings have only {max_width}",
             where="vectors",
             fix="Take narrower ones, or a larger d_model",
         )

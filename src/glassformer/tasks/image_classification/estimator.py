@@ -92,7 +92,9 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
 
     def _build_preprocessor(self, fit: FitState) -> None:
         if fit.train.batch_size == 0:
-            raise ConfigError("images are batched by number", where="batch_size", fix="Use 1 or more")
+            raise ConfigError(
+                "batch_size = 0 is not supported for images", where="batch_size", fix="Use 1 or more"
+            )
         self.transform_ = build_transform(fit.configs["image"], fit.configs["model"], fit.resumed)
 
     def pixels(self, example: Any, where: str = "picture") -> np.ndarray:

@@ -118,8 +118,8 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         """Tokenize texts, and split them into chunks of ``max_length`` tokens with special tokens."""
         num_special = 3 if self.next_sentence else 2
         if self.max_length <= num_special:
-            what = f"{self.max_length} tokens leave no room beside {num_special}"
-            raise ConfigError(what, where="max_length")
+            what = f"max_length = {self.max_length} leaves no room for {num_special} special tokens and text"
+            raise ConfigError(what, where="max_length", fix="Use a larger max_length")
         return chunk_texts(self.tokenizer_, texts, self.max_length - num_special, self.clean)
 
     def _stream(self, table: TokenTable, train: PretrainFitConfig, device: torch.device) -> MaskedStream:
@@ -174,7 +174,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         if MASK not in text:
             raise DataError(f"no {MASK} in the text", where="fill", fix=f"Write {MASK} for the word to guess")
         if top < 1:
-            raise ConfigError(f"top {top} asks for nothing", where="fill", fix="Use 1 or more")
+            raise ConfigError(f"top = {top} is below 1", where="fill", fix="Use 1 or more")
         # Cleaning keeps the white space around a mask, because some tokenizers turn it into a token.
         cleaned = clean_around_mask(text, vocabulary.tokens["mask"], self.clean)
         table = encode(self.tokenizer_, [cleaned], max_length=self.max_length)
@@ -279,7 +279,7 @@ def build_encoder(
         CheckpointError: the weights or vectors cannot be loaded.
     """
     if model.vectors is not None and model.model not in PRETRAINING:
-        raise ConfigError("a checkpoint has its own token table", where="vectors", fix="Leave it out")
+        raise ConfigError("a checkpoint has its own token embeddings", where="vectors", fix="Leave it out")
     head = "pretraining" if text.next_sentence else "mlm"
     if model.model in PRETRAINING:
         config = PRETRAINING[model.model](

@@ -124,7 +124,9 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
 
     def _prepare(self, fit: FitState) -> tuple[PixelTable, PixelTable | None]:
         if fit.train.batch_size == 0:
-            raise ConfigError("images are batched by number", where="batch_size", fix="Use 1 or more")
+            raise ConfigError(
+                "batch_size = 0 is not supported for images", where="batch_size", fix="Use 1 or more"
+            )
         image, model = as_classifier_sections(fit.configs["image"], fit.configs["model"])
         self.transform_ = build_transform(image, model, fit.resumed)
         crops = image.augment not in ("none", "shift")
@@ -275,7 +277,7 @@ def num_visible_patches(patches: int, mask_share: float) -> int:
     """
     num_visible = round(patches * (1.0 - mask_share))
     if not 0 < num_visible < patches:
-        what = f"mask_share = {mask_share} of {patches} patches leaves {num_visible} to be seen"
+        what = f"mask_share = {mask_share} of {patches} patches leaves {num_visible} visible patches"
         raise ConfigError(what, where="mask_share", fix="Use 0.75, or smaller patches")
     return num_visible
 
@@ -293,7 +295,7 @@ def build_autoencoder(model: PatchModelConfig, transform: ImageTransform) -> Mas
         CheckpointError: the weights cannot be loaded.
     """
     if has_fixed_features(model.model):
-        what = f"{model.model!r} is a linear model, which learns from labels alone"
+        what = f"{model.model!r} is a linear model, which needs labels"
         raise ConfigError(what, where="model", fix="Name an encoder: model=vit-tiny")
     sizes, (_, shape) = decoder_sizes(model), as_classifier_sections(PatchImageConfig(), model)
     if is_image_architecture(model.model):

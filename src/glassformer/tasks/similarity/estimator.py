@@ -225,10 +225,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         if y is None:
             raise DataError("texts without labels", where="fit", fix="Give labels, or pairs of texts")
         texts, labels, self.boolean_labels_ = check_texts(texts), check_labels(y), are_booleans(y)
-        if len(labels) != len(texts):
-            raise UnequalLengthsError(
-                f"{len(texts)} texts, {len(labels)} labels", where="fit", fix="Give one a text"
-            )
+        _check_lengths(texts, labels, "fit")
         self.classes_, targets = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             what = "all texts have one label"
@@ -238,13 +235,11 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
     def _check_validation_labels(self, texts: Any, labels: Any) -> LabeledTexts:
         texts = check_texts(self.prediction_rows(texts, "validation"), "validation")
         labels = check_labels(labels, "validation labels")
-        if len(labels) != len(texts):
-            what = f"{len(texts)} texts, {len(labels)} labels"
-            raise UnequalLengthsError(what, where="validation", fix="Give one a text")
+        _check_lengths(texts, labels, "validation")
         assert self.classes_ is not None
         index = {label: i for i, label in enumerate(self.classes_.tolist())}
         if unknown := [label for label in labels if label not in index]:
-            what = f"the label {unknown[0]!r} is not among those learned"
+            what = f"label {unknown[0]!r} was not seen in training"
             fix = f"Known: {listed([str(label) for label in index])}"
             raise UnknownLabelError(what, where="validation", fix=fix)
         return LabeledTexts(texts, np.array([index[label] for label in labels]))
@@ -471,7 +466,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
     def _require_index(self) -> TextIndex:
         index = getattr(self, "index_", None)
         if index is None:
-            raise ConfigError("no texts to look among", where="similar", fix="Call index(texts) first")
+            raise ConfigError("there is no index", where="similar", fix="Call index(texts) first")
         return index
 
     def weights_digest(self) -> str:
@@ -531,7 +526,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
             DataError: a text cannot be used, or the embeddings have another width.
         """
         if k < 1:
-            raise ConfigError(f"k {k} asks for nothing", where="search", fix="Use 1 or more")
+            raise ConfigError(f"k = {k} is below 1", where="search", fix="Use 1 or more")
         query_vectors = self.unit_vectors(queries)
         vectors = table if _are_vectors(table) else self.encode(table)
         if vectors.shape[1] != query_vectors.shape[1]:
@@ -563,12 +558,10 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         if getattr(self, "head_", None) is not None:
             assert self.classes_ is not None
             labels, predicted = check_labels(y), self.predict(X).tolist()
-            if len(labels) != len(predicted):
-                what = f"{len(predicted)} texts, {len(labels)} labels"
-                raise UnequalLengthsError(what, where="score", fix="Give one a text")
+            _check_lengths(predicted, labels, "score")
             if labels and type(labels[0]) is not type(first_class := self.classes_.tolist()[0]):
-                what = f"the label {labels[0]!r} is of another kind than those learned, as {first_class!r}"
-                raise DataError(what, where="labels", fix="Give them as they were given to fit")
+                what = f"the label {labels[0]!r} has another type than the known label {first_class!r}"
+                raise DataError(what, where="labels", fix="Use the same type of labels as in fit")
             return float(np.mean([a == b for a, b in zip(predicted, labels, strict=True)]))
         pairs = check_text_pairs(self.prediction_rows(X, "pairs", 2), y)
         if pairs.scores is None:
@@ -625,6 +618,12 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
 
     def check_parts(self, folder: Path) -> None:
         check_table(self.tokenizer_, self.model_.config, str(folder))
+
+
+def _check_lengths(texts: Sequence[Any], labels: Sequence[Any], where: str) -> None:
+    if len(texts) != len(labels):
+        what = f"{len(texts)} texts, {len(labels)} labels"
+        raise UnequalLengthsError(what, where=where, fix="Give one label per text")
 
 
 def _all_texts(examples: LabeledTexts | Pairs) -> list[str]:

@@ -90,7 +90,7 @@ def load_index(path: str | Path, model: str) -> TextIndex:
     if about.get("format") != FORMAT or about.get("kind") != TextIndex.__name__:
         raise CheckpointError("is not an index of this version", where=where, fix="Make it again")
     if text(about, "model", where, "") != model:
-        what = "its vectors were made by another model"
+        what = "its vectors are of another model"
         raise CheckpointError(what, where=str(folder), fix="Make the index again with this model")
     texts, rows, other_columns = _read_texts(folder / TEXTS)
     vectors = read_tensors(folder, VECTORS).get("vectors")
@@ -113,5 +113,5 @@ def _read_texts(file: Path) -> tuple[list[str], list[int], list[dict[str, Any]]]
                 rows.append(int(record["row"]))
                 other_columns.append(dict(record.get("columns", {})))
             except (ValueError, KeyError, TypeError, RecursionError):
-                raise CheckpointError("is not a text with its row", where=f"{file}, line {i}") from None
+                raise CheckpointError("is not a text with a row number", where=f"{file}, line {i}") from None
     return check_texts(texts, str(file)), rows, other_columns

@@ -82,10 +82,12 @@ def check_text_pairs(X: Any, y: Any = None, origin: str = "pairs") -> Pairs:
     try:
         scores = np.asarray(y, np.float64)
     except (TypeError, ValueError):
-        raise NotANumberError("a score is not a number", where=origin, fix="Give one number a pair") from None
+        raise NotANumberError(
+            "a score is not a number", where=origin, fix="Give one number per pair"
+        ) from None
     if scores.shape != (len(rows),):
         what = f"{len(rows)} pairs, but scores of shape {scores.shape}"
-        raise UnequalLengthsError(what, where=origin, fix="Give one number a pair")
+        raise UnequalLengthsError(what, where=origin, fix="Give one number per pair")
     if not np.isfinite(scores).all():
         row = int(np.flatnonzero(~np.isfinite(scores))[0]) + 1
         raise NotANumberError("the score is missing or infinite", where=f"{origin}, row {row}")
@@ -203,7 +205,7 @@ def choose_loss(loss: str, pairs: Pairs | None) -> str:
     if pairs is None:
         if loss == "negatives":
             fix = "Use cosine or cosent, or give pairs that belong together"
-            raise NotForThisModelError("negatives takes pairs, not texts with labels", where="loss", fix=fix)
+            raise NotForThisModelError("negatives needs pairs, not texts with labels", where="loss", fix=fix)
         return "cosine" if loss == "auto" else loss
     if pairs.scores is None:
         if loss not in ("auto", "negatives"):
@@ -211,15 +213,13 @@ def choose_loss(loss: str, pairs: Pairs | None) -> str:
                 f"{loss} needs scores", where="loss", fix="Give scores, or use negatives"
             )
         if len(pairs) < 2:
-            raise TooFewExamplesError(
-                "one pair has no others to be told from", where="pairs", fix="Give more pairs"
-            )
+            raise TooFewExamplesError("a single pair has no negatives", where="pairs", fix="Give more pairs")
         return "negatives"
     if np.ptp(pairs.scores) == 0:
         raise OneClassError("all scores are equal", where="scores", fix="Give none: fit(pairs)")
     if loss == "negatives":
         fix = "Give the pairs that belong together, without scores"
-        raise NotForThisModelError("negatives knows no scores", where="loss", fix=fix)
+        raise NotForThisModelError("negatives does not use scores", where="loss", fix=fix)
     if loss != "auto":
         return loss
     return "cosine" if set(np.unique(pairs.scores).tolist()) == {0.0, 1.0} else "cosent"
@@ -289,7 +289,7 @@ def split_labels(
             val_rows = [i for i in val_rows if groups[i] != group]
         if len(np.unique(targets[val_rows])) > 1:
             return sorted({*range(len(targets))} - {*val_rows}), val_rows
-    what = "too few texts: two classes must be held out, and each needs a text to be learned from"
+    what = "too few texts: validation needs two classes, and each of them needs a training text"
     raise TooFewExamplesError(
         what, where="validation_fraction", fix="Give more texts of each class, or a larger share"
     )

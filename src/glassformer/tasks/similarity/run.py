@@ -58,7 +58,11 @@ def preview_data(context: RunContext) -> DataPreview:
     """Log lines about the pairs, and the data doctor's report."""
     splits, dataset = context.data, context.data.dataset
     first, second, score = dataset.columns
-    what = f"how alike {first!r} and {second!r} are: {score!r}" if score else "all pairs belong together"
+    what = (
+        f"how alike {first!r} and {second!r} are: {score!r}"
+        if score
+        else "no score column: all pairs are positive"
+    )
     lines = [f"{dataset.name}: {splits.sizes()} pairs; {what}"]
     lines += note_without_evaluation(splits, "pairs", "model")
     parts = splits.parts()

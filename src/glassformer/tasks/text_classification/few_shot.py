@@ -77,7 +77,9 @@ def fit_few_shot(
     if clf.kind_.is_multilabel or weights is not None:
         what = "several labels per example" if clf.kind_.is_multilabel else "weights of examples"
         fix = "Leave --set method=few-shot out"
-        raise DataError(f"few-shot compares texts of one label each, without {what}", where="method", fix=fix)
+        raise DataError(
+            f"few-shot needs texts with one label and does not support {what}", where="method", fix=fix
+        )
     clf._build_preprocessor(fit)
     if clf.pairs_:
         what = "few-shot compares single texts, and these are pairs"
@@ -199,7 +201,8 @@ def pooling_of(sentences: Sentences, name: str) -> str:
         unsupported = "a prompt"
     pooling = matching_pooling(sentences)
     if pooling is None or steps or unsupported:
-        what = f"{name!r} makes its vectors by {unsupported or ' and '.join([*sentences.pool.modes, *steps])}"
+        parts = unsupported or " and ".join([*sentences.pool.modes, *steps])
+        what = f"{name!r} computes its vectors with {parts}"
         raise NotForThisModelError(
             f"{what}, which a classifier does not support",
             where="model",

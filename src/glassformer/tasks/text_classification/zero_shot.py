@@ -90,7 +90,7 @@ def check_candidate_labels(labels: Any) -> np.ndarray:
 def check_template(template: str, example: str) -> str:
     """Return the template; raise ConfigError, with an ``example``, unless it has one ``{}``."""
     if template.count("{}") != 1:
-        what = f"{template!r} has no one place for the label"
+        what = f"{template!r} does not have one {{}} for the label"
         raise ConfigError(what, where="template", fix=f"Write it as {example!r}")
     return template
 
@@ -274,8 +274,8 @@ def _find_entailment(names: Sequence[str], beginnings: Sequence[str], clf: TextC
     """The index of the only class whose name starts with one of ``beginnings``."""
     matches = [i for i, name in enumerate(names) if name.startswith(tuple(beginnings))]
     if len(matches) != 1:
-        what = f"no one class of entailment among {', '.join(map(str, clf.classes_.tolist()))}"
-        fix = "Take a model of entailment, whose classes are called entailment, neutral and contradiction"
+        what = f"expected one entailment class among {', '.join(map(str, clf.classes_.tolist()))}"
+        fix = "Use an entailment model, with the classes entailment, neutral and contradiction"
         raise NotForThisModelError(what, where="model", fix=fix)
     return matches[0]
 
@@ -286,5 +286,7 @@ def _find_contradiction(names: Sequence[str], entailment: int, clf: TextClassifi
         return matches[0]
     if len(names) == 2:
         return 1 - entailment
-    what = f"no one class of contradiction among {', '.join(map(str, clf.classes_.tolist()))}"
-    raise NotForThisModelError(what, where="model", fix="Take a model with one, or leave multi_label out")
+    what = f"expected one contradiction class among {', '.join(map(str, clf.classes_.tolist()))}"
+    raise NotForThisModelError(
+        what, where="model", fix="Use a model with such a class, or leave multi_label out"
+    )

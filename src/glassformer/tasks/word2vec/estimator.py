@@ -230,7 +230,7 @@ class Word2Vec(Estimator, VectorsConfig):
         """
         self._check_fitted()
         if "before" not in self.norms_:
-            raise ConfigError("the first vectors are not known", where="Word2Vec", fix="Train them here")
+            raise ConfigError("the initial vectors are unknown", where="Word2Vec", fix="Train them here")
         params = self.get_params()
         out = Word2Vec(**params)
         vectors = initial_vectors_of(len(self), params["dim"], params["seed"], self.norms_)
@@ -343,7 +343,9 @@ class Word2Vec(Estimator, VectorsConfig):
             fix = "Give a word, several, or a vector"
             raise InputError("neither words nor a vector", where="most_similar", fix=fix) from None
         if len(negative):
-            raise InputError("a vector and words to take away", where="negative", fix="Give words alone")
+            raise InputError(
+                "negative words cannot be combined with a vector", where="negative", fix="Give words alone"
+            )
         if query.shape != self.vectors_.shape[1:]:
             raise InputError(
                 f"a vector of shape {query.shape}, expected {self.vectors_.shape[1:]}", where="most_similar"
@@ -360,7 +362,9 @@ class Word2Vec(Estimator, VectorsConfig):
 
     def _nearest_words(self, query: np.ndarray, count: int, without: list[int]) -> list[tuple[str, float]]:
         if not isinstance(count, int | np.integer) or count < 1:
-            raise InputError(f"{count!r} words are asked for", where="count", fix="Ask for 1 or more")
+            raise InputError(
+                f"count = {count!r} is not a number of words", where="count", fix="Use 1 or more"
+            )
         return [(self.words_[i], cosine) for i, cosine in nearest_rows(self.units_, query, count, without)]
 
     if not TYPE_CHECKING:  # a type checker would accept any attribute
@@ -421,11 +425,13 @@ class Word2Vec(Estimator, VectorsConfig):
             out.norms_, out.train_seconds_, out.history_ = {"after": norms(vectors)}, 0.0, []
             return out
         if limit is not None:
-            raise ConfigError("a folder is read whole", where="limit", fix="Leave it out, or name a file")
+            raise ConfigError(
+                "limit is not supported for folders", where="limit", fix="Leave it out, or name a file"
+            )
         refuse_unfinished(path)
         folder = path if (path / "glassformer.json").is_file() else path / "model"
         if not folder.is_dir():
-            raise CheckpointError("holds no word vectors", where=str(path))
+            raise CheckpointError("has no word vectors", where=str(path))
         return read_consistently(folder, lambda: cls._load(folder))
 
     @classmethod
@@ -444,11 +450,13 @@ def _read_tables(folder: Path) -> tuple[tuple[str, ...], np.ndarray, np.ndarray,
     where = str(folder / "words.json")
     words, counts = (about.get(name) for name in ("words", "counts"))
     if not isinstance(words, list) or not isinstance(counts, list) or len(words) != len(counts):
-        raise CheckpointError("'words' and 'counts' are missing, or no lists of one length", where=where)
+        raise CheckpointError(
+            "'words' and 'counts' are missing, or not lists of the same length", where=where
+        )
     if not all(isinstance(word, str) for word in words) or len(set(words)) < len(words):
-        raise CheckpointError("'words' holds what is not a word, or a word twice", where=where)
+        raise CheckpointError("'words' has an entry that is not a word, or a word twice", where=where)
     if not all(type(n) is int and 0 <= n < 2**63 for n in counts):
-        raise CheckpointError("'counts' holds what is not a count", where=where)
+        raise CheckpointError("'counts' has an entry that is not a count", where=where)
     for name in {"vectors", *tensors}:
         table = tensors.get(name)
         if (
@@ -457,7 +465,7 @@ def _read_tables(folder: Path) -> tuple[tuple[str, ...], np.ndarray, np.ndarray,
             or table.dim() != 2
             or len(table) != len(words)
         ):
-            what = f"{name!r} is missing, unexplained or no table of {len(words):,} rows"
+            what = f"{name!r} is missing, unknown or not a table of {len(words):,} rows"
             raise CheckpointError(what, where=str(folder))
     vectors = tensors["vectors"].float().numpy()
     contexts = tensors["contexts"].float().numpy() if "contexts" in tensors else None

@@ -40,11 +40,6 @@ class Texts:
     rejected: tuple[Any, ...] = ()  # rows that cannot be used
 
 
-def load_sentences(data: CorpusConfig) -> list[list[str]]:
-    """The words of each text of a recipe; see ``load_texts``."""
-    return load_texts(data).sentences
-
-
 def load_texts(data: CorpusConfig) -> Texts:
     """Load the texts of a recipe and split them into words.
 
@@ -52,14 +47,7 @@ def load_texts(data: CorpusConfig) -> Texts:
     does not have are ignored.
     """
     hidden = {split: set(_cleaned(_split_texts(data, split), data)) for split in dict.fromkeys(data.exclude)}
-    named = load_text_dataset(
-        data.source,
-        text_column=data.text_column,
-        limit=data.limit,
-        splits=data.splits,
-        on_bad_row=data.on_bad_row,
-        labels=False,
-    )
+    named = _read_source(data, limit=data.limit, splits=data.splits)
     texts = _cleaned([text for split in named.splits.values() for text in split.texts], data)
     excluded = {split: sum(text in known for text in texts) for split, known in hidden.items() if known}
     all_hidden = set().union(*hidden.values())
@@ -71,7 +59,7 @@ def load_texts(data: CorpusConfig) -> Texts:
         )
     words = list(map((_WORD_OR_MARK if data.punctuation else _WORD).findall, remaining))
     if not any(words):
-        raise DataError("no text holds a word", where=data.source, fix="Give texts of words")
+        raise DataError("no text has a word", where=data.source, fix="Give texts of words")
     return Texts(words, excluded, named.rejected)
 
 
@@ -88,16 +76,14 @@ def _split_texts(data: CorpusConfig, split: str) -> list[str]:
             f"no split is called {split!r}", where="data.exclude", fix=nearest(split, list(SPLITS))
         )
     try:
-        named = load_text_dataset(
-            data.source,
-            text_column=data.text_column,
-            splits=(split,),
-            on_bad_row=data.on_bad_row,
-            labels=False,
-        )
+        return _read_source(data, splits=(split,)).splits[split].texts
     except NoSplit:
         return []
-    return named.splits[split].texts
+
+
+def _read_source(data: CorpusConfig, **options: Any) -> Any:
+    columns: dict[str, Any] = {"text_column": data.text_column, "on_bad_row": data.on_bad_row}
+    return load_text_dataset(data.source, labels=False, **columns, **options)
 
 
 @dataclass(frozen=True)
@@ -166,7 +152,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     questions = [question.split() for question in settings.analogies]
     all_words = [*settings.neighbours, *(word for words in questions for word in words)]
     if unknown := [word for word in dict.fromkeys(all_words) if word not in vectors]:
-        context.log(f"left out, for they have no vector: {', '.join(unknown)}")
+        context.log(f"left out, because they have no vector: {', '.join(unknown)}")
     known = [word for word in settings.neighbours if word in vectors]
     analogies = [words for words in questions if all(word in vectors for word in words)]
     seconds = max(vectors.train_seconds_, 1e-9)
