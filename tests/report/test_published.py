@@ -153,7 +153,7 @@ def test_the_pages_have_what_was_measured(tmp_path):
     assert row[1] == "[BERT fine-tuning for sentiment](table/row-01.md)"
     assert row[4:6] == ["not measured", "90.00% (1 seed)"]
     text = made["table/row-01.md"]
-    assert "Read from `recipe-imdb-minilm-best.json`; settings changed: epochs=2, train.lr=0.1." in text
+    assert "Source: `recipe-imdb-minilm-best.json`; settings changed: epochs=2, train.lr=0.1." in text
     assert "```toml\n# of imdb-bert-given\n```" in text
 
 
