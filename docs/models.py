@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from glassformer.checkpoints.catalog import CATALOG, Known
+from glassformer.checkpoints.catalog import CATALOG, CatalogEntry
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import GlassformerError
 from glassformer.families import FAMILIES, UNSUPPORTED_FAMILIES
@@ -80,7 +80,7 @@ def names() -> Iterator[str]:
     """Short names of checkpoints, and the commits that they mean."""
     yield "| Name | Checkpoint of the Hub | Commit |"
     yield "|---|---|---|"
-    called: dict[Known, list[str]] = {}
+    called: dict[CatalogEntry, list[str]] = {}
     for name, known in CATALOG.items():
         called.setdefault(known, []).append(f"`{name}`")
     for known, listed in called.items():

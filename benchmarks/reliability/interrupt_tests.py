@@ -113,7 +113,7 @@ def forked(argv: Argv, log: Path, work: Callable[[], int] | None = None) -> int:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         sys.argv, stopping._own = ["glassformer", *argv], None
         if work is None:
-            stopping.own_process()
+            stopping.install_for_process()
         os.write(writer, b"!")
         code = start.run() if work is None else work()
         atexit._run_exitfuncs()

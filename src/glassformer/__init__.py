@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:  # the same names as in `_PUBLIC`, for type checkers, which do not run `__getattr__`
+if TYPE_CHECKING:  # the names of `_PUBLIC` for type checkers, which do not run `__getattr__`
     from glassformer import data, errors, models, nn
     from glassformer.errors import GlassformerError, InputError
     from glassformer.families.pretrained import load_pretrained, save_pretrained
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # the same names as in `_PUBLIC`, for type checkers, which do
     from glassformer.tasks.translation.estimator import Translator
     from glassformer.tasks.word2vec.estimator import Word2Vec
 
-# Public name -> module that defines it. Imported on first use, so that ``import glassformer`` stays fast.
+# Public name -> its module, which is imported at the first use so that ``import glassformer`` is fast
 _PUBLIC = {
     "TextClassifier": "glassformer.tasks.text_classification.estimator",
     "Word2Vec": "glassformer.tasks.word2vec.estimator",

@@ -1,8 +1,9 @@
 """The errors and warnings of glassformer.
 
-Each one says what is wrong, where, and how to fix it. Its ``code`` is stable and names the cause: the command
-line prints it after the message, and JSON output has it as the field ``code``. The documentation's page
-"Errors and warnings" is generated from the docstrings here: meaning, likely cause, fix.
+A message says what is wrong, where, and how to fix it. The ``code`` of an error names the cause and does not
+change between versions. The command line prints the code after the message, and JSON output has it in the
+field ``code``. The page "Errors and warnings" of the documentation is generated from the docstrings in this
+module.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Self
 
 
 class _Coded:
-    """``class Name(Base, code="what-is-wrong")`` sets the code of an error or a warning."""
+    """Base of errors and warnings; ``class Name(Base, code="what-is-wrong")`` sets the code."""
 
     code: str
 
@@ -52,7 +53,7 @@ class CannotWriteError(GlassformerError, code="cannot-write"):
 
     @classmethod
     def of(cls, path: Path | str, error: OSError) -> Self:
-        """The error for an ``OSError`` that was raised while ``path`` was written."""
+        """The error for an ``OSError`` while ``path`` was written."""
         return cls(f"{path}: could not be written: {error.strerror or error}")
 
 
@@ -656,7 +657,7 @@ class IdleSettingWarning(GlassformerWarning, code="idle-setting"):
 
 
 def counted(n: int, noun: str) -> str:
-    """Format a count with its noun: "1 image", "1,234 images"."""
+    """A number with its noun, such as "1 image" or "1,234 images"."""
     return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 

@@ -1,7 +1,8 @@
-"""Checks that model outputs are finite, and JSON without NaN.
+"""Finite model outputs, and JSON without NaN.
 
-Python, command line, server and exports all check a model's outputs with ``finite`` before they return them.
-All JSON, in a file, on standard output or over HTTP, is written by ``json_text``.
+Python, the command line, the server and exports check a model's outputs with ``finite``. ``json_text`` makes
+all
+JSON: in files, on standard output and over HTTP.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from glassformer.errors import NotFiniteError
 from glassformer.outputs import escape, sub_lone
 
 Outputs = TypeVar("Outputs")
-UNDEFINED = "undefined"  # key of a JSON object: metric -> the reason why it is null
-REASONS = "not_finite"  # key of a JSON object: name of a null number -> "nan", "inf" or "-inf"
+UNDEFINED = "undefined"  # key in JSON objects with the value: metric -> the reason why it is null
+REASONS = "not_finite"  # key in JSON objects with the value: key of a null number -> "nan", "inf" or "-inf"
 
 
 def finite(outputs: Outputs, what: str = "outputs") -> Outputs:
@@ -38,13 +39,13 @@ def finite(outputs: Outputs, what: str = "outputs") -> Outputs:
 
 
 def undefined(metrics: dict[str, Any], reasons: dict[str, str]) -> dict[str, Any]:
-    """The metrics with an additional key ``undefined``: metric -> the reason why it is None.
+    """The metrics with the key ``undefined`` and the reasons of the metrics that are None.
 
     Args:
-        reasons: metric -> the reason if it is not defined; ignored for metrics that are not None.
+        reasons: metric -> reason; ignored for metrics that are not None.
     """
-    why_null = {key: why for key, why in reasons.items() if key in metrics and metrics[key] is None}
-    return metrics | ({UNDEFINED: metrics.get(UNDEFINED, {}) | why_null} if why_null else {})
+    used = {key: reason for key, reason in reasons.items() if key in metrics and metrics[key] is None}
+    return metrics | ({UNDEFINED: metrics.get(UNDEFINED, {}) | used} if used else {})
 
 
 def json_text(
@@ -73,21 +74,21 @@ def json_text(
 
 
 def restored(value: Any) -> Any:
-    """Undo ``json_text``: put back the numbers that are not finite."""
+    """Undo ``json_text``: restore the numbers that are not finite."""
     if isinstance(value, list):
         return [restored(item) for item in value]
     if not isinstance(value, dict):
         return value
     reasons = value.get(REASONS) or {}
     result = {key: restored(item) for key, item in value.items() if key != REASONS}
-    return result | {key: float(why) for key, why in reasons.items() if result.get(key, 0) is None}
+    return result | {key: float(reason) for key, reason in reasons.items() if result.get(key, 0) is None}
 
 
 def _replace_nonfinite(value: Any, default: Callable[[Any], Any] | None) -> Any:
     """Replace numbers that are not finite by None, and record them under ``not_finite``."""
     if isinstance(value, dict):
         result = {key: _replace_nonfinite(item, default) for key, item in value.items()}
-        reasons = {str(key): why for key, item in value.items() if (why := _reason(item, default))}
+        reasons = {str(key): reason for key, item in value.items() if (reason := _reason(item, default))}
         return result | ({REASONS: reasons} if reasons else {})
     if isinstance(value, list | tuple):
         return [_replace_nonfinite(item, default) for item in value]
@@ -99,11 +100,11 @@ def _replace_nonfinite(value: Any, default: Callable[[Any], Any] | None) -> Any:
 
 
 def _reason(value: Any, default: Callable[[Any], Any] | None) -> str:
-    """Which non-finite number ``value`` is or contains: "nan", "inf" or "-inf"; empty if there is none."""
+    """The first number in ``value`` that is not finite, as "nan", "inf" or "-inf"; empty if there is none."""
     if isinstance(value, float):
         return "" if math.isfinite(value) else str(float(value))
     if isinstance(value, list | tuple):
-        return next((why for item in value if (why := _reason(item, default))), "")
+        return next((reason for item in value if (reason := _reason(item, default))), "")
     if value is None or isinstance(value, str | int | dict) or default is None:
         return ""
     return _reason(default(value), default)

@@ -1,4 +1,4 @@
-"""Output paths: checks before a long job, atomic writes, names that can be printed."""
+"""Checks of output paths, atomic writes, and printable names."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from glassformer.errors import CannotWriteError, ExistsError, OutputPathError
 
 sub_lone = re.compile("[\ud800-\udfff]").sub  # lone surrogates
-LONGEST_NAME = 220  # bytes; file systems allow 255, but the temporary file's name is longer
-LONGEST_PATH = 4_000  # bytes
+MAX_NAME_BYTES = 220  # file systems allow 255, but names of temporary files are longer
+MAX_PATH_BYTES = 4_000
 
 
 def check_new_file(path: str | Path, option: str = "--out") -> Path:
-    """Check that a new file can be written at ``path``, and return the path.
+    """Return ``path``, after checking that a new file can be written there.
 
     Raises:
-        ConfigError: the path exists (also as a broken link), its folder does not exist or is not writable, or
-            the name is not valid.
+        ConfigError: the path exists (even as a broken link), its folder is missing or not writable, or the
+            name is not valid.
     """
     path = _check_name(Path(path), option)
     fix = f"Choose another {option}"
@@ -39,9 +39,7 @@ def check_new_file(path: str | Path, option: str = "--out") -> Path:
 
 
 def check_folder_path(path: str | Path, option: str = "--out") -> Path:
-    """Check that ``path`` is a writable folder or can be created, with its parents, and return the path.
-
-    The folder need not be empty.
+    """Return ``path``, after checking that it is a writable folder, or can be created with its parents.
 
     Raises:
         ConfigError: the path or a parent is a file or a broken link, is not writable, is not UTF-8, or has
@@ -52,16 +50,16 @@ def check_folder_path(path: str | Path, option: str = "--out") -> Path:
     if readable(str(path.absolute())) != str(path.absolute()):  # safetensors cannot open such paths
         what = "the folder's path is not UTF-8, so a model could not be read from it"
         raise OutputPathError(what, where=readable(str(path)), fix=fix)
-    for place in (path, *path.absolute().parents):
-        if place.is_symlink() and not place.exists():
-            raise OutputPathError(f"a broken link (to {os.readlink(place)})", where=str(place), fix=fix)
-        if not place.exists():
+    for folder in (path, *path.absolute().parents):
+        if folder.is_symlink() and not folder.exists():
+            raise OutputPathError(f"a broken link (to {os.readlink(folder)})", where=str(folder), fix=fix)
+        if not folder.exists():
             continue
-        if place == path and not place.is_dir():
+        if folder == path and not folder.is_dir():
             raise OutputPathError("is a file, not a folder", where=str(path), fix=fix)
-        if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
-            what = f"the folder cannot be created: {place} is not a writable folder"
-            if place == path:
+        if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+            what = f"the folder cannot be created: {folder} is not a writable folder"
+            if folder == path:
                 what = "the folder is not writable"
             raise OutputPathError(what, where=str(path), fix=fix)
         return path
@@ -73,9 +71,9 @@ def _check_name(path: Path, option: str) -> Path:
     if any(byte < 32 or byte == 127 for byte in name):
         what = "a name with a control character (a line break, a tab, NUL)"
         raise OutputPathError(what, where=f"{option} {str(path)!r}"[:300], fix="Use letters and digits")
-    if len(name) > LONGEST_PATH or any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts):
+    if len(name) > MAX_PATH_BYTES or any(len(os.fsencode(part)) > MAX_NAME_BYTES for part in path.parts):
         what = f"a name of {len(name):,} bytes is too long"
-        fix = f"Use at most {LONGEST_NAME} bytes between two slashes"
+        fix = f"Use at most {MAX_NAME_BYTES} bytes between two slashes"
         raise OutputPathError(what, where=f"{option} {str(path)[:80]}...", fix=fix)
     try:
         path.exists()
@@ -85,8 +83,11 @@ def _check_name(path: Path, option: str) -> Path:
 
 
 def readable(text: str) -> str:
-    """Make text encodable as UTF-8: bytes of file names that are not UTF-8 become ``\\xe9``, other lone
-    surrogates ``\\ud800``. ``reading.file_called`` finds the file by such a name."""
+    """Escape lone surrogates, which UTF-8 cannot encode.
+
+    Bytes of file names that are not UTF-8 become ``\\xe9``, other lone surrogates become ``\\ud800``.
+    ``reading.find_escaped`` finds the file for such a name.
+    """
     if text.isascii():
         return text
     return sub_lone(lambda match: escape(match[0]), text)
@@ -99,11 +100,13 @@ def escape(surrogate: str) -> str:
 
 
 def printable(text: str, allowed: str = "") -> str:
-    """Make text safe to print: control characters (C0, C1), bidirectional marks and line separators become
-    U+FFFD; lone surrogates are escaped as in ``readable``.
+    """Make text safe to print.
+
+    Control characters, bidirectional marks and line separators become U+FFFD. Lone surrogates are escaped as
+    in ``readable``.
 
     Args:
-        keep: characters to leave unchanged, such as a line break.
+        allowed: characters to leave unchanged, such as a line break.
     """
     text = text if text.isprintable() else readable(text)
     if text.isprintable():
@@ -113,11 +116,10 @@ def printable(text: str, allowed: str = "") -> str:
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Atomic write: yield a temporary file in the same folder, which replaces ``path`` at the end.
+    """Yield a temporary file in the same folder, which replaces ``path`` at the end.
 
     Raises:
-        GlassformerError: the file could not be written (disk full, read-only, ...). The old file stays and no
-            temporary file is left.
+        GlassformerError: the disk is full or read-only; the old file stays untouched.
     """
     draft = path.parent / f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
     try:

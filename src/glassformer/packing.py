@@ -1,7 +1,7 @@
-"""Sequence lengths and index tensors of a packed batch.
+"""Sequence lengths and index tensors of packed batches.
 
-A packed batch is one matrix ``[N, D]`` of real tokens, sequence after sequence, without padding. The lengths
-are kept as Python integers, so that code that reads the lengths does not wait for the GPU.
+A packed batch is one matrix ``[N, D]`` of the tokens of all sequences, without padding. The lengths of the
+sequences are Python integers, so that code that reads them does not wait for the GPU.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from glassformer.runtime import send
 
 
 class cached_tensor(cached_property):
-    """``cached_property`` for tensors. They are created outside of inference mode, so that training can use
-    them later."""
+    """``cached_property`` for tensors; training can use a tensor that was created in inference mode."""
 
     def __init__(self, create: Callable[[Any], Tensor]):
         def outside_inference_mode(owner: Any) -> Tensor:

@@ -1,7 +1,7 @@
 """Process-wide settings that make glassformer faster.
 
-Importing glassformer changes no such setting: call ``tune_process`` yourself. This module does not import
-torch, since torch reads two of the settings when it is loaded.
+``import glassformer`` does not change them; call ``tune_process`` yourself. This module does not import
+torch, because torch reads two of the settings when it is imported.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
-ENCODING = "GLASSFORMER_ENCODING"  # environment variable: encoding of files that are not UTF-8
-OPTION = "--encoding"  # the option that sets this encoding for one command
-READING = {  # recipe key -> option and environment variable for reading tables
+ENCODING = "GLASSFORMER_ENCODING"  # environment variable with the encoding of files that are not UTF-8
+OPTION = "--encoding"  # option that sets the encoding for one command
+READING = {  # recipe key for reading tables -> option, environment variable
     "encoding": (OPTION, ENCODING),
     "quoting": ("--quoting", "GLASSFORMER_QUOTING"),
     "header": ("--header", "GLASSFORMER_HEADER"),
 }
 
-# OpenMP threads that wait spin a thousand times (about ten microseconds) and then sleep. On a busy machine,
-# spinning longer can be many times slower; without spinning, small models lose a third of their speed on an
-# idle machine. GOMP_SPINCOUNT is GNU's (torch on Linux) and takes precedence over OMP_WAIT_POLICY.
+# Waiting OpenMP threads spin a thousand times (about ten microseconds), and then sleep. On a busy machine,
+# longer spinning can be many times slower. On an idle machine, small models lose a third of their speed
+# without spinning. GOMP_SPINCOUNT is a variable of GNU's OpenMP (torch on Linux) and has precedence over
+# OMP_WAIT_POLICY.
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
-# oneDNN, and torch on top of it (LRU_CACHE_CAPACITY), each cache a compiled kernel and its workspace for the
-# last 1,024 shapes. Packed batches have a new number of rows each time, so most entries are never used again.
-# With 64 entries the cache hits stay, and memory use stays flat.
+# oneDNN and torch (LRU_CACHE_CAPACITY) cache compiled kernels and their workspaces for the last 1,024 shapes.
+# Each packed batch has another number of rows, so most entries are never used again. A cache of 64 entries
+# has the same number of hits, and its memory does not grow.
 SETTINGS = WAITING | {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
-# Switch off the usage reports of libraries that send them by default.
+# Variables that disable usage reports of libraries
 NO_TELEMETRY = {
     "ORT_DISABLE_TELEMETRY": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -42,27 +43,27 @@ NO_TELEMETRY = {
 
 
 def disable_telemetry(environment: MutableMapping[str, str]) -> None:
-    """Switch off the usage reports of ONNX Runtime, MLflow and Ray in ``environment``.
+    """Disable usage reports of ONNX Runtime, MLflow and Ray in ``environment``.
 
     Only the command line and processes that glassformer starts call this; elsewhere the user decides. ONNX
-    Runtime's own function would come too late: its import already writes a device id and looks up a host.
+    Runtime's own function is too late, because its import already writes a device id and looks up a host.
     """
     environment.update(NO_TELEMETRY)
 
 
 _FILTERS = threading.Lock()
-_ignored: Counter[tuple[Any, ...]] = Counter()  # filter -> number of active ``without_warnings``
+_ignored: Counter[tuple[Any, ...]] = Counter()  # filter -> number of active contexts that use it
 
 
 @contextmanager
 def without_warnings(
     module: str = "", category: type[Warning] = Warning, message: str = ""
 ) -> Iterator[None]:
-    """Thread-safe context manager that hides the warnings that match.
+    """Hide matching warnings in a context; thread-safe.
 
-    Python has one list of filters for all threads, and ``warnings.catch_warnings`` restores the whole list:
-    if two such contexts overlap, the one that ends later brings back the filters of the other. Here the first
-    context adds one filter and the last one removes it; the rest of the list stays untouched.
+    ``warnings.catch_warnings`` restores the whole list of filters, which all threads share. If two of its
+    contexts overlap, the second one restores the filters of the first. Here the first context adds one
+    filter, and the last context removes it.
 
     Args:
         module: regular expression for the start of the name of the module that warns.
@@ -90,10 +91,9 @@ _POOLS = threading.RLock()
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Context manager: scikit-learn computes with one thread, which is faster for its short steps.
+    """Let scikit-learn compute with one thread in a context, which is faster for its short steps.
 
-    The number of threads of OpenMP and BLAS is process-wide, so only one Python thread at a time sets it; it
-    is restored at the end.
+    The number of threads of OpenMP and BLAS is process-wide, so other Python threads wait for the context.
     """
     from threadpoolctl import threadpool_limits
 
@@ -104,15 +104,17 @@ def one_thread() -> Iterator[None]:
 def tune_process() -> None:
     """Tune this process for training and prediction on a CPU, as the command line does.
 
-    Call it at the start of your program, before torch is imported: torch reads the environment once. It sets
+    Call it at the start of your program, before you import torch, which reads the environment only once. It
+    sets
 
-    * ``OMP_WAIT_POLICY=PASSIVE`` and ``GOMP_SPINCOUNT=1000``: waiting threads spin only briefly and then
+    * ``OMP_WAIT_POLICY=PASSIVE`` and ``GOMP_SPINCOUNT=1000``, so that waiting threads spin briefly and then
       sleep, which costs less on a busy machine;
-    * ``ONEDNN_PRIMITIVE_CACHE_CAPACITY=64`` and ``LRU_CACHE_CAPACITY=64``: memory use stays flat;
-    * glibc's allocator to keep freed blocks for the next step.
+    * ``ONEDNN_PRIMITIVE_CACHE_CAPACITY=64`` and ``LRU_CACHE_CAPACITY=64``, so that memory use does not grow;
+    * glibc's allocator, so that it keeps freed blocks for the next step.
 
-    Variables that are already set keep their values; if one of the two about waiting is set, so is not the
-    other. Results do not change. ``docs/benchmarks.md`` ("Process tuning") has the gains in speed and memory.
+    Variables that are already set keep their values. If one of the first two variables is set, the other one
+    stays unset. Results do not change. ``docs/benchmarks.md`` ("Process tuning") has the gains in speed and
+    memory.
     """
     user_chose = any(name in os.environ for name in WAITING)
     for name, value in SETTINGS.items():

@@ -1,7 +1,8 @@
-"""Open a user's files safely: only regular files, and at most a limited number of bytes.
+"""Opens files of users safely.
 
-Opening a pipe, a device or a socket could block or have side effects. So the file type is checked before and
-after opening, and the file is opened in non-blocking mode.
+Only regular files with a limited number of bytes are read. Opening a pipe, a device or a socket could block
+or have side effects. So the file type is checked before and after opening, and files are opened in
+non-blocking mode.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ _ESCAPED = re.compile(rb"\\x([89a-f][0-9a-f])")
 
 
 def find_escaped(name: str) -> str:
-    """Undo ``outputs.readable`` for the name of a file or folder. Returns ``name`` itself if it exists, or if
-    no file has the decoded name."""
+    """Undo ``outputs.readable`` for the name of a file or folder.
+
+    Returns ``name`` unchanged if a file has this name, or if no file has the decoded name.
+    """
     if "\\x" not in name or os.path.exists(name):
         return name
     path = os.fsdecode(_ESCAPED.sub(lambda match: bytes.fromhex(match[1].decode()), os.fsencode(name)))
@@ -41,7 +44,7 @@ def find_escaped(name: str) -> str:
 
 
 class NotRegularError(OSError):
-    """The path is not a regular file, or the name is not valid; ``strerror`` has the reason."""
+    """The path is not a regular file, or its name is not valid; ``strerror`` has the reason."""
 
 
 def check_regular(info: os.stat_result) -> None:
@@ -65,7 +68,7 @@ def open_regular(path: str | Path) -> BufferedReader:
     except ValueError:  # a NUL, or a lone surrogate
         raise NotRegularError(errno.EINVAL, "is not a valid file name") from None
     try:
-        check_regular(os.fstat(handle))  # the path may have been replaced since the first check
+        check_regular(os.fstat(handle))  # the file may have been replaced since the first check
         return os.fdopen(handle, "rb")
     except BaseException:
         os.close(handle)
@@ -87,10 +90,9 @@ def read_regular(path: str | Path, max_bytes: int) -> bytes:
 
 
 class ChangeDetector:
-    """Detects changes of a table that a long job reads in parts.
+    """Detects whether a table changes while a long job reads it.
 
-    Raises:
-        DataError: in ``check``: the file was replaced, written to or removed since this object was created.
+    ``check`` raises DataError if the file was replaced, written to or removed since this object was created.
     """
 
     def __init__(self, path: str | Path):
@@ -112,7 +114,7 @@ class ChangeDetector:
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """``object_pairs_hook`` for ``json.loads`` that raises ValueError for a duplicate key."""
+    """An ``object_pairs_hook`` for ``json.loads``, which raises ValueError for a duplicate key."""
     result = dict(pairs)
     if len(result) != len(pairs):
         seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""Device, dtype, threads, random generators, and facts about the machine."""
+"""Devices, dtypes, threads, random generators, and facts about the machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 @cache
 def cpu_flags() -> frozenset[str]:
-    """The CPU's feature flags (Linux; empty if they cannot be read)."""
+    """The feature flags of the CPU; empty if the system is not Linux."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("flags"):
@@ -37,21 +37,21 @@ def cpu_flags() -> frozenset[str]:
 
 
 def has_fast_bf16(device: torch.device) -> bool:
-    """Whether the device multiplies bf16 matrices in hardware; otherwise bf16 is very slow."""
+    """Whether the device has hardware for bf16 products; without it, bf16 is very slow."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return bool({"amx_bf16", "avx512_bf16"} & cpu_flags())
 
 
-_single_process: list[bool] = []  # not empty inside ``as_single_process``
-LAUNCHER = ("RANK", "MASTER_ADDR", "MASTER_PORT")  # variables that a launcher sets in addition to WORLD_SIZE
+_single_process: list[bool] = []  # not empty in a context of ``as_single_process``
+LAUNCHER = ("RANK", "MASTER_ADDR", "MASTER_PORT")  # variables that launchers set in addition to WORLD_SIZE
 
 
 def world() -> tuple[int, int]:
-    """The rank of this process and the number of processes that train together, as set by ``torchrun``.
+    """The rank of this process and the number of processes that train together, as ``torchrun`` sets them.
 
     Raises:
-        ConfigError: the variables are inconsistent, such as a WORLD_SIZE left over from another job.
+        ConfigError: the variables are inconsistent, for example because WORLD_SIZE is from another job.
     """
     size = _variable("WORLD_SIZE", 1)
     if size < 2 or _single_process:
@@ -70,7 +70,7 @@ def world() -> tuple[int, int]:
 
 @contextmanager
 def as_single_process() -> Iterator[None]:
-    """Context manager: ``world`` returns (0, 1), so that a fit inside does not wait for other processes."""
+    """Let ``world`` return (0, 1) in a context, so that a fit does not wait for other processes."""
     _single_process.append(True)
     try:
         yield
@@ -89,10 +89,10 @@ def _variable(name: str, default: int) -> int:
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The device for ``name``. ``auto``: the GPU if there is one; with ``torchrun`` one GPU per process.
+    """The device called ``name``; ``auto`` is the GPU if there is one, with ``torchrun`` one GPU per process.
 
     Raises:
-        ConfigError: torch does not know or does not see the device; also errors of ``world``.
+        ConfigError: torch does not know or does not see the device; or an error of ``world``.
     """
     if name in ("auto", "cuda") and torch.cuda.is_available():
         rank, gpus = _variable("LOCAL_RANK", -1) if world()[1] > 1 else -1, torch.cuda.device_count()
@@ -115,17 +115,15 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def with_device_here(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The settings of a saved model, with ``device`` set to ``auto`` if its GPU is not visible here."""
+    """The settings of a saved model, with ``device`` set to ``auto`` if its GPU is not visible."""
     name = str(settings.get("device"))
-    seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    number = re.fullmatch(r"cuda(?::(\d{1,4}))?", name)
-    if number is None or int(number[1] or 0) < seen:
+    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    match = re.fullmatch(r"cuda(?::(\d{1,4}))?", name)
+    if match is None or int(match[1] or 0) < num_gpus:
         return settings
-    reason, device = (
-        (f"only {seen} GPU{'s are' if seen > 1 else ' is'} visible", "cuda:0")
-        if seen
-        else ("no GPU is visible", "the CPU")
-    )
+    reason, device = "no GPU is visible", "the CPU"
+    if num_gpus:
+        reason, device = f"only {num_gpus} GPU{'s are' if num_gpus > 1 else ' is'} visible", "cuda:0"
     message = f"{folder} was saved with device = {name!r}, but {reason}: it computes on {device}"
     warnings.warn(message, OtherDeviceWarning, stacklevel=4)
     return settings | {"device": "auto"}
@@ -137,13 +135,15 @@ def send(x: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def fits(device: torch.device, size: int) -> bool:
-    """Whether ``size`` bytes of data may be kept on the GPU: at most a quarter of its free memory."""
+    """Whether ``size`` bytes of data need at most a quarter of the GPU's free memory; False on a CPU."""
     return device.type == "cuda" and size <= torch.cuda.mem_get_info(device)[0] // 4
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """The dtype to compute in. ``auto`` and ``int8``: bf16 if the hardware multiplies in it, else fp32 (with
-    ``int8`` only weights and inputs of linear layers have 8 bits)."""
+    """The dtype for a precision; ``auto`` and ``int8`` mean bf16 if the hardware supports it, else fp32.
+
+    With ``int8``, only the weights and inputs of linear layers have 8 bits.
+    """
     if precision in ("auto", "int8"):
         return torch.bfloat16 if has_fast_bf16(device) else torch.float32
     try:
@@ -164,7 +164,7 @@ def _malloc_trim() -> Callable[[int], int]:
 
 
 def return_freed_memory() -> None:
-    """Return the memory that ``process.keep_freed_memory`` keeps, after work whose sizes do not recur."""
+    """Return the memory that ``process.keep_freed_memory`` keeps to the system."""
     _malloc_trim()(0)
 
 
@@ -174,14 +174,16 @@ def cache_folder() -> Path:
 
 
 def set_threads(threads: int) -> None:
-    """Set torch's number of threads for this process; 0 leaves it unchanged. Only for processes that
-    glassformer starts; estimators use ``computing``, which leaves the caller's number unchanged."""
+    """Set torch's number of threads; 0 leaves it unchanged. Only processes that glassformer starts call this.
+
+    Estimators use ``computing`` instead, which does not change the caller's number of threads.
+    """
     if threads:
         torch.set_num_threads(threads)
 
 
 def set_seed(seed: int) -> None:
-    """Seed the random generators of the fit that runs in this thread; outside of fits, torch's."""
+    """Seed the random generators of the fit in this thread, or torch's generators outside of fits."""
     generator = _generator.get()
     if generator is None:
         torch.manual_seed(seed)
@@ -194,35 +196,34 @@ def set_seed(seed: int) -> None:
 def be_deterministic() -> None:
     """Use only deterministic algorithms; torch raises an error for an operation without one.
 
-    On a CPU all algorithms are deterministic; on a GPU, the order of additions can otherwise differ.
+    On a CPU, all algorithms are deterministic. On a GPU, the order of additions may differ without this call.
     """
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it at the first product
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it before the first product
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
 
 
 # --- random numbers -------------------------------------------------------------------------------
 
-# The generator of the fit that runs in this thread. Torch's default CPU generator is shared by all threads:
-# two fits that used it would change each other's random numbers, and the caller's.
+# The generator of the fit in this thread. All threads share torch's default generator for CPUs, so two fits
+# that use it would change each other's random numbers, and those of the caller.
 _generator: ContextVar[torch.Generator | None] = ContextVar("draws", default=None)
 _on_gpu: ContextVar[bool] = ContextVar("on_gpu", default=False)
-# Dropout and attention on a GPU can only use torch's default generator, so one fit at a time runs there. The
-# lock is reentrant because a fit may fit another model in the same thread.
+# Dropout and attention on a GPU can only use torch's default generator, so only one fit at a time runs there.
+# The lock is reentrant, because a fit may fit another model in the same thread.
 _GPU = threading.RLock()
 
 
 def generator_on(device: torch.device) -> torch.Generator | None:
-    """The generator to use on a device: on a CPU, the generator of the fit in this thread. On a GPU and
-    outside of fits None, which means torch's default generator."""
+    """The generator of the fit in this thread; None, for torch's default one, on GPUs and outside of fits."""
     return _generator.get() if device.type == "cpu" else None
 
 
 @contextmanager
 def own_generator(device: torch.device | None = None) -> Iterator[None]:
-    """Context manager: use a new random generator in this thread; the caller's generators stay unchanged.
+    """Use a new random generator in a context and in this thread; the caller's generators do not change.
 
-    On a CPU, any number of threads may do this at once. On a GPU, threads wait for each other.
+    On a CPU, any number of threads may do this at the same time. On a GPU, threads wait for each other.
 
     Args:
         device: device of the fit; None: the CPU.
@@ -239,21 +240,21 @@ def own_generator(device: torch.device | None = None) -> Iterator[None]:
 
 @contextmanager
 def use_own_generator() -> Iterator[None]:
-    """Context manager: torch's own modules use the fit's generator too, for example for initial weights."""
+    """Let torch's own modules use the generator of the fit in a context, for example for initial weights."""
     with _OwnGenerator() if _generator.get() is not None else nullcontext():
         yield
 
 
 class _OwnGenerator(TorchFunctionMode):
-    """In this thread, pass the fit's generator to torch functions that are called without a generator."""
+    """Passes the generator of the fit to torch functions that are called without a generator."""
 
     NAMES = frozenset(("rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial"))
     IN_PLACE = frozenset(("normal_", "uniform_", "random_", "bernoulli_"))
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        random = "generator" in kwargs or getattr(func, "__name__", "") in self.NAMES | self.IN_PLACE
-        if random and kwargs.get("generator") is None:
+        is_random = "generator" in kwargs or getattr(func, "__name__", "") in self.NAMES | self.IN_PLACE
+        if is_random and kwargs.get("generator") is None:
             target = kwargs.get("tensor", args[0] if args else None)
             device = target.device if isinstance(target, torch.Tensor) else torch.device("cpu")
             kwargs = {**kwargs, "generator": generator_on(device)}
@@ -261,7 +262,7 @@ class _OwnGenerator(TorchFunctionMode):
 
 
 def generator_states(device: torch.device | None = None) -> dict[str, torch.Tensor]:
-    """The states of the random generators that training uses, for its checkpoint."""
+    """The states of the random generators that training uses, for checkpoints."""
     generator = _generator.get()
     states = {"rng/torch": torch.get_rng_state() if generator is None else generator.get_state()}
     if _on_gpu.get() or (generator is None and torch.cuda.is_available()):
@@ -280,32 +281,32 @@ def set_generator_states(states: Mapping[str, torch.Tensor], device: torch.devic
         torch.cuda.set_rng_state(states["rng/cuda"], device or "cuda")
 
 
-# --- what the caller has set ----------------------------------------------------------------------
+# --- settings of the caller -------------------------------------------------------------------------
 
-# this thread computes, not traces a graph
+# Whether this thread is in a context of ``computing`` that does not trace a graph
 _computes: ContextVar[bool] = ContextVar("computes", default=False)
 
 
 @contextmanager
 def computing(threads: int = 0, *, gradients: bool = False, graph: bool = False) -> Iterator[None]:
-    """Context manager that ignores the caller's torch settings; fits, predictions and explanations use it.
+    """Ignore the caller's torch settings in a context; fits, predictions and explanations use it.
 
-    Inside, in this thread only: gradients are on or off as set here, there is no ``autocast``, and new
-    tensors are float32 on the CPU, whatever ``torch.set_default_dtype`` and ``set_default_device`` say.
+    ``autocast`` is disabled in this thread. New tensors are float32 on the CPU, even if
+    ``torch.set_default_dtype`` or ``set_default_device`` set something else.
 
     Args:
-        threads: number of threads; 0 keeps the caller's.
-        gradients: whether gradients are computed; if not, as in ``torch.inference_mode``.
-        graph: whether the calls inside are traced for an export instead of computed.
+        threads: number of threads; 0: the caller's number.
+        gradients: whether gradients are computed; False: use ``torch.inference_mode``.
+        graph: whether calls are traced for an export, instead of computed.
     """
     with ExitStack() as stack:
-        nested = _computes.get()  # an outer ``computing`` has already done the rest
+        is_nested = _computes.get()  # an outer context has already changed the other settings
         stack.callback(_computes.reset, _computes.set(not graph))
         stack.enter_context(_limited(threads))
         stack.enter_context(torch.inference_mode(not gradients))
         if gradients:
             stack.enter_context(torch.enable_grad())
-        if nested:
+        if is_nested:
             yield
             return
         for kind in ("cpu", "cuda"):
@@ -317,8 +318,10 @@ def computing(threads: int = 0, *, gradients: bool = False, graph: bool = False)
 
 
 def computes(function: Callable[..., Result], *, gradients: bool = False) -> Callable[..., Result]:
-    """Decorator: run an estimator's method, or a function whose first argument is an estimator, inside
-    ``computing`` with the estimator's number of threads."""
+    """A decorator that runs a method of an estimator in ``computing``, with its number of threads.
+
+    It also decorates functions whose first argument is an estimator.
+    """
 
     @wraps(function)
     def call(estimator: Any, *args: Any, **options: Any) -> Result:
@@ -332,8 +335,11 @@ computes_gradients = partial(computes, gradients=True)
 
 
 def is_compiling() -> bool:
-    """Whether this thread traces a graph. Torch's own flag is shared by all threads: while one exports a
-    model, the flag is also set for threads that predict."""
+    """Whether this thread traces a graph.
+
+    All threads share torch's own flag: while a thread exports a model, it is also set for threads that
+    predict.
+    """
     return torch.compiler.is_compiling() and (torch.compiler.is_dynamo_compiling() or not _computes.get())
 
 
@@ -343,19 +349,19 @@ def is_exporting() -> bool:
 
 
 class _OwnDefaults(TorchFunctionMode):
-    """In this thread, new tensors are float32 on the CPU unless the call sets dtype or device."""
+    """Creates new tensors as float32 on the CPU, unless the call sets dtype or device."""
 
-    MAKE = frozenset((torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.eye))
-    FOLLOW = frozenset((torch.full, torch.arange, torch.tensor, torch.as_tensor))  # dtype of their arguments
-    WHOLE = frozenset((torch.randint, torch.randperm, torch.triu_indices))  # integers
+    FLOAT = frozenset((torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.eye))
+    INFERRED = frozenset((torch.full, torch.arange, torch.tensor, torch.as_tensor))  # dtype of the arguments
+    INTEGER = frozenset((torch.randint, torch.randperm, torch.triu_indices))
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
-        is_new = func in self.MAKE or (func in self.FOLLOW and _has_float(args, kwargs))
-        if is_new and kwargs.get("dtype") is None:
+        is_float = func in self.FLOAT or (func in self.INFERRED and _has_float(args, kwargs))
+        if is_float and kwargs.get("dtype") is None:
             kwargs["dtype"] = torch.float32
         has_device = kwargs.get("device") is not None or any(isinstance(x, torch.Tensor) for x in args)
-        if not has_device and (is_new or func in self.FOLLOW or func in self.WHOLE):
+        if not has_device and (is_float or func in self.INFERRED or func in self.INTEGER):
             kwargs["device"] = "cpu"
         return func(*args, **kwargs)
 
@@ -370,7 +376,7 @@ def _has_float(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 @contextmanager
 def _limited(threads: int) -> Iterator[None]:
-    """Context manager: compute with ``threads`` threads (0: no change) in this Python thread only."""
+    """Compute with ``threads`` threads (0: no change) in a context, in this Python thread only."""
     old = torch.get_num_threads()
     if threads in (0, old):
         yield
@@ -388,8 +394,8 @@ _SETTING = threading.Lock()
 def _set_threads_here(threads: int) -> None:
     """Set the number of threads of this Python thread only.
 
-    ``torch.set_num_threads`` also sets the default of Python threads that use torch for the first time later;
-    a fresh thread restores that default.
+    ``torch.set_num_threads`` also sets the default for new Python threads. A new thread restores this
+    default.
     """
     with _SETTING, ThreadPoolExecutor(1) as fresh:
         default = fresh.submit(torch.get_num_threads).result()
@@ -398,7 +404,7 @@ def _set_threads_here(threads: int) -> None:
 
 
 def machine_facts() -> dict[str, object]:
-    """The machine that a result was measured on: CPU, cores, memory, GPU."""
+    """Facts about this machine: CPU, cores, memory, GPU."""
     model = platform.processor() or platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -421,13 +427,13 @@ def machine_facts() -> dict[str, object]:
 
 def versions(*packages: str) -> dict[str, str]:
     """The versions of Python, torch, glassformer and ``packages``, if installed."""
-    found = {package: _version(package) for package in ("glassformer", "torch", *packages)}
-    return {"python": platform.python_version()} | {p: version for p, version in found.items() if version}
+    installed = {package: _version(package) for package in ("glassformer", "torch", *packages)}
+    return {"python": platform.python_version()} | {p: version for p, version in installed.items() if version}
 
 
 @cache
 def _version(package: str) -> str:
-    """Empty where the package is not installed. Reading its metadata takes milliseconds."""
+    """The version of a package; empty if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -1,8 +1,8 @@
-"""scikit-learn's base classes for the estimators, or substitutes in processes that only predict.
+"""Base classes of estimators.
 
-``import sklearn.base`` imports scipy.stats and more, and takes as long as torch itself. A server must be back
-within seconds after a restart, and does not pass its models to scikit-learn; so the command line calls
-``go_plain()`` before it imports an estimator. Otherwise the base classes are scikit-learn's.
+They are scikit-learn's base classes, or substitutes in commands that only predict. ``import sklearn.base``
+takes as long as ``import torch``, and these commands do not need scikit-learn. So the command line calls
+``skip_sklearn()`` before it imports an estimator.
 """
 
 from __future__ import annotations
@@ -17,15 +17,22 @@ from glassformer.config.synonyms import nearest, suggestion
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-__all__ = ["BaseEstimator", "ClassifierMixin", "RegressorMixin", "check_is_fitted", "go_plain", "with_hints"]
+__all__ = [
+    "BaseEstimator",
+    "ClassifierMixin",
+    "RegressorMixin",
+    "check_is_fitted",
+    "skip_sklearn",
+    "with_hints",
+]
 
-_plain = False
+_skips_sklearn = False
 
 
-def go_plain() -> None:
-    """From now on, import estimators without scikit-learn. Only the command line calls this."""
-    global _plain
-    _plain = True
+def skip_sklearn() -> None:
+    """Import estimators without scikit-learn from now on. Only the command line calls this."""
+    global _skips_sklearn
+    _skips_sklearn = True
 
 
 def check_is_fitted(estimator: Any, attribute: str) -> None:
@@ -40,8 +47,7 @@ def check_is_fitted(estimator: Any, attribute: str) -> None:
 
 
 def with_hints(init: Callable) -> Callable:
-    """Decorator of a constructor: an unknown parameter raises a TypeError that suggests the right name. The
-    signature stays the same."""
+    """A decorator of constructors that raises a TypeError with a suggestion for an unknown parameter."""
     known = inspect.signature(init).parameters
     keyword_only = all(p.kind is p.KEYWORD_ONLY for name, p in known.items() if name != "self")
 
@@ -74,12 +80,16 @@ class PlainMixin:
     """Replaces ``ClassifierMixin`` and ``RegressorMixin``."""
 
 
-def __getattr__(name: str) -> Any:  # chooses when ``from glassformer.sklearn_base import BaseEstimator`` runs
-    plain = {"BaseEstimator": PlainEstimator, "ClassifierMixin": PlainMixin, "RegressorMixin": PlainMixin}
-    if name not in plain:
+def __getattr__(name: str) -> Any:  # runs for ``from glassformer.sklearn_base import BaseEstimator``
+    substitutes = {
+        "BaseEstimator": PlainEstimator,
+        "ClassifierMixin": PlainMixin,
+        "RegressorMixin": PlainMixin,
+    }
+    if name not in substitutes:
         raise AttributeError(f"module 'glassformer.sklearn_base' has no attribute {name!r}")
-    if _plain:
-        return plain[name]
+    if _skips_sklearn:
+        return substitutes[name]
     import sklearn.base
 
     return getattr(sklearn.base, name)

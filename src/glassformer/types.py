@@ -1,4 +1,6 @@
-"""Legend of the tensor axes (in comments such as ``# [N, H, K]`` and in suffixes), and literal types.
+"""Letters of tensor axes, and literal types.
+
+Comments such as ``# [N, H, K]`` and suffixes of names use these letters:
 
 B  sequences in a batch        T  tokens of the longest sequence (padded layout)
 N  real tokens in a batch      D  model width, d_model

@@ -245,7 +245,7 @@ def test_everything_is_synced_before_the_rename_and_the_parent_after(tmp_path, r
 def moves(request, monkeypatch) -> str:
     """How a folder is replaced: in one step, or as on systems that cannot exchange two names."""
     if request.param != "exchanged":
-        monkeypatch.setattr(files, "exchange", lambda one, two: False)
+        monkeypatch.setattr(files, "swap_names", lambda one, two: False)
     return request.param
 
 
@@ -306,7 +306,7 @@ def test_a_reader_between_the_two_renames_does_no_harm(tmp_path, monkeypatch):
         real(source, target)
 
     monkeypatch.setattr(os, "rename", rename)
-    monkeypatch.setattr(files, "exchange", lambda one, two: False)
+    monkeypatch.setattr(files, "swap_names", lambda one, two: False)
     write_folder(path, lambda folder: fill(folder, {"new": b"1"}), overwrite=True)
     assert len(seen) == 1
     assert content(path) == {"new": b"1"}
@@ -332,7 +332,7 @@ def test_what_a_finished_save_left_aside_is_cleared(tmp_path):
 @pytest.mark.parametrize("own", ["notes", "copy", "file", "link"])
 def test_a_folder_of_the_user_beside_ours_stays(tmp_path, monkeypatch, name, own, exchanges):
     if not exchanges:
-        monkeypatch.setattr(files, "exchange", lambda one, two: False)
+        monkeypatch.setattr(files, "swap_names", lambda one, two: False)
     path = write_folder(tmp_path / "model", fill)
     mine = tmp_path / name
     if own == "notes":
@@ -347,7 +347,7 @@ def test_a_folder_of_the_user_beside_ours_stays(tmp_path, monkeypatch, name, own
     before = mine.lstat().st_ino, sorted(os.listdir(mine)) if mine.is_dir() else mine.read_text()
     verify_folder(path)
     write_folder(path, lambda folder: fill(folder, {"new": b"1"}), overwrite=True)
-    files.sweep(tmp_path)
+    files.remove_leftovers(tmp_path)
     if own == "link":  # it leads to the folder that is new now
         assert os.readlink(mine) == str(path)
         return
@@ -403,7 +403,7 @@ def test_a_rename_that_fails_once_is_told_and_the_old_folder_stands(tmp_path, mo
         real(source, target)
 
     monkeypatch.setattr(os, "rename", rename)
-    monkeypatch.setattr(files, "exchange", lambda one, two: False)  # a disk that cannot
+    monkeypatch.setattr(files, "swap_names", lambda one, two: False)  # a disk that cannot
     with pytest.raises(GlassformerError, match="model: could not be written: Input/output error"):
         write_folder(path, lambda folder: fill(folder, {"new": b"1"}), overwrite=True)
     assert failed == [path]

@@ -61,7 +61,7 @@ def test_a_revision_is_honoured_and_a_known_one_is_pinned(tmp_path, fake_hub, mo
     fake_hub.repos["org/tiny"] = commits
     assert read_tensors(resolve_checkpoint("org/tiny").path)["weight"].item() == 2.0
     assert read_tensors(resolve_checkpoint("org/tiny", OLD).path)["weight"].item() == 1.0
-    monkeypatch.setitem(CATALOG, "tiny", hub.Known("org/tiny", OLD))
+    monkeypatch.setitem(CATALOG, "tiny", hub.CatalogEntry("org/tiny", OLD))
     for name in ("tiny", "Tiny", "org/tiny", "ORG/Tiny".lower()):
         found = resolve_checkpoint(name)
         assert found.source.endswith(OLD)
@@ -272,7 +272,7 @@ def fake_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: bytes
     (folder / "model.safetensors").write_bytes(weights)
     monkeypatch.syspath_prepend(tmp_path / "site")
     expected = hashlib.sha256(b"right").hexdigest()
-    monkeypatch.setitem(CATALOG, "some", hub.Known("org/some", NEW, "some_weights", expected))
+    monkeypatch.setitem(CATALOG, "some", hub.CatalogEntry("org/some", NEW, "some_weights", expected))
     return folder
 
 
@@ -295,7 +295,7 @@ def test_a_named_revision_or_a_missing_package_means_the_hub(tmp_path, monkeypat
     fake_hub.repos["org/some"] = {OLD: checkpoint(tmp_path / "o", 1.0), NEW: checkpoint(tmp_path / "n", 2.0)}
     fake_package(tmp_path, monkeypatch, b"right")
     assert resolve_checkpoint("some", OLD).source.endswith(OLD)
-    monkeypatch.setitem(CATALOG, "some", hub.Known("org/some", NEW, "no_such_package", "0"))
+    monkeypatch.setitem(CATALOG, "some", hub.CatalogEntry("org/some", NEW, "no_such_package", "0"))
     assert resolve_checkpoint("some").source.endswith(NEW)
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from glassformer.checkpoints import files, locks
-from glassformer.checkpoints.files import sweep, verify_folder, write_folder
-from glassformer.checkpoints.locks import LOCK, check_unlocked, is_empty_folder, writing
+from glassformer.checkpoints.files import remove_leftovers, verify_folder, write_folder
+from glassformer.checkpoints.locks import LOCK, check_unlocked, is_empty_folder, write_lock
 from glassformer.errors import CheckpointError, ConfigError, GlassformerError
 
 HOLD = """\
 import sys
-from glassformer.checkpoints.locks import writing
-with writing(sys.argv[1]):
+from glassformer.checkpoints.locks import write_lock
+with write_lock(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -39,7 +39,10 @@ def holder(tmp_path):
 
 
 def test_another_process_is_refused_and_told_who_writes(tmp_path, holder):
-    for refused in (lambda: check_unlocked(tmp_path / "run"), lambda: writing(tmp_path / "run").__enter__()):
+    for refused in (
+        lambda: check_unlocked(tmp_path / "run"),
+        lambda: write_lock(tmp_path / "run").__enter__(),
+    ):
         with pytest.raises(
             ConfigError, match=rf"run: is being written by process {holder.pid} since 20.* \(-c"
         ) as e:
@@ -47,7 +50,7 @@ def test_another_process_is_refused_and_told_who_writes(tmp_path, holder):
         assert e.value.exit_code == 2
     holder.communicate(b"")
     assert not (tmp_path / "run").exists()  # nothing was written: nothing stays
-    with writing(tmp_path / "run") as run:
+    with write_lock(tmp_path / "run") as run:
         note = json.loads((run / LOCK).read_text())
         assert (note["pid"], sorted(note)) == (os.getpid(), ["command", "host", "pid", "since"])
 
@@ -58,7 +61,7 @@ def test_the_lock_of_a_killed_process_locks_nothing(tmp_path, holder):
     assert (tmp_path / "run" / LOCK).is_file()
     assert is_empty_folder(tmp_path / "run")
     check_unlocked(tmp_path / "run")
-    with writing(tmp_path / "run") as run:
+    with write_lock(tmp_path / "run") as run:
         (run / "kept").touch()
     assert os.listdir(tmp_path / "run") == ["kept"]
 
@@ -68,10 +71,10 @@ def test_a_copy_of_hard_links_keeps_the_lock_that_a_kill_left(tmp_path):
     run.mkdir(), copy.mkdir()
     (run / LOCK).write_text('{"pid": 1}\n')
     (copy / LOCK).hardlink_to(run / LOCK)
-    with writing(run):
+    with write_lock(run):
         assert (copy / LOCK).read_text() == '{"pid": 1}\n'
         assert json.loads((run / LOCK).read_text())["pid"] == os.getpid()
-        with writing(copy):  # another folder
+        with write_lock(copy):  # another folder
             pass
         with pytest.raises(ConfigError, match="is being written by"):
             check_unlocked(run)
@@ -83,7 +86,7 @@ def test_two_threads_of_one_process_are_two_writers(tmp_path):
     done, told = threading.Event(), []
 
     def hold():
-        with writing(tmp_path):
+        with write_lock(tmp_path):
             inside.wait()
             done.wait()
 
@@ -91,7 +94,7 @@ def test_two_threads_of_one_process_are_two_writers(tmp_path):
     thread.start()
     inside.wait()
     try:
-        writing(tmp_path).__enter__()
+        write_lock(tmp_path).__enter__()
     except ConfigError as error:
         told.append(str(error))
     done.set()
@@ -101,15 +104,15 @@ def test_two_threads_of_one_process_are_two_writers(tmp_path):
 
 
 def test_folders_are_made_and_only_what_is_empty_goes(tmp_path):
-    with writing(tmp_path / "a" / "b" / "c"):
+    with write_lock(tmp_path / "a" / "b" / "c"):
         pass
     assert os.listdir(tmp_path) == []
-    with writing(tmp_path / "a" / "b") as b:
+    with write_lock(tmp_path / "a" / "b") as b:
         (b / "x").touch()
     assert os.listdir(tmp_path / "a" / "b") == ["x"]
     (tmp_path / "file").touch()
     with pytest.raises(GlassformerError, match=r"\.lock: could not be written"):
-        writing(tmp_path / "file").__enter__()
+        write_lock(tmp_path / "file").__enter__()
 
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP])
@@ -121,7 +124,7 @@ def test_without_locks_of_the_file_system_the_note_decides(tmp_path, monkeypatch
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     here = {"host": locks.socket.gethostname(), "command": "x", "since": "y"}
-    with writing(tmp_path):
+    with write_lock(tmp_path):
         pass
     for note, free in (
         ({**here, "pid": ended.pid}, True),  # of this machine, and gone
@@ -133,11 +136,11 @@ def test_without_locks_of_the_file_system_the_note_decides(tmp_path, monkeypatch
     ):
         (tmp_path / LOCK).write_text(json.dumps(note))
         if free:
-            with writing(tmp_path):
+            with write_lock(tmp_path):
                 pass
         else:
             with pytest.raises(ConfigError, match=r"if it has ended, remove .*\.lock"):
-                writing(tmp_path).__enter__()
+                write_lock(tmp_path).__enter__()
             (tmp_path / LOCK).unlink()
 
 
@@ -145,7 +148,7 @@ def test_without_locks_of_the_file_system_the_note_decides(tmp_path, monkeypatch
 def test_what_stands_where_the_lock_belongs_is_left_alone(tmp_path, make):
     make(tmp_path / LOCK)
     try:
-        with writing(tmp_path):
+        with write_lock(tmp_path):
             pass
     except GlassformerError:
         assert os.path.lexists(tmp_path / LOCK)
@@ -157,7 +160,7 @@ def test_a_sweep_spares_the_folder_of_a_living_writer(tmp_path):
 
     def writer(folder: Path) -> None:
         (folder / "a").write_bytes(b"1")
-        sweep(tmp_path)
+        remove_leftovers(tmp_path)
         write_folder(tmp_path / "model", lambda other: (other / "b").write_bytes(b"2") and None)
         seen.append(folder.is_dir())
 
@@ -172,7 +175,7 @@ def test_a_sweep_spares_the_folder_of_a_living_writer(tmp_path):
 def test_many_save_and_read_one_path_at_once(tmp_path, monkeypatch, exchanged):
     """Two savers and two readers: every reader sees the files of one save."""
     if not exchanged:
-        monkeypatch.setattr(files, "exchange", lambda one, two: False)
+        monkeypatch.setattr(files, "swap_names", lambda one, two: False)
     path, wrong, done = tmp_path / "model", [], threading.Event()
 
     def content(value: int):

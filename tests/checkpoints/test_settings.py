@@ -11,7 +11,7 @@ import torch
 
 import glassformer as gf
 from glassformer.checkpoints.files import write_folder
-from glassformer.checkpoints.layout import on_meta, restore
+from glassformer.checkpoints.layout import create_on_meta, model_from_state
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import CheckpointError, ConfigError, NewerFormatError
@@ -86,15 +86,15 @@ def test_comparing_shapes_loads_no_compiler():
     """The first drawing of a number without memory makes torch import sympy and more: seconds at every start."""
     program = (
         "import sys\n"
-        "from glassformer.checkpoints.layout import on_meta\n"
+        "from glassformer.checkpoints.layout import create_on_meta\n"
         "from glassformer.models.text import TextEncoder as Bert\n"
         "from glassformer.families.bert import bert\n"
-        "on_meta(Bert, bert(7, 6, 1, 1, 5, 11, head='mlm'), 99, 'x')\n"
+        "create_on_meta(Bert, bert(7, 6, 1, 1, 5, 11, head='mlm'), 99, 'x')\n"
         "from glassformer.models.seq2seq import TransformerSeq2Seq, transformer\n"
-        "on_meta(TransformerSeq2Seq, transformer(7, 11, d_model=6, num_heads=1, num_layers=1, d_ff=5), 99, 'x')\n"
+        "create_on_meta(TransformerSeq2Seq, transformer(7, 11, d_model=6, num_heads=1, num_layers=1, d_ff=5), 99, 'x')\n"
         "from glassformer.models.image import ImageEncoder as ViT\n"
         "from glassformer.families.vit import vit\n"
-        "on_meta(ViT, vit((8, 8), (4, 4), 6, 1, 1, 7), 99, 'x')\n"
+        "create_on_meta(ViT, vit((8, 8), (4, 4), 6, 1, 1, 7), 99, 'x')\n"
         "print('sympy' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -105,10 +105,10 @@ def test_no_memory_is_taken_and_no_number_drawn_to_compare_shapes():
     config = bert(10_000_000, 4096, 1, 1, 7, 11)  # 164 GB
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    assert {p.device.type for p in on_meta(Bert, config, 99, "x").parameters()} == {"meta"}
+    assert {p.device.type for p in create_on_meta(Bert, config, 99, "x").parameters()} == {"meta"}
     assert torch.equal(before, torch.get_rng_state())
     with pytest.raises(CheckpointError, match="missing tensors"):
-        restore(Bert, config, {f"{i}": torch.zeros(1) for i in range(3)}, "x")
+        model_from_state(Bert, config, {f"{i}": torch.zeros(1) for i in range(3)}, "x")
 
 
 @pytest.mark.parametrize("name", ["architecture", "init_std", "head"])

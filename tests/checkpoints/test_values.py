@@ -6,9 +6,23 @@ import math
 import pytest
 import torch
 
-from glassformer.checkpoints.layout import compare, label_maps, other_task, outputs, reason
-from glassformer.checkpoints.names import listing
-from glassformer.checkpoints.settings import count, number, read_metadata, real, section, shown, text
+from glassformer.checkpoints.layout import (
+    add_label_maps,
+    check_tensors,
+    count_outputs,
+    describe_outputs,
+    first_line,
+)
+from glassformer.checkpoints.names import list_names
+from glassformer.checkpoints.settings import (
+    get_count,
+    get_number,
+    get_section,
+    get_size,
+    get_text,
+    read_metadata,
+    shorten,
+)
 from glassformer.errors import CheckpointError, NewerFormatError
 
 MOST = 10_000_000
@@ -20,27 +34,27 @@ def written(folder, settings) -> None:
 
 @pytest.mark.parametrize("value", [1, 2, MOST])
 def test_sizes(value):
-    assert number({"a": value}, "a", "f") == value
-    assert number({}, "a", "f", value) == value
+    assert get_size({"a": value}, "a", "f") == value
+    assert get_size({}, "a", "f", value) == value
 
 
 @pytest.mark.parametrize("value", [0, -1, MOST + 1, 2.0, True, "3", None, [3]])
 def test_no_sizes(value):
     with pytest.raises(CheckpointError, match=r"f: a = .* is not a size"):
-        number({"a": value}, "a", "f", 5)
+        get_size({"a": value}, "a", "f", 5)
 
 
 def test_a_size_without_a_default_must_be_there():
     with pytest.raises(CheckpointError, match="f: missing key 'a'"):
-        number({"b": 1}, "a", "f")
+        get_size({"b": 1}, "a", "f")
 
 
 @pytest.mark.parametrize("value", [0, 0.0, 0.99, 2.5])
 def test_numbers_and_rates(value):
-    assert real({"a": value}, "a", "f", 0.5) == value
-    assert real({}, "a", "f", value) == value
+    assert get_number({"a": value}, "a", "f", 0.5) == value
+    assert get_number({}, "a", "f", value) == value
     if value < 1:
-        assert real({"a": value}, "a", "f", 0.5, 1) == value
+        assert get_number({"a": value}, "a", "f", 0.5, 1) == value
 
 
 @pytest.mark.parametrize(
@@ -57,44 +71,44 @@ def test_numbers_and_rates(value):
 )
 def test_no_numbers(value, below, bounds):
     with pytest.raises(CheckpointError, match=f"is not a number {bounds}"):
-        real({"a": value}, "a", "f", 0.5, below)
+        get_number({"a": value}, "a", "f", 0.5, below)
 
 
 @pytest.mark.parametrize("value", [0, 1, 2**63 - 1])
 def test_counts(value):
-    assert count({"a": value}, "a", "f") == value
-    assert count({}, "a", "f") == 0
-    assert count({}, "a", "f", 3) == 3
+    assert get_count({"a": value}, "a", "f") == value
+    assert get_count({}, "a", "f") == 0
+    assert get_count({}, "a", "f", 3) == 3
 
 
 @pytest.mark.parametrize("value", [-1, 2**63, 1.0, True, "1", None])
 def test_no_counts(value):
     with pytest.raises(CheckpointError, match="is not a whole number from 0 on"):
-        count({"a": value}, "a", "f")
+        get_count({"a": value}, "a", "f")
 
 
 def test_texts_and_sections():
-    assert text({"a": ""}, "a", "f", "b") == ""
-    assert text({}, "a", "f", "b") == "b"
-    assert section({"a": {}}, "a", "f") == {}
+    assert get_text({"a": ""}, "a", "f", "b") == ""
+    assert get_text({}, "a", "f", "b") == "b"
+    assert get_section({"a": {}}, "a", "f") == {}
     for wrong in (None, 3, ["x"]):
         with pytest.raises(CheckpointError, match="is not a text"):
-            text({"a": wrong}, "a", "f", "b")
+            get_text({"a": wrong}, "a", "f", "b")
         with pytest.raises(CheckpointError, match="f: 'a' is missing or not an object"):
-            section({"a": wrong}, "a", "f")
+            get_section({"a": wrong}, "a", "f")
 
 
 def test_values_in_messages_are_short():
-    assert shown("x" * 78) == repr("x" * 78)
-    assert shown("x" * 79) == "'" + "x" * 76 + "..."
-    assert shown(10**30 - 1) == str(10**30 - 1)
-    assert shown(10**30) == shown(-(10**30)) == "a number of more than 30 digits"
-    assert shown(True) == "True"
-    assert listing("odd", list("gfedcba")) == "odd: a, b, c, d, e, f and 1 more"
-    assert listing("odd", list("fedcba")) == "odd: a, b, c, d, e, f"
-    assert reason(ValueError("one\ntwo")) == "one"
-    assert reason(ValueError("")) == "ValueError"
-    assert len(reason(ValueError("x" * 300))) == 200
+    assert shorten("x" * 78) == repr("x" * 78)
+    assert shorten("x" * 79) == "'" + "x" * 76 + "..."
+    assert shorten(10**30 - 1) == str(10**30 - 1)
+    assert shorten(10**30) == shorten(-(10**30)) == "a number of more than 30 digits"
+    assert shorten(True) == "True"
+    assert list_names("odd", list("gfedcba")) == "odd: a, b, c, d, e, f and 1 more"
+    assert list_names("odd", list("fedcba")) == "odd: a, b, c, d, e, f"
+    assert first_line(ValueError("one\ntwo")) == "one"
+    assert first_line(ValueError("")) == "ValueError"
+    assert len(first_line(ValueError("x" * 300))) == 200
 
 
 def test_what_glassformer_json_does_not_say_has_a_value(tmp_path):
@@ -113,29 +127,31 @@ def test_what_glassformer_json_does_not_say_has_a_value(tmp_path):
 
 
 def test_what_a_head_is_for():
-    assert other_task({}, 2) == other_task({"problem_type": "single_label_classification"}, 1) == ""
-    assert other_task({}, 1).startswith("regression")
-    assert other_task({"problem_type": "regression"}, 5).startswith("regression")
-    assert other_task({"problem_type": "multi_label_classification"}, 5).startswith("multi-label")
+    assert (
+        describe_outputs({}, 2) == describe_outputs({"problem_type": "single_label_classification"}, 1) == ""
+    )
+    assert describe_outputs({}, 1).startswith("regression")
+    assert describe_outputs({"problem_type": "regression"}, 5).startswith("regression")
+    assert describe_outputs({"problem_type": "multi_label_classification"}, 5).startswith("multi-label")
     for wrong in ("poetry", ["regression"], 3):
         with pytest.raises(CheckpointError, match=r"problem_type = .* is not known"):
-            other_task({"problem_type": wrong}, 2)
-    assert outputs(torch.zeros(5, 7), "f") == 5
+            describe_outputs({"problem_type": wrong}, 2)
+    assert count_outputs(torch.zeros(5, 7), "f") == 5
     with pytest.raises(CheckpointError, match=r"the head's weight is \(5,\), not a matrix"):
-        outputs(torch.zeros(5), "f")
+        count_outputs(torch.zeros(5), "f")
     settings = {}
-    label_maps(settings, ())
+    add_label_maps(settings, ())
     assert settings == {}
-    label_maps(settings, ("b", "a"))
+    add_label_maps(settings, ("b", "a"))
     assert settings == {"id2label": {"0": "b", "1": "a"}, "label2id": {"b": 0, "a": 1}}
 
 
 def test_tensors_that_do_not_fit_are_named():
     own = {"a": torch.zeros(2, 3), "b": torch.zeros(5)}
-    compare(own, dict(own), "f")
+    check_tensors(own, dict(own), "f")
     with pytest.raises(CheckpointError, match="f: missing tensors: b"):
-        compare(own, {"a": own["a"]}, "f")
+        check_tensors(own, {"a": own["a"]}, "f")
     with pytest.raises(CheckpointError, match="f: unexpected tensors: c"):
-        compare(own, own | {"c": own["b"]}, "f")
+        check_tensors(own, own | {"c": own["b"]}, "f")
     with pytest.raises(CheckpointError, match=r"b is \(7,\), config.json says \(5,\)"):
-        compare(own, own | {"b": torch.zeros(7)}, "f")
+        check_tensors(own, own | {"b": torch.zeros(7)}, "f")

@@ -83,8 +83,8 @@ def test_doctor_on_this_machine(gf, ok):
 
 
 def test_doctor_misses_what_is_needed(gf, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(doctor_module.NEEDED, "no-such-package", "1.0")
-    monkeypatch.setitem(doctor_module.NEEDED, "numpy", "99.0")
+    monkeypatch.setitem(doctor_module.MIN_VERSIONS, "no-such-package", "1.0")
+    monkeypatch.setitem(doctor_module.MIN_VERSIONS, "numpy", "99.0")
     result = gf("doctor")
     assert result.code == 1
     assert result.err == ""
@@ -94,7 +94,7 @@ def test_doctor_misses_what_is_needed(gf, monkeypatch: pytest.MonkeyPatch):
 def test_doctor_knows_the_requirements_of_the_package():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = dict(line.split(">=") for line in project["dependencies"])
-    assert wanted == doctor_module.NEEDED
+    assert wanted == doctor_module.MIN_VERSIONS
 
 
 def demo_settings() -> list[str]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from glassformer import ImageClassifier, load
-from glassformer.cli.explain import _formatted
+from glassformer.cli.explain import _format_score
 from glassformer.explain.methods import NETWORK_METHODS
 
 from .tiny import sentences, settings, write_csv
@@ -120,12 +120,12 @@ def test_several_inputs_are_told_apart_and_special_tokens_said(gf, trained):
 
 
 def test_scores_far_below_one_keep_their_digits():
-    assert [_formatted(score, small=True) for score in (3e-06, -4.2e-05, 0.0)] == [
+    assert [_format_score(score, are_small=True) for score in (3e-06, -4.2e-05, 0.0)] == [
         "3.0e-06",
         "-4.2e-05",
         "0.0000",
     ]
-    assert _formatted(0.12345, small=False) == "0.1235"
+    assert _format_score(0.12345, are_small=False) == "0.1235"
 
 
 @pytest.fixture(scope="module")

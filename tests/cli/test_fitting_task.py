@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.own_data import RECIPES_BY_KIND, RecipeRequest, own_task
+from glassformer.cli.own_data import RECIPES_BY_KIND, RecipeRequest, resolve_request
 from glassformer.cli.train import choose_recipe
 from glassformer.data.kinds import detect_kind
 from glassformer.tasks.catalog import load_recipe
@@ -97,7 +97,7 @@ def written(tmp_path, monkeypatch) -> Path:
 def test_the_kind_and_its_recipe(written, capsys, name):
     kind = FILES[name][1]
     assert detect_kind(name) == kind
-    found = own_task(RecipeRequest(text=name), "train", "--text FILE")
+    found = resolve_request(RecipeRequest(text=name), "train", "--text FILE")
     if kind == "texts":
         assert (found.text, found.recipe, found.own_data) == (name, None, True)
         return
@@ -109,7 +109,7 @@ def test_the_kind_and_its_recipe(written, capsys, name):
     )
     said = capsys.readouterr().err
     assert f"taken as glassformer train {RECIPES_BY_KIND[kind].recipe} --data {name}" in said
-    by_word = own_task(RecipeRequest(name), "train", "--text FILE")
+    by_word = resolve_request(RecipeRequest(name), "train", "--text FILE")
     assert (by_word.recipe, by_word.data) == (RECIPES_BY_KIND[kind].recipe, name)
     recipe = choose_recipe(None, name)
     assert recipe.task == load_recipe(RECIPES_BY_KIND[kind].recipe).task
@@ -127,7 +127,7 @@ def test_the_kind_and_its_recipe(written, capsys, name):
     ],
 )
 def test_what_is_said_of_columns_goes_before(written, name, settings):
-    assert own_task(RecipeRequest(text=name, settings=tuple(settings)), "train", "").text == name
+    assert resolve_request(RecipeRequest(text=name, settings=tuple(settings)), "train", "").text == name
 
 
 def test_two_columns_of_texts_are_asked_about(refused, written):
@@ -151,7 +151,7 @@ def test_a_folder_of_images_as_text(written, capsys):
         (written / "images" / label).mkdir(parents=True)
         for i in range(3):
             Image.new("L", (5, 7), 200 * (label == "light") + i).save(written / "images" / label / f"{i}.png")
-    found = own_task(RecipeRequest(text="images"), "train", "")
+    found = resolve_request(RecipeRequest(text="images"), "train", "")
     assert (found.text, found.images) == (None, "images")
     assert "taken as --images images" in capsys.readouterr().err
 

@@ -141,7 +141,7 @@ def test_a_server_says_where_it_listens(asked, monkeypatch, trained: Path):
     from glassformer.cli import serve
     from glassformer.serve import run as server
 
-    monkeypatch.setattr(serve, "hand_over", lambda: None)
+    monkeypatch.setattr(serve, "hand_over_signals", lambda: None)
     monkeypatch.setattr(
         server, "run_server", lambda *given, on_ready, **options: on_ready("http://127.0.0.1:7")
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer.cli.predictions import LeastSure, Prediction, table_format
+from glassformer.cli.predictions import LeastConfident, Prediction, table_format
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import table_file
@@ -128,7 +128,7 @@ def test_the_guards_of_a_label_review_stay(tmp_path: Path):
     kept = table_format([str(table)], tmp_path / "o.csv")
     (read,) = read_rows(table, InputRequest([], "text"))
     assert (read.text, read.other_columns["note"]) == ("=a film", "'@x")
-    with kept.writing(tmp_path / "o.csv", ["text"], ["predicted"]) as write:
+    with kept.open(tmp_path / "o.csv", ["text"], ["predicted"]) as write:
         write(read, ["@yes"])
     assert records(tmp_path / "o.csv")[1] == ["yes", "'=a film", "''@x", "'@yes"]
 
@@ -169,7 +169,7 @@ def test_both_texts_of_a_pair_go_back_to_their_columns(tmp_path: Path):
     table = write_csv(tmp_path / "t.csv", [("b", "7", "a")], "second,id,first")
     kept = replace(table_format([str(table)], tmp_path / "o.csv"), pair=("first", "second"))
     layout = Layout(("id",), False, False, True)
-    with kept.writing(tmp_path / "o.csv", kept.texts(layout), ["predicted"]) as write:
+    with kept.open(tmp_path / "o.csv", kept.text_columns(layout), ["predicted"]) as write:
         write(Row(TextPair("a", "b"), 2, "t.csv", {"id": "7"}), ["yes"])
     assert records(tmp_path / "o.csv") == [["second", "id", "first", "predicted"], ["b", "7", "a", "yes"]]
 
@@ -201,7 +201,7 @@ def test_the_least_sure_come_first():
     p[7] = p[11] = [0.34, 0.33, 0.33]
     rows = [Row(f"text {i}", i + 2, "t.csv") for i in range(53)]
     shares, labels = p.max(1), [("a", "b", "c")[k] for k in p.argmax(1)]
-    kept = LeastSure(5)
+    kept = LeastConfident(5)
     for row, label, share, own in zip(rows, labels, shares.tolist(), p, strict=True):
         found = {"label": label, "probability": share, "probabilities": own}
         kept.add(Prediction(row, found), ["a", "b", "c"])
@@ -213,7 +213,7 @@ def test_the_least_sure_come_first():
         assert [share for _, share in f["likeliest"]] == sorted(own.tolist(), reverse=True)[:2]
         assert f["likeliest"][0][0] == f["label"]
     with pytest.raises(ConfigError, match="0 rows"):
-        LeastSure(0)
+        LeastConfident(0)
 
 
 def test_predict_lists_them(gf, as_json, ok, refused, run, tmp_path):

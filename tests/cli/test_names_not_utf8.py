@@ -66,7 +66,7 @@ NAME, READABLE = "caf\udce9", "caf\\xe9"
 
 
 def test_every_table_of_answers_takes_them(tmp_path):
-    from glassformer.cli.similar import write_cosines, write_doubles, write_results
+    from glassformer.cli.similar import write_cosines, write_duplicates, write_results
     from glassformer.data.pairs import PairSplit
     from glassformer.study.results import _write_csv
     from glassformer.tasks.translation.run import write_translations
@@ -76,7 +76,7 @@ def test_every_table_of_answers_takes_them(tmp_path):
     writers = {
         "cosines": lambda out: write_cosines(out, [NAME], [NAME], [0.5]),
         "found": lambda out: write_results(out, [NAME], [[near]]),
-        "doubles": lambda out: write_doubles(out, [(0, 1, 0.5)], [NAME] * 2, [1, 2], [{"file": NAME}] * 2),
+        "doubles": lambda out: write_duplicates(out, [(0, 1, 0.5)], [NAME] * 2, [1, 2], [{"file": NAME}] * 2),
         "study": lambda out: _write_csv(out, [{"arm": NAME, "accuracy": 0.25}]),
         "translations": lambda out: write_translations(out, pair, {"greedy": [NAME]}),
     }

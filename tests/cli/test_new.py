@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.cli.options import recipe_keys
-from glassformer.cli.recipes import commented, default_recipe, needs_files
+from glassformer.cli.recipes import commented_toml, default_recipe, needs_files
 from glassformer.tasks.catalog import TASKS, load_recipe, recipe_names
 
 from .tiny import sentences, settings, write_csv
@@ -51,7 +51,7 @@ def test_a_setting_that_is_a_table_is_written_and_read_back(ok):
 @pytest.mark.parametrize("task", SHIPPED)
 def test_every_key_stands_there_with_its_meaning(task):
     recipe = load_recipe(default_recipe(task))
-    text = commented(recipe, "x.toml")
+    text = commented_toml(recipe, "x.toml")
     lines = text.splitlines()
     words = " ".join(line.removeprefix("# ") for line in lines)
     for key in recipe_keys(task):

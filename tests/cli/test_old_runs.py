@@ -12,7 +12,7 @@ import pytest
 
 import glassformer
 import glassformer as gf
-from glassformer.cli.export import held_out
+from glassformer.cli.export import sample_validation
 from glassformer.config import read_toml
 from glassformer.data.duplicates import comparison_key
 from glassformer.errors import CheckpointError, ConfigError, DataError
@@ -265,7 +265,7 @@ def test_every_change_of_every_form(gf, as_json, ok, refused, monkeypatch, tmp_p
             assert CHANGED in refused(verb, "run")
         with pytest.raises(DataError, match=CHANGED):
             set_precision("run", load("run"), "int8", print)
-        assert held_out("run") is None
+        assert sample_validation("run") is None
     write(tmp_path / "mine", form, rows)
     if form != "folder of files":
         ok("evaluate", "run")

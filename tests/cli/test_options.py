@@ -16,7 +16,7 @@ import typer.main
 
 from glassformer.cli import output
 from glassformer.cli.app import UsageError, app
-from glassformer.cli.options import recipes, run_folders, studies
+from glassformer.cli.options import complete_recipes, complete_runs, complete_studies
 from glassformer.outputs import printable
 from glassformer.process import READING
 from glassformer.serve.limits import Limits
@@ -200,13 +200,13 @@ def test_folders_are_offered_by_what_they_hold(tmp_path, monkeypatch):
         Path(name).mkdir()
         (Path(name) / mark).write_text("")
     Path("file").write_text("")
-    assert run_folders("") == ["model", "other/", "run"]
-    assert run_folders("ru") == ["run"]
-    assert run_folders(".h") == [".hidden"]
-    assert run_folders("nosuch/x") == []
-    assert "europe" in recipes("eu")
-    assert recipes("zz") == []
-    assert "europe-pooling" in studies("europe-p")
+    assert complete_runs("") == ["model", "other/", "run"]
+    assert complete_runs("ru") == ["run"]
+    assert complete_runs(".h") == [".hidden"]
+    assert complete_runs("nosuch/x") == []
+    assert "europe" in complete_recipes("eu")
+    assert complete_recipes("zz") == []
+    assert "europe-pooling" in complete_studies("europe-p")
 
 
 # --- the terminal -----------------------------------------------------------------------------------

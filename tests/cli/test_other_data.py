@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import glassformer as gf
-from glassformer.cli.own_data import held_out_line
+from glassformer.cli.own_data import describe_held_out
 from glassformer.cli.train import choose_recipe
 from glassformer.config import read_toml, to_dict
 from glassformer.data.masking import multi_sentence_share
@@ -86,7 +86,9 @@ def test_one_file_of_tags_is_split_as_a_table_is(how: str, tmp_path: Path):
     given = {"data": file} if how == "--data" else {"settings": [f"source={file}"]}
     recipe = choose_recipe("wnut17-minilm", **given)
     assert (recipe.data.validation_size, recipe.data.test_size) == (0.1, 0.1)
-    assert held_out_line(recipe).startswith("held out of the sentences: 10% for validation and 10% for test")
+    assert describe_held_out(recipe).startswith(
+        "held out of the sentences: 10% for validation and 10% for test"
+    )
     assert load(recipe).sizes() == "82 train, 9 validation, 10 test"
 
 
@@ -107,7 +109,7 @@ def test_what_is_asked_for_or_there_is_not_held_out(tmp_path: Path):
     tagged(tmp_path / "test.conll", 5)
     folder = choose_recipe("wnut17-minilm", data=str(tmp_path))
     assert (folder.data.validation_size, folder.data.test_size) == (0.1, None)
-    assert held_out_line(choose_recipe("wnut17-minilm")) is None
+    assert describe_held_out(choose_recipe("wnut17-minilm")) is None
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(2, (None, None)), (3, (1, 1)), (9, (1, 1)), (10, (0.1, 0.1))])

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from glassformer.checkpoints.locks import LOCK, writing
+from glassformer.checkpoints.locks import LOCK, write_lock
 from glassformer.cli import stopping
 from glassformer.cli.app import main
 from glassformer.cli.stopping import SIGNALS
@@ -34,8 +34,8 @@ from .tiny import sentences, sets, settings, snapshot, write_csv
 
 HOLD = """\
 import sys
-from glassformer.checkpoints.locks import writing
-with writing(sys.argv[1]):
+from glassformer.checkpoints.locks import write_lock
+with write_lock(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -184,7 +184,7 @@ def test_evaluate_and_export_leave_nothing_half(gf, ok, run, stop):
     import glassformer.export.onnx_folder as onnx_folder
 
     pytest.importorskip("onnxruntime")
-    stop(onnx_folder, "draw_graph", signal.SIGTERM)
+    stop(onnx_folder, "export_graph", signal.SIGTERM)
     one_line(gf("export", run, "--to", "onnx"))
     assert snapshot(run) == before
     assert os.listdir(run) == [p.name for p in run.iterdir() if not p.name.startswith(".")]
@@ -225,11 +225,11 @@ def test_folds_studies_and_scoring_have_one_writer(gf, reviews, run, tmp_path):
     }
     (tmp_path / "demo-run").mkdir()
     (tmp_path / "demo-run" / "config.toml").write_text('name = "europe"\n')
-    with writing("demo-run"):
+    with write_lock("demo-run"):
         assert "is being written by process" in gf("demo").err
     assert (tmp_path / "demo-run" / "config.toml").is_file()
     for folder, argv in commands.items():
-        with writing(folder):  # another open file is another writer, in this process too
+        with write_lock(folder):  # another open file is another writer, in this process too
             result = gf(*argv)
             assert result.code == 2, result
             assert "is being written by process" in result.err
@@ -270,7 +270,7 @@ PROGRAM = """\
 import sys, threading, time
 from glassformer.cli import stopping
 stopping.{change}
-listening = stopping.own_process()
+listening = stopping.install_for_process()
 def main():
     {body}
 try:

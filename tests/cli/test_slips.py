@@ -13,11 +13,11 @@ from sklearn.base import clone
 
 from glassformer import ImageClassifier, MaskedLM, TextClassifier, Word2Vec
 from glassformer.cli.app import main
-from glassformer.cli.options import all_keys, data_option, suggest_option, use_option_names
+from glassformer.cli.options import all_keys, guess_data_option, suggest_option, use_option_names
 from glassformer.cli.stopping import INTERRUPTED
 from glassformer.cli.train import choose_recipe
 from glassformer.config import override
-from glassformer.config.synonyms import KEYS, KEYS_OF_NAME
+from glassformer.config.synonyms import KEYS, KEYS_BY_NAME
 from glassformer.errors import ConfigError
 from glassformer.tasks.catalog import recipe_classes, recipe_names
 
@@ -275,18 +275,18 @@ def test_a_table_in_the_place_of_a_recipe_is_taken_for_data(ok, refused, other, 
 def test_pictures_in_the_place_of_a_recipe(gf, tmp_path):
     folder = tmp_path / "cats"
     (folder / "a").mkdir(parents=True)
-    assert data_option(str(folder)) is None
+    assert guess_data_option(str(folder)) is None
     (folder / "a" / "one.JPG").touch()
     (folder / "notes.txt").touch()
     (folder / "a" / "two.png").touch()
-    assert data_option(str(folder)) == "--images"
+    assert guess_data_option(str(folder)) == "--images"
     result = gf("cross-validate", folder)
     assert result.code == 2
     assert f"{folder} is not a recipe: read as data, --images {folder}" in result.err
     (folder / "config.toml").touch()
-    assert data_option(str(folder)) is None
-    assert data_option("nowhere.jsonl") == "--text"
-    assert data_option("europe") is None
+    assert guess_data_option(str(folder)) is None
+    assert guess_data_option("nowhere.jsonl") == "--text"
+    assert guess_data_option("europe") is None
 
 
 def test_an_unknown_recipe_is_no_list_of_all(refused):
@@ -328,7 +328,7 @@ def test_keys_of_other_tools_are_answered_with_ours(refused):
     assert "See all keys: 'glassformer train --help-keys'" in refused("train", "europe", "--set", "xyzzy=1")
     keys = {key for cls in recipe_classes().values() for key in vars(cls()) if not key.startswith("_")}
     assert set(KEYS) <= set(all_keys()) | keys
-    assert set(KEYS_OF_NAME) & set(all_keys()) <= {
+    assert set(KEYS_BY_NAME) & set(all_keys()) <= {
         "target_column"
     }  # of pairs; of labels it is another's name
 

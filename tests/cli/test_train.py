@@ -13,7 +13,7 @@ import pytest
 from glassformer import __version__
 from glassformer.cli.folds import recipe_for_folds
 from glassformer.cli.options import recipe_keys
-from glassformer.cli.own_data import own_recipe
+from glassformer.cli.own_data import recipe_for_data
 from glassformer.cli.train import choose_recipe
 from glassformer.config import key_places
 from glassformer.errors import ConfigError
@@ -63,7 +63,7 @@ def test_train_a_recipe_file_on_other_data(ok, reviews: Path, tmp_path: Path):
 
 
 def test_text_recipe_holds_out_a_tenth_each_for_choosing_and_for_the_figures(tmp_path: Path):
-    recipe = own_recipe(Recipe, str(write_csv(tmp_path / "reviews.csv", sentences(60))))
+    recipe = recipe_for_data(Recipe, str(write_csv(tmp_path / "reviews.csv", sentences(60))))
     assert recipe.data.validation_size == recipe.data.test_size == 0.1
     assert recipe.evaluate.split == "test"
     assert recipe.model.model == "auto"
@@ -71,14 +71,14 @@ def test_text_recipe_holds_out_a_tenth_each_for_choosing_and_for_the_figures(tmp
 
 def test_text_recipe_of_a_small_table_holds_out_an_example_of_each_class(tmp_path: Path):
     rows = [(f"text number {i}", f"class {i % 4}") for i in range(16)]
-    data = own_recipe(Recipe, str(write_csv(tmp_path / "reviews.csv", rows))).data
+    data = recipe_for_data(Recipe, str(write_csv(tmp_path / "reviews.csv", rows))).data
     assert data.validation_size == data.test_size == 4
 
 
 def test_text_recipe_takes_the_splits_that_there_are(tmp_path: Path):
     for name, n in (("train", 40), ("validation", 10), ("test", 10)):
         write_csv(tmp_path / "data" / f"{name}.csv", sentences(n, seed=n))
-    recipe = own_recipe(Recipe, str(tmp_path / "data"), ["lr=0.5"])
+    recipe = recipe_for_data(Recipe, str(tmp_path / "data"), ["lr=0.5"])
     assert recipe.data.validation_size is None
     assert recipe.data.test_size is None
     assert recipe.train.lr == 0.5

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import glassformer as gf_package
-from glassformer.cli.export import held_out
+from glassformer.cli.export import sample_validation
 from glassformer.data.text import word_tokenizer
 from glassformer.families.pretrained import save_pretrained
 from glassformer.models.text import TextEncoder, TextEncoderConfig
@@ -30,7 +30,7 @@ def test_onnx(ok, refused, run: Path):
     pytest.importorskip("onnxscript")
     result = ok("export", run, "--to", "onnx", "--int8", "--int8-tolerance", 50, "--check", 4)
     assert f"{run / 'onnx'}: 4 inputs, same labels" in result.out
-    validation = held_out(run)
+    validation = sample_validation(run)
     assert validation is not None
     assert f" on {len(validation[0])}" in result.err.splitlines()[-1]
     about = json.loads((run / "onnx" / "onnx.json").read_text(encoding="utf-8"))

@@ -79,7 +79,7 @@ def test_files_and_lines_keep_numbers_far_from_0_and_tiny_ones_apart(regressor, 
     out = tmp_path / "out.csv"
     kind = Numbers(est, Layout((), False, False))
     writer = Writer(kind, out)
-    with writer.opened():
+    with writer.open():
         writer.add([Row(text) for text in TEXTS], lambda done: None)
     assert [row.predicted for row in read_numbers(out)] == found.tolist()
     Writer(kind).add([Row(text) for text in TEXTS], lambda done: None)

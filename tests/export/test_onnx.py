@@ -21,7 +21,7 @@ from glassformer.data.text import Clean, clean_text
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.export import graph, onnx_folder
 from glassformer.export.outputs import samples_of
-from glassformer.export.padded import PaddedPictures, PaddedText
+from glassformer.export.padded import PaddedImages, PaddedText
 
 from .conftest import (
     BUILDS,
@@ -56,7 +56,7 @@ def test_padded_is_packed(name: str, tmp_path: Path):
     clf = build(name)
     clf.temperature_ = 0.6
     if clf.NOUN == "images":
-        padded = PaddedPictures(clf.model_, clf.transform_.mean, clf.transform_.std, 0.6)
+        padded = PaddedImages(clf.model_, clf.transform_.mean, clf.transform_.std, 0.6)
         given = [torch.from_numpy(np.stack([clf.transform_.read(x) for x in PICTURES]))]
         expected = clf.export_outputs().outputs(PICTURES)
     else:
@@ -201,7 +201,7 @@ def test_pictures_run_without_us(picture_model, tmp_path: Path):
 
 def test_a_graph_that_differs_is_refused(text_model, tmp_path: Path, monkeypatch):
     pytest.importorskip("onnxscript")
-    real = onnx_folder.draw_graph
+    real = onnx_folder.export_graph
 
     def wrong(module, *args):
         with torch.no_grad():
@@ -209,7 +209,7 @@ def test_a_graph_that_differs_is_refused(text_model, tmp_path: Path, monkeypatch
             real(module, *args)
             module.model.head.out.bias -= 3e-4
 
-    monkeypatch.setattr(onnx_folder, "draw_graph", wrong)
+    monkeypatch.setattr(onnx_folder, "export_graph", wrong)
     with pytest.raises(GlassformerError, match="does not agree"):
         onnx_folder.export_onnx(text_model, tmp_path / "onnx", TEXTS)
     assert list(tmp_path.iterdir()) == []
@@ -225,7 +225,7 @@ def test_models_without_attention_are_exported(name: str, tmp_path: Path):
     assert checked["inputs"] == 70
     assert checked["largest_difference"] <= 1e-5
     # Padding on the left, as some tokenizers have it
-    run = graph.run_graph(tmp_path / "onnx" / "model.onnx", 1)
+    run = graph.open_graph(tmp_path / "onnx" / "model.onnx", 1)
     table = clf.encode(TEXTS[:7])
     ids = np.zeros((7, 19), np.int64)
     mask = np.zeros_like(ids)
@@ -259,14 +259,14 @@ def test_int8_that_costs_too_much_is_not_kept(text_model, tmp_path: Path, monkey
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     monkeypatch.setattr(text_model, "threshold_", None)  # whatever the tests before it left
-    real, said = onnx_folder.run_graph, text_model.predict(TEXTS).tolist()
+    real, said = onnx_folder.open_graph, text_model.predict(TEXTS).tolist()
 
     def contrary(path, threads):
         """What int8 says is the opposite."""
         run = real(path, threads)
         return (lambda feeds: [-x for x in run(feeds)]) if path.name == "model-int8.onnx" else run
 
-    monkeypatch.setattr(onnx_folder, "run_graph", contrary)
+    monkeypatch.setattr(onnx_folder, "open_graph", contrary)
     given = {"int8": True, "validation": (TEXTS, said)}
     with pytest.raises(GlassformerError, match=r"100\.00 points of accuracy on 40 labeled texts") as caught:
         onnx_folder.export_onnx(text_model, tmp_path / "onnx", TEXTS[:3], **given)

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from glassformer.errors import GlassformerError
-from glassformer.export.graph import run_graph
+from glassformer.export.graph import open_graph
 from glassformer.export.onnx_folder import script_text
 from glassformer.targets.multiclass import Classes
 
@@ -99,11 +99,11 @@ def test_the_process_that_checks_a_graph_is_silent_and_the_caller_stays_as_it_is
     program = f"""
 import os, sys
 import numpy as np
-from glassformer.export.graph import quantize, run_graph
+from glassformer.export.graph import quantize, open_graph
 before = dict(os.environ)
 for file in ({str(folder / "model.onnx")!r}, quantize({str(folder / "model.onnx")!r}, {str(folder.parent / "int8.onnx")!r})):
     ids = np.ones((2, 3), np.int64)
-    logits, shares = run_graph(file, 1)(dict(input_ids=ids, attention_mask=ids))
+    logits, shares = open_graph(file, 1)(dict(input_ids=ids, attention_mask=ids))
     assert abs(logits - [[3, -3]] * 2).max() < 0.1 and shares.dtype == np.float32
 assert "onnxruntime" not in sys.modules and dict(os.environ) == before
 """
@@ -113,8 +113,8 @@ assert "onnxruntime" not in sys.modules and dict(os.environ) == before
 def test_a_graph_that_cannot_run_is_a_plain_error(folder: Path, tmp_path: Path):
     (tmp_path / "model.onnx").write_bytes(b"not a graph")
     with pytest.raises(GlassformerError, match=r"ONNX Runtime failed: .*model\.onnx"):
-        run_graph(tmp_path / "model.onnx", 1)
-    run = run_graph(folder / "model.onnx", 1)
+        open_graph(tmp_path / "model.onnx", 1)
+    run = open_graph(folder / "model.onnx", 1)
     with pytest.raises(GlassformerError, match=r"ONNX Runtime failed: .*input_ids"):
         run({"input_ids": np.ones((2, 3, 5), np.int64)})
     with pytest.raises(GlassformerError, match="ended with exit code 0"):  # after an error it is gone

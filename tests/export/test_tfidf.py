@@ -13,7 +13,7 @@ from glassformer.checkpoints.ngrams import ngrams_metadata
 from glassformer.data.ngrams import Ngrams
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import ConfigError
-from glassformer.export.plain_ngrams import features, numbered
+from glassformer.export.plain_ngrams import features, index_ngrams
 from glassformer.tasks.card import export
 
 TEXTS = [
@@ -37,7 +37,7 @@ NOISE = ["late late ferry", "nothing known: ЖЖ", "", "tram on time?"]
 )
 def test_plain_python_gives_the_same_features(options):
     ngrams, _ = Ngrams.fitted(TEXTS, min_count=1, **options)
-    about = numbered(ngrams_metadata(ngrams) | {"idf": ngrams.idf.tolist()})
+    about = index_ngrams(ngrams_metadata(ngrams) | {"idf": ngrams.idf.tolist()})
     for text in [*TEXTS, *NOISE]:
         row = ngrams.rows([text])
         wanted = dict(zip(row.indices.tolist(), row.data.tolist(), strict=True))
@@ -47,7 +47,7 @@ def test_plain_python_gives_the_same_features(options):
 def test_plain_python_gives_the_same_features_of_pairs():
     pairs = [TextPair(a, b) for a, b in zip(TEXTS, TEXTS[1:] + TEXTS[:1], strict=True)]
     ngrams, _ = Ngrams.fitted(pairs, min_count=1)
-    about = numbered(ngrams_metadata(ngrams) | {"idf": ngrams.idf.tolist()})
+    about = index_ngrams(ngrams_metadata(ngrams) | {"idf": ngrams.idf.tolist()})
     for pair in pairs:
         row = ngrams.rows([pair]).toarray()[0]
         found = np.zeros(ngrams.width)

@@ -3,7 +3,7 @@ package is not installed.
 
     PYTHONPATH=src .venv/bin/python -m tests.parity.record [MODEL_TYPE ...]        by default every family
 
-Weights are drawn from their names (``proof.drawn``), so that a file holds configs, shapes, inputs and outputs only.
+Weights are random_tensor from their names (``proof.random_tensor``), so that a file holds configs, shapes, inputs and outputs only.
 """
 
 import json
@@ -18,7 +18,7 @@ import transformers
 from safetensors.torch import save_file
 
 from glassformer.checkpoints.tensors import read_tensors
-from glassformer.export.proof import RECORDED, Batch, drawn, write_random
+from glassformer.export.proof import RECORDED, Batch, random_tensor, write_random
 from glassformer.families import FAMILIES
 
 from . import test_image_families, test_text_families
@@ -39,7 +39,7 @@ def batch_of(config: Any) -> Batch:
     config = test_image_families.of_images(config)
     if hasattr(config, "image_size"):
         height, width = (config.image_size,) * 2 if isinstance(config.image_size, int) else config.image_size
-        return Batch(drawn("pixels", (1, config.num_channels, height, width), 1.0))
+        return Batch(random_tensor("pixels", (1, config.num_channels, height, width), 1.0))
     random, pad = np.random.RandomState(config.vocab_size), config.pad_token_id
     mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
     ids = torch.from_numpy(random.randint(0, config.vocab_size - 1, mask.shape)).long()

@@ -436,7 +436,7 @@ def test_the_server_answers_as_the_model(kind, folder, data):
         )
         return
     items = served.prepare([(QUESTION, CONTEXT)] if what == "answers" else [A])
-    answers = served.check_answers(served.compute(items))
+    answers = served.check_outputs(served.compute(items))
     if what == "classes":
         (found,) = served.response(items, answers)["predictions"]
         assert list(found["probabilities"].values()) == pytest.approx(

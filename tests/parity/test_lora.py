@@ -8,7 +8,7 @@ import torch
 from tests.shaken import shaken
 
 import glassformer as gf
-from glassformer.checkpoints.names_lora import QKV, ROOT, THIRDS, load_adapter, save_adapter
+from glassformer.checkpoints.names_lora import QKV, QKV_PARTS, ROOT, load_adapter, save_adapter
 from glassformer.checkpoints.tensors import write_tensors
 from glassformer.data.text import word_tokenizer
 from glassformer.errors import CheckpointError, ConfigError
@@ -80,7 +80,7 @@ def test_values_and_gradients_are_pefts(base, tmp_path, targets):
     learning = {n: p for n, p in peer.named_parameters() if p.requires_grad}
     parts, layers = select_parts(targets), len(ours.encoder.layers)
     fused = QKV in table.encoder
-    thirds = [part for part in parts if part in THIRDS]
+    thirds = [part for part in parts if part in QKV_PARTS]
     modules = len(parts) - fused * max(len(thirds) - 1, 0)
     assert len(learning) == 2 * layers * modules  # the same layers, and no others
     with torch.no_grad():

@@ -120,8 +120,8 @@ def test_without_transformers_the_weights_are_not_compared(tmp_path, capsys, mon
     assert found["verdict"] == "weights not compared"
     assert "outputs" not in found
     assert found["recorded"]["within"]
-    drawn = proof.drawn
-    monkeypatch.setattr(proof, "drawn", lambda *given: 1.01 * drawn(*given))
+    random_tensor = proof.random_tensor
+    monkeypatch.setattr(proof, "random_tensor", lambda *given: 1.01 * random_tensor(*given))
     assert certificate(capsys, folder, code=3)["verdict"] == "different"
 
 

@@ -17,7 +17,7 @@ from glassformer.checkpoints.files import write_folder
 from glassformer.cli.app import main
 from glassformer.errors import CheckpointError
 from glassformer.export import onnx_folder
-from glassformer.scale.scoring import _state
+from glassformer.scale.scoring import _model_key
 
 TEXTS = ["A warm and funny film.", "dull", "a dullish, bad film", "warm " * 40]
 
@@ -157,9 +157,9 @@ def test_a_table_is_scored_and_another_model_is_noticed(texts, tmp_path):
     assert main(["predict", str(texts), "--data", str(table), "--out", str(scores)]) == 0
     said = parquet.read_table(scores).to_pydict()
     assert said["label"] == gf.load(texts).predict(rows).tolist()
-    before = _state(texts)
+    before = _model_key(texts)
     (texts / "config.json").write_text((texts / "config.json").read_text() + "\n")
-    assert _state(texts) != before
+    assert _model_key(texts) != before
 
 
 def test_an_export_of_ours_and_a_name_of_the_hubs_are_folders_like_others(texts, tmp_path, monkeypatch):

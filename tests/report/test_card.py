@@ -11,7 +11,13 @@ from huggingface_hub import ModelCard, ModelCardData
 from markdown_it import MarkdownIt
 
 import glassformer as gf
-from glassformer.checkpoints.files import GENERATED_README, MANIFEST, README, is_generated, with_checksum
+from glassformer.checkpoints.files import (
+    GENERATED_README,
+    MANIFEST,
+    README,
+    add_card_checksum,
+    is_unedited_card,
+)
 from glassformer.report.card import LoadingInfo, Model, base_of, code, escaped, model_card, without_paths
 from glassformer.tasks.card import card_of, find_run_folder, write_card
 from glassformer.tasks.catalog import TASKS
@@ -55,7 +61,7 @@ def test_every_task_saves_a_card_that_the_hub_reads(task, tmp_path):
     assert card.data.license is None
     assert "- license:" in card.text.split("## Blanks")[1]
     assert type(estimator).__name__ in card.text
-    assert is_generated(folder / README)
+    assert is_unedited_card(folder / README)
     assert README not in json.loads((folder / MANIFEST).read_text())["files"]
     assert load(folder).RECIPE.task == task  # as before
 
@@ -184,13 +190,13 @@ def test_examples_are_counted_and_kept(fitted, tmp_path):
 def test_a_card_that_somebody_has_edited_stays(fitted, tmp_path):
     folder = fitted.save(tmp_path / "m")
     fitted.save(folder, overwrite=True)
-    assert is_generated(folder / README)
+    assert is_unedited_card(folder / README)
     assert not (folder / GENERATED_README).exists()
     (folder / README).write_text((folder / README).read_text() + "My words.\n")
     np.testing.assert_array_equal(load(folder).predict(["a dog"]), fitted.predict(["a dog"]))  # undamaged
     fitted.save(folder, overwrite=True)
     assert (folder / README).read_text().endswith("My words.\n")
-    assert is_generated(folder / GENERATED_README)
+    assert is_unedited_card(folder / GENERATED_README)
     before = (folder / README).read_bytes()
     assert write_card(folder, fitted).name == GENERATED_README
     assert (folder / README).read_bytes() == before
@@ -200,14 +206,19 @@ def test_a_card_that_somebody_has_edited_stays(fitted, tmp_path):
 
 def test_a_signature_is_of_every_character(tmp_path):
     file = tmp_path / README
-    file.write_text(with_checksum("# a\n"))
-    assert is_generated(file)
-    for other in (with_checksum("# a\n").replace("# a", "# b"), "# a\n", with_checksum("# a") + "\nx", ""):
+    file.write_text(add_card_checksum("# a\n"))
+    assert is_unedited_card(file)
+    for other in (
+        add_card_checksum("# a\n").replace("# a", "# b"),
+        "# a\n",
+        add_card_checksum("# a") + "\nx",
+        "",
+    ):
         file.write_text(other)
-        assert not is_generated(file)
+        assert not is_unedited_card(file)
     file.write_bytes(b"\xff\xfe")
-    assert not is_generated(file)
-    assert not is_generated(tmp_path)
+    assert not is_unedited_card(file)
+    assert not is_unedited_card(tmp_path)
 
 
 def test_the_form_of_the_hub_says_how_transformers_opens_it():

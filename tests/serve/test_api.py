@@ -9,7 +9,7 @@ import pytest
 
 import glassformer as gf
 from glassformer.serve.limits import Limits
-from glassformer.serve.models import example_sentences, load_models, score_of
+from glassformer.serve.models import example_sentences, load_models, read_score
 
 from .conftest import EXAMPLES, PICTURES, TEXTS, Running, png
 
@@ -359,7 +359,7 @@ def test_the_score_is_the_main_metric_of_the_run(tmp_path, metrics, score):
     if metrics is not None:
         (tmp_path / "metrics.json").write_text(json.dumps(metrics))
     keys = ("metric", "value", "split", "examples")
-    assert score_of(tmp_path) == (score and dict(zip(keys, score, strict=True)))
+    assert read_score(tmp_path) == (score and dict(zip(keys, score, strict=True)))
 
 
 def test_models_say_how_good_they_are_and_bring_their_example(classifiers, tmp_path, caplog):

@@ -10,7 +10,7 @@ import glassformer as gf
 from glassformer.cli.serve import search_source
 from glassformer.errors import ConfigError
 from glassformer.serve.limits import Limits
-from glassformer.serve.models import load_models, search_in
+from glassformer.serve.models import load_models, set_search_texts
 
 from .conftest import TEXTS, Running, over
 
@@ -110,7 +110,7 @@ def searching(served, classifiers, tmp_path_factory) -> Iterator[tuple[Any, Runn
     folder = tmp_path_factory.mktemp("searching")
     runs = [classifiers[0].save(folder / "films"), served[0].save(folder / "alike")]
     models = load_models(runs, Limits(), threads=1, precision="fp32")
-    search_in(models, LISTED)
+    set_search_texts(models, LISTED)
     running = Running(models, Limits())
     yield served[0], running
     running.stop()
@@ -160,10 +160,10 @@ def test_without_a_list_or_vectors_nothing_is_searched(served, classifiers, tmp_
     assert "--search TABLE" in refused.body["error"]["fix"]
     films = load_models([classifiers[0].save(tmp_path / "films")], Limits(), threads=1)
     with pytest.raises(ConfigError, match="searching needs embeddings, but films gives labels"):
-        search_in(films, LISTED)
+        set_search_texts(films, LISTED)
     alike = [served[0].save(tmp_path / name) for name in ("one", "two")]
     with pytest.raises(ConfigError, match="one and two both give vectors"):
-        search_in(load_models(alike, Limits(), threads=1), LISTED)
+        set_search_texts(load_models(alike, Limits(), threads=1), LISTED)
 
 
 def test_the_command_reads_a_table_or_an_index(served, tmp_path):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from glassformer.errors import ConfigError
-from glassformer.serve.guard import HEADERS, RESERVATION, Guard, allowed_host, host_of
+from glassformer.serve.guard import HEADERS, RESERVATION, Guard, normalize_host, parse_host
 from glassformer.serve.limits import Limits
 from glassformer.serve.metrics import MemoryBudget, Metrics, Reservation
 from glassformer.serve.problems import Problem
@@ -363,7 +363,7 @@ INVALID = (
 
 @pytest.mark.parametrize("value", [*HOSTS, *OTHERS, *INVALID])
 def test_a_host_is_read_by_its_grammar(value):
-    assert host_of(value) == (HOSTS | OTHERS).get(value)
+    assert parse_host(value) == (HOSTS | OTHERS).get(value)
 
 
 async def test_host_names():
@@ -403,7 +403,7 @@ async def test_without_a_list_every_valid_host_is_served():
 )
 def test_a_name_to_allow_is_a_host_alone(name, said):
     with pytest.raises(ConfigError, match=f"--allow-host: {said}"):
-        allowed_host(name)
+        normalize_host(name)
 
 
 async def test_every_answer_has_the_headers_that_keep_pages_safe():

@@ -86,7 +86,7 @@ def stuck(monkeypatch, classifiers):
 
 def test_a_decoder_that_hangs_is_given_up(serve, stuck):
     server = serve(decode_seconds=0.4)
-    decoder = server.app.state.server.decoding.small
+    decoder = server.app.state.server.image_decoder.small
     slow, good = png(np.zeros((11, 13, 3), np.uint8)), png(PICTURES[5])
     answers = []
     try:
@@ -96,13 +96,13 @@ def test_a_decoder_that_hangs_is_given_up(serve, stuck):
         assert [answer.status for answer in answers] == [503, 503]
         assert "longer than 0.4 s" in answers[0].body["error"]["what"]
         assert answers[0].headers["retry-after"]
-        assert decoder.n_abandoned == 2
+        assert decoder.num_abandoned == 2
         assert server.ask("/v1/predict", {"images": [good]}).status == 200  # by those in their places
         stuck.set()
         end = time.monotonic() + 10
-        while decoder.n_abandoned and time.monotonic() < end:
+        while decoder.num_abandoned and time.monotonic() < end:
             time.sleep(0.01)
-        assert (decoder.n_abandoned, decoder.threads) == (0, decoding.SMALL_THREADS)
+        assert (decoder.num_abandoned, decoder.num_threads) == (0, decoding.SMALL_THREADS)
         assert server.ask("/v1/predict", {"images": [slow, good]}).status == 200
     finally:
         stuck.set()
@@ -136,7 +136,7 @@ async def test_workers():
     for one in hanging:
         with pytest.raises(Problem, match=r"longer than 0\.2 s"):
             await asyncio.wait_for(one, 10)
-    assert workers.n_abandoned == decoding.MAX_ABANDONED + 1
+    assert workers.num_abandoned == decoding.MAX_ABANDONED + 1
     waiting = workers.start(lambda: begun.append(1))  # as many have been given up as may be: it waits
     await asyncio.sleep(0.5)
     assert not waiting.done()
@@ -147,10 +147,10 @@ async def test_workers():
     await asyncio.wait_for(waiting, 10)
     assert begun == [1]
     for _ in range(500):
-        if workers.threads == 1:
+        if workers.num_threads == 1:
             break
         await asyncio.sleep(0.01)
-    assert (workers.n_abandoned, workers.threads) == (0, 1)
+    assert (workers.num_abandoned, workers.num_threads) == (0, 1)
     assert await workers.start(lambda: begun) == [1]  # and what nobody waited for was not begun
     workers.close()
 

@@ -178,7 +178,7 @@ def test_pictures_that_decode_slowly_hold_up_no_text(serve, monkeypatch):
             client.join(20)
         assert [answer.status for answer in answers] == [503] * 3
         going.set()
-        server.app.state.server.decoding.shutdown(wait=True)
+        server.app.state.server.image_decoder.shutdown()
         assert (
             seen == ["images[0]"] * 2
         )  # given up: no second picture is decoded, the third request is not begun

@@ -131,7 +131,7 @@ def test_without_a_tagger_the_way_out_is_told(classifiers, tmp_path):
 
     models = load_models([classifiers[0].save(tmp_path / "films")], Limits(), threads=1)
     with pytest.raises(Problem) as caught:
-        Server(models, Limits()).choose(None, ServedInputs, "tags")
+        Server(models, Limits()).select_model(None, ServedInputs, "tags")
     assert (caught.value.what, caught.value.fix) == (
         "no model here gives tags",
         "Start the server with a run of a TokenTagger",

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from glassformer.errors import ConfigError, DataError
-from glassformer.scale.engines import mapped, needs, work_on
+from glassformer.scale.engines import call_safely, map_items, required_resources
 from glassformer.scale.scoring import score_file
 from glassformer.study.arms import Job, _resources
 from glassformer.study.compare import compare
@@ -37,9 +37,9 @@ import ray
 from pathlib import Path
 from glassformer.errors import DataError
 from glassformer.study.compare import compare
-from glassformer.study.engines import LOCAL, mapped
+from glassformer.scale.engines import LOCAL, map_items
 from glassformer.study.grid import load_study
-from glassformer.study.scoring import score_file
+from glassformer.scale.scoring import score_file
 
 ray.init(log_to_driver=False, **LOCAL)
 folder = Path({folder!r})
@@ -47,7 +47,7 @@ found = compare(load_study(folder / "mine.toml"), folder / "ray", engine="ray")
 assert not found["failed"], found["failed"]
 done = score_file({model!r}, folder / "many.parquet", folder / "ray.parquet", rows=90, engine="ray")
 assert done == {{"rows": 1000, "failed": 0, "truncated": 0}}, done
-assert list(mapped("ray", abs, [-5], cpus=10**6, gpus=7)) == [(-5, 5)]  # no machine has so many: it gets what there is
+assert list(map_items("ray", abs, [-5], cpus=10**6, gpus=7)) == [(-5, 5)]  # no machine has so many: it gets what there is
 
 def refuse(x):
     if x == 7:
@@ -55,7 +55,7 @@ def refuse(x):
     return x
 
 try:
-    print(list(mapped("ray", refuse, range(9))))
+    print(list(map_items("ray", refuse, range(9))))
 except DataError as error:
     print("refused:", error)
 """
@@ -68,21 +68,21 @@ def double(x: int) -> int:
 
 
 def test_serial_gives_each_item_with_its_result():
-    assert list(mapped("serial", double, [1, 2, 3])) == [(1, 2), (2, 4), (3, 6)]
+    assert list(map_items("serial", double, [1, 2, 3])) == [(1, 2), (2, 4), (3, 6)]
     with pytest.raises(ConfigError, match="no engine 'spark'"):
-        mapped("spark", double, [])
+        map_items("spark", double, [])
 
 
 def test_errors_come_back_as_what_they_are():
-    failed, error = work_on(double, 7)
+    failed, error = call_safely(double, 7)
     assert failed
     assert isinstance(error, DataError)
-    assert work_on(double, 4) == (False, 8)
+    assert call_safely(double, 4) == (False, 8)
 
 
 def test_a_task_declares_the_threads_and_the_gpu_that_it_uses():
-    assert needs(3, "cpu") == {"cpus": 3, "gpus": 0}
-    assert needs(0, "cuda:0") == {"cpus": 1, "gpus": 1}
+    assert required_resources(3, "cpu") == {"cpus": 3, "gpus": 0}
+    assert required_resources(0, "cuda:0") == {"cpus": 1, "gpus": 1}
 
 
 def test_the_most_demanding_arm_decides_what_a_task_declares(tmp_path: Path):

@@ -16,7 +16,7 @@ from glassformer.config import to_toml
 from glassformer.errors import GlassformerError, InputError
 from glassformer.inputs.texts import Texts
 from glassformer.scale import scoring
-from glassformer.scale.scoring import Shard, find_column, score_file, score_shard, shards_of
+from glassformer.scale.scoring import Shard, find_column, make_shards, score_file, score_shard
 from glassformer.tasks.catalog import load_recipe
 
 TEXTS = [f"a {('warm', 'dull')[i % 2]} film , number {i}" for i in range(23)]
@@ -134,7 +134,7 @@ def test_a_stopped_call_is_gone_on_with(model: Path, table: Path, tmp_path: Path
 
 
 def test_a_shard_is_done_once_and_anew_for_other_rows(model: Path, table: Path, tmp_path: Path, monkeypatch):
-    shard = shards_of(table, tmp_path, "text", 9)[1]
+    shard = make_shards(table, tmp_path, "text", 9)[1]
     assert score_shard(model, shard) == 1
     before = os.stat(shard.target).st_mtime_ns
     assert score_shard(model, shard) == 1

@@ -286,7 +286,7 @@ def written(rows: list[Row], out: Path, answer: str) -> str:
                 yield found | {"start": 0, "end": 7, "probability": 0.5}
 
     writer = Writer(Same(SimpleNamespace(NOUN="questions"), layout_of(rows)), out)
-    with writer.opened():
+    with writer.open():
         writer.add(rows, lambda done: None)
     return out.read_text()
 

@@ -197,7 +197,7 @@ def test_the_server_gives_such_intervals(fitted):
 
 def test_onnx_gives_numbers_and_the_factor(fitted, tmp_path):
     pytest.importorskip("onnxruntime")
-    from glassformer.export.graph import run_graph
+    from glassformer.export.graph import open_graph
     from glassformer.export.onnx_folder import export_onnx
 
     export_onnx(fitted, tmp_path / "onnx", TEXTS[:5])
@@ -209,5 +209,5 @@ def test_onnx_gives_numbers_and_the_factor(fitted, tmp_path):
         "input_ids": np.array([row.ids for row in rows]),
         "attention_mask": np.ones((3, len(rows[0].ids)), int),
     }
-    found = run_graph(tmp_path / "onnx/model.onnx")(batch)[1]
+    found = open_graph(tmp_path / "onnx/model.onnx")(batch)[1]
     np.testing.assert_allclose(found[:, 0], fitted.predict(TEXTS[:3]), rtol=1e-4)

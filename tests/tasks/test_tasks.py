@@ -13,7 +13,7 @@ import pytest
 from tests.sources import PACKAGE, modules, tree_of
 
 import glassformer as gf
-from glassformer.checkpoints.settings import section as section_of
+from glassformer.checkpoints.settings import get_section as section_of
 from glassformer.cli.app import main
 from glassformer.cli.evaluate import numbers_in
 from glassformer.config import section, setting, to_toml

@@ -1,1 +1,1 @@
-"""Checkpoints on disk: atomic folders, safetensors, the Hub, and training state."""
+"""Saving and loading models, and the states of training runs."""

@@ -1,14 +1,13 @@
-"""Atomic folders: either complete or absent, with checksums that reveal later damage.
+"""Writes folders atomically, and checks them later.
 
-A folder is written next to its target under a hidden name, every file is synced to the disk, a
-manifest with sizes and SHA-256 sums comes last, and one rename makes it visible:
+A folder is written under a hidden name next to its target. Every file is synced to the disk. A manifest with
+sizes and SHA-256 sums is written last. Then one rename makes the folder visible:
 
     .model.4711-9f3a.tmp/   ->  files  ->  manifest.json  ->  fsync  ->  rename  ->  model/
 
-If the process is killed between any two of these steps, the old folder stays readable. If the system can
-exchange two names (Linux, local disks), a reader never finds the folder missing. Several processes may save
-to the same path: each writes a separate folder, these are put in place one after the other, and the last
-one stays.
+If the process is killed at any time, the old folder stays readable. If the system can exchange two names
+(Linux, local disks), the folder is never missing. Several processes may save to the same path: each process
+writes its own folder, and the last rename wins.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from glassformer.checkpoints.catalog import is_named
-from glassformer.checkpoints.locks import alive, is_alive, moving
+from glassformer.checkpoints.catalog import is_catalog_name
+from glassformer.checkpoints.locks import folder_lock, is_in_use, marked_in_use
 from glassformer.errors import (
     CannotWriteError,
     CheckpointError,
@@ -46,14 +45,11 @@ from glassformer.finite import json_text
 from glassformer.outputs import readable
 from glassformer.reading import open_regular, read_regular, unique_keys
 
-# --- ``README.md`` of a saved folder --------------------------------------------------------------
+# --- the model card, ``README.md`` -----------------------------------------------------------------
 #
-# The model card: we rewrite ours and keep an edited one.
-#
-# Our card ends with a line that holds a checksum of the text before it. If somebody has edited the card, the
-# checksum differs: the file then stays, and the new card is written as ``README.generated.md``. Manifests
-# list neither file, so that edits do not count as damage.
-
+# Our card ends with a checksum of the text before it. If the checksum differs, the user has edited the card:
+# the file stays, and the new card is written as ``README.generated.md``. Manifests list neither file, so that
+# an edit does not count as damage.
 
 README, GENERATED_README = "README.md", "README.generated.md"
 UNLISTED = {README, GENERATED_README}  # files that a manifest does not list
@@ -61,15 +57,15 @@ MAX_CARD_BYTES = 4 * 2**20
 _CHECKSUM_LINE = re.compile(r"\n<!-- card ([0-9a-f]{64}): edit freely, an edited card is kept -->\n\Z")
 
 
-def with_checksum(text: str) -> str:
-    """A card with the checksum line by which it is recognized."""
+def add_card_checksum(text: str) -> str:
+    """The text of a card, followed by the line with its checksum."""
     text = text.rstrip("\n") + "\n"
-    total = hashlib.sha256(text.encode()).hexdigest()
-    return f"{text}\n<!-- card {total}: edit freely, an edited card is kept -->\n"
+    checksum = hashlib.sha256(text.encode()).hexdigest()
+    return f"{text}\n<!-- card {checksum}: edit freely, an edited card is kept -->\n"
 
 
-def is_generated(path: Path) -> bool:
-    """Whether a file is a card that has not been edited since it was written."""
+def is_unedited_card(path: Path) -> bool:
+    """Whether a file is one of our cards, and nobody has edited it."""
     try:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_CARD_BYTES:
             return False
@@ -81,15 +77,15 @@ def is_generated(path: Path) -> bool:
 
 
 def card_path(folder: Path) -> Path:
-    """The path of a card in a folder: ``README.md``, or another name if the user has edited that file."""
+    """The path for the card of a folder: ``README.md``, or another name if the user has edited it."""
     path = folder / README
-    return path if not path.exists() or is_generated(path) else folder / GENERATED_README
+    return path if not path.exists() or is_unedited_card(path) else folder / GENERATED_README
 
 
 def keep_edited_card(old: Path, new: Path) -> None:
     """Copy the user's ``README.md`` of a folder to the folder that will replace it."""
     path = old / README
-    if not path.is_file() or path.is_symlink() or is_generated(path):
+    if not path.is_file() or path.is_symlink() or is_unedited_card(path):
         return
     if (new / README).exists():
         (new / README).replace(new / GENERATED_README)
@@ -102,12 +98,12 @@ def keep_edited_card(old: Path, new: Path) -> None:
 def keep_user_files(old: Path, new: Path, is_listed: Callable[[str], bool]) -> None:
     """Move the user's files of a folder to the folder that will replace it.
 
-    Files are hard-linked and need no extra space. Files of ``new`` with the same name take precedence, and
-    links stay links. If a file cannot be linked or copied, a warning (``NotKeptWarning``) is raised and the
-    save continues.
+    Files are hard-linked, so that they need no extra space. A file of ``new`` with the same name wins.
+    Symbolic links are copied as links. If a file cannot be linked or copied, ``NotKeptWarning`` is issued and
+    the save continues.
 
     Args:
-        is_listed: True for names that are not kept: those in the old manifest, and temporary ones.
+        is_listed: returns True for files that are ours, and therefore not kept.
     """
     with suppress(OSError):
         keep_edited_card(old, new)
@@ -120,18 +116,18 @@ def keep_user_files(old: Path, new: Path, is_listed: Callable[[str], bool]) -> N
 
 
 def _user_files(old: Path, is_listed: Callable[[str], bool]) -> Iterator[Path]:
-    """The user's files, links, empty folders and unreadable folders."""
+    """Relative paths of the user's files, links, empty folders and unreadable folders."""
     for folder, folders, files in os.walk(old):
         parent = Path(folder).relative_to(old)
-        # A folder that is a link, or that cannot be read, is kept without reading it.
+        # A link to a folder, or a folder that we cannot read, is kept as a whole.
         paths = {name: Path(folder) / name for name in folders}
-        unread = [n for n, p in paths.items() if p.is_symlink() or not os.access(p, os.R_OK | os.X_OK)]
-        folders[:] = [name for name in folders if name not in unread]
-        for name in [*files, *unread]:
+        opaque = [n for n, p in paths.items() if p.is_symlink() or not os.access(p, os.R_OK | os.X_OK)]
+        folders[:] = [name for name in folders if name not in opaque]
+        for name in [*files, *opaque]:
             relative = parent / name
             if not is_listed(relative.as_posix()) and relative.as_posix() not in UNLISTED:
                 yield relative
-        if not folders and not files and not unread and folder != str(old):
+        if not folders and not files and not opaque and folder != str(old):
             yield parent
 
 
@@ -148,25 +144,23 @@ def _link_or_copy(path: Path, target: Path) -> None:
             with suppress(OSError):
                 method(path, target)
                 return
-        os.rename(path, target)  # an unreadable folder, for example another user's
+        os.rename(path, target)  # an unreadable folder, for example of another user
 
 
-# --- exchanging two folders -----------------------------------------------------------------------
-#
-# Reading a folder that may be replaced meanwhile.
+# --- reading a folder while another process replaces it ---------------------------------------------
 
 
 Result = TypeVar("Result")
 
 MANIFEST = "manifest.json"
-ATTEMPTS = 20  # attempts of a reader while the folder is saved again
-RETRIES = 4  # retries after a read error while the folder is missing or changed less than STABLE_SECONDS ago
-STABLE_SECONDS = 2.0
+ATTEMPTS = 20  # how often a reader tries while another process saves the folder
+RETRIES = 4  # how often a reader tries after an error, if the folder is missing or has just changed
+STABLE_SECONDS = 2.0  # a folder has just changed if it is younger
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # from fcntl.h and linux/fs.h
 
 
-def exchange(first: Path, second: Path) -> bool:
-    """Exchange the names of two folders in one step; returns False if this system or disk cannot."""
+def swap_names(first: Path, second: Path) -> bool:
+    """Exchange the names of two folders atomically; returns False if the system or the disk cannot do it."""
     call = _renameat2()
     return (
         call is not None
@@ -187,10 +181,10 @@ def _renameat2() -> Any:
 
 
 def read_consistently(path: Path, read: Callable[[], Result]) -> Result:
-    """Call ``read`` until the folder ``path`` did not change meanwhile, so that all data are from one save.
+    """Call ``read`` until ``path`` has not changed during the call, so that all data are from one save.
 
     Raises:
-        CheckpointError: the folder is saved faster than it can be read; or an error of ``read``.
+        CheckpointError: the folder changes faster than it can be read; or any error of ``read``.
     """
     for attempt in range(ATTEMPTS):
         stamp = _stamp(path)
@@ -207,7 +201,7 @@ def read_consistently(path: Path, read: Callable[[], Result]) -> Result:
 
 
 def _stamp(path: Path) -> tuple[Any, ...] | None:
-    """A stamp that changes with each save; None if there is no folder with a manifest."""
+    """A value that changes with each save; None if there is no folder with a manifest."""
     try:
         info = os.stat(path)
         with open(path / MANIFEST, "rb", opener=_without_waiting) as file:
@@ -221,26 +215,27 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def _is_stable(path: Path) -> bool:
-    """Whether the folder has been at this path for a while, with or without a manifest.
+    """Whether the folder has existed for ``STABLE_SECONDS``, with or without a manifest.
 
-    If names cannot be exchanged, a folder is missing for a moment between the two renames of a save; a reader
-    may then mistake the save for a killed one and restore the old folder.
+    On systems that cannot exchange names, a folder is missing for a moment while it is saved. A reader may
+    then think that the save was killed, and restore the old folder.
     """
     try:
         return not 0 <= time.time() - os.stat(path).st_ctime < STABLE_SECONDS
-    except OSError:  # it may be missing for a moment
+    except OSError:
         return False
 
 
 # --- folders --------------------------------------------------------------------------------------
 
 
-MAX_NAMED, MAX_SEARCHED = 3, 1_000  # sub-folders named in a message, and searched for models
+MAX_NAMED = 3  # maximum number of sub-folders in a message
+MAX_SEARCHED = 1_000  # maximum number of sub-folders that are searched for models
 MANIFEST_FORMAT = 1
 MAX_JSON_BYTES = 64 * 2**20
-# maximum size of all files that a manifest lists: more is not a model and would take hours to check
+# Maximum size of the files in a manifest together: a larger folder would take hours to check
 MAX_FOLDER_BYTES = 2**40
-# ``.NAME.PID-RANDOM.tmp`` is being written; ``.NAME.PID-RANDOM.old`` is about to be replaced.
+# Name of a folder that is being written (``.NAME.PID-RANDOM.tmp``) or replaced (``.NAME.PID-RANDOM.old``)
 _LEFTOVER = re.compile(r"\.(.+)\.(\d+)-[0-9a-f]{8}\.(tmp|old)")
 UPDATE = "Read it with the version that wrote it, or update glassformer"
 _SAVE_AGAIN = "Save it again or take another copy"
@@ -252,15 +247,14 @@ def write_folder(
     extra: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Let ``writer`` fill a new folder, then put it at ``path`` in one step.
+    """Create a folder with the files of ``writer``; it appears at ``path`` in one step.
 
     Args:
         path: the folder to create, with missing parents.
         writer: called with an empty temporary folder next to ``path``; may create sub-folders.
         extra: JSON values that are stored in the manifest under ``"extra"``.
-        overwrite: replace a folder that an earlier call has written; the old one stays until the
-            new one is complete. The user's files in it (files that its manifest does not list, an
-            edited ``README.md``) are kept.
+        overwrite: replace a folder of an earlier call once the new folder is complete. The user's files are
+            kept: files that the manifest does not list, and an edited ``README.md``.
 
     Returns:
         ``path`` as a :class:`Path`.
@@ -268,30 +262,30 @@ def write_folder(
     Raises:
         CheckpointError: ``path`` exists and ``overwrite`` is off, or glassformer did not write it;
             ``writer`` left a link or something else that is not a plain file.
-        GlassformerError: the disk is full, read-only ...; an older folder stays untouched.
+        GlassformerError: the disk is full or read-only; an older folder stays untouched.
     """
     path = Path(path)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = temporary_name(path)
         with ExitStack() as locks:
-            with moving(path.parent):
-                _sweep(path.parent, path.name)
+            with folder_lock(path.parent):
+                _remove_leftovers(path.parent, path.name)
                 if os.path.lexists(path):
                     _check_replaceable(path, overwrite)
                 draft.mkdir()
-                locks.enter_context(alive(draft))
+                locks.enter_context(marked_in_use(draft))
             try:
                 writer(draft)
                 _write_manifest(draft, dict(extra or {}))
-                with moving(path.parent):
+                with folder_lock(path.parent):
                     if os.path.lexists(path):  # another process may have created it meanwhile
                         listed = {MANIFEST, *_check_replaceable(path, overwrite)}
                         keep_user_files(
                             path, draft, lambda name: name in listed or is_temporary(Path(name).name)
                         )
                     _publish(draft, path)
-            finally:  # removes the draft if it could not be put in place, or the old folder after an exchange
+            finally:  # after an error this is the draft; after an exchange of names it is the old folder
                 shutil.rmtree(draft, ignore_errors=True)
     return path
 
@@ -301,14 +295,14 @@ def verify_folder(path: str | Path, *, contents: bool = True) -> dict[str, Any]:
 
     Args:
         path: a folder written by :func:`write_folder`.
-        contents: compare SHA-256 sums (reads every byte); off, only names and sizes (no reading).
+        contents: also compare SHA-256 sums, which reads every byte; off: only names and sizes.
 
     Returns:
         The manifest: ``{"format", "files": {name: {"size", "sha256"}}, "extra"}``.
 
     Raises:
-        CheckpointError: names the first file that is missing, truncated, too long, changed, a link, or
-            listed under a name outside the folder; or says that the manifest is invalid.
+        CheckpointError: a file is missing, has changed, is a link or lies outside the folder; or the manifest
+            is invalid.
     """
     path = Path(path)
     restore_folder(path)
@@ -338,24 +332,24 @@ def _checksum(file: Path) -> str:
 
 
 def restore_folder(path: str | Path) -> None:
-    """Bring back the old folder if a kill hit :func:`write_folder` between its two renames.
+    """Restore the old folder if :func:`write_folder` was killed between its two renames.
 
-    Earlier versions left ``.NAME.old``, which may also be the name of a user's folder: it is renamed only if
-    it has one of our manifests, and never removed.
+    Earlier versions called the backup ``.NAME.old``. A user's folder may also have that name, so it is
+    restored only if it has one of our manifests.
     """
     path = Path(path)
     if os.path.lexists(path):
         return
-    with suppress(OSError):  # another process was faster, or we may not write: the caller reports it
+    with suppress(OSError):  # another process was faster, or we may not write; the caller reports the error
         matches = filter(None, map(_LEFTOVER.fullmatch, os.listdir(path.parent)))
         backups = [path.parent / match[0] for match in matches if (match[1], match[3]) == (path.name, "old")]
         backups.sort(key=lambda backup: backup.lstat().st_mtime_ns)
         old_name = path.parent / f".{path.name}.old"
-        if backups or _is_marked(old_name):
+        if backups or _has_manifest(old_name):
             os.rename(backups[-1] if backups else old_name, path)
 
 
-def _is_marked(folder: Path) -> bool:
+def _has_manifest(folder: Path) -> bool:
     """Whether this is a folder (not a link) with a manifest of ``write_folder``."""
     if folder.is_symlink() or not folder.is_dir():
         return False
@@ -369,17 +363,17 @@ def _is_marked(folder: Path) -> bool:
 
 
 def missing_run_hint(path: Path) -> str:
-    """The fix for a missing file or folder; ``runs/NAME`` is the default folder of a recipe's run."""
+    """The fix in the error about a missing path. ``runs/NAME`` is the default folder of a recipe's run."""
     if len(path.parts) < 2 or path.parts[0] != "runs":
         return "Check the path"
     name = path.parts[1]
     return f"Check the path; if {name} is a recipe, run 'glassformer train {name}' first, in this folder"
 
 
-def models_below(folder: Path, *marks: str) -> str:
-    """The first ``MAX_NAMED`` folders, at most two levels below, with a file of ``marks``, in one string.
+def list_models_below(folder: Path, *marks: str) -> str:
+    """The first folders at most two levels below that contain one of the files ``marks``, joined by commas.
 
-    A run is listed instead of the model in it.
+    Of a run, the folder of the run is listed.
     """
     folders: dict[Path, None] = {}
     for depth in ("*", "*/*"):
@@ -395,23 +389,23 @@ def models_below(folder: Path, *marks: str) -> str:
 
 
 def temporary_name(path: Path) -> Path:
-    """A hidden name next to ``path`` that :func:`sweep` recognizes."""
+    """A hidden name next to ``path``, which :func:`remove_leftovers` recognizes."""
     return path.parent / f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
 
 
 def is_temporary(name: str) -> bool:
-    """Whether this is the name of a file or folder that is being written, or was left by a killed process."""
+    """Whether a file or folder with this name is being written, or was left by a killed process."""
     return _LEFTOVER.fullmatch(name) is not None
 
 
-def sweep(parent: Path) -> None:
-    """Clean up after killed saves of folders in ``parent``; see ``_sweep``."""
-    with moving(parent):
-        _sweep(parent)
+def remove_leftovers(parent: Path) -> None:
+    """Remove temporary folders of killed processes, and restore old folders that were not replaced."""
+    with folder_lock(parent):
+        _remove_leftovers(parent)
 
 
-def _sweep(parent: Path, name: str | None = None) -> None:
-    """Remove temporary folders whose writer has ended, and restore old folders without a successor."""
+def _remove_leftovers(parent: Path, name: str | None = None) -> None:
+    """As ``remove_leftovers``, without the lock; only for folders that replace ``name``, if given."""
     for entry in os.listdir(parent):
         match, path = _LEFTOVER.fullmatch(entry), parent / entry
         if match is None or name not in (None, match[1]):
@@ -421,13 +415,13 @@ def _sweep(parent: Path, name: str | None = None) -> None:
                 restore_folder(parent / match[1])
             else:  # left by a finished save
                 shutil.rmtree(path, ignore_errors=True)
-        elif not is_alive(path, int(match[2])):
+        elif not is_in_use(path, int(match[2])):
             shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system while ``path`` is written into a GlassformerError."""
+    """Convert errors of the operating system while ``path`` is written to a GlassformerError."""
     try:
         yield
     except OSError as error:
@@ -435,11 +429,11 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name next to ``path``; once written and synced, the file replaces ``path`` in one step.
+def atomic_replace(path: Path) -> Iterator[Path]:
+    """Yield a temporary path to write to; the file then replaces ``path`` in one step.
 
     Raises:
-        GlassformerError: the disk is full, read-only ...; the old file stays untouched.
+        GlassformerError: the disk is full or read-only; the old file stays untouched.
     """
     draft = temporary_name(path)
     with disk_errors(path):
@@ -455,15 +449,15 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Replace a text file atomically, see ``replacing``."""
-    with replacing(path) as draft:
+    """Write a text file atomically."""
+    with atomic_replace(path) as draft:
         draft.write_text(readable(text), encoding="utf-8")
 
 
-def unshare(path: Path) -> None:
-    """Replace ``path`` by a copy before it is written to, if it is also hard-linked elsewhere."""
+def break_hard_links(path: Path) -> None:
+    """Replace a file by a copy of it if it has other hard links, so that writing does not change those."""
     if path.stat().st_nlink > 1:
-        with replacing(path) as draft:
+        with atomic_replace(path) as draft:
             shutil.copy2(path, draft)
 
 
@@ -504,7 +498,7 @@ def _parse_json(raw: bytes, path: Path) -> dict[str, Any]:
 
 
 def _check_replaceable(path: Path, overwrite: bool) -> list[str]:
-    """The files in the manifest of a folder, after checking that it is ours and may be replaced."""
+    """Check that a folder is ours and may be replaced; returns the files in its manifest."""
     if not overwrite:
         raise FolderExistsError(
             "exists already", where=str(path), fix="Name another folder, remove it, or pass overwrite=True"
@@ -516,7 +510,7 @@ def _check_replaceable(path: Path, overwrite: bool) -> list[str]:
         raise FolderExistsError(what, where=str(path), fix="Name another folder or remove it")
     try:
         manifest = read_json(path / MANIFEST)
-    except CheckpointError:  # an empty or damaged folder: we cannot know which files are ours
+    except CheckpointError:  # an empty or damaged folder: we do not know which files are ours
         return []
     files = manifest.get("files")
     if not isinstance(files, dict) or not {"format", "extra"} <= manifest.keys():
@@ -552,16 +546,16 @@ def _write_manifest(folder: Path, extra: dict[str, Any]) -> None:
 
 
 def _publish(draft: Path, target: Path) -> None:
-    """Exchange ``draft`` and ``target``; in two steps if the system cannot exchange names."""
+    """Rename ``draft`` to ``target``; in two steps if ``target`` exists and names cannot be exchanged."""
     backup = draft.with_suffix(".old")
-    while not (target.exists() and exchange(draft, target)):
+    while not (target.exists() and swap_names(draft, target)):
         if target.exists():
             os.rename(target, backup)
         try:
             os.rename(draft, target)
             break
         except OSError as error:
-            # A reader that saw no folder at this moment may have restored the old folder: try again.
+            # A reader found no folder at this moment, and may have restored the old one: try again.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 restore_folder(target)
                 raise
@@ -580,7 +574,7 @@ def _sync_folder(path: Path) -> None:
 
 
 def _render(manifest: Mapping[str, Any]) -> bytes:
-    """The manifest in canonical form, with a checksum of itself that reveals any changed byte."""
+    """The manifest as sorted JSON, with a checksum of itself."""
     body = json_text(manifest, indent=1, sort_keys=True, ascii=True)
     checked = {**manifest, "check": hashlib.sha256(body.encode()).hexdigest()}
     return (json_text(checked, indent=1, sort_keys=True, ascii=True) + "\n").encode()
@@ -601,7 +595,7 @@ MODEL_FILES = (
 def missing_folder_error(path: str | Path) -> NoSuchModelError:
     """The error for a missing model folder."""
     fix = GIVE_A_MODEL
-    if is_named(path):
+    if is_catalog_name(path):
         fix = f"{path} is a checkpoint: open it with load_pretrained, or train a classifier from it"
     return NoSuchModelError("no such folder", where=str(path), fix=fix)
 
@@ -644,7 +638,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _listed_path(folder: Path, name: str) -> Path:
-    """The path of a listed file, which must be a plain relative name inside the folder."""
+    """The path of a file in a manifest; raises CheckpointError for links and for paths outside the folder."""
     parts = PurePosixPath(name).parts
     is_plain = bool(parts) and PurePosixPath(name).as_posix() == name and not name.startswith("/")
     if not is_plain or ".." in parts or any(c in name for c in "\\:\0"):

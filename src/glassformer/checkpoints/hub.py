@@ -1,6 +1,7 @@
-"""Resolves a model name to a folder with weights: from the catalog, a path, or the Hugging Face Hub.
+"""Finds or downloads the folder of a checkpoint.
 
-Hub downloads are pinned to a revision if we know one; only files that cannot contain code are downloaded.
+A checkpoint is given by a name of the catalog, a path, or an id on the Hugging Face Hub. If the catalog has a
+revision, the download is pinned to it. Files that may contain code are not downloaded.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glassformer.checkpoints.catalog import CATALOG, Known
-from glassformer.checkpoints.files import file_sha256, missing_run_hint, models_below
-from glassformer.checkpoints.native import refuse_unfinished
+from glassformer.checkpoints.catalog import CATALOG, CatalogEntry
+from glassformer.checkpoints.files import file_sha256, list_models_below, missing_run_hint
+from glassformer.checkpoints.native import check_finished
 from glassformer.data.network import unreachable
 from glassformer.data.vocabulary import SENTENCE_PIECE_FILES
 from glassformer.errors import (
@@ -51,11 +52,12 @@ ALLOWED_FILES = [
     "[0-9]_Dense/config.json",
     "[0-9]_Dense/model.safetensors",
 ]
-# Downloaded if a repository has no safetensors; read without unpickling (``torch_zip.py``)
+# Downloaded if a repository has no safetensors; ``torch_zip.py`` reads them without unpickling
 PYTORCH_FILES = ["pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json"]
-_STEP = re.compile(r"[0-9]_(Pooling|Normalize|Dense)/(config\.json|model\.safetensors)")  # of modules.json
-MAX_FILE_BYTES = 64 << 30  # of weights
-MAX_SMALL_BYTES = 256 << 20  # of every other file
+# Files in sub-folders, which belong to the steps in ``modules.json``
+_STEP_FILE = re.compile(r"[0-9]_(Pooling|Normalize|Dense)/(config\.json|model\.safetensors)")
+MAX_WEIGHTS_BYTES = 64 << 30  # maximum size of a file with weights
+MAX_SMALL_BYTES = 256 << 20  # maximum size of any other file
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
@@ -65,14 +67,14 @@ class Resolved(NamedTuple):
 
     path: Path
     source: str
-    from_hub: bool  # whether it is in the Hub cache, which consists of symbolic links
+    from_hub: bool  # whether the folder is in the Hub cache, which consists of symbolic links
 
 
 def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) -> Resolved:
     """The folder of a checkpoint; downloads it from the Hub if necessary.
 
-    Order: a catalog name (``"all-minilm-l6-v2"``), an existing path (for a run, its ``model``), a Hub id
-    (``"org/name"``). A catalog name has precedence; write ``./name`` for a folder of the same name.
+    The name is looked up in this order: in the catalog (``"all-minilm-l6-v2"``), as a path (of a run or a
+    model), as a Hub id (``"org/name"``). For a folder with a name of the catalog, write ``./name``.
 
     Args:
         revision: a commit, tag or branch on the Hub; None: the catalog's pinned commit, else the
@@ -86,10 +88,9 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
             weights, or an installed package with unexpected weights.
     """
     name = os.fspath(name_or_path)
-    known = CATALOG.get(name.lower())
-    if known is not None:
-        packaged = _from_package(known) if revision is None else None
-        return packaged or _from_hub(known.repo, revision or known.revision, known.package)
+    if (entry := CATALOG.get(name.lower())) is not None:
+        packaged = _from_package(entry) if revision is None else None
+        return packaged or _from_hub(entry.repo, revision or entry.revision, entry.package)
     path = Path(name).expanduser()
     if name and path.exists():
         if revision is not None:
@@ -100,7 +101,7 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
     if path.parts[:1] == ("runs",):  # the default folder of runs, not an organization on the Hub
         raise NoSuchModelError("no such folder", where=name, fix=missing_run_hint(path))
     if _HUB_ID.fullmatch(name):
-        pinned = {known.repo.lower(): known.revision for known in CATALOG.values()}
+        pinned = {entry.repo.lower(): entry.revision for entry in CATALOG.values()}
         return _from_hub(name, revision or pinned.get(name.lower()))
     what = "is neither a known checkpoint, an existing folder nor a Hub id such as 'org/name'"
     raise NoSuchModelError(what, where=repr(name), fix=f"Known: {', '.join(CATALOG)}")
@@ -121,21 +122,21 @@ def is_available(name: str) -> bool:
     """Whether the weights of a catalog checkpoint are on this machine; does not use the network."""
     from huggingface_hub import try_to_load_from_cache
 
-    known = CATALOG[name.lower()]
-    package = known.package and importlib.util.find_spec(known.package)
-    cached = try_to_load_from_cache(known.repo, "model.safetensors", revision=known.revision)
+    entry = CATALOG[name.lower()]
+    package = entry.package and importlib.util.find_spec(entry.package)
+    cached = try_to_load_from_cache(entry.repo, "model.safetensors", revision=entry.revision)
     return bool(package) or isinstance(cached, str)
 
 
-def _from_package(known: Known) -> Resolved | None:
-    if known.package is None or (spec := importlib.util.find_spec(known.package)) is None:
+def _from_package(entry: CatalogEntry) -> Resolved | None:
+    if entry.package is None or (spec := importlib.util.find_spec(entry.package)) is None:
         return None
     folder = Path((spec.submodule_search_locations or [""])[0]) / "model"
     weights = folder / "model.safetensors"
-    if not weights.is_file() or file_sha256(weights) != known.sha256:
-        what = f"the installed package {known.package} does not have the expected weights"
+    if not weights.is_file() or file_sha256(weights) != entry.sha256:
+        what = f"the installed package {entry.package} does not have the expected weights"
         raise CheckpointError(what, where=str(weights), fix="Reinstall or remove the package")
-    return Resolved(folder, f"package {known.package} ({known.repo}, SHA-256 checked)", False)
+    return Resolved(folder, f"package {entry.package} ({entry.repo}, SHA-256 checked)", False)
 
 
 def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Resolved:
@@ -149,13 +150,11 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
         offline_reason = None if _offline() else unreachable(HfApi().endpoint)
         local: dict[str, Any] = {"local_files_only": True} if offline_reason else {}
         names = [] if offline_reason else _check_listing(repo, revision, shown)
-        pickled = bool(names) and not any(fnmatch(name, "model*.safetensors") for name in names)
-        pieces = bool(names) and "tokenizer.json" not in names
-        patterns = [
-            *ALLOWED_FILES,
-            *(PYTORCH_FILES if pickled else ()),
-            *(SENTENCE_PIECE_FILES if pieces else ()),
-        ]
+        patterns = list(ALLOWED_FILES)
+        if names and not any(fnmatch(name, "model*.safetensors") for name in names):
+            patterns += PYTORCH_FILES
+        if names and "tokenizer.json" not in names:
+            patterns += SENTENCE_PIECE_FILES
         folder = Path(snapshot_download(repo, revision=revision, allow_patterns=patterns, **local))
     except CheckpointError:
         raise
@@ -195,16 +194,16 @@ def _is_needed(name: str) -> bool:
 
 
 def _max_bytes(name: str) -> int:
-    return MAX_FILE_BYTES if name.endswith((".safetensors", ".bin")) else MAX_SMALL_BYTES
+    return MAX_WEIGHTS_BYTES if name.endswith((".safetensors", ".bin")) else MAX_SMALL_BYTES
 
 
 def _check_listing(repo: str, revision: str | None, shown: str) -> list[str]:
-    """The names of the files on the Hub, after a check of names and sizes before the download."""
+    """The names of the files on the Hub; raises CheckpointError for wrong names and for too large files."""
     files = _listing(repo, revision)
     for name, size in files:
         if not _is_needed(name):
             continue
-        if set(name) & set("/\\:\0") and not _STEP.fullmatch(name):
+        if set(name) & set("/\\:\0") and not _STEP_FILE.fullmatch(name):
             raise CheckpointError(
                 f"names a file {name[:80]!r}, which does not belong to a model",
                 where=shown,
@@ -218,7 +217,7 @@ def _check_listing(repo: str, revision: str | None, shown: str) -> list[str]:
 
 
 def _listing(repo: str, revision: str | None) -> list[tuple[str, int | None]]:
-    """Name and size of every file on the Hub; empty if it cannot be reached, which the download reports."""
+    """Name and size of every file on the Hub; empty if the Hub cannot be reached (the download will fail)."""
     from huggingface_hub import HfApi, hf_hub_url
 
     api = HfApi()
@@ -226,7 +225,7 @@ def _listing(repo: str, revision: str | None) -> list[tuple[str, int | None]]:
         info = api.model_info(repo, revision=revision, files_metadata=True)
     except Exception:  # every HTTP library has its own error classes
         return []
-    if info.sha is not None and not _COMMIT.fullmatch(str(info.sha)):  # it becomes the name of a folder
+    if info.sha is not None and not _COMMIT.fullmatch(str(info.sha)):  # the commit will name a folder
         raise CheckpointError(
             f"the Hub gives {str(info.sha)[:60]!r} for a commit", where=repo, fix="Do not use it"
         )
@@ -240,14 +239,14 @@ def _listing(repo: str, revision: str | None) -> list[tuple[str, int | None]]:
             try:
                 url = hf_hub_url(repo, name, revision=info.sha, endpoint=api.endpoint)
                 size = api.get_hf_file_metadata(url=url).size
-            except Exception:  # as above
+            except Exception:  # the size stays unknown
                 size = None
         files.append((name, size))
     return files
 
 
 def _check_download(folder: Path, shown: str) -> None:
-    """Check downloaded files against their checksums, their names in the cache; a wrong file is removed."""
+    """Check sizes and checksums of downloaded files; removes a wrong file and raises CheckpointError."""
     for file in sorted((*folder.iterdir(), *folder.glob("[0-9]_*/*"))):
         if not _is_needed(file.relative_to(folder).as_posix()):
             continue
@@ -270,9 +269,9 @@ def _check_download(folder: Path, shown: str) -> None:
 
 
 def _has_checksum(file: Path, name: str) -> bool:
-    """Whether the checksum of a file is its name in the cache: SHA-256 for weights, git's SHA-1 for others.
+    """Whether a file has the checksum that is its name in the Hub cache; True if the name is not a checksum.
 
-    A mirror may use plain SHA-1. Names in other formats are not checked.
+    The checksum is SHA-256 for weights and git's SHA-1 for other files. A mirror may use plain SHA-1.
     """
     if re.fullmatch(r"[0-9a-f]{64}", name):
         return file_sha256(file) == name
@@ -295,8 +294,8 @@ def _checkpoint_folder(folder: Path, shown: str) -> Path:
         return folder
     if (folder / "model" / "config.json").is_file():  # a run
         return folder / "model"
-    refuse_unfinished(folder)
-    models = models_below(folder, "config.json")
+    check_finished(folder)
+    models = list_models_below(folder, "config.json")
     fix = f"Give one of its sub-folders: {models}" if models else "Name the folder of one model, or of a run"
     raise IncompleteError("has no config.json", where=shown, fix=fix)
 

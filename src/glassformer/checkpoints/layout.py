@@ -1,4 +1,7 @@
-"""Shared code of the Hugging Face families: loading a model, ``config.json``, label names, valid ranges."""
+"""Shared code of the Hugging Face model families.
+
+It builds models from configs, checks configs and tensors, and writes ``config.json`` and weights.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +14,24 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from glassformer.checkpoints.names import listing
-from glassformer.checkpoints.settings import shown
+from glassformer.checkpoints.names import list_names
+from glassformer.checkpoints.settings import shorten
 from glassformer.checkpoints.tensors import write_tensors
 from glassformer.errors import CheckpointError, InputError, UnsupportedModelError
 from glassformer.finite import json_text
 
 Model = TypeVar("Model", bound=nn.Module)
 
-THEIR_ACTIVATION = {
+HUB_ACTIVATIONS = {
     "relu": "relu",
     "gelu": "gelu",
     "gelu_tanh": "gelu_pytorch_tanh",
     "quick_gelu": "quick_gelu",
 }
-ACTIVATION_NAMES = {theirs: ours for ours, theirs in THEIR_ACTIVATION.items()} | {"gelu_new": "gelu_tanh"}
-MAX_NUMBER = 10_000_000  # of any setting of a model
+ACTIVATION_NAMES = {theirs: ours for ours, theirs in HUB_ACTIVATIONS.items()} | {"gelu_new": "gelu_tanh"}
+MAX_NUMBER = 10_000_000  # maximum of any setting without an entry in RANGES
 MAX_PATCHES = 1_000_000
-# Valid ranges. fp32 computations divide by the root of eps; the others are rates and standard deviations.
+# Valid ranges. eps must be above 0 in fp32, because layers divide by its square root.
 RANGES = {
     "eps": (1e-30, 1.0), "dropout": (0.0, 1.0), "attention_dropout": (0.0, 1.0),
     "stochastic_depth": (0.0, 1.0),
@@ -39,13 +42,13 @@ RANGES = {
     "embedding_std": (0.0, 1e3), "position_std": (0.0, 1e3), "scale": (1e-6, 1e6),
 }  # fmt: skip
 ENCODER_KEYS = ("embeddings.", "encoder.")
-# ``problem_type`` -> description of the outputs, if they are not scores of classes
+# ``problem_type`` -> description of the outputs, for error messages; empty for scores of classes
 PROBLEMS = {
     "single_label_classification": "",
     "multi_label_classification": "multi-label: a sigmoid for each logit",
     "regression": "regression: numbers instead of classes",
 }
-# Keys in ``config.json`` for our own pooling and head, in addition to an encoder in the Hub's layout
+# Settings of our own pooling and head, which ``config.json`` has under "glassformer"
 OWN_KEYS = (
     "pooling",
     "head",
@@ -58,36 +61,38 @@ OWN_KEYS = (
 )
 
 
-def restore(model_class: Callable[[Any], Model], config: Any, state: dict[str, Tensor], where: str) -> Model:
+def model_from_state(
+    model_class: Callable[[Any], Model], config: Any, state: dict[str, Tensor], where: str
+) -> Model:
     """Create a model from a config, and load its tensors.
 
-    Names and shapes are compared before memory is allocated, because a config may describe too large a model.
+    Names and shapes are compared before memory is allocated, because a config may describe a huge model.
 
     Raises:
         CheckpointError: tensors do not match (the message names them), or the config is not valid.
     """
-    compare(on_meta(model_class, config, len(state), where).state_dict(), state, where)
-    model = uninitialized(model_class, config, where)
+    check_tensors(create_on_meta(model_class, config, len(state), where).state_dict(), state, where)
+    model = create_uninitialized(model_class, config, where)
     model.load_state_dict({name: tensor.float() for name, tensor in state.items()})
     return model
 
 
-def uninitialized(model_class: Callable[[Any], Model], config: Any, where: str) -> Model:
-    """Create a model with allocated but uninitialized tensors, to be loaded."""
+def create_uninitialized(model_class: Callable[[Any], Model], config: Any, where: str) -> Model:
+    """Create a model whose tensors are allocated but not initialized."""
     with _NoInitialization():
         return create_model(model_class, config, where)
 
 
-def on_meta(model_class: Callable[[Any], Model], config: Any, num_tensors: int, where: str) -> Model:
-    """Create the model on the meta device: names and shapes of its tensors, without memory.
+def create_on_meta(model_class: Callable[[Any], Model], config: Any, num_tensors: int, where: str) -> Model:
+    """Create a model on the meta device, so that its tensors have names and shapes, but no memory.
 
     Raises:
         CheckpointError: more layers than ``num_tensors``, or the config is not valid.
     """
     _check_numbers(config, where)
-    for layers in _layers(config):
-        if layers > num_tensors:
-            what = f"{layers:,} layers, but the weights hold {num_tensors} tensors"
+    for num_layers in _layer_counts(config):
+        if num_layers > num_tensors:
+            what = f"{num_layers:,} layers, but the weights hold {num_tensors} tensors"
             raise CheckpointError(what, where=f"{where}/config.json")
     with torch.device("meta"), _NoInitialization():
         return create_model(model_class, config, where)
@@ -100,32 +105,33 @@ def create_model(model_class: Callable[[Any], Model], config: Any, where: str) -
     except InputError:
         raise
     except (RuntimeError, TypeError, ValueError, ArithmeticError) as error:
-        what = f"no model can be built from this config: {reason(error)}"
+        what = f"no model can be built from this config: {first_line(error)}"
         raise CheckpointError(what, where=f"{where}/config.json") from None
 
 
 class _NoInitialization(TorchFunctionMode):
-    """Skips random initialization; on the meta device it has no effect, but makes torch load a compiler."""
+    """Skips random initialization, which makes torch load a compiler on the meta device."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__name__", "").endswith(("normal_", "uniform_")):  # including torch.nn.init
-            if (std := (kwargs or {}).get("std", 0.0)) < 0:  # as initialization would raise
+            if (std := (kwargs or {}).get("std", 0.0)) < 0:  # the skipped call would raise this error
                 raise ValueError(f"weights of standard deviation {std}")
             return args[0] if args else kwargs["tensor"]
         return func(*args, **(kwargs or {}))
 
 
-def _layers(config: Any) -> Iterator[int]:
+def _layer_counts(config: Any) -> Iterator[int]:
+    """Every ``num_layers`` in a config."""
     for field in fields(config):
         value = getattr(config, field.name)
         if is_dataclass(value):
-            yield from _layers(value)
+            yield from _layer_counts(value)
         elif field.name == "num_layers":
             yield value
 
 
 def _check_numbers(config: Any, where: str) -> None:
-    """Raise CheckpointError for numbers of a config that are not finite, or unrealistically large."""
+    """Raise CheckpointError for a number in a config that is out of range."""
     for field in fields(config):
         value = getattr(config, field.name)
         if is_dataclass(value):
@@ -134,58 +140,59 @@ def _check_numbers(config: Any, where: str) -> None:
         low, high = RANGES.get(field.name, (-MAX_NUMBER, MAX_NUMBER))
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, int | float) and not low <= number <= high:
-                what = f"{field.name} = {shown(number)} is not between {low:g} and {high:g}"
+                what = f"{field.name} = {shorten(number)} is not between {low:g} and {high:g}"
                 raise CheckpointError(what, where=f"{where}/config.json")
     if (grid := getattr(config, "grid", None)) is not None and grid[0] * grid[1] > MAX_PATCHES:
         raise CheckpointError(f"images of {grid[0] * grid[1]:,} patches", where=f"{where}/config.json")
 
 
-def reason(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of another library's error message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
-def compare(ours: Mapping[str, Tensor], tensors: Mapping[str, Tensor], where: str) -> None:
+def check_tensors(expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor], where: str) -> None:
     """Raise CheckpointError if a tensor is missing, unexpected or has another shape."""
-    missing, unexpected = sorted(ours.keys() - tensors.keys()), sorted(tensors.keys() - ours.keys())
+    missing, unexpected = expected.keys() - tensors.keys(), tensors.keys() - expected.keys()
     for what, names in (("missing", missing), ("unexpected", unexpected)):
         if names:
-            raise CheckpointError(listing(f"{what} tensors", names), where=where)
+            raise CheckpointError(list_names(f"{what} tensors", list(names)), where=where)
     for name, tensor in tensors.items():
-        if tensor.shape != ours[name].shape:
-            raise CheckpointError(
-                f"{name} is {tuple(tensor.shape)}, config.json says {tuple(ours[name].shape)}", where=where
-            )
+        if tensor.shape != expected[name].shape:
+            what = f"{name} is {tuple(tensor.shape)}, config.json says {tuple(expected[name].shape)}"
+            raise CheckpointError(what, where=where)
 
 
-def outputs(weight: Tensor, where: str) -> int:
+def count_outputs(weight: Tensor, where: str) -> int:
     """The number of outputs of a linear head, from its weight ``[C, D]``."""
     if weight.dim() != 2:
         raise CheckpointError(f"the head's weight is {tuple(weight.shape)}, not a matrix", where=where)
     return len(weight)
 
 
-def activation(settings: dict[str, Any], where: str, key: str = "hidden_act") -> str:
+def read_activation(settings: dict[str, Any], where: str, key: str = "hidden_act") -> str:
     """Our name of the activation in ``settings[key]``."""
     name = settings.get(key, "gelu")
     if not isinstance(name, str) or name not in ACTIVATION_NAMES:
-        raise UnsupportedModelError(f"{key} = {shown(name)} is not supported", where=where)
+        raise UnsupportedModelError(f"{key} = {shorten(name)} is not supported", where=where)
     return ACTIVATION_NAMES[name]
 
 
-def other_task(settings: dict[str, Any], outputs: int, where: str = "config.json") -> str:
-    """Description of a head's outputs if they are not scores of classes; else empty."""
+def describe_outputs(settings: dict[str, Any], outputs: int, where: str = "config.json") -> str:
+    """Description of a head's outputs for an error message; empty if they are scores of classes."""
     problem = settings.get("problem_type")
     if problem not in (None, *PROBLEMS):
         raise UnsupportedModelError(
-            f"problem_type = {shown(problem)} is not known", where=where, fix=f"Known: {', '.join(PROBLEMS)}"
+            f"problem_type = {shorten(problem)} is not known",
+            where=where,
+            fix=f"Known: {', '.join(PROBLEMS)}",
         )
-    if problem is None and outputs == 1:  # transformers' own rule
+    if problem is None and outputs == 1:  # the default of transformers
         problem = "regression"
     return PROBLEMS[problem] if problem else ""
 
 
-def label_maps(
+def add_label_maps(
     settings: dict[str, Any], label_names: tuple[str, ...], problem_type: str | None = None
 ) -> None:
     """Add ``id2label``, ``label2id`` and, if given, ``problem_type`` to the settings."""
@@ -196,7 +203,7 @@ def label_maps(
         settings["label2id"] = {name: i for i, name in enumerate(label_names)}
 
 
-def write(
+def write_model(
     folder: Path, settings: dict[str, Any], tensors: dict[str, Tensor], max_shard_bytes: int | None
 ) -> None:
     """Write ``config.json`` and the weights, in fp32."""
@@ -205,7 +212,7 @@ def write(
     write_tensors(folder, {k: v.float() for k, v in tensors.items()}, max_shard_bytes=max_shard_bytes)
 
 
-def write_split(
+def write_encoder_and_head(
     folder: Path,
     settings: dict[str, Any],
     config: Any,
@@ -216,4 +223,4 @@ def write_split(
     """Write an encoder in the Hub's layout, and our pooling and head to ``head.safetensors``."""
     settings["glassformer"] = {k: v for k in OWN_KEYS if (v := getattr(config, k, None)) is not None}
     write_tensors(folder, head_tensors, name="head")
-    write(folder, settings, encoder, max_shard_bytes)
+    write_model(folder, settings, encoder, max_shard_bytes)

@@ -1,11 +1,11 @@
-"""Locks: one that a writer holds on its folder until it ends, and short-lived ones while a folder is moved.
+"""Locks on folders, so that only one process writes to a run.
 
-    RUN/.lock    {"pid", "host", "command", "since"} of the process that writes there
+    RUN/.lock    {"pid", "host", "command", "since"} of the process that writes to RUN
 
-The kernel holds the lock (``flock``) and releases it when the process ends, also after a crash or a kill; the
-file that then remains locks nothing. On file systems without such locks the note in the file decides: a
-note of an ended process of this machine no longer counts, a note of another machine counts until the file
-is removed. Readers take no lock.
+The lock is a kernel lock (``flock``) on this file. The kernel releases it when the process ends, also after a
+crash; the file that remains then locks nothing. Some file systems have no such locks. There, the content of
+the file decides: a process of this machine holds the lock while it runs, and a process of another machine
+holds it until the file is removed. Readers do not lock.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from glassformer.finite import json_text
 
 try:
     import fcntl
-except ImportError:  # on Windows, only the note decides
+except ImportError:  # Windows has no flock
     fcntl = None
 
 LOCK = ".lock"
-MAX_NOTE_BYTES = 4096  # a longer note is read up to here
-LOCK_ATTEMPTS = 10  # 20 ms apart: another process may hold the lock only to test whether it is free
-MOVE_ATTEMPTS = 1200  # 50 ms apart: another process may need that long to move a folder into its place
+MAX_OWNER_BYTES = 4096  # how much of a lock file is read
+LOCK_ATTEMPTS = 10  # every 20 ms, because a process that only tests the lock holds it for a moment
+MOVE_ATTEMPTS = 1200  # every 50 ms, because another process may take up to a minute to move a folder
 LOCKED_ERRORS = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
 
 def try_lock(handle: int) -> bool | None:
-    """Lock an open file or folder for this process; returns whether it succeeded (None: no locks here)."""
+    """Lock an open file or folder; returns whether that succeeded, None on systems without locks."""
     if fcntl is None:
         return None
     try:
@@ -51,11 +51,11 @@ def try_lock(handle: int) -> bool | None:
 
 
 @contextmanager
-def writing(folder: str | Path) -> Iterator[Path]:
-    """Hold the lock of ``folder``, created if missing; folders that stay empty are removed at the end.
+def write_lock(folder: str | Path) -> Iterator[Path]:
+    """Hold the lock of ``folder``, which is created if missing, and removed at the end if it is empty.
 
     Raises:
-        ConfigError: another process, or another thread of this one, writes there; the message names it.
+        ConfigError: another process, or another thread of this process, writes there.
         GlassformerError: the folder or its lock cannot be created.
     """
     folder = Path(folder)
@@ -68,7 +68,7 @@ def writing(folder: str | Path) -> Iterator[Path]:
 
 
 def check_unlocked(folder: str | Path) -> None:
-    """Raise ConfigError if another process holds the lock of ``folder``; creates nothing."""
+    """Raise ConfigError if another process holds the lock of ``folder``; creates no file."""
     path = Path(folder) / LOCK
     try:
         handle = os.open(path, os.O_RDWR | _SAFE)
@@ -86,13 +86,13 @@ def check_unlocked(folder: str | Path) -> None:
 
 
 def is_empty_folder(folder: Path) -> bool:
-    """Whether a folder is empty but for a lock file that a killed process may have left."""
+    """Whether a folder is empty, or only contains a lock file that a killed process may have left."""
     return all(name == LOCK for name in os.listdir(folder))
 
 
 @contextmanager
-def moving(folder: Path) -> Iterator[None]:
-    """Keep other processes from creating, moving or removing folders in ``folder``; may wait a minute."""
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Stop other processes from creating, moving or removing folders in ``folder``; may wait a minute."""
     handle = _open_folder(folder)
     try:
         for _ in range(MOVE_ATTEMPTS):
@@ -108,8 +108,8 @@ def moving(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def alive(folder: Path) -> Iterator[None]:
-    """Mark a temporary folder as in use, so that no other process removes it; see ``is_alive``."""
+def marked_in_use(folder: Path) -> Iterator[None]:
+    """Lock a temporary folder, so that no other process removes it; see ``is_in_use``."""
     handle = _open_folder(folder)
     if handle is not None:
         try_lock(handle)
@@ -120,14 +120,18 @@ def alive(folder: Path) -> Iterator[None]:
             os.close(handle)
 
 
-def is_alive(folder: Path, pid: int) -> bool:
-    """Whether a temporary folder's writer is running; without locks, any process with the PID in its name."""
+def is_in_use(folder: Path, pid: int) -> bool:
+    """Whether the process that writes a temporary folder is running.
+
+    Args:
+        pid: the process in the folder's name; decides on file systems without locks.
+    """
     handle = _open_folder(folder)
     if handle is None:
         return False
     try:
-        free = try_lock(handle)
-        return _process_exists(pid) if free is None else not free
+        locked = try_lock(handle)
+        return _process_exists(pid) if locked is None else not locked
     finally:
         os.close(handle)
 
@@ -143,7 +147,7 @@ def _acquire(folder: Path) -> int:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             handle = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o666)
-        except FileNotFoundError:  # the previous holder has just removed the folder with its lock
+        except FileNotFoundError:  # the previous owner has just removed the folder
             continue
         except OSError as error:
             raise CannotWriteError.of(path, error) from error
@@ -156,25 +160,25 @@ def _acquire(folder: Path) -> int:
                     raise _in_use_error(folder, handle)
                 time.sleep(0.02)
             elif _is_same_file(handle, path) and os.fstat(handle).st_nlink > 1:
-                path.unlink()  # also hard-linked elsewhere: the next turn creates a new file
+                path.unlink()  # the file has other hard links: the next attempt creates a new file
             elif _is_same_file(handle, path):
-                _write_note(handle, path)
+                _write_owner(handle, path)
                 return handle
         except BaseException:
             os.close(handle)
             raise
-        os.close(handle)  # locked by another process, or removed before its holder released it: try again
+        os.close(handle)  # another process has locked or removed the file: try again
 
 
 def _try_acquire(handle: int) -> bool:
-    """Whether we now hold this open lock file; without locks, whether its note says that it is free."""
+    """Lock this open lock file; returns whether that succeeded (without locks: no owner is running)."""
     locked = try_lock(handle)
     if locked is not None:
         return locked
-    note = _read_note(handle)
-    if not note or (note.get("pid"), note.get("host")) == (os.getpid(), socket.gethostname()):
+    owner = _read_owner(handle)
+    if not owner or (owner.get("pid"), owner.get("host")) == (os.getpid(), socket.gethostname()):
         return True
-    return note.get("host") == socket.gethostname() and not _process_exists(note.get("pid"))
+    return owner.get("host") == socket.gethostname() and not _process_exists(owner.get("pid"))
 
 
 def _release(folder: Path, handle: int, created: list[Path]) -> None:
@@ -183,7 +187,7 @@ def _release(folder: Path, handle: int, created: list[Path]) -> None:
         if _is_same_file(handle, path):
             path.unlink()
         for path in created:
-            path.rmdir()  # fails if something was written there
+            path.rmdir()  # fails if the folder is not empty
     os.close(handle)
 
 
@@ -194,10 +198,10 @@ def _is_same_file(handle: int, path: Path) -> bool:
         return False
 
 
-def _write_note(handle: int, path: Path) -> None:
+def _write_owner(handle: int, path: Path) -> None:
     program = Path(sys.argv[0] or "python")
     command = [program.parent.name if program.name == "__main__.py" else program.name, *sys.argv[1:]]
-    note = {
+    owner = {
         "pid": os.getpid(),
         "host": socket.gethostname(),
         "command": shlex.join(command)[:500],
@@ -206,28 +210,28 @@ def _write_note(handle: int, path: Path) -> None:
     try:
         os.truncate(handle, 0)
         os.lseek(handle, 0, os.SEEK_SET)
-        os.write(handle, (json_text(note, ascii=True) + "\n").encode())
+        os.write(handle, (json_text(owner, ascii=True) + "\n").encode())
     except OSError as error:
         path.unlink(missing_ok=True)
         raise CannotWriteError.of(path, error) from error
 
 
-def _read_note(handle: int) -> dict[str, Any]:
+def _read_owner(handle: int) -> dict[str, Any]:
     try:
         os.lseek(handle, 0, os.SEEK_SET)
-        note = json.loads(os.read(handle, MAX_NOTE_BYTES).decode())
-    except (OSError, ValueError, RecursionError):  # being written, or not one of our notes
+        owner = json.loads(os.read(handle, MAX_OWNER_BYTES).decode())
+    except (OSError, ValueError, RecursionError):  # being written, or not one of our files
         return {}
-    return note if isinstance(note, dict) else {}
+    return owner if isinstance(owner, dict) else {}
 
 
 def _in_use_error(folder: Path, handle: int) -> ConfigError:
-    note = _read_note(handle)
-    process = f"process {note['pid']}" if "pid" in note else "another process"
-    if note.get("host") and note["host"] != socket.gethostname():
-        process += f" on {note['host']}"
-    since = f" since {note['since']}" if "since" in note else ""
-    command = f" ({note['command']})" if note.get("command") else ""
+    owner = _read_owner(handle)
+    process = f"process {owner['pid']}" if "pid" in owner else "another process"
+    if owner.get("host") and owner["host"] != socket.gethostname():
+        process += f" on {owner['host']}"
+    since = f" since {owner['since']}" if "since" in owner else ""
+    command = f" ({owner['command']})" if owner.get("command") else ""
     fix = "Wait until it has ended, stop it, or choose another folder"
     if try_lock(handle) is None:
         fix += f"; if it has ended, remove {folder / LOCK}"
@@ -242,13 +246,13 @@ def _process_exists(pid: Any) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except (OSError, OverflowError):
-        return True
+    except (OSError, OverflowError):  # for example a process of another user
+        pass
     return True
 
 
 def _open_folder(folder: Path) -> int | None:
     try:
         return os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _SAFE)
-    except OSError:  # it is gone, it is a file, or this system cannot open folders
+    except OSError:  # missing, a file, or a system that cannot open folders
         return None

@@ -1,6 +1,7 @@
-"""Maps tensor names between our models and the Hub, in both directions, by a table per family.
+"""Maps tensor names between our models and the Hub.
 
-A key that is not in the table raises an error with its name; keys that are ignored on purpose are listed.
+Each model family has a table for both directions. The table also lists the keys to ignore; any other key
+raises an error.
 """
 
 from __future__ import annotations
@@ -14,25 +15,27 @@ from torch import Tensor
 
 from glassformer.errors import CheckpointError
 
-OLD_ENDINGS = {"gamma": "weight", "beta": "bias"}  # layer norms in the first checkpoints
+OLD_ENDINGS = {"gamma": "weight", "beta": "bias"}  # names of layer norms in old checkpoints
 _OUR_LAYER = re.compile(r"(?<=encoder\.layers\.)\d+")
 
 
 @dataclass(frozen=True)
 class NameTable:
-    """The tensor names of one family; ``{i}`` is the layer, names have no ``.weight`` or ``.bias``.
+    """The tensor names of one family.
+
+    Names have no ``.weight`` or ``.bias``, and ``{i}`` stands for the number of the layer.
 
     Args:
         prefix: prefix of the encoder's names in models with a head (``bert.``).
-        encoder: our names -> the Hub's.
-        fused: our fused name -> the Hub's query, key and value.
-        heads: our names -> the Hub's, without prefix.
-        full_names: full names of tensors without ``.weight`` or ``.bias``, ours -> the Hub's.
-        ignored: full Hub names to ignore, or their beginning, which ends in a dot -> the reason.
+        encoder: our name -> the Hub's name.
+        fused: our name of a fused layer -> the Hub's names of query, key and value.
+        heads: our name -> the Hub's name, without prefix.
+        full_names: our name -> the Hub's name, for tensors that are neither ``.weight`` nor ``.bias``.
+        ignored: a full Hub name, or a prefix that ends in a dot -> the reason to ignore it.
         head_parameters: keys of ``full_names`` that belong to heads, which have no prefix.
-        new_names: our names -> module names in memory in later releases of ``transformers``, if they differ
-            from the names in files; only for modules that adapters change.
-        tied: full Hub names -> the tensor that each must equal, if both exist; without prefix.
+        new_names: our name -> the module's name in later releases of ``transformers``, if it differs from the
+            name in files; only for modules that adapters change.
+        tied: a full Hub name -> the name of the tensor that it must equal if both exist; without prefix.
     """
 
     prefix: str
@@ -57,35 +60,35 @@ class NameTable:
                 one that it is tied to.
         """
         self._check_tied(tensors, where)
-        to_ours = {theirs: ours for ours, theirs in (*self.encoder.items(), *self.heads.items())}
-        to_full_name = {theirs: ours for ours, theirs in self.full_names.items()}
-        parts = {name: (ours, n) for ours, names in self.fused.items() for n, name in enumerate(names)}
+        our_names = {hub_name: ours for ours, hub_name in (*self.encoder.items(), *self.heads.items())}
+        our_full_names = {hub_name: ours for ours, hub_name in self.full_names.items()}
+        qkv_names = {name: (ours, n) for ours, names in self.fused.items() for n, name in enumerate(names)}
         out: dict[str, Tensor] = {}
-        thirds: dict[str, dict[int, Tensor]] = {}
+        fused: dict[str, dict[int, Tensor]] = {}
         unexpected = []
-        beginnings = tuple(name for name in self.ignored if name.endswith("."))
+        ignored_prefixes = tuple(name for name in self.ignored if name.endswith("."))
         for key, full in self.without_prefix(tensors).items():
-            if key in self.ignored or key.startswith(beginnings):
+            if key in self.ignored or key.startswith(ignored_prefixes):
                 continue
-            if key in to_full_name:
-                out[to_full_name[key]] = tensors[full]
+            if key in our_full_names:
+                out[our_full_names[key]] = tensors[full]
                 continue
             stem, _, ending = key.rpartition(".")
             ending = OLD_ENDINGS.get(ending, ending)
-            known = (match for match in layer_patterns(stem) if match[0] in to_ours or match[0] in parts)
-            pattern, number = next(known, (stem, ""))
+            matches = ((p, layer) for p, layer in layer_patterns(stem) if p in our_names or p in qkv_names)
+            pattern, layer = next(matches, (stem, ""))
             if ending not in ("weight", "bias"):
                 unexpected.append(full)
-            elif pattern in to_ours:
-                out[f"{to_ours[pattern].format(i=number)}.{ending}"] = tensors[full]
-            elif pattern in parts:
-                ours, n = parts[pattern]
-                thirds.setdefault(f"{ours.format(i=number)}.{ending}", {})[n] = tensors[full]
+            elif pattern in our_names:
+                out[f"{our_names[pattern].format(i=layer)}.{ending}"] = tensors[full]
+            elif pattern in qkv_names:
+                ours, n = qkv_names[pattern]
+                fused.setdefault(f"{ours.format(i=layer)}.{ending}", {})[n] = tensors[full]
             else:
                 unexpected.append(full)
         if unexpected:
-            raise CheckpointError(listing("unexpected tensors", unexpected), where=where)
-        for name, qkv in thirds.items():
+            raise CheckpointError(list_names("unexpected tensors", unexpected), where=where)
+        for name, qkv in fused.items():
             if len(qkv) < 3:
                 part = ("query", "key", "value")[min({0, 1, 2} - set(qkv))]
                 raise CheckpointError(f"missing tensor: the {part} of {name}", where=where)
@@ -112,13 +115,13 @@ class NameTable:
                 out[("" if key in self.head_parameters else prefix) + self.full_names[key]] = tensor
                 continue
             stem, _, ending = key.rpartition(".")
-            number = (_OUR_LAYER.findall(stem) or [""])[0]
+            layer = (_OUR_LAYER.findall(stem) or [""])[0]
             pattern = _OUR_LAYER.sub("{i}", stem)
             if pattern in self.fused:
-                for name, third in zip(self.fused[pattern], tensor.chunk(3), strict=True):
-                    out[f"{prefix}{name.format(i=number)}.{ending}"] = third
+                for name, part in zip(self.fused[pattern], tensor.chunk(3), strict=True):
+                    out[f"{prefix}{name.format(i=layer)}.{ending}"] = part
             elif pattern in self.encoder:
-                out[f"{prefix}{self.encoder[pattern].format(i=number)}.{ending}"] = tensor
+                out[f"{prefix}{self.encoder[pattern].format(i=layer)}.{ending}"] = tensor
             else:
                 out[f"{self.heads[pattern]}.{ending}"] = tensor
         return out
@@ -133,7 +136,7 @@ def layer_patterns(stem: str) -> Iterator[tuple[str, str]]:
             yield ".".join([*words[:i], "{i}", *words[i + 1 :]]), word
 
 
-def listing(what: str, names: list[str]) -> str:
-    """``what``, followed by the first names."""
+def list_names(what: str, names: list[str]) -> str:
+    """``what``, followed by the first six names, for an error message."""
     rest = f" and {len(names) - 6} more" if len(names) > 6 else ""
     return f"{what}: {', '.join(sorted(names)[:6])}{rest}"

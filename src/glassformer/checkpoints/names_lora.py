@@ -1,8 +1,9 @@
-"""LoRA adapters in PEFT's format: ``adapter_config.json`` and ``adapter_model.safetensors``.
+"""LoRA adapters in PEFT's format.
 
-Tensor names are those of the Hub's checkpoints. If later releases of ``transformers`` use other module names
-(``NameTable.new_names``), tensors are saved under both, so that ``peft`` opens the folder with any release.
-Where the Hub has one matrix for queries, keys and values (ModernBERT's ``Wqkv``), their updates are one, too.
+A folder has ``adapter_config.json`` and ``adapter_model.safetensors``. Tensors have the names of the Hub's
+checkpoints. Later releases of ``transformers`` use other names for some modules (``NameTable.new_names``).
+These tensors are saved under both names, so that ``peft`` opens the folder with any release. If the Hub has
+one matrix for queries, keys and values (ModernBERT's ``Wqkv``), their updates are also fused.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.names import NameTable, layer_patterns, listing
-from glassformer.checkpoints.settings import number, real, shown
+from glassformer.checkpoints.names import NameTable, layer_patterns, list_names
+from glassformer.checkpoints.settings import get_number, get_size, shorten
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError, NoSuchModelError
 from glassformer.finite import json_text
 
 CONFIG, WEIGHTS, ROOT = "adapter_config.json", "adapter_model", "base_model.model."
 QKV = "encoder.layers.{i}.attention.qkv"
-THIRDS = ("query", "key", "value")
-# part of an encoder layer in ``nn.lora`` -> our name of its linear layer
+QKV_PARTS = ("query", "key", "value")
+# name of a part in ``nn.lora`` -> our name of its linear layer
 LAYER_NAMES = {
     "qkv": QKV,
     "out": "encoder.layers.{i}.attention.out",
     "up": "encoder.layers.{i}.feed_forward.up",
     "down": "encoder.layers.{i}.feed_forward.down",
 }
-# settings of other methods, with which the tensors have another meaning
+# settings of other methods, which change the meaning of the tensors
 UNSUPPORTED = (
     "use_dora",
     "use_qalora",
@@ -59,7 +60,7 @@ class Adapter:
         updates: see ``nn.lora.adapter``.
         rank, alpha: LoRA settings.
         scale: factor of the low-rank products, usually alpha / rank.
-        head: fully trained layers (only pooling and head), under our names.
+        head: tensors of the fully trained layers (only pooling and head), under our names.
     """
 
     updates: dict[str, Tensor]
@@ -84,16 +85,16 @@ def save_adapter(
     Args:
         table: name table of the encoder's family.
         updates: see ``nn.lora.adapter``.
-        with_prefix: whether the base is a Hub model with a head, whose encoder's names have the prefix.
-        head: fully trained layers, under the Hub's names.
+        with_prefix: whether the encoder's names have the prefix, as in a Hub model with a head.
+        head: tensors of the fully trained layers, under the Hub's names.
     """
-    tensors, parts, layers = {}, [], 0
+    tensors, parts, num_layers = {}, [], 0
     if QKV in table.encoder:
-        updates, rank, alpha = _fuse(updates, rank, alpha)
+        updates, rank, alpha = _fuse_qkv(updates, rank, alpha)
     name_sets = _names(table)
     for key, tensor in updates.items():
         layer, part, matrix = key.split(".")
-        layers = max(layers, int(layer) + 1)
+        num_layers = max(num_layers, int(layer) + 1)
         parts += [part] if part not in parts else []
         for names in name_sets:
             stem = f"{table.prefix if with_prefix else ''}{names[part].format(i=layer)}"
@@ -105,7 +106,7 @@ def save_adapter(
         "lora_alpha": alpha,
         "lora_dropout": 0.0,
         "bias": "none",
-        "target_modules": _targets(table, parts, layers),
+        "target_modules": _target_modules(table, parts, num_layers),
         "task_type": None,
         "inference_mode": True,
         "fan_in_fan_out": False,
@@ -118,53 +119,56 @@ def save_adapter(
     write_tensors(folder, tensors, name=WEIGHTS)
 
 
-def _fuse(updates: Mapping[str, Tensor], rank: int, alpha: float) -> tuple[dict[str, Tensor], int, float]:
-    """Updates of queries, keys and values as one (``{i}.qkv``), with its rank and alpha.
+def _fuse_qkv(updates: Mapping[str, Tensor], rank: int, alpha: float) -> tuple[dict[str, Tensor], int, float]:
+    """Fuse the updates of queries, keys and values to ``{i}.qkv``; returns all updates, rank and alpha.
 
-    The n updates of rank r become one of rank n r: their A are stacked, their B are the blocks of a diagonal.
-    An adapter has one rank, so the other updates are padded with zeros.
+    n updates of rank r become one update of rank n r: the A are stacked, and the B are the blocks of a
+    diagonal matrix. All updates of an adapter have the same rank, so the other updates are padded with zeros.
     """
-    used = [part for part in THIRDS if any(key.split(".")[1] == part for key in updates)]
-    total = rank * max(len(used), 1)
+    used = [part for part in QKV_PARTS if any(key.split(".")[1] == part for key in updates)]
+    total_rank = rank * max(len(used), 1)
     fused: dict[str, Tensor] = {}
     for key, tensor in updates.items():
         layer, part, matrix = key.split(".")
-        third = part in THIRDS
-        before = rank * used.index(part) if third else 0
-        ranks, rows = (before, total - rank - before), (0, 0)
-        if third and matrix == "B":
-            rows = (len(tensor) * THIRDS.index(part), len(tensor) * (2 - THIRDS.index(part)))
-        padded = pad(tensor, (*ranks, *rows) if matrix == "B" else (0, 0, *ranks))
-        slot = f"{layer}.{'qkv' if third else part}.{matrix}"
-        fused[slot] = fused[slot] + padded if slot in fused else padded
-    return fused, total, alpha * total / rank
+        is_qkv = part in QKV_PARTS
+        first = rank * used.index(part) if is_qkv else 0
+        rank_padding, row_padding = (first, total_rank - rank - first), (0, 0)
+        if is_qkv and matrix == "B":
+            index = QKV_PARTS.index(part)
+            row_padding = (len(tensor) * index, len(tensor) * (2 - index))
+        padded = pad(tensor, (*rank_padding, *row_padding) if matrix == "B" else (0, 0, *rank_padding))
+        name = f"{layer}.{'qkv' if is_qkv else part}.{matrix}"
+        fused[name] = fused[name] + padded if name in fused else padded
+    return fused, total_rank, alpha * total_rank / rank
 
 
 def _split_qkv(updates: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The reverse: updates of queries, keys and values, which share their A."""
+    """Split fused updates to queries, keys and values, which then share their A."""
     out: dict[str, Tensor] = {}
     for key, tensor in updates.items():
         layer, part, matrix = key.split(".")
-        thirds = tensor.tensor_split(3) if matrix == "B" else (tensor,) * 3
-        split = zip(THIRDS, thirds, strict=True) if part == "qkv" else [(part, tensor)]
-        out |= {f"{layer}.{name}.{matrix}": third for name, third in split}
+        if part != "qkv":
+            out[key] = tensor
+            continue
+        tensors = tensor.tensor_split(3) if matrix == "B" else (tensor,) * 3
+        out |= {f"{layer}.{name}.{matrix}": t for name, t in zip(QKV_PARTS, tensors, strict=True)}
     return out
 
 
 def _names(table: NameTable) -> list[dict[str, str]]:
-    """Part -> name of its layer: on the Hub, and in later releases of ``transformers`` if different."""
+    """Part -> name of its layer, on the Hub; and the same for later releases of ``transformers``."""
 
     def by_part(fused: Mapping[str, tuple[str, str, str]], single: Mapping[str, str]) -> dict[str, str]:
-        thirds = dict(zip(THIRDS, fused.get(QKV, ()), strict=False))
-        return thirds | {part: single[ours] for part, ours in LAYER_NAMES.items() if ours in single}
+        qkv = dict(zip(QKV_PARTS, fused.get(QKV, ()), strict=False))
+        return qkv | {part: single[ours] for part, ours in LAYER_NAMES.items() if ours in single}
 
-    newer = {ours: name for ours, name in table.new_names.items() if isinstance(name, str)}
-    qkv = {ours: names for ours, names in table.new_names.items() if not isinstance(names, str)}
-    return [names for names in (by_part(table.fused, table.encoder), by_part(qkv, newer)) if names]
+    new_single = {ours: name for ours, name in table.new_names.items() if isinstance(name, str)}
+    new_fused = {ours: names for ours, names in table.new_names.items() if not isinstance(names, str)}
+    return [names for names in (by_part(table.fused, table.encoder), by_part(new_fused, new_single)) if names]
 
 
-def _targets(table: NameTable, parts: list[str], layers: int) -> list[str]:
-    """``target_modules``: name suffixes that only match these parts; full names if there are none."""
+def _target_modules(table: NameTable, parts: list[str], num_layers: int) -> list[str]:
+    """Suffixes of module names that only match these parts; full names if there is no such suffix."""
     out: list[str] = []
     for names in _names(table):
         targets = [names[part] for part in parts]
@@ -174,7 +178,7 @@ def _targets(table: NameTable, parts: list[str], layers: int) -> list[str]:
             words = name.partition("{i}.")[2].split(".")
             suffixes = (".".join(words[-n:]) for n in range(1, len(words) + 1))
             unique = [end for end in suffixes if not any(f".{o}".endswith(f".{end}") for o in other_names)]
-            out += unique[:1] or [name.format(i=layer) for layer in range(layers)]
+            out += unique[:1] or [name.format(i=layer) for layer in range(num_layers)]
     return list(dict.fromkeys(out))
 
 
@@ -183,7 +187,7 @@ def load_adapter(folder: Path, table: NameTable, from_hub: FromHub | None = None
 
     Args:
         table: name table of the encoder's family.
-        from_hub: converts fully trained layers to our names; None: ``table`` does.
+        from_hub: function that renames the fully trained layers to our names; None: ``table.from_hub``.
 
     Raises:
         CheckpointError: another kind of adapter, invalid settings, or tensors that are missing, unexpected or
@@ -196,25 +200,22 @@ def load_adapter(folder: Path, table: NameTable, from_hub: FromHub | None = None
     kind = settings.get("peft_type")
     bad = [key for key in UNSUPPORTED if settings.get(key)]
     if kind != "LORA" or bad or settings.get("bias", "none") not in (None, "none"):
-        what = f"{bad[0]} = {shown(settings[bad[0]])}" if bad else f"bias = {shown(settings.get('bias'))}"
-        what = what if kind == "LORA" else f"peft_type = {shown(kind)}"
+        what = f"{bad[0]} = {shorten(settings[bad[0]])}" if bad else f"bias = {shorten(settings.get('bias'))}"
+        what = what if kind == "LORA" else f"peft_type = {shorten(kind)}"
         raise CheckpointError(f"only plain LORA is supported, not {what}", where=where)
-    rank, alpha = number(settings, "r", where), real(settings, "lora_alpha", where, 8.0)
+    rank, alpha = get_size(settings, "r", where), get_number(settings, "lora_alpha", where, 8.0)
     scale = alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)
     updates, head = _split_tensors(
         read_tensors(folder, WEIGHTS), table, str(folder), from_hub or table.from_hub
     )
-    for slot in {key[:-2] for key in updates}:
-        sides = [updates.get(f"{slot}.{side}") for side in "AB"]
-        if sides[0] is None or sides[1] is None:
-            side = "A" if sides[0] is None else "B"
-            raise CheckpointError(f"missing tensor: lora_{side} of {slot}", where=str(folder))
-        if any(t is None or t.ndim != 2 for t in sides) or (sides[0].shape[0], sides[1].shape[1]) != (
-            rank,
-            rank,
-        ):
-            shapes = f"{tuple(sides[0].shape)} and {tuple(sides[1].shape)}"
-            raise CheckpointError(f"the updates of {slot} are {shapes}, the rank {rank}", where=str(folder))
+    for layer in {key[:-2] for key in updates}:
+        a, b = updates.get(f"{layer}.A"), updates.get(f"{layer}.B")
+        if a is None or b is None:
+            matrix = "A" if a is None else "B"
+            raise CheckpointError(f"missing tensor: lora_{matrix} of {layer}", where=str(folder))
+        if a.ndim != 2 or b.ndim != 2 or (len(a), b.shape[1]) != (rank, rank):
+            what = f"the updates of {layer} are {tuple(a.shape)} and {tuple(b.shape)}, the rank {rank}"
+            raise CheckpointError(what, where=str(folder))
     return Adapter(_split_qkv(updates), rank, alpha, scale, head)
 
 
@@ -222,29 +223,29 @@ def _split_tensors(
     tensors: dict[str, Tensor], table: NameTable, where: str, from_hub: FromHub
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Split tensors into LoRA updates and fully trained layers, under our names."""
-    slots = {name: part for names in _names(table) for part, name in names.items()}
+    parts = {name: part for names in _names(table) for part, name in names.items()}
     updates: dict[str, Tensor] = {}
     trained: dict[str, Tensor] = {}
     unexpected = []
     for key, tensor in tensors.items():
-        stem, _, side = key.removesuffix(".weight").rpartition(".lora_")
+        stem, _, matrix = key.removesuffix(".weight").rpartition(".lora_")
         patterns = layer_patterns(stem.removeprefix(ROOT).removeprefix(table.prefix))
-        known = ((name, layer) for name, layer in patterns if name in slots and 0 < len(layer) < 7)
-        name, layer = next(known, ("", ""))
+        matches = ((name, layer) for name, layer in patterns if name in parts and 0 < len(layer) < 7)
+        name, layer = next(matches, ("", ""))
         if not key.startswith(ROOT) or not tensor.is_floating_point():
             unexpected.append(key)
-        elif stem and side in ("A", "B") and name in slots:
-            slot = f"{int(layer)}.{slots[name]}.{side}"
-            if slot in updates and not updates[slot].equal(tensor):
-                raise CheckpointError(f"holds two different updates of {slot}", where=where)
-            updates[slot] = tensor.float()
+        elif stem and matrix in ("A", "B") and name in parts:
+            update = f"{int(layer)}.{parts[name]}.{matrix}"
+            if update in updates and not updates[update].equal(tensor):
+                raise CheckpointError(f"holds two different updates of {update}", where=where)
+            updates[update] = tensor.float()
         elif stem:
             unexpected.append(key)
         else:
             trained[key.removeprefix(ROOT)] = tensor.float()
     if unexpected:
-        raise CheckpointError(listing("unexpected tensors", unexpected), where=where)
+        raise CheckpointError(list_names("unexpected tensors", unexpected), where=where)
     head: dict[str, Any] = from_hub(trained, where) if trained else {}
     if inner := [name for name in head if not name.startswith(("head.", "pooling."))]:
-        raise CheckpointError(listing("fully trained layers of the encoder", inner), where=where)
+        raise CheckpointError(list_names("fully trained layers of the encoder", inner), where=where)
     return updates, head

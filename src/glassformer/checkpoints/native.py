@@ -1,10 +1,10 @@
-"""Checkpoints of a training run: one folder per saved step; resuming uses the newest complete one.
+"""Checkpoints of a training run, one folder per saved step.
 
-    checkpoints/step-00000400/   state.safetensors   every tensor (weights, optimizer, RNG states)
-                                 state.json          every other value
+    checkpoints/step-00000400/   state.safetensors   all tensors (weights, optimizer, RNG states)
+                                 state.json          all other values
                                  manifest.json       sizes and SHA-256 sums, written last
 
-If the newest checkpoint is damaged, the previous one is used.
+A resumed run continues from the newest complete checkpoint.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from glassformer.checkpoints.files import (
     UPDATE,
     disk_errors,
     read_json,
+    remove_leftovers,
     restore_folder,
-    sweep,
     temporary_name,
     verify_folder,
     write_folder,
 )
 from glassformer.checkpoints.locks import check_unlocked
-from glassformer.checkpoints.settings import count
+from glassformer.checkpoints.settings import get_count
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError, ConfigError, IncompleteError, NewerFormatError, RunInUseError
 from glassformer.finite import json_text, restored
 
-# 1: records of all steps in state.json. 2: their numbers among the tensors. All formats stay readable.
+# Format 1 has the records of all steps in state.json, format 2 has their numbers among the tensors.
 STATE_FORMAT = 2
 _STEP = re.compile(r"step-(\d{8,})")
 _BACKUP = re.compile(r"\.(step-\d{8,})\.(?:.*\.)?old")  # see ``restore_folder``
 
 
 class LoadedState(NamedTuple):
-    """Result of :func:`load_state`; ``skipped`` lists newer checkpoints that are damaged."""
+    """Result of :func:`load_state`; ``skipped`` has the newer, damaged checkpoints with their errors."""
 
     step: int
     tensors: dict[str, Tensor]
@@ -58,16 +58,16 @@ def save_state(
     state: Mapping[str, Any],
     keep_last: int = 2,
 ) -> Path:
-    """Save a checkpoint and remove old ones; if killed at any time, a complete checkpoint remains.
+    """Save a checkpoint, then remove old ones; a kill at any time leaves a complete checkpoint.
 
-    Checkpoints of later steps are removed, too: they are outdated, because the run was resumed before them.
+    Checkpoints of later steps are removed, too. They exist if the run was resumed from an earlier step.
 
     Args:
         folder: the run's ``checkpoints`` folder; created if missing.
-        step: optimizer steps done, ≥ 0; an older checkpoint of the same step is replaced.
-        tensors: any device and dtype.
-        state: values for JSON with text keys (tuples come back as lists).
-        keep_last: how many complete checkpoints to keep, this one included, ≥ 1.
+        step: number of optimizer steps so far, ≥ 0; an existing checkpoint of this step is replaced.
+        tensors: tensors of any device and dtype.
+        state: values for JSON with string keys (tuples are loaded as lists).
+        keep_last: number of complete checkpoints to keep, including this one, ≥ 1.
 
     Returns:
         The new checkpoint's folder.
@@ -84,14 +84,14 @@ def save_state(
     except TypeError as error:
         raise ValueError(f"the state cannot be written as JSON: {error}") from error
 
-    def write(fresh: Path) -> None:
-        write_tensors(fresh, tensors, name="state")
-        (fresh / "state.json").write_text(text + "\n", encoding="utf-8")
+    def write(draft: Path) -> None:
+        write_tensors(draft, tensors, name="state")
+        (draft / "state.json").write_text(text + "\n", encoding="utf-8")
 
     path = folder / f"step-{step:08d}"
     with disk_errors(path):
         if path.is_dir() and not _looks_complete(path):
-            os.rename(path, temporary_name(path))  # write_folder would refuse to replace it
+            os.rename(path, temporary_name(path))  # write_folder does not replace a damaged folder
         write_folder(path, write, extra={"step": step, "format": STATE_FORMAT}, overwrite=True)
         _remove_old(folder, step, keep_last)
     return path
@@ -110,7 +110,7 @@ def list_states(folder: str | Path) -> list[tuple[int, Path]]:
 
 
 def newest_state(folder: str | Path) -> str:
-    """The path of the newest checkpoint, even if damaged; empty if there is none."""
+    """The path of the newest checkpoint, which may be damaged; empty if there is none."""
     states = list_states(folder)
     return str(states[-1][1]) if states else ""
 
@@ -119,9 +119,9 @@ def load_state(folder: str | Path) -> LoadedState:
     """Load the newest complete checkpoint; damaged ones are skipped and listed in ``skipped``.
 
     Raises:
-        CheckpointError: there is no complete checkpoint; the message has the error of the newest checkpoint.
-        NewerFormatError: a later version wrote the newest checkpoint. Older ones are not used instead,
-            because the next save would remove the newest one.
+        CheckpointError: there is no complete checkpoint.
+        NewerFormatError: a later version wrote the newest checkpoint. An older one is not used instead,
+            because the next save would then remove the newest one.
     """
     folder = Path(folder)
     skipped: list[tuple[Path, str]] = []
@@ -130,7 +130,7 @@ def load_state(folder: str | Path) -> LoadedState:
             manifest = verify_folder(path)
             if manifest["extra"].get("step") != step:
                 raise CheckpointError(f"holds step {manifest['extra'].get('step')}", where=str(path))
-            version = count(manifest["extra"], "format", str(path), 1)
+            version = get_count(manifest["extra"], "format", str(path), 1)
             if version > STATE_FORMAT:
                 what = f"has format {version}; this version reads up to {STATE_FORMAT}"
                 raise NewerFormatError(what, where=str(path), fix=UPDATE)
@@ -140,7 +140,7 @@ def load_state(folder: str | Path) -> LoadedState:
             return LoadedState(
                 step, read_tensors(path, "state"), restored(read_json(path / "state.json")), path, skipped
             )
-        except NewerFormatError:  # after resuming from an older one, the next save would remove it
+        except NewerFormatError:
             raise
         except CheckpointError as error:
             skipped.append((path, str(error)))
@@ -151,12 +151,12 @@ def load_state(folder: str | Path) -> LoadedState:
 
 
 def newest_fingerprint(folder: str | Path) -> Mapping[str, Any] | None:
-    """The fingerprint (data and settings) of the newest readable checkpoint; None: there is none."""
+    """The fingerprint of data and settings in the newest complete checkpoint; None if there is none."""
     if not newest_state(folder):
         return None
     try:
         return load_state(folder).state.get("fingerprint", {})
-    except CheckpointError:  # reported when the training is resumed
+    except CheckpointError:  # resuming the training will report it
         return None
 
 
@@ -164,28 +164,23 @@ OTHER_DATA = "was made with other training data: the data have changed since"
 
 
 def check_fingerprint(loaded: LoadedState, current: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-    """Raise CheckpointError, with the first difference, if a checkpoint has other data or settings.
+    """Raise CheckpointError if a checkpoint was made with other data or settings.
 
     Args:
-        defaults: values of settings that did not exist when the checkpoint was written.
+        defaults: values of settings that older checkpoints do not have.
     """
     saved = {key: defaults[key] for key in current if key in defaults} | loaded.state.get("fingerprint", {})
-    # Settings first, because many of them change the data, too.
+    # The data come last, because many settings change them.
     for key in sorted(current.keys() | saved.keys(), key=lambda key: (key == "data_sha256", key)):
-        if key == "data_sha256" and current.get(key) != saved.get(key):
-            raise CheckpointError(
-                OTHER_DATA,
-                where=str(loaded.path),
-                fix="Put the data back as they were, or start a new run",
-            )
-        if current.get(key) != saved.get(key):
-            old = f"with {key} = {saved[key]!r}" if key in saved else f"without {key}"
-            new = f"now it is {current[key]!r}" if key in current else "but now it is not set"
-            raise CheckpointError(
-                f"was made {old}, {new}",
-                where=str(loaded.path),
-                fix="Resume with the settings of the first run, or start a new run",
-            )
+        if current.get(key) == saved.get(key):
+            continue
+        if key == "data_sha256":
+            fix = "Put the data back as they were, or start a new run"
+            raise CheckpointError(OTHER_DATA, where=str(loaded.path), fix=fix)
+        old = f"with {key} = {saved[key]!r}" if key in saved else f"without {key}"
+        new = f"now it is {current[key]!r}" if key in current else "but now it is not set"
+        fix = "Resume with the settings of the first run, or start a new run"
+        raise CheckpointError(f"was made {old}, {new}", where=str(loaded.path), fix=fix)
 
 
 def _remove_old(folder: Path, newest: int, keep_last: int) -> None:
@@ -196,9 +191,9 @@ def _remove_old(folder: Path, newest: int, keep_last: int) -> None:
         if step < newest and num_kept < keep_last and _looks_complete(path):
             num_kept += 1
             continue
-        # Renamed first, so that a kill during removal does not leave an incomplete checkpoint in the list.
+        # The folder is renamed first, so that a kill during removal does not leave half a checkpoint.
         os.rename(path, temporary_name(path))
-    sweep(folder)
+    remove_leftovers(folder)
 
 
 def _looks_complete(path: Path) -> bool:
@@ -213,15 +208,15 @@ def _looks_complete(path: Path) -> bool:
 
 
 CONFIG = "config.toml"
-FINISHED = ("model", "glassformer.json", "config.json")  # a run's model, or a model itself
+FINISHED = ("model", "glassformer.json", "config.json")  # a trained run has the first, a model the others
 
 
 def resume_command(folder: str | Path, *options: str) -> str:
-    """The command that continues a run, with options that are not stored in its recipe."""
+    """The command that continues a run, with options that its recipe does not contain."""
     return shlex.join(["glassformer", "train", "--resume", "--out", str(folder), *options])
 
 
-def refuse_unfinished(folder: str | Path) -> None:
+def check_finished(folder: str | Path) -> None:
     """Raise an error if ``folder`` is a run without a trained model.
 
     Raises:
@@ -230,30 +225,28 @@ def refuse_unfinished(folder: str | Path) -> None:
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
         return
-    restore_folder(folder / "model")  # if a save was interrupted between its two renames
+    restore_folder(folder / "model")
     if any((folder / name).exists() for name in FINISHED):
         return
     if (folder / "metrics.json").is_file():
-        what, fix = (
-            "the run is finished, but its folder model/ is missing",
-            f"Copy it back, or train again: {resume_command(folder)}",
-        )
+        what = "the run is finished, but its folder model/ is missing"
+        fix = f"Copy it back, or train again: {resume_command(folder)}"
         raise IncompleteError(what, where=str(folder), fix=fix)
     what = f"training is not finished ({progress(folder)}), so there is no model yet"
     try:
         check_unlocked(folder)
-    except ConfigError:  # locked by the process that trains it
+    except ConfigError:  # another process is training it
         raise RunInUseError(what, where=str(folder), fix="It is being trained: wait until it ends") from None
     raise RunInUseError(what, where=str(folder), fix=f"Continue with: {resume_command(folder)}")
 
 
 def progress(folder: Path) -> str:
-    """The step of the newest checkpoint of a run and, if known, the total number of steps."""
+    """Text with the step of a run's newest checkpoint and, if known, the total number of steps."""
     states = list_states(folder / "checkpoints")
     if not states:
         return "no checkpoint yet"
     step, path = states[-1]
     total = None
-    with suppress(CheckpointError):  # damage is reported when the training is resumed
+    with suppress(CheckpointError):  # resuming the training will report it
         total = read_json(path / "state.json").get("total_steps")
     return f"step {step:,} of {total:,}" if type(total) is int else f"step {step:,}"

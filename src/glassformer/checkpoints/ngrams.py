@@ -1,4 +1,7 @@
-"""Reads and writes the n-grams of a linear model: ``ngrams.json`` and ``idf.safetensors``."""
+"""Reads and writes the n-grams of linear models.
+
+The n-grams are in ``ngrams.json``, their IDF weights in ``idf.safetensors``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 import torch
 
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.settings import shown
+from glassformer.checkpoints.settings import shorten
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.ngrams import Ngrams
 from glassformer.errors import CheckpointError
@@ -33,7 +36,7 @@ def ngrams_metadata(ngrams: Ngrams) -> dict[str, Any]:
 
 
 def write_ngrams(ngrams: Ngrams, folder: Path) -> None:
-    """Write both files into a folder."""
+    """Write both files to a folder."""
     text = json_text(ngrams_metadata(ngrams), indent=0) + "\n"
     (folder / FILE).write_text(text, encoding="utf-8")
     write_tensors(folder, {"idf": torch.from_numpy(ngrams.idf)}, name=IDF)
@@ -44,22 +47,21 @@ def read_ngrams(folder: str | Path) -> Ngrams:
     folder = Path(folder)
     where, metadata = str(folder / FILE), read_json(folder / FILE)
     if metadata.get("format") != FORMAT:
-        raise CheckpointError(f"has the format {shown(metadata.get('format'))}, not {FORMAT}", where=where)
-    grams: dict[str, Any] = {key: metadata.get(key) for key in ("words", "characters")}
-    for key, value in grams.items():
-        if not isinstance(value, list) or not all(isinstance(gram, str) for gram in value):
+        raise CheckpointError(f"has the format {shorten(metadata.get('format'))}, not {FORMAT}", where=where)
+    lists: dict[str, Any] = {key: metadata.get(key) for key in ("words", "characters")}
+    for key, value in lists.items():
+        if not isinstance(value, list) or not all(isinstance(ngram, str) for ngram in value):
             raise CheckpointError(f"{key!r} is not a list of texts", where=where)
     flags: dict[str, Any] = {key: metadata.get(key) for key in ("lowercase", "strip_accents", "pairs")}
     for key, value in flags.items():
         if not isinstance(value, bool):
-            raise CheckpointError(f"{key} = {shown(value)} is not true or false", where=where)
+            raise CheckpointError(f"{key} = {shorten(value)} is not true or false", where=where)
     clean = metadata.get("clean")
     if clean not in CLEAN:
-        raise CheckpointError(f"clean = {shown(clean)} is not known", where=where, fix=", ".join(CLEAN))
-    count = len(grams["words"]) + len(grams["characters"])
+        raise CheckpointError(f"clean = {shorten(clean)} is not known", where=where, fix=", ".join(CLEAN))
+    count = len(lists["words"]) + len(lists["characters"])
     idf = read_tensors(folder, IDF).get("idf")
-    has_weights = idf is not None and idf.dtype == torch.float64 and idf.shape == (count,)
-    if idf is None or not has_weights or not bool(idf.isfinite().all()):
+    if idf is None or idf.dtype != torch.float64 or idf.shape != (count,) or not idf.isfinite().all():
         what = f"has no weight for each of the {count:,} n-grams"
         raise CheckpointError(what, where=str(folder / f"{IDF}.safetensors"), fix="Save it again")
-    return Ngrams(grams["words"], grams["characters"], idf.numpy().copy(), clean=clean, **flags)
+    return Ngrams(lists["words"], lists["characters"], idf.numpy().copy(), clean=clean, **flags)

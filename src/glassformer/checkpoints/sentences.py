@@ -1,12 +1,12 @@
-"""Reads and writes folders of sentence-transformers: ``modules.json`` and the files that it names.
+"""Reads and writes folders of sentence-transformers.
 
-modules.json                         the steps, in order: Transformer, Pooling, then Dense and Normalize
+modules.json                         the steps: Transformer, Pooling, then any number of Dense and Normalize
 1_Pooling/config.json                pooling modes, and whether the prompt is included
 2_Dense/config.json, model.safetensors
 sentence_bert_config.json            max_seq_length, do_lower_case
 config_sentence_transformers.json    prompts, truncate_dim, similarity_fn_name
 
-Every setting in these files is either used or known not to change embeddings; others raise an error.
+An unknown setting in these files raises an error, because it could change the embeddings.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 from torch import Tensor
 
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.names import listing
-from glassformer.checkpoints.settings import number, section, shown, text
+from glassformer.checkpoints.names import list_names
+from glassformer.checkpoints.settings import get_section, get_size, get_text, shorten
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.tokenizer_file import check_truncation_side, model_max_length
 from glassformer.errors import CheckpointError, UnsupportedModelError
@@ -39,13 +39,15 @@ from glassformer.models.sentences import (
 from glassformer.reading import read_regular, unique_keys
 
 MODULES, SETTINGS, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
-ENDS = ("module_input_name", "module_output_name")  # input and output of a step
-PACKAGE = "sentence_transformers."  # steps of other packages would run code
+INPUT_OUTPUT_KEYS = ("module_input_name", "module_output_name")
+PACKAGE = "sentence_transformers."  # other packages are refused, because their code would run
 KINDS = ("Transformer", "Pooling", "Dense", "Normalize")
-MAX_BYTES = 1 << 20  # of each of these JSON files
-MAX_STEPS, MAX_WIDTH = 16, 65_536
-MAX_PROMPTS, MAX_PROMPT = 256, 10_000  # number of prompts, and characters of one
-# Pooling modes: older folders have one boolean per mode, newer ones a list
+MAX_BYTES = 1 << 20  # maximum size of each JSON file
+MAX_STEPS = 16
+MAX_WIDTH = 65_536
+MAX_PROMPTS = 256
+MAX_PROMPT_LENGTH = 10_000  # characters
+# Old folders have a boolean per pooling mode, new folders have a list of modes
 OLD_MODES = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -55,17 +57,17 @@ OLD_MODES = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 _USE_ENCODER = "Its encoder can still be fine-tuned: TextClassifier(folder)"
-# Settings that do not change embeddings, by file or step (in addition to those that are used)
+# Settings that we do not use, and that do not change embeddings; by file or step
 HARMLESS: dict[str, tuple[str, ...]] = {
     MODULES: ("idx", "name", "path", "type", "kwargs"),
-    SETTINGS: ("unpad_inputs",),  # whether batches are padded
+    SETTINGS: ("unpad_inputs",),  # whether batches have padding
     PROMPTS: ("__version__", "requirements", "created_with"),
     "Pooling": ("pooling_output_dimension",),
     "Dense": (),
     "Normalize": (),
 }
-# Options of loading that do not change embeddings of the fp32 model
-LOADING = {
+# Options for loading that do not change embeddings of the fp32 model
+LOADING_OPTIONS = {
     "add_pooling_layer",
     "attn_implementation",
     "dtype",
@@ -74,7 +76,7 @@ LOADING = {
     "trust_remote_code",
     "use_safetensors",
 }
-# Required values of the step Transformer, with which it returns the states of all tokens
+# Required settings of the step Transformer: it must return the states of all tokens
 REQUIRED = {
     "transformer_task": "feature-extraction",
     "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
@@ -83,8 +85,8 @@ REQUIRED = {
 LOADING_KEYS = ("model_args", "model_kwargs")
 
 
-def sentences_of(folder: Path, d_model: int) -> Sentences | CheckpointError | None:
-    """Result or error of ``read_sentences`` (the encoder is usable without it); None: no ``modules.json``."""
+def try_read_sentences(folder: Path, d_model: int) -> Sentences | CheckpointError | None:
+    """The result of ``read_sentences``, or its error; None if there is no ``modules.json``."""
     if not (folder / MODULES).exists():
         return None
     try:
@@ -97,10 +99,10 @@ def read_sentences(folder: Path, d_model: int) -> Sentences:
     """Read how a folder embeds sentences, for an encoder with ``d_model`` features.
 
     Raises:
-        CheckpointError: a damaged or too large file, an unknown kind of step, or settings and weights that
-            do not match.
+        CheckpointError: a file is damaged or too large, a step is unknown, or settings and weights differ.
     """
-    where, steps = str(folder / MODULES), _read_steps(folder / MODULES)
+    where = str(folder / MODULES)
+    steps = _read_steps(folder / MODULES)
     kinds = [kind for kind, _ in steps]
     if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) & {"Transformer", "Pooling"} or steps[0][1]:
         names = ", ".join(kinds) or "none"
@@ -123,17 +125,17 @@ def read_sentences(folder: Path, d_model: int) -> Sentences:
 
 
 def _check_known(settings: Mapping[str, Any], used_keys: Sequence[str], kind: str, where: str) -> None:
-    """Raise CheckpointError for a setting that is neither used nor known to be harmless."""
+    """Raise CheckpointError for a setting that is neither used nor harmless."""
     for key, value in settings.items():
         if key not in used_keys and key not in HARMLESS[kind] and value not in (None, False, "", [], {}):
             fix = f"Known: {', '.join(used_keys)}. {_USE_ENCODER}"
             raise UnsupportedModelError(
-                f"the setting {key} = {shown(value)} is not supported", where=where, fix=fix
+                f"the setting {key} = {shorten(value)} is not supported", where=where, fix=fix
             )
 
 
 def _read_steps(file: Path) -> list[tuple[str, str]]:
-    """(kind, sub-folder) of each step."""
+    """Kind and sub-folder of each step."""
     try:
         steps = json.loads(read_regular(file, MAX_BYTES).decode("utf-8"), object_pairs_hook=unique_keys)
     except OSError as error:
@@ -145,16 +147,16 @@ def _read_steps(file: Path) -> list[tuple[str, str]]:
     result = []
     for step in steps:
         _check_known(step, (), MODULES, str(file))
-        kind, path = text(step, "type", str(file), ""), text(step, "path", str(file), "")
+        kind, path = get_text(step, "type", str(file), ""), get_text(step, "path", str(file), "")
         name = kind.rpartition(".")[2]
         if not kind.startswith(PACKAGE) or name not in KINDS:
             fix = f"Known: {', '.join(KINDS)}. {_USE_ENCODER}"
             raise UnsupportedModelError(
-                f"a step of the kind {shown(kind)} is not supported", where=str(file), fix=fix
+                f"a step of the kind {shorten(kind)} is not supported", where=str(file), fix=fix
             )
         if set(path) & set("/\\:\0") or path in (".", ".."):
             raise CheckpointError(
-                f"{shown(path)} is not a folder of a step", where=str(file), fix="Do not use it"
+                f"{shorten(path)} is not a folder of a step", where=str(file), fix="Do not use it"
             )
         if name in ("Pooling", "Dense") and not path:
             raise CheckpointError(f"the step {name} has no folder", where=str(file))
@@ -165,7 +167,7 @@ def _read_steps(file: Path) -> list[tuple[str, str]]:
 def _flag(settings: Mapping[str, Any], key: str, where: str, default: bool) -> bool:
     value = settings.get(key, default)
     if not isinstance(value, bool):
-        raise CheckpointError(f"{key} = {shown(value)} is neither true nor false", where=where)
+        raise CheckpointError(f"{key} = {shorten(value)} is neither true nor false", where=where)
     return value
 
 
@@ -175,7 +177,7 @@ def _read_pooling(folder: Path, d_model: int) -> Pool:
     widths = ("embedding_dimension", "word_embedding_dimension")
     _check_known(settings, (*widths, "pooling_mode", *OLD_MODES, "include_prompt"), "Pooling", where)
     for key in widths:
-        if key in settings and number(settings, key, where) != d_model:
+        if key in settings and get_size(settings, key, where) != d_model:
             raise CheckpointError(f"{key} = {settings[key]}, the encoder has {d_model} features", where=where)
     modes = settings.get("pooling_mode")
     if modes is None:
@@ -187,50 +189,55 @@ def _read_pooling(folder: Path, d_model: int) -> Pool:
         or len(modes) > len(POOLS)
         or not all(isinstance(mode, str) and mode in POOLS for mode in modes)
     ):
-        raise CheckpointError(f"pooling_mode = {shown(modes)}", where=where, fix=f"Known: {', '.join(POOLS)}")
+        raise CheckpointError(
+            f"pooling_mode = {shorten(modes)}", where=where, fix=f"Known: {', '.join(POOLS)}"
+        )
     return Pool(tuple(modes), _flag(settings, "include_prompt", where, True))
 
 
-def _check_ends(settings: Mapping[str, Any], where: str) -> None:
+def _check_input_output(settings: Mapping[str, Any], where: str) -> None:
     """Raise CheckpointError if a step reads or writes anything but the sentence embedding."""
-    for key in ENDS:
+    for key in INPUT_OUTPUT_KEYS:
         if settings.get(key) not in (None, "sentence_embedding"):
-            raise UnsupportedModelError(f"{key} = {shown(settings[key])} is not supported", where=where)
+            raise UnsupportedModelError(f"{key} = {shorten(settings[key])} is not supported", where=where)
 
 
 def _read_normalize(folder: Path) -> Normalize:
     where = str(folder / "config.json")
     if (folder / "config.json").exists():
         settings = read_json(where, MAX_BYTES)
-        _check_ends(settings, where)
-        _check_known(settings, ENDS, "Normalize", where)
+        _check_input_output(settings, where)
+        _check_known(settings, INPUT_OUTPUT_KEYS, "Normalize", where)
     return Normalize()
 
 
 def _read_dense(folder: Path, width: int) -> Dense:
     where = str(folder / "config.json")
     settings = read_json(where, MAX_BYTES)
-    _check_ends(settings, where)
-    used_keys = ("in_features", "out_features", "activation_function", "bias", "use_residual", *ENDS)
+    _check_input_output(settings, where)
+    sizes = ("in_features", "out_features")
+    used_keys = (*sizes, "activation_function", "bias", "use_residual", *INPUT_OUTPUT_KEYS)
     _check_known(settings, used_keys, "Dense", where)
-    inner, outer = number(settings, "in_features", where), number(settings, "out_features", where)
-    if inner != width or outer > MAX_WIDTH:
-        what = f"a dense layer from {inner:,} to {outer:,} features, after {width:,} ({MAX_WIDTH:,} at most)"
+    num_in, num_out = (get_size(settings, key, where) for key in sizes)
+    if num_in != width or num_out > MAX_WIDTH:
+        what = (
+            f"a dense layer from {num_in:,} to {num_out:,} features, after {width:,} ({MAX_WIDTH:,} at most)"
+        )
         raise CheckpointError(what, where=where)
-    activation = text(settings, "activation_function", where, "torch.nn.modules.activation.Tanh")
+    activation = get_text(settings, "activation_function", where, "torch.nn.modules.activation.Tanh")
     name = activation.rpartition(".")[2]
     if not activation.startswith("torch.nn.") or name not in ACTIVATIONS:
         fix = f"Known: {', '.join(ACTIVATIONS)}"
-        raise CheckpointError(f"activation_function = {shown(activation)}", where=where, fix=fix)
+        raise CheckpointError(f"activation_function = {shorten(activation)}", where=where, fix=fix)
     bias, residual = _flag(settings, "bias", where, True), _flag(settings, "use_residual", where, False)
-    shapes: dict[str, tuple[int, ...]] = {"linear.weight": (outer, inner)}
+    shapes: dict[str, tuple[int, ...]] = {"linear.weight": (num_out, num_in)}
     if bias:
-        shapes["linear.bias"] = (outer,)
-    if residual and inner != outer:
-        shapes["residual.weight"] = (outer, inner)
+        shapes["linear.bias"] = (num_out,)
+    if residual and num_in != num_out:
+        shapes["residual.weight"] = (num_out, num_in)
     tensors = read_tensors(folder)
     if different := sorted(shapes.keys() ^ tensors.keys()):
-        raise CheckpointError(listing("missing or unexpected tensors", different), where=str(folder))
+        raise CheckpointError(list_names("missing or unexpected tensors", different), where=str(folder))
     for key, tensor in tensors.items():
         if tuple(tensor.shape) != shapes[key] or not tensor.is_floating_point():
             what = f"{key} is {tuple(tensor.shape)} of {tensor.dtype}, config.json says {shapes[key]}"
@@ -240,7 +247,7 @@ def _read_dense(folder: Path, width: int) -> Dense:
 
 
 def _read_lengths(folder: Path) -> tuple[int | None, bool]:
-    """max_seq_length (None: not set) and do_lower_case."""
+    """``max_seq_length`` (None if not set) and ``do_lower_case``."""
     files = [folder / SETTINGS, *sorted(folder.glob("sentence_*_config.json"))]
     file = next((file for file in files if file.exists()), None)
     settings = {} if file is None else read_json(file, MAX_BYTES)
@@ -249,16 +256,16 @@ def _read_lengths(folder: Path) -> tuple[int | None, bool]:
     _check_known(settings, (*used_keys, *LOADING_KEYS), SETTINGS, where)
     for key, expected in REQUIRED.items():
         if settings.get(key) not in (None, expected):
-            raise UnsupportedModelError(f"{key} = {shown(settings[key])} is not supported", where=where)
+            raise UnsupportedModelError(f"{key} = {shorten(settings[key])} is not supported", where=where)
     for key in LOADING_KEYS:
-        options = section({key: settings.get(key) or {}}, key, where)
-        if unknown := sorted(options.keys() - LOADING):
-            what = f"{key} has {unknown[0]} = {shown(options[unknown[0]])}, which is not supported"
+        options = get_section({key: settings.get(key) or {}}, key, where)
+        if unknown := sorted(options.keys() - LOADING_OPTIONS):
+            what = f"{key} has {unknown[0]} = {shorten(options[unknown[0]])}, which is not supported"
             raise UnsupportedModelError(what, where=where, fix=_USE_ENCODER)
     lowercase = _flag(settings, "do_lower_case", where, False)
     if settings.get("max_seq_length") is None:
         return model_max_length(folder), lowercase
-    return number(settings, "max_seq_length", where), lowercase
+    return get_size(settings, "max_seq_length", where), lowercase
 
 
 def _read_prompts(file: Path) -> tuple[dict[str, str], str | None, int | None, str]:
@@ -267,31 +274,31 @@ def _read_prompts(file: Path) -> tuple[dict[str, str], str | None, int | None, s
     used_keys = ("prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name", "model_type")
     _check_known(settings, used_keys, PROMPTS, str(file))
     if settings.get("model_type") not in (None, "SentenceTransformer"):
-        what = f"model_type = {shown(settings['model_type'])}: it does not return one vector per text"
+        what = f"model_type = {shorten(settings['model_type'])}: it does not return one vector per text"
         raise UnsupportedModelError(what, where=str(file), fix=_USE_ENCODER)
     similarity = settings.get("similarity_fn_name") or COSINE
     if similarity not in SIMILARITIES:
-        what = f"similarity_fn_name = {shown(similarity)} is not known"
+        what = f"similarity_fn_name = {shorten(similarity)} is not known"
         raise UnsupportedModelError(what, where=str(file), fix=f"Known: {', '.join(SIMILARITIES)}")
     truncate = settings.get("truncate_dim")
     if truncate is not None:
-        truncate = number(settings, "truncate_dim", str(file))
+        truncate = get_size(settings, "truncate_dim", str(file))
     prompts = settings.get("prompts") or {}
     if not isinstance(prompts, dict) or len(prompts) > MAX_PROMPTS:
         raise CheckpointError(f"'prompts' must be an object of at most {MAX_PROMPTS}", where=str(file))
     texts = {name: "" if prompt is None else prompt for name, prompt in prompts.items()}
     for name, prompt in texts.items():
-        if not isinstance(prompt, str) or len(prompt) > MAX_PROMPT:
-            what = f"the prompt {shown(name)} is not a text of at most {MAX_PROMPT:,} characters"
+        if not isinstance(prompt, str) or len(prompt) > MAX_PROMPT_LENGTH:
+            what = f"the prompt {shorten(name)} is not a text of at most {MAX_PROMPT_LENGTH:,} characters"
             raise CheckpointError(what, where=str(file))
     default = settings.get("default_prompt_name")
     if default is not None and (not isinstance(default, str) or default not in {"query", "document", *texts}):
-        raise CheckpointError(f"default_prompt_name = {shown(default)} is not a prompt", where=str(file))
+        raise CheckpointError(f"default_prompt_name = {shorten(default)} is not a prompt", where=str(file))
     return texts, default, truncate, similarity
 
 
 def write_sentences(sentences: Sentences, folder: Path, config: Any) -> None:
-    """Write the files of sentence-transformers into a folder with encoder and tokenizer.
+    """Write the files of sentence-transformers to a folder that has the encoder and the tokenizer.
 
     Args:
         config: config of the encoder.
@@ -312,10 +319,8 @@ def write_sentences(sentences: Sentences, folder: Path, config: Any) -> None:
     )
     pool = sentences.pool
     modes = {key: mode in pool.modes for key, mode in OLD_MODES.items()}
-    if (
-        tuple(mode for mode in POOLS if mode in pool.modes) != pool.modes
-    ):  # booleans cannot represent this order
-        modes = {"pooling_mode": list(pool.modes)}
+    if tuple(mode for mode in POOLS if mode in pool.modes) != pool.modes:
+        modes = {"pooling_mode": list(pool.modes)}  # booleans cannot represent another order
     save(
         f"{paths[1]}/config.json",
         {"word_embedding_dimension": config.encoder.d_model, **modes, "include_prompt": pool.include_prompt},
@@ -332,11 +337,11 @@ def write_sentences(sentences: Sentences, folder: Path, config: Any) -> None:
 
 
 def _write_dense(step: Dense, folder: Path) -> None:
-    outer, inner = step.weight.shape
+    num_out, num_in = step.weight.shape
     kind = "linear" if step.activation == "Identity" else "activation"
     settings: dict[str, Any] = {
-        "in_features": inner,
-        "out_features": outer,
+        "in_features": num_in,
+        "out_features": num_out,
         "bias": step.bias is not None,
         "activation_function": f"torch.nn.modules.{kind}.{step.activation}",
     }

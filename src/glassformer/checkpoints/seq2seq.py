@@ -1,4 +1,7 @@
-"""Reads and writes translators: ``config.json`` with our own ``model_type``, and ``model.safetensors``."""
+"""Reads and writes translation models.
+
+A folder has ``config.json``, with one of our own model types, and ``model.safetensors``.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.layout import compare, create_model, on_meta
-from glassformer.checkpoints.settings import section, shown
+from glassformer.checkpoints.layout import check_tensors, create_model, create_on_meta
+from glassformer.checkpoints.settings import get_section, shorten
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.config import build, to_dict
 from glassformer.errors import UnsupportedModelError
@@ -22,7 +25,7 @@ KINDS: dict[str, tuple[type, type]] = {
 
 
 def save_seq2seq(model: Any, folder: str | Path) -> None:
-    """Write ``config.json`` and the weights into an existing folder; shared embeddings are written once."""
+    """Write ``config.json`` and the weights to an existing folder; shared embeddings are written once."""
     folder = Path(folder)
     kind = next(name for name, (_, cls) in KINDS.items() if isinstance(model, cls))
     settings = {"model_type": kind, "architecture": to_dict(model.config)}
@@ -42,16 +45,15 @@ def load_seq2seq(folder: str | Path) -> Any:
     kind = settings.get("model_type")
     if not isinstance(kind, str) or kind not in KINDS:
         raise UnsupportedModelError(
-            f"model_type {shown(kind)} is not a translator",
+            f"model_type {shorten(kind)} is not a translator",
             where=f"{folder}/config.json",
             fix=f"Known: {', '.join(KINDS)}",
         )
     config_class, model_class = KINDS[kind]
     where, tensors = f"{folder}/config.json", read_tensors(folder)
-    config = build(config_class, section(settings, "architecture", where), where)
-    compare(
-        dict(on_meta(model_class, config, len(tensors), str(folder)).named_parameters()), tensors, str(folder)
-    )
+    config = build(config_class, get_section(settings, "architecture", where), where)
+    expected = dict(create_on_meta(model_class, config, len(tensors), str(folder)).named_parameters())
+    check_tensors(expected, tensors, str(folder))
     model = create_model(model_class, config, str(folder))
     parameters = dict(model.named_parameters())
     for name, tensor in tensors.items():

@@ -1,12 +1,12 @@
-"""Reads and writes named tensors in safetensors files: one file, or shards with an index.
+"""Reads and writes tensors in safetensors files.
 
     model.safetensors                                     one file, or
     model-00001-of-00002.safetensors ...                  shards and
     model.safetensors.index.json                          {"weight_map": {tensor: shard}, ...}
 
 safetensors files only contain numbers and names. If a folder only has PyTorch's zip files
-(``pytorch_model.bin``), ``torch_zip.py`` reads them without unpickling. Other pickles can run code when they
-are read, so they are refused.
+(``pytorch_model.bin``), ``torch_zip.py`` reads them without unpickling. Other pickle files are refused,
+because reading them can run code.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _BAD_FILE = (SafetensorError, OSError, ValueError, KeyError, RuntimeError, Overf
 
 
 def read_tensors(folder: str | Path, name: str = "model") -> dict[str, Tensor]:
-    """All tensors of ``{name}.safetensors``, or of its shards, on the CPU; else of ``pytorch_{name}.bin``.
+    """All tensors of ``{name}.safetensors`` or its shards, else of ``pytorch_{name}.bin``, on the CPU.
 
-    Files are memory-mapped: bytes are read when a tensor is first used. Checksums are not checked
-    (:func:`glassformer.checkpoints.files.verify_folder` does that).
+    Files are memory-mapped, so bytes are read when a tensor is first used. This function does not compare
+    checksums; :func:`glassformer.checkpoints.files.verify_folder` does.
 
     Raises:
-        CheckpointError: no weights, only pickled weights, a damaged or too large header, or an index
-            that does not match its shards.
+        CheckpointError: there are no weights or only pickled ones, a header is damaged or too large, or an
+            index does not match its shards.
     """
     tensors: dict[str, Tensor] = {}
     for file, expected in _weight_files(Path(folder), name):
@@ -75,9 +75,9 @@ def write_tensors(
     max_shard_bytes: int | None = None,
     name: str = "model",
 ) -> list[Path]:
-    """Write ``tensors`` into ``folder`` (which exists), in one file or in shards with an index.
+    """Write ``tensors`` to an existing folder, in one file or in shards with an index.
 
-    Tensors may be on any device, be views, or share memory; shared ones are written twice.
+    Tensors may be on any device, be views, or share memory; shared memory is written twice.
 
     Args:
         max_shard_bytes: maximum size of a file; None: one file.
@@ -90,13 +90,13 @@ def write_tensors(
     """
     folder = Path(folder)
     shards: list[dict[str, Tensor]] = [{}]
-    filled = 0
+    shard_bytes = 0
     for key, tensor in tensors.items():
-        if shards[-1] and max_shard_bytes is not None and filled + tensor.nbytes > max_shard_bytes:
+        if shards[-1] and max_shard_bytes is not None and shard_bytes + tensor.nbytes > max_shard_bytes:
             shards.append({})
-            filled = 0
+            shard_bytes = 0
         shards[-1][key] = tensor
-        filled += tensor.nbytes
+        shard_bytes += tensor.nbytes
     if len(shards) == 1:
         names = [f"{name}.safetensors"]
     else:
@@ -104,9 +104,9 @@ def write_tensors(
     for file_name, shard in zip(names, shards, strict=True):
         try:
             (folder / file_name).touch()
-            mode = (folder / file_name).stat().st_mode  # default mode of new files here
+            mode = (folder / file_name).stat().st_mode  # the default mode of new files
             save_file(_separate(shard), folder / file_name, {"format": "pt"})
-            os.chmod(folder / file_name, stat.S_IMODE(mode))  # the library makes files private
+            os.chmod(folder / file_name, stat.S_IMODE(mode))  # safetensors creates files for the owner only
         except (SafetensorError, OSError) as error:
             raise CannotWriteError(f"{folder / file_name}: could not be written: {error}") from error
     if len(shards) > 1:
@@ -120,7 +120,7 @@ def write_tensors(
 
 
 def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Contiguous CPU tensors that do not share memory, as safetensors needs."""
+    """Contiguous CPU tensors that do not share memory, as safetensors requires."""
     seen: set[int] = set()
     separate = {}
     for key, tensor in tensors.items():
@@ -135,9 +135,9 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _weight_files(folder: Path, name: str) -> list[tuple[Path, set[str] | None]]:
-    """The files to read, each with the tensors that the index places there (None: no index)."""
+    """The files to read, each with the tensors that the index lists for it (None: no index)."""
     single, index = folder / f"{name}.safetensors", folder / f"{name}.safetensors.index.json"
-    if os.path.lexists(single):  # a pipe or folder with this name raises an error when it is opened
+    if os.path.lexists(single):  # opening it raises an error if it is a pipe or a folder
         return [(single, None)]
     ending = ".safetensors"
     if not index.is_file():
@@ -174,11 +174,11 @@ def _no_weights(folder: Path, expected: Path) -> CheckpointError:
 
 
 def _check_header(file: Path) -> None:
-    """Raise CheckpointError by the first bytes if a file is not safetensors."""
+    """Raise CheckpointError if the first bytes of a file are not those of safetensors."""
     with open_regular(file) as opened:
         size = os.fstat(opened.fileno()).st_size
         start, brace = opened.read(8), opened.read(1)
-    # The length of a 640-byte header looks like a pickle (protocol 2), but "{" follows it.
+    # A header of 640 bytes begins like a pickle (protocol 2), but has "{" after the length.
     is_header = len(start) == 8 and brace == b"{" and struct.unpack("<Q", start)[0] <= size - 8
     pickled = start[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05") and not is_header
     if pickled or start[:4] == b"PK\x03\x04":

@@ -1,9 +1,9 @@
-"""Reads PyTorch's zip files (``pytorch_model.bin``) without unpickling, so that no code runs.
+"""Reads PyTorch's zip files without unpickling.
 
-Such a file is a zip archive with a pickle, which describes the tensors, and their bytes. Here a small
-machine interprets the pickle: it only knows some opcodes and ``GLOBALS``, and creates dictionaries, tuples,
-numbers and descriptions of tensors. Any other opcode or name raises an error, and sizes are checked before
-bytes are read.
+``pytorch_model.bin`` is a zip archive with the bytes of the tensors, and a pickle that describes them.
+Unpickling could run code, so a small interpreter reads the pickle. It only knows some opcodes and the names
+in ``GLOBALS``, and creates dictionaries, tuples, numbers and descriptions of tensors. Any other opcode or
+name raises an error. Sizes are checked before bytes are read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONVERT = (
 )
 MAX_PICKLE_BYTES = 16 * 2**20
 MAX_ENTRIES = 100_000
-MAX_STEPS = 2_000_000  # number of opcodes
+MAX_OPCODES = 2_000_000
 MAX_AXES = 16
 
 DTYPES = {
@@ -95,7 +95,7 @@ def read_zip(file: Path) -> dict[str, Tensor]:
             value = _interpret(archive.read(entries[f"{root}data.pkl"]), file)
             if root + "byteorder" in entries and archive.read(entries[root + "byteorder"]) != b"little":
                 raise CheckpointError("has numbers in another byte order", where=str(file))
-            return _tensors(_state(value, file), archive, entries, root, file)
+            return _tensors(_state_dict(value, file), archive, entries, root, file)
     except zipfile.BadZipFile as error:
         with open_regular(file) as opened:
             start = opened.read(8)
@@ -135,7 +135,7 @@ def _check_entries(archive: zipfile.ZipFile, file: Path) -> dict[str, zipfile.Zi
     return entries
 
 
-# --- the machine --------------------------------------------------------------------------------------
+# --- the interpreter ----------------------------------------------------------------------------------
 
 
 def _interpret(code: bytes, file: Path) -> Any:
@@ -147,7 +147,7 @@ def _interpret(code: bytes, file: Path) -> Any:
             if opcode.name == "STOP":
                 (value,) = stack
                 return value
-            if step > MAX_STEPS:
+            if step > MAX_OPCODES:
                 raise _Unsupported(f"{step:,} opcodes")
             _execute(opcode.name, argument, stack, memo)
     except _Unsupported as error:
@@ -164,7 +164,7 @@ class _Unsupported(Exception):
 
 
 def _execute(opcode: str, argument: Any, stack: list[Any], memo: dict[int, Any]) -> None:
-    """One step of the machine; these opcodes are all that it knows."""
+    """Execute one opcode; raises ``_Unsupported`` for an unknown one."""
     match opcode:
         case "PROTO" | "FRAME":
             pass
@@ -193,7 +193,7 @@ def _execute(opcode: str, argument: Any, stack: list[Any], memo: dict[int, Any])
         case "REDUCE":
             arguments, name = stack.pop(), stack.pop()
             stack.append(_result(name, arguments))
-        case "BUILD":  # the state of a dictionary (versions of its modules), which is not needed
+        case "BUILD":  # the attributes of a dictionary (versions of modules) are not needed
             stack.pop()
             if not isinstance(stack[-1], dict):
                 raise _Unsupported("the state of an object")
@@ -231,7 +231,7 @@ def _global(module: str, name: str) -> Name:
 
 
 def _storage(kind: Any, storage: Any, key: Any, _: Any, count: Any) -> Storage:
-    """The storage of a persistent id."""
+    """The storage that a persistent id describes."""
     if kind != "storage" or not isinstance(storage, Name) or storage.name not in DTYPES:
         raise _Unsupported("something else than numbers")
     if not isinstance(key, str) or not isinstance(count, int) or count < 0:
@@ -240,7 +240,7 @@ def _storage(kind: Any, storage: Any, key: Any, _: Any, count: Any) -> Storage:
 
 
 def _result(name: Any, arguments: Any) -> Any:
-    """The result of a call; only three calls are known, and none is executed."""
+    """The result of a call. Only three functions are known, and none is executed."""
     if not isinstance(name, Name):
         raise _Unsupported("a call of a value")
     if name.name == "OrderedDict" and arguments in ((), ([],)):
@@ -270,19 +270,17 @@ def _describe(storage: Any, offset: Any, size: Any, stride: Any) -> TensorSpec:
 # --- tensors --------------------------------------------------------------------------------------------
 
 
-def _state(found: Any, file: Path) -> dict[str, TensorSpec]:
-    """The state dict, which may be in a larger dictionary: name -> description."""
+def _state_dict(value: Any, file: Path) -> dict[str, TensorSpec]:
+    """The state dict, which may be in a larger dictionary; raises CheckpointError if there is none."""
     for key in ("state_dict", "model"):
-        if isinstance(found, dict) and isinstance(found.get(key), dict):
-            found = found[key]
-    if not isinstance(found, dict) or not found:
+        if isinstance(value, dict) and isinstance(value.get(key), dict):
+            value = value[key]
+    if not isinstance(value, dict) or not value:
         raise CheckpointError("holds no dictionary of tensors", where=str(file))
-    not_tensors = [
-        key for key, value in found.items() if not isinstance(key, str) or not isinstance(value, TensorSpec)
-    ]
-    if not_tensors:
-        raise CheckpointError(f"{str(not_tensors[0])[:80]!r} is not a tensor", where=str(file))
-    return found
+    for key, spec in value.items():
+        if not isinstance(key, str) or not isinstance(spec, TensorSpec):
+            raise CheckpointError(f"{str(key)[:80]!r} is not a tensor", where=str(file))
+    return value
 
 
 def _tensors(
@@ -293,22 +291,18 @@ def _tensors(
     file: Path,
 ) -> dict[str, Tensor]:
     """Create the tensors; those with the same storage share memory."""
-    storages: dict[tuple[str, torch.dtype], Tensor] = {}
+    storages: dict[Storage, Tensor] = {}
     out = {}
-    for name, described in state.items():
-        storage = described.storage
-        slot = storage.key, storage.dtype
-        if slot not in storages:
+    for name, spec in state.items():
+        storage = spec.storage
+        if storage not in storages:
             info, needed = entries.get(f"{root}data/{storage.key}"), storage.count * storage.dtype.itemsize
             if info is None or info.file_size != needed:
                 has = "are missing" if info is None else f"have {info.file_size:,} bytes, not {needed:,}"
                 what = f"the numbers of {name[:80]!r} {has}"
                 raise CheckpointError(what, where=str(file), fix="Fetch it again, whole")
             content = bytearray(archive.read(info))  # read checks the checksum
-            storages[slot] = (
-                torch.frombuffer(content, dtype=storage.dtype)
-                if content
-                else torch.empty(0, dtype=storage.dtype)
-            )
-        out[name] = storages[slot].as_strided(described.size, described.stride, described.offset)
+            numbers = torch.empty(0, dtype=storage.dtype)  # frombuffer raises an error for no bytes
+            storages[storage] = torch.frombuffer(content, dtype=storage.dtype) if content else numbers
+        out[name] = storages[storage].as_strided(spec.size, spec.stride, spec.offset)
     return out

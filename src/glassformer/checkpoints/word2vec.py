@@ -1,7 +1,8 @@
-"""Reads and writes word vectors in word2vec's text and binary formats, like gensim.
+"""Reads and writes word vectors in word2vec's formats.
 
-Text: a line ``words dim``, then one line per word with its numbers. Binary: the same first line, then for
-each word its name, a space and little-endian fp32 numbers, with or without a line break after them.
+Both formats begin with a line ``words dim``. In the text format, each word has a line with the word and its
+numbers. In the binary format, each word is followed by a space, little-endian fp32 numbers and perhaps a line
+break. gensim uses the same formats.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from glassformer.checkpoints.files import disk_errors, missing_run_hint, tempora
 from glassformer.errors import CheckpointError, ConfigError, IncompleteError, NoSuchModelError, PickleError
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zip")  # other programs would try to unpack files with these names
-MAX_BYTES = 1_000_000  # bytes of a word or of the first line; more means another kind of file
-SAMPLE_LINES = 100  # lines to check whether a file is text or binary
+MAX_BYTES = 1_000_000  # maximum size of a word or of the first line; another kind of file may have more
+SAMPLE_LINES = 100  # number of lines to read to find out whether a file is text or binary
 _FORMAT = "Expected: a first line of two numbers (words and dim), then one line per word with its numbers"
 
 
 def write_word2vec_format(
     path: str | Path, words: Sequence[str], vectors: np.ndarray, binary: bool | None = None
 ) -> Path:
-    """Write ``[V, D]`` vectors; an existing file, or the target of a link, is replaced atomically.
+    """Write vectors ``[V, D]``; an existing file, or the target of a link, is replaced atomically.
 
     Args:
-        binary: None: decided by the name, ``.bin`` is binary.
+        binary: None: binary if the name ends in ``.bin``.
 
     Raises:
-        CheckpointError: a word with whitespace or a lone surrogate, which the format does not support; the
-            name of a compressed file; or the path is not a file.
+        CheckpointError: a word has whitespace or a lone surrogate, the path is not a file, or its name ends
+            like that of a compressed file.
     """
     path = Path(path)
     if path.suffix in COMPRESSED:
@@ -64,7 +65,7 @@ def write_word2vec_format(
                     name = word.encode()
                     if path.suffix == ".bin" if binary is None else binary:
                         file.write(name + b" " + row.tobytes() + b"\n")
-                    else:  # the shortest decimals for the same fp32 number
+                    else:  # the shortest decimals that give the same fp32 numbers
                         file.write(name + b" " + " ".join(map(str, row)).encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -80,12 +81,13 @@ def read_word2vec_format(
     """Read words and their vectors ``[V, D]`` in fp32.
 
     Args:
-        binary: None: detected.
+        binary: None: detect the format.
         limit: maximum number of words to read; None: all.
 
     Raises:
-        CheckpointError: no such file, another format (for GloVe, compressed files and gensim's own format,
-            the message says how to convert it), a truncated file, a wrong line or a repeated word.
+        CheckpointError: the file is missing, has another format, is truncated, or has a wrong line or a
+            repeated word. For GloVe, compressed files and gensim's own format, the message has a command that
+            converts the file.
         ConfigError: a limit below 1.
     """
     path = Path(path)
@@ -106,12 +108,9 @@ def read_word2vec_format(
         binary = _looks_binary(data, body, dim)
     read = _read_binary if binary else _read_text
     words, vectors = read(data, body, count, dim, path, count if limit is None else min(limit, count))
-    unit, first = ("word", 1) if binary else ("line", 2)  # and number of the first vector
-    fix = (
-        "Download it again"
-        if binary
-        else "Remove the line, and reduce the number of words in the first line by one"
-    )
+    unit, first = ("word", 1) if binary else ("line", 2)  # how messages number the vectors
+    fix = "Remove the line, and reduce the number of words in the first line by one"
+    fix = "Download it again" if binary else fix
     if len(set(words)) != len(words):
         rows: dict[str, int] = {}
         duplicate = next(i for i, word in enumerate(words) if rows.setdefault(word, i) != i)
@@ -133,7 +132,7 @@ def _check_not_compressed(data: bytes, path: Path) -> None:
     if data.startswith(b"PK\x03\x04"):
         fix = f"Unpack it: unzip {quote(str(path))}"
         raise CheckpointError("is a zip archive", where=str(path), fix=fix)
-    if data[:1] == b"\x80" and data[1:2] in (b"\2", b"\3", b"\4", b"\5"):  # pickle and its protocol
+    if data[:1] == b"\x80" and data[1:2] in (b"\2", b"\3", b"\4", b"\5"):  # a pickle and its protocol
         code = (
             f"from gensim.models import KeyedVectors as K; m = K.load({str(path)!r}); "
             f"getattr(m, 'wv', m).save_word2vec_format({_converted_path(path)!r})"
@@ -153,7 +152,7 @@ def _first_line(head: bytes, data: bytes, path: Path) -> tuple[int, int]:
     if len(parts) != 2 or not all(p.isdigit() and len(p) < 19 for p in parts):
         fix = _FORMAT
         if len(parts) > 2 and _are_numbers(parts[1:]):
-            words = data.rstrip().count(b"\n") + 1  # with or without a final line break
+            words = data.rstrip().count(b"\n") + 1
             line = f"{words} {len(parts) - 1}"
             fix = f"GloVe files lack the first line; add '{line}': "
             fix += f"(echo '{line}'; cat {quote(str(path))}) > {quote(_converted_path(path))}"
@@ -173,14 +172,14 @@ def _are_numbers(fields: Sequence[bytes]) -> bool:
 
 
 def _looks_binary(data: bytes, body: int, dim: int) -> bool:
-    """Whether no line is a word with its numbers, and some bytes cannot be text."""
+    """Whether no line in a sample is a word with its numbers, and some bytes cannot be text."""
     sample = data[body : body + MAX_BYTES]
     for line in sample.split(b"\n", SAMPLE_LINES)[:SAMPLE_LINES]:
         fields = line.split()
         if len(fields) == dim + 1 and _are_numbers(fields[1:]):
             return False
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(sample)  # the last character may be truncated
+        codecs.getincrementaldecoder("utf-8")().decode(sample)  # accepts a truncated last character
     except UnicodeDecodeError:
         return True
     return re.search(rb"[\x00-\x08\x0e-\x1f]", sample) is not None
@@ -206,7 +205,7 @@ def _read_text(
             fix = "The file is truncated here: download it again"
         return CheckpointError(f"{what} after {word!r}, expected {dim} numbers", where=where, fix=fix)
 
-    for i, line in enumerate(lines):  # before allocating memory for a wrong first line
+    for i, line in enumerate(lines):  # check before allocating memory, because the first line may be wrong
         if (count_here := line.rstrip().count(" ")) != dim:
             raise error_at(i, f"{count_here} numbers")
     if len(lines) != count:
@@ -218,7 +217,7 @@ def _read_text(
     for i, line in enumerate(lines[:limit]):
         word, _, numbers = line.rstrip().partition(" ")
         try:
-            if "_" in numbers:  # valid in Python's numbers, but not here
+            if "_" in numbers:  # Python accepts 1_000, the format does not
                 raise ValueError
             vectors[i] = numbers.split(" ")
         except ValueError:
@@ -235,7 +234,7 @@ def _read_binary(
     data: bytes, body: int, count: int, dim: int, path: Path, limit: int
 ) -> tuple[list[str], np.ndarray]:
     size = 4 * dim
-    if (len(data) - body) // (size + 2) < count:  # before allocating memory for a wrong first line
+    if (len(data) - body) // (size + 2) < count:  # check before allocating memory, as above
         raise IncompleteError(
             f"is too short for {count:,} words of {dim} numbers", where=str(path), fix="Download it again"
         )
@@ -257,7 +256,7 @@ def _read_binary(
             ) from None
         vectors[i] = np.frombuffer(data, "<f4", dim, space + 1)
         position = space + 1 + size
-    # Do not misread another kind of file.
+    # More bytes mean another kind of file.
     if limit == count and data[position : position + MAX_BYTES].strip():
         what = f"continues after the {count:,} words of {dim} numbers in the first line"
         raise CheckpointError(what, where=str(path), fix="Check that it is word2vec's binary format")

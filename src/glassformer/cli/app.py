@@ -1,7 +1,7 @@
-"""The ``glassformer`` program: its commands; every failure is reported in one line, with an exit code.
+"""The ``glassformer`` program.
 
-Exit codes: 0 done, 1 the run failed, 2 the input or the command line is wrong, 130 interrupted (Ctrl-C,
-SIGTERM or SIGHUP, at any time; see ``stopping.py``).
+It reports each failure in one line. Exit codes: 0 done, 1 the run failed, 2 the input or the command line is
+wrong, 130 interrupted by Ctrl-C, SIGTERM or SIGHUP (see ``stopping.py``).
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from glassformer.cli import (
 )
 from glassformer.cli.options import all_keys, flag, option, suggest_option, use_option_names
 from glassformer.cli.output import emit, one_line, print_warnings, say_json, stdout_for_json
-from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
+from glassformer.cli.stopping import INTERRUPTED, SignalHandler, install_for_process
 from glassformer.errors import GlassformerError, NotEnoughMemoryError
 from glassformer.process import OPTION, READING, disable_telemetry, tune_process
-from glassformer.sklearn_base import go_plain
+from glassformer.sklearn_base import skip_sklearn
 
-# commands that only run inference
+# Commands that only run inference
 INFERENCE = {"serve", "predict", "explain", "translate", "fill", "embed", "export", "similar", "search"}
-# How to continue after an interruption, unless the command has its own message.
+# How to continue after an interruption, for commands that do not print their own message
 RERUN = "run the same command again"
 RESUMABLE = {"cross-validate", "review-labels", "compare", "reproduce"}  # commands that keep finished parts
 
@@ -95,9 +95,9 @@ app.command("vectors", rich_help_panel=USE)(vectors.vectors_command)
 app.command("export", rich_help_panel=EXPORT)(export.export_command)
 app.command("serve", rich_help_panel=EXPORT)(serve.serve_command)
 
-# click's UsageError; recent versions of typer vendor click under a private name
+# click's UsageError; recent versions of typer contain click under a private name
 UsageError: Any = typer.BadParameter.__base__
-# of click, for a value of the wrong type
+# click's message about a value of the wrong type
 WRONG_TYPE = re.compile(r"Invalid value for '?(.+?)'?: Input should be a valid (\w+).*", re.DOTALL)
 TYPE_NAMES = {"integer": "a whole number", "number": "a number"}
 
@@ -132,57 +132,56 @@ def main(argv: Sequence[str] | None = None) -> int:
     tune_process()  # before torch is imported
     disable_telemetry(os.environ)
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a character that the terminal lacks must not stop the command
+        if hasattr(stream, "reconfigure"):  # characters that a terminal cannot show must not raise an error
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # checked above
-    stdout_for_json(False)  # until the command's --json is parsed
-    arguments, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
+    stdout_for_json(False)  # parsing the option --json sets it to True
+    arguments, debug = _extract_debug(list(sys.argv[1:] if argv is None else argv))
     environment = {variable: os.environ.get(variable) for _, variable in READING.values()}
-    arguments = _take_reading(arguments)
-    listening = own_process() if argv is None else Listening()
-    listening.listen()
+    arguments = _extract_reading_options(arguments)
+    handler = install_for_process() if argv is None else SignalHandler()
+    handler.install()
     try:
-        code = _command(arguments, debug, argv is None, listening)
-        listening.code = code
+        code = _command(arguments, debug, argv is None, handler)
+        handler.code = code
     except KeyboardInterrupt:
-        listening.code = code = INTERRUPTED
-        _interrupted(arguments)
+        handler.code = code = INTERRUPTED
+        _report_interruption(arguments)
     finally:
         if argv is not None:
-            listening.release()
+            handler.uninstall()
             for variable, value in environment.items():
-                restore(variable, value)
+                _set_variable(variable, value)
     return code
 
 
-def _command(arguments: list[str], debug: bool, owns_process: bool, listening: Listening) -> int:
+def _command(arguments: list[str], debug: bool, owns_process: bool, handler: SignalHandler) -> int:
     """Run a command, report its error if there is one, and return its exit code."""
-    if owns_process and INFERENCE.intersection(arguments[:1]):  # the process belongs to this command alone
-        go_plain()
+    if owns_process and INFERENCE.intersection(arguments[:1]):
+        skip_sklearn()
     try:
-        options = _options_of(arguments)
+        options = _command_options(arguments)
         with print_warnings(lambda message: use_option_names(message, options)):
             code = _commands().main(arguments, prog_name="glassformer", standalone_mode=False)
     except UsageError as error:
-        return _fail(
-            GlassformerError(_usage_message(error, arguments)), arguments, debug, "usage", exit_code=2
-        )
+        usage_error = GlassformerError(_usage_message(error, arguments))
+        return _report_error(usage_error, arguments, debug, "usage", exit_code=2)
     except GlassformerError as error:
-        return _fail(error, arguments, debug, error.code)
+        return _report_error(error, arguments, debug, error.code)
     except typer.Abort:
         code = INTERRUPTED
     except SystemExit:  # raised by another library's signal handler
-        if not listening.heard:
+        if not handler.is_interrupted:
             raise
         code = INTERRUPTED
     except Exception as error:
-        if listening.heard:  # a library turned the interruption into this error
+        if handler.is_interrupted:  # a library turned the interruption into this error
             raise KeyboardInterrupt from error
         if _is_out_of_memory(error):
             memory_error = _out_of_memory_error(error)
-            return _fail(memory_error, arguments, debug, memory_error.code)
+            return _report_error(memory_error, arguments, debug, memory_error.code)
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         hint = "" if debug else " (run with --debug for the traceback)"
-        return _fail(GlassformerError(f"{what}{hint}"), arguments, debug, "unexpected")
+        return _report_error(GlassformerError(f"{what}{hint}"), arguments, debug, "unexpected")
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
@@ -190,24 +189,24 @@ def _command(arguments: list[str], debug: bool, owns_process: bool, listening: L
 
 def _usage_message(error: Any, arguments: list[str]) -> str:
     """The error message for a wrong command line, with a fix."""
-    help_for = error.ctx.command_path if error.ctx else "glassformer"
+    command = error.ctx.command_path if error.ctx else "glassformer"
     name = getattr(error, "option_name", None)
     if name is not None:
-        options, keys = _options_of(arguments), {}
+        options, keys = _command_options(arguments), {}
         if "--set" in options and arguments[:1] != ["explain"]:
             keys = all_keys()
         position = next((i for i, word in enumerate(arguments) if word.partition("=")[0] == name), None)
         value = arguments[position].partition("=")[2] if position is not None else ""
-        following = "" if position is None else "".join(arguments[position + 1 : position + 2])
-        if not value and not following.startswith("-"):
-            value = following
-        if instead := suggest_option(f"{name}={value}", options, keys):
-            return f"No such option: {name}. {instead}"
+        next_word = "" if position is None else "".join(arguments[position + 1 : position + 2])
+        if not value and not next_word.startswith("-"):
+            value = next_word
+        if suggestion := suggest_option(f"{name}={value}", options, keys):
+            return f"No such option: {name}. {suggestion}"
     message = error.format_message()
     if match := WRONG_TYPE.fullmatch(message):
         message = f"{match[1]} takes {TYPE_NAMES.get(match[2], match[2])}."
     punctuation = "" if message.endswith("?") else "."
-    return f"{message.rstrip('.')}{punctuation} See '{help_for} --help'"
+    return f"{message.rstrip('.')}{punctuation} See '{command} --help'"
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -217,7 +216,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _out_of_memory_error(error: Exception) -> NotEnoughMemoryError:
-    """The out-of-memory error in one line, with the size of the failed allocation if the error has it."""
+    """The out-of-memory error, with the size of the failed allocation if ``error`` has it."""
     match = re.search(r"allocate (\d[\d.]*) (bytes|[KMGT]iB)", str(error))
     message = "not enough memory"
     if match:
@@ -231,11 +230,11 @@ def _out_of_memory_error(error: Exception) -> NotEnoughMemoryError:
 
 @cache
 def _commands() -> Any:
-    """The parser of all commands; cached, because a notebook may call several."""
+    """The parser of all commands; cached, because a notebook may run several commands."""
     return typer.main.get_command(app)
 
 
-def _options_of(arguments: Sequence[str]) -> list[str]:
+def _command_options(arguments: Sequence[str]) -> list[str]:
     """The options of the command that is called."""
     command = _commands()
     for word in arguments:
@@ -246,63 +245,63 @@ def _options_of(arguments: Sequence[str]) -> list[str]:
     return [option for parameter in command.params for option in parameter.opts]
 
 
-def _interrupted(arguments: list[str]) -> None:
+def _report_interruption(arguments: list[str]) -> None:
     verb = next((a for a in arguments if not a.startswith("-")), "")
-    if verb == "serve":  # serve only ends by an interruption
+    if verb == "serve":  # an interruption is the normal end of a server
         with suppress(OSError):
             emit("stopped", err=True)
         return
-    tables = sum(word.lower().endswith(".parquet") for word in arguments)
-    resumable = verb in RESUMABLE or (verb == "predict" and tables > 1)  # from Parquet to Parquet
+    num_tables = sum(word.lower().endswith(".parquet") for word in arguments)
+    resumable = verb in RESUMABLE or (verb == "predict" and num_tables > 1)  # from Parquet to Parquet
     advice = "finished parts are kept, run the same command again to continue" if resumable else RERUN
-    message = f"interrupted; {advice}"
-    _fail(GlassformerError(message), arguments, False, "interrupted", exit_code=INTERRUPTED)
+    error = GlassformerError(f"interrupted; {advice}")
+    _report_error(error, arguments, False, "interrupted", exit_code=INTERRUPTED)
 
 
-def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
-    """The arguments without ``--debug``, which may be anywhere; and whether ``--debug`` was among them."""
+def _extract_debug(arguments: list[str]) -> tuple[list[str], bool]:
+    """The arguments without ``--debug``, and whether they contained it; its position does not matter."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     remaining = [a for a in arguments[:end] if a != "--debug"]
     return remaining + arguments[end:], len(remaining) < end
 
 
-def _take_reading(arguments: list[str]) -> list[str]:
-    """The arguments without ``--encoding NAME`` and the other options of ``READING``, which may be anywhere;
-    their values are put into the environment."""
+def _extract_reading_options(arguments: list[str]) -> list[str]:
+    """The arguments without ``--encoding NAME`` and the other options of ``READING``.
+
+    Their position does not matter. Their values are stored in environment variables.
+    """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     variables = dict(READING.values())
     remaining, words = [], iter(arguments[:end])
     for word in words:
         option, sign, value = word.partition("=")
-        if option not in variables:
-            remaining.append(word)
-        elif value := value if sign else next(words, ""):
+        if option in variables and (value := value if sign else next(words, "")):
             os.environ[variables[option]] = value
         else:
-            remaining.append(word)  # without a value: typer reports it
+            remaining.append(word)  # typer reports an option without a value
     return remaining + arguments[end:]
 
 
-def restore(variable: str, value: str | None) -> None:
-    """Set an environment variable to ``value``; None removes the variable."""
+def _set_variable(variable: str, value: str | None) -> None:
+    """Set an environment variable; None removes it."""
     if value is None:
         os.environ.pop(variable, None)
     else:
         os.environ[variable] = value
 
 
-def _fail(
+def _report_error(
     error: GlassformerError, arguments: list[str], debug: bool, code: str, exit_code: int | None = None
 ) -> int:
-    """Print an error to stderr, and with ``--json`` also to stdout; returns the exit code."""
+    """Print an error to stderr, with ``--json`` also to stdout, and return the exit code."""
     if debug:
         emit(traceback.format_exc().rstrip(), err=True)
     exit_code = error.exit_code if exit_code is None else exit_code
     rank = os.environ.get("RANK", "0") if os.environ.get("WORLD_SIZE", "1") != "1" else "0"
     process = "" if rank == "0" else f"process {rank}: "
     suffix = "" if exit_code == INTERRUPTED else f" [{code}]"
-    with suppress(OSError):  # the terminal is gone
-        line = one_line(use_option_names(str(error), _options_of(arguments)))
+    with suppress(OSError):  # the terminal may be closed
+        line = one_line(use_option_names(str(error), _command_options(arguments)))
         emit(f"error: {process}{line}{suffix}", err=True)
         if "--json" in arguments and rank == "0":
             say_json({"error": error.to_dict() | {"code": code}})

@@ -1,4 +1,7 @@
-"""``glassformer audit`` and ``diff``: check a model on labeled data, and compare two models."""
+"""``glassformer audit`` and ``diff``.
+
+``audit`` checks a model on labeled data. ``diff`` compares two models.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +19,21 @@ from glassformer.cli.options import (
     argument,
     check_bad_row,
     check_choice,
+    choose_data,
     columns_for_data,
     default_folder,
     flag,
-    one_data,
     option,
-    tell,
+    say_with_options,
     unused_path,
     with_columns,
 )
-from glassformer.cli.output import AS_JSON, say, say_json, show, show_table
+from glassformer.cli.output import AS_JSON, say, say_json, show_metric_table, show_table
 from glassformer.cli.similar import check_page
 from glassformer.errors import BadValueError, ExistsError, NotForThisModelError
 from glassformer.outputs import write_text
 
-WORSE = 3  # exit code: the command succeeded, but the model fails the check
+WORSE = 3  # exit code if the command succeeds, but the model fails the check
 MAX_FLIPS = 5  # changed predictions to print
 
 MODEL_A: Any = argument(
@@ -58,7 +61,7 @@ def diff_command(
 
     Exits with 3 if the metric over all examples, or over a slice, is significantly worse.
     """
-    data = one_data(path, data, "diff")
+    data = choose_data(path, data, "diff")
     check_bad_row(on_bad_row)
     if not 0 < alpha < 1:
         raise BadValueError(f"{alpha:g} is not between 0 and 1", where="--alpha", fix="Use 0.05")
@@ -77,7 +80,7 @@ def diff_command(
             say(line)
         for key, title in (("slices", "worse"), ("improved", "better")):
             if comparison[key]:
-                show(title, slice_table(comparison["metric"], comparison[key]))
+                show_metric_table(title, slice_table(comparison["metric"], comparison[key]))
         _show_flips(comparison)
         if out is not None:
             say(f"page: {out}")
@@ -93,11 +96,8 @@ def compare(
     from glassformer.audit.predictions import predict
     from glassformer.train.callbacks import Progress
 
-    count = Progress().count
-    a, b = (
-        predict(m, data, columns=columns, on_bad_row=on_bad_row, log=tell, count=count)
-        for m in (model, new_model)
-    )
+    options: dict[str, Any] = {"columns": columns, "on_bad_row": on_bad_row, "log": say_with_options}
+    a, b = (predict(m, data, count=Progress().count, **options) for m in (model, new_model))
     return diff(a, b, alpha=alpha)
 
 
@@ -105,8 +105,8 @@ def _show_flips(comparison: dict[str, Any]) -> None:
     """Print the first predictions that got worse, with the words whose scores changed."""
     rows = []
     for flip in comparison["flips"][:MAX_FLIPS]:
-        why = ", ".join(word["part"] for word in flip.get("why") or ())
-        rows.append([flip["example"], flip["label"], flip["a"], flip["b"], why])
+        words = ", ".join(word["part"] for word in flip.get("why") or ())
+        rows.append([flip["example"], flip["label"], flip["a"], flip["b"], words])
     if rows:
         columns = ("example", "label", "before", "now", "words that count more or less")
         show_table("predictions that got worse", columns, rows)
@@ -132,7 +132,7 @@ def audit_command(
 
     Trains nothing; writes a page, audit.json and a table of all predictions.
     """
-    data = one_data(path, data, "audit")
+    data = choose_data(path, data, "audit")
     check_bad_row(on_bad_row)
     for name in check or ():
         check_choice("--check", name, tuple(TITLES))
@@ -150,11 +150,12 @@ def audit_command(
     from glassformer.train.callbacks import Progress
 
     count = Progress().count
-    predicted = predict(model, data, columns=column_names, on_bad_row=on_bad_row, log=tell, count=count)
+    options: dict[str, Any] = {"on_bad_row": on_bad_row, "log": say_with_options, "count": count}
+    predicted = predict(model, data, columns=column_names, **options)
     if fail_under is not None and predicted.predicts_numbers:
         what = "is for classifiers: the metric of a regressor is its mean absolute error"
         raise NotForThisModelError(what, where="--fail-under", fix="Leave it out, and read audit.json")
-    result = audit(predicted, checks=check, count=count, log=tell)
+    result = audit(predicted, checks=check, count=count, log=say_with_options)
     write_audit(folder, result, predicted)
     if json:
         say_json(result | {"folder": folder})

@@ -1,4 +1,7 @@
-"""``glassformer calibrate``: calibrate the probabilities of a run's model, and tune its threshold."""
+"""``glassformer calibrate``.
+
+It calibrates the probabilities of a run's model, and tunes its threshold.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ from glassformer.cli.options import (
     OTHER_DATA,
     RUN_FOLDER,
     check_bad_row,
+    choose_data,
     columns_for_data,
-    one_data,
     option,
-    tell,
+    say_with_options,
     with_columns,
 )
 from glassformer.cli.output import AS_JSON, abstention_line, note, say, say_json, show_table
@@ -27,12 +30,12 @@ from glassformer.errors import BadValueError
 from glassformer.report.wording import decimal, digits_for, interval, percent, share_interval
 
 FEW_EXAMPLES = 100  # with fewer examples, a note warns about the temperature
-FEW_MISTAKES = 5
+FEW_MISTAKES = 5  # with fewer mistakes, a note warns about the temperature
 METRICS = ("accuracy", "macro_f1", "f1")
 THRESHOLD: Any = option(
     "METRIC", f"Also tune the decision threshold(s) to maximize METRIC: {', '.join(METRICS)}."
 )
-# Python code that undoes a calibration
+# Python code that reverts a calibration
 UNDO = (
     "clf = glassformer.load('{run}'); clf.temperature_ = 1.0{decision}; "
     "clf.save('{run}/model', overwrite=True)"
@@ -57,16 +60,8 @@ def show_calibration(result: dict[str, Any], run: Path) -> None:
         rows = []
         for side in ("before", "after"):
             s = split[side]
-            rows.append(
-                [
-                    side,
-                    percent(s["ece"], 2),
-                    interval(s["ece_interval"], 2),
-                    decimal(s["log_loss"], 4),
-                    percent(s["accuracy"], digits),
-                    percent(s[second], digits),
-                ]
-            )
+            cells = [percent(s["ece"], 2), interval(s["ece_interval"], 2), decimal(s["log_loss"], 4)]
+            rows.append([side, *cells, percent(s["accuracy"], digits), percent(s[second], digits)])
         show_table(name, columns, rows, right=columns[1:])
     if per_label:
         show_labels(result)
@@ -123,8 +118,8 @@ def overlap_notes(result: dict[str, Any]) -> Iterator[str]:
             yield f"{message}: the {split} metrics after calibration are no longer an independent check"
 
 
-def show_limits(result: dict[str, Any]) -> None:
-    """Print how many of the calibration examples would get a label with each abstention threshold."""
+def show_abstention(result: dict[str, Any]) -> None:
+    """Print, for several abstention thresholds, how many calibration examples would get a label."""
     rows = []
     for entry in result["abstaining"]:
         n, accuracy = entry["answered"], entry["accuracy"]
@@ -142,7 +137,8 @@ def show_decision(result: dict[str, Any]) -> None:
 
     threshold, metric_name = result["threshold"], compared_metric(result["metric"] or "f1").name
     if isinstance(threshold, list):
-        rows = [[name, f"{t:.4f}", f"{-math.log(t * len(threshold)):+.3f}"] for name, t in _by_class(result)]
+        pairs = zip(result["classes"], threshold, strict=True)
+        rows = [[name, f"{t:.4f}", f"{-math.log(t * len(threshold)):+.3f}"] for name, t in pairs]
         columns = ("class", "threshold", "offset of log p")
         show_table(f"thresholds for the best {metric_name}", columns, rows, right=columns[1:])
     elif threshold is not None:
@@ -154,16 +150,11 @@ def show_decision(result: dict[str, Any]) -> None:
         if abstention := split["after"].get("abstention"):
             say(f"{name}: {abstention_line(abstention)}")
     if result.get("abstaining") and result.get("abstain_below") is None:
-        show_limits(result)
-
-
-def _by_class(result: dict[str, Any]) -> list[tuple[str, float]]:
-    """Classes and their thresholds."""
-    return list(zip(result["classes"], result["threshold"], strict=True))
+        show_abstention(result)
 
 
 def show_labels(result: dict[str, Any]) -> None:
-    """Temperature, threshold and calibration error of each label."""
+    """Print temperature, threshold and calibration error of each label."""
     split = list(result["splits"].values())[-1]
     rows = [
         [
@@ -193,19 +184,14 @@ def calibrate_command(
 ) -> None:
     """Choose temperature and threshold on validation data, and save them with the model."""
     if threshold is not None and threshold not in METRICS:
-        raise BadValueError(
-            f"unknown metric {threshold!r}", where="--threshold", fix=nearest(threshold, METRICS)
-        )
-    folder, data = check_run(run), one_data(path, data, "calibrate")
+        what = f"unknown metric {threshold!r}"
+        raise BadValueError(what, where="--threshold", fix=nearest(threshold, METRICS))
+    folder, data = check_run(run), choose_data(path, data, "calibrate")
     from glassformer.study.calibration import calibrate_run
 
-    column_names, bad_row_choice = columns_for_data(columns, data), check_bad_row(on_bad_row)
-    options: dict[str, Any] = {
-        "abstain_below": abstain_below,
-        "columns": column_names,
-        "on_bad_row": bad_row_choice,
-    }
-    result = calibrate_run(folder, data, threshold, log=tell, **options)
+    options: dict[str, Any] = {"abstain_below": abstain_below, "log": say_with_options}
+    options |= {"columns": columns_for_data(columns, data), "on_bad_row": check_bad_row(on_bad_row)}
+    result = calibrate_run(folder, data, threshold, **options)
     if json:
         say_json(result)
     else:

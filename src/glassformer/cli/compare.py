@@ -1,6 +1,7 @@
-"""``glassformer compare``: compare the variants of a study, several models on one table, or finished runs.
+"""``glassformer compare``.
 
-All are evaluated on the same examples, with paired tests and training cost.
+It compares the variants of a study, several models on one table, or finished runs. All are evaluated on the
+same examples, with paired tests and training cost.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from glassformer.cli.options import (
     DATA,
     LABELED,
     argument,
+    as_settings,
     check_bad_row,
     column_settings,
-    data_option,
+    complete_studies,
     default_folder,
-    flag_settings,
+    guess_data_option,
     option,
-    studies,
     with_columns,
 )
 from glassformer.cli.output import AS_JSON, say, say_json, show_table
@@ -43,7 +44,7 @@ from glassformer.scale.engines import check_engine
 from glassformer.study.grid import Study, expand, folder_name, load_study
 from glassformer.tasks.catalog import study_names
 
-MOST_SEEDS = 100
+MAX_SEEDS = 100
 
 
 def models_study(
@@ -55,21 +56,18 @@ def models_study(
     settings: Sequence[str] = (),
     seeds: int = 1,
 ) -> Any:
-    """A study of several models on one table: each gets the recipe that ``glassformer train`` would use.
+    """A study of several models on one table, with the recipes that ``glassformer train`` would use.
 
-    The recipes are written into the study's folder, so that the study can be resumed.
+    The recipes are written to the study's folder, so that the study can be resumed.
     """
     from glassformer.study.compare import check_study_folder
 
     if len(models) < 2 or len(set(models)) < len(models):
-        problem = (
-            f"{models[0]!r} twice" if len(models) > 1 else "only one model" if models else "no model is named"
-        )
-        raise NothingGivenError(
-            problem, where="--model", fix="Name two or more: --model encoder-mini textcnn"
-        )
-    if not 1 <= seeds <= MOST_SEEDS:
-        raise BadValueError(f"{seeds} seeds", where="--seeds", fix=f"Use 1 to {MOST_SEEDS}")
+        what = "only one model" if models else "no model is named"
+        what = f"{models[0]!r} twice" if len(models) > 1 else what
+        raise NothingGivenError(what, where="--model", fix="Name two or more: --model encoder-mini textcnn")
+    if not 1 <= seeds <= MAX_SEEDS:
+        raise BadValueError(f"{seeds} seeds", where="--seeds", fix=f"Use 1 to {MAX_SEEDS}")
     recipes = {m: choose_recipe(None, text, images=images, model=m, settings=settings) for m in models}
     check_study_folder(folder)
     with disk_errors(folder):
@@ -89,7 +87,7 @@ def models_study(
 
 
 def compare_finished(runs: Sequence[str], out: Path | None, **options: Any) -> dict[str, Any]:
-    """Compare finished runs; with ``out``, also write tables and a page. See ``compare_runs``."""
+    """Compare finished runs (see ``compare_runs``); with ``out``, also write tables and a page."""
     folders = [check_run(run) for run in runs]
     from glassformer.report.study import write_study_report
     from glassformer.study.compare import compare_runs
@@ -108,18 +106,18 @@ def compare_finished(runs: Sequence[str], out: Path | None, **options: Any) -> d
 
 
 def show_study(results: dict[str, Any], folder: Path | None) -> None:
-    """Print a study: a row and a sentence for each variant, the verdict, and the paths of its files."""
+    """Print a study: a row and a sentence per variant, the verdict, and the paths of the files."""
     from glassformer.report.metrics import study_rows
 
     heads, rows = study_rows(results)
-    epochs = [duration(arm["cost"]["seconds_per_epoch"]) for arm in results["arms"]]
-    epochs += [NONE] * len(results["baselines"])
-    rows = [[*row, epoch] for row, epoch in zip(rows, epochs, strict=True)]
+    epoch_times = [duration(arm["cost"]["seconds_per_epoch"]) for arm in results["arms"]]
+    epoch_times += [NONE] * len(results["baselines"])
+    rows = [[*row, time] for row, time in zip(rows, epoch_times, strict=True)]
     columns = ("arm", *heads, "an epoch")
     say()
-    seeds = len(results["seeds"])
-    seed_count = f"{seeds} seeds" if seeds > 1 else "one seed"
-    title = f"{results['name']}: {results['n']:,} {results['judged']} examples, {seed_count}"
+    num_seeds = len(results["seeds"])
+    seeds = f"{num_seeds} seeds" if num_seeds > 1 else "one seed"
+    title = f"{results['name']}: {results['n']:,} {results['judged']} examples, {seeds}"
     show_table(title, columns, rows, right=columns[1:])
     say(results["verdict"])
     for name, sentence in results["sentences"].items():
@@ -134,7 +132,7 @@ def show_study(results: dict[str, Any], folder: Path | None) -> None:
 STUDY_OR_RUNS: Any = argument(
     "STUDY|RUN...",
     f"A study (a .toml file, or one of: {', '.join(study_names())}), or two or more finished run folders.",
-    autocompletion=studies,
+    autocompletion=complete_studies,
 )
 TEXT: Any = option("FILE", "Labeled texts to compare models on.", panel=DATA)
 IMAGES: Any = option("FOLDER", "Labeled images to compare models on.", panel=DATA)
@@ -179,60 +177,54 @@ def compare_command(
     """Compare recipes, models or runs on the same examples with paired tests. Resumes unfinished studies."""
     check_engine(engine)
     evaluation: dict[str, Any] = {"split": split, "measure": measure}
-    suffix = f"-{split}" if split == "test" else ""  # another split, another folder
+    suffix = f"-{split}" if split == "test" else ""  # each split has its own folder
     arguments = list(study or ())
-    bad_row_settings = flag_settings(on_bad_row=check_bad_row(on_bad_row))
-    settings = [
-        *([f"broken={on_bad_row}"] if bad_row_settings and images else bad_row_settings),
-        *column_settings(columns),
-        *(settings or ()),
-    ]
+    bad_row_key = "broken" if images else "on_bad_row"
+    bad_row_settings = as_settings(**{bad_row_key: check_bad_row(on_bad_row)})
+    settings = [*bad_row_settings, *column_settings(columns), *(settings or ())]
     if text or images:
         if text and images:
             raise ConflictError("both --text and --images are given", where="compare", fix="Give one of them")
         folder = out or default_folder(Path(text or images or "").stem, f"-models{suffix}")
-        models, changes = [*(model or ()), *arguments], {}
-        planned = models_study(models, folder, text=text, images=images, settings=settings, seeds=seeds)
+        models, overrides = [*(model or ()), *arguments], {}
+        loaded = models_study(models, folder, text=text, images=images, settings=settings, seeds=seeds)
     elif len(arguments) != 1 or (Path(arguments[0]) / "config.toml").is_file():
-        results = compare_finished(_runs(arguments, settings, model), out, **evaluation)
+        _check_finished_arguments(arguments, settings, model)
+        results = compare_finished(arguments, out, **evaluation)
         show_study(results, out)
         if json:
             say_json({"folder": out, **results})
         return
     else:
-        planned, changes = _study(arguments[0]), parse_settings(settings)
-        folder = out or default_folder(planned.name, suffix if split != planned.split else "")
+        loaded, overrides = _load_study(arguments[0]), parse_settings(settings)
+        folder = out or default_folder(loaded.name, suffix if split != loaded.split else "")
     from glassformer.study.compare import compare
 
-    run: dict[str, Any] = {"workers": workers, "log": say, "progress": True, "engine": engine}
-    results = compare(planned, folder, settings=changes, **run, **evaluation)
+    options: dict[str, Any] = {"workers": workers, "log": say, "progress": True, "engine": engine}
+    results = compare(loaded, folder, settings=overrides, **options, **evaluation)
     show_study(results, folder)
     if json:
         say_json({"folder": folder, **results})
     for title, reason in list(results["failed"].items())[:1]:
-        raise GlassformerError(
-            f"{len(results['failed'])} of the runs failed, such as {title}: {reason}. Try again with the "
-            "same command"
-        )
+        what = f"{len(results['failed'])} of the runs failed, such as {title}: {reason}"
+        raise GlassformerError(f"{what}. Try again with the same command")
 
 
-ASK = "Name a study, two run folders, or give --text FILE --model NAME NAME"
-
-
-def _runs(
+def _check_finished_arguments(
     arguments: Sequence[str], settings: Sequence[str] | None, model: Sequence[str] | None
-) -> Sequence[str]:
+) -> None:
+    """Raise ConfigError if no runs are named, or for options that have no effect on finished runs."""
     if not arguments:
-        raise NothingGivenError("there is nothing to compare", where="compare", fix=ASK)
+        fix = "Name a study, two run folders, or give --text FILE --model NAME NAME"
+        raise NothingGivenError("there is nothing to compare", where="compare", fix=fix)
     for name, value in {"--set": settings, "--model": model}.items():
         if value:
             raise ConfigError("has no effect on finished runs", where=name, fix="Leave it out")
-    return arguments
 
 
-def _study(name: str) -> Any:
-    """Load the study of a name or file; for a table of texts, raise an error with the right command."""
-    if option := data_option(name):
+def _load_study(name: str) -> Any:
+    """Load a study by name or file; for a path of data, raise ConfigError with the right command."""
+    if option := guess_data_option(name):
         fix = f"To compare models on it: glassformer compare {option} {name} --model NAME NAME"
         raise WrongArgumentError(f"{name} is data, not a study", where="compare", fix=fix)
     return load_study(name)

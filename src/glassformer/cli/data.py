@@ -1,4 +1,7 @@
-"""``glassformer data``: list, show and check data sets."""
+"""``glassformer data``.
+
+It lists, shows and checks data sets.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +24,12 @@ from glassformer.cli.options import (
     TEXT_COLUMN,
     argument,
     column_settings,
-    free_folder,
+    free_out_option,
     option,
     use_option_names,
 )
 from glassformer.cli.output import AS_JSON, NO_ANSWER, excerpt, note, say, say_json, show_table
-from glassformer.cli.own_data import is_set, requested_recipe
+from glassformer.cli.own_data import absolute_path, is_set, model_section, requested_recipe
 from glassformer.config import apply_overrides, build
 from glassformer.data.answered import ANSWERED_SOURCES, load_answered
 from glassformer.data.doctor import examine
@@ -59,15 +63,13 @@ def _tokenizer(model: str) -> Any:
     return load_tokenizer(resolve_checkpoint(model).path)
 
 
-# --- data doctor --set KEY=VALUE ------------------------------------------------------------------
-#
-# Check a data set as a recipe with these settings reads it.
+# --- data doctor --set KEY=VALUE: check data as a recipe with these settings reads them -----------
 
 
 COLUMN_KEYS = ("text_column", "pair_column", "label_column", "label_separator")
 
 
-def read_as(
+def examine_as_recipe(
     source: str,
     kind: str,
     settings: Sequence[str],
@@ -77,28 +79,23 @@ def read_as(
 ) -> tuple[DoctorReport, Any, str]:
     """Run the data doctor on data as a recipe reads them; returns its report, the data and their kind.
 
-    Unless ``settings`` change it, unusable rows are skipped and nothing is held out.
+    By default, unusable rows are skipped and no examples are held out.
     """
     from glassformer.tasks.supervised import inputs_and_target
 
-    if KINDS[kind].numbers and is_set("target", settings):
-        kind = "texts"  # a regression on both texts of a row
-    if not KINDS[kind].with_set:
+    if KINDS[kind].may_be_regression and is_set("target", settings):
+        kind = "texts"  # a regression model reads both texts of a row
+    if not KINDS[kind].supports_set:
         what = f"is for texts, images and tagged words, and these data are {kind}"
         raise NotForThisModelError(what, where="--set", fix="Leave it out")
     if isinstance(KINDS[kind], TaggedWords):
-        return (*_of_tags(source, settings, columns[2]), kind)
+        return (*_examine_tags_as_recipe(source, settings, columns[2]), kind)
     images = kind == "images"
-    column_values = column_settings(
-        dict(zip(COLUMN_KEYS, (None if c == "auto" else c for c in columns), strict=True))
-    )
-    defaults = ["broken=skip" if images else "on_bad_row=skip", *column_values]
-    path = Path(source).expanduser()
-    source_path = str(path.resolve()) if path.exists() else source
-    model_section = {"model": {"model": model}} if model else None
-    recipe = requested_recipe(
-        ImageRecipe if images else Recipe, source_path, [*defaults, *settings], model_section
-    )
+    names = (None if column == "auto" else column for column in columns)
+    defaults = column_settings(dict(zip(COLUMN_KEYS, names, strict=True)))
+    defaults.append("broken=skip" if images else "on_bad_row=skip")
+    cls, path = ImageRecipe if images else Recipe, absolute_path(source)
+    recipe = requested_recipe(cls, path, [*defaults, *settings], model_section(model))
     task = TASKS[recipe.task]
     splits = task.load(recipe)
     dataset = replace(splits.dataset, splits=splits.parts())
@@ -111,7 +108,9 @@ def read_as(
     return report, dataset, kind
 
 
-def _of_tags(source: str, settings: Sequence[str], tags_column: str | None) -> tuple[DoctorReport, Any]:
+def _examine_tags_as_recipe(
+    source: str, settings: Sequence[str], tags_column: str | None
+) -> tuple[DoctorReport, Any]:
     from glassformer.tasks.token_tagging.recipe import TaggingRecipe
 
     task = TASKS[TaggingRecipe.task]
@@ -125,16 +124,14 @@ def _of_tags(source: str, settings: Sequence[str], tags_column: str | None) -> t
     return KINDS["tags"].examine(dataset, recipe=recipe), dataset
 
 
-# --- data show --augment --------------------------------------------------------------------------
-#
-# A grid of augmented images.
+# --- data show --augment: a grid of augmented images ------------------------------------------------
 
 
-SHEET_ROWS = 8  # images, one per row
+SHEET_ROWS = 8  # number of images; each has a row
 
 
-def write_sheet(source: str, level: str | None, out: Path | None) -> None:
-    """Write a contact sheet: some images of a data set, each with its augmented versions."""
+def write_contact_sheet(source: str, level: str | None, out: Path | None) -> None:
+    """Write an image file with some images of a data set and their augmented versions."""
     from glassformer.data.augment import contact_sheet, sheet_columns
 
     if level is None or out is None:
@@ -154,13 +151,13 @@ def write_sheet(source: str, level: str | None, out: Path | None) -> None:
     say(f"{counted(len(indices), 'image')}, {', '.join(columns)}: {out}")
 
 
-# --- the verb -------------------------------------------------------------------------------------
+# --- data list --------------------------------------------------------------------------------------
 
 
-MAX_EXAMPLES = 3  # examples of each class, spans of each kind, pairs
-QUESTIONS = 5
-USUAL_LENGTH = 256  # tokens at which train truncates texts
-# notes whose examples are printed; those of warnings always are
+MAX_EXAMPLES = 3  # number of examples to print per class, and of pairs
+MAX_QUESTIONS = 5  # number of questions to print
+DEFAULT_LENGTH = 256  # number of tokens at which train truncates texts
+# Checks whose examples are printed even if their finding is not a warning
 LISTED = ("near-repeats", "quotes", "repeats", "truncation")
 app = typer.Typer(help="Inspect data sets: the built-in ones, or your own files.", no_args_is_help=True)
 
@@ -171,29 +168,29 @@ PAIR_COLUMN: Any = option(
 
 
 def named_sources() -> dict[str, NamedSource]:
-    """All named data sets, of every kind."""
+    """The named data sets of all kinds."""
     return {**NAMED_SOURCES, **NAMED_IMAGES, **PAIR_SOURCES, **SCORED_SOURCES, **ANSWERED_SOURCES}
 
 
 def source_locations() -> dict[str, str]:
-    """For each named data set, the path or source that it is read from."""
-    places = {}
+    """Name -> folder of each named data set, or where to get the data set."""
+    locations = {}
     for name, source in named_sources().items():
         if not source.folder:
-            places[name] = "made here, nothing to fetch"
+            locations[name] = "made here, nothing to fetch"
             continue
-        place = "not here" if source.load else "not here; GLASSFORMER_DATA names the folder around it"
-        place += f"; fetched from {source.hub} on the Hub when first used" if source.hub else ""
-        place += f"; to be had from {source.origin}" if source.origin else ""
-        places[name] = str(find_local_folder(source.folder) or place)
-    return places
+        location = "not here" if source.load else "not here; GLASSFORMER_DATA names the folder around it"
+        location += f"; fetched from {source.hub} on the Hub when first used" if source.hub else ""
+        location += f"; to be had from {source.origin}" if source.origin else ""
+        locations[name] = str(find_local_folder(source.folder) or location)
+    return locations
 
 
 @app.command("list")
 def list_command(json: bool = AS_JSON) -> None:
     """List the built-in data sets, and where each is on this machine."""
-    places = source_locations()
-    rows = [[name, s.description, s.licence, places[name]] for name, s in named_sources().items()]
+    locations = source_locations()
+    rows = [[name, s.description, s.licence, locations[name]] for name, s in named_sources().items()]
     if json:
         keys = ("name", "description", "licence", "where")
         say_json([dict(zip(keys, row, strict=True)) for row in rows])
@@ -220,7 +217,7 @@ def describe(dataset: TextDataset) -> dict[str, Any]:
             "origin": split.origin,
             "examples": examples,
         }
-    notes = [*dataset.messages, *dataset.notes, *_left_out(dataset)]
+    notes = [*dataset.messages, *dataset.notes, *_describe_rejected(dataset)]
     return _about(dataset) | {"notes": notes, "splits": splits}
 
 
@@ -228,24 +225,27 @@ def _about(dataset: Any) -> dict[str, Any]:
     return {"name": dataset.name, "description": dataset.description, "licence": dataset.licence}
 
 
-def _left_out(dataset: Any) -> list[str]:
-    """One line about the unusable rows that are not shown; empty if there are none."""
-    lines = [skipped_rows_message(dataset.rejected, is_listed=False)] if dataset.rejected else []
-    return [f"{line}. To list all: glassformer data doctor" for line in lines]
+def _describe_rejected(dataset: Any) -> list[str]:
+    """A line about the unusable rows, which are not shown; empty if there are none."""
+    if not dataset.rejected:
+        return []
+    return [
+        f"{skipped_rows_message(dataset.rejected, is_listed=False)}. To list all: glassformer data doctor"
+    ]
 
 
 @dataclass(frozen=True)
 class ShownData:
-    """Output of ``data show``, for JSON and for a terminal."""
+    """Output of ``data show``, as JSON and as tables."""
 
-    about: dict[str, Any]
-    heads: tuple[str, ...]  # of the table of splits; all columns but the first and last are numeric
+    fields: dict[str, Any]  # the JSON output
+    heads: tuple[str, ...]  # of the table of splits; all columns except the first and last are numeric
     rows: list[list[str]]
     notes: Sequence[str] = ()
-    noun: str = ""  # for the examples of the first split; empty: no examples are shown
-    columns: tuple[str, ...] = ()
+    noun: str = ""  # what the examples are; empty: no examples are shown
+    columns: tuple[str, ...] = ()  # of the table of examples
     examples: Sequence[Sequence[str]] = ()
-    text_heads: tuple[str, ...] = ()  # columns of the table of splits that are not numeric
+    text_heads: tuple[str, ...] = ()  # further columns of the table of splits that are not numeric
 
 
 def _counts(classes: dict[str, int]) -> str:
@@ -254,30 +254,26 @@ def _counts(classes: dict[str, int]) -> str:
 
 # --- kinds of data --------------------------------------------------------------------------------
 
-# columns of the texts, the second texts, and the labels or tags; None or auto: detected
+# Names of the columns of texts, second texts, and labels or tags; None or "auto": detected
 Columns = tuple[str | None, str, str | None]
 
 
 class Texts:
-    """How ``data`` loads, checks and shows labeled texts or pairs of texts.
+    """Loads, checks and shows labeled texts or pairs of texts. Unusable rows are skipped and listed."""
 
-    Unusable rows are skipped and listed.
-    """
-
-    with_set = True  # whether ``--set`` is supported
-    numbers = False  # whether ``--set target=number`` reads them as pairs of texts with a number
+    supports_set = True  # whether ``--set`` is supported
+    may_be_regression = False  # whether ``--set target=number`` reads the texts as inputs of a regression
 
     def load(self, name: str, columns: Columns, separator: str | None) -> Any:
-        text, pair, label = columns
-        known: dict[str, Any] = {"text_column": text, "pair_column": pair, "label_column": label}
+        names: dict[str, Any] = dict(zip(COLUMN_KEYS, columns, strict=False))
         return load_text_dataset(
-            name, **known, find_labels=True, label_separator=separator, on_bad_row="skip"
+            name, **names, find_labels=True, label_separator=separator, on_bad_row="skip"
         )
 
     def examine(
         self, dataset: Any, model: str | None = None, max_length: int | None = None, recipe: Any = None
     ) -> DoctorReport:
-        """Run every check of the data doctor; those of tokens only with the tokenizer of a ``model``."""
+        """Run the checks of the data doctor; tokens are only checked if a ``model`` is named."""
         from glassformer.tasks.build import is_from_scratch
 
         options: dict[str, Any] = {"max_length": max_length}
@@ -291,17 +287,15 @@ class Texts:
 
     def show(self, dataset: Any, name: str) -> ShownData:
         """The output of ``data show``."""
-        about = describe(dataset)
-        splits = about["splits"]
+        fields = describe(dataset)
+        splits, notes = fields["splits"], fields["notes"]
         rows = [
             [k, f"{s['texts']:,}", _counts(s["classes"]) or "none", s["origin"]] for k, s in splits.items()
         ]
         first = next(iter(splits.values()))["examples"]
         examples = [[label, excerpt(text)] for label, texts in first.items() for text in texts]
-        heads = ("split", "texts", "classes", "from")
-        return ShownData(
-            about, heads, rows, about["notes"], "texts", ("label", "text"), examples, ("classes",)
-        )
+        heads, columns = ("split", "texts", "classes", "from"), ("label", "text")
+        return ShownData(fields, heads, rows, notes, "texts", columns, examples, ("classes",))
 
 
 class Images(Texts):
@@ -314,29 +308,36 @@ class Images(Texts):
         from glassformer.data.image_doctor import examine_images
         from glassformer.inputs.images import build_transform
 
-        model_config = (
-            recipe.model if recipe else ImageModelConfig(model=model) if model else ImageModelConfig()
+        model_config = ImageModelConfig(model=model) if model else ImageModelConfig()
+        image_config = ImageConfig()
+        if recipe:
+            model_config, image_config = recipe.model, recipe.image
+        transform = build_transform(image_config, model_config)
+        return examine_images(
+            dataset.name,
+            dataset.splits,
+            dataset.notes,
+            dataset.rejected,
+            transform=transform,
+            decode=True,
         )
-        transform = build_transform(recipe.image if recipe else ImageConfig(), model_config)
-        about = dataset.notes, dataset.rejected
-        return examine_images(dataset.name, dataset.splits, *about, transform=transform, decode=True)
 
     def show(self, dataset: Any, name: str) -> ShownData:
         counts = {split: Counter(map(str, flat_labels(s.labels))) for split, s in dataset.splits.items()}
         splits = {k: {"pictures": len(s), "classes": dict(counts[k])} for k, s in dataset.splits.items()}
-        about = {"name": name, "description": dataset.description, "notes": list(dataset.notes)}
+        fields = {"name": name, "description": dataset.description, "notes": list(dataset.notes)}
         rows = [
             [k, f"{len(s):,}", _counts(dict(sorted(counts[k].items()))), s.origin]
             for k, s in dataset.splits.items()
         ]
         heads = ("split", "images", "classes", "from")
-        return ShownData(about | {"splits": splits}, heads, rows, dataset.notes, text_heads=("classes",))
+        return ShownData(fields | {"splits": splits}, heads, rows, dataset.notes, text_heads=("classes",))
 
 
 class ParallelTexts(Texts):
     """Texts and their translations."""
 
-    with_set, numbers = False, True
+    supports_set, may_be_regression = False, True
 
     def load(self, name: str, columns: Columns, separator: str | None) -> Any:
         return load_pairs(name, keep_empty=True)
@@ -355,15 +356,15 @@ class ParallelTexts(Texts):
             }
             for split, s in dataset.splits.items()
         }
-        about = {"name": dataset.name, "description": dataset.description, "columns": list(dataset.columns)}
+        fields = {"name": dataset.name, "description": dataset.description, "columns": list(dataset.columns)}
         rows = [[split, f"{s['pairs']:,}", s["origin"]] for split, s in splits.items()]
         examples = [list(map(excerpt, pair)) for pair in next(iter(splits.values()))["examples"]]
         heads = ("split", "pairs", "from")
-        return ShownData(about | {"splits": splits}, heads, rows, (), "pairs", dataset.columns, examples)
+        return ShownData(fields | {"splits": splits}, heads, rows, (), "pairs", dataset.columns, examples)
 
 
 class ScoredPairs(ParallelTexts):
-    """Pairs of texts, each with a score."""
+    """Pairs of texts with scores."""
 
     def load(self, name: str, columns: Columns, separator: str | None) -> Any:
         return load_scored_pairs(name, on_bad_row="skip")
@@ -386,7 +387,7 @@ class ScoredPairs(ParallelTexts):
             }
             for split, s in dataset.splits.items()
         }
-        notes, rows = _left_out(dataset), []
+        notes, rows = _describe_rejected(dataset), []
         for split, s in splits.items():
             scores = "none" if s["lowest"] is None else f"{s['lowest']:g} to {s['highest']:g}"
             rows.append([split, f"{s['pairs']:,}", scores, s["origin"]])
@@ -394,15 +395,15 @@ class ScoredPairs(ParallelTexts):
             [excerpt(a), excerpt(b), "" if score is None else f"{score:g}"]
             for a, b, score in next(iter(splits.values()))["examples"]
         ]
-        about = _about(dataset) | {"notes": notes, "columns": list(dataset.columns), "splits": splits}
+        fields = _about(dataset) | {"notes": notes, "columns": list(dataset.columns), "splits": splits}
         columns, heads = tuple(name or "" for name in dataset.columns), ("split", "pairs", "scores", "from")
-        return ShownData(about, heads, rows, notes, "pairs", columns, examples, ("scores",))
+        return ShownData(fields, heads, rows, notes, "pairs", columns, examples, ("scores",))
 
 
 class Questions(Texts):
-    """Questions, their contexts and answers."""
+    """Questions with contexts and answers."""
 
-    with_set = False
+    supports_set = False
 
     def load(self, name: str, columns: Columns, separator: str | None) -> Any:
         return load_answered(name, on_bad_row="skip")
@@ -420,7 +421,7 @@ class Questions(Texts):
 
     def show(self, dataset: Any, name: str) -> ShownData:
         statistics = self.examine(dataset).figures
-        notes = [*dataset.notes, *_left_out(dataset)]
+        notes = [*dataset.notes, *_describe_rejected(dataset)]
         rows = [
             [k, *(f"{s[key]:,}" for key in ("rows", "contexts", "unanswerable")), dataset.splits[k].origin]
             for k, s in statistics["splits"].items()
@@ -428,11 +429,11 @@ class Questions(Texts):
         first = next(iter(dataset.splits.values()))
         examples = [
             [excerpt(question.question), excerpt(answers.texts[0] if answers.texts else NO_ANSWER)]
-            for question, answers in list(zip(first.questions, first.answers or (), strict=False))[:QUESTIONS]
+            for question, answers in islice(zip(first.questions, first.answers or ()), MAX_QUESTIONS)
         ]
         heads, columns = ("split", "questions", "texts", "without answer", "from"), ("question", "answer")
-        about = _about(dataset) | {"notes": notes} | statistics
-        return ShownData(about, heads, rows, notes, "questions", columns, examples)
+        fields = _about(dataset) | {"notes": notes} | statistics
+        return ShownData(fields, heads, rows, notes, "questions", columns, examples)
 
 
 class TaggedWords(Texts):
@@ -447,26 +448,25 @@ class TaggedWords(Texts):
         return examine_tagged(dataset, recipe.text.scheme if recipe else "auto")
 
     def show(self, dataset: Any, name: str) -> ShownData:
-        figures = self.examine(dataset).figures
-        notes = [*dataset.notes, *_left_out(dataset)]
+        statistics = self.examine(dataset).figures
+        notes = [*dataset.notes, *_describe_rejected(dataset)]
         rows = [
             [k, f"{s['rows']:,}", f"{s['words']:,}", _counts(s["spans"])]
-            for k, s in figures["splits"].items()
+            for k, s in statistics["splits"].items()
         ]
         first = next(iter(dataset.splits.values()))
         spans: dict[str, list[str]] = {}
         for words, tags in zip(first.words, first.tags or (), strict=True):
-            for kind, start, end in tags_to_spans(tags, figures["scheme"]):
-                if len(shown := spans.setdefault(kind, [])) < MAX_EXAMPLES:
-                    shown.append(" ".join(words[start:end]))
+            for kind, start, end in tags_to_spans(tags, statistics["scheme"]):
+                if len(texts := spans.setdefault(kind, [])) < MAX_EXAMPLES:
+                    texts.append(" ".join(words[start:end]))
         examples = [[kind, excerpt(text)] for kind, texts in sorted(spans.items()) for text in texts]
-        about = _about(dataset) | {"notes": notes} | figures
-        return ShownData(
-            about, ("split", "sentences", "words", "spans"), rows, notes, "spans", ("kind", "span"), examples
-        )
+        fields = _about(dataset) | {"notes": notes} | statistics
+        heads, columns = ("split", "sentences", "words", "spans"), ("kind", "span")
+        return ShownData(fields, heads, rows, notes, "spans", columns, examples)
 
 
-KINDS: dict[str, Texts] = {  # by the result of ``detect_kind``
+KINDS: dict[str, Texts] = {  # keys are results of ``detect_kind``
     "texts": Texts(),
     "images": Images(),
     "pairs": ParallelTexts(),
@@ -497,7 +497,7 @@ def show_command(
 ) -> None:
     """Show sizes, classes and first examples of a data set, or a grid of augmented images."""
     if augment is not None or out is not None:
-        write_sheet(name, augment, out)
+        write_contact_sheet(name, augment, out)
         if json:
             say_json({"out": out})
         return
@@ -506,10 +506,10 @@ def show_command(
     dataset = KINDS[kind].load(name, (text_column, pair_column, label_column), label_separator)
     shown = KINDS[kind].show(dataset, name)
     if json:
-        say_json(shown.about)
+        say_json(shown.fields)
         return
-    terms = getattr(dataset, "licence", "")
-    for line in (dataset.description, terms and f"licence: {terms}", *shown.notes):
+    licence = getattr(dataset, "licence", "")
+    for line in (dataset.description, licence and f"licence: {licence}", *shown.notes):
         if line:
             say(line)
     title = name if kind == "images" else dataset.name
@@ -526,7 +526,7 @@ def show_command(
 def doctor_command(
     name: str = SOURCE,
     model: str | None = option("NAME", "Checkpoint whose tokenizer to check the texts with."),
-    max_length: int | None = option("TOKENS", "Max tokens per text.", min=3, default=USUAL_LENGTH),
+    max_length: int | None = option("TOKENS", "Max tokens per text.", min=3, default=DEFAULT_LENGTH),
     text_column: str | None = TEXT_COLUMN,
     pair_column: str = PAIR_COLUMN,
     label_column: str | None = LABEL_COLUMN,
@@ -543,7 +543,9 @@ def doctor_command(
     kind = "texts" if text_column or pair_column != "auto" else detect_kind(name)
     columns: Columns = (text_column, pair_column, label_column)
     if settings:
-        report, dataset, kind = read_as(name, kind, settings, (*columns, label_separator), model, max_length)
+        report, dataset, kind = examine_as_recipe(
+            name, kind, settings, (*columns, label_separator), model, max_length
+        )
     else:
         dataset = KINDS[kind].load(name, columns, label_separator)
         report = KINDS[kind].examine(dataset, model, max_length)
@@ -552,8 +554,8 @@ def doctor_command(
         return
     last_line = ""
     if kind == "texts" and not settings:
-        last_line = _without_labels(name, dataset, _columns(text_column, pair_column))
-        if dataset.pair_column and pair_column == "auto":  # the suggested command names both columns
+        last_line = _suggest_without_labels(name, dataset, _column_options(text_column, pair_column))
+        if dataset.pair_column and pair_column == "auto":  # the suggested command must name both columns
             text_column, pair_column = dataset.columns[0], dataset.pair_column
     order = {"warning": 0, "note": 1, "ok": 2}
     findings = sorted(report.findings, key=lambda f: order[f.severity])
@@ -573,58 +575,46 @@ def doctor_command(
     elif options := fixing_options(findings, splits) if splits else []:
         if correction := needed_corrections(findings, options, splits):
             say(correction)
-        arguments = _columns(text_column, pair_column, label_column)
+        arguments = _column_options(text_column, pair_column, label_column)
         arguments += ["--label-separator", label_separator] if label_separator else []
-        arguments += [*as_read_here(options), *(("--model", model) if model else ())]
-        if kind == "texts" and max_length not in (None, USUAL_LENGTH):
+        arguments += [*reading_options(options), *(("--model", model) if model else ())]
+        if kind == "texts" and max_length not in (None, DEFAULT_LENGTH):
             arguments += ["--max-length", str(max_length)]
         arguments += [word for setting in settings or () for word in ("--set", setting)]
         data_option = "--images" if kind == "images" else "--text"
-        command = ["glassformer", "train", data_option, name, *arguments, *options, *free_folder(name)]
+        command = ["glassformer", "train", data_option, name, *arguments, *options, *free_out_option(name)]
         say(f"suggested command: {shlex.join(command)}")
 
 
-def as_read_here(options: Sequence[str] = ()) -> list[str]:
-    """The reading options (such as --encoding) of this command, unless ``options`` name an encoding."""
+def reading_options(options: Sequence[str] = ()) -> list[str]:
+    """This command's options for reading files (such as --encoding); empty if ``options`` has --encoding."""
     return [] if OPTION in options else reading_flags()
 
 
-def _columns(text: str | None, pair: str, label: str | None = None) -> list[str]:
+def _column_options(text: str | None, pair: str, label: str | None = None) -> list[str]:
     """The named columns as command-line options."""
-    named = (("--text-column", text), ("--pair-column", None if pair == "auto" else pair))
-    return [word for option, name in (*named, ("--label-column", label)) if name for word in (option, name)]
+    pair_name = None if pair == "auto" else pair
+    names = {"--text-column": text, "--pair-column": pair_name, "--label-column": label}
+    return [word for option, name in names.items() if name for word in (option, name)]
 
 
-def _without_labels(name: str, dataset: TextDataset, columns: list[str]) -> str:
-    """The last line if no labels were checked: a command that checks them, or that predicts the texts."""
+def _suggest_without_labels(name: str, dataset: TextDataset, columns: list[str]) -> str:
+    """The last line of the doctor if no labels were checked: a command that checks or predicts labels."""
     if any(split.labels for split in dataset.splits.values()):
         return ""
+    predict = f"to label these texts, glassformer predict RUN {shlex.join([name, *reading_options()])}"
     if dataset.label_candidates:
-        guess, *other_guesses = dataset.label_candidates
-        command = ["glassformer", "data", "doctor", name, *columns, *as_read_here(), "--label-column", guess]
-        if not other_guesses:
-            predict = f"to label these texts, {_predict(name)}"
-            return (
-                f"no labels were checked: {predict}; to check the labels in {guess!r}, {shlex.join(command)}"
-            )
-        return (
-            f"no labels were checked; {guess!r} is a guess (or: {', '.join(map(repr, other_guesses))}): "
-            f"{shlex.join(command)}"
-        )
+        guess, *others = dataset.label_candidates
+        options = [*columns, *reading_options(), "--label-column", guess]
+        check = shlex.join(["glassformer", "data", "doctor", name, *options])
+        if not others:
+            return f"no labels were checked: {predict}; to check the labels in {guess!r}, {check}"
+        names = ", ".join(map(repr, others))
+        return f"no labels were checked; {guess!r} is a guess (or: {names}): {check}"
     if dataset.number_column:
-        command = ["glassformer", "train", "--text", name, *columns, *as_read_here()]
-        command += ["--set", "target=number"]
-        command += ["--label-column", dataset.number_column]
+        command = ["glassformer", "train", "--text", name, *columns, *reading_options()]
+        command += ["--set", "target=number", "--label-column", dataset.number_column]
         what = f"no column looks like labels; {dataset.number_column!r} holds numbers"
         return f"{what} (--set target=number checks them here): {shlex.join(command)}"
-    what = (
-        "no column looks like labels"
-        if dataset.columns[0]
-        else "no labels were checked, because the data have none"
-    )
-    return f"{what}: to label these texts, {_predict(name)}"
-
-
-def _predict(name: str) -> str:
-    """The command that predicts labels for these texts; the user still has to name the run."""
-    return f"glassformer predict RUN {shlex.join([name, *as_read_here()])}"
+    no_labels = "no labels were checked, because the data have none"
+    return f"{'no column looks like labels' if dataset.columns[0] else no_labels}: {predict}"

@@ -1,4 +1,7 @@
-"""``glassformer demo``: train, evaluate and explain a text and an image classifier."""
+"""``glassformer demo``.
+
+It trains, evaluates and explains a text classifier and an image classifier.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from glassformer.checkpoints.locks import check_unlocked
 from glassformer.cli.options import flag
-from glassformer.cli.output import AS_JSON, as_dict, say, say_json, show_run, show_table
+from glassformer.cli.output import AS_JSON, run_as_dict, say, say_json, show_run, show_table
 from glassformer.cli.train import train
 from glassformer.config import read_toml
 from glassformer.errors import ExistsError
@@ -27,12 +30,12 @@ class Demo:
     """One recipe of the demo."""
 
     folder: Path  # folder of the run
-    about: str  # lines printed before the run
+    about: str  # lines to print before the run
     quick: Sequence[str]  # settings for --quick
     explained: Sequence[str] = ()  # texts whose predictions are explained
 
 
-RECIPE, FALLBACK, IMAGES = "messages", "europe", "digits"
+RECIPE, FALLBACK, IMAGES = "messages", "europe", "digits"  # recipes
 DEMOS = {
     RECIPE: Demo(
         Path("demo-run"),
@@ -58,7 +61,7 @@ DEMOS = {
         quick=("epochs=3", "bootstrap=200"),
     ),
 }
-# Files and folders that a run creates; anything else belongs to the user, so the folder is not replaced.
+# Files and folders that a run creates. A folder with anything else is not replaced.
 REPLACEABLE = {
     "config.toml",
     "history.jsonl",
@@ -77,7 +80,7 @@ REPLACEABLE = {
 
 
 def demo(folder: Path, settings: Sequence[str] = (), name: str = RECIPE) -> tuple[Run, Recipe]:
-    """Run a demo's recipe in ``folder``, replacing an earlier demo."""
+    """Run a demo's recipe in ``folder``; an earlier demo there is removed."""
     recipe = load_recipe(name, settings)
     clear(folder)
     for line in DEMOS[name].about.split("\n"):
@@ -92,19 +95,15 @@ def explain(run: Run, texts: Sequence[str]) -> None:
     model, rows = load(run.folder), []
     for text in texts:
         explanation = model.explain(text, method="occlusion")
-        words = sorted(explanation.words(), key=lambda word: -word[1])[:3]
-        rows.append(
-            (text, str(explanation.label), ", ".join(f"{word} {score:+.1f}" for word, score in words))
-        )
-    show_table(
-        "why: how much the logit falls without each word (occlusion)",
-        ("text", "prediction", "words that count most"),
-        rows,
-    )
+        ranked = sorted(explanation.words(), key=lambda word: -word[1])[:3]
+        words = ", ".join(f"{word} {score:+.1f}" for word, score in ranked)
+        rows.append((text, str(explanation.label), words))
+    title = "why: how much the logit falls without each word (occlusion)"
+    show_table(title, ("text", "prediction", "words that count most"), rows)
 
 
 def clear(folder: Path) -> None:
-    """Remove an earlier demo."""
+    """Remove an earlier demo; raises ConfigError for any other file or folder."""
     if not folder.exists() and not folder.is_symlink():
         return
     config = folder / "config.toml"
@@ -117,11 +116,9 @@ def clear(folder: Path) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a run creates a file or folder with this name, or leaves one if it is killed while writing."""
-    return (
-        path.name in REPLACEABLE
-        or re.sub(r"^\.|\.(\d+(-[0-9a-f]{8})?\.tmp|old)$", "", path.name) in REPLACEABLE
-    )
+    """Whether a run creates a file or folder with this name, or leaves it when it is killed."""
+    name = re.sub(r"^\.|\.(\d+(-[0-9a-f]{8})?\.tmp|old)$", "", path.name)
+    return path.name in REPLACEABLE or name in REPLACEABLE
 
 
 def demo_command(
@@ -132,7 +129,7 @@ def demo_command(
     from glassformer.checkpoints.hub import is_available
 
     names = (RECIPE if is_available("all-minilm-l6-v2") else FALLBACK, IMAGES)
-    for name in names:  # a folder in the way is found before anything is computed
+    for name in names:  # report an existing folder before anything is computed
         clear(DEMOS[name].folder)
     runs = {}
     for name in names:
@@ -141,7 +138,7 @@ def demo_command(
         if texts := DEMOS[name].explained:
             explain(run, texts)
         if json:
-            runs[name] = as_dict(run)
+            runs[name] = run_as_dict(run)
     say("The two reports show learning curves, mistakes and where each model looks: open them in a browser.")
     say("Your own data: glassformer train --text FILE.csv (a column of texts, a column of labels)")
     if json:

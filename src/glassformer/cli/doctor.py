@@ -1,4 +1,7 @@
-"""``glassformer doctor``: check whether this machine, or a model, is ready to use."""
+"""``glassformer doctor``.
+
+It checks whether this machine, or a model, is ready to use.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ import typer
 from glassformer import __version__
 from glassformer.checkpoints.files import read_json
 from glassformer.cli.data import source_locations
-from glassformer.cli.options import argument, data_option, option
+from glassformer.cli.options import argument, guess_data_option, option
 from glassformer.cli.output import AS_JSON, say, say_json, show_table
 from glassformer.data.folders import data_folders
 from glassformer.data.tokenizer_file import load_tokenizer, tokenizer_files
@@ -25,12 +28,10 @@ from glassformer.data.vocabulary import Vocabulary, count_ids
 from glassformer.errors import CheckpointError, InputError, WrongArgumentError
 from glassformer.tasks.catalog import task_of_estimator_name
 
-# --- a model --------------------------------------------------------------------------------------
-#
-# What is in a checkpoint, and which commands accept it.
+# --- a model: what is in a checkpoint, and which commands accept it --------------------------------
 
 
-class Line(NamedTuple):
+class CheckResult(NamedTuple):
     """The result of one check."""
 
     state: str  # ok | note | missing
@@ -38,66 +39,66 @@ class Line(NamedTuple):
     found: str
 
 
-def examine_model(name: str, revision: str | None = None) -> dict[str, list[Line]]:
-    """Run every check of a model; lines by subject. If one is ``missing``, the model cannot be used."""
+def examine_model(name: str, revision: str | None = None) -> dict[str, list[CheckResult]]:
+    """Run all checks of a model; results by subject. The state "missing" means that it cannot be used."""
     from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
     from glassformer.checkpoints.settings import ABOUT
     from glassformer.families.pretrained import load_pretrained, read_checkpoint
 
-    if Path(name).is_file() and (option := data_option(name)):
+    if Path(name).is_file() and (option := guess_data_option(name)):
         fix = f"To look at data: glassformer data doctor {shlex.quote(name)}"
         raise WrongArgumentError(f"looks like data for {option} and is not a model", where=name, fix=fix)
-    if (inner_lines := _without_hub_format(Path(name).expanduser())) is not None:
-        return {"checkpoint": [*_run_of(Path(name).expanduser()), *inner_lines]}
+    path = Path(name).expanduser()
+    if (saved := _without_hub_format(path)) is not None:
+        return {"checkpoint": [*_describe_run(path), *saved]}
     resolved = resolve_checkpoint(name, revision)
-    folder, catalog_entry = resolved.path, CATALOG.get(name.lower())
-    lines: list[Line] = [Line("ok", "folder", str(folder)), Line("ok", "comes from", resolved.source)]
-    if catalog_entry is not None and resolved.from_hub:
-        lines.append(Line("note", "checksum", "none: the commit is pinned, its files are not"))
-    lines[1:1] = _run_of(Path(name).expanduser())
-    out = {"checkpoint": lines}
+    folder = resolved.path
+    results = [CheckResult("ok", "folder", str(folder)), *_describe_run(path)]
+    results.append(CheckResult("ok", "comes from", resolved.source))
+    if name.lower() in CATALOG and resolved.from_hub:
+        results.append(CheckResult("note", "checksum", "none: the commit is pinned, its files are not"))
+    by_subject = {"checkpoint": results}
     if (folder / ABOUT).is_file():
         kind, fault = _class_and_fault(folder)
-        lines.append(_saved_by_us(kind, fault))
-        lines += [] if fault else _int8_of(folder)
+        results.append(_saved_by_us(kind, fault))
+        results += [] if fault else _int8_result(folder)
         if fault or kind in ("Translator", "Word2Vec"):
-            return out
+            return by_subject
     try:
         checkpoint = read_checkpoint(name, revision)
-        lines += _contents(checkpoint)
+        results += _contents(checkpoint)
     except InputError as error:
-        lines.append(Line("missing", "model", str(error)))
-        return out
-    linear = getattr(checkpoint.family.model, "kind", "") == "linear"
-    if linear:
-        out["n-grams"] = _or_missing("n-grams", _ngrams(folder, checkpoint))
+        results.append(CheckResult("missing", "model", str(error)))
+        return by_subject
+    if getattr(checkpoint.family.model, "kind", "") == "linear":
+        by_subject["n-grams"] = _collect_results("n-grams", _ngrams(folder, checkpoint))
     elif checkpoint.family.model.reads == "texts":
-        out["tokenizer"] = _or_missing("tokenizer", _tokenizer(checkpoint))
+        by_subject["tokenizer"] = _collect_results("tokenizer", _tokenizer(checkpoint))
     else:
-        out["preprocessor"] = _or_missing("preprocessor", _preprocessor(folder))
-    if any(state == "missing" for found in out.values() for state, *_ in found):
-        return out
+        by_subject["preprocessor"] = _collect_results("preprocessor", _preprocessor(folder))
+    if any(result.state == "missing" for subject in by_subject.values() for result in subject):
+        return by_subject
     try:
-        load_pretrained(folder)  # the tensors: their names and shapes
+        load_pretrained(folder)  # compares names and shapes of the tensors
     except InputError as error:
-        out["checkpoint"].append(Line("missing", "weights", str(error)))
-        return out
-    out["use"] = list(_uses(checkpoint, name))
+        results.append(CheckResult("missing", "weights", str(error)))
+        return by_subject
+    by_subject["use"] = list(_uses(checkpoint, name))
+    return by_subject
+
+
+def _collect_results(what: str, results: Iterator[CheckResult]) -> list[CheckResult]:
+    """The results as a list; if a check raises an error, the last result has the state "missing"."""
+    out: list[CheckResult] = []
+    try:
+        out.extend(results)
+    except InputError as error:
+        out.append(CheckResult("missing", what, str(error)))
     return out
 
 
-def _or_missing(what: str, lines: Iterator[Line]) -> list[Line]:
-    """The lines of a check, which may end with an error: then the last one says what is missing."""
-    out: list[Line] = []
-    try:
-        out.extend(lines)
-    except InputError as error:
-        out.append(Line("missing", what, str(error)))
-    return out
-
-
-def _run_of(folder: Path) -> list[Line]:
-    """A line about the run in a folder; empty if the folder holds no run."""
+def _describe_run(folder: Path) -> list[CheckResult]:
+    """A result about the run in a folder; empty if there is no run."""
     from glassformer.tasks.run_folder import read_run_recipe
 
     if not (folder / "config.toml").is_file():
@@ -105,32 +106,32 @@ def _run_of(folder: Path) -> list[Line]:
     try:
         recipe = read_run_recipe(folder)
     except InputError as error:
-        return [Line("note", "run", str(error))]
-    return [Line("ok", "run", f"{recipe.name}, {recipe.task}, trained on {recipe.data.source}")]
+        return [CheckResult("note", "run", str(error))]
+    return [CheckResult("ok", "run", f"{recipe.name}, {recipe.task}, trained on {recipe.data.source}")]
 
 
-def _without_hub_format(folder: Path) -> list[Line] | None:
-    """Lines about a saved model without a Hub format (such as word vectors), or its run; None: not one."""
+def _without_hub_format(folder: Path) -> list[CheckResult] | None:
+    """Results about a saved model that has no Hub format, such as word vectors; None for other models."""
     from glassformer.checkpoints.settings import ABOUT
 
     inner = folder / "model" if (folder / "model" / ABOUT).is_file() else folder
     if not (inner / ABOUT).is_file() or (inner / "config.json").is_file():
         return None
     kind, fault = _class_and_fault(inner)
-    lines = [Line("ok", "folder", str(inner)), _saved_by_us(kind, fault)]
+    results = [CheckResult("ok", "folder", str(inner)), _saved_by_us(kind, fault)]
     if not fault:
         task, python = task_of_estimator_name(kind), f"gf.load({str(folder)!r}) in Python"
-        verb = "" if task is None else f"glassformer {task.verb} {folder}, or "
-        lines.append(Line("ok", "use", verb + python))
-    return lines
+        command = "" if task is None else f"glassformer {task.verb} {folder}, or "
+        results.append(CheckResult("ok", "use", command + python))
+    return results
 
 
-def _saved_by_us(kind: str, fault: str) -> Line:
-    return Line("missing" if fault else "ok", "saved by glassformer", fault or kind)
+def _saved_by_us(kind: str, fault: str) -> CheckResult:
+    return CheckResult("missing" if fault else "ok", "saved by glassformer", fault or kind)
 
 
 def _class_and_fault(folder: Path) -> tuple[str, str]:
-    """The class of a model saved by glassformer, and what is wrong with it; one of both is empty."""
+    """The class of a model saved by glassformer and "", or "" and the error of loading it."""
     from glassformer.tasks.load import load
 
     try:
@@ -139,38 +140,37 @@ def _class_and_fault(folder: Path) -> tuple[str, str]:
         return "", str(error)
 
 
-def _int8_of(folder: Path) -> list[Line]:
-    """The result of the int8 check of the model, if it was run."""
+def _int8_result(folder: Path) -> list[CheckResult]:
+    """The outcome of the int8 check of the model; empty if it was not run."""
     from glassformer.checkpoints.settings import ABOUT
     from glassformer.tasks.int8 import describe_int8
 
     outcome = read_json(folder / ABOUT).get("int8")
     if outcome is None:
         return []
-    return [Line("ok" if outcome["passed"] else "note", "int8", describe_int8(outcome))]
+    return [CheckResult("ok" if outcome["passed"] else "note", "int8", describe_int8(outcome))]
 
 
-def _contents(checkpoint: Any) -> Iterator[Line]:
-    """Lines on the model's family, head and sizes."""
-    settings, config, family = checkpoint.settings, checkpoint.config, checkpoint.family
-    architectures = settings.get("architectures")
-    class_names = (
-        ", ".join(map(str, architectures)) if isinstance(architectures, list) else "no class is named"
-    )
-    yield Line("ok", "family", f"{family.model_type}, reads {family.model.reads} ({class_names})")
-    yield Line("ok", "head", _head(checkpoint))
+def _contents(checkpoint: Any) -> Iterator[CheckResult]:
+    """Yield results about the model's family, head and sizes."""
+    config, family = checkpoint.config, checkpoint.family
+    class_names, architectures = "no class is named", checkpoint.settings.get("architectures")
+    if isinstance(architectures, list):
+        class_names = ", ".join(map(str, architectures))
+    yield CheckResult("ok", "family", f"{family.model_type}, reads {family.model.reads} ({class_names})")
+    yield CheckResult("ok", "head", _head(checkpoint))
     weights = sum(tensor.numel() for tensor in checkpoint.tensors.values())
     size = sum(file.stat().st_size for file in checkpoint.folder.glob("*.safetensors"))
     dtypes = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in checkpoint.tensors.values()})
-    yield Line("ok", "weights", f"{weights:,} in {', '.join(dtypes)}, {size / 2**20:,.1f} MiB")
+    yield CheckResult("ok", "weights", f"{weights:,} in {', '.join(dtypes)}, {size / 2**20:,.1f} MiB")
     encoder, embedding = getattr(config, "encoder", None), config.embedding
     if encoder is not None:
         shape = f"{encoder.num_layers} layers, {encoder.d_model} wide, {encoder.num_heads} heads"
         shape += f", {encoder.d_ff} inside, {encoder.norm}-norm, {encoder.activation}"
-        yield Line("ok", "encoder", shape)
+        yield CheckResult("ok", "encoder", shape)
     if family.model.reads == "texts":
         longest = getattr(embedding, "longest", None) if encoder is not None else None
-        yield Line("ok", "longest text", f"{longest:,} tokens" if longest else "any length")
+        yield CheckResult("ok", "longest text", f"{longest:,} tokens" if longest else "any length")
 
 
 def _head(checkpoint: Any) -> str:
@@ -185,56 +185,56 @@ def _head(checkpoint: Any) -> str:
     return f"{checkpoint.config.num_labels} classes{listed}"
 
 
-def _tokenizer(checkpoint: Any) -> Iterator[Line]:
+def _tokenizer(checkpoint: Any) -> Iterator[CheckResult]:
     from glassformer.tasks.build import cover_vocabulary
 
     files, tokenizer = tokenizer_files(checkpoint.folder), load_tokenizer(checkpoint.folder)
     vocabulary = Vocabulary.of(tokenizer)
-    yield Line("ok", "read from", " with ".join(file.name for file in files))
-    yield Line("ok", "kind", f"{type(tokenizer.model).__name__}, {count_ids(tokenizer):,} tokens")
-    yield Line(
+    yield CheckResult("ok", "read from", " with ".join(file.name for file in files))
+    yield CheckResult("ok", "kind", f"{type(tokenizer.model).__name__}, {count_ids(tokenizer):,} tokens")
+    yield CheckResult(
         "ok", "special tokens", ", ".join(f"{kind} {token}" for kind, token in vocabulary.tokens.items())
     )
     rows = checkpoint.config.embedding.vocab_size
     try:
         extended = cover_vocabulary(checkpoint, tokenizer, str(checkpoint.folder)) is not checkpoint
     except InputError as error:
-        yield Line("missing", "table", str(error))
+        yield CheckResult("missing", "table", str(error))
         return
     note = "; rows for intermediate pieces are added" if extended else ""
-    yield Line("ok", "table", f"{rows:,} rows{note}")
+    yield CheckResult("ok", "table", f"{rows:,} rows{note}")
 
 
-def _ngrams(folder: Path, checkpoint: Any) -> Iterator[Line]:
+def _ngrams(folder: Path, checkpoint: Any) -> Iterator[CheckResult]:
     from glassformer.checkpoints.ngrams import FILE, IDF, read_ngrams
 
     ngrams = read_ngrams(folder)
-    yield Line("ok", "read from", f"{FILE} with {IDF}.safetensors")
-    yield Line(
+    yield CheckResult("ok", "read from", f"{FILE} with {IDF}.safetensors")
+    yield CheckResult(
         "ok", "features", f"{len(ngrams.words):,} n-grams of words, {len(ngrams.pieces):,} of characters"
     )
     rows = checkpoint.config.embedding.vocab_size
     if ngrams.width != rows:
-        yield Line(
+        yield CheckResult(
             "missing", "weights", f"they are for {rows:,} features, and there are {ngrams.width:,} n-grams"
         )
         return
     inputs = "pairs of texts" if ngrams.pairs else "single texts"
-    yield Line(
+    yield CheckResult(
         "ok", "reads", f"{inputs}, of any length, {'case ignored' if ngrams.lowercase else 'with case'}"
     )
 
 
-def _preprocessor(folder: Path) -> Iterator[Line]:
+def _preprocessor(folder: Path) -> Iterator[CheckResult]:
     from glassformer.inputs.images import load_transform
 
     transform = load_transform(folder)
     width, height = transform.size[::-1]
-    yield Line("ok", "images", f"{width} x {height}, {transform.channels} channels, {transform.fit}")
+    yield CheckResult("ok", "images", f"{width} x {height}, {transform.channels} channels, {transform.fit}")
 
 
-def _uses(checkpoint: Any, name: str) -> Iterator[Line]:
-    """A line for each use of the model: what it does, or why it is not possible."""
+def _uses(checkpoint: Any, name: str) -> Iterator[CheckResult]:
+    """Yield a result for each use of the model: how it works, or why it is not possible."""
     from glassformer.tasks.load import load
 
     texts = checkpoint.family.model.reads == "texts"
@@ -242,31 +242,32 @@ def _uses(checkpoint: Any, name: str) -> Iterator[Line]:
     try:
         classes = getattr(load(checkpoint.folder), "classes_", None)
     except InputError as error:
-        yield Line("note", "predict, serve, export", f"{error.what}. {error.fix or ''}".strip())
+        yield CheckResult("note", "predict, serve, export", f"{error.what}. {error.fix or ''}".strip())
     else:
-        use = (
-            "not possible: it is not a classifier" if classes is None else f"as it is, {len(classes)} classes"
-        )
-        yield Line("note" if classes is None else "ok", "predict, serve, export", use)
+        state, use = "note", "not possible: it is not a classifier"
+        if classes is not None:
+            state, use = "ok", f"as it is, {len(classes)} classes"
+        yield CheckResult(state, "predict, serve, export", use)
     if getattr(checkpoint.family.model, "is_linear", False):
-        yield Line(
+        yield CheckResult(
             "note",
             "fine-tune, embed",
             "not possible: a linear model is fitted from scratch, and has no embeddings",
         )
         return
-    yield Line("ok", "fine-tune", f"{estimator}({name!r}): {_fine_tuning(checkpoint)}")
+    yield CheckResult("ok", "fine-tune", f"{estimator}({name!r}): {_fine_tuning(checkpoint)}")
     hub, has_mlm_head = checkpoint.family.hub, checkpoint.head in ("mlm", "pretraining")
     if has_mlm_head:
-        yield Line("ok", "fill", "as it is, with its own head")
+        yield CheckResult("ok", "fill", "as it is, with its own head")
     if hub is not None and "mlm" in hub.classes:
         head = "with its own head" if has_mlm_head else "with a new head"
-        yield Line("ok", "train further", f"MaskedLM({name!r}), {head}")
+        yield CheckResult("ok", "train further", f"MaskedLM({name!r}), {head}")
     if texts:
-        yield _embed(checkpoint)
+        yield _embedding_use(checkpoint)
 
 
 def _fine_tuning(checkpoint: Any) -> str:
+    """How the model is fine-tuned: pooling and head."""
     from glassformer.tasks.build import checkpoint_pooling
     from glassformer.tasks.image_classification.estimator import usual_pooling
 
@@ -280,32 +281,33 @@ def _fine_tuning(checkpoint: Any) -> str:
     return f"{use} (transformers opens the encoder; with {hub.loadable_head()} it opens the head too)"
 
 
-def _embed(checkpoint: Any) -> Line:
-    """The line on ``embed``."""
-    from glassformer.checkpoints.sentences import sentences_of
+def _embedding_use(checkpoint: Any) -> CheckResult:
+    """The result about the command ``embed``."""
+    from glassformer.checkpoints.sentences import try_read_sentences
     from glassformer.tasks.build import default_pooling
 
     encoder = getattr(checkpoint.config, "encoder", None)
-    modules = None if encoder is None else sentences_of(checkpoint.folder, encoder.d_model)
+    modules = None if encoder is None else try_read_sentences(checkpoint.folder, encoder.d_model)
     if isinstance(modules, InputError):
-        return Line("note", "embed", f"not possible: {modules}")
+        return CheckResult("note", "embed", f"not possible: {modules}")
     if encoder is None or modules is None:
-        pooling = (
-            "the input of its head" if encoder is None else f"{default_pooling(checkpoint.config)} pooling"
-        )
-        return Line("note", "embed", f"no modules.json: only after fitting a classifier ({pooling})")
+        pooling = "the input of its head"
+        if encoder is not None:
+            pooling = f"{default_pooling(checkpoint.config)} pooling"
+        return CheckResult("note", "embed", f"no modules.json: only after fitting a classifier ({pooling})")
     steps = ["+".join(modules.pool.modes), *(type(step).__name__ for step in modules.after)]
     prompts = f", prompts {', '.join(modules.prompts)}" if modules.prompts else ""
     limit = f", {modules.max_length} tokens at most" if modules.max_length else ""
     width = modules.width(encoder.d_model)
-    return Line("ok", "embed", f"modules.json: {', '.join(steps)}; {width} numbers per text{limit}{prompts}")
+    use = f"modules.json: {', '.join(steps)}; {width} numbers per text{limit}{prompts}"
+    return CheckResult("ok", "embed", use)
 
 
-# --- the verb -------------------------------------------------------------------------------------
+# --- this machine -----------------------------------------------------------------------------------
 
 
-# Package -> the minimum version in pyproject.toml (a test compares them)
-NEEDED = {
+# Package -> minimum version, as in pyproject.toml (a test compares them)
+MIN_VERSIONS = {
     "torch": "2.11",
     "numpy": "2.0",
     "tokenizers": "0.22",
@@ -327,37 +329,38 @@ PYTHON = (3, 11)
 CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 
 
-def examine_machine() -> dict[str, list[Line]]:
-    """Run every check of this machine; the lines by subject. A line that is ``missing`` must be fixed."""
+def examine_machine() -> dict[str, list[CheckResult]]:
+    """Run all checks of this machine; results by subject. The state "missing" means that it must be fixed."""
     packages = _packages()
-    if any(line.what == "torch" and line.state == "missing" for line in packages):
+    if any(result.what == "torch" and result.state == "missing" for result in packages):
         return {"packages": packages}
     return {"machine": _machine(), "packages": packages, "data": _data(), "weights": _weights()}
 
 
-def _packages() -> list[Line]:
+def _packages() -> list[CheckResult]:
     python = ".".join(map(str, sys.version_info[:3]))
-    lines = [Line("ok" if sys.version_info >= PYTHON else "missing", "python", python)]
-    for name, oldest in NEEDED.items():
+    results = [CheckResult("ok" if sys.version_info >= PYTHON else "missing", "python", python)]
+    for name, minimum in MIN_VERSIONS.items():
+        install = f"pip install '{name}>={minimum}'"
         try:
             installed = metadata.version(name)
         except metadata.PackageNotFoundError:
-            lines.append(Line("missing", name, f"not installed: pip install '{name}>={oldest}'"))
+            results.append(CheckResult("missing", name, f"not installed: {install}"))
             continue
-        if _numbers(installed) < _numbers(oldest):
-            lines.append(Line("missing", name, f"{installed} is too old: pip install '{name}>={oldest}'"))
+        if _parse_version(installed) < _parse_version(minimum):
+            results.append(CheckResult("missing", name, f"{installed} is too old: {install}"))
         else:
-            lines.append(Line("ok", name, installed))
-    return lines
+            results.append(CheckResult("ok", name, installed))
+    return results
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _parse_version(version: str) -> tuple[int, ...]:
     """``"2.13.0+cpu"`` as (2, 13, 0)."""
     match = re.match(r"\d+(\.\d+)*", version)
     return tuple(map(int, match[0].split("."))) if match else ()
 
 
-def _machine() -> list[Line]:
+def _machine() -> list[CheckResult]:
     import torch
 
     from glassformer.runtime import choose_device, choose_dtype, has_fast_bf16, machine_facts
@@ -367,69 +370,69 @@ def _machine() -> list[Line]:
     dtype = str(choose_dtype("auto", device)).removeprefix("torch.")
     bf16 = ", ".join(facts["bf16"]) if device.type == "cpu" else "the GPU has it"
     slow = "this CPU lacks it: everything is computed in float32, which is slower"
+    processor = f"{facts['cpu']}, {facts['cores']} cores, {facts['threads']} threads used"
     return [
-        Line("ok", "processor", f"{facts['cpu']}, {facts['cores']} cores, {facts['threads']} threads used"),
-        Line("ok", "memory", f"{facts['memory_gib']} GiB"),
-        Line("ok", "GPU", f"{facts['gpu']}, CUDA {torch.version.cuda}" if facts["gpu"] else "none"),
+        CheckResult("ok", "processor", processor),
+        CheckResult("ok", "memory", f"{facts['memory_gib']} GiB"),
+        CheckResult("ok", "GPU", f"{facts['gpu']}, CUDA {torch.version.cuda}" if facts["gpu"] else "none"),
         *_unused_cuda(facts["gpu"], torch.version.cuda),
-        Line("ok", "bf16", bf16) if has_fast_bf16(device) else Line("note", "bf16", slow),
-        Line("ok", "computes", f"in {dtype} on {device.type}"),
+        CheckResult("ok", "bf16", bf16) if has_fast_bf16(device) else CheckResult("note", "bf16", slow),
+        CheckResult("ok", "computes", f"in {dtype} on {device.type}"),
         _kernels(),
         _int8(),
     ]
 
 
-def _kernels() -> Line:
-    """The level and the library of the C kernels, or why they are not used."""
+def _kernels() -> CheckResult:
+    """The instruction set and the library of the C kernels, or why they are not used."""
     from glassformer.nn import kernels
 
     reason, level = kernels.why_not(), kernels.level()
     if reason is not None or level is None:
-        return Line("note", "kernels in C", f"not used: {reason}")
+        return CheckResult("note", "kernels in C", f"not used: {reason}")
     operations = "attention, GELU, layer norm" if level.bf16 else "attention, GELU with tanh in fp32"
     operations += ", linear layers' gradients" if level.name == "amx" else ""
-    return Line("ok", "kernels in C", f"{level.title}: {operations}, from {level.file}")
+    return CheckResult("ok", "kernels in C", f"{level.title}: {operations}, from {level.file}")
 
 
-def _int8() -> Line:
-    """Whether prediction can multiply in int8 here."""
+def _int8() -> CheckResult:
+    """Whether this machine can predict in int8."""
     from glassformer.nn.kernels import int8
 
     reason = int8.why_not()
     if reason is not None:
-        return Line("note", "int8", f"not used: {reason}")
-    return Line("ok", "int8", "for classifiers, precision=int8 after a check on their validation labels")
+        return CheckResult("note", "int8", f"not used: {reason}")
+    use = "for classifiers, precision=int8 after a check on their validation labels"
+    return CheckResult("ok", "int8", use)
 
 
-def _unused_cuda(gpu: str | None, cuda: str | None) -> list[Line]:
-    """If torch is built for CUDA and there is no GPU: a note on the CPU build, a tenth of its size."""
+def _unused_cuda(gpu: str | None, cuda: str | None) -> list[CheckResult]:
+    """A note on the smaller CPU build of torch, if it is built for CUDA and there is no GPU."""
     if gpu or not cuda:
         return []
     build = "the CPU build is smaller by gigabytes"
-    return [Line("note", "torch", f"built for CUDA {cuda}, but there is no GPU; {build}: {CPU_BUILD}")]
+    return [CheckResult("note", "torch", f"built for CUDA {cuda}, but there is no GPU; {build}: {CPU_BUILD}")]
 
 
-def _data() -> list[Line]:
+def _data() -> list[CheckResult]:
     variable = os.environ.get("GLASSFORMER_DATA")
-    lines = []
+    results = []
     for folder in data_folders():
         is_variable = variable is not None and folder == Path(variable)
         origin = "GLASSFORMER_DATA" if is_variable else "looked for in"
         if folder.is_dir():
-            lines.append(Line("ok", origin, str(folder)))
+            results.append(CheckResult("ok", origin, str(folder)))
         else:
-            lines.append(Line("note" if is_variable else "ok", origin, f"{folder} (no such folder)"))
-    lines += [
-        Line("note" if "not here" in where else "ok", name, where)
-        for name, where in source_locations().items()
-    ]
-    return lines
+            results.append(CheckResult("note" if is_variable else "ok", origin, f"{folder} (no such folder)"))
+    for name, location in source_locations().items():
+        results.append(CheckResult("note" if "not here" in location else "ok", name, location))
+    return results
 
 
-def _weights() -> list[Line]:
+def _weights() -> list[CheckResult]:
     from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
 
-    lines, names = [], dict[Any, list[str]]()
+    results, names = [], dict[Any, list[str]]()
     for name, entry in CATALOG.items():  # a checkpoint may have several names
         names.setdefault(entry, []).append(name)
     for entry, (name, *aliases) in names.items():
@@ -437,15 +440,15 @@ def _weights() -> list[Line]:
         pinned = f" at commit {entry.revision[:12]}" + ("" if entry.sha256 else ", no checksum")
         if entry.package and importlib.util.find_spec(entry.package):
             try:
-                lines.append(Line("ok", name, f"{resolve_checkpoint(name).source}{alias_note}"))
+                results.append(CheckResult("ok", name, f"{resolve_checkpoint(name).source}{alias_note}"))
             except CheckpointError as error:
-                lines.append(Line("note", name, str(error)))
+                results.append(CheckResult("note", name, str(error)))
         elif _in_hub_cache(entry.repo, entry.revision):
-            lines.append(Line("ok", name, f"in the Hub cache: {entry.repo}{pinned}{alias_note}"))
+            results.append(CheckResult("ok", name, f"in the Hub cache: {entry.repo}{pinned}{alias_note}"))
         else:
             source = f"not here; downloaded from {entry.repo} on the Hub when first used{pinned}{alias_note}"
-            lines.append(Line("note", name, source))
-    return lines
+            results.append(CheckResult("note", name, source))
+    return results
 
 
 def _in_hub_cache(repo: str, revision: str) -> bool:
@@ -467,15 +470,15 @@ def doctor_command(
     if model is None:
         if revision is not None:
             raise typer.BadParameter("--revision belongs to a MODEL")
-        found = examine_machine()
+        by_subject = examine_machine()
     else:
-        found = examine_model(model, revision)
-    missing = [line.what for lines in found.values() for line in lines if line.state == "missing"]
+        by_subject = examine_model(model, revision)
+    missing = [r.what for results in by_subject.values() for r in results if r.state == "missing"]
     if json:
-        say_json({subject: [line._asdict() for line in lines] for subject, lines in found.items()})
+        say_json({subject: [r._asdict() for r in results] for subject, results in by_subject.items()})
     else:
-        for subject, lines in found.items():
-            show_table(subject, ("", "what", "found"), lines)
+        for subject, results in by_subject.items():
+            show_table(subject, ("", "what", "found"), results)
         problem = "missing" if model is None else "cannot be used"
         say(f"glassformer {__version__}: " + (f"{problem}: {', '.join(missing)}" if missing else "ready"))
     if missing:

@@ -1,4 +1,7 @@
-"""``glassformer evaluate`` and ``report``: evaluate a trained model again, and rewrite its report."""
+"""``glassformer evaluate`` and ``report``.
+
+``evaluate`` evaluates a trained model again. ``report`` writes its report again.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,16 @@ from glassformer.cli.options import (
     DATA,
     OTHER_DATA,
     RUN_FOLDER,
-    a_run,
     check_bad_row,
     check_choice,
     check_folder,
+    choose_data,
     columns_for_data,
     flag,
-    no_run,
-    one_data,
+    no_run_error,
     option,
-    tell,
+    run_argument,
+    say_with_options,
     with_columns,
 )
 from glassformer.cli.output import (
@@ -50,8 +53,7 @@ MAX_VALUE_WIDTH = 30  # characters
 
 
 def show_slices(slices: Mapping[str, Any], measure: str) -> None:
-    """Print one line per value of the column, the most frequent first: the number of examples and the main
-    metrics, within 80 characters."""
+    """Print the number of examples and the main metrics for each value of a column, most frequent first."""
     from glassformer.report.metrics import cells, heads
     from glassformer.targets import target_of
 
@@ -61,28 +63,28 @@ def show_slices(slices: Mapping[str, Any], measure: str) -> None:
         [_group_name(g), *cells(g, ["n", *keys], target, target.digits(g["n"]))] for g in slices["groups"]
     ]
     column = excerpt(one_line(slices["column"]), MAX_VALUE_WIDTH)
-    # The trailing space keeps the user's column name different from our own names, which are right-aligned.
+    # Columns in ``right`` are identified by name, so a trailing space makes the user's name unique.
     columns = (f"{column} ", *heads(["n", *keys], target, short=True))
     show_table(f"by {column}", columns, rows, right=columns[1:])
 
 
 def _group_name(group: Mapping[str, Any]) -> str:
-    """The name of a group in the table."""
+    """The first cell of a group: its value."""
     if group["value"] is None:
         return f"({group['values']:,} rarer values)"
     return excerpt(group["value"], MAX_VALUE_WIDTH) or "(empty)"
 
 
-# --- the verb -------------------------------------------------------------------------------------
+# --- evaluate ---------------------------------------------------------------------------------------
 
 
-FORMATS = ("plain", "amount", "point", "comma")  # as ``NumberFormat`` of ``data/label_kinds.py``
+FORMATS = ("plain", "amount", "point", "comma")  # the values of ``NumberFormat`` in ``data/label_kinds.py``
 
 
 def evaluate(
     folder: str | Path,
     data: str | None = None,
-    log: Callable[[str], None] = tell,
+    log: Callable[[str], None] = say_with_options,
     on_bad_row: str | None = None,
     *,
     columns: Mapping[str, str] | None = None,
@@ -100,13 +102,13 @@ def evaluate(
 
 
 def check_run(folder: str | Path) -> Path:
-    """The folder, if it holds a finished run."""
+    """Return the folder of a finished run; raise ConfigError for other folders."""
     folder = check_folder(folder)
     if not (folder / "config.toml").is_file():
-        raise no_run(folder)
-    from glassformer.checkpoints.native import refuse_unfinished
+        raise no_run_error(folder)
+    from glassformer.checkpoints.native import check_finished
 
-    refuse_unfinished(folder)
+    check_finished(folder)
     return folder
 
 
@@ -129,15 +131,12 @@ def evaluate_command(
     **columns: str | None,
 ) -> None:
     """Evaluate a trained model: its metrics with confidence intervals, overall and per class."""
-    data = one_data(path, data, "evaluate")
+    data = choose_data(path, data, "evaluate")
     check_choice("--number-format", number_format, FORMATS)
     column_names = columns_for_data(columns | {"number_format": number_format}, data)
     if by and every_epoch:
-        raise NotForThisModelError(
-            "is for one model, and --every-epoch evaluates several",
-            where="--by",
-            fix="Leave --by or --every-epoch out",
-        )
+        what, fix = "is for one model, and --every-epoch evaluates several", "Leave --by or --every-epoch out"
+        raise NotForThisModelError(what, where="--by", fix=fix)
     metrics = evaluate(run, data, on_bad_row=on_bad_row, columns=column_names, every_epoch=every_epoch, by=by)
     verdict = "" if every_epoch else _verdict(run, metrics, data)
     if json:
@@ -148,31 +147,30 @@ def evaluate_command(
         return
     _show(run, metrics, verdict)
     if by:
-        show_slices(metrics["by"], _measure(run, metrics))
+        show_slices(metrics["by"], _main_metric(run, metrics))
 
 
 def _show(run: Path, metrics: dict[str, Any], verdict: str) -> None:
-    """Print the metrics, in the form for the kind of model."""
+    """Print the metrics; their keys show which kind of model they belong to."""
     from glassformer.targets import target_of
 
-    tables = {"numbers": show_regression_metrics, "similarity": show_similarities}
-    show = show_similarities if "found" in metrics else tables.get(target_of(metrics).terminal_layout)
+    printers = {"numbers": show_regression_metrics, "similarity": show_similarities}
+    printer = show_similarities if "found" in metrics else printers.get(target_of(metrics).terminal_layout)
     if "greedy" in metrics:
         show_translation_scores(str(run), {"": metrics})
     elif "masked" in metrics:
         rows = [[name.replace("_", " "), f"{value:.4f}"] for name, value in metrics["masked"].items()]
         show_table(str(run), ("", "value"), rows, right=("value",))
-    elif show is not None:
-        show(str(run), metrics)
+    elif printer is not None:
+        printer(str(run), metrics)
     elif "per_class" in metrics:
-        show_metrics(str(run), metrics, _measure(run, metrics))
+        show_metrics(str(run), metrics, _main_metric(run, metrics))
         say(verdict)
         if abstention := metrics.get("abstention"):
             say(abstention_line(abstention))
     elif all(
-        t is None or {"spearman", "sections"} & {*(t if isinstance(t, dict) else ())}
-        for t in metrics.values()
-    ):
+        t is None or (isinstance(t, dict) and {"spearman", "sections"} & t.keys()) for t in metrics.values()
+    ):  # tests of word vectors
         show_tests(str(run), metrics)
     else:
         rows = [
@@ -188,31 +186,31 @@ def show_similarities(title: str, metrics: dict[str, Any]) -> None:
 
 
 def _verdict(run: Path, scores: dict[str, Any], data: str | None) -> str:
-    """A classifier's metrics in words, on its own split next to the baselines; empty for other kinds."""
+    """A sentence about a classifier's metrics, with the baselines on its own data; empty for other models."""
     from glassformer.targets import target_of
     from glassformer.tasks.run_folder import read_run_recipe
 
     if not target_of(scores).predicts_labels or "per_class" not in scores:
         return ""
     noun = TASKS[read_run_recipe(run).task].estimator.NOUN
-    facts = {"test": scores, "judged": "other", "measure": _measure(run, scores)}
+    facts = {"test": scores, "judged": "other", "measure": _main_metric(run, scores)}
     if data is None and (run / "metrics.json").is_file():
         metrics = read_json(run / "metrics.json")
         run_scores = metrics.get("test") or metrics.get("validation") or {}
         split = metrics.get("judged", "test") if metrics.get("test") else "validation"
-        facts |= {"judged": split, "baselines": metrics.get("baselines") or {}}
-        if (
-            run_scores.get("accuracy") != scores["accuracy"]
-        ):  # the paired differences of the run belong to other predictions
-            drop = {"difference"}
-            facts["baselines"] = {
-                name: {k: v for k, v in b.items() if k not in drop} for name, b in facts["baselines"].items()
+        baselines = metrics.get("baselines") or {}
+        if run_scores.get("accuracy") != scores["accuracy"]:
+            # The paired differences in the run belong to other predictions.
+            baselines = {
+                name: {k: v for k, v in baseline.items() if k != "difference"}
+                for name, baseline in baselines.items()
             }
+        facts |= {"judged": split, "baselines": baselines}
     return verdict_of(facts, noun)
 
 
-def _measure(run: Path, metrics: dict[str, Any]) -> str:
-    """Main metric of the run: macro-F1 for multi-label, otherwise the one that selected its weights."""
+def _main_metric(run: Path, metrics: dict[str, Any]) -> str:
+    """The main metric of a run: macro-F1 for multi-label, otherwise the metric that selected the weights."""
     from glassformer.targets import target_of
     from glassformer.tasks.run_folder import read_run_recipe
     from glassformer.tasks.run_steps import main_metric
@@ -222,28 +220,18 @@ def _measure(run: Path, metrics: dict[str, Any]) -> str:
 
 def show_epochs(title: str, epochs: Sequence[Mapping[str, Any]]) -> None:
     """Print one line per epoch."""
-    rows = [
-        [
-            e["epoch"],
-            "" if e["batch_loss"] is None else f"{e['batch_loss']:.4f}",
-            f"{e['accuracy']:.2%}",
-            _epoch_interval(e),
-        ]
-        for e in epochs
-    ]
-    show_table(
-        title, ("epoch", "mean batch loss", "accuracy", "95 % interval"), rows, right=("epoch", "accuracy")
-    )
-
-
-def _epoch_interval(epoch: Mapping[str, Any]) -> str:
-    """The interval of an epoch's accuracy; empty if there is none."""
-    bounds = epoch["accuracy_interval"]
-    return share_interval(epoch["accuracy"], bounds, epoch["n"], 2) if bounds else ""
+    rows = []
+    for e in epochs:
+        loss = "" if e["batch_loss"] is None else f"{e['batch_loss']:.4f}"
+        bounds = e["accuracy_interval"]
+        interval = share_interval(e["accuracy"], bounds, e["n"], 2) if bounds else ""
+        rows.append([e["epoch"], loss, f"{e['accuracy']:.2%}", interval])
+    columns = ("epoch", "mean batch loss", "accuracy", "95 % interval")
+    show_table(title, columns, rows, right=("epoch", "accuracy"))
 
 
 def numbers_in(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Every number in nested metrics, named by its path."""
+    """Yield the name and value of each number in nested metrics; the name has the keys of all levels."""
     for name, value in metrics.items():
         path = f"{prefix} {name.replace('_', ' ')}".strip()
         if isinstance(value, Mapping):
@@ -252,32 +240,29 @@ def numbers_in(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
             yield path, value
 
 
-# --- the page ---------------------------------------------------------------------------------------
+# --- report -----------------------------------------------------------------------------------------
 
 
 def report(folder: str | Path) -> list[Path]:
-    """Rewrite the report pages of a folder from its files; returns their paths."""
+    """Write the report pages of a folder again, from its files; returns their paths."""
     folder = Path(folder)
     if not folder.is_dir():
         fix = "Name the --out of train, compare or cross-validate"
         raise NotARunError("no such folder", where=str(folder), fix=fix)
-    from glassformer.checkpoints.native import refuse_unfinished
+    from glassformer.checkpoints.native import check_finished
     from glassformer.report.study import write_review_page, write_study_report
 
-    kinds = {
+    writers = {
         "results.json": write_study_report,
         "metrics.json": _write_run_page,
         "review.json": write_review_page,
     }
-    pages = [write(folder) for name, write in kinds.items() if (folder / name).is_file()]
+    pages = [write(folder) for name, write in writers.items() if (folder / name).is_file()]
     if not pages:
-        refuse_unfinished(folder)
+        check_finished(folder)
+        what = f"there is nothing to report: the folder has none of {', '.join(writers)}"
         fix = "Name the folder of a finished run, study, cross-validation or label review"
-        raise NotARunError(
-            f"there is nothing to report: the folder has none of {', '.join(kinds)}",
-            where=str(folder),
-            fix=fix,
-        )
+        raise NotARunError(what, where=str(folder), fix=fix)
     return pages
 
 
@@ -287,7 +272,7 @@ def _write_run_page(folder: Path) -> Path:
 
 
 def report_command(
-    folder: Path = a_run(
+    folder: Path = run_argument(
         "Folder of a run, a study, a cross-validation or a label review.", "RUN|STUDY", default=...
     ),
     json: bool = AS_JSON,

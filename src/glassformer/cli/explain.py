@@ -1,4 +1,7 @@
-"""``glassformer explain``: which words (or patches) a prediction rests on, as a table, a page or JSON."""
+"""``glassformer explain``.
+
+It shows which words or image patches a prediction rests on, as a table, a page or JSON.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from glassformer.cli.options import (
     TEXT_COLUMN,
     argument,
     check_folder,
+    collect_inputs,
     flag,
     option,
-    with_data,
 )
 from glassformer.cli.output import AS_JSON, excerpt, note, one_line, progress_bar, say, say_json, show_table
-from glassformer.cli.predict import input_rows, inputs_of
+from glassformer.cli.predict import build_request, select_inputs
 from glassformer.cli.predictions import usage_hint
 from glassformer.cli.similar import check_page, explain_pair, is_embedder, show_explained
 from glassformer.data.text_pairs import SIDES
@@ -28,10 +31,10 @@ from glassformer.finite import json_text
 from glassformer.outputs import write_text
 from glassformer.tasks.catalog import TASKS
 
-MAX_INPUTS = 20  # per page
-MAX_WORDS = 10  # per table
+MAX_INPUTS = 20
+MAX_WORDS = 10  # maximum number of rows in a table
 MIN_SCORE = 0.001  # if all scores are smaller, they are printed in scientific notation
-ATTENTION_METHODS = ("rollout", "attention")  # show what the model attended to, not what it used
+ATTENTION_METHODS = ("rollout", "attention")  # methods that show what the model attended to
 BETTER_METHOD = "for the words that the prediction rests on: --method integrated_gradients --trust"
 
 
@@ -49,36 +52,40 @@ def explain(
     rows: Sequence[int] = (),
     **options: Any,
 ) -> list[Any]:
-    """Explanations of texts, of texts in files (with ``rows``, only rows with these numbers), or of images.
+    """Explain predictions for texts, texts in files, or images.
 
-    ``method`` None is the model's default. ``trust`` tests each explanation against random orders, with about
-    320 variants of the input for each way of masking; ``maps`` keeps the attention maps for a page.
+    Args:
+        method: None: the model's default.
+        trust: test each explanation against random orders, with about 320 variants of the input for each way
+            of masking.
+        maps: keep the attention maps for a page.
+        rows: for files: numbers of the rows to explain; empty: all rows.
     """
     from glassformer.tasks.load import describe
 
     if (saved := describe(folder).inputs) is not None:
         saved.refuse(arguments)  # before the model is loaded, which takes longer
-    clf = _classifier(folder)
-    # Rows that are not selected are not validated.
-    given = input_rows(Path(folder), arguments, text_column, pair_column, skip=bool(rows))
-    inputs_reader = inputs_of(clf, pair_column)
-    inputs = inputs_reader.examples_to_explain(given, rows)
-    if len(inputs) > MAX_INPUTS:
-        of_file = len(arguments) == 1 and Path(arguments[0]).is_file()
-        what = f"{len(inputs)} inputs, and explain takes {MAX_INPUTS} at most"
-        fix = "Choose rows: --row 2 --row 3" if of_file else "Give fewer"
-        raise ConfigError(what, where=arguments[0] if of_file else None, fix=fix)
+    clf = _load_classifier(folder)
+    # With ``rows``, an unusable row that is not selected must not raise an error.
+    request = build_request(Path(folder), arguments, text_column, pair_column, skip=bool(rows))
+    inputs = select_inputs(clf, pair_column)
+    examples = inputs.examples_to_explain(request, rows)
+    if len(examples) > MAX_INPUTS:
+        is_file = len(arguments) == 1 and Path(arguments[0]).is_file()
+        what = f"{len(examples)} inputs, and explain takes {MAX_INPUTS} at most"
+        fix = "Choose rows: --row 2 --row 3" if is_file else "Give fewer"
+        raise ConfigError(what, where=arguments[0] if is_file else None, fix=fix)
     settings: dict[str, Any] = {"method": method, "target": target, "trust": trust, "maps": maps, **options}
     settings |= {"cross": True} if cross else {}
-    with progress_bar("explained", len(inputs)) as progress:
-        explanations = clf.explain_many(inputs, progress=progress, **settings)
-    for x, e in zip(inputs, explanations, strict=True):
-        e.name = inputs_reader.title(x)
+    with progress_bar("explained", len(examples)) as progress:
+        explanations = clf.explain_many(examples, progress=progress, **settings)
+    for x, e in zip(examples, explanations, strict=True):
+        e.name = inputs.title(x)
     return explanations
 
 
-def _classifier(folder: str | Path) -> Any:
-    """The classifier in a folder; raises ConfigError if the folder holds another model."""
+def _load_classifier(folder: str | Path) -> Any:
+    """Load the classifier in a folder; raises ConfigError for another kind of model."""
     from glassformer.tasks.load import load
 
     check_folder(folder)
@@ -92,7 +99,7 @@ def _classifier(folder: str | Path) -> Any:
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
-    """``KEY=VALUE`` pairs as keyword arguments; a value other than a number, true, false or null is text."""
+    """``KEY=VALUE`` pairs as keyword arguments; values are read as JSON, or as text if they are not JSON."""
     options = {}
     for pair in pairs:
         key, sign, value = pair.partition("=")
@@ -143,16 +150,16 @@ def explain_command(
     as_json: bool = AS_JSON,
 ) -> None:
     """Explain a prediction: the words or image regions it rests on, and a test of the explanation."""
-    given = with_data(given, data, "explain")
+    inputs = collect_inputs(given, data, "explain")
     if out is not None:
         check_page(out)
     check_folder(run)
     if is_embedder(run):
-        if set_ or target or trust or row or cross or word is not None or method or len(given) != 2:
+        if set_ or target or trust or row or cross or word is not None or method or len(inputs) != 2:
             fix = "Give two texts, and no --method, --set, --target, --trust, --row, --cross or --word"
             what = "this is an Embedder, which explains the similarity of two texts"
             raise NotForThisModelError(what, where=str(run), fix=fix)
-        explanation = explain_pair(str(run), given[0], given[1], out)
+        explanation = explain_pair(str(run), inputs[0], inputs[1], out)
         if as_json:
             say_json([explanation.as_dict()] if out is None else {"explained": 1, "out": out})
         else:
@@ -162,7 +169,7 @@ def explain_command(
     _check_options(method, target, options)
     explanations = explain(
         run,
-        given,
+        inputs,
         method=method,
         target=target,
         trust=trust,
@@ -177,70 +184,67 @@ def explain_command(
 
 
 def _output(explanations: Sequence[Any], out: Path | None, as_json: bool) -> None:
-    """Write explanations to the terminal, a file or as JSON; warns of incomplete ones."""
+    """Print explanations or write them to a file; prints a note about each inaccurate one."""
     if out is not None:
         _write(out, explanations)
         for e in explanations[:MAX_WORDS]:
-            say(f"{excerpt(e.name or e.text)}: {_answer(e)}")
+            say(f"{excerpt(e.name or e.text)}: {_prediction(e)}")
         say(f"{len(explanations)} explained by {explanations[0].method}: {out}")
     if as_json:
-        given_out = {"explained": len(explanations), "method": explanations[0].method, "out": out}
-        say_json([e.to_dict() for e in explanations] if out is None else given_out)
+        summary = {"explained": len(explanations), "method": explanations[0].method, "out": out}
+        say_json([e.to_dict() for e in explanations] if out is None else summary)
     for i, e in enumerate(explanations if out is None and not as_json else [], 1):
         if len(explanations) > 1:
             say(f"{i} of {len(explanations)}: {excerpt(e.name or e.text)}")
         _show(e)
     for e in explanations:
         if e.settings.get("converged") is False:
-            note(
-                f"the scores sum to the logit difference only within {e.error:.1e}; for more precision: "
-                "--set max_steps=4096"
-            )
+            what = f"the scores sum to the logit difference only within {e.error:.1e}"
+            note(f"{what}; for more precision: --set max_steps=4096")
 
 
 def _check_options(method: str | None, target: str | None, options: dict[str, Any]) -> None:
-    """Check the options of a named method before the model is loaded; the rest needs the model."""
+    """Raise ConfigError for options that the method does not have, before the model is loaded."""
     from glassformer.explain.methods import METHODS, check_method
 
     if method is not None and method in METHODS:
         check_method(method, target, {name: value for name, value in options.items() if name != "maps"})
-    if "maps" in options:  # an option of the library; here only a page keeps the maps
+    if "maps" in options:
         raise ConfigError("'maps' is an option of Python's explain", where="--set", fix="Use --out page.html")
 
 
-def _answer(e: Any) -> str:
+def _prediction(e: Any) -> str:
     """The predicted label and its probability, or the predicted number."""
     return str(e.label) if e.number else f"{e.label} {e.probability:.4f}"
 
 
 def _show(e: Any) -> None:
-    """Print the strongest words or patches (for pairs: of each text), and the scores of special tokens."""
+    """Print the words or patches with the highest scores, and the scores of special tokens."""
     target = f" for {e.target}" if e.target is not None else ""
     target += f" {e.of_target:.4f}" if e.of_target is not None else ""
-    say(f"{_answer(e)} · {e.method}{target}")
+    say(f"{_prediction(e)} · {e.method}{target}")
     if e.method in ATTENTION_METHODS and e.sides is None and e.cross is None:
         say(f"{e.method} shows what the model attended to, not why it predicts this: {BETTER_METHOD}")
     ranked = sorted(e.words() or e.top(e.scores.size), key=lambda pair: -abs(pair[1]))
-    small = not ranked or abs(ranked[0][1]) < MIN_SCORE
+    are_small = not ranked or abs(ranked[0][1]) < MIN_SCORE
     if e.sides is None:
-        rows = [[one_line(word), _formatted(score, small)] for word, score in ranked[:MAX_WORDS]]
+        rows = [[one_line(word), _format_score(score, are_small)] for word, score in ranked[:MAX_WORDS]]
         head = "word" if e.image is None else "patch (row, column)"
         show_table("", (head, "score"), rows, right=("score",))
     for side, name in enumerate(SIDES) if e.sides is not None else ():
         strongest = sorted(e.words_of(side), key=lambda pair: -abs(pair[1]))[:MAX_WORDS]
-        rows = [[one_line(word), _formatted(score, small)] for word, score in strongest]
+        rows = [[one_line(word), _format_score(score, are_small)] for word, score in strongest]
         show_table(f"{name} text", ("word", "score"), rows, right=("score",))
     if e.cross is not None:
         rows = [[one_line(a), one_line(b), f"{value:+.4f}"] for a, b, value in e.cross["strongest"]]
-        title = (
-            f"effect on the logit of {e.cross['target']}: words of the second text given words of the first"
-        )
+        title = f"effect on the logit of {e.cross['target']}"
+        title += ": words of the second text given words of the first"
         show_table(title, ("first", "second", "logit"), rows, right=("logit",))
     if e.image is None and ranked:
         special = [
-            f"{name} {_formatted(float(score), small)}"
-            for name, score, number in zip(e.tokens, e.scores, e.numbers, strict=True)
-            if number < 0 and score
+            f"{token} {_format_score(float(score), are_small)}"
+            for token, score, word in zip(e.tokens, e.scores, e.numbers, strict=True)
+            if word < 0 and score
         ]
         if special:
             say(f"special tokens: {', '.join(special)}")
@@ -248,21 +252,17 @@ def _show(e: Any) -> None:
         say(line)
 
 
-def _formatted(score: float, small: bool) -> str:
-    """A score with four decimals, or in scientific notation if all would be zero."""
-    return f"{score:.1e}" if small and score else f"{score:.4f}"
+def _format_score(score: float, are_small: bool) -> str:
+    """A score with four decimals, or in scientific notation if all scores are small."""
+    return f"{score:.1e}" if are_small and score else f"{score:.4f}"
 
 
 def _write(out: Path, explanations: Sequence[Any]) -> None:
     from glassformer.explain.render import page
 
     if out.suffix.lower() == ".html":
-        title = (
-            ""
-            if len(explanations) == 1
-            else f"{len(explanations)} inputs, explained by {explanations[0].method.replace('_', ' ')}"
-        )
-        write_text(out, page(explanations, title))
+        title = f"{len(explanations)} inputs, explained by {explanations[0].method.replace('_', ' ')}"
+        write_text(out, page(explanations, title if len(explanations) > 1 else ""))
     else:
         text = json_text([e.to_dict() for e in explanations], indent=2)
         write_text(out, text + "\n")

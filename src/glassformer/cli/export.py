@@ -1,4 +1,7 @@
-"""``glassformer export``: write a trained model for other programs, and check it before it is kept."""
+"""``glassformer export``.
+
+It writes a trained model for other programs, and checks the result.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +35,18 @@ def export(
     check: int = CHECKED_INPUTS,
     int8_tolerance: float = 0.5,
 ) -> tuple[Path, dict[str, Any]]:
-    """Write the export into the run's folder or to ``out``; returns its folder and the result of the check.
+    """Export a model, and compare its predictions with those of the model.
 
-    ``int8_tolerance``: percentage points of validation accuracy that int8 may lose. An export that predicts
-    differently from the model is not kept.
+    Args:
+        out: None: a sub-folder of the run.
+        check: number of inputs to compare.
+        int8_tolerance: percentage points of validation accuracy that int8 may lose.
+
+    Returns:
+        The folder of the export, and the result of the comparison.
+
+    Raises:
+        GlassformerError: the predictions differ (nothing is kept then), or the model cannot be exported.
     """
     check_folder(run)
     from glassformer.export.outputs import samples_of
@@ -57,22 +68,15 @@ def export(
     if check_folder_path(folder).exists():
         raise ExistsError("the output folder exists", where=str(folder), fix="Choose another --out")
     samples, labels = samples_of(clf, run, check)
-    has_int8 = int8 and clf.export_outputs().NO_INT8 is None
-    return folder, {"long_texts": getattr(clf, "long_texts", "cut")} | write(
-        clf,
-        to,
-        folder,
-        samples,
-        run=run,
-        labels=labels,
-        int8=int8,
-        int8_tolerance=int8_tolerance,
-        validation=held_out(run) if has_int8 else None,
-    )
+    supports_int8 = int8 and clf.export_outputs().NO_INT8 is None
+    options: dict[str, Any] = {"int8": int8, "int8_tolerance": int8_tolerance}
+    options["validation"] = sample_validation(run) if supports_int8 else None
+    result = write(clf, to, folder, samples, run=run, labels=labels, **options)
+    return folder, {"long_texts": getattr(clf, "long_texts", "cut")} | result
 
 
-def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
-    """At most 1,000 random labeled validation examples of a run; None if there are none."""
+def sample_validation(run: str | Path) -> tuple[list[Any], list[Any]] | None:
+    """Random labeled validation examples of a run, at most ``INT8_EXAMPLES``; None if there are none."""
     import numpy as np
 
     from glassformer.tasks.run_folder import read_run_recipe
@@ -116,34 +120,18 @@ def export_command(
     difference = f"{result['largest_difference']:.1e}"
     say(f"{folder}: {result['inputs']} inputs, {compared} differ by at most {difference}")
     if to is Target.hf:
-        if "width" in result:
-            say(
-                f"open it with sentence-transformers, or its encoder with transformers ({result['opens_as']})"
-            )
-        elif result["whole"]:
-            say(f"open it with transformers as {result['opens_as']}")
-        else:
-            note(
-                f"transformers opens the encoder ({result['opens_as']}); run.py there adds pooling and head. "
-                f"A classifier fitted with {result['whole_with']} is loaded with its head"
-            )
-        if left_out:
-            changed = "probabilities" if left_out == ["temperature"] else "probabilities and labels"
-            note(
-                f"transformers has no {' and no '.join(left_out)}, so its {changed} differ; "
-                "an export with --to onnx keeps them"
-            )
-        if result["clean"] != "none":
-            note(f"texts were cleaned (clean = {result['clean']}) in training; transformers does not do that")
-        _note_long(result)
-        return
-    say(f"python {folder / 'run.py'} runs it without glassformer")
-    _note_long(result)
+        _describe_hf(result, left_out)
+    else:
+        say(f"python {folder / 'run.py'} runs it without glassformer")
+    if result.get("long_texts", "cut") != "cut":
+        note(
+            "the export truncates long texts and may predict other labels for them: `glassformer predict` "
+            f"takes the {result['long_texts']} over the windows of each text"
+        )
     if int8:
         e = result["int8"]
-        line = (
-            f"int8: {e['labels_changed']} labels differ, logits move by up to {e['largest_difference']:.2f}"
-        )
+        line = f"int8: {e['labels_changed']} labels differ, "
+        line += f"logits move by up to {e['largest_difference']:.2f}"
         if "accuracy_int8" in e:
             line += f"; accuracy {e['accuracy_fp32']:.2%} becomes {e['accuracy_int8']:.2%} "
             line += f"on {e['judged']:,} validation examples"
@@ -152,10 +140,21 @@ def export_command(
         note(line)
 
 
-def _note_long(result: dict[str, Any]) -> None:
-    """Print a note if the export truncates texts that the model itself reads in windows."""
-    if result.get("long_texts", "cut") != "cut":
+def _describe_hf(result: dict[str, Any], left_out: list[str]) -> None:
+    """Print how to open an export for transformers, and what it does not contain."""
+    opens_as = result["opens_as"]
+    if "width" in result:
+        say(f"open it with sentence-transformers, or its encoder with transformers ({opens_as})")
+    elif result["whole"]:
+        say(f"open it with transformers as {opens_as}")
+    else:
         note(
-            "the export truncates long texts and may predict other labels for them: `glassformer predict` "
-            f"takes the {result['long_texts']} over the windows of each text"
+            f"transformers opens the encoder ({opens_as}); run.py there adds pooling and head. "
+            f"A classifier fitted with {result['whole_with']} is loaded with its head"
         )
+    if left_out:
+        changed = "probabilities" if left_out == ["temperature"] else "probabilities and labels"
+        what = f"transformers has no {' and no '.join(left_out)}, so its {changed} differ"
+        note(f"{what}; an export with --to onnx keeps them")
+    if result["clean"] != "none":
+        note(f"texts were cleaned (clean = {result['clean']}) in training; transformers does not do that")

@@ -1,4 +1,7 @@
-"""``glassformer cross-validate`` and ``review-labels``: out-of-fold predictions, and labels to check."""
+"""``glassformer cross-validate`` and ``review-labels``.
+
+``cross-validate`` makes out-of-fold predictions. ``review-labels`` finds labels that are probably wrong.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,25 @@ from glassformer.cli.options import (
     RECIPE_NAME,
     SETTINGS,
     SOURCE,
-    a_recipe,
     check_bad_row,
     column_settings,
-    data_option,
     default_folder,
+    guess_data_option,
     option,
-    tell,
+    recipe_argument,
+    say_with_options,
     with_columns,
 )
-from glassformer.cli.output import AS_JSON, excerpt, note, say, say_json, show, show_table, stream
+from glassformer.cli.output import (
+    AS_JSON,
+    excerpt,
+    note,
+    output_stream,
+    say,
+    say_json,
+    show_metric_table,
+    show_table,
+)
 from glassformer.cli.own_data import choose_recipe
 from glassformer.errors import BadValueError, ConflictError, GlassformerError, NotForThisModelError
 from glassformer.outputs import check_folder_path
@@ -42,10 +54,10 @@ def recipe_for_folds(
     on_bad_row: str | None = None,
     images: str | None = None,
 ) -> Any:
-    """The recipe for the arguments of a command; all of the user's own examples go into the folds."""
-    data_kind = recipe is not None and recipe not in recipe_names() and data_option(recipe)
-    if check_bad_row(on_bad_row) and (text or images or data_kind):
-        key = "broken" if images or data_kind == "--images" else "on_bad_row"  # the key for images
+    """The recipe for the arguments of a command; all examples of the user go into the folds."""
+    data_option = recipe is not None and recipe not in recipe_names() and guess_data_option(recipe)
+    if check_bad_row(on_bad_row) and (text or images or data_option):
+        key = "broken" if images or data_option == "--images" else "on_bad_row"
         settings = [*settings, f"{key}={on_bad_row}"]
     config = choose_recipe(
         recipe,
@@ -58,10 +70,10 @@ def recipe_for_folds(
         alternatives="--text FILE or --images FOLDER",
         all_in_folds=True,
     )
-    from glassformer.tasks.run_folder import with_bad_rows  # imports torch, which --help must not
+    from glassformer.tasks.run_folder import with_bad_rows  # not at the top: it imports torch
 
     config = with_bad_rows(config, on_bad_row, other=True)
-    if text or images or data_kind:
+    if text or images or data_option:
         config = replace(config, data=replace(config.data, validation_size=None, test_size=None))
     return config
 
@@ -73,8 +85,8 @@ def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
 
     check_folder_path(folder)
     try:
-        calls = [Progress(stream())]
-        return cross_validate(recipe, folder, folds, log=tell, callbacks=calls)
+        calls = [Progress(output_stream())]
+        return cross_validate(recipe, folder, folds, log=say_with_options, callbacks=calls)
     except (KeyboardInterrupt, Interrupted):
         raise Interrupted("interrupted; run the same command again to continue") from None
     except GlassformerError:
@@ -83,30 +95,30 @@ def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
         raise
 
 
-def predictions_of(folder: Path) -> Path:
+def predictions_file(folder: Path) -> Path:
     """The file of out-of-fold predictions."""
     other_formats = (folder / "predictions.conll", folder / "predictions.jsonl", folder / "pairs.csv")
     return next((path for path in other_formats if path.is_file()), folder / "predictions.csv")
 
 
 def show_folds(metrics: dict[str, Any], folder: Path) -> None:
-    """Print one row per fold, mean and standard deviation, and the metrics of all predictions together."""
+    """Print the metrics of each fold, their mean and standard deviation, and the metrics over all folds."""
     from glassformer.report.metrics import cells, fold_table, heads
     from glassformer.targets import target_of
     from glassformer.targets.multiclass import no_better_than_majority
 
     scores = metrics["test"]
     target, n = target_of(scores), scores.get("n", scores.get("pairs"))
-    show("out-of-fold", fold_table(metrics, short=True))
+    show_metric_table("out-of-fold", fold_table(metrics, short=True))
     keys, digits = target.summary_metrics(metrics.get("measure") or "accuracy"), target.digits(n)
     named_values = zip(heads(keys, target), cells(scores, keys, target, digits), strict=True)
-    summary = ", ".join(f"{called} {value}" for called, value in named_values)
+    summary = ", ".join(f"{name} {value}" for name, value in named_values)
     if scores.get(f"{keys[-1]}_interval"):
         summary += f", 95 % interval {cells(scores, [f'{keys[-1]}_interval'], target, digits)[0]}"
     say(f"all {n:,} {target.predictions}: {summary}")
     if "per_class" in scores and (comparison := no_better_than_majority(scores)):
         note(f"these predictions are {comparison}")
-    say(f"predictions: {predictions_of(folder)}")
+    say(f"predictions: {predictions_file(folder)}")
     say(f"report: {folder / 'report.html'}")
 
 
@@ -140,43 +152,33 @@ def cross_validate_command(
     metrics = cross_validate(config, folder, folds)
     show_folds(metrics, folder)
     if json:
-        files = {"predictions": predictions_of(folder), "report": folder / "report.html"}
+        files = {"predictions": predictions_file(folder), "report": folder / "report.html"}
         say_json({"folder": folder, **files, "metrics": metrics})
 
 
-# --- which labels are probably wrong? ---------------------------------------------------------------
+# --- labels that are probably wrong ------------------------------------------------------------------
 
-MAX_SUGGESTIONS = 10  # suggestions on the terminal
+MAX_SUGGESTIONS = 10  # number of suggestions to print
 
 
 def show_review(result: dict[str, Any], folder: Path) -> None:
     """Print how many labels look wrong, and the first suggestions."""
+    counts, share = f"{result['suspicious']:,} of {result['n']:,}", percent(result["noise"])
     if result.get("several"):
         say(
-            f"{result['suspicious']:,} of {result['n']:,} examples have a label that looks wrong, or lack "
-            f"one; for each label, an estimated {percent(result['noise'])} of the examples have or lack it "
-            "wrongly"
+            f"{counts} examples have a label that looks wrong, or lack one; for each label, an estimated "
+            f"{share} of the examples have or lack it wrongly"
         )
     else:
-        say(
-            f"{result['suspicious']:,} of {result['n']:,} labels look wrong; "
-            f"the estimated share of wrong labels is {percent(result['noise'])}"
-        )
-    rows = [
-        [
-            s["rank"],
-            s["row"],
-            s["label"],
-            s["suggested"],
-            percent(s["label_probability"]),
-            excerpt(s["text"], 60),
-        ]
-        for s in result["suggestions"][:MAX_SUGGESTIONS]
-    ]
+        say(f"{counts} labels look wrong; the estimated share of wrong labels is {share}")
+    rows = []
+    for s in result["suggestions"][:MAX_SUGGESTIONS]:
+        cells = [s["rank"], s["row"], s["label"], s["suggested"]]
+        rows.append([*cells, percent(s["label_probability"]), excerpt(s["text"], 60)])
     columns = ("rank", "row", "label", "probably", "P(label)", "text")
     show_table("labels most likely to be wrong", columns, rows, right=("rank", "P(label)"))
-    marked = min(result["suspicious"], result["listed"])
-    marks = f"the column 'suspicious' marks the {marked:,} that look wrong"
+    num_marked = min(result["suspicious"], result["listed"])
+    marks = f"the column 'suspicious' marks the {num_marked:,} that look wrong"
     say(f"the {result['listed']:,} most suspicious labels, in order; {marks}: {folder / 'review.csv'}")
     table = folder / result["to_correct"]["file"]
     if result["to_correct"]["edited"]:
@@ -193,7 +195,7 @@ def show_review(result: dict[str, Any], folder: Path) -> None:
 
 @with_columns(*LABELED)
 def review_labels_command(
-    recipe: str | None = a_recipe(
+    recipe: str | None = recipe_argument(
         "Recipe name or .toml file, or the folder of a finished cross-validation.", "RECIPE|FOLDER"
     ),
     text: str | None = TEXT,
@@ -213,16 +215,14 @@ def review_labels_command(
         raise BadValueError(f"{top} suggestions", where="--top", fix="Use 1 or more")
     column_values = column_settings(columns)
     folder = Path(recipe) if recipe else None
-    if folder is not None and folder.is_dir() and not data_option(str(folder)):
+    if folder is not None and folder.is_dir() and not guess_data_option(str(folder)):
         if text or images or model or data or settings or column_values or out or on_bad_row:
-            fix = "Give --top alone"
-            raise ConflictError(
-                "the options of a finished cross-validation cannot be changed", where=recipe, fix=fix
-            )
+            what = "the options of a finished cross-validation cannot be changed"
+            raise ConflictError(what, where=recipe, fix="Give --top alone")
     else:
         settings = [*column_values, *(settings or ())]
         config = recipe_for_folds(recipe, text, model, data, settings, on_bad_row, images)
-        if config.task in TARGETS.values():  # before folds are trained
+        if config.task in TARGETS.values():
             fix = "Use glassformer cross-validate: predictions.csv has each number next to its prediction"
             what = f"a recipe of {config.task} has numbers, and review-labels needs labels"
             raise NotForThisModelError(what, where="task", fix=fix)

@@ -1,4 +1,4 @@
-"""Options and arguments shared by several commands, and the folders that they read and write."""
+"""Options, arguments and folders that several commands share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from glassformer.checkpoints.files import models_below
+from glassformer.checkpoints.files import list_models_below
 from glassformer.checkpoints.locks import check_unlocked
 from glassformer.cli.output import note, say, show_table
 from glassformer.config import choices_in, meaning_of, nearest, takes_none
@@ -39,14 +39,14 @@ from glassformer.tasks.catalog import DEFAULT_TASK, TASKS, recipe_names, study_n
 # --- run folders ------------------------------------------------------------------------------------
 
 RUNS = Path("runs")
-MAX_SEARCHED = 1_000  # folders that are searched for a similar name
+MAX_SEARCHED = 1_000  # maximum number of folders to compare with a wrong name
 
 
 def check_folder(run: str | Path) -> Path:
-    """The folder of a run or a saved model; commands check it first, before importing torch."""
+    """Return the folder of a run or a saved model; raise ConfigError if it is missing or an ONNX export."""
     folder = Path(run)
     if not folder.is_dir():
-        raise no_run(folder)
+        raise no_run_error(folder)
     if (folder / "onnx.json").is_file() and (folder / "run.py").is_file():
         what, program = "is an ONNX export, which runs without this program", str(folder / "run.py")
         fix = f"Run it with: python {shlex.quote(program)} A TEXT; or name the run that was exported"
@@ -54,8 +54,8 @@ def check_folder(run: str | Path) -> Path:
     return folder
 
 
-def no_run(folder: Path) -> ConfigError:
-    """The error for a missing run; it suggests the folder with the most similar name."""
+def no_run_error(folder: Path) -> ConfigError:
+    """The error for a folder that is missing or not a run, with a suggestion."""
     fix = "Name a folder that 'glassformer train' wrote, its --out"
     if folder.is_dir():
         if (folder.resolve().parent / "config.toml").is_file():
@@ -63,7 +63,7 @@ def no_run(folder: Path) -> ConfigError:
             fix = f"This is the model in a run: name the run, {run_folder}"
         elif (folder / "glassformer.json").is_file():
             fix = "This is a saved model without its run: predict, explain, serve and export take it"
-        elif run_below := models_below(folder, "config.toml"):
+        elif run_below := list_models_below(folder, "config.toml"):
             fix = f"Give one of its sub-folders: {run_below}"
         return NotARunError("is not a run folder: it has no config.toml", where=str(folder), fix=fix)
     with suppress(OSError):
@@ -77,26 +77,26 @@ def no_run(folder: Path) -> ConfigError:
     return NotARunError("no such run folder", where=str(folder), fix=fix)
 
 
-def refuse_finished(folder: Path | None) -> None:
-    """Raise ConfigError if the folder already holds a finished run, before anything is read."""
+def check_not_finished(folder: Path | None) -> None:
+    """Raise ConfigError if the folder already contains a finished run."""
     if folder is None:
         return
-    with suppress(OSError):  # an invalid name is reported when the folder is created
+    with suppress(OSError):  # creating the folder will report an invalid name
         if not ((folder / "metrics.json").is_file() and (folder / "config.toml").is_file()):
             return
-        check_unlocked(folder)  # first report a process that is writing there, then the run
+        check_unlocked(folder)  # a process that is writing there has precedence over the error below
         fix = f"Choose another: --out {unused_path(folder)}. (--resume only continues an interrupted run)"
         raise ExistsError("the output folder holds a finished run", where=str(folder), fix=fix)
 
 
-def free_folder(source: str) -> list[str]:
-    """``--out DIR`` with a free name if the default folder for this data already exists; else empty."""
+def free_out_option(source: str) -> list[str]:
+    """``--out DIR`` with an unused name if the default folder for this data exists; otherwise empty."""
     folder = default_folder(Path(source).stem)
     return ["--out", str(unused_path(folder))] if folder.exists() else []
 
 
 def unused_path(folder: Path) -> Path:
-    """The folder, or if it exists one with a number appended to its name."""
+    """The folder, or if it exists, the folder with a number appended to its name."""
     number, path = 2, folder
     while path.exists():
         path, number = folder.with_name(f"{folder.name}-{number}"), number + 1
@@ -104,7 +104,7 @@ def unused_path(folder: Path) -> Path:
 
 
 def default_folder(name: str, suffix: str = "") -> Path:
-    """``runs/NAME``; raises ConfigError if the name would lead to another folder."""
+    """The folder ``runs/NAME``; raises ConfigError if the name is not a plain name."""
     if re.search(r"[/\\\0]", name) or name in (".", ".."):
         fix = "Use letters, or give --out"
         raise ConfigError(f"{name!r} cannot be a folder's name", where="name", fix=fix)
@@ -112,35 +112,33 @@ def default_folder(name: str, suffix: str = "") -> Path:
 
 
 # --- shell completion -----------------------------------------------------------------------------
-#
-# Shell completion: names of recipes, and folders with a run or a saved model.
 
 
-MAX_FOLDERS = 200  # folders that are offered or searched
-MARKS = ("config.toml", "glassformer.json", "config.json")  # files of a run, a saved model, a checkpoint
+MAX_FOLDERS = 200  # maximum number of suggested folders
+MODEL_FILES = ("config.toml", "glassformer.json", "config.json")  # of a run, a saved model, a checkpoint
 
 
-def recipes(incomplete: str) -> list[str]:
+def complete_recipes(incomplete: str) -> list[str]:
     """Names of shipped recipes that begin with ``incomplete``."""
     return [name for name in recipe_names() if name.startswith(incomplete)]
 
 
-def studies(incomplete: str) -> list[str]:
-    """Names of shipped studies that begin with ``incomplete``, and runs."""
-    return [name for name in study_names() if name.startswith(incomplete)] + run_folders(incomplete)
+def complete_studies(incomplete: str) -> list[str]:
+    """Names of shipped studies that begin with ``incomplete``, and paths of runs."""
+    return [name for name in study_names() if name.startswith(incomplete)] + complete_runs(incomplete)
 
 
-def run_folders(incomplete: str) -> list[str]:
-    """Folders whose path begins with ``incomplete``; those that are not runs or models end with a slash."""
+def complete_runs(incomplete: str) -> list[str]:
+    """Folders whose path begins with ``incomplete``; with a slash if they are not runs or models."""
     parent, prefix = os.path.split(incomplete)
     out = []
     try:
         with os.scandir(parent or ".") as entries:
             for _, entry in zip(range(50 * MAX_FOLDERS), entries, strict=False):
-                hidden = entry.name.startswith(".") and not prefix.startswith(".")
-                if entry.name.startswith(prefix) and not hidden and entry.is_dir():
+                is_hidden = entry.name.startswith(".") and not prefix.startswith(".")
+                if entry.name.startswith(prefix) and not is_hidden and entry.is_dir():
                     path = os.path.join(parent, entry.name)
-                    is_model = any((Path(path) / name).is_file() for name in MARKS)
+                    is_model = any((Path(path) / name).is_file() for name in MODEL_FILES)
                     out.append(path if is_model else path + os.sep)
     except OSError:
         return []
@@ -156,12 +154,12 @@ DATA, MODEL, TRAINING, OUTPUT, LIMITS = "Data", "Model", "Training", "Output", "
 def option(
     metavar: str | None, help: str, *names: str, default: Any = None, panel: str = "", **extra: Any
 ) -> Any:
-    """An option; without ``names`` it has the name of its parameter. ``default=...``: it is required."""
+    """An option; ``names`` default to the name of the parameter, and ``default=...`` means required."""
     return typer.Option(default, *names, metavar=metavar, help=help, rich_help_panel=panel or None, **extra)
 
 
 def argument(metavar: str, help: str, *, default: Any = None, **extra: Any) -> Any:
-    """An argument; ``default=...``: it is required."""
+    """An argument; ``default=...`` means required."""
     return typer.Argument(default, metavar=metavar, help=help, **extra)
 
 
@@ -170,23 +168,23 @@ def flag(name: str, help: str, **extra: Any) -> Any:
     return option(None, help, name, default=False, **extra)
 
 
-def a_run(help: str = "Run folder or saved model.", metavar: str = "RUN", default: Any = ...) -> Any:
+def run_argument(help: str = "Run folder or saved model.", metavar: str = "RUN", default: Any = ...) -> Any:
     """An argument for a folder, with shell completion."""
-    return argument(metavar, help, default=default, autocompletion=run_folders)
+    return argument(metavar, help, default=default, autocompletion=complete_runs)
 
 
-def a_recipe(help: str, metavar: str = "RECIPE") -> Any:
+def recipe_argument(help: str, metavar: str = "RECIPE") -> Any:
     """An argument for a recipe, with shell completion."""
-    return argument(metavar, help, autocompletion=recipes)
+    return argument(metavar, help, autocompletion=complete_recipes)
 
 
 def _column(name: str) -> Any:
     return option("NAME", f"{name}; detected by default.", panel=DATA)
 
 
-RUN: Any = a_run()
-RUN_FOLDER: Any = a_run("Run folder.")
-RECIPE_NAME: Any = a_recipe(
+RUN: Any = run_argument()
+RUN_FOLDER: Any = run_argument("Run folder.")
+RECIPE_NAME: Any = recipe_argument(
     "Recipe name or .toml file (see: glassformer recipes). Omit it with --text or --images."
 )
 MODEL_NAME: Any = option("NAME", "Checkpoint or architecture, instead of the recipe's.", panel=MODEL)
@@ -217,7 +215,7 @@ COLUMNS = {  # options for columns of tables, by recipe key
     "source_column": SOURCE_COLUMN,
     "target_column": TARGET_COLUMN,
 }
-LABELED = tuple(COLUMNS)[:5]  # those for tables of labeled examples
+LABELED = tuple(COLUMNS)[:5]  # columns for labeled examples
 BAD_ROW: Any = option("refuse|skip", "Stop at an unusable row or image, or skip and list it.", panel=DATA)
 BAD_ROWS = ("refuse", "skip")  # values of --on-bad-row
 
@@ -228,14 +226,14 @@ def check_bad_row(choice: str | None) -> str | None:
 
 
 def check_choice(option: str, choice: str | None, choices: tuple[str, ...]) -> str | None:
-    """Return ``choice``; raise ConfigError, with the most similar value, if it is not ``choices``."""
+    """Return ``choice``; raise ConfigError, with the most similar value, if it is not in ``choices``."""
     if choice not in (None, *choices):
         raise BadValueError(f"{choice!r} is not a choice", where=option, fix=nearest(choice, choices))
     return choice
 
 
 def add_options(options: Mapping[str, tuple[Any, Any]]) -> Callable[[Any], Any]:
-    """Decorator: gives a command these options (name -> type and option) in place of its ``**options``."""
+    """A decorator that replaces the ``**options`` of a command by these options: name -> type and option."""
 
     def decorate(command: Any) -> Any:
         signature = inspect.signature(command, eval_str=True)
@@ -252,45 +250,45 @@ def add_options(options: Mapping[str, tuple[Any, Any]]) -> Callable[[Any], Any]:
 
 
 def with_columns(*keys: str) -> Callable[[Any], Any]:
-    """Decorator that gives a command the options of these columns in place of its ``**columns``."""
+    """A decorator that replaces the ``**columns`` of a command by the options of these columns."""
     return add_options({key: (str | None, COLUMNS[key]) for key in keys})
 
 
 def column_settings(columns: Mapping[str, str | None]) -> list[str]:
-    """The given columns as values of ``--set``."""
+    """Values of ``--set`` for the columns that have a name."""
     return [f"{key}={json_text(name)}" for key, name in columns.items() if name is not None]
 
 
 # --- inputs ---------------------------------------------------------------------------------------
 
 
-def with_data(arguments: Iterable[str] | None, data: str | None, verb: str) -> list[str]:
-    """The inputs of a command: its arguments or the file given with ``--data``, exactly one of them."""
+def collect_inputs(arguments: Iterable[str] | None, data: str | None, command: str) -> list[str]:
+    """The arguments of a command, or the file of ``--data``; raises ConfigError for both or none."""
     inputs = list(arguments or ())
     if inputs and data is not None:
-        raise ConflictError("texts and --data at once", where=verb, fix="Give one of them")
+        raise ConflictError("texts and --data at once", where=command, fix="Give one of them")
     if not inputs and data is None:
         fix = "Give a TEXT, a FILE, --data FILE, or - for standard input"
-        raise NothingGivenError("there is nothing to read", where=verb, fix=fix)
+        raise NothingGivenError("there is nothing to read", where=command, fix=fix)
     return inputs or [str(data)]
 
 
-def one_data(path: str | None, data: str | None, verb: str) -> str | None:
-    """Other data, given with or without ``--data``."""
+def choose_data(path: str | None, data: str | None, command: str) -> str | None:
+    """The argument PATH or the value of ``--data``; raises ConfigError if both are given."""
     if path is not None and data is not None:
-        raise ConflictError(f"{path} and --data {data} at once", where=verb, fix="Give one of them")
+        raise ConflictError(f"{path} and --data {data} at once", where=command, fix="Give one of them")
     return path if data is None else data
 
 
-def flag_settings(**flags: Any) -> list[str]:
-    """The given flags as values of ``--set``."""
-    return [f"{key}={value}" for key, value in flags.items() if value is not None]
+def as_settings(**values: Any) -> list[str]:
+    """Values of ``--set`` for the keys that have a value."""
+    return [f"{key}={value}" for key, value in values.items() if value is not None]
 
 
-def data_option(argument: str) -> str | None:
-    """``--text`` or ``--images`` if an argument is a path of labeled data rather than a name or a TOML file.
+def guess_data_option(argument: str) -> str | None:
+    """``--text`` or ``--images`` if an argument is a path of labeled data; None: a name or a TOML file.
 
-    A folder that is not a run counts as images if most of the first files in it are images.
+    A folder that is not a run has images if most of its first files are images.
     """
     path = Path(argument).expanduser()
     if argument.lower().endswith(tuple(READERS)) or (argument.lower().endswith(CONLL) and path.is_file()):
@@ -304,17 +302,17 @@ def data_option(argument: str) -> str | None:
         return None
     if not sample:
         return None
-    images = sum(map(is_image_name, sample))
-    return "--images" if 2 * images > len(sample) else "--text"
+    num_images = sum(map(is_image_name, sample))
+    return "--images" if 2 * num_images > len(sample) else "--text"
 
 
-def with_stdin(arguments: Iterable[str]) -> list[str]:
-    """The texts given as arguments; a dash is replaced by the lines of standard input."""
+def expand_stdin(arguments: Iterable[str]) -> list[str]:
+    """The arguments, with the lines of standard input in place of a dash."""
     return [text for word in arguments for text in (read_stdin()[0] if word == STDIN else [word])]
 
 
 def suggest_option(word: str, options: Iterable[str], keys: Mapping[str, Any]) -> str | None:
-    """A suggestion in place of an option that a command does not have; None: no suggestion."""
+    """A suggestion for an option that a command does not have; None: no suggestion."""
     name, _, value = word.partition("=")
     key = as_key(name)
     match = key if key in keys else our_key(key, [*keys, *map(as_key, options)])
@@ -327,7 +325,7 @@ def suggest_option(word: str, options: Iterable[str], keys: Mapping[str, Any]) -
 
 
 def use_option_names(message: str, options: Iterable[str]) -> str:
-    """A message of the library with command-line options: ``text_column`` becomes ``--text-column``."""
+    """A message of the library with names of command-line options, such as ``--text-column``."""
     available = set(options)
     if match := re.match(r"--set: unknown key '(\w+)'\. ", message):
         option = "--" + match[1].replace("_", "-")
@@ -347,14 +345,8 @@ def use_option_names(message: str, options: Iterable[str]) -> str:
             for key in re.findall(r"--set (\w+)=", message):
                 if f"--{key}" in available:
                     message = message.replace(f"--set {key}=", f"--{key} ")
-    number_option = (
-        "--number-format "
-        if "--number-format" in available
-        else "--set number_format="
-        if "--set" in available
-        else ""
-    )
-    if number_option:
+    number_options = {"--number-format": "--number-format ", "--set": "--set number_format="}
+    if number_option := next((text for name, text in number_options.items() if name in available), ""):
         message = re.sub(r"(?<!--set )\bnumber_format=", number_option, message)
     for key in COLUMNS:
         option = "--" + key.replace("_", "-")
@@ -364,22 +356,22 @@ def use_option_names(message: str, options: Iterable[str]) -> str:
 
 
 def use_column_options(line: str) -> str:
-    """A line of the library with the names of command-line options for columns."""
+    """A line of the library with the command-line options of columns."""
     return use_option_names(line, ["--" + key.replace("_", "-") for key in COLUMNS])
 
 
 def note_columns(line: str) -> None:
-    """Print to stderr which columns of a table are read, with the names of command-line options."""
+    """Print a note of the library, with the command-line options of columns."""
     note(use_column_options(line))
 
 
-def tell(line: str) -> None:
-    """Print one line of a run, with the names of command-line options for columns."""
+def say_with_options(line: str) -> None:
+    """Print a line of the library, with the command-line options of columns."""
     say(use_column_options(line))
 
 
 def columns_for_data(columns: Mapping[str, str | None], data: str | None) -> dict[str, str]:
-    """The columns given for other data; raises ConfigError if there are no other data."""
+    """The columns that have a name; raises ConfigError if there are any, but no other data."""
     names = {key: name for key, name in columns.items() if name is not None}
     if names and data is None:
         option = "--" + next(iter(names)).replace("_", "-")
@@ -394,7 +386,7 @@ def is_run(name: str | Path) -> bool:
 
 
 def run_to_resume(recipe: str | None, out: Path | None) -> tuple[str | None, Path | None]:
-    """The recipe and run folder for ``train --resume``; a run may be given instead of a recipe."""
+    """The recipe and the run folder for ``train --resume``; the argument RECIPE may also be a run folder."""
     if recipe is None and out is None:
         fix = "Name it: glassformer train --resume --out RUN"
         raise NothingGivenError("the run to continue is not named", where="--resume", fix=fix)
@@ -407,24 +399,22 @@ def run_to_resume(recipe: str | None, out: Path | None) -> tuple[str | None, Pat
 
 
 # --- keys of --set --------------------------------------------------------------------------------
-#
-# Every recipe key with its default and meaning, from the classes of the recipes.
 
 
 class Key(NamedTuple):
-    """One recipe key; ``--set`` takes ``name=value``."""
+    """A key of recipes, which ``--set name=value`` sets."""
 
-    section: str  # "" for the keys at the top of a recipe
+    section: str  # "" for keys outside of sections
     name: str
-    default: str  # in TOML syntax; None is "none", or "" if none is one of the choices
+    default: str  # in TOML syntax; "none" or "" for None
     meaning: str
 
 
 def recipe_keys(task: str = DEFAULT_TASK) -> Iterator[Key]:
-    """The keys of every section of a task's recipes, in the order of the file."""
-    kind = TASKS.recipe(task)
-    sections: dict[str, Any] = {"": kind}
-    hints = typing.get_type_hints(kind)
+    """Yield the keys of a task's recipes, section by section."""
+    recipe_class = TASKS.recipe(task)
+    sections: dict[str, Any] = {"": recipe_class}
+    hints = typing.get_type_hints(recipe_class)
     sections |= {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
     for section, cls in sections.items():
         hints = typing.get_type_hints(cls)
@@ -433,7 +423,7 @@ def recipe_keys(task: str = DEFAULT_TASK) -> Iterator[Key]:
                 continue
             default = json_text(field.default, ascii=True)
             if field.default is None:
-                default = "none" if takes_none(kind, field.name) else ""
+                default = "none" if takes_none(recipe_class, field.name) else ""
             hint = hints[field.name]
             choices = [str(choice) for choice in choices_in([hint, *typing.get_args(hint)])]
             parts = [meaning_of(field), f"({' | '.join(choices)})" if choices else ""]
@@ -446,7 +436,7 @@ def all_keys() -> dict[str, Key]:
 
 
 def show_keys(requested: bool) -> None:
-    """Print every key of every task, then exit."""
+    """Print the keys of all tasks, then exit."""
     if not requested:
         return
     for task in TASKS:

@@ -1,4 +1,7 @@
-"""Output of the commands: lines, tables, metrics, runs. Results go to stdout, notes and errors to stderr."""
+"""Output of the commands.
+
+Results go to stdout, notes and errors to stderr.
+"""
 
 from __future__ import annotations
 
@@ -29,23 +32,24 @@ if TYPE_CHECKING:
 
 
 NO_ANSWER = "(no answer)"
-EXCERPT = 100  # characters of a text in a table
-# text of the first column -> its color
-STATES = {"missing": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}
+EXCERPT = 100  # maximum number of characters of a text in a table
+# Text of a cell in the first column -> its style
+STATE_STYLES = {"missing": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}
 
 
-_TO_STDERR = [False]  # whether lines and tables go to stderr, because stdout is for JSON alone
+_json_output = False  # whether stdout is only for JSON
 
 
 def stdout_for_json(enabled: bool) -> bool:
     """If True, lines and tables go to stderr until the next command, so that stdout has only JSON."""
-    _TO_STDERR[0] = enabled
+    global _json_output
+    _json_output = enabled
     return enabled
 
 
-def stream() -> TextIO:
-    """The stream that lines and tables are printed to."""
-    return sys.stderr if _TO_STDERR[0] else sys.stdout
+def output_stream() -> TextIO:
+    """The stream for lines and tables."""
+    return sys.stderr if _json_output else sys.stdout
 
 
 AS_JSON: Any = typer.Option(
@@ -54,7 +58,7 @@ AS_JSON: Any = typer.Option(
 
 
 def one_line(text: Any) -> str:
-    """Text from data or files as one line without terminal control sequences."""
+    """A text as one line, without control characters for the terminal."""
     return printable(" ".join(str(text).split()))
 
 
@@ -65,20 +69,17 @@ def excerpt(text: str, size: int = EXCERPT) -> str:
 
 
 def emit(text: str, err: bool = False) -> None:
-    """Print lines; the only control characters that reach the terminal are tabs and line breaks.
-
-    Every command prints with this function.
-    """
+    """Print text without control characters other than tabs and line breaks; all commands print with it."""
     typer.echo(printable(text, allowed="\t\n"), err=err)
 
 
 def say(line: str = "") -> None:
-    """Print one line to stdout unbuffered, so that a log shows progress; to stderr if JSON is printed."""
-    emit(one_line(line), err=_TO_STDERR[0])
+    """Print one line, to stdout or with ``--json`` to stderr."""
+    emit(one_line(line), err=_json_output)
 
 
 def note(line: str) -> None:
-    """Print one line to stderr: a note that is not part of the result."""
+    """Print a note to stderr; it is not part of the result."""
     emit(f"note: {one_line(line)}", err=True)
 
 
@@ -91,7 +92,7 @@ def say_json(value: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Convert values that JSON lacks: paths to text, numpy numbers and arrays to numbers and lists."""
+    """Convert paths to text, and numpy values to numbers and lists."""
     if isinstance(value, Path):
         return str(value)
     if hasattr(value, "tolist"):
@@ -100,38 +101,36 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def progress_bar(what: str, total: int | None = None) -> Iterator[Callable[..., None]]:
-    """A progress bar on stderr, if that is a terminal and ``total`` exceeds 1; yields its update function."""
+def progress_bar(title: str, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """Show a progress bar if stderr is a terminal and ``total`` is not 1; yields the update function."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     columns = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    hidden = total == 1 or not sys.stderr.isatty()
-    with Progress(*columns, transient=True, disable=hidden, console=Console(stderr=True)) as bar:
-        task = bar.add_task(what, total=total)
+    is_hidden = total == 1 or not sys.stderr.isatty()
+    with Progress(*columns, transient=True, disable=is_hidden, console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=total)
         yield lambda done, total=total: bar.update(task, advance=done, total=total)
 
 
 def show_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[str] = ()
 ) -> None:
-    """Print a table to stdout; columns in ``right`` are right-aligned. Cells are printed without markup."""
+    """Print a table; columns in ``right`` are right-aligned. Markup in cells is not interpreted."""
     table = Table(title=Text(one_line(title)), title_justify="left", title_style="bold", header_style="bold")
     for column in columns:
         justify = "right" if column in right else "left"
         table.add_column(Text(one_line(column)), justify=justify, no_wrap=column in right, overflow="fold")
     for row in rows:
         cells = [one_line(cell) for cell in row]
-        table.add_row(
-            *(Text(cell, style=STATES.get(cell, "") if i == 0 else "") for i, cell in enumerate(cells))
-        )
-    Console(file=stream()).print(table)
+        styles = [STATE_STYLES.get(cell, "") if i == 0 else "" for i, cell in enumerate(cells)]
+        table.add_row(*map(Text, cells, styles))
+    Console(file=output_stream()).print(table)
 
 
-def show(title: str, table: Metrics) -> None:
-    """Print a table of metrics to stdout."""
-    show_table(
-        title, table.heads, table.rows, [head for head in table.heads[1:] if head not in table.text_columns]
-    )
+def show_metric_table(title: str, table: Metrics) -> None:
+    """Print a table of metrics."""
+    right = [head for head in table.heads[1:] if head not in table.text_columns]
+    show_table(title, table.heads, table.rows, right)
 
 
 def show_metrics(title: str, scores: dict[str, Any], measure: str = "accuracy") -> None:
@@ -141,7 +140,7 @@ def show_metrics(title: str, scores: dict[str, Any], measure: str = "accuracy") 
 
     digits = digits_for(scores["n"])
     keys = dict.fromkeys([*dict(leading_metrics(measure, scores)), *target_of(scores).metrics])
-    show(title, value_table(scores, [*keys], digits))
+    show_metric_table(title, value_table(scores, [*keys], digits))
     columns = ("class", "precision", "recall", "F1", "examples")
     rows = [
         [c["label"], *(percent(c[key], digits) for key in ("precision", "recall", "f1")), count(c["support"])]
@@ -151,7 +150,7 @@ def show_metrics(title: str, scores: dict[str, Any], measure: str = "accuracy") 
 
 
 def abstention_line(abstention: dict[str, Any]) -> str:
-    """One sentence on how many predictions abstention keeps, and how many of them are right."""
+    """A sentence on how many examples get a label despite abstention, and how many of these are right."""
     accuracy, n = abstention["accuracy"], abstention["answered"]
     sentence = f"with abstention below {abstention['below']:g}, {n:,} of {abstention['n']:,} get a label"
     if not n:
@@ -162,10 +161,10 @@ def abstention_line(abstention: dict[str, Any]) -> str:
 
 
 def show_translation_scores(title: str, splits: dict[str, dict[str, Any]]) -> None:
-    """Print one line per split and search method, and how the metrics were computed."""
+    """Print the metrics of each split and search method, and how they were computed."""
     from glassformer.report.metrics import metric_table
 
-    entries = [(split, name, s) for split, searches in splits.items() for name, s in searches.items()]
+    entries = [(split, name, s) for split, by_method in splits.items() for name, s in by_method.items()]
     columns = ("bleu", "chrf", "bleu_tokenised", "sentences_per_second")
     table = metric_table([(split, s) for split, _, s in entries], columns, 2, first_head="")
     rows = [
@@ -179,52 +178,53 @@ def show_translation_scores(title: str, splits: dict[str, dict[str, Any]]) -> No
 
 @contextmanager
 def print_warnings(reword: Callable[[str], str] = str) -> Iterator[None]:
-    """Print our own warnings, changed by ``reword``, as one line each, once, without the source position."""
+    """Print each of our own warnings once, as a note; ``reword`` changes their texts."""
     printed: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *location: Any) -> None:
         if not issubclass(category, GlassformerWarning):
-            show_other(message, category, *location)
+            show_default(message, category, *location)
         elif str(message) not in printed:
             printed.add(str(message))
             note(f"{reword(str(message))} [{category.code}]")
 
     with warnings.catch_warnings():
-        show_other, warnings.showwarning = warnings.showwarning, show
+        show_default, warnings.showwarning = warnings.showwarning, show
         yield
 
 
 # --- finished runs ----------------------------------------------------------------------------------
 
 FEW_EXAMPLES = 30  # with fewer validation examples, counts are printed instead of shares
-GAP = 0.05  # difference of mean probability and accuracy from which miscalibration is reported
-MIN_CALIBRATION = 50  # validation examples needed for a temperature
+MIN_GAP = 0.05  # a larger gap between mean probability and accuracy is reported
+MIN_CALIBRATION = 50  # number of validation examples needed to fit a temperature
 
 
 def show_run(run: Run, recipe: Any) -> None:
     """Print a finished run: its metrics and the paths of model and report."""
     metrics = run.metrics
     if trials := metrics.get("tried"):
-        show_tried(trials)
+        show_trials(trials)
     printers = {"similarity": show_similarity_run, "baselines": show_evaluated_run, "tests": show_vectors_run}
-    next((printers[key] for key in printers if key in metrics), show_sequence_run)(run, recipe)
+    show = next((printers[key] for key in printers if key in metrics), show_sequence_run)
+    show(run, recipe)
     say(f"model: {run.folder / 'model'}")
     say(f"report: {run.report}")
 
 
-def as_dict(run: Run) -> dict[str, Any]:
-    """A finished run as JSON: its paths and its metrics."""
+def run_as_dict(run: Run) -> dict[str, Any]:
+    """A finished run for JSON: its paths and its metrics."""
     return {
         "folder": run.folder,
         "model": run.folder / "model",
         "report": run.report,
         "metrics": run.metrics,
-        **({"verdict": message} if (message := _verdict(run)) else {}),
+        **({"verdict": verdict} if (verdict := _verdict(run)) else {}),
     }
 
 
 def _verdict(run: Run) -> str:
-    """The result of a classifier's run in words; empty for other kinds."""
+    """A sentence about a classifier's metrics; empty for other models."""
     from glassformer.tasks.run_folder import read_run_recipe
 
     if "baselines" not in run.metrics or {"scheme", "answers", "numbers", "similarity"} & run.metrics.keys():
@@ -242,22 +242,21 @@ def next_step(run: Run, recipe: Any) -> str:
     if task.verb == "similar":
         return f'next: glassformer similar "ONE TEXT" "ANOTHER" --model {shlex.quote(str(run.folder))}'
     inputs = describe(run.folder).inputs or task.estimator.INPUTS
-    argument = {"vectors": "WORD", "fill": sentence_of(recipe) or '"A TEXT WITH A MASK"'}.get(task.verb)
-    argument = argument or (inputs.single_text and sentence_of(recipe)) or inputs.placeholder
-    table = (
-        ", or a table: FILE.csv --out PREDICTIONS.csv" if task.verb == "predict" and inputs.in_tables else ""
-    )
-    return f"next: glassformer {task.verb} {shlex.quote(str(run.folder))} {argument}{table}"
+    argument = {"vectors": "WORD", "fill": example_text(recipe) or '"A TEXT WITH A MASK"'}.get(task.verb)
+    argument = argument or (inputs.single_text and example_text(recipe)) or inputs.placeholder
+    if task.verb == "predict" and inputs.in_tables:
+        argument += ", or a table: FILE.csv --out PREDICTIONS.csv"
+    return f"next: glassformer {task.verb} {shlex.quote(str(run.folder))} {argument}"
 
 
-def sentence_of(recipe: Any) -> str:
-    """An example text, quoted for a shell: the first sentence of the recipe; empty: it has none."""
+def example_text(recipe: Any) -> str:
+    """The first sentence of a recipe, quoted for a shell; empty if there is none."""
     sentences = getattr(getattr(recipe, "evaluate", None), "sentences", ())
     return shlex.quote(one_line(sentences[0])) if sentences else ""
 
 
 def show_evaluated_run(run: Run, recipe: Any) -> None:
-    """Print a finished run that predicts labels, tags, answers or numbers, with its baselines."""
+    """Print a finished run of a model for labels, tags, answers or numbers, with its baselines."""
     from glassformer.report.metrics import metric_table
     from glassformer.targets import target_of
 
@@ -268,15 +267,15 @@ def show_evaluated_run(run: Run, recipe: Any) -> None:
         target = target_of(scores)
         name = model_name(metrics, recipe.model.model)
         model_scores = scores | {"seconds": metrics["seconds"].get("train")}
-        parts = [(f"of these {scores[p]['n']:,} {p}", scores[p]) for p in GROUPS if p in scores]
-        rows = [(name, model_scores), *parts, *metrics["baselines"].items()]
-        digits, columns = target.digits(scores["n"]), columns_of(scores, measure)
+        groups = [(f"of these {scores[g]['n']:,} {g}", scores[g]) for g in QUESTION_GROUPS if g in scores]
+        rows = [(name, model_scores), *groups, *metrics["baselines"].items()]
+        digits, columns = target.digits(scores["n"]), terminal_columns(scores, measure)
         say()
         examples = f"{scores['n']:,} {split_name} {noun}{target.size_note(scores)}"
         title = f"{recipe.name}: {examples}, {metrics['seconds']['total']:.0f} s in all"
         head = "" if target.predicts_labels else "model"
-        show(title, metric_table(rows, columns, digits, head, short=True))
-        for line in LINES_BELOW[target.terminal_layout](scores, metrics, name, noun):
+        show_metric_table(title, metric_table(rows, columns, digits, head, short=True))
+        for line in LINES_BY_LAYOUT[target.terminal_layout](scores, metrics, name, noun):
             say(line)
     for line in interval_lines(metrics.get("intervals") or []):
         say(line)
@@ -296,17 +295,21 @@ def show_evaluated_run(run: Run, recipe: Any) -> None:
         size = f" ({by_severity[0]['n']:,} images)" if by_severity and "n" in by_severity[0] else ""
         accuracies = ", ".join(f"{row['accuracy']:.1%}" for row in by_severity)
         say(f"{kind}: accuracy {accuracies} at severity 1 to 5{size}")
-    if warnings := _doctor_warnings(run.folder):
-        note(f"{warnings} about the data: above, and in the report")
+    doctor = run.folder / "doctor.json"
+    if doctor.is_file() and (num := num_warnings(read_json(doctor)["findings"])):
+        note(f"{counted(num, 'warning')} about the data: above, and in the report")
     show_examples(metrics)
 
 
-def columns_of(scores: dict[str, Any], measure: str) -> Sequence[str]:
+def terminal_columns(scores: dict[str, Any], measure: str) -> Sequence[str]:
     """The columns of a table of scores that fit a terminal."""
     from glassformer.targets import target_of
 
     target = target_of(scores)
     return target.terminal_columns or [*target.narrow_columns(measure, scores), "seconds"]
+
+
+# The next functions yield the lines below the table of metrics.
 
 
 def label_lines(scores: dict[str, Any], metrics: dict[str, Any], name: str, noun: str) -> Iterator[str]:
@@ -348,12 +351,12 @@ def number_lines(scores: dict[str, Any], *_unused: Any) -> Iterator[str]:
         yield line
 
 
-GROUPS = ("unanswerable", "answerable")  # of evaluated questions
-LINES_BELOW = {"labels": label_lines, "tags": tag_lines, "answers": answer_lines, "numbers": number_lines}
+QUESTION_GROUPS = ("unanswerable", "answerable")
+LINES_BY_LAYOUT = {"labels": label_lines, "tags": tag_lines, "answers": answer_lines, "numbers": number_lines}
 
 
 def show_examples(metrics: dict[str, Any]) -> None:
-    """Print predictions for the user's own texts and questions."""
+    """Print predictions for the sentences and questions in the recipe."""
     sentences = metrics.get("sentences") or []
     for sentence in sentences:
         if "spans" in sentence:
@@ -370,43 +373,41 @@ def show_examples(metrics: dict[str, Any]) -> None:
         say(f"{excerpt(question['question'])}: {answer} {percent(question['probability'])}")
 
 
-def show_tried(trials: Sequence[dict[str, Any]]) -> None:
+def show_trials(trials: Sequence[dict[str, Any]]) -> None:
     """Print the models that ``model = auto`` has tried."""
-    with_score = [t for t in trials if "score" in t]
-    title = (
-        f"tried: {with_score[0]['metric']} on {with_score[0]['examples']:,} examples ({with_score[0]['by']})"
-    )
-    rows = [
-        [t["model"], *((f"{t['score']:.4f}", f"{t['seconds']:.0f}") if "score" in t else ("", "")), outcome]
-        for t in trials
-        for outcome in (
-            "chosen" if t.get("chosen") else f"left out: {t['left out']}" if "left out" in t else "",
-        )
-    ]
-    show_table(title, ("model", with_score[0]["metric"], "seconds", ""), rows, right=["seconds"])
+    first = next(trial for trial in trials if "score" in trial)
+    rows = []
+    for t in trials:
+        cells = [f"{t['score']:.4f}", f"{t['seconds']:.0f}"] if "score" in t else ["", ""]
+        outcome = f"left out: {t['left out']}" if "left out" in t else ""
+        rows.append([t["model"], *cells, "chosen" if t.get("chosen") else outcome])
+    title = f"tried: {first['metric']} on {first['examples']:,} examples ({first['by']})"
+    show_table(title, ("model", first["metric"], "seconds", ""), rows, right=["seconds"])
 
 
 def validation_line(scores: dict[str, Any], measure: str) -> str:
-    """The metric on the validation examples; if there are few, the number of right predictions."""
+    """A line with the validation metric; if there are few examples, with the number of right predictions."""
     from glassformer.targets import target_of
 
     n, target = scores["n"], target_of(scores)
     metric = target.metrics[measure]
-    n_right = scores["accuracy"] * n if measure == "accuracy" else 0.0
-    if n < FEW_EXAMPLES and measure == "accuracy" and abs(n_right - round(n_right)) < 1e-6:
-        return f"validation {metric.name}: {round(n_right)} of {n}"
+    num_right = scores["accuracy"] * n if measure == "accuracy" else 0.0
+    if n < FEW_EXAMPLES and measure == "accuracy" and abs(num_right - round(num_right)) < 1e-6:
+        return f"validation {metric.name}: {round(num_right)} of {n}"
     size = f" (of {n} examples)" if n < FEW_EXAMPLES and target.predicts_labels else ""
     return f"validation {metric.name}: {metric.value(scores[measure], target.digits(n))}{size}"
 
 
 def calibration_hint(folder: Path, metrics: dict[str, Any]) -> str:
-    """A sentence if a classifier is significantly over- or underconfident on the evaluated split; it suggests
-    ``calibrate`` if the validation examples suffice for that. Otherwise empty."""
+    """A sentence on how to calibrate a classifier that is significantly over- or underconfident.
+
+    Empty if the classifier is calibrated, or if the validation examples do not show the same gap.
+    """
     scores, validation = metrics.get("test"), metrics.get("validation")
     if not scores or scores.get("confidence") is None or scores.get("accuracy") is None:
         return ""
     gap, accuracy = scores["confidence"] - scores["accuracy"], scores["accuracy"]
-    if abs(gap) < max(GAP, 2 * (accuracy * (1 - accuracy) / scores["n"]) ** 0.5):
+    if abs(gap) < max(MIN_GAP, 2 * (accuracy * (1 - accuracy) / scores["n"]) ** 0.5):
         return ""
     direction, name = "low" if gap < 0 else "high", shlex.quote(str(folder))
     message = (
@@ -420,28 +421,19 @@ def calibration_hint(folder: Path, metrics: dict[str, Any]) -> str:
         return f"{message}; {reason} to calibrate them: {alternative}"
     confidence = validation.get("confidence")
     validation_gap = 0.0 if confidence is None else confidence - validation["accuracy"]
-    consistent = validation_gap * gap > 0 and abs(validation_gap) >= GAP / 2
-    return f"{message}. To calibrate: glassformer calibrate {name}" if consistent else ""
-
-
-def _doctor_warnings(folder: Path) -> str:
-    """The number of warnings of the data doctor about a run's data, in words; empty: none."""
-    path = folder / "doctor.json"
-    count = num_warnings(read_json(path)["findings"]) if path.is_file() else 0
-    return counted(count, "warning") if count else ""
+    is_consistent = validation_gap * gap > 0 and abs(validation_gap) >= MIN_GAP / 2
+    return f"{message}. To calibrate: glassformer calibrate {name}" if is_consistent else ""
 
 
 def show_sequence_run(run: Run, recipe: Any) -> None:
     """Print a finished run of a translator or a masked language model."""
     metrics = run.metrics
-    seconds = metrics["seconds"]["total"]
+    title = f"{recipe.name}: {metrics['seconds']['total']:.0f} s in all"
     if metrics.get("scores"):
-        show_translation_scores(f"{recipe.name}: {seconds:.0f} s in all", metrics["scores"])
+        show_translation_scores(title, metrics["scores"])
     if metrics.get("masked"):
         rows = [[name.replace("_", " "), f"{value:.4f}"] for name, value in metrics["masked"].items()]
-        show_table(
-            f"{recipe.name}: {seconds:.0f} s in all", ("masked words", "value"), rows, right=("value",)
-        )
+        show_table(title, ("masked words", "value"), rows, right=("value",))
     for sentence in metrics.get("sentences") or []:
         translated = sentence.get("translation")
         say(sentence["text"] if translated is None else f"{sentence['text']} → {translated}")
@@ -450,7 +442,7 @@ def show_sequence_run(run: Run, recipe: Any) -> None:
 
 
 def show_similarity_run(run: Run, recipe: Any) -> None:
-    """Print a finished run of an embedder: how well its cosines agree with the scores, with baselines."""
+    """Print a finished run of an embedder, with its baselines."""
     metrics = run.metrics
     split_name = metrics["judged"]
     results = {f"{recipe.model.model}, {split}": values for split, values in metrics["similarity"].items()}
@@ -460,27 +452,23 @@ def show_similarity_run(run: Run, recipe: Any) -> None:
 
 
 def show_similarity(title: str, results: dict[str, dict[str, Any]]) -> None:
-    """Print one line per model: correlations with intervals, or how often the paired text is retrieved."""
+    """Print the metrics of embedders: model -> correlations, or how often the paired text is retrieved."""
     from glassformer.report.metrics import metric_table
     from glassformer.targets.similarity import Similarity
 
-    keys = [key for key in Similarity.metrics if any(key in values for values in results.values())]
-    show(
-        title,
-        metric_table([*results.items()], ["n", keys[0], f"{keys[0]}_interval", *keys[1:]], 2, short=True),
-    )
+    first, *others = [key for key in Similarity.metrics if any(key in values for values in results.values())]
+    columns = ["n", first, f"{first}_interval", *others]
+    show_metric_table(title, metric_table([*results.items()], columns, 2, short=True))
 
 
 def show_vectors_run(run: Run, recipe: Any) -> None:
     """Print a finished run of word vectors."""
     metrics = run.metrics
     show_tests(f"{recipe.name}: {metrics['words_per_second']:,.0f} words/s", metrics["tests"])
-    for what in ("neighbours", "analogies"):
-        rows = [
-            [query, ", ".join(word for word, _ in neighbors)] for query, neighbors in metrics[what].items()
-        ]
+    for key in ("neighbours", "analogies"):
+        rows = [[query, ", ".join(word for word, _ in nearest)] for query, nearest in metrics[key].items()]
         if rows:
-            show_table(what, ("asked", "nearest"), rows)
+            show_table(key, ("asked", "nearest"), rows)
     norms = [
         [stage, *(f"{n[key]:.3f}" for key in ("mean", "min", "max"))] for stage, n in metrics["norms"].items()
     ]
@@ -489,17 +477,17 @@ def show_vectors_run(run: Run, recipe: Any) -> None:
 
 
 def show_tests(title: str, tests: dict[str, Any]) -> None:
-    """Print one line per test of word vectors."""
+    """Print the results of tests of word vectors."""
     from glassformer.report.vectors import test_rows
 
     show_table(title, ("test", "result", "basis"), test_rows(tests))
 
 
-# --- numbers --------------------------------------------------------------------------------------
+# --- regression -------------------------------------------------------------------------------------
 
 
 def outlier_note(outliers: dict[str, Any]) -> str:
-    """A warning that outliers among the validation numbers selected the best epoch, with a fix."""
+    """A note that outliers among the validation numbers determine the choice of the best epoch."""
     values, is_single = ", ".join(f"{value:.10g}" for value in outliers["first"]), outliers["count"] == 1
     epoch = "the epoch" if outliers["best_epoch"] is None else f"epoch {outliers['best_epoch']}"
     numbers = "a validation number" if is_single else f"{outliers['count']:,} validation numbers"
@@ -512,7 +500,7 @@ def outlier_note(outliers: dict[str, Any]) -> str:
 
 
 def interval_lines(levels: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """One line per coverage: the share of numbers inside their intervals, and the width of the intervals."""
+    """Yield, for each coverage, the share of numbers in their intervals and the width of the intervals."""
     for level in levels:
         title = f"{level['asked']:.0%} intervals"
         if level["covered"] is None:
@@ -525,12 +513,12 @@ def interval_lines(levels: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def ratio_line(scores: dict[str, Any]) -> str:
-    """On a log scale, the typical error as a ratio; else empty."""
+    """A line with the median error as a ratio, for numbers on a log scale; empty for others."""
     ratios = scores.get("ratios") or {}
     if (factor := ratios.get("median_factor")) is None:
         return ""
-    message = f"half of the predictions are within a factor of {factor:.3g}"
-    return f"{message}; R² of the logarithms: {ratios['r2']:.4g}" if ratios["r2"] is not None else message
+    line = f"half of the predictions are within a factor of {factor:.3g}"
+    return f"{line}; R² of the logarithms: {ratios['r2']:.4g}" if ratios["r2"] is not None else line
 
 
 def show_regression_metrics(title: str, scores: dict[str, Any]) -> None:
@@ -538,7 +526,7 @@ def show_regression_metrics(title: str, scores: dict[str, Any]) -> None:
     from glassformer.report.metrics import value_table
     from glassformer.targets.regression import Numbers
 
-    show(title, value_table(scores, [*Numbers.metrics], 2))
+    show_metric_table(title, value_table(scores, [*Numbers.metrics], 2))
     if line := ratio_line(scores):
         say(line)
     for line in interval_lines(scores.get("intervals") or []):

@@ -1,4 +1,7 @@
-"""The recipe of a command line: a shipped one, a TOML file, or a new one for the user's data."""
+"""Chooses the recipe of a command.
+
+The recipe is a shipped one, a TOML file, or a new one for the user's data.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glassformer.checkpoints.catalog import AUTO, CATALOG, names_reading
-from glassformer.cli.options import data_option, is_run, no_run
+from glassformer.checkpoints.catalog import AUTO, CATALOG, catalog_names
+from glassformer.cli.options import guess_data_option, is_run, no_run_error
 from glassformer.cli.output import note
 from glassformer.config import apply_overrides, build, check_heads, nearest, parse_settings, read_toml
 from glassformer.data.answered import QUESTION_COLUMNS
@@ -45,7 +48,7 @@ from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.text_classification.recipe import Recipe
 from glassformer.train.config import class_weight_error
 
-HELD_OUT = 0.1  # share of each split that a file lacks
+HELD_OUT = 0.1  # share of the examples that is held out for validation, and for test
 
 
 def is_set(key: str, settings: Sequence[str]) -> bool:
@@ -56,10 +59,10 @@ def is_set(key: str, settings: Sequence[str]) -> bool:
 def recipe_values(
     cls: Any, source: str, settings: Sequence[str], sections: dict[str, Any] | None
 ) -> tuple[dict[str, Any], Any]:
-    """The values and the class of a recipe for the user's data; ``target`` selects the class."""
+    """The values and the class of a recipe for the user's data; the setting ``target`` selects the class."""
     task = task_with_target(cls.task, {}, settings)
-    kind = "a classifier" if task == cls.task else "a regressor"  # TASKS[task] would import torch
-    values: dict[str, Any] = {"name": Path(source).stem, "summary": f"{kind} of {Path(source).name}"}
+    model = "a classifier" if task == cls.task else "a regressor"
+    values: dict[str, Any] = {"name": Path(source).stem, "summary": f"{model} of {Path(source).name}"}
     values |= {"task": task, "data": {"source": source}} | (sections or {})
     return values, TASKS.recipe(task)
 
@@ -67,12 +70,12 @@ def recipe_values(
 # --- checks before the data are read ---------------------------------------------------------------
 
 
-NAMING = ("text_column", "label_column", "image_column", "pair_column")
-NO_COLUMN = ("auto", "none")  # values of pair_column that do not name a column
+COLUMN_KEYS = ("text_column", "label_column", "image_column", "pair_column")
+NO_COLUMN = ("auto", "none")  # values of pair_column that are not names of columns
 
 
 def requested_recipe(cls: Any, source: str, settings: Sequence[str], sections: dict[str, Any] | None) -> Any:
-    """The recipe for the user's data as requested, before the data are read."""
+    """The recipe for the user's data, before defaults that depend on the data are set."""
     values, cls = recipe_values(cls, source, settings, sections)
     recipe = build(cls, apply_overrides(values, settings, cls), "--set")
     check_values(recipe)
@@ -81,7 +84,7 @@ def requested_recipe(cls: Any, source: str, settings: Sequence[str], sections: d
 
 
 def check_values(recipe: Any) -> None:
-    """Raise ConfigError for values that would otherwise fail much later, in training."""
+    """Raise ConfigError for values that would otherwise raise an error much later, in training."""
     weight = getattr(getattr(recipe, "train", None), "class_weight", None)
     if isinstance(weight, str) and weight != "balanced":
         raise class_weight_error(weight)
@@ -106,20 +109,19 @@ def check_model(recipe: Any) -> None:
     from glassformer.families import IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES
 
     architectures = IMAGE_ARCHITECTURES if is_image else TEXT_ARCHITECTURES
-    names = [*architectures, *names_reading("images" if is_image else "texts")]
+    names = [*architectures, *catalog_names("images" if is_image else "texts")]
     if name in (TEXT_ARCHITECTURES if is_image else IMAGE_ARCHITECTURES):
         model_input, data_kind = ("texts", "images") if is_image else ("images", "texts")
         what = f"{name!r} reads {model_input}, and the data are {data_kind}"
-        raise NotForThisModelError(
-            what, where="model", fix=f"Use a model of {data_kind}, or leave --model out"
-        )
+        fix = f"Use a model of {data_kind}, or leave --model out"
+        raise NotForThisModelError(what, where="model", fix=fix)
     if name not in names:
         raise UnknownModelError(f"no model {name!r}", where="model", fix=nearest(name, names))
 
 
 def check_columns(data: Any) -> None:
     """Raise DataError if the table lacks a named column; reads only the header."""
-    columns = [name for key in NAMING if (name := getattr(data, key, None)) and name not in NO_COLUMN]
+    columns = [name for key in COLUMN_KEYS if (name := getattr(data, key, None)) and name not in NO_COLUMN]
     if not columns:
         return
     with reading_as(data):
@@ -132,11 +134,11 @@ def check_columns(data: Any) -> None:
 # --- held-out splits, and the task that fits the data -----------------------------------------------
 
 
-def hold_out(values: dict[str, Any], dataset: Any) -> None:
-    """Set the size of each split that the data lack: a tenth, or one example per class if that is more."""
+def set_split_sizes(values: dict[str, Any], dataset: Any) -> None:
+    """Set the size of each missing split: a tenth of the data, or one example per class if that is more."""
     labels = dataset.splits["train"].labels if "train" in dataset.splits else None
-    classes = 1 if are_sets(labels) or are_numbers(labels) else len(set(labels or ()))
-    size = HELD_OUT if round(HELD_OUT * len(labels or ())) >= classes else classes
+    num_classes = 1 if are_sets(labels) or are_numbers(labels) else len(set(labels or ()))
+    size = HELD_OUT if round(HELD_OUT * len(labels or ())) >= num_classes else num_classes
     for split in ("validation", "test"):
         if split not in dataset.splits:
             values["data"][f"{split}_size"] = size
@@ -149,24 +151,23 @@ class RecipeRequest:
     recipe: str | None = None
     text: str | None = None
     images: str | None = None
-    data: str | None = None  # instead of the recipe's own
+    data: str | None = None  # replaces the data of the recipe
     settings: tuple[str, ...] = ()
-    own_data: bool = False  # whether a path of labeled texts or images is given, with or without an option
+    own_data: bool = False  # whether the user has given labeled texts or images, with or without an option
 
 
-def own_task(request: RecipeRequest, command: str, alternatives: str) -> RecipeRequest:
-    """Complete a request: a path in place of a recipe is used as data, and data other than labeled texts get
-    a recipe of the task that fits.
+def resolve_request(request: RecipeRequest, command: str, alternatives: str) -> RecipeRequest:
+    """Resolve the arguments of a command.
+
+    If a path of data is given as the recipe, it becomes ``text`` or ``images``. If ``text`` has another kind
+    of data than labeled texts, the recipe of a suitable task is used.
 
     Args:
         command, alternatives: for messages: the command's name, and what it accepts instead of a recipe.
     """
-    if (
-        request.recipe is not None
-        and not (request.text or request.images)
-        and request.recipe not in recipe_names()
-    ):
-        name, text, images = as_data(request.recipe, command, alternatives)
+    recipe, has_data = request.recipe, bool(request.text or request.images)
+    if recipe is not None and not has_data and recipe not in recipe_names():
+        name, text, images = classify_argument(recipe, command, alternatives)
         request = replace(request, recipe=name, text=text, images=images)
     request = replace(request, own_data=bool(request.text or request.images))
     if request.text is None or request.recipe or request.images or request.data:
@@ -189,12 +190,12 @@ def own_task(request: RecipeRequest, command: str, alternatives: str) -> RecipeR
 
 
 class KindRecipe(NamedTuple):
-    """A kind of data other than labeled texts, and its recipe."""
+    """The recipe for a kind of data other than labeled texts."""
 
     recipe: str
     description: str  # for messages
-    pairs: bool = False  # pairs of texts, with scores or not: their recipes hold out nothing by default
-    or_else: str = ""  # the kind of the data if their columns are not named like languages
+    pairs: bool = False  # whether the data are pairs of texts, of which recipes hold out none by default
+    alternative: str = ""  # another kind that the data may have, unless columns are named like languages
 
 
 RECIPES_BY_KIND = {
@@ -206,48 +207,47 @@ RECIPES_BY_KIND = {
 
 
 def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
-    """The kind of data that are not labeled texts, as ``detect_kind`` returns it, and its description; None:
-    labeled texts, also if the settings imply it."""
+    """The kind of the data, as ``detect_kind`` returns it, and its description; None for labeled texts."""
     if any(is_set(key, settings) for key in ("target", "text_column", "pair_column", "label_column")):
         return None, ""
     names = {name.lower() for name in read_column_names(Path(source).expanduser()) or ()}
     if names & {*TEXT_COLUMNS} and names & {*LABEL_COLUMNS} and not names & {*QUESTION_COLUMNS}:
-        return None, ""  # the header suffices
+        return None, ""
     values = {key.rpartition(".")[2]: value for key, value in parse_settings(settings).items()}
     with reading(**{key: str(values[key]) for key in READING if values.get(key)}):
         kind = detect_kind(source)
         entry = RECIPES_BY_KIND.get(kind)
-        if entry is not None and entry.or_else and not _names_languages(source):
-            candidates = entry, RECIPES_BY_KIND[entry.or_else]
-            commands = [
-                f"glassformer train {kind_recipe.recipe} --data {shlex.quote(source)}"
-                for kind_recipe in candidates
-            ]
+        if entry is not None and entry.alternative and not _names_languages(source):
+            translate, compare = (
+                f"glassformer train {candidate.recipe} --data {shlex.quote(source)}"
+                for candidate in (entry, RECIPES_BY_KIND[entry.alternative])
+            )
             what = "two columns of texts and no labels"
-            fix = f"To learn to translate: {commands[0]}; to compare texts by their meaning: {commands[1]}"
+            fix = f"To learn to translate: {translate}; to compare texts by their meaning: {compare}"
             raise ConfigError(what, where=source, fix=fix)
     return (None, "") if kind == "texts" else (kind, kind if entry is None else entry.description)
 
 
 def _names_languages(source: str) -> bool:
-    """Whether the columns or files of pairs have names of languages, like a text and its translation."""
+    """Whether the columns or files of pairs have names of languages."""
     names = column_names(source)
     return names is None or bool({*SOURCE_COLUMNS} & names and {*TARGET_COLUMNS} & names)
 
 
-def with_reading_options(recipe: Any) -> Any:
-    """The recipe with ``--encoding``, ``--quoting`` and ``--header`` of this command stored in it, so
-    that later commands on the run do not need them."""
+def store_reading_options(recipe: Any) -> Any:
+    """Store ``--encoding``, ``--quoting`` and ``--header`` in the recipe, for later commands on the run."""
     options = {k: value for k, value in reading_settings().items() if getattr(recipe.data, k) is None}
     return replace(recipe, data=replace(recipe.data, **options)) if options else recipe
 
 
-def as_data(name: str, command: str, alternatives: str) -> tuple[str | None, str | None, str | None]:
-    """Recipe, texts and images for an argument that is not the name of a shipped recipe; paths are data."""
+def classify_argument(
+    name: str, command: str, alternatives: str
+) -> tuple[str | None, str | None, str | None]:
+    """The recipe file, the texts or the images that an argument names; two of the three values are None."""
     if is_run(name):
         fix = f"To continue with it: glassformer train --resume --out {shlex.quote(name)}"
         raise WrongArgumentError("is a run folder, not a recipe", where=name, fix=fix)
-    option = data_option(name)
+    option = guess_data_option(name)
     if option is None:
         return name, None, None
     if option not in alternatives:
@@ -260,7 +260,7 @@ def as_data(name: str, command: str, alternatives: str) -> tuple[str | None, str
 # --- choosing the recipe ----------------------------------------------------------------------------
 
 
-ALTERNATIVES = "--text FILE or --images FOLDER"  # instead of a recipe
+ALTERNATIVES = "--text FILE or --images FOLDER"  # what train accepts instead of a recipe
 
 
 def choose_recipe(
@@ -282,21 +282,21 @@ def choose_recipe(
     Args:
         name: name of a shipped recipe, or a TOML file.
         text, images: a file or folder of labeled texts or images, instead of a recipe.
-        model, data: replace those of the recipe.
+        model, data: replace the model and the data of the recipe.
         settings: ``KEY=VALUE`` pairs, applied last.
-        run_folder: its recipe is used if no recipe and no data are given.
+        run_folder: a run whose recipe is used if no recipe and no data are given.
         command, alternatives: for messages: the command's name, and what it accepts instead of a recipe.
-        all_in_folds: hold out nothing of the user's tagged words or questions, because all go into folds.
-        task_chosen: ``own_task`` was called already.
+        all_in_folds: hold out no tagged words or questions, because all go into folds.
+        task_chosen: whether ``resolve_request`` was called already.
     """
     request = RecipeRequest(name, text, images, data, tuple(settings))
     if not task_chosen:
-        request = own_task(request, command, alternatives)
+        request = resolve_request(request, command, alternatives)
     _check_one_source(request, command)
     name, data, settings = request.recipe, request.data, request.settings
     if request.text or request.images:
         cls, source = (Recipe, request.text) if request.text else (ImageRecipe, request.images or "")
-        return with_reading_options(own_recipe(cls, source, settings, with_model(model)))
+        return store_reading_options(recipe_for_data(cls, source, settings, model_section(model)))
     name = _recipe_of_run(run_folder, command, alternatives) if name is None else name
     recipe = load_recipe(name, settings)
     if model and not hasattr(recipe, "model"):
@@ -308,17 +308,17 @@ def choose_recipe(
         _check_source(recipe, name, run_folder)
     if run_folder is None and isinstance(recipe, Recipe | ImageRecipe):
         check_values(recipe)
-    if data and whole_path(data) != whole_path(recipe.data.source):
-        recipe = on_other_data(recipe, whole_path(data), name in recipe_names(), settings)
-        recipe = without_pairs(recipe, settings, run_folder)
-        recipe = recipe if all_in_folds else with_held_out(recipe, settings, run_folder)
+    if data and absolute_path(data) != absolute_path(recipe.data.source):
+        recipe = replace_data(recipe, absolute_path(data), name in recipe_names(), settings)
+        recipe = disable_next_sentence(recipe, settings, run_folder)
+        recipe = recipe if all_in_folds else add_held_out(recipe, settings, run_folder)
     elif not all_in_folds and name in recipe_names() and is_set("source", settings):
-        recipe = with_held_out(recipe, settings, run_folder)
-    return with_reading_options(recipe)
+        recipe = add_held_out(recipe, settings, run_folder)
+    return store_reading_options(recipe)
 
 
 def _check_source(recipe: Any, name: str, run_folder: Path | None) -> None:
-    """Raise DataError, naming the TOML file and the key, if the table that a recipe names is missing."""
+    """Raise DataError if the table that a recipe names is missing."""
     path = Path(recipe.data.source).expanduser()
     if path.suffix.lower() in READERS and not path.exists():
         what = f"{recipe.data.source!r} does not exist"
@@ -334,40 +334,41 @@ def _check_one_source(request: RecipeRequest, command: str) -> None:
     """Raise ConfigError if both a recipe and data, or two kinds of data, are given."""
     name = request.recipe
     sources = {"a recipe": name, "--text": request.text, "--images": request.images}
-    kinds = [what for what, value in sources.items() if value]
-    if len(kinds) > 1:
+    given = [source for source, value in sources.items() if value]
+    if len(given) > 1:
         fix = "Give one of them"
         if name and "=" in name:  # a setting without --set
             fix = f"Give one of them; a setting needs --set: --set {shlex.quote(name)}"
-        what = f"both {kinds[0]}{f' ({name})' if name else ''} and {kinds[1]} are given"
+        what = f"both {given[0]}{f' ({name})' if name else ''} and {given[1]} are given"
         raise ConflictError(what, where=command, fix=fix)
-    if request.data and not name and kinds:
-        what = f"both {kinds[0]} and --data are given"
+    if request.data and not name and given:
+        what = f"both {given[0]} and --data are given"
         raise ConflictError(what, where=command, fix="Give one of them")
 
 
-def with_model(model: str | None) -> dict[str, Any]:
+def model_section(model: str | None) -> dict[str, Any]:
+    """The section ``model`` of a recipe for the option ``--model``."""
     return {"model": {"model": model}} if model else {}
 
 
 def _recipe_of_run(run_folder: Path | None, command: str, alternatives: str) -> str:
     """The recipe file of a run folder; raises ConfigError if there is none."""
     if run_folder is not None and not (run_folder / "config.toml").is_file():
-        raise no_run(run_folder)
+        raise no_run_error(run_folder)
     if run_folder is None:
         fix = f"Name a recipe such as europe ('glassformer recipes' lists them), or give {alternatives}"
         raise NothingGivenError("no recipe is given", where=command, fix=fix)
     return str(run_folder / "config.toml")
 
 
-def own_recipe(
+def recipe_for_data(
     cls: type, source: str, settings: Sequence[str] = (), sections: dict[str, Any] | None = None
 ) -> Any:
     """A recipe for the user's labeled texts or images; ``fit`` sets learning rate, epochs and batch size.
 
-    A tenth each is held out for validation and test if the source has no such split.
+    If the source has no validation or test split, a tenth of the examples is held out for it.
     """
-    location = whole_path(source)
+    location = absolute_path(source)
     values, recipe_class = recipe_values(cls, location, settings, sections)
     requested = requested_recipe(cls, location, settings, sections)
     d: Any = requested.data
@@ -377,17 +378,17 @@ def own_recipe(
         from glassformer.inputs.images import Images
 
         reader, options["need_labels"] = Images(), True
-        values |= _for_images(requested)
+        values |= _image_defaults(requested)
     with reading_as(d):
         dataset = reader.read(requested, location, hasattr(d, "target"), **options)
     if cls is not ImageRecipe:
         note_siblings(location)
-    hold_out(values, dataset)
+    set_split_sizes(values, dataset)
     return build(recipe_class, apply_overrides(values, settings, recipe_class), "--set")
 
 
-def _for_images(recipe: Any) -> dict[str, Any]:
-    """Defaults that depend on the image model: section -> key -> value."""
+def _image_defaults(recipe: Any) -> dict[str, Any]:
+    """Values of a recipe that depend on the image model: section -> key -> value."""
     from glassformer.inputs.images import has_fixed_features, is_image_architecture
     from glassformer.tasks.auto import SCRATCH, needs_encoder
 
@@ -405,8 +406,8 @@ def _for_images(recipe: Any) -> dict[str, Any]:
     return values
 
 
-def whole_path(source: str) -> str:
-    """An existing path as an absolute one, so that the run can be evaluated from any folder."""
+def absolute_path(source: str) -> str:
+    """An existing path as an absolute path, so that the run can be evaluated in any working directory."""
     path = Path(source).expanduser()
     return str(path.resolve()) if path.exists() else source
 
@@ -414,13 +415,12 @@ def whole_path(source: str) -> str:
 # --- a recipe on other data than its own -----------------------------------------------------------
 
 
-MIN_DISTINCT = 3  # distinct sentences or texts: one each for training, validation and test
-EXAMPLES = ("sentences", "questions", "neighbours", "analogies")  # keys that only suit the recipe's own data
+MIN_DISTINCT = 3  # number of distinct texts needed: one for training, one for validation, one for test
+EXAMPLE_KEYS = ("sentences", "questions", "neighbours", "analogies")  # examples for the recipe's own data
 
 
 def note_siblings(source: str) -> None:
-    """Print a note if files of other splits are next to the given one, or if tables of a folder belong to no
-    split."""
+    """Print a note about files that are not read: other splits in the folder, or tables without a split."""
     path = Path(source)
     if path.is_dir() and (split_paths := {file for files in split_files(path).values() for file in files}):
         if unread := [p.name for p in tables_in(path) if p not in split_paths]:
@@ -435,34 +435,35 @@ def note_siblings(source: str) -> None:
         note(f"{', '.join(siblings)} next to {path.name}: to use them, give the folder: {path.parent}")
 
 
-def with_held_out(recipe: Any, settings: Sequence[str], run_folder: Path | None) -> Any:
-    """A tagging or question answering recipe that holds out a tenth for each split that the data lack.
+def add_held_out(recipe: Any, settings: Sequence[str], run_folder: Path | None) -> Any:
+    """Set the sizes of missing splits in a recipe of tagging or question answering; returns the recipe.
 
-    Copies of a sentence, and questions on one text, stay in one split. Sizes that the user sets are kept.
-    With fewer than ten distinct sentences or texts, a split gets one; with fewer than three, none.
+    The size is a tenth, one text if there are fewer than ten distinct texts, or none if there are fewer than
+    three. Sizes that the user has set do not change.
     """
     read, sizes = TASKS[recipe.task].read, [f"{split}_size" for split in ("validation", "test")]
     missing = [key for key in sizes if not is_set(key, settings) and getattr(recipe.data, key, 0) is None]
     if read is None or not missing:
         return recipe
-    if run_folder is not None and (run_folder / "config.toml").is_file():  # continue as the run began
+    if run_folder is not None and (run_folder / "config.toml").is_file():  # use the sizes of the run
         data = read_toml(run_folder / "config.toml").get("data", {})
         return replace(recipe, data=replace(recipe.data, **{key: data.get(key) for key in missing}))
     try:
         with reading_as(recipe.data):
             splits = read(recipe).splits
-    except DataError:  # reported when training reads them
+    except DataError:  # training will report the error
         return recipe
-    count = len({comparison_key(text) for text in set(splits["train"].texts)}) if "train" in splits else 0
-    if count < MIN_DISTINCT:
+    texts = set(splits["train"].texts) if "train" in splits else ()
+    num_distinct = len(set(map(comparison_key, texts)))
+    if num_distinct < MIN_DISTINCT:
         return recipe
-    size = HELD_OUT if HELD_OUT * count >= 1 else 1
-    sizes_of = {key: size for key in missing if key.removesuffix("_size") not in splits}
-    return replace(recipe, data=replace(recipe.data, **sizes_of))
+    size = HELD_OUT if HELD_OUT * num_distinct >= 1 else 1
+    new_sizes = {key: size for key in missing if key.removesuffix("_size") not in splits}
+    return replace(recipe, data=replace(recipe.data, **new_sizes))
 
 
-def held_out_line(recipe: Any) -> str | None:
-    """A line on what is held out of the user's tagged words or questions; None: nothing."""
+def describe_held_out(recipe: Any) -> str | None:
+    """A line on how many of the user's tagged words or questions are held out; None if there are none."""
     noun, sizes = TASKS[recipe.task].target.split_units, []
     for split in ("validation", "test"):
         size = getattr(recipe.data, f"{split}_size", None)
@@ -472,9 +473,11 @@ def held_out_line(recipe: Any) -> str | None:
     return f"held out of the {noun}: {' and '.join(sizes)} (--set validation_size=..., test_size=...)"
 
 
-def without_pairs(recipe: Any, settings: Sequence[str], run_folder: Path | None) -> Any:
-    """The recipe without next-sentence prediction if most texts have one sentence; a resumed run and
-    ``settings`` keep their own value."""
+def disable_next_sentence(recipe: Any, settings: Sequence[str], run_folder: Path | None) -> Any:
+    """The recipe, without next-sentence prediction if most texts have one sentence.
+
+    A value in ``settings`` or of a resumed run has precedence.
+    """
     is_explicit = is_set("next_sentence", settings)
     if is_explicit or not getattr(getattr(recipe, "text", None), "next_sentence", False):
         return recipe
@@ -493,20 +496,20 @@ def _mostly_several_sentences(data: Any) -> bool:
     try:
         with reading_as(data):
             dataset = load_text_dataset(data.source, text_column=data.text_column)
-    except DataError:  # reported when training reads them
+    except DataError:  # training will report the error
         return True
     return multi_sentence_share(next(iter(dataset.splits.values())).texts) >= NEXT_SENTENCE_SHARE
 
 
-def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[str] = ()) -> Any:
-    """A recipe on other data than its own: texts and examples about its own data are removed."""
+def replace_data(recipe: Any, source: str, shipped: bool, settings: Sequence[str] = ()) -> Any:
+    """The recipe with other data, and without descriptions and examples of its own data."""
     set_keys = {key.rsplit(".", 1)[-1] for key in parse_settings(settings)}
     texts = {"summary": f"as {recipe.name}, on {Path(source).name}", "expect": ""}
     changes: dict[str, Any] = {key: text for key, text in texts.items() if key not in set_keys}
     for section in ("evaluate", "judge") if shipped else ():
         config: Any = getattr(recipe, section, None)
-        examples = {k: () for k in EXAMPLES if hasattr(config, k) and k not in set_keys}
-        if hasattr(config, "tests") and "tests" not in set_keys:  # the analogies of a corpus belong to it
+        examples = {k: () for k in EXAMPLE_KEYS if hasattr(config, k) and k not in set_keys}
+        if hasattr(config, "tests") and "tests" not in set_keys:  # remove the analogies of the old corpus
             examples["tests"] = tuple(test for test in config.tests if test != recipe.data.source)
         changes |= {section: replace(config, **examples)} if examples else {}
     data = replace(recipe.data, source=source)
@@ -517,11 +520,8 @@ def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[st
 
 
 def _other_columns(data: Any, set_keys: set[str]) -> Any:
-    """The data section with the names of the columns as detected, for later commands."""
+    """The data section with the detected names of the columns, for later commands."""
     keys = ("source_column", "target_column")
-    columns = columns_of_other_data(
-        data.source,
-        (data.source_column, data.target_column),
-        [getattr(data, key) for key in keys if key in set_keys],
-    )
+    set_names = [getattr(data, key) for key in keys if key in set_keys]
+    columns = columns_of_other_data(data.source, (data.source_column, data.target_column), set_names)
     return replace(data, **dict(zip(keys, columns, strict=True)))

@@ -1,10 +1,14 @@
-"""``glassformer predict``: predictions for texts, pairs of texts or images, typed or in files."""
+"""``glassformer predict``.
+
+It predicts for texts, pairs of texts or images, given as arguments or in files.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +20,10 @@ from glassformer.cli.options import (
     argument,
     check_bad_row,
     check_folder,
+    collect_inputs,
     flag,
     note_columns,
     option,
-    with_data,
 )
 from glassformer.cli.output import AS_JSON, note, progress_bar, say, say_json
 from glassformer.cli.predictions import (
@@ -28,12 +32,12 @@ from glassformer.cli.predictions import (
     Answers,
     Kind,
     Labels,
-    LeastSure,
+    LeastConfident,
     Numbers,
     Tags,
     Writer,
     check_output,
-    kind_in,
+    prediction_kind,
     table_format,
 )
 from glassformer.cli.similar import is_embedder
@@ -45,17 +49,17 @@ from glassformer.inputs.rows import SKIP_HINT, check_encodings
 if TYPE_CHECKING:
     from glassformer.inputs.inputs import Inputs, RowChunks
 
-# --- what is given --------------------------------------------------------------------------------
+# --- inputs -----------------------------------------------------------------------------------------
 
 
-def input_rows(
+def build_request(
     run: Path,
     arguments: Sequence[str],
     text_column: str | None = None,
     pair_column: str | None = None,
     skip: bool = False,
 ) -> rows.InputRequest:
-    """The arguments of a command, as the ``Inputs`` of a run's model read them."""
+    """The request from which the ``Inputs`` of a model read the arguments of a command."""
     from glassformer.tasks.run_folder import trained_columns
 
     return rows.InputRequest(
@@ -63,16 +67,16 @@ def input_rows(
     )
 
 
-def gather(inputs: Inputs, given: rows.InputRequest) -> RowChunks:
-    """Read the input rows; an error about a bad row also says if training skipped such rows."""
+def gather(inputs: Inputs, request: rows.InputRequest) -> RowChunks:
+    """Read the input rows; raises DataError, with a hint if training skipped such rows."""
     try:
-        return inputs.gather(given)
+        return inputs.gather(request)
     except DataError as error:
-        raise _with_training_hint(error, given.folder) from None
+        raise _with_training_hint(error, request.folder) from None
 
 
 def _with_training_hint(error: DataError, folder: Path) -> DataError:
-    """The error for a bad row, with a hint if the training skipped such rows."""
+    """The error, with a hint if it is about an unusable row and training skipped such rows."""
     from glassformer.tasks.run_folder import read_run_recipe
 
     if SKIP_HINT not in (error.fix or "") or not (folder / "config.toml").is_file():
@@ -87,33 +91,31 @@ def _with_training_hint(error: DataError, folder: Path) -> DataError:
 
 
 def open_model(folder: Path, precision: str | None, labels: Sequence[str], template: str | None) -> Any:
-    """The model in a folder."""
+    """Load a model; with ``labels`` or ``template``, make it a zero-shot classifier."""
     from glassformer.checkpoints.hub import resolve_checkpoint
     from glassformer.families.image_text import has_both_halves
     from glassformer.tasks.load import load
 
-    # A model that compares with the names of labels may be given by its name.
+    # The folder may also be the name of a checkpoint.
     path = folder if folder.exists() else resolve_checkpoint(str(folder)).path
     names = [label.strip() for argument in labels for label in argument.split(",") if label.strip()]
-    zero_shot = bool(labels) or template is not None
-    if zero_shot and has_both_halves(path):
+    is_zero_shot, classifier = bool(labels) or template is not None, None
+    if is_zero_shot and has_both_halves(path):
         from glassformer.tasks.image_classification.zero_shot import ZeroShotImageClassifier
 
-        chooser = ZeroShotImageClassifier(path, names, template=template)
-        model: Any = chooser.classifier
-    else:
-        chooser, model = None, load(path)
+        classifier = ZeroShotImageClassifier(path, names, template=template)
+    model: Any = load(path) if classifier is None else classifier.classifier
     if precision is not None:
         from glassformer.study.calibration import set_precision
 
         set_precision(folder, model, precision, note)
-    if chooser is not None or not zero_shot:
-        return chooser or model
+    if classifier is not None or not is_zero_shot:
+        return classifier or model
     from glassformer.tasks.text_classification.zero_shot import ZeroShotClassifier
 
     try:
         return ZeroShotClassifier(model, names, template=template)
-    except NotForThisModelError as error:  # labels were given for another kind of model
+    except NotForThisModelError as error:
         raise error.but(where="--labels") from None
 
 
@@ -136,29 +138,20 @@ def predict_table(
     pair_column: str | None = None,
     json: bool = False,
 ) -> None:
-    """Predict a Parquet file into another, with a progress bar on a terminal; engines: ``scale.engines``."""
+    """Predict for a Parquet file, and write another one; see ``scale.engines`` for the engines."""
     check_folder(run)
     from glassformer.scale.scoring import SHARD_ROWS, score_file
 
-    kind_in(run)
+    prediction_kind(run)
     for path, name in ((data, "--data"), (out, "--out")):
         if path is None or path.suffix.lower() != ".parquet":
             what, where = "a large table is read from Parquet and written as Parquet", path or "is missing"
             fix = "Give --data FILE.parquet --out FILE.parquet, or leave --engine out"
             raise BadValueError(what, where=f"{name} {where}", fix=fix)
     assert out is not None
+    options: dict[str, Any] = {"column": text_column, "pair": pair_column, "rows": SHARD_ROWS}
     with progress_bar("rows") as progress:
-        result = score_file(
-            run,
-            data,
-            out,
-            column=text_column,
-            pair=pair_column,
-            rows=SHARD_ROWS,
-            engine=engine,
-            progress=progress,
-            say=note_columns,
-        )
+        result = score_file(run, data, out, engine=engine, progress=progress, say=note_columns, **options)
     say(f"{counted(result['rows'], 'row')}: {out}")
     if result["truncated"]:
         note(f"{result['truncated']:,} texts were too long and truncated; see the column 'truncated'")
@@ -168,10 +161,10 @@ def predict_table(
         say_json({"out": out, **result})
 
 
-def _check_table(files: Sequence[str], given_options: Mapping[str, bool]) -> None:
+def _check_table(files: Sequence[str], is_given: Mapping[str, bool]) -> None:
     """Raise ConfigError for options that are not supported from Parquet to Parquet."""
     csv = "Give --out a name that ends in .csv"
-    refused = {
+    unsupported = {
         "--precision": (
             "from Parquet to Parquet, the precision is the one that the model was saved with",
             "Leave it out, or give --out a name that ends in .csv",
@@ -185,16 +178,16 @@ def _check_table(files: Sequence[str], given_options: Mapping[str, bool]) -> Non
             f"Leave it out. {csv}",
         ),
     }
-    for name, (what, fix) in refused.items():
-        if given_options[name]:
+    for name, (what, fix) in unsupported.items():
+        if is_given[name]:
             raise NotForThisModelError(what, where=name, fix=fix)
 
 
-# --- the verb -------------------------------------------------------------------------------------
+# --- the command ------------------------------------------------------------------------------------
 
 
 def _given_options(parameters: Mapping[str, Any]) -> dict[str, bool]:
-    """Option of ``predict_command`` -> whether it is given."""
+    """Option of ``predict_command`` -> whether the user has given it."""
     return {
         KEEP_TABLE: parameters["keep_table"],
         LEAST_SURE: parameters["least_sure"] is not None,
@@ -207,29 +200,29 @@ def _given_options(parameters: Mapping[str, Any]) -> dict[str, bool]:
     }
 
 
-def _check_kind(kind: type[Kind], given_options: Mapping[str, bool]) -> None:
-    """Raise ConfigError for options that do not fit the kind of prediction."""
-    if kind is Numbers and given_options[LEAST_SURE]:
+def _check_kind(kind: type[Kind], is_given: Mapping[str, bool]) -> None:
+    """Raise ConfigError for options that this kind of prediction does not support."""
+    if kind is Numbers and is_given[LEAST_SURE]:
         what = "is for classifiers: the intervals of a regressor are equally wide for all numbers"
         raise NotForThisModelError(what, where=LEAST_SURE, fix="Leave it out")
     kinds = {KEEP_TABLE: "labels and of numbers", "--coverage": "numbers"}
     for name in (KEEP_TABLE, LEAST_SURE, "--labels", "--template", "--coverage", "--engine"):
-        if kind in (Tags, Answers) and given_options[name]:
+        if kind in (Tags, Answers) and is_given[name]:
             what = f"is for models of {kinds.get(name, 'labels')}"
             raise NotForThisModelError(what, where=name, fix="Leave it out")
 
 
-def inputs_of(model: Any, pair_column: str | None) -> Inputs:
-    """The ``Inputs`` of a model."""
+def select_inputs(model: Any, pair_column: str | None) -> Inputs:
+    """The ``Inputs`` of a model, for pairs of texts if ``--pair-column`` is given."""
     return model.inputs if pair_column is None else model.inputs.as_pairs(model)
 
 
 def _write(writer: Writer, source: RowChunks, skip: bool) -> None:
-    """Predict for all rows, piece by piece."""
+    """Predict for all rows, chunk by chunk."""
     try:
-        with writer.opened(), _progress_bar(writer.kind, source.num_usable) as progress:
-            for piece in source:
-                writer.add(piece, progress)
+        with writer.open(), _progress_bar(writer.kind, source.num_usable) as progress:
+            for chunk in source:
+                writer.add(chunk, progress)
     except DataError as error:
         if skip or not error.where or not source.all_at_once:
             raise
@@ -307,49 +300,56 @@ def predict_command(
     For regressors, a line has the number and its prediction interval.
     """
     check_bad_row(on_bad_row)
-    given, skip = with_data(given, None if data is None else str(data), "predict"), on_bad_row == "skip"
+    is_given = _given_options(locals())
+    arguments, skip = (
+        collect_inputs(given, None if data is None else str(data), "predict"),
+        on_bad_row == "skip",
+    )
     zero_shot = bool(labels or template)
     if not zero_shot or run.exists():
         check_folder(run)
-    kind = Labels if zero_shot and (not run.exists() or is_embedder(run)) else kind_in(run)
-    given_options = _given_options(locals())
-    _check_kind(kind, given_options)
+    kind = Labels if zero_shot and (not run.exists() or is_embedder(run)) else prediction_kind(run)
+    _check_kind(kind, is_given)
     if not skip:
-        check_encodings(given)
-    kept_table = table_format(given, out) if keep_table else None
-    least_sure_list = None if least_sure is None else LeastSure(least_sure)
-    table = len(given) == 1 and _is_parquet(given[0]) and _is_parquet(out) and issubclass(kind, Labels)
-    if table or engine != "serial":
-        _check_table(given, given_options | {"--labels": zero_shot, "--engine": len(given) > 1})
-        predict_table(run, Path(given[0]), out, text_column, engine, pair_column, json)
+        check_encodings(arguments)
+    user_table = table_format(arguments, out) if keep_table else None
+    least_confident = None if least_sure is None else LeastConfident(least_sure)
+    is_table = len(arguments) == 1 and _is_parquet(arguments[0]) and _is_parquet(out)
+    if (is_table and issubclass(kind, Labels)) or engine != "serial":
+        _check_table(arguments, is_given | {"--labels": zero_shot, "--engine": len(arguments) > 1})
+        predict_table(run, Path(arguments[0]), out, text_column, engine, pair_column, json)
         return
     if out is not None:
         check_output(out, kind)
     from glassformer.tasks.load import describe
 
-    row_source, source = input_rows(run, given, text_column, pair_column, skip), None
+    request, source = build_request(run, arguments, text_column, pair_column, skip), None
     saved_inputs = None if zero_shot else describe(run).inputs
     if saved_inputs is not None and (pair_column is None or not saved_inputs.may_be_pairs):
-        source = gather(saved_inputs, row_source)  # before the model, which loads slowly
+        source = gather(saved_inputs, request)  # before the model, because loading it takes longer
     model = open_model(run, precision, labels or (), template)
     if source is None:
-        source = gather(inputs_of(model, pair_column), row_source)
-    if kept_table is not None and source.layout.pairs:
+        source = gather(select_inputs(model, pair_column), request)
+    if user_table is not None and source.layout.pairs:
         sides = columns_for_pair_model(
-            kept_table.names, text_column, pair_column, given[0], row_source.training_columns
+            user_table.names, text_column, pair_column, arguments[0], request.training_columns
         )
-        kept_table = kept_table.with_pairs(sides)
-    writer = Writer(kind(model, source.layout, coverage), out, json, kept_table, least_sure_list)
+        user_table = replace(user_table, pair=(sides.first, sides.second))
+    writer = Writer(kind(model, source.layout, coverage), out, json, user_table, least_confident)
     _write(writer, source, skip)
     if json:
         say_json(writer.as_dict())
-    elif least_sure_list is not None:
-        least_sure_list.show(model.INPUTS.noun)
+    elif least_confident is not None:
+        least_confident.show(model.INPUTS.noun)
     if out is not None:
         say(writer.summary())
-    hints = least_sure_list.notes(shlex.quote(str(run))) if least_sure_list and not labels else ()
-    for line in (*writer.notes(), *hints):
+    for line in writer.notes():
         note(line)
+    if least_confident is not None and not labels:
+        note(
+            f"to predict no label at low confidence: glassformer calibrate {shlex.quote(str(run))} shows the "
+            "effect of each threshold, and --abstain-below P sets one"
+        )
 
 
 def _is_parquet(path: str | Path | None) -> bool:

@@ -1,4 +1,7 @@
-"""``glassformer prove``: compare a checkpoint with ``transformers``, and write a certificate."""
+"""``glassformer prove``.
+
+It compares a checkpoint with ``transformers``, and writes a certificate.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ from glassformer.cli.output import AS_JSON, progress_bar, say, say_json, show_ta
 from glassformer.finite import json_text
 from glassformer.outputs import check_folder_path, check_new_file, write_text
 
-NUMBERS = {"largest_value": "largest value", "largest_difference": "difference", "tolerance": "tolerance"}
+COLUMNS = {"largest_value": "largest value", "largest_difference": "difference", "tolerance": "tolerance"}
 
 
 def certificate_path(model: str, folder: Path) -> Path:
-    """In the model's own folder; for a name and a folder of the Hub's cache, in the current one."""
-    cached = any(part.startswith("models--") for part in folder.resolve().parts)
-    if Path(model).expanduser().exists() and not cached:
+    """The model's folder; for names and folders in the Hub cache, the working directory."""
+    is_cached = any(part.startswith("models--") for part in folder.resolve().parts)
+    if Path(model).expanduser().exists() and not is_cached:
         return folder / "proof.json"
     return Path(f"{Path(model).name.lower()}-proof.json")
 
@@ -48,25 +51,23 @@ def prove_command(
     path = out or certificate_path(model, folder)
     check_folder_path(path.parent)
     with progress_bar("comparing", STEPS) as progress:
-        found = prove(model, revision, progress)
-    write_text(path, json_text(found, indent=2) + "\n")
+        proof = prove(model, revision, progress)
+    write_text(path, json_text(proof, indent=2) + "\n")
     if path == folder / "proof.json":
-        add_proof_to_card(folder, found["sentences"])
+        add_proof_to_card(folder, proof["sentences"])
     if json:
-        say_json(found | {"out": path})
+        say_json(proof | {"out": path})
     else:
-        stored = ", ".join(found["stored_as"])
-        say(
-            f"{found['model']}: {found['model_type']}, stored in {stored}, computed in {found['computed_in']}"
-        )
+        model_type, stored = proof["model_type"], ", ".join(proof["stored_as"])
+        say(f"{proof['model']}: {model_type}, stored in {stored}, computed in {proof['computed_in']}")
         rows = [
-            (one["way"], one["output"], *(f"{one[key]:.2g}" for key in NUMBERS))
-            for one in found.get("outputs", ())
+            (output["way"], output["output"], *(f"{output[key]:.2g}" for key in COLUMNS))
+            for output in proof.get("outputs", ())
         ]
         if rows:
-            show_table("", ("folder", "output", *NUMBERS.values()), rows, right=(*NUMBERS.values(),))
-        for line in found["sentences"]:
+            show_table("", ("folder", "output", *COLUMNS.values()), rows, right=(*COLUMNS.values(),))
+        for line in proof["sentences"]:
             say(line)
         say(f"certificate: {path}")
-    if found["verdict"] == "different":
+    if proof["verdict"] == "different":
         raise typer.Exit(WORSE)

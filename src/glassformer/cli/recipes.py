@@ -1,4 +1,7 @@
-"""``glassformer recipes`` and ``new``: the shipped recipes, and a recipe file with every key explained."""
+"""``glassformer recipes`` and ``new``.
+
+``recipes`` lists the shipped recipes. ``new`` writes a recipe file that explains every key.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from glassformer.cli.options import MODEL_NAME, SETTINGS, SOURCE, a_recipe, argument, option, recipe_keys
+from glassformer.cli.options import (
+    MODEL_NAME,
+    SETTINGS,
+    SOURCE,
+    argument,
+    option,
+    recipe_argument,
+    recipe_keys,
+)
 from glassformer.cli.output import AS_JSON, emit, note, say, say_json
 from glassformer.cli.own_data import choose_recipe
 from glassformer.config import listed, literal, nearest, to_dict
@@ -21,8 +32,8 @@ from glassformer.tasks.catalog import DEFAULT_TASK, TARGETS, TASKS, load_recipe,
 KEYS = ("name", "task", "summary")
 
 
-def shipped(word: str = "") -> list[dict[str, str]]:
-    """Name, task and summary of each recipe that has the word in one of them, by task and name."""
+def find_recipes(word: str = "") -> list[dict[str, str]]:
+    """Name, task and summary of the shipped recipes that contain a word, sorted by task and name."""
     recipes = ({key: str(recipe_values(name)[0].get(key, "")) for key in KEYS} for name in recipe_names())
     matches = [
         recipe for recipe in recipes if any(word.lower() in value.lower() for value in recipe.values())
@@ -35,7 +46,7 @@ def recipes_command(
     json: bool = AS_JSON,
 ) -> None:
     """List the recipes accepted by `train`, `cross-validate` and `new`: name, task and description."""
-    recipes = shipped(word or "")
+    recipes = find_recipes(word or "")
     if not recipes:
         fix = "'glassformer recipes' lists all of them"
         what = f"no recipe has {word!r} in its name, task or description"
@@ -48,12 +59,12 @@ def recipes_command(
         emit(f"{recipe['name']:<{widths[0]}}  {recipe['task']:<{widths[1]}}  {recipe['summary']}")
 
 
-# --- a new recipe file ------------------------------------------------------------------------------
+# --- new --------------------------------------------------------------------------------------------
 
-WIDTH = 100  # characters per comment line
+WIDTH = 100  # maximum number of characters of a comment line
 
 
-def commented(recipe: Any, file: str) -> str:
+def commented_toml(recipe: Any, file: str) -> str:
     """A recipe as TOML: its own settings, and all other keys commented out with their defaults."""
     values = to_dict(recipe)
     lines = [
@@ -66,43 +77,34 @@ def commented(recipe: Any, file: str) -> str:
         if key.section != section:
             section = key.section
             lines += ["", f"[{section}]"]
-        place = values.get(section, {}) if section else values
-        value = place.get(key.name)
-        lines += [
-            "",
-            *textwrap.wrap(
-                key.meaning, WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
-            ),
-        ]
+        value = (values.get(section, {}) if section else values).get(key.name)
+        comment = textwrap.wrap(key.meaning, WIDTH - 2, break_on_hyphens=False)
+        lines += ["", *(f"# {line}" for line in comment)]
         if value is None:
             lines.append(f"# {key.name} =")
         else:
-            as_default = section and literal(value) == _default(recipe, section, key.name)
-            lines.append(f"{'# ' if as_default else ''}{key.name} = {literal(value)}")
+            default = getattr(type(getattr(recipe, section))(), key.name) if section else None
+            is_default = default is not None and literal(value) == literal(default)
+            lines.append(f"{'# ' if is_default else ''}{key.name} = {literal(value)}")
     return "\n".join(lines) + "\n"
 
 
-def _default(recipe: Any, section: str, key: str) -> str | None:
-    default = getattr(type(getattr(recipe, section))(), key)
-    return None if default is None else literal(default)
-
-
 def default_recipe(task: str) -> str:
-    """The shipped recipe to start from for a task: one with built-in data if there is such a recipe."""
+    """The name of a shipped recipe for a task, with built-in data if there is one."""
     if task not in TASKS:
         raise BadValueError(f"no task {task!r}", where="--task", fix=nearest(task, list(TASKS)))
-    of_task = sorted(_recipes_of(task), key=lambda pair: (needs_files(pair[1]), len(pair[0]), pair[0]))
-    if not of_task:
-        data_argument = "--images FILE" if task.startswith("image") else "--text FILE"
-        target = next((kind for (_, kind), regression_task in TARGETS.items() if regression_task == task), "")
-        fix = f"Give {data_argument}{f' --set target={target}' if target else ''}, or a recipe"
+    recipes = sorted(_task_recipes(task), key=lambda pair: (needs_files(pair[1]), len(pair[0]), pair[0]))
+    if not recipes:
+        option = "--images FILE" if task.startswith("image") else "--text FILE"
+        target = next((kind for (_, kind), other_task in TARGETS.items() if other_task == task), "")
+        fix = f"Give {option}{f' --set target={target}' if target else ''}, or a recipe"
         raise ConfigError(f"the package has no recipe of {task}", where="--task", fix=fix)
-    return of_task[0][0]
+    return recipes[0][0]
 
 
 @cache
-def _recipes_of(task: str) -> list[tuple[str, Any]]:
-    """The shipped recipes of a task, by name."""
+def _task_recipes(task: str) -> list[tuple[str, Any]]:
+    """Names and recipes of the shipped recipes of a task."""
     recipes = ((name, load_recipe(name)) for name in recipe_names())
     return [(name, recipe) for name, recipe in recipes if recipe.task == task]
 
@@ -115,7 +117,7 @@ def needs_files(recipe: Any) -> bool:
 
 def new_command(
     file: Path = argument("FILE.toml", "File to write.", default=...),
-    recipe: str | None = a_recipe("Recipe to start from (see: glassformer recipes)."),
+    recipe: str | None = recipe_argument("Recipe to start from (see: glassformer recipes)."),
     task: str | None = option("TASK", "Start from the default recipe of a task."),
     text: str | None = option("FILE", "Write a recipe for these labeled texts."),
     images: str | None = option("FOLDER", "Write a recipe for these labeled images."),
@@ -134,12 +136,12 @@ def new_command(
         raise ConflictError(f"--task and {listed(sources)}", where="new", fix="Give one of them")
     if not sources:
         recipe = default_recipe(task or DEFAULT_TASK)
-    with_these = {"images": images, "model": model, "data": data, "settings": settings}
-    config = replace(choose_recipe(recipe, text, command="new", **with_these), name=file.stem)
+    options = {"images": images, "model": model, "data": data, "settings": settings}
+    config = replace(choose_recipe(recipe, text, command="new", **options), name=file.stem)
     set_keys = {word.partition("=")[0].rpartition(".")[2] for word in settings}
-    if (set_keys or model) and "expect" not in set_keys:  # the expected result no longer applies
+    if (set_keys or model) and "expect" not in set_keys:  # the expected result was for other settings
         config = replace(config, expect="")
-    write_text(file, commented(config, str(file)))
+    write_text(file, commented_toml(config, str(file)))
     saved = load_recipe(str(file))
     say(f"{saved.task} on {saved.data.source}: {file}")
     if not Path(saved.data.source).exists() and needs_files(saved):

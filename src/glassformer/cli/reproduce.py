@@ -1,4 +1,7 @@
-"""``glassformer reproduce``: run the recipes of published systems and compare the results."""
+"""``glassformer reproduce``.
+
+It runs the recipes of published systems, and compares the results.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 
 from glassformer.checkpoints.catalog import CATALOG
 from glassformer.cli.options import RUNS, SETTINGS, argument, flag, option
-from glassformer.cli.output import AS_JSON, as_dict, say, say_json, show_table, stream
+from glassformer.cli.output import AS_JSON, output_stream, run_as_dict, say, say_json, show_table
 from glassformer.errors import BadValueError, CheckpointError, ConflictError, OutputPathError
 from glassformer.outputs import write_text
 from glassformer.report.published import (
@@ -30,68 +33,64 @@ RESULTS = Path("benchmarks") / "results"
 
 
 def _from_hub(model: str | None) -> bool:
-    """Whether a model's weights are only on the Hub, not in a package."""
+    """Whether the Hub is the only source of a model's weights."""
     return model in CATALOG and CATALOG[model].package is None
 
 
-def stand_ins(row: Row) -> list[str]:
+def substitute_commands(row: Row) -> list[str]:
     """Commands that run substitutes for a system, without weights from the Hub."""
-    studies = [
-        f"glassformer compare {n}" for n in row.studies if not _from_hub(load_study(n).set.get("model"))
-    ]
-    recipes = [
-        n for n in row.recipes if n not in row.original_recipes and f"{n}-given" not in row.original_recipes
-    ]
-    recipes = [
-        n for n in recipes if not _from_hub(getattr(getattr(load_recipe(n), "model", None), "model", None))
-    ]
-    return studies or [f"glassformer train {name}" for name in recipes]
+    studies = [name for name in row.studies if not _from_hub(load_study(name).set.get("model"))]
+    if studies:
+        return [f"glassformer compare {name}" for name in studies]
+    recipes = {
+        name: load_recipe(name)
+        for name in row.recipes
+        if name not in row.original_recipes and f"{name}-original_recipes" not in row.original_recipes
+    }
+    models = {name: getattr(recipe, "model", None) for name, recipe in recipes.items()}
+    return [f"glassformer train {n}" for n, m in models.items() if not _from_hub(getattr(m, "model", None))]
 
 
-def measure(name: str) -> RecipeResults | None:
-    """The results of a recipe in result files and run folders below the current folder."""
+def find_results(name: str) -> RecipeResults | None:
+    """The results of a recipe, from result files and run folders in the working directory."""
     return read_recipe_results(name, RESULTS, RUNS)
 
 
 def show_rows() -> list[dict[str, Any]]:
-    """Print every system with its published result and our recipes' results; returns the same for JSON."""
-    lines: list[list[object]] = []
-    rows: list[dict[str, Any]] = []
+    """Print every system with its published result and our results; returns the same for JSON."""
+    table_rows: list[list[object]] = []
+    json_rows: list[dict[str, Any]] = []
     for row in published_rows():
-        about = ", ".join(filter(None, (row.data, row.hours)))
-        lines.append([row.number, f"{row.system} ({about})", f"published: {row.published}"])
+        details = ", ".join(filter(None, (row.data, row.hours)))
+        table_rows.append([row.number, f"{row.system} ({details})", f"published: {row.published}"])
         reached = {}
         for name in row.recipes:
-            result = measure(name)
+            result = find_results(name)
             reached[name] = result.score if result else load_recipe(name).expect
-            lines.append(["", name, reached[name]])
+            table_rows.append(["", name, reached[name]])
         facts = {"row": row.number, "system": row.system, "data": row.data, "published": row.published}
-        rows.append({**facts, "reached": reached, "missing": row.requirement})
+        json_rows.append({**facts, "reached": reached, "requirement": row.requirement})
         if not row.recipes:
-            lines.append(["", "", row.requirement])
-    show_table("published systems", ("row", "system and recipes", "reached"), lines)
-    return rows
+            table_rows.append(["", "", row.requirement])
+    show_table("published systems", ("row", "system and recipes", "reached"), table_rows)
+    return json_rows
 
 
 def write_page(path: Path) -> None:
-    """Write the table as Markdown, and one page per system in a folder of the same name next to it."""
+    """Write the table as Markdown, and a page per system to a folder with the same name."""
     from glassformer.report.published_page import pages
 
     if path.suffix != ".md" or not path.parent.is_dir():
-        fix = "Use x.md"
-        raise BadValueError("the table is a Markdown file in a folder that exists", where=str(path), fix=fix)
+        what = "the table is a Markdown file in a folder that exists"
+        raise BadValueError(what, where=str(path), fix="Use x.md")
     folder = path.with_suffix("")
-    if (
-        path.is_dir()
-        or (path.is_symlink() and not path.exists())
-        or (folder.exists() and not folder.is_dir())
-    ):
-        raise OutputPathError(
-            "is not a path that a file can be written to", where=str(path), fix="Choose another --out"
-        )
+    is_broken_link = path.is_symlink() and not path.exists()
+    if path.is_dir() or is_broken_link or (folder.exists() and not folder.is_dir()):
+        what = "is not a path that a file can be written to"
+        raise OutputPathError(what, where=str(path), fix="Choose another --out")
     files = recipe_names()
     texts = pages(
-        measure,
+        find_results,
         lambda name: read_study_result(name, RESULTS),
         runs_on_random_weights(RESULTS),
         lambda name: files[name].read_text(encoding="utf-8").strip(),
@@ -137,12 +136,11 @@ def reproduce_command(
 def run_row(
     row: Row, settings: Sequence[str] = (), out: Path | None = None, verdict: bool = False
 ) -> dict[str, Any]:
-    """Run the recipes of a system one after the other; unfinished runs are resumed, finished ones kept."""
+    """Run the recipes of a system; unfinished runs are resumed, and finished runs are not repeated."""
     from glassformer.tasks.run import run_task
     from glassformer.train.callbacks import Progress
 
-    # report a wrong key before hours of training
-    recipes = {name: load_recipe(name, settings) for name in row.original_recipes}
+    recipes = {name: load_recipe(name, settings) for name in row.original_recipes}  # reports wrong settings
     say(f"row {row.number}, {row.system} on {row.data}: {', '.join(recipes)}; about {row.hours} on two cores")
     if verdict:
         for recipe in recipes.values():
@@ -151,15 +149,15 @@ def run_row(
     for name, recipe in recipes.items():
         check_weights(recipe, row)
         folder = RUNS / name if out is None else out / name if len(recipes) > 1 else out
-        has_started = (folder / "config.toml").is_file()
+        resume = (folder / "config.toml").is_file()
         if len(recipes) > 1:
             say(f"== {name}")
-        run = run_task(recipe, folder, resume=has_started, log=say, callbacks=[Progress(stream())])
+        run = run_task(recipe, folder, resume=resume, log=say, callbacks=[Progress(output_stream())])
         score = headline(run.metrics, name)
         score_text = score[1].format(score[0]) if score else "see the report"
         reached.append(f"{name} {score_text}" if len(recipes) > 1 else score_text)
         reports.append(str(run.report))
-        runs[name] = {"reached": score_text, **as_dict(run)}
+        runs[name] = {"reached": score_text, **run_as_dict(run)}
         verdicts += [f"{name}: {line}" for line in check(run.metrics, row.accuracies.get(name))]
     say(f"row {row.number}, {row.system} on {row.data}")
     say(f"published: {row.published}")
@@ -179,12 +177,12 @@ def run_row(
 
 
 def check_weights(recipe: Any, row: Row) -> None:
-    """Raise CheckpointError if a recipe's weights are not available; the message names substitutes."""
+    """Raise CheckpointError, with substitutes, if the weights of a recipe are not available."""
     from glassformer.checkpoints.hub import fetch_if_checkpoint
 
     try:
         fetch_if_checkpoint(recipe)
     except CheckpointError as error:
-        substitutes = " or ".join(stand_ins(row))
+        substitutes = " or ".join(substitute_commands(row))
         fix = f"{error.fix}; in its place: {substitutes}" if substitutes else error.fix
         raise error.but(what=f"{recipe.name}: {error.what}", fix=fix) from None

@@ -1,4 +1,7 @@
-"""``glassformer serve``: serve trained models over HTTP, with a page to try them."""
+"""``glassformer serve``.
+
+It serves trained models over HTTP, with a page to try them.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from glassformer.checkpoints.catalog import is_named
+from glassformer.checkpoints.catalog import is_catalog_name
 from glassformer.cli.options import (
     LIMITS,
     TEXT_COLUMN,
-    a_run,
     add_options,
     check_folder,
     note_columns,
     option,
+    run_argument,
 )
 from glassformer.cli.output import AS_JSON, note, say, say_json
-from glassformer.cli.stopping import hand_over
+from glassformer.cli.stopping import hand_over_signals
 from glassformer.errors import ConfigError, ConflictError, NotForThisModelError, NotInstalledError
 from glassformer.inputs.rows import read_with_columns
 from glassformer.serve.limits import Limits
@@ -31,7 +34,7 @@ KEY = "GLASSFORMER_API_KEY"
 
 
 def api_key(value: str | None) -> str | None:
-    """The key without surrounding whitespace, such as the line break of a file; None: no key."""
+    """The key without surrounding whitespace, such as a line break; None if there is no key."""
     if value is None:
         return None
     if not value.strip():
@@ -49,14 +52,14 @@ def _check_packages() -> None:
 
 
 def _limit(field: Any) -> tuple[Any, Any]:
-    """Type and option of a field of ``Limits``."""
+    """The type and the option of a field of ``Limits``."""
     unit, meaning = field.metadata["unit"], field.metadata["meaning"]
     return type(field.default), option(unit, meaning, default=field.default, panel=LIMITS)
 
 
 @add_options({field.name: _limit(field) for field in fields(Limits)})
 def serve_command(
-    runs: list[Path] = a_run(
+    runs: list[Path] = run_argument(
         "Run folders, saved models or an embedding checkpoint (glassformer doctor lists them).", default=...
     ),
     host: str = option(
@@ -81,15 +84,15 @@ def serve_command(
     """
     _check_packages()
     for run in runs:
-        if not is_named(run):
+        if not is_catalog_name(run):
             check_folder(run)
-    from glassformer.serve.guard import allowed_host, is_local
+    from glassformer.serve.guard import is_local, normalize_host
     from glassformer.serve.run import run_server
 
     for name in allow_host or ():
-        allowed_host(name)  # before a model is loaded
-    searched = search_source(search, text_column)
-    bounds: Any = Limits(**limits)  # type: ignore[arg-type]  # the parser has converted the types
+        normalize_host(name)  # raises an error for a wrong name before a model is loaded
+    source = search_source(search, text_column)
+    server_limits: Any = Limits(**limits)  # type: ignore[arg-type]  # the parser has converted the types
     key = api_key(os.environ.get(KEY))
     if not is_local(host) and key is None:
         note(f"{host} is open to other machines, and {KEY} is not set: anybody can send requests")
@@ -97,20 +100,20 @@ def serve_command(
         check_int8(runs)
     run_server(
         runs,
-        bounds,
+        server_limits,
         host=host,
         port=port,
         key=key,
         hosts=allow_host or (),
         threads=threads,
         precision=precision,
-        search=searched,
+        search=source,
         on_ready=partial(_announce, [str(run) for run in runs] if json else None),
     )
 
 
 def search_source(source: str | None, text_column: str | None) -> Any:
-    """What ``--search`` names: the path of a saved index, or the texts of a table with rows and columns."""
+    """The texts of ``--search``: the path of a saved index, or the texts of a table with rows and columns."""
     from glassformer.tasks.similarity.index import is_index
 
     if source is None or is_index(source):
@@ -124,7 +127,7 @@ def search_source(source: str | None, text_column: str | None) -> Any:
 
 
 def check_int8(runs: Sequence[Path]) -> None:
-    """Check int8 on the validation labels of each model, unless that was done before."""
+    """Check int8 on the validation labels of each model that was not checked yet."""
     from glassformer.study.calibration import set_precision
     from glassformer.tasks.load import load
 
@@ -136,9 +139,9 @@ def check_int8(runs: Sequence[Path]) -> None:
 
 
 def _announce(runs: list[str] | None, address: str) -> None:
-    """The server is ready: print its address, and let it handle signals from now on."""
+    """Print the address of the server, and let the server handle signals."""
     say(f"serving on {address}")
     if runs is not None:
         say_json({"address": address, "runs": runs})
     sys.stdout.flush()
-    hand_over()
+    hand_over_signals()

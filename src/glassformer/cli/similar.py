@@ -1,4 +1,7 @@
-"""``glassformer similar`` and ``search``: semantic similarity of texts, and semantic search in a table."""
+"""``glassformer similar`` and ``search``.
+
+``similar`` computes the semantic similarity of texts. ``search`` is a semantic search in a table.
+"""
 
 from __future__ import annotations
 
@@ -36,24 +39,24 @@ from glassformer.inputs.rows import (
 )
 from glassformer.outputs import check_folder_path, check_new_file
 
-# --- near-duplicates in a table, on the terminal and as a CSV file ---------------------------------
+# --- near-duplicates in a table ---------------------------------------------------------------------
 
 Pair = tuple[int, int, float]  # positions of two rows, and their cosine
-OtherColumns = Sequence[Mapping[str, Any]]  # the other columns of each row
-MAX_CELL = 40  # characters of another column that are printed
+OtherColumns = Sequence[Mapping[str, Any]]  # for each row, the columns other than the text
+MAX_CELL = 40  # maximum number of characters of an id
 
 
-def show_doubles(
+def show_duplicates(
     pairs: Sequence[Pair], texts: Sequence[str], rows: Sequence[int], other_columns: OtherColumns
 ) -> None:
     """Print one line per pair: cosine, row numbers (with ids if there is an id column) and texts."""
     name = _id_column(other_columns)
     for i, j, cosine in pairs:
-        places = [
+        ids = [
             f"{rows[k]}" if name is None else f"{rows[k]} ({one_line(other_columns[k][name])[:MAX_CELL]})"
             for k in (i, j)
         ]
-        emit("\t".join([f"{cosine:.4f}", *places, one_line(texts[i]), one_line(texts[j])]))
+        emit("\t".join([f"{cosine:.4f}", *ids, one_line(texts[i]), one_line(texts[j])]))
 
 
 def _id_column(other_columns: OtherColumns) -> str | None:
@@ -63,10 +66,10 @@ def _id_column(other_columns: OtherColumns) -> str | None:
     return name if len(values) == len(other_columns) else None
 
 
-def write_doubles(
+def write_duplicates(
     out: Path, pairs: Sequence[Pair], texts: Sequence[str], rows: Sequence[int], other_columns: OtherColumns
 ) -> None:
-    """Write one row per pair, with the other columns of both rows at its end; safe for spreadsheets."""
+    """Write a table with one row per pair, which ends with the other columns of both rows."""
     names = list(other_columns[0]) if other_columns else []
     heads = [f"{side}_{name}" for name in names for side in ("first", "second")]
     lines = []
@@ -76,24 +79,24 @@ def write_doubles(
     write_table(out, ["cosine", "first_row", "second_row", "first", "second", *heads], lines)
 
 
-# --- the verb -------------------------------------------------------------------------------------
+# --- similar ----------------------------------------------------------------------------------------
 
 
-DEFAULT = "all-minilm-l6-v2"  # default model
-STRONGEST = 5  # pairs of tokens that are printed
-PAGES = (".html", ".json")
-DOUBLES = 0.8  # default lowest cosine of near-duplicates
+DEFAULT_MODEL = "all-minilm-l6-v2"
+MAX_TOKEN_PAIRS = 5  # maximum number of pairs of tokens to print
+PAGE_FORMATS = (".html", ".json")
+MIN_COSINE = 0.8  # default for near-duplicates
 
 
 def open_embedder(model: str) -> Any:
-    """Open the embedder of a run or folder, or a checkpoint by its name."""
-    from glassformer.checkpoints.native import refuse_unfinished
-    from glassformer.checkpoints.settings import metadata_in
+    """Load the embedder of a run or a folder, or a checkpoint by its name."""
+    from glassformer.checkpoints.native import check_finished
+    from glassformer.checkpoints.settings import find_metadata
 
     folder = Path(model)
-    if metadata_in(folder)[1]:
+    if find_metadata(folder)[1]:
         return load_kind(folder, "similar")
-    refuse_unfinished(folder)
+    check_finished(folder)
     from glassformer.tasks.similarity.estimator import Embedder
 
     return Embedder(model)
@@ -115,7 +118,7 @@ def similar(model: str, a: Sequence[str], b: Sequence[str]) -> list[float]:
 
 
 def explain_pair(model: str, a: str, b: str, out: Path | None) -> Any:
-    """Explain the cosine of two texts by pairs of tokens; also written to ``out``, if given."""
+    """Explain the cosine of two texts by pairs of tokens, and write the explanation to ``out`` if given."""
     from glassformer.explain.similarity import save_similarities
 
     explanation = open_embedder(model).explain_similarity(a, b)
@@ -126,18 +129,18 @@ def explain_pair(model: str, a: str, b: str, out: Path | None) -> Any:
 
 def check_page(out: Path) -> Path:
     """Return ``out``; raise ConfigError if it does not end in .html or .json, or exists."""
-    if out.suffix.lower() not in PAGES:
+    if out.suffix.lower() not in PAGE_FORMATS:
         raise BadValueError("not .html or .json", where=str(out), fix="End the name with one of them")
     return check_new_file(out)
 
 
 def show_explained(explanation: Any, out: Path | None) -> None:
-    """Print the explanation of a cosine, or where it was written."""
+    """Print the explanation of a cosine, or the file that has it."""
     if out is not None:
         say(f"1 explained: {out}")
         return
     say(f"cosine {explanation.score:.4f}")
-    rows = [[a, b, f"{value:+.4f}"] for a, b, value in explanation.strongest(STRONGEST)]
+    rows = [[a, b, f"{value:+.4f}"] for a, b, value in explanation.strongest(MAX_TOKEN_PAIRS)]
     show_table("", ("first", "second", "adds"), rows, right=("adds",))
     for line in explanation.notes:
         note(line)
@@ -156,12 +159,12 @@ def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[s
 
 
 def write_cosines(out: Path, first: Sequence[str], second: Sequence[str], cosines: Sequence[float]) -> None:
-    """Write one row per pair; safe for spreadsheets."""
+    """Write a table with one row per pair."""
     rows = zip(first, second, (f"{cosine:.6f}" for cosine in cosines), strict=True)
     write_table(out, ["first", "second", "cosine"], rows)
 
 
-MODEL_NAME: Any = option("RUN|NAME", "Run, saved Embedder or checkpoint name.", default=DEFAULT)
+MODEL_NAME: Any = option("RUN|NAME", "Run, saved Embedder or checkpoint name.", default=DEFAULT_MODEL)
 
 
 def similar_command(
@@ -174,7 +177,7 @@ def similar_command(
         "--doubles", "Find near-duplicates: pairs of rows of one table with the same meaning."
     ),
     least: float | None = option(
-        "COSINE", f"With --doubles: lowest cosine of a pair (default {DOUBLES}).", min=-1, max=1
+        "COSINE", f"With --doubles: lowest cosine of a pair (default {MIN_COSINE}).", min=-1, max=1
     ),
     text_column: str | None = TEXT_COLUMN,
     out: Path | None = option(
@@ -183,11 +186,11 @@ def similar_command(
     json: bool = AS_JSON,
 ) -> None:
     """Semantic similarity of two texts, or of each row of a table: the cosine of their embeddings."""
-    table = _check_arguments(given, first, second, explain, doubles, least, text_column)
+    is_table = _check_arguments(given, first, second, explain, doubles, least, text_column)
     if doubles:
-        _similar_rows(given, model, DOUBLES if least is None else least, text_column, out, json)
-    elif table:
-        _similar_pairs(given[0], model, first, second, out, json)
+        _find_duplicates(given, model, MIN_COSINE if least is None else least, text_column, out, json)
+    elif is_table:
+        _compare_pairs(given[0], model, first, second, out, json)
     elif explain or out is not None:
         if out is not None:
             check_page(out)
@@ -213,42 +216,41 @@ def _check_arguments(
     least: float | None,
     text_column: str | None,
 ) -> bool:
-    """Check the arguments of ``similar``; returns whether a table is given."""
+    """Check the arguments of ``similar``; returns whether they name a table."""
     from glassformer.checkpoints.settings import ABOUT
 
     for text in inputs:
         if is_run(text) or any((Path(text) / name).is_file() for name in (ABOUT, "config.json")):
-            fix = (
-                f'Name it with --model: glassformer similar "ONE TEXT" "ANOTHER" --model {shlex.quote(text)}'
-            )
+            command = f'glassformer similar "ONE TEXT" "ANOTHER" --model {shlex.quote(text)}'
+            fix = f"Name it with --model: {command}"
             raise WrongArgumentError(f"{text} is a model, not a text", where="similar", fix=fix)
         refuse_folder(text)
-    table = len(inputs) == 1 and names_a_file(inputs[0])
+    is_table = len(inputs) == 1 and names_a_file(inputs[0])
     if doubles:
         for option, value in (("--first", first), ("--second", second), ("--explain", explain)):
             if value:
                 fix = "Name the column with --text-column" if option != "--explain" else "Leave it out"
                 raise ConflictError("has no effect with --doubles", where=option, fix=fix)
-        return table
+        return is_table
     if least is not None or text_column is not None:
         option = "--least" if least is not None else "--text-column"
         raise ConflictError("belongs to --doubles", where=option, fix="Leave it out, or add --doubles")
-    if not table and len(inputs) != 2:
+    if not is_table and len(inputs) != 2:
         what = f"{len(inputs)} {'text' if len(inputs) == 1 else 'texts'} given"
         fix = "Give two texts, or a table with two columns of them"
         raise NothingGivenError(what, where="similar", fix=fix)
-    if table and explain:
+    if is_table and explain:
         raise ConfigError("is for two texts, not for a table", where="--explain", fix="Give two texts")
-    if not table and (first or second):
+    if not is_table and (first or second):
         option = "--first" if first else "--second"
         raise ConflictError("belongs to a table", where=option, fix="Leave it out, or give a table")
-    return table
+    return is_table
 
 
-def _similar_rows(
+def _find_duplicates(
     files: Sequence[str], model: str, threshold: float, column: str | None, out: Path | None, json: bool
 ) -> None:
-    """Find near-duplicate rows of one table; print them or write them to a file."""
+    """Find near-duplicate rows of a table; prints them or writes them to a file."""
     if len(files) != 1:
         what = f"takes one table, and {len(files)} are given"
         raise ConflictError(what, where="--doubles", fix="Give one file")
@@ -257,12 +259,12 @@ def _similar_rows(
     texts, rows, other_columns = read_with_columns(Path(files[0]), column, note_columns)
     pairs = open_embedder(model).doubles(texts, threshold)
     if out is not None:
-        write_doubles(out, pairs, texts, rows, other_columns)
+        write_duplicates(out, pairs, texts, rows, other_columns)
         say(f"{len(pairs):,} pairs among {len(texts):,} rows at {threshold:g} or above: {out}")
     elif json:
         say_json([_pair_fields(pair, texts, rows, other_columns) for pair in pairs])
     else:
-        show_doubles(pairs, texts, rows, other_columns)
+        show_duplicates(pairs, texts, rows, other_columns)
         note(
             f"{len(pairs):,} pairs among {len(texts):,} rows have a cosine of {threshold:g} or more; "
             "--least COSINE shows more or fewer"
@@ -277,16 +279,17 @@ def _pair_fields(
     return {name: [part[k] for k in positions] for name, part in values_by_field.items()} | {"cosine": cosine}
 
 
-def _check_table(out: Path | None, json: bool, what: str = "cosines of a table") -> None:
+def _check_table(out: Path | None, json: bool, content: str = "cosines of a table") -> None:
     """Raise ConfigError if the output is not a new CSV file, or ``--json`` is given too."""
     if out is not None and (check_new_file(out).suffix.lower() != ".csv" or json):
         fix = "End the name with .csv, and leave --json out"
-        raise BadValueError(f"{what} are written as CSV", where=str(out), fix=fix)
+        raise BadValueError(f"{content} are written as CSV", where=str(out), fix=fix)
 
 
-def _similar_pairs(
+def _compare_pairs(
     path: str, model: str, first: str | None, second: str | None, out: Path | None, json: bool
 ) -> None:
+    """Compute the cosine of each row of a table of pairs; prints them or writes them to a file."""
     _check_table(out, json)
     sides = read_pairs(path, first, second)
     cosines = similar(model, *sides)
@@ -315,11 +318,14 @@ def search(
     text_column: str | None = None,
     save: Path | None = None,
 ) -> list[list[dict[str, Any]]]:
-    """For each query, the nearest texts of a table or a saved index, with their rows, cosines and columns.
+    """The nearest texts of a table or a saved index.
+
+    Args:
+        save: folder to save the index to.
 
     Returns:
-        For each query up to ``count`` of ``{"row", "cosine", "text", "columns"}``, the nearest first;
-        ``columns`` has the other columns of the row.
+        For each query a list of at most ``count`` results ``{"row", "cosine", "text", "columns"}``, the
+        nearest first; ``columns`` has the other columns of the row.
     """
     from glassformer.tasks.similarity.index import is_index
 
@@ -345,12 +351,15 @@ def search(
         columns = dict(index.other_columns[i]) if index.other_columns else {}
         return {"row": index.row(i), "cosine": cosine, "text": index.texts[i], "columns": columns}
 
-    neighbors = zip(*embedder.search(queries, index.vectors, count), strict=True)
-    return [[result(int(i), float(c)) for i, c in zip(*near, strict=True)] for near in neighbors]
+    positions_and_cosines = zip(*embedder.search(queries, index.vectors, count), strict=True)
+    return [
+        [result(int(i), float(c)) for i, c in zip(positions, cosines, strict=True)]
+        for positions, cosines in positions_and_cosines
+    ]
 
 
 def write_results(out: Path, queries: Sequence[str], results: Sequence[Sequence[dict[str, Any]]]) -> None:
-    """Write one row per result, with the other columns of its row; an empty row if a query has no result."""
+    """Write a table with one row per result, or an empty row if a query has no result."""
     names = list(dict.fromkeys(name for matches in results for match in matches for name in match["columns"]))
     rows: list[list[Any]] = []
     for query, matches in zip(queries, results, strict=True):
@@ -363,17 +372,17 @@ def write_results(out: Path, queries: Sequence[str], results: Sequence[Sequence[
     write_table(out, [*HEADER, *column_heads], rows)
 
 
-def _queries(words: Sequence[str]) -> list[str]:
-    """The queries; a dash is replaced by the lines of standard input, a file by its texts."""
-    query_texts: list[str] = []
-    for word in words:
+def _read_queries(arguments: Sequence[str]) -> list[str]:
+    """The queries, with the lines of standard input in place of a dash, and the texts of files."""
+    texts: list[str] = []
+    for word in arguments:
         if word == STDIN:
-            query_texts += read_stdin()[0]
+            texts += read_stdin()[0]
         elif names_a_file(word) and Path(word).is_file():
-            query_texts += usable(read_rows(Path(word), replace(DEFAULT_REQUEST, log=note_columns)))
+            texts += usable(read_rows(Path(word), replace(DEFAULT_REQUEST, log=note_columns)))
         else:
-            query_texts.append(word)
-    return query_texts
+            texts.append(word)
+    return texts
 
 
 def search_command(
@@ -393,38 +402,34 @@ def search_command(
 ) -> None:
     """Semantic search: the texts of a table that are nearest in meaning to a query."""
     if not queries and save is None:
-        raise NothingGivenError(
-            "there is nothing to search for", where="search", fix="Give a QUERY, or --save DIR"
-        )
+        fix = "Give a QUERY, or --save DIR"
+        raise NothingGivenError("there is nothing to search for", where="search", fix=fix)
     if save is not None and check_folder_path(save, "--save").exists():
         raise ExistsError("the folder exists", where=str(save), fix="Choose another --save")
     _check_table(out, json, "results")
     from glassformer.tasks.similarity.estimator import at_least
 
-    query_texts = _queries(queries or ())
-    nearest = search(str(model), table, query_texts, count, text_column=text_column, save=save)
+    texts = _read_queries(queries or ())
+    nearest = search(str(model), table, texts, count, text_column=text_column, save=save)
     results = [[match for match in matches if at_least(match["cosine"], least)] for matches in nearest]
+    best_cosines = [matches[0]["cosine"] for matches in nearest]
     if save is not None:
         say(f"index: {save}")
     if out is not None:
-        write_results(out, query_texts, results)
-        empty = sum(not matches for matches in results)
-        without = f", {empty:,} without a result" if empty else ""
-        say(f"{len(query_texts):,} queries{without}: {out}")
+        write_results(out, texts, results)
+        num_empty = sum(not matches for matches in results)
+        without = f", {num_empty:,} without a result" if num_empty else ""
+        say(f"{len(texts):,} queries{without}: {out}")
         return
     if json:
-        zipped = zip(query_texts, results, nearest, strict=True)
-        say_json(
-            [
-                {"query": q, "found": matches, "nearest": candidates[0]["cosine"]}
-                for q, matches, candidates in zipped
-            ]
-        )
+        values = zip(texts, results, best_cosines, strict=True)
+        keys = ("query", "found", "nearest")
+        say_json([dict(zip(keys, value, strict=True)) for value in values])
         return
-    for query, matches, candidates in zip(query_texts, results, nearest, strict=True):
-        if len(query_texts) > 1:
+    for query, matches, best in zip(texts, results, best_cosines, strict=True):
+        if len(texts) > 1:
             say(f"{excerpt(query)}:")
         for match in matches:
             emit(f"{match['cosine']:.4f}\t{match['row']}\t{one_line(match['text'])}")
         if not matches:
-            say(f"no result: the nearest has {candidates[0]['cosine']:.4f}, less than {least:g}")
+            say(f"no result: the nearest has {best:.4f}, less than {least:g}")

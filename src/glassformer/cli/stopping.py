@@ -1,11 +1,11 @@
-"""Signal handling: Ctrl-C, SIGTERM or SIGHUP end a command with one line and exit code 130, at any time.
+"""Handler for Ctrl-C, SIGTERM and SIGHUP.
 
-The first signal raises KeyboardInterrupt in the main thread, once; training instead stops after the current
-step. A second signal, half a second or more after the first, ends the process at once. So does the first one
-if the main thread has not reacted within ten seconds because it computes outside of Python. The files on disk
-are complete in any case, as after a kill.
+The first signal raises KeyboardInterrupt in the main thread; a training instead stops after the current step.
+The command then prints one line and ends with exit code 130. A second signal, half a second later or more,
+ends the process at once. The process also ends if the main thread has not reacted after ten seconds, because
+it computes outside of Python. The files on disk are complete in any case, as after a kill.
 
-A signal that is ignored when the command begins (``nohup``, a job in the background) stays ignored.
+Signals that are ignored when the command begins (``nohup``, background jobs) stay ignored.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from contextlib import suppress
 from typing import Any
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-INTERRUPTED = 130  # 128 + SIGINT, as shells count
-TICK = 0.05  # seconds; counting ticks instead of clock time ignores hours in which the process was suspended
-SAME_SIGNAL_TICKS = 10  # until then a further signal is the same one, sent by both a terminal and a shell
-NUDGE = 4  # ticks after which a signal that another thread received is sent to the main thread
+INTERRUPTED = 130  # exit code 128 + SIGINT, as in shells
+TICK = 0.05  # seconds; time is counted in ticks, because the process may be suspended for hours
+SAME_SIGNAL_TICKS = 10  # an earlier signal is a repetition: a terminal and a shell may both send it
+NUDGE = 4  # ticks until a signal that another thread received is sent to the main thread
 PATIENCE = 200  # ticks that the main thread has to react to a signal
 ENDED = b"error: interrupted, and ended at once; files saved before are complete\n"
 
 
-class Listening:
-    """The handler of a command's signals; ``owns_process``: the process belongs to the command alone."""
+class SignalHandler:
+    """The handler of a command's signals; ``owns_process``: the process only runs this command."""
 
     def __init__(self, owns_process: bool = False):
         self.owns_process = owns_process
-        self.heard = False  # the main thread has received the signal
-        self.code: int | None = None  # the exit code, once the command is done
-        self._resend = False  # the signal must be delivered once more
-        self._own_signals = 0  # signals that the watcher itself has sent
+        self.is_interrupted = False  # whether the main thread has received the signal
+        self.code: int | None = None  # the exit code after the command has ended
+        self._resend = False  # whether the watcher must send the signal again
+        self._own_signals = 0  # number of signals that the watcher has sent
         self._old_handlers: dict[int, Any] = {}
         self._pipe: tuple[int, int] | None = None
         self._watcher: threading.Thread | None = None
         self._hook: Any = None
-        self._caller_code: Any = None  # the search for imports ends at its frame
+        self._caller_code: Any = None  # code of the function that called ``install``
 
     # --- the handler ----------------------------------------------------------------------------------
 
@@ -51,23 +51,23 @@ class Listening:
             if self.owns_process:
                 _flush_and_exit(self.code)
             return
-        if self.heard:  # a repeated signal: the watcher decides whether to end the process
+        if self.is_interrupted:  # a repeated signal: the watcher decides whether to end the process
             return
-        if self._watcher is not None and self._importing(frame):
-            self._resend = True  # an interrupted import fails in odd ways: wait for its end
+        if self._watcher is not None and self._is_importing(frame):
+            self._resend = True  # an interrupted import causes misleading errors: wait for its end
             return
-        self.heard = True
+        self.is_interrupted = True
         raise KeyboardInterrupt
 
-    def noted(self) -> None:
-        """Another handler has received the signal and will stop cleanly (``train.callbacks.Signals``)."""
-        self.heard = True
+    def mark_interrupted(self) -> None:
+        """Record that ``train.callbacks.Signals`` has received the signal and will stop the training."""
+        self.is_interrupted = True
 
-    def late(self) -> None:
-        """The other handler finished before it could react to the signal: interrupt what follows."""
+    def interrupt(self) -> None:
+        """Interrupt the command, because the training ended before it could react to the signal."""
         raise KeyboardInterrupt
 
-    def _importing(self, frame: Any) -> bool:
+    def _is_importing(self, frame: Any) -> bool:
         while frame is not None and frame.f_code is not self._caller_code:
             if frame.f_code.co_filename.startswith("<frozen importlib"):
                 return True
@@ -75,16 +75,17 @@ class Listening:
         return False
 
     def _unraisable(self, unraisable: Any) -> None:
-        """Repeat an interruption that is lost where Python cannot raise exceptions (in a destructor)."""
-        if isinstance(unraisable.exc_value, KeyboardInterrupt) and self.heard and self._watcher is not None:
-            self.heard, self._resend = False, True
+        """Repeat an interruption in a destructor, where Python cannot raise exceptions."""
+        is_interrupt = isinstance(unraisable.exc_value, KeyboardInterrupt)
+        if is_interrupt and self.is_interrupted and self._watcher is not None:
+            self.is_interrupted, self._resend = False, True
         elif self._hook is not None:
             self._hook(unraisable)
 
     # --- start and end --------------------------------------------------------------------------------
 
-    def listen(self) -> None:
-        """Install the handlers; does nothing outside of the main thread, the only one that gets signals."""
+    def install(self) -> None:
+        """Install the handler; does nothing in other threads than the main one, which do not get signals."""
         if threading.current_thread() is not threading.main_thread() or self._old_handlers:
             return
         global _current
@@ -95,12 +96,12 @@ class Listening:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 self._old_handlers[number] = signal.signal(number, self)
         self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
-        if os.name == "nt":  # select cannot wait for pipes
+        if os.name == "nt":  # on Windows, select cannot wait for pipes
             return
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         old_wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        if old_wakeup != -1:  # the caller's event loop has its own wakeup descriptor
+        if old_wakeup != -1:  # the descriptor belongs to the caller's event loop
             signal.set_wakeup_fd(old_wakeup)
             os.close(reader)
             os.close(writer)
@@ -109,8 +110,8 @@ class Listening:
         self._watcher = threading.Thread(target=self._watch, args=(reader,), name="signals", daemon=True)
         self._watcher.start()
 
-    def release(self) -> None:
-        """Restore the handlers that ``listen`` replaced."""
+    def uninstall(self) -> None:
+        """Restore the handlers that ``install`` replaced."""
         global _current
         if _current is self:
             _current = None
@@ -130,7 +131,7 @@ class Listening:
             self._pipe = self._watcher = None
 
     def _watch(self, reader: int) -> None:
-        ticks = -1  # since the first signal
+        ticks = -1  # since the first signal; -1: no signal yet
         while True:
             ready = select.select([reader], [], [], None if ticks < 0 else TICK)[0]
             for byte in os.read(reader, 512) if ready else b"":
@@ -149,40 +150,40 @@ class Listening:
             ticks += 1
             if self.code is not None:
                 continue
-            if self._resend or (ticks == NUDGE and not self.heard):
+            if self._resend or (ticks == NUDGE and not self.is_interrupted):
                 self._resend, self._own_signals = False, self._own_signals + 1
                 self._send(next(iter(self._old_handlers)))
-            if ticks >= PATIENCE and not self.heard:
+            if ticks >= PATIENCE and not self.is_interrupted:
                 _exit_now()
 
     @staticmethod
     def _send(number: int) -> None:
-        if hasattr(signal, "pthread_kill"):  # a real signal also wakes a sleeping thread
+        if hasattr(signal, "pthread_kill"):  # a real signal also wakes a thread that sleeps
             signal.pthread_kill(threading.main_thread().ident or 0, number)
         else:
             _thread.interrupt_main(signal.Signals(number))
 
 
-def own_process() -> Listening:
-    """Install the handlers for a process that belongs to the command alone, before slow imports."""
+def install_for_process() -> SignalHandler:
+    """Install the handler of a process that only runs this command; called before slow imports."""
     global _own
     if _own is None:
-        _own = Listening(owns_process=True)
-        _own.listen()
+        _own = SignalHandler(owns_process=True)
+        _own.install()
     return _own
 
 
-def hand_over() -> None:
-    """Let a server handle signals: it finishes open requests, then ends, on SIGTERM, Ctrl-C and SIGHUP."""
-    hears_hangup = hasattr(signal, "SIGHUP") and isinstance(signal.getsignal(signal.SIGHUP), Listening)
+def hand_over_signals() -> None:
+    """Remove the handler, because the server has its own one; SIGHUP becomes SIGTERM."""
+    handles_hangup = hasattr(signal, "SIGHUP") and isinstance(signal.getsignal(signal.SIGHUP), SignalHandler)
     if _current is not None:
-        _current.release()
-    if hears_hangup:
+        _current.uninstall()
+    if handles_hangup:
         signal.signal(signal.SIGHUP, lambda number, frame: signal.raise_signal(signal.SIGTERM))
 
 
-_own: Listening | None = None
-_current: Listening | None = None  # the active one
+_own: SignalHandler | None = None  # the handler of ``install_for_process``
+_current: SignalHandler | None = None  # the installed handler
 
 
 def _ignore_signals() -> None:

@@ -1,4 +1,7 @@
-"""``glassformer train``: train a recipe, or a model for the user's own data, in a run folder."""
+"""``glassformer train``.
+
+It trains a recipe, or a model for the user's own data, in a run folder.
+"""
 
 from __future__ import annotations
 
@@ -18,30 +21,39 @@ from glassformer.cli.options import (
     SETTINGS,
     SOURCE,
     TRAINING,
+    as_settings,
     check_bad_row,
+    check_not_finished,
     column_settings,
-    data_option,
     default_folder,
     flag,
-    flag_settings,
+    guess_data_option,
     option,
-    refuse_finished,
     run_to_resume,
+    say_with_options,
     show_keys,
-    tell,
     with_columns,
 )
-from glassformer.cli.output import AS_JSON, as_dict, next_step, note, say, say_json, show_run, stream
+from glassformer.cli.output import (
+    AS_JSON,
+    next_step,
+    note,
+    output_stream,
+    run_as_dict,
+    say,
+    say_json,
+    show_run,
+)
 from glassformer.cli.own_data import (
     ALTERNATIVES,
     RecipeRequest,
+    absolute_path,
     choose_recipe,
-    held_out_line,
+    describe_held_out,
     is_set,
-    own_task,
+    model_section,
     requested_recipe,
-    whole_path,
-    with_model,
+    resolve_request,
 )
 from glassformer.data.files import reading_flags
 from glassformer.errors import BadValueError
@@ -61,25 +73,31 @@ def train(
     logs: Sequence[str] = (),
     flags: Sequence[str] = (),
 ) -> Run:
-    """Run a recipe in ``folder``, with a progress bar; ``flags``: options that the recipe does not store."""
+    """Run a recipe in ``folder``, with a progress bar.
+
+    Args:
+        logs: names of loggers.
+        flags: options of the command that the recipe does not store, for the command that resumes the run.
+    """
     from glassformer.checkpoints.native import resume_command
     from glassformer.tasks.run import run_task
     from glassformer.train.callbacks import RESUME_HINT, Interrupted, Progress
     from glassformer.train.loggers import loggers
 
     folder = Path(folder)
-    calls = [Progress(stream()), *loggers(logs, folder)]
+    callbacks = [Progress(output_stream()), *loggers(logs, folder)]
     command = resume_command(folder, *flags, *(f"--log={log}" for log in logs), *reading_flags())
+    options: dict[str, Any] = {"log": say_with_options, "callbacks": callbacks, "best_so_far": True}
     try:
-        return run_task(recipe, folder, resume=resume, log=tell, callbacks=calls, best_so_far=True)
+        return run_task(recipe, folder, resume=resume, **options)
     except KeyboardInterrupt:
         if not (folder / "config.toml").exists():
             raise Interrupted("interrupted; nothing was started, run the same command again") from None
         raise Interrupted(f"interrupted; continue with: {command}") from None
-    except Interrupted as stopped:  # the run's recipe holds every setting
-        if stopped.run is not None:
-            show_run(stopped.run, recipe)
-        raise Interrupted(str(stopped).replace(RESUME_HINT, f"continue with: {command}")) from None
+    except Interrupted as error:
+        if error.run is not None:
+            show_run(error.run, recipe)
+        raise Interrupted(str(error).replace(RESUME_HINT, f"continue with: {command}")) from None
 
 
 EPOCHS: Any = option("N", "Number of epochs (--set epochs=N).", panel=TRAINING)
@@ -90,8 +108,8 @@ SEED: Any = option("N", "Random seed (--set seed=N).", panel=TRAINING)
 TIME: Any = option("10m", "With model=auto: stop trying models after this time (s, m or h).", panel=LIMITS)
 
 
-def seconds_of(time: str | None) -> float | None:
-    """The value of ``--time``, such as 90s, 10m or 1h, in seconds; a plain number means seconds."""
+def parse_seconds(time: str | None) -> float | None:
+    """The seconds of a value of ``--time``, such as 90, 90s, 10m or 1h."""
     if time is None:
         return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", time.strip().lower())
@@ -152,9 +170,8 @@ def train_command(
         be_deterministic()
     if resume and not (text or images):
         recipe, out = run_to_resume(recipe, out)
-    request = own_task(
-        RecipeRequest(recipe, text, images, data, settings_of(locals())), "train", ALTERNATIVES
-    )
+    request = RecipeRequest(recipe, text, images, data, collect_settings(locals()))
+    request = resolve_request(request, "train", ALTERNATIVES)
     if not resume and (out or not is_set("name", request.settings)):
         _refuse_finished_folder(request, out, model, no_other_data=data is None)
     config = choose_recipe(
@@ -172,7 +189,7 @@ def train_command(
 
     _say_held_out(config, request, shipped=recipe in recipe_names())
     folder, flags = out or default_folder(config.name), ["--deterministic"] * deterministic
-    has_files = os.path.isdir(folder) and bool(os.listdir(folder))  # os.path: False for an invalid name
+    has_files = os.path.isdir(folder) and bool(os.listdir(folder))  # unlike Path, accepts invalid names
     if resume and world()[0] == 0 and not has_files and not os.path.isfile(folder):
         note(f"nothing to resume in {folder}: a new run begins")
     try:
@@ -182,33 +199,30 @@ def train_command(
     show_run(run, config)
     say(next_step(run, config))
     if json:
-        say_json(as_dict(run))
+        say_json(run_as_dict(run))
 
 
-def settings_of(parameters: Mapping[str, Any]) -> tuple[str, ...]:
-    """The settings that the parameters of ``train_command`` make; --set comes after the other options."""
+def collect_settings(parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    """The settings for the parameters of ``train_command``; --set has precedence over other options."""
     bad_row_choice, recipe = check_bad_row(parameters["on_bad_row"]), parameters["recipe"]
-    flags = flag_settings(
-        **{key: parameters[key] for key in FLAGS}, time_limit=seconds_of(parameters["time"])
-    )
+    values = {key: parameters[key] for key in FLAGS} | {"time_limit": parse_seconds(parameters["time"])}
+    is_image = parameters["images"] or (recipe is not None and guess_data_option(recipe) == "--images")
+    bad_row = as_settings(**{"broken" if is_image else "on_bad_row": bad_row_choice})
     columns, set_values = column_settings(parameters["columns"]), parameters["settings"] or ()
-    if bad_row_choice and (
-        parameters["images"] or (recipe is not None and data_option(recipe) == "--images")
-    ):
-        return (*flags, *columns, f"broken={bad_row_choice}", *set_values)  # the key for images
-    return (*flags, *columns, *flag_settings(on_bad_row=bad_row_choice), *set_values)
+    return (*as_settings(**values), *columns, *bad_row, *set_values)
 
 
 def _refuse_finished_folder(
     request: RecipeRequest, out: Path | None, model: str | None, no_other_data: bool
 ) -> None:
-    """Raise ConfigError if the folder already holds a finished run; wrong settings are reported first."""
+    """Raise ConfigError if the folder already contains a finished run."""
     source = request.text or request.images
     if source and not (request.text and request.images) and request.recipe is None and no_other_data:
+        # Wrong settings have precedence.
         cls = Recipe if request.text else ImageRecipe
-        requested_recipe(cls, whole_path(source), request.settings, with_model(model))
+        requested_recipe(cls, absolute_path(source), request.settings, model_section(model))
     source = source or (request.data if no_other_data else None)
-    refuse_finished(out or (default_folder(Path(source).stem) if source else None))
+    check_not_finished(out or (default_folder(Path(source).stem) if source else None))
 
 
 def _say_held_out(config: Any, request: RecipeRequest, shipped: bool) -> None:
@@ -220,5 +234,5 @@ def _say_held_out(config: Any, request: RecipeRequest, shipped: bool) -> None:
     if request.own_data and config.data.test_size:
         noun = "texts" if hasattr(config.data, "text_column") else "images"
         say(f"no test split: some of the {noun} are held out for testing")
-    elif (request.data or shipped) and (line := held_out_line(config)):
+    elif (request.data or shipped) and (line := describe_held_out(config)):
         say(line)

@@ -1,4 +1,7 @@
-"""``glassformer translate`` and ``fill``: translate texts, and predict masked words."""
+"""``glassformer translate`` and ``fill``.
+
+``translate`` translates texts. ``fill`` predicts masked words.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from glassformer.cli.options import (
     DATA_FILE,
     TEXT_COLUMN,
-    a_run,
     argument,
     check_folder,
+    collect_inputs,
+    expand_stdin,
     note_columns,
     option,
-    with_data,
-    with_stdin,
+    run_argument,
 )
 from glassformer.cli.output import AS_JSON, emit, note, one_line, say, say_json
 from glassformer.cli.predictions import check_output, write_table
@@ -31,31 +34,28 @@ if TYPE_CHECKING:
     from glassformer.explain.alignment import Alignment
 
 
-MAX_TEXTS = 20  # per page of alignments
+MAX_TEXTS = 20  # maximum number of texts on a page of alignments
 
 
 def translate(
     folder: str | Path, arguments: list[str], *, beam: int = 5, text_column: str | None = None
 ) -> list[tuple[Row, str]]:
-    """Translate texts and the texts in files; a single ``.txt`` file keeps its empty lines."""
+    """Translate texts and the texts in files; empty lines of a single ``.txt`` file stay empty."""
     translator, rows = _load_with_rows(folder, arguments, text_column)
     readable = [row for row in rows if row.error is None]
-    one_file = len(arguments) == 1 and readable[0].row is not None
-    rows_and_origin: dict[str, Any] = (
-        {"rows": [row.row for row in readable], "origin": readable[0].file} if one_file else {}
-    )
-    translation = iter(
-        translator.translate([row.text for row in readable], beam, **({"origin": "TEXT"} | rows_and_origin))
-    )
+    source: dict[str, Any] = {"origin": "TEXT"}  # for error messages
+    if len(arguments) == 1 and readable[0].row is not None:
+        source = {"origin": readable[0].file, "rows": [row.row for row in readable]}
+    translations = iter(translator.translate([row.text for row in readable], beam, **source))
     if not arguments[0].lower().endswith(TXT) or len(arguments) > 1:
         rows = readable
-    return [(row, "" if row.error is not None else next(translation)) for row in rows]
+    return [(row, "" if row.error is not None else next(translations)) for row in rows]
 
 
 def align(
     folder: str | Path, arguments: list[str], path: Path, *, beam: int = 5, text_column: str | None = None
 ) -> list[Alignment]:
-    """Translate a few texts, and write a page (or JSON) with the alignment of each word to ``path``."""
+    """Translate a few texts, and write a page or JSON with the alignment of the words to ``path``."""
     from glassformer.explain.alignment import check_output_path, save_alignments
 
     check_output_path(path)
@@ -84,20 +84,20 @@ def _load_with_rows(
 
 
 def load_kind(folder: str | Path, verb: str) -> Any:
-    """Load the model in a folder, for a command that needs a certain kind."""
+    """Load a model for the command ``verb``; raises ConfigError for models of other tasks."""
     from glassformer.tasks.load import load
 
     model, estimators = load(folder), [task.estimator for task in TASKS.values() if task.verb == verb]
     if not isinstance(model, tuple(estimators)):
-        verb_phrase = {"similar": "compare texts"}.get(verb, verb)
-        what = f"holds {with_article(type(model).__name__)}, which cannot {verb_phrase}"
+        action = {"similar": "compare texts"}.get(verb, verb)
+        what = f"holds {with_article(type(model).__name__)}, which cannot {action}"
         fix = f"Name a run of {with_article(estimators[0].__name__)}"
         raise NotForThisModelError(what, where=str(folder), fix=fix)
     return model
 
 
 def translate_command(
-    run: Path = a_run("Run folder or saved translator.", default=...),
+    run: Path = run_argument("Run folder or saved translator.", default=...),
     given: list[str] | None = argument(
         "TEXT|FILE",
         "Texts or files (CSV, TSV, JSONL, Parquet, .txt: one text per line; a single .txt keeps "
@@ -115,26 +115,21 @@ def translate_command(
     json: bool = AS_JSON,
 ) -> None:
     """Translate texts: one output line per text, in order; for a .txt file, line n translates line n."""
-    given = with_data(given, data, "translate")
+    arguments = collect_inputs(given, data, "translate")
     if out is not None:
         check_output(out)
     if out is not None and align_ is not None:
         raise ConflictError("both --out and --align are given", where="translate", fix="Give one of them")
     if align_ is not None:
-        alignments = align(run, given, align_, beam=beam, text_column=text_column)
+        alignments = align(run, arguments, align_, beam=beam, text_column=text_column)
         note(f"alignments: {align_}")
-        _show(
-            [alignment.text for alignment in alignments],
-            [alignment.translation for alignment in alignments],
-            json,
-            align=align_,
-        )
+        _show([(alignment.text, alignment.translation) for alignment in alignments], json, align=align_)
         return
-    translations = translate(run, given, beam=beam, text_column=text_column)
+    translations = translate(run, arguments, beam=beam, text_column=text_column)
     if out is None:
-        _show([row.text for row, _ in translations], [translation for _, translation in translations], json)
+        _show([(row.text, translation) for row, translation in translations], json)
         return
-    layout = layout_of([row for row, _ in translations] if len(given) == 1 else [])
+    layout = layout_of([row for row, _ in translations] if len(arguments) == 1 else [])
     other_columns = copied_columns(layout, ("text", "translation"))
     rows = (
         [row.text, translation, *(cell(row) for cell in other_columns.values())]
@@ -146,29 +141,30 @@ def translate_command(
         say_json({"texts": len(translations), "out": out})
 
 
-def _show(texts: Sequence[str], translations: Sequence[str], json: bool, **extra: Any) -> None:
-    """Print one translation per line, or JSON."""
+def _show(pairs: Sequence[tuple[str, str]], json: bool, **extra: Any) -> None:
+    """Print the translations of pairs of text and translation, one per line, or the pairs as JSON."""
     if json:
-        pairs = zip(texts, translations, strict=True)
         rows = [{"text": text, "translation": translation} for text, translation in pairs]
         say_json({"translations": rows, **extra})
         return
-    for line in translations:
-        emit(one_line(line))
+    for _, translation in pairs:
+        emit(one_line(translation))
 
 
 # --- masked words -----------------------------------------------------------------------------------
 
 
 def fill(folder: str | Path, texts: list[str], top: int = 5) -> list[list[list[tuple[str, float]]]]:
-    """For each text and each [MASK] in it, the most probable words with their probabilities."""
+    """The most probable words and their probabilities, for each text and each [MASK] in the text."""
     check_folder(folder)
-    learner = load_kind(folder, "fill")
-    return [learner.fill_each(text, top) for text in texts]
+    model = load_kind(folder, "fill")
+    return [model.fill_each(text, top) for text in texts]
 
 
 def fill_command(
-    run: Path = a_run("Run folder or masked language model (glassformer's or the Hub's).", default=...),
+    run: Path = run_argument(
+        "Run folder or masked language model (glassformer's or the Hub's).", default=...
+    ),
     given: list[str] = argument(
         "TEXT", f"Texts with {MASK} for each missing word; - is standard input.", default=...
     ),
@@ -176,7 +172,7 @@ def fill_command(
     json: bool = AS_JSON,
 ) -> None:
     """Fill in masked words: one line for each [MASK] with words and probabilities."""
-    texts = with_stdin(given)
+    texts = expand_stdin(given)
     fills = fill(run, texts, top)
     if json:
         pairs = zip(texts, fills, strict=True)

@@ -1,4 +1,7 @@
-"""``glassformer embed`` and ``vectors``: embeddings of texts and images, and vectors of words."""
+"""``glassformer embed`` and ``vectors``.
+
+``embed`` writes embeddings of texts and images. ``vectors`` shows word vectors.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.files import missing_run_hint
-from glassformer.cli.options import DATA_FILE, TEXT_COLUMN, a_run, argument, note_columns, option, with_data
+from glassformer.cli.options import (
+    DATA_FILE,
+    TEXT_COLUMN,
+    argument,
+    collect_inputs,
+    note_columns,
+    option,
+    run_argument,
+)
 from glassformer.cli.output import AS_JSON, emit, note, say, say_json
 from glassformer.cli.predictions import usage_hint
 from glassformer.errors import (
@@ -43,15 +54,13 @@ def embed(
         if encoder.reads != "texts" or not encoder.has_attention:
             fix = "Name an encoder of texts, or a run"
             raise NotForThisModelError("cannot embed texts", where=model, fix=fix)
-        return encoder.embed(_texts(arguments, text_column), **options)
+        return encoder.embed(_read_texts(arguments, text_column), **options)
     clf = load(folder)
     if not hasattr(clf, "embed"):
         what = f"holds {with_article(type(clf).__name__)}, which cannot embed texts"
-        task = TASKS[clf.RECIPE.task]
-        hint = "Name a run of a classifier or of an Embedder"
-        raise NotForThisModelError(
-            what, where=model, fix=hint if task.verb == "predict" else usage_hint(task)
-        )
+        task, fix = TASKS[clf.RECIPE.task], "Name a run of a classifier or of an Embedder"
+        fix = fix if task.verb == "predict" else usage_hint(task)
+        raise NotForThisModelError(what, where=model, fix=fix)
     if getattr(clf, "reads_pairs", False):
         fix = "In Python: glassformer.load(RUN).embed([(first, second)])"
         what = "reads pairs of texts, and this command takes single ones"
@@ -60,14 +69,15 @@ def embed(
         if options:
             raise NotForThisModelError("images have no prompts", where="--prompt-name", fix="Leave it out")
         return clf.embed(clf.inputs.examples_to_explain(InputRequest(arguments), ()))
-    return clf.embed(_texts(arguments, text_column, trained_columns(folder)), **options)
+    return clf.embed(_read_texts(arguments, text_column, trained_columns(folder)), **options)
 
 
-def _texts(
-    arguments: Sequence[str], text_column: str | None, trained: Sequence[str | None] = ()
+def _read_texts(
+    arguments: Sequence[str], text_column: str | None, training_columns: Sequence[str | None] = ()
 ) -> list[str]:
-    """The texts of the arguments; prints a note if lines are skipped because they are empty."""
-    rows = gather_rows(InputRequest(arguments, text_column, training_columns=trained, log=note_columns))
+    """The texts of the arguments and of files; prints a note if unusable rows are skipped."""
+    request = InputRequest(arguments, text_column, training_columns=training_columns, log=note_columns)
+    rows = gather_rows(request)
     if message := unusable_message(rows):
         note(f"{message}; row n of the output belongs to the n-th text, not to line n")
     return usable(rows)
@@ -86,7 +96,7 @@ def embed_command(
     json: bool = AS_JSON,
 ) -> None:
     """Write one embedding for each text or image, in order, as NumPy's .npy."""
-    inputs = with_data(given, data, "embed")
+    inputs = collect_inputs(given, data, "embed")
     check_new_file(out)
     if out.suffix.lower() != SUFFIX:
         fix = f"Give --out a name that ends in {SUFFIX}"
@@ -94,7 +104,7 @@ def embed_command(
     import numpy as np
 
     vectors = embed(model, inputs, text_column, prompt_name)
-    content = io.BytesIO()  # np.save to a real file bypasses Python and does not report a full disk
+    content = io.BytesIO()  # np.save does not report a full disk when it writes to a file
     np.save(content, vectors, allow_pickle=False)
     with atomic_write(out) as draft:
         draft.write_bytes(content.getbuffer())
@@ -103,31 +113,28 @@ def embed_command(
         say_json({"vectors": len(vectors), "numbers": vectors.shape[1], "out": out})
 
 
-# --- vectors of words ------------------------------------------------------------------------------
+# --- word vectors -----------------------------------------------------------------------------------
 
 
 def look_up(source: str | Path, words: Sequence[str], count: int = 10) -> list[tuple[str, float]]:
-    """Nearest words of one word; for two words their cosine; for three the nearest words of ``a - b + c``."""
+    """The words nearest to one word, the cosine of two words, or the words nearest to ``a - b + c``."""
     if len(words) not in (1, 2, 3):
+        what = f"{len(words)} words" if words else "no word is given"
         fix = "Give one word, two for their cosine, or three: king man woman is king - man + woman"
-        raise NothingGivenError(
-            f"{len(words)} words" if words else "no word is given", where="vectors", fix=fix
-        )
+        raise NothingGivenError(what, where="vectors", fix=fix)
     _check_source(source)
     from glassformer.tasks.word2vec.estimator import Word2Vec
 
     vectors = Word2Vec.load(source)
+    if len(words) == 1:
+        return vectors.most_similar(words[0], count)
     if len(words) == 2:
         return [(words[1], vectors.similarity(words[0], words[1]))]
-    return (
-        vectors.most_similar(words[0], count)
-        if len(words) == 1
-        else vectors.analogy(words[0], words[1], words[2], count)
-    )
+    return vectors.analogy(words[0], words[1], words[2], count)
 
 
 def convert(source: str | Path, out: Path) -> None:
-    """Write the vectors of a run or file in word2vec's format; binary if ``out`` ends with ``.bin``."""
+    """Write the vectors of a run or a file in word2vec's format; binary if ``out`` ends in ``.bin``."""
     check_new_file(out)
     _check_source(source)
     from glassformer.tasks.word2vec.estimator import Word2Vec
@@ -136,13 +143,13 @@ def convert(source: str | Path, out: Path) -> None:
 
 
 def _check_source(source: str | Path) -> None:
-    """Raise CheckpointError if there is neither a file nor a folder, before anything slow is imported."""
+    """Raise CheckpointError if there is no file or folder."""
     if not Path(source).exists():
         raise NoSuchModelError("no such file", where=str(source), fix=missing_run_hint(Path(source)))
 
 
 def vectors_command(
-    source: Path = a_run("Run folder or word2vec file, text or binary.", "RUN|FILE", default=...),
+    source: Path = run_argument("Run folder or word2vec file, text or binary.", "RUN|FILE", default=...),
     words: list[str] | None = argument(
         "WORD",
         "One word (its neighbors), two (their cosine), or three: king man woman asks for king - man + woman.",

@@ -1,4 +1,7 @@
-"""Config dataclasses: read and write them as TOML, apply overrides, check types and ranges."""
+"""Config dataclasses in TOML files.
+
+This module reads and writes them, applies overrides, and checks types and ranges.
+"""
 
 from __future__ import annotations
 
@@ -23,33 +26,36 @@ MAX_TOML_BYTES = 4 << 20
 LISTS = {int: "[1, 2]", float: "[0.5, 0.5]", str: '["one", "two"]'}  # element type -> example of a list
 
 
-SEARCH = frozenset({"search"})  # the model search of model = "auto"; keys that it does not use exclude it
+# Kinds of models other than trained encoders, which use only some of the keys
+SEARCH = frozenset({"search"})  # the model search of model = "auto"
 LINEAR = frozenset({"linear"})  # a linear model of n-grams
-EVERY_MODEL = SEARCH | LINEAR | {"frozen"}  # also the frozen encoder of few-shot classification
+EVERY_MODEL = SEARCH | LINEAR | {"frozen"}  # "frozen": the frozen encoder of few-shot classification
 
 
 def setting(default: Any, meaning: str, **options: Any) -> Any:
-    """A key of a config class, with its default and its description for help and documentation.
+    """A key of a config class.
 
-    Options: ``before=``: the value in fits of versions that did not have the key, if it is not the default.
-    ``obeyed=``: the models that use the key, in addition to a trained encoder: ``SEARCH``, ``LINEAR``,
-    ``EVERY_MODEL``. ``in_file=``: the value for recipe files and saved models without the key, if it is not
-    the default.
+    A class may have removed keys in ``RETIRED``: ``{key: (neutral value, error message)}``. Files and calls
+    with the neutral value are still accepted; other values raise an error with the message.
 
-    A class may list removed keys in ``RETIRED``: ``{key: (neutral value, error message for other values)}``.
-    Files and calls with the neutral value are still accepted.
+    Args:
+        meaning: description for help and documentation.
+        before: the value in fits of versions without the key, if it is not the default.
+        in_file: the value in recipe files and saved models without the key, if it is not the default.
+        obeyed: models that use the key, in addition to trained encoders: ``SEARCH``, ``LINEAR`` or
+            ``EVERY_MODEL``.
     """
     return dataclasses.field(default=default, metadata={"meaning": meaning, **options})
 
 
 def positional(*, default: Any, meaning: str, kw_only: typing.Literal[False] = False, **options: Any) -> Any:
-    """A ``setting`` that is also a positional argument; type checkers need the names of these parameters."""
+    """A ``setting`` that is also a positional argument; type checkers need these parameter names."""
     return dataclasses.field(default=default, kw_only=kw_only, metadata={"meaning": meaning, **options})
 
 
 @typing.dataclass_transform(kw_only_default=True, field_specifiers=(positional,))
 def section(cls: type[T]) -> type[T]:
-    """Class decorator for sections of recipes: dataclasses of ``setting`` fields, inherited by estimators."""
+    """A decorator of classes for sections of recipes, whose fields estimators inherit as parameters."""
     decorated: Any = dataclasses.dataclass(kw_only=True)(cls)
     fields = decorated.__dataclass_fields__  # positional fields (the model) come first in files and help
     decorated.__dataclass_fields__ = dict(sorted(fields.items(), key=lambda item: bool(item[1].kw_only)))
@@ -62,35 +68,35 @@ def meaning_of(field: dataclasses.Field) -> str:
 
 
 def obeyed(sections: Iterable[type], by: str) -> set[str]:
-    """The keys of these sections that the model ``by`` uses: ``search``, ``linear`` or ``frozen``."""
+    """The keys of these sections that a kind of model uses: ``search``, ``linear`` or ``frozen``."""
     return {f.name for cls in sections for f in dataclasses.fields(cls) if by in f.metadata.get("obeyed", ())}
 
 
 def settings_of(cls: type) -> dict[str, Any]:
-    """Key -> default of a config class, with retired keys at the end."""
+    """Key -> default of a config class, including retired keys."""
     retired = {key: neutral for key, (neutral, _) in getattr(cls, "RETIRED", {}).items()}
     return {f.name: f.default for f in dataclasses.fields(cls)} | retired
 
 
 @cache
 def _hints(cls: type) -> dict[str, Any]:
-    """The types of a class's fields, cached because each is compiled from a string."""
+    """The types of the fields of a class; cached, because Python compiles them from strings."""
     return typing.get_type_hints(cls)
 
 
 def legacy_values(cls: type) -> dict[str, Any]:
-    """Key -> its value in fits of versions that did not have the key."""
+    """Key -> its value in fits of versions without the key."""
     legacy = {f.name: f.metadata["before"] for f in dataclasses.fields(cls) if "before" in f.metadata}
     return settings_of(cls) | values_in_files(cls) | legacy
 
 
 def values_in_files(cls: type) -> dict[str, Any]:
-    """Key -> its value in files without the key, if that is not the default."""
+    """Key -> its value in files without the key, for values that are not the default."""
     return {f.name: f.metadata["in_file"] for f in dataclasses.fields(cls) if "in_file" in f.metadata}
 
 
 def with_values_in_files(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a recipe's file, completed by ``values_in_files`` of each section."""
+    """The values of a recipe file, with ``values_in_files`` for missing keys."""
     completed, hints = dict(values), _hints(cls)
     for name, hint in hints.items():
         missing = values_in_files(hint) if isinstance(hint, type) and dataclasses.is_dataclass(hint) else {}
@@ -103,7 +109,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     """The content of a TOML file.
 
     Raises:
-        ConfigError: the file is missing, not regular, too large, not UTF-8, or not TOML (with the line).
+        ConfigError: the file is missing, too large, not a plain file, not UTF-8 or not TOML.
     """
     path = Path(path)
     try:
@@ -120,7 +126,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise ConfigError("nested too deeply", where=str(path)) from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 ({error})", where=str(path), fix="save it as UTF-8") from None
-    except ValueError as error:  # from tomllib, or from Python for a number of thousands of digits
+    except ValueError as error:  # raised by tomllib, or by Python for numbers with thousands of digits
         fix = "Correct it"
         if "Invalid value" in str(error):
             fix = 'Put text into quotes, as in source = "reviews.csv"; write true and false in lower case'
@@ -128,11 +134,12 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def place_in_file(where: str, section: bool = False) -> str:
-    """The place of a section or key of a TOML file for messages: "run.toml, [data] source" for
-    ``run.toml.data.source``; a ``where`` without a TOML file is returned unchanged.
+    """The position of a key in a TOML file, for messages: ``run.toml, [data] source``.
 
     Args:
-        section: whether the last part is a section.
+        where: the file and the path of the key: ``run.toml.data.source``. Text without a TOML file is
+            returned unchanged.
+        section: whether ``where`` ends with a section instead of a key.
     """
     file, dot, inside = where.rpartition(".toml.")
     if not dot:
@@ -144,15 +151,15 @@ def place_in_file(where: str, section: bool = False) -> str:
 
 
 def build(
-    cls: type[T], values: Mapping[str, Any], where: str = "config", homes: Mapping[str, str] | None = None
+    cls: type[T], values: Mapping[str, Any], where: str = "config", sections: Mapping[str, str] | None = None
 ) -> T:
-    """Make a dataclass from a (nested) mapping; types are checked, and an int is accepted for a float.
+    """Create a config object from a (nested) mapping, after checking the types of the values.
 
     Args:
-        homes: key -> its section, for all keys of the recipe, if ``cls`` is a section.
+        sections: key -> its section, for all keys of the recipe, if ``cls`` is a section.
 
     Raises:
-        ConfigError: an unknown key (the message has the most similar key), or a value of the wrong type.
+        ConfigError: an unknown key, or a value of the wrong type.
     """
     hints = _hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]  # a dataclass
@@ -161,15 +168,16 @@ def build(
     for key, value in values.items():
         if key in retired:
             neutral, message = retired[key]
-            if _python(value) != neutral:
+            if _to_python(value) != neutral:
                 raise UnknownKeyError(message, where=key, fix="Leave it out")
             continue
         if key not in fields:
             fix = suggestion(key, fields) or nearest(key, list(fields))
-            if (home := (_sections_by_key(hints) if homes is None else homes).get(key)) is not None:
-                fix = f"It belongs under [{home}]"
+            sections_by_key = _sections_by_key(hints) if sections is None else sections
+            if (section := sections_by_key.get(key)) is not None:
+                fix = f"It belongs under [{section}]"
             what = f"unknown key {key!r}"
-            raise UnknownKeyError(what, where=place_in_file(where, homes is not None), fix=fix)
+            raise UnknownKeyError(what, where=place_in_file(where, sections is not None), fix=fix)
         hint = hints[key]
         if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
             kwargs[key] = build(typing.cast(type, hint), value, f"{where}.{key}", _sections_by_key(hints))
@@ -182,21 +190,22 @@ def build(
 
 
 def _sections_by_key(hints: Mapping[str, Any]) -> dict[str, str]:
-    """Key -> the first section among these fields that has it."""
-    section_of: dict[str, str] = {}
+    """Key -> the first of these sections that has the key."""
+    sections: dict[str, str] = {}
     for section, hint in hints.items():
         if dataclasses.is_dataclass(hint):
-            section_of = {f.name: section for f in dataclasses.fields(hint)} | section_of
-    return section_of
+            sections = {f.name: section for f in dataclasses.fields(hint)} | sections
+    return sections
 
 
-def _python(value: Any) -> Any:
-    """Convert numpy numbers and arrays, as in a parameter grid, to Python objects."""
+def _to_python(value: Any) -> Any:
+    """Convert numpy numbers and arrays to Python objects."""
     return value.tolist() if type(value).__module__ == "numpy" and hasattr(value, "tolist") else value
 
 
 def _coerce(value: Any, hint: Any, where: str) -> Any:
-    value = _python(value)
+    """The value in the type of a field; raises ConfigError for a value of another type."""
+    value = _to_python(value)
     options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     for option in options:
         origin = typing.get_origin(option) or option
@@ -232,14 +241,12 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
     choices = choices_in(options)
     if choices and isinstance(value, str):
         raise BadValueError(f"{value!r} is not a choice", where=where, fix=nearest(value, choices))
-    expected = [
-        *map(str, choices),
-        *(_in_words(o) for o in options if typing.get_origin(o) is not typing.Literal),
-    ]
-    raise BadValueError(f"expected {' or '.join(expected)}, got {value!r}", where=where)
+    types_ = [_type_name(option) for option in options if typing.get_origin(option) is not typing.Literal]
+    expected = " or ".join([*map(str, choices), *types_])
+    raise BadValueError(f"expected {expected}, got {value!r}", where=where)
 
 
-WORDS = {
+TYPE_NAMES = {
     int: "a whole number",
     float: "a number",
     str: "text",
@@ -249,17 +256,17 @@ WORDS = {
 }
 
 
-def _in_words(hint: Any) -> str:
-    """The name of a type in TOML, for messages."""
+def _type_name(hint: Any) -> str:
+    """The name of a type, for error messages."""
     kind = typing.get_origin(hint) or hint
     if kind is tuple:
         element = (typing.get_args(hint) or (str,))[0]
         return f"a list such as {LISTS.get(element, LISTS[str])}"
-    return WORDS.get(kind) or ("a section" if dataclasses.is_dataclass(kind) else str(kind))
+    return TYPE_NAMES.get(kind) or ("a section" if dataclasses.is_dataclass(kind) else str(kind))
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """Convert a dataclass to nested dicts and lists, without keys whose value is None (TOML has no null)."""
+    """Convert a dataclass to nested dicts and lists; keys with the value None are omitted."""
     out: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -273,8 +280,8 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to JSON types: numpy numbers to Python numbers, unknown types to their text."""
-    value = _python(value)
+    """Convert a value to JSON types: numpy numbers to Python numbers, unknown types to text."""
+    value = _to_python(value)
     if isinstance(value, Mapping):
         return {label_text(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -283,13 +290,13 @@ def plain(value: Any) -> Any:
 
 
 def label_text(label: Any) -> str:
-    """A label as text, as in a table of labels: True and 1.0 become "1"."""
-    number = hasattr(label, "__float__") and not isinstance(label, str | int)  # also numpy numbers
-    return str(int(label) if isinstance(label, int) or (number and float(label).is_integer()) else label)
+    """A label as text; True and 1.0 become "1"."""
+    is_float = hasattr(label, "__float__") and not isinstance(label, str | int)
+    return str(int(label) if isinstance(label, int) or (is_float and float(label).is_integer()) else label)
 
 
 def to_toml(config: Any, header: str = "") -> str:
-    """A dataclass as TOML text: first its plain keys, then one table per nested dataclass."""
+    """A dataclass as TOML text, with one table per nested dataclass."""
     lines = [f"# {line}".rstrip() for line in header.splitlines()]
     _write_table(to_dict(config), "", lines)
     return "\n".join(lines) + "\n"
@@ -306,11 +313,13 @@ def _write_table(values: Mapping[str, Any], prefix: str, lines: list[str]) -> No
 
 
 def _key(key: str) -> str:
-    bare = key and all(c.isascii() and (c.isalnum() or c in "_-") for c in key)
-    return key if bare else literal(key)
+    """A key in TOML syntax."""
+    is_bare = key and all(c.isascii() and (c.isalnum() or c in "_-") for c in key)
+    return key if is_bare else literal(key)
 
 
 def literal(value: Any) -> str:
+    """A value in TOML syntax."""
     if isinstance(value, bool | int | float):
         return repr(value).lower()
     if isinstance(value, str | Path):
@@ -326,8 +335,8 @@ def literal(value: Any) -> str:
 def apply_overrides(values: dict[str, Any], overrides: Sequence[str], cls: type) -> dict[str, Any]:
     """Override ``values`` by ``KEY=VALUE`` strings.
 
-    ``KEY`` is ``section.key``, or only the key if one section has it. ``VALUE`` is parsed as TOML; if
-    that fails, or if the key is a text, it is used as text. ``none`` sets a key that may be None to None.
+    ``KEY`` is ``section.key``, or only the key. ``VALUE`` is parsed as TOML; if that fails, or if the value
+    of the key is a text, it is used as text. ``none`` sets a key to None if this is allowed.
 
     Raises:
         ConfigError: there is no ``=``, or the key is unknown.
@@ -335,18 +344,15 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str], cls: type)
     changes = parse_settings(overrides)
     for setting in reversed(overrides):  # the last value of a key counts
         key, _, text = setting.partition("=")
-        allowed = _options_of(cls, key.strip())
-        if (
-            str in allowed
-            and isinstance(changes[key.strip()], int | float)
-            and not {int, float, bool} & {*allowed}
-        ):
-            changes[key.strip()] = text.strip()  # such as a column named 0, or a run named 2026
+        key = key.strip()
+        allowed = {*_allowed_types(cls, key)}
+        if str in allowed and not {int, float, bool} & allowed and isinstance(changes[key], int | float):
+            changes[key] = text.strip()  # for example a column named 0, or a run named 2026
     return override(values, changes, cls, "--set")
 
 
-def _options_of(cls: type, key: str) -> tuple[Any, ...]:
-    """The types that a key may have; empty for an unknown key."""
+def _allowed_types(cls: type, key: str) -> tuple[Any, ...]:
+    """The types that the value of a key may have; empty for an unknown key."""
     hint: Any = cls
     for name in key_places(cls).get(key, ()):
         default = settings_of(hint).get(name)
@@ -356,7 +362,7 @@ def _options_of(cls: type, key: str) -> tuple[Any, ...]:
 
 def takes_none(cls: type, key: str) -> bool:
     """Whether ``--set KEY=none`` sets the key to None."""
-    options = _options_of(cls, key)
+    options = _allowed_types(cls, key)
     return type(None) in options and "none" not in choices_in(options)
 
 
@@ -366,9 +372,9 @@ def choices_in(hints: Iterable[Any]) -> list[Any]:
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
-    """Parse ``KEY=VALUE`` strings to key -> value. A value is parsed as TOML or, if that fails, used as text.
+    """Parse ``KEY=VALUE`` strings; a value is parsed as TOML or, if that fails, used as text.
 
-    The last value of a key counts; two tables are merged.
+    The last value of a key counts. Two tables are merged.
 
     Raises:
         ConfigError: there is no ``=``, or a key has both a table and another value.
@@ -393,13 +399,9 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
 
 
 def override(values: Mapping[str, Any], changes: Mapping[str, Any], cls: type, where: str) -> dict[str, Any]:
-    """Replace the values of keys, in whatever section they are.
+    """Replace the values of keys in all sections; raises ConfigError for an unknown key.
 
-    For keys that may be None, the text ``none`` means None (TOML has no null), unless it is one of the
-    choices.
-
-    Raises:
-        ConfigError: an unknown key.
+    The text ``none`` means None for keys that may be None, unless "none" is one of the choices.
     """
     values = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
     places = key_places(cls)
@@ -418,13 +420,13 @@ def override(values: Mapping[str, Any], changes: Mapping[str, Any], cls: type, w
 
 
 def _nearest_key(key: str, places: Mapping[str, Any]) -> str:
-    near = nearest(key, list(places))
-    known = near if near.startswith("Did") else "See all keys: 'glassformer train --help-keys'"
-    return suggestion(key, places) or known
+    hint = nearest(key, list(places))
+    hint = hint if hint.startswith("Did") else "See all keys: 'glassformer train --help-keys'"
+    return suggestion(key, places) or hint
 
 
 def key_places(cls: type) -> dict[str, tuple[str, ...]]:
-    """Name -> path of each key: ``{"lr": ("train", "lr"), "train.lr": ("train", "lr"), ...}``."""
+    """Name -> path of each key, such as ``{"lr": ("train", "lr"), "train.lr": ("train", "lr")}``."""
     places: dict[str, tuple[str, ...]] = {}
     hints = _hints(cls)
     for field in dataclasses.fields(cls):
@@ -441,11 +443,11 @@ def key_places(cls: type) -> dict[str, tuple[str, ...]]:
 
 INF = float("inf")
 BELOW_1 = 1.0 - 1e-9
-MAX_INTEGER = 2**53  # maximum of all integers; no real size or count is larger
-MAX_SEED = 2**32 - 1  # maximum seed of numpy and scikit-learn
+MAX_INTEGER = 2**53  # maximum of integers without another maximum
+MAX_SEED = 2**32 - 1  # maximum seed in numpy and scikit-learn
 
 
-# Key -> (lowest, highest) value.
+# Key -> minimum and maximum
 RANGES: dict[str, tuple[float, float]] = {
     "window_stride": (1, INF), "doc_stride": (0, INF), "max_question": (1, INF), "attention_window": (1, INF),
     "max_length": (3, INF), "max_positions": (1, INF), "vocab_size": (6, INF), "min_count": (0, INF),
@@ -474,8 +476,8 @@ RANGES: dict[str, tuple[float, float]] = {
 
 
 def check_ranges(config: Any, ranges: Mapping[str, tuple[float, float]] = RANGES) -> None:
-    """Raise ConfigError for a number outside its range; the message has the key."""
-    numbers: list[tuple[str, Any]] = []  # the range applies to each element of a list
+    """Raise ConfigError for a number out of range; of a list, each element is checked."""
+    numbers: list[tuple[str, Any]] = []
     for f in dataclasses.fields(config):
         value = getattr(config, f.name)
         numbers += [(f.name, v) for v in (value if isinstance(value, tuple) else (value,))]
@@ -492,15 +494,17 @@ def check_ranges(config: Any, ranges: Mapping[str, tuple[float, float]] = RANGES
 def check_heads(d_model: int, num_heads: int) -> None:
     """Raise ConfigError if ``num_heads`` does not divide ``d_model``."""
     if num_heads < 1 or d_model % num_heads:
-        known = [str(n) for n in range(1, 65) if d_model % n == 0]
-        fix = f"Use {', '.join(known[:-1])} or {known[-1]}" if len(known) > 1 else "Use another d_model"
+        divisors = [str(n) for n in range(1, 65) if d_model % n == 0]
+        fix = "Use another d_model"
+        if len(divisors) > 1:
+            fix = f"Use {', '.join(divisors[:-1])} or {divisors[-1]}"
         what = f"d_model {d_model} is not a multiple of num_heads {num_heads}"
         raise ConfigError(what, where="num_heads", fix=fix)
 
 
 @section
 class Section:
-    """Base of sections: checks that numbers are within ``RANGES``."""
+    """Base class of sections, which checks the ranges of numbers."""
 
     def __post_init__(self) -> None:
         check_ranges(self)

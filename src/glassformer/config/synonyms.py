@@ -1,14 +1,17 @@
-"""Hints for unknown names: a similar known name, or glassformer's name for a setting of another library."""
+"""Hints for unknown names.
+
+A hint is a similar known name, or our name for a setting of another library.
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Sequence
 
-MOST_LISTED = 100
+MAX_LISTED = 100
 
-# Key here -> its names in transformers (TrainingArguments, config.json), sentence-transformers, Keras, PEFT,
-# scikit-learn and gensim. If a name has several keys, the first key that the recipe has is proposed.
+# Our key -> its names in transformers, sentence-transformers, Keras, PEFT, scikit-learn and gensim. If
+# another library's name stands for several keys, the first key that the recipe has is suggested.
 KEYS = {
     "weight_decay": ("wd", "l2", "alpha", "adam_weight_decay"),  # before lr, which gensim calls alpha
     "lr": ("learning_rate", "eta", "eta0", "step_size", "learning_rate_init", "base_lr", "alpha"),
@@ -91,11 +94,11 @@ OPTIONS = {
     "resume_from_checkpoint": "--resume",
     "overwrite_output_dir": "--out",
 }
-KEYS_OF_NAME: dict[str, list[str]] = {}
+KEYS_BY_NAME: dict[str, list[str]] = {}
 for _key, _names in KEYS.items():
     for _name in _names:
-        KEYS_OF_NAME.setdefault(_name, []).append(_key)
-# Parameter of gensim's Word2Vec that has no key in glassformer -> hint.
+        KEYS_BY_NAME.setdefault(_name, []).append(_key)
+# Parameter of gensim's Word2Vec that glassformer does not have -> hint
 WORD2VEC_HINTS = {
     "sentences": "Pass the sentences to fit",
     "corpus_file": "Pass the path to fit",
@@ -112,7 +115,7 @@ WORD2VEC_HINTS = {
     "sorted_vocab": "Words are sorted by frequency",
     "comment": "There is no such setting",
 }
-# Additions to the hint if the value has another meaning here.
+# Name in another library -> how to write the value here, if it has another meaning
 NOTES = {
     "warmup_steps": "a share of all steps, such as 0.06",
     "num_warmup_steps": "a share of all steps, such as 0.06",
@@ -126,20 +129,20 @@ NOTES = {
 
 
 def as_key(name: str) -> str:
-    """Convert a name to the form of keys: ``--Learning-Rate`` becomes ``learning_rate``."""
+    """A name in the form of our keys: ``--Learning-Rate`` becomes ``learning_rate``."""
     return name.strip().lstrip("-").replace("-", "_").lower()
 
 
 def our_key(name: str, keys: Collection[str]) -> str | None:
     """The key among ``keys`` that corresponds to a setting of another library; None if there is none.
 
-    A section is ignored: ``train.learning_rate`` is read as ``learning_rate``.
+    The section is ignored, so that ``train.learning_rate`` is the same as ``learning_rate``.
     """
-    return next((key for key in KEYS_OF_NAME.get(as_key(name.rpartition(".")[2]), ()) if key in keys), None)
+    return next((key for key in KEYS_BY_NAME.get(as_key(name.rpartition(".")[2]), ()) if key in keys), None)
 
 
 def suggestion(name: str, keys: Collection[str]) -> str | None:
-    """A hint on what to write instead of a name of another library; None for an unknown name."""
+    """A hint for a name of another library; None for an unknown name."""
     short_name = as_key(name.rpartition(".")[2])
     key = our_key(name, keys)
     if key is not None:
@@ -149,20 +152,20 @@ def suggestion(name: str, keys: Collection[str]) -> str | None:
     return f"Here it is the option {OPTIONS[short_name]}" if short_name in OPTIONS else None
 
 
-MIN_PART = 4  # minimum length of a part of a name that is recognized
+MIN_PART = 4  # minimum length of a part that identifies a name, such as "minilm" for "all-minilm-l6-v2"
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
     """A hint such as ``Did you mean 'epochs'?``, or the list of known names."""
-    candidates = list(names)[:1_000]  # a table may have any number of columns
+    candidates = list(names)[:1_000]  # a table may have very many columns
     similar = difflib.get_close_matches(name[:200], candidates, n=1, cutoff=0.55)
-    within = [other for other in candidates if len(name) >= MIN_PART and name.casefold() in other.casefold()]
-    similar = similar or (within if len(within) == 1 else [])  # "minilm" of "all-minilm-l6-v2"
+    longer = [other for other in candidates if len(name) >= MIN_PART and name.casefold() in other.casefold()]
+    similar = similar or (longer if len(longer) == 1 else [])
     return f"Did you mean {similar[0]!r}?" if similar else f"Known: {listed(sorted(names))}"
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names joined for a message: all, or the first 50 and the number of others."""
-    if len(names) <= MOST_LISTED:
+    """Names joined by commas for a message: all of at most 100, or the first 50 and the number of others."""
+    if len(names) <= MAX_LISTED:
         return ", ".join(names)
-    return f"{', '.join(names[: MOST_LISTED // 2])} and {len(names) - MOST_LISTED // 2:,} more"
+    return f"{', '.join(names[: MAX_LISTED // 2])} and {len(names) - MAX_LISTED // 2:,} more"

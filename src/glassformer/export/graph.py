@@ -1,5 +1,6 @@
-"""ONNX graphs: export, quantization, and running them. Packages of the extra ``onnx`` are only imported
-here.
+"""Exports, quantizes and runs ONNX graphs.
+
+Only this module and ``onnx_process.py`` use packages of the extra ``onnx``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ OPSET = 18
 Run = Callable[[Mapping[str, np.ndarray]], Sequence[Any]]
 
 
-def need_onnx() -> None:
+def check_onnx() -> None:
     """Raise ConfigError if a package of the extra ``onnx`` is missing."""
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
     if missing:
@@ -38,7 +39,7 @@ def need_onnx() -> None:
         raise NotInstalledError(f"{missing[0]} is not installed", where="export", fix=fix)
 
 
-def draw_graph(
+def export_graph(
     module: nn.Module,
     inputs: Mapping[str, Tensor],
     outputs: Sequence[str],
@@ -46,10 +47,9 @@ def draw_graph(
     file: str | Path,
 ) -> Path:
     """Export a module to one ONNX file; dynamic ``axes`` of the example ``inputs`` must not have size 1."""
-    need_onnx()
-    module = copy.deepcopy(
-        module
-    ).eval()  # a copy, because the exporter swaps weights while other threads may use the model
+    check_onnx()
+    # The exporter replaces weights for a moment, and other threads may be using the model.
+    module = copy.deepcopy(module).eval()
     with _isolated(), computing(gradients=True, graph=True):
         torch.onnx.export(
             module,
@@ -71,44 +71,45 @@ _EXPORT_LOCK = threading.RLock()  # torch's exporter has global state
 
 @contextlib.contextmanager
 def _isolated() -> Iterator[None]:
-    """Isolate an export from other threads; one export at a time.
+    """Isolate an export from other threads, and hide log messages of the exporter.
 
-    While torch traces, it disables oneDNN and cuDNN for the whole process, to avoid decompositions into their
-    operators. Our models have none, and other threads would compute results with different last bits, so this
-    is prevented. Log messages of the exporter (deprecations, missing optional packages) are hidden.
+    While torch traces, it disables oneDNN and cuDNN for the whole process, so that it does not decompose
+    operators into theirs. This is prevented, because our models do not need it, and the results of other
+    threads would differ in their last bits.
     """
     from torch.export import _trace
 
-    switched_off = getattr(_trace, "_ignore_backend_decomps", None)
+    ignore_backends = getattr(_trace, "_ignore_backend_decomps", None)
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     with _EXPORT_LOCK, without_warnings(r"(torch|onnx|copyreg)"):
         levels = [logger.level for logger in loggers]
         try:
             for logger in loggers:
                 logger.setLevel(logging.ERROR)
-            if switched_off is not None:
+            if ignore_backends is not None:
                 _trace._ignore_backend_decomps = contextlib.nullcontext  # type: ignore[assignment]  # restored below
             yield
         finally:
             for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)
-            if switched_off is not None:
-                _trace._ignore_backend_decomps = switched_off
+            if ignore_backends is not None:
+                _trace._ignore_backend_decomps = ignore_backends
 
 
 def quantize(file: str | Path, out: str | Path) -> Path:
-    """Write the graph with int8 weights (ONNX Runtime's dynamic quantization)."""
-    need_onnx()
+    """Write a copy of a graph with int8 weights (ONNX Runtime's dynamic quantization)."""
+    check_onnx()
     _OnnxProcess("quantize", str(file), str(out)).close()
     return Path(out)
 
 
-def run_graph(file: str | Path, threads: int = 0) -> Run:
-    """Open a graph in ONNX Runtime on the CPU; returns a function of its inputs, which ignores other names.
+def open_graph(file: str | Path, threads: int = 0) -> Run:
+    """Open a graph in ONNX Runtime on the CPU; returns a function from inputs to outputs.
 
-    The graph runs in a separate process, which ends when the function is deleted.
+    The function ignores inputs that the graph does not have. The graph runs in a separate process, which ends
+    when the function is deleted.
     """
-    need_onnx()
+    check_onnx()
     return _OnnxProcess("run", str(file), str(threads))
 
 
@@ -117,8 +118,7 @@ class _OnnxProcess:
 
     def __init__(self, verb: str, *values: str):
         # The process must find the same packages as this one.
-        search = os.pathsep.join(path for path in sys.path if path)
-        environment = {**os.environ, "PYTHONPATH": search}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         disable_telemetry(environment)
         command = [sys.executable, "-P", onnx_process.__file__, verb, *values]
         pipe = subprocess.PIPE
@@ -127,14 +127,14 @@ class _OnnxProcess:
         assert process.stdout is not None
         self._stdin, self._stdout = process.stdin, process.stdout
         self.close = weakref.finalize(self, _end, self._process)
-        self._reply()
+        self._receive()
 
     def __call__(self, batch: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        with contextlib.suppress(BrokenPipeError):  # the process has ended: reported below
+        with contextlib.suppress(BrokenPipeError):  # the process has ended, which ``_receive`` reports
             onnx_process.send(self._stdin, dict(batch))
-        return list(self._reply().values())
+        return list(self._receive().values())
 
-    def _reply(self) -> dict[str, np.ndarray]:
+    def _receive(self) -> dict[str, np.ndarray]:
         reply = onnx_process.receive(self._stdout)
         if reply is None:
             raise GlassformerError(f"ONNX Runtime's process ended with exit code {self._process.wait()}")

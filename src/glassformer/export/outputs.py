@@ -1,7 +1,7 @@
-"""Export code for each kind of prediction: sample inputs, graph, files, and outputs.
+"""Export code for each kind of prediction.
 
-``onnx_folder.py`` and ``hf_folder.py`` write and check the folders; ``export_outputs`` of an estimator
-returns its kind.
+``onnx_folder.py`` and ``hf_folder.py`` write and check folders. They call a class of this module, which the
+method ``export_outputs`` of an estimator returns.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from glassformer.errors import ConfigError, NotForThisModelError
 from glassformer.evaluate.predict import compute_logits, predict_images, predict_rows
 from glassformer.evaluate.predictions import read_predictions, read_texts
 from glassformer.export.graph import Run
-from glassformer.export.padded import PaddedFeatures, PaddedPictures, PaddedSpans, PaddedText, PaddedVectors
-from glassformer.export.plain_ngrams import features, numbered
+from glassformer.export.padded import PaddedFeatures, PaddedImages, PaddedSpans, PaddedText, PaddedVectors
+from glassformer.export.plain_ngrams import features, index_ngrams
 from glassformer.families.pretrained import load_pretrained
 from glassformer.finite import finite, json_text
 from glassformer.models.sentences import Sentences, with_lowercasing
 from glassformer.nn.pairs import distinguishes_texts
 
 BATCH = 16
-LONG = 300  # maximum words of a random text for models without a maximum length
-KEYS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+MAX_RANDOM_WORDS = 300  # maximum length of a random text, for models without a maximum length
+ENCODING_ATTRIBUTES = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
 Answers = Sequence[Any] | np.ndarray
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A module on padded inputs to export.
+    """A module on padded inputs, to be exported.
 
     Args:
-        inputs: an example of every argument; its dynamic axes must not have size 1.
-        outputs: name -> names of its axes.
-        axes: the dynamic axes of every input.
+        inputs: an example for each argument of the module; dynamic axes must not have size 1.
+        outputs: name of each output -> names of its axes.
+        axes: the dynamic axes of all inputs.
     """
 
     module: nn.Module
@@ -63,46 +63,45 @@ class Graph:
     outputs: Mapping[str, list[Any]]
     axes: Mapping[int, Any]
 
-    def about(self) -> dict[str, Any]:
-        """Inputs and outputs for ``onnx.json``: a name for each dynamic axis, a size for the others."""
-        names = {axis: free.__name__ for axis, free in self.axes.items()}
-        shapes = {
-            name: [names.get(i, n) for i, n in enumerate(given.shape)] for name, given in self.inputs.items()
-        }
+    def metadata(self) -> dict[str, Any]:
+        """Inputs and outputs for ``onnx.json``, with names of dynamic axes and sizes of other axes."""
+        names = {axis: dimension.__name__ for axis, dimension in self.axes.items()}
+        shapes = {name: [names.get(i, n) for i, n in enumerate(x.shape)] for name, x in self.inputs.items()}
         return {"inputs": shapes, "outputs": dict(self.outputs)}
 
 
-def token_graph(module: nn.Module, outputs: Mapping[str, list[Any]], longest: int, segments: bool) -> Graph:
+def token_graph(
+    module: nn.Module, outputs: Mapping[str, list[Any]], max_length: int, segments: bool
+) -> Graph:
     """The graph of a module on ids ``[B, T]``, a mask and, with ``segments``, token types.
 
     Raises:
-        ConfigError: ``longest`` tokens leave no room for a text.
+        ConfigError: ``max_length`` is too small for a text.
     """
-    if longest < 3:
-        raise ConfigError(f"{longest} tokens leave no room for a text", where="export")
+    if max_length < 3:
+        raise ConfigError(f"{max_length} tokens leave no room for a text", where="export")
     ids = torch.ones(2, 3, dtype=torch.long)
     mask = ids.clone()
-    mask[1, 2:] = 0  # with a mask of ones the exporter may remove the mask
+    mask[1, 2:] = 0  # the exporter could remove a mask of ones
     example = {"input_ids": ids, "attention_mask": mask}
     if segments:
         example["token_type_ids"] = torch.tensor([[0, 1, 1], [0, 1, 0]])
-    dynamic = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=longest)}
+    dynamic = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=max_length)}
     return Graph(module, example, outputs, dynamic)
 
 
 class Outputs(ABC):
-    """Base class for a kind of prediction of a fitted estimator."""
+    """Base class of the kinds of predictions of a fitted estimator."""
 
-    SCRIPT: ClassVar[str]  # name in scripts/ of ``run.py`` for ONNX folders
-    WHAT: ClassVar[str] = "logits"  # noun for the outputs that are compared
-    ANSWERS: ClassVar[str] = "labels"  # noun for the predictions made from them; empty: none
+    SCRIPT: ClassVar[str]  # the file in scripts/ that becomes ``run.py`` of ONNX folders
+    NOUN: ClassVar[str] = "logits"  # what the outputs are, in messages
+    PREDICTIONS: ClassVar[str] = "labels"  # what the predictions are, in messages; empty: no predictions
     LIBRARY: ClassVar[str] = "transformers"  # library that opens a folder in the Hub's layout
     NO_INT8: ClassVar[tuple[str, str] | None] = None  # why int8 is not supported, and a fix
+    are_numbers = False  # whether the outputs are standardized numbers
 
     def __init__(self, clf: Any):
         self.clf = clf
-
-    numbers = False  # whether the outputs are standardized numbers
 
     def check(self, form: str) -> None:
         """Raise ConfigError if the model cannot be exported to this format (``hf``, ``onnx``)."""
@@ -110,20 +109,19 @@ class Outputs(ABC):
     def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
         """``count`` sample inputs, and their labels if all are known.
 
-        They come from the predictions of a run; if these are too few, random inputs are added: texts of one
-        word to more than the model reads, or images of smooth noise.
+        Samples come from the predictions of a run. If there are too few, random inputs are added: texts from
+        one word to more than the model reads, or images of smooth noise.
         """
         rng = np.random.default_rng(seed)
-        recorded = list(islice(self.recorded(Path(run)), 50 * count))
-        selected = [recorded[i] for i in sorted(rng.permutation(len(recorded))[:count].tolist())]
+        available = list(islice(self.run_inputs(Path(run)), 50 * count))
+        selected = [available[i] for i in sorted(rng.permutation(len(available))[:count].tolist())]
         labels = [label for _, label in selected]
         generated = [self.random_input(rng) for _ in range(count - len(selected))]
-        return [sample for sample, _ in selected] + generated, None if generated or not all(
-            labels
-        ) else labels
+        samples = [sample for sample, _ in selected] + generated
+        return samples, labels if all(labels) and not generated else None
 
-    def recorded(self, run: Path) -> Iterator[tuple[Any, str]]:
-        """Inputs of a run's predictions with their labels (empty: unknown)."""
+    def run_inputs(self, run: Path) -> Iterator[tuple[Any, str]]:
+        """Yield the inputs of a run's predictions with their labels (empty: unknown)."""
         yield from ()
 
     @abstractmethod
@@ -132,17 +130,17 @@ class Outputs(ABC):
 
     @abstractmethod
     def outputs(self, samples: Sequence[Any], network: Any = None) -> np.ndarray:
-        """Outputs in fp32 of the model, or of another network: one row per prediction."""
+        """Outputs in fp32 of the model, or of ``network``; one row per prediction."""
 
-    def answers(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
-        """Predictions from the outputs; None: there are none."""
+    def predictions(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
+        """Predictions from the outputs; None if there are no predictions."""
         return None
 
-    def right(self, outputs: np.ndarray, samples: Sequence[Any], labels: Sequence[Any]) -> np.ndarray:
+    def is_correct(self, outputs: np.ndarray, samples: Sequence[Any], labels: Sequence[Any]) -> np.ndarray:
         """Whether each prediction with a known label is right."""
-        return np.asarray(self.answers(outputs, samples)) == np.array(list(map(str, labels)))
+        return np.asarray(self.predictions(outputs, samples)) == np.array(list(map(str, labels)))
 
-    def counts(self, outputs: np.ndarray) -> dict[str, int]:
+    def sizes(self, outputs: np.ndarray) -> dict[str, int]:
         """Sizes of the outputs for the report of a check."""
         return {}
 
@@ -157,12 +155,12 @@ class Outputs(ABC):
         self.clf.tokenizer_.save(str(folder / "tokenizer.json"))
 
     @abstractmethod
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Additional entries of ``onnx.json``."""
 
     @abstractmethod
-    def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
-        """Like ``outputs``, computed from the exported files only."""
+    def run_files(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
+        """The same as ``outputs``, computed only from exported files."""
 
     # --- transformers -----------------------------------------------------------------------------
 
@@ -179,20 +177,23 @@ class Outputs(ABC):
         self.clf.write_parts(folder)
 
     def hub_script(self) -> tuple[str, dict[str, str]] | None:
-        """For folders whose head transformers lacks: name of ``run.py`` in scripts/, and text replacements;
-        None: transformers has the head."""
+        """The file in scripts/ for ``run.py``, and replacements of text in it, if transformers lacks the
+        head.
+
+        None: transformers has the head, so that no script is needed.
+        """
         return None
 
-    def decision(self, form: str) -> str:
-        """Code that ``run.py`` decides with; see ``Classes.script``."""
+    def decision_code(self, form: str) -> str:
+        """The code in ``run.py`` that makes predictions from outputs."""
         return ""
 
     def read_back(self, folder: Path, samples: Sequence[Any]) -> np.ndarray:
-        """Outputs of the network read back from the folder."""
+        """Outputs of the network that is loaded from the folder."""
         return self.outputs(samples, load_pretrained(folder))
 
-    def moved(self, before: np.ndarray, after: np.ndarray) -> float:
-        """The largest difference between both outputs."""
+    def max_difference(self, before: np.ndarray, after: np.ndarray) -> float:
+        """The largest difference of two outputs."""
         return float(np.abs(after - before).max())
 
     def left_out(self) -> list[str]:
@@ -204,14 +205,14 @@ class Outputs(ABC):
 
 
 class Labels(Outputs):
-    """Classes, multi-label or numbers: ``logits`` and ``probabilities`` ``[B, C]``."""
+    """Classes, multi-label or numbers, with ``logits`` and ``probabilities`` ``[B, C]``."""
 
     @property
-    def numbers(self) -> bool:
+    def are_numbers(self) -> bool:
         return not self.clf.kind_.predicts_labels
 
     def outputs(self, samples: Sequence[Any], network: Any = None) -> np.ndarray:
-        """Logits ``[n, C]``; texts are truncated to ``max_length``, also those read in windows."""
+        """Logits ``[n, C]``; long texts are truncated, even if the model reads them in windows."""
         model, table = (network or self.clf.model_).eval(), self.clf.encode(self.clf.check(samples))
         return finite(self.rows(model, table, next(model.parameters()).device), "logits")
 
@@ -219,37 +220,39 @@ class Labels(Outputs):
     def rows(self, model: Any, table: Any, device: torch.device) -> np.ndarray:
         """The logits of encoded examples."""
 
-    def answers(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
-        clf = self.clf
-        return None if self.numbers else np.array([str(x) for x in clf.decide(clf.to_probabilities(outputs))])
+    def predictions(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
+        if self.are_numbers:
+            return None
+        labels = self.clf.decide(self.clf.to_probabilities(outputs))
+        return np.array(list(map(str, labels)))
 
     OUTPUTS: ClassVar[dict[str, list[Any]]] = {
         "logits": ["batch", "label"],
         "probabilities": ["batch", "label"],
     }
 
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         clf = self.clf
         labels = {"labels": list(map(str, clf.classes_.tolist())), "threshold": plain(clf.threshold_)}
         return labels | clf.kind_.export_metadata(clf)
 
-    def chosen(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
-        """The logits of a graph's outputs; for regressors, the standardized numbers.
+    def select_output(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
+        """The output of a graph to compare: the logits, or the standardized numbers of a regressor.
 
-        For regressors, a graph could have exact logits but rounded numbers, so the numbers are compared.
+        A graph may round the numbers of a regressor, so that equal logits are not enough.
         """
-        return self.clf.kind_.standardize(outputs[1]) if self.numbers else outputs[0]
+        return self.clf.kind_.standardize(outputs[1]) if self.are_numbers else outputs[0]
 
     def network(self) -> Any:
         return self.clf.model_to_save()
 
-    def decision(self, form: str) -> str:
+    def decision_code(self, form: str) -> str:
         return self.clf.kind_.script(form)
 
     def names(self) -> dict[str, Any]:
         return {"label_names": self.clf.hub_label_names(), "problem_type": self.clf.kind_.problem_type}
 
-    def moved(self, before: np.ndarray, after: np.ndarray) -> float:
+    def max_difference(self, before: np.ndarray, after: np.ndarray) -> float:
         return self.clf.kind_.max_abs_difference(after, self.clf.kind_.export_outputs(before))
 
     def left_out(self) -> list[str]:
@@ -277,9 +280,9 @@ class TextLabels(Labels):
             fix = "Use --to onnx, or fit with add_special_tokens = true"
             raise NotForThisModelError(message, where="--to hf", fix=fix)
 
-    def recorded(self, run: Path) -> Iterator[tuple[Any, str]]:
+    def run_inputs(self, run: Path) -> Iterator[tuple[Any, str]]:
         file = run / "predictions.csv"
-        if file.is_file() and self.numbers:
+        if file.is_file() and self.are_numbers:
             yield from ((text, "") for text in read_texts(file))
         elif file.is_file():
             yield from ((row.text, row.label) for row in read_predictions(file))
@@ -294,16 +297,16 @@ class TextLabels(Labels):
     def graph(self) -> Graph:
         clf = self.clf
         module = PaddedText(clf.model_.eval(), clf.max_length, clf.temperature_, clf.kind_.probabilities_of)
-        told_apart = clf.reads_pairs and distinguishes_texts(clf.model_.config)
-        return token_graph(module, self.OUTPUTS, clf.max_length, told_apart)
+        segments = clf.reads_pairs and distinguishes_texts(clf.model_.config)
+        return token_graph(module, self.OUTPUTS, clf.max_length, segments)
 
     def write_files(self, folder: Path) -> None:
-        save_cutting(self.clf.tokenizer_, self.clf.max_length, folder)
+        save_truncating(self.clf.tokenizer_, self.clf.max_length, folder)
 
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         clf = self.clf
         return {
-            **super().about(),
+            **super().metadata(),
             **({"pairs": True} if clf.reads_pairs else {}),
             "max_length": clf.max_length,
             "clean": clf.clean,
@@ -311,20 +314,20 @@ class TextLabels(Labels):
             "add_special_tokens": clf.add_special_tokens,
         }
 
-    def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
+    def run_files(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
         how = about["clean"]
         texts = [
             clean_pair(text, how) if isinstance(text, TextPair) else clean_text(text, how)
             for text in self.clf.check(samples)
         ]
-        return through_tokenizer(folder, about, run, texts, self.chosen)
+        return run_on_texts(folder, about, run, texts, self.select_output)
 
     def hub_script(self) -> tuple[str, dict[str, str]] | None:
         return "run_hf_text", {"PAIRS = False": "PAIRS = True"} if self.clf.reads_pairs else {}
 
 
 class NgramLabels(TextLabels):
-    """Predictions for texts or pairs by a linear model of n-grams; ``ngrams.json`` replaces the tokenizer."""
+    """Predictions for texts or pairs by a linear model of n-grams, which has no tokenizer."""
 
     SCRIPT = "run_ngrams"
     NO_INT8 = (
@@ -340,7 +343,7 @@ class NgramLabels(TextLabels):
 
     def random_text(self, rng: np.random.Generator) -> str:
         ngrams = [*self.clf.tokenizer_.words, *self.clf.tokenizer_.pieces]
-        indices = rng.integers(0, len(ngrams), int(np.exp(rng.uniform(0, np.log(LONG)))) + 1)
+        indices = rng.integers(0, len(ngrams), int(np.exp(rng.uniform(0, np.log(MAX_RANDOM_WORDS)))) + 1)
         return " ".join(ngrams[i] for i in indices.tolist()).strip() or "text"
 
     def graph(self) -> Graph:
@@ -355,16 +358,16 @@ class NgramLabels(TextLabels):
         about = ngrams_metadata(self.clf.tokenizer_) | {"idf": self.clf.tokenizer_.idf.tolist()}
         (folder / FILE).write_text(json_text(about, indent=0) + "\n", encoding="utf-8")
 
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         pairs = {"pairs": True} if self.clf.reads_pairs else {}
-        return Labels.about(self) | pairs | {"clean": self.clf.clean}
+        return Labels.metadata(self) | pairs | {"clean": self.clf.clean}
 
-    def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
-        numbering = numbered(read_json(folder / FILE))
+    def run_files(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
+        ngrams = index_ngrams(read_json(folder / FILE))
         texts = [text.sides if isinstance(text, TextPair) else text for text in self.clf.check(samples)]
         parts = []
         for start in range(0, len(texts), BATCH):
-            rows = [features(text, numbering) for text in texts[start : start + BATCH]]
+            rows = [features(text, ngrams) for text in texts[start : start + BATCH]]
             ids = np.zeros((len(rows), max([1, *map(len, rows)])), np.int64)
             values = np.zeros(ids.shape, np.float32)
             for i, row in enumerate(rows):
@@ -391,24 +394,22 @@ class ImageLabels(Labels):
 
     def graph(self) -> Graph:
         clf, t = self.clf, self.clf.transform_
-        module = PaddedPictures(
-            clf.model_.eval(), t.mean, t.std, clf.temperature_, clf.kind_.probabilities_of
-        )
+        module = PaddedImages(clf.model_.eval(), t.mean, t.std, clf.temperature_, clf.kind_.probabilities_of)
         pixels = torch.zeros(2, t.channels, *t.size, dtype=torch.uint8)
         return Graph(module, {"pixels": pixels}, self.OUTPUTS, {0: torch.export.Dim("batch")})
 
     def write_files(self, folder: Path) -> None:
-        pass  # the sizes are in onnx.json
+        pass  # images need no files, because onnx.json has the sizes
 
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         t = self.clf.transform_
         scale = {"fit": t.fit, "shorter": t.shorter or max(t.size), "resample": t.to_hub()["resample"]}
-        return super().about() | {"size": list(t.size), **scale, RANGE_KEY: t.image_range}
+        return super().metadata() | {"size": list(t.size), **scale, RANGE_KEY: t.image_range}
 
-    def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
+    def run_files(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
         pixels = np.stack([self.clf.pixels(x) for x in samples])
         parts = [pixels[i : i + BATCH] for i in range(0, len(pixels), BATCH)]
-        return np.concatenate([self.chosen(run({"pixels": part})) for part in parts])
+        return np.concatenate([self.select_output(run({"pixels": part})) for part in parts])
 
     def hub_script(self) -> tuple[str, dict[str, str]] | None:
         return "run_hf_pictures", {}
@@ -418,11 +419,11 @@ class ImageLabels(Labels):
 
 
 class WordTags(Outputs):
-    """Tags of words, taken from the first token of each word; both outputs are ``[B, T, C]``."""
+    """Tags of words, given by their first tokens, with ``logits`` and ``probabilities`` ``[B, T, C]``."""
 
-    SCRIPT, ANSWERS = "run_words", "tags"
+    SCRIPT, PREDICTIONS = "run_words", "tags"
 
-    def recorded(self, run: Path) -> Iterator[tuple[Any, str]]:
+    def run_inputs(self, run: Path) -> Iterator[tuple[Any, str]]:
         if (file := run / "predictions.conll").is_file():
             yield from ((words, "") for words in load_tagged(file, need_tags=False).splits["train"].words)
 
@@ -430,48 +431,47 @@ class WordTags(Outputs):
         return random_tokens(self.clf.tokenizer_, 1.2 * self.clf.length_, rng).split() or ["word"]
 
     def outputs(self, samples: Sequence[Any], network: Any = None, tokenizer: Any = None) -> np.ndarray:
-        """Logits of every word ``[W, C]``; ``tokenizer`` replaces the tagger's."""
+        """Logits ``[W, C]`` of all words; ``tokenizer`` replaces the tokenizer of the tagger."""
         tagger, network = self.clf, (network or self.clf.model_).eval()
         rows = encode_words(tokenizer or tagger.tokenizer_, samples, max_length=tagger.length_)
         return finite(tagger.word_logits(network, rows, next(network.parameters()).device), "logits")
 
-    def answers(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
+    def predictions(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
         return outputs.argmax(1)
 
-    def right(self, outputs: np.ndarray, samples: Sequence[Any], labels: Sequence[Any]) -> np.ndarray:
+    def is_correct(self, outputs: np.ndarray, samples: Sequence[Any], labels: Sequence[Any]) -> np.ndarray:
         truth = self.clf.class_indices(self.clf.true_tags(labels, samples))
-        return (outputs.argmax(1) == truth)[truth >= 0]  # the model does not know the tags of the others
+        return (outputs.argmax(1) == truth)[truth >= 0]  # other tags do not exist in the model
 
-    def counts(self, outputs: np.ndarray) -> dict[str, int]:
+    def sizes(self, outputs: np.ndarray) -> dict[str, int]:
         return {"words": len(outputs)}
 
     def graph(self) -> Graph:
         tagger, model = self.clf, self.clf.model_
         if not hasattr(model, "encode") or getattr(model, "pooled_padded", None) is not None:
-            message = f"{tagger.model!r} is not a Transformer, so its tags cannot be exported"
-            raise NotForThisModelError(
-                message, where="--to onnx", fix="Train an encoder, such as encoder-mini"
-            )
+            what = f"{tagger.model!r} is not a Transformer, so its tags cannot be exported"
+            fix = "Train an encoder, such as encoder-mini"
+            raise NotForThisModelError(what, where="--to onnx", fix=fix)
         module = PaddedText(model.eval(), tagger.length_, tagger.temperature_)
         outputs = {name: ["batch", "length", "label"] for name in ("logits", "probabilities")}
         return token_graph(module, outputs, tagger.length_, segments=False)
 
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         vocabulary = Vocabulary.of(self.clf.tokenizer_)
         return {
             "labels": self.clf.classes_.tolist(),
             "scheme": self.clf.scheme_,
-            "whole_words": self.clf.whole_words_,  # with punctuation; null: split at whitespace
-            "each_word": True,  # the tag of a word is at its first token
+            "whole_words": self.clf.whole_words_,  # include punctuation; null: split at whitespace
+            "each_word": True,  # a word has the tag of its first token
             "max_length": self.clf.length_,
             "overlap": OVERLAP_DIVISOR,
             "pad": vocabulary.pad or 0,
             "unknown": vocabulary.unk,
         }
 
-    def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
+    def run_files(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
         rows = encode_words(load_tokenizer(folder), samples, max_length=about["max_length"])
-        return through_windows(run, rows.table, about["pad"], lambda found: found[0])[rows.first]
+        return run_on_windows(run, rows.table, about["pad"], lambda outputs: outputs[0])[rows.first]
 
     def names(self) -> dict[str, Any]:
         return {"label_names": tuple(self.clf.classes_.tolist())}
@@ -480,16 +480,16 @@ class WordTags(Outputs):
         return self.outputs(samples, load_pretrained(folder), load_tokenizer(folder))
 
 
-# --- answers from a text --------------------------------------------------------------------------
+# --- question answering -----------------------------------------------------------------------------
 
 
 class TextSpans(Outputs):
-    """Answers to questions: ``start_logits`` and ``end_logits`` ``[B, T]``."""
+    """Answers to questions, with ``start_logits`` and ``end_logits`` ``[B, T]``."""
 
-    SCRIPT, ANSWERS = "run_answers", "answers"
+    SCRIPT, PREDICTIONS = "run_answers", "answers"
     NO_INT8 = "question answering models have no int8 export", "Leave it out"
 
-    def recorded(self, run: Path) -> Iterator[tuple[Any, str]]:
+    def run_inputs(self, run: Path) -> Iterator[tuple[Any, str]]:
         if (file := run / "predictions.jsonl").is_file():
             with open(file, encoding="utf-8") as lines:
                 yield from (
@@ -499,17 +499,17 @@ class TextSpans(Outputs):
     def random_input(self, rng: np.random.Generator) -> Question:
         size = self.clf.tokenizer_.get_vocab_size()
         lengths = rng.integers(1, 9), int(np.exp(rng.uniform(0, np.log(1.5 * self.clf.length_)))) + 1
-        texts = [decoded(self.clf.tokenizer_, rng.integers(0, size, n).tolist()) for n in lengths]
+        texts = [decode(self.clf.tokenizer_, rng.integers(0, size, n).tolist()) for n in lengths]
         return Question(*(text if text.strip() else "word" for text in texts))
 
     def outputs(self, samples: Sequence[Any], network: Any = None) -> np.ndarray:
-        """Start and end logits of every token ``[N, 2]``."""
+        """Start and end logits ``[N, 2]`` of all tokens."""
         network = (network or self.clf.model_).eval()
         device = next(network.parameters()).device
         return finite(self.clf.token_logits(network, self.clf.encode(samples), device), "logits")
 
-    def answers(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
-        """The position of each answer; None: no answer."""
+    def predictions(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
+        """The position of each answer; None for no answer."""
         spans, threshold = self.clf.best(outputs, self.clf.encode(samples)), self.clf.threshold_
         return [None if span.is_none(threshold) else span.spans[0][1:] for span in spans]
 
@@ -519,7 +519,7 @@ class TextSpans(Outputs):
         module, longest = PaddedSpans(model, self.clf.length_), self.clf.length_
         return token_graph(module, outputs, longest, model.config.embedding.segments > 1)
 
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         return {
             "max_length": self.clf.length_,
             "doc_stride": self.clf.doc_stride,
@@ -529,32 +529,32 @@ class TextSpans(Outputs):
             "pad": Vocabulary.of(self.clf.tokenizer_).pad or 0,
         }
 
-    def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
+    def run_files(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
         sizes = {"stride": about["doc_stride"], "max_question": about["max_question"]}
         tokenizer = load_tokenizer(folder)
         rows = encode_questions(tokenizer, samples, max_length=about["max_length"], **sizes)
-        return through_windows(run, rows.table, about["pad"], lambda found: np.stack(found, -1))
+        return run_on_windows(run, rows.table, about["pad"], lambda outputs: np.stack(outputs, -1))
 
 
-# --- vectors of texts -----------------------------------------------------------------------------
+# --- embeddings -------------------------------------------------------------------------------------
 
 
 class TextVectors(Outputs):
-    """Embeddings of texts: ``vectors`` ``[B, E]``."""
+    """Embeddings of texts, with the output ``vectors`` ``[B, E]``."""
 
-    SCRIPT, WHAT, ANSWERS, LIBRARY = "run_vectors", "vectors", "", "sentence-transformers"
+    SCRIPT, NOUN, PREDICTIONS, LIBRARY = "run_vectors", "vectors", "", "sentence-transformers"
     NO_INT8 = "embedders have no int8 export", "Leave it out"
 
     @property
-    def how(self) -> Sentences:
+    def sentences(self) -> Sentences:
         return self.clf.model_.sentences
 
     def check(self, form: str) -> None:
-        if self.how.prompt(None, None) and not self.how.pool.include_prompt:
+        if self.sentences.prompt(None, None) and not self.sentences.pool.include_prompt:
             message = "its pooling excludes the prompt, which exports do not support"
             raise NotForThisModelError(message, where="export", fix="Serve it with glassformer serve")
 
-    def recorded(self, run: Path) -> Iterator[tuple[Any, str]]:
+    def run_inputs(self, run: Path) -> Iterator[tuple[Any, str]]:
         if (file := run / "pairs.csv").is_file():
             with file.open(encoding="utf-8", newline="") as lines:
                 for row in csv_dicts(lines):
@@ -564,33 +564,34 @@ class TextVectors(Outputs):
         return random_words(self.clf.tokenizer_, self.clf.max_tokens(), rng)
 
     def outputs(
-        self, samples: Sequence[Any], network: Any = None, how: Any = None, tokenizer: Any = None
+        self, samples: Sequence[Any], network: Any = None, sentences: Any = None, tokenizer: Any = None
     ) -> np.ndarray:
-        """Embeddings ``[n, E]``; ``how`` and ``tokenizer`` replace those of the embedder."""
+        """Embeddings ``[n, E]``; ``sentences`` and ``tokenizer`` replace those of the embedder."""
         cleaned = [clean_text(text, self.clf.clean) for text in samples]
         network, tokenizer = (network or self.clf.model_).eval(), tokenizer or self.clf.tokenizer_
-        return (how or self.how).embed(network, cleaned, tokenizer=tokenizer)
+        return (sentences or self.sentences).embed(network, cleaned, tokenizer=tokenizer)
 
-    def counts(self, outputs: np.ndarray) -> dict[str, int]:
+    def sizes(self, outputs: np.ndarray) -> dict[str, int]:
         return {"width": outputs.shape[1]}
 
     def graph(self) -> Graph:
-        longest, model = self.clf.max_tokens(), self.clf.model_.eval()
-        outputs = {"vectors": ["batch", self.how.width(model.config.encoder.d_model)]}
-        return token_graph(PaddedVectors(model, self.how, longest), outputs, longest, segments=False)
+        max_tokens, model = self.clf.max_tokens(), self.clf.model_.eval()
+        outputs = {"vectors": ["batch", self.sentences.width(model.config.encoder.d_model)]}
+        module = PaddedVectors(model, self.sentences, max_tokens)
+        return token_graph(module, outputs, max_tokens, segments=False)
 
     def write_files(self, folder: Path) -> None:
         tokenizer = self.clf.tokenizer_
-        tokenizer = with_lowercasing(tokenizer) if self.how.lowercase else tokenizer
-        save_cutting(tokenizer, self.clf.max_tokens(), folder)
+        tokenizer = with_lowercasing(tokenizer) if self.sentences.lowercase else tokenizer
+        save_truncating(tokenizer, self.clf.max_tokens(), folder)
 
-    def about(self) -> dict[str, Any]:
-        prompt = self.how.prompt(None, None)
+    def metadata(self) -> dict[str, Any]:
+        prompt = self.sentences.prompt(None, None)
         return {"max_length": self.clf.max_tokens(), "clean": self.clf.clean, "prompt": prompt}
 
-    def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
+    def run_files(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
         texts = [about["prompt"] + clean_text(text, about["clean"]) for text in samples]
-        return through_tokenizer(folder, about, run, texts, lambda found: found[0])
+        return run_on_texts(folder, about, run, texts, lambda outputs: outputs[0])
 
     def write_parts(self, folder: Path) -> None:
         self.clf.write_encoder(folder)
@@ -603,41 +604,42 @@ class TextVectors(Outputs):
 # --- running the exported files -------------------------------------------------------------------
 
 
-def save_cutting(tokenizer: Tokenizer, longest: int, folder: Path) -> None:
-    """Write a tokenizer that truncates texts to ``longest`` tokens and pads shorter ones."""
+def save_truncating(tokenizer: Tokenizer, max_length: int, folder: Path) -> None:
+    """Write a tokenizer that truncates texts to ``max_length`` tokens and pads shorter texts."""
     tokenizer = Tokenizer.from_str(tokenizer.to_str())
-    tokenizer.enable_truncation(longest)
+    tokenizer.enable_truncation(max_length)
     pad = Vocabulary.of(tokenizer).pad or 0
     tokenizer.enable_padding(pad_id=pad, pad_token=tokenizer.id_to_token(pad) or PAD)
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
-def through_tokenizer(
+def run_on_texts(
     folder: Path,
     about: dict[str, Any],
     run: Run,
     texts: Sequence[Any],
-    chosen: Callable[[Sequence[np.ndarray]], np.ndarray],
+    select: Callable[[Sequence[np.ndarray]], np.ndarray],
 ) -> np.ndarray:
-    """Outputs of the graph, selected by ``chosen``, for texts encoded by the folder's tokenizer."""
+    """Run the graph on texts, encoded by the folder's tokenizer; ``select`` chooses the output."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    order = sorted(range(len(texts)), key=lambda i: -len("".join(texts[i])))  # group similar lengths
+    order = sorted(range(len(texts)), key=lambda i: -len("".join(texts[i])))  # similar lengths in a batch
     special = about.get("add_special_tokens", True)
     parts = []
     for start in range(0, len(order), BATCH):
-        given = [texts[i] for i in order[start : start + BATCH]]
-        rows = tokenizer.encode_batch(given, add_special_tokens=special)
+        part = [texts[i] for i in order[start : start + BATCH]]
+        rows = tokenizer.encode_batch(part, add_special_tokens=special)
         batch = {
-            name: np.array([getattr(row, KEYS[name]) for row in rows], np.int64) for name in about["inputs"]
+            name: np.array([getattr(row, ENCODING_ATTRIBUTES[name]) for row in rows], np.int64)
+            for name in about["inputs"]
         }
-        parts.append(chosen(run(batch)))
+        parts.append(select(run(batch)))
     return np.concatenate(parts)[np.argsort(order)].astype(np.float32)
 
 
-def through_windows(
-    run: Run, table: Any, pad: int, chosen: Callable[[Sequence[np.ndarray]], np.ndarray]
+def run_on_windows(
+    run: Run, table: Any, pad: int, select: Callable[[Sequence[np.ndarray]], np.ndarray]
 ) -> np.ndarray:
-    """Outputs ``[B, T, C]`` of the graph, selected by ``chosen``, for windows; one row per token."""
+    """Run the graph on windows; ``select`` chooses an output ``[B, T, C]``; returns one row per token."""
     out: list[Any] = [None] * len(table.lengths)
     order = np.argsort(-table.lengths, kind="stable")
     for batch_start in range(0, len(order), BATCH):
@@ -649,7 +651,7 @@ def through_windows(
             ids[row, :count], mask[row, :count] = table.ids[window], 1
             if table.segments is not None:
                 kinds[row, :count] = table.segments[window]
-        outputs = chosen(run({"input_ids": ids, "attention_mask": mask, "token_type_ids": kinds}))
+        outputs = select(run({"input_ids": ids, "attention_mask": mask, "token_type_ids": kinds}))
         for row, i in enumerate(part):
             out[i] = outputs[row, : int(table.lengths[i])]
     return np.concatenate(out)
@@ -663,18 +665,18 @@ def samples_of(clf: Any, run: str | Path, count: int) -> tuple[list[Any], list[s
     return clf.export_outputs().samples(run, count)
 
 
-def random_words(tokenizer: Any, longest: int, rng: np.random.Generator) -> str:
-    """A text of random tokens for a model that reads ``longest`` tokens."""
-    text = random_tokens(tokenizer, 1.2 * longest, rng)
+def random_words(tokenizer: Any, max_length: int, rng: np.random.Generator) -> str:
+    """A text of random tokens, which may be longer than the ``max_length`` tokens of the model."""
+    text = random_tokens(tokenizer, 1.2 * max_length, rng)
     return text if text.strip() else "text"
 
 
-def random_tokens(tokenizer: Any, most: float, rng: np.random.Generator) -> str:
-    """A text of 1 to ``most`` random tokens; it may be empty."""
-    length = int(np.exp(rng.uniform(0, np.log(most)))) + 1
-    return decoded(tokenizer, rng.integers(0, tokenizer.get_vocab_size(), length).tolist())
+def random_tokens(tokenizer: Any, max_tokens: float, rng: np.random.Generator) -> str:
+    """The text of 1 to ``max_tokens`` random tokens; it may be empty."""
+    length = int(np.exp(rng.uniform(0, np.log(max_tokens)))) + 1
+    return decode(tokenizer, rng.integers(0, tokenizer.get_vocab_size(), length).tolist())
 
 
-def decoded(tokenizer: Any, ids: list[int]) -> str:
+def decode(tokenizer: Any, ids: list[int]) -> str:
     """The text of tokens, without the zero byte that byte-level vocabularies contain."""
     return tokenizer.decode(ids, skip_special_tokens=True).replace("\0", "")

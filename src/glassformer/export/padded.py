@@ -1,7 +1,8 @@
-"""Models on padded inputs, for ONNX graphs; they share the weights of the packed models.
+"""Models on padded inputs, for ONNX graphs.
 
-A packed batch needs its lengths on the host, which a graph does not have. Here a mask replaces the lengths,
-attention is the eager implementation (``padded`` of each block), and all other modules are the model's own.
+Packed batches need the lengths of the texts on the host, which a graph does not have. These modules use a
+mask instead of lengths, and the eager attention (method ``padded`` of each block). All other modules and all
+weights are those of the packed model.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ def softmax(logits: Tensor, temperature: Any) -> Tensor:
 
 
 class PaddedTokens(nn.Module):
-    """Base of models on ``[B, T]`` ids and a mask, for texts of up to ``max_length`` tokens.
+    """Base of models on ids ``[B, T]`` and a mask, for texts of at most ``max_length`` tokens.
 
     Args:
-        model: in evaluation mode, fp32.
+        model: a model in evaluation mode and fp32.
     """
 
     def __init__(self, model: Any, max_length: int):
         super().__init__()
         self.model = model
-        if (places := model.embeddings.fixed_positions(max_length)) is not None:
-            self.register_buffer("places", places, persistent=False)
+        if (positions := model.embeddings.fixed_positions(max_length)) is not None:
+            self.register_buffer("positions", positions, persistent=False)
 
-    def embedded(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
+    def embed(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
         """Embeddings of the tokens, ``[B, T, D]``."""
-        return self.model.embeddings.padded(ids, mask, getattr(self, "places", None), segments)
+        return self.model.embeddings.padded(ids, mask, getattr(self, "positions", None), segments)
 
 
 class PaddedText(PaddedTokens):
-    """A classifier of texts or, with a head for every token, of words.
+    """A classifier of texts, or of words if the head has outputs for every token.
 
     Args:
         temperature: divides the logits.
@@ -64,33 +65,33 @@ class PaddedText(PaddedTokens):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Logits and probabilities, ``[B, C]`` each; padding may be on either side.
+        """Logits and probabilities, both ``[B, C]``; padding may be on either side.
 
         Args:
             token_type_ids: token types of pairs; None: all 0.
         """
         mask = attention_mask.bool()
         if getattr(self.model.config, "sides", None) and token_type_ids is not None:
-            logits = self.of_sides(input_ids, mask, token_type_ids)
+            logits = self.pair_logits(input_ids, mask, token_type_ids)
         else:
-            logits = self.model.padded_logits(self.embedded(input_ids, attention_mask, token_type_ids), mask)
+            logits = self.model.padded_logits(self.embed(input_ids, attention_mask, token_type_ids), mask)
         return logits, self.to_probabilities(logits, self.temperature)
 
-    def of_sides(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
+    def pair_logits(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
         """Logits of pairs whose texts are encoded separately."""
-        side_masks = [mask & (segments == side) for side in (0, 1)]
-        states = [self.model.encoder.padded(self.embedded(ids, one.long()), one) for one in side_masks]
+        masks = [mask & (segments == side) for side in (0, 1)]
+        states = [self.model.encoder.padded(self.embed(ids, m.long()), m) for m in masks]
         return self.model.head(self.model.pooling.padded(*states, mask, segments))
 
 
 class PaddedSpans(PaddedTokens):
-    """A question answering model: start and end logits, ``[B, T]`` each."""
+    """A question answering model with start and end logits, both ``[B, T]``."""
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         mask = attention_mask.bool()
-        x = self.embedded(input_ids, attention_mask, token_type_ids)
+        x = self.embed(input_ids, attention_mask, token_type_ids)
         logits = self.model.spans(self.model.encoder.padded(x, mask))  # [B, T, 2]
         return logits[..., 0], logits[..., 1]
 
@@ -134,22 +135,22 @@ PADDED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 class PaddedVectors(PaddedTokens):
     """An embedding model for texts padded on the right, with outputs ``[B, E]``."""
 
-    def __init__(self, model: Any, how: Sentences, max_length: int):
+    def __init__(self, model: Any, sentences: Sentences, max_length: int):
         super().__init__(model, max_length)
-        self.how = how
+        self.sentences = sentences
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        x = self.embedded(input_ids, attention_mask)
+        x = self.embed(input_ids, attention_mask)
         x = self.model.encoder.padded(x, attention_mask.bool())
-        mask_values = attention_mask.to(x.dtype)
-        out = torch.cat([PADDED[mode](x, mask_values) for mode in self.how.pool.modes], 1)
-        for step in self.how.after:
+        mask = attention_mask.to(x.dtype)
+        out = torch.cat([PADDED[mode](x, mask) for mode in self.sentences.pool.modes], 1)
+        for step in self.sentences.after:
             out = step(out)
-        return out[:, : self.how.truncate_dim]
+        return out[:, : self.sentences.truncate_dim]
 
 
 class PaddedFeatures(nn.Module):
-    """A linear model on ``[B, T]`` features and their values; padding has the value 0."""
+    """A linear model on features ``[B, T]`` and their values; padding has the value 0."""
 
     table: Tensor
     bias: Tensor
@@ -161,16 +162,16 @@ class PaddedFeatures(nn.Module):
         self.register_buffer("bias", model.head.out.bias.detach())
 
     def forward(self, ids: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and probabilities, ``[B, C]`` each."""
+        """Logits and probabilities, both ``[B, C]``."""
         logits = (values[:, None] @ self.table[ids])[:, 0] + self.bias
         return logits, self.to_probabilities(logits, self.temperature)
 
 
-class PaddedPictures(nn.Module):
-    """An image classifier on ``[B, C, H, W]`` pixels of the training size.
+class PaddedImages(nn.Module):
+    """An image classifier on pixels ``[B, C, H, W]`` of the training size.
 
     Args:
-        model: in evaluation mode, fp32.
+        model: a model in evaluation mode and fp32.
         mean, std: of each channel, for pixels from 0 to 1.
         temperature: divides the logits.
         to_probabilities: computes probabilities from logits and temperature.
@@ -193,8 +194,7 @@ class PaddedPictures(nn.Module):
         self.register_buffer("std", 255.0 * torch.tensor(std).view(-1, 1, 1), persistent=False)
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """uint8 pixels -> logits and probabilities, ``[B, C]`` each."""
-        logits = self.model.padded_logits(
-            self.model.embeddings.padded((pixels.float() - self.mean) / self.std), None
-        )
+        """Logits and probabilities, both ``[B, C]``, of uint8 pixels."""
+        x = self.model.embeddings.padded((pixels.float() - self.mean) / self.std)
+        logits = self.model.padded_logits(x, None)
         return logits, self.to_probabilities(logits, self.temperature)

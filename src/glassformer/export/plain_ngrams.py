@@ -1,6 +1,7 @@
-"""The features of a linear model in plain Python; this code is copied into ``run.py`` of ONNX folders.
+"""Features of linear models in plain Python.
 
-It imports nothing from this package; ``tests/export/test_tfidf.py`` compares it with ``data/ngrams.py``.
+The code below is copied into ``run.py`` of ONNX folders, so it only imports the standard library. A test
+compares it with ``data/ngrams.py``.
 """
 
 import html
@@ -10,7 +11,7 @@ import unicodedata
 from collections import Counter
 
 
-def clean(text, how):  # as in training
+def clean(text, how):  # text cleaning as in training
     if how == "none":
         return text
     text = html.unescape(re.sub(r"<(?:/?[a-zA-Z][^<>]*|!--[\s\S]*?--)>", " ", text))
@@ -24,7 +25,7 @@ def clean(text, how):  # as in training
     return " ".join(text.split())
 
 
-def folded(text, about):
+def normalize(text, about):
     text = clean(text, about["clean"])
     text = text.lower() if about["lowercase"] else text
     if about["strip_accents"] and not text.isascii():
@@ -32,12 +33,12 @@ def folded(text, about):
     return text
 
 
-def of_words(text):  # words and pairs of consecutive words
+def word_ngrams(text):  # words and pairs of consecutive words
     words = re.findall(r"\w+", text)
     return words + [f"{words[i]} {words[i + 1]}" for i in range(len(words) - 1)]
 
 
-def of_characters(text):  # n-grams of 2 to 5 characters within words, with a space on both sides
+def character_ngrams(text):  # n-grams of 2 to 5 characters within words, with a space on both sides
     for word in text.split():
         word = f" {word} "
         for n in range(2, 6):
@@ -47,34 +48,29 @@ def of_characters(text):  # n-grams of 2 to 5 characters within words, with a sp
                 break
 
 
-def weighed(grams, numbers, idf):  # n-grams of a text -> {index: TF-IDF weight}, normalized
-    counts = Counter(numbers[gram] for gram in grams if gram in numbers)
-    found = {i: (1 + math.log(count)) * idf[i] for i, count in counts.items()}
-    length = math.sqrt(sum(value * value for value in found.values())) or 1.0
-    return {i: value / length for i, value in found.items()}
+def tfidf(ngrams, indices, idf):  # n-grams of a text -> {index: TF-IDF weight}, normalized
+    counts = Counter(indices[ngram] for ngram in ngrams if ngram in indices)
+    weights = {i: (1 + math.log(count)) * idf[i] for i, count in counts.items()}
+    length = math.sqrt(sum(weight * weight for weight in weights.values())) or 1.0
+    return {i: weight / length for i, weight in weights.items()}
 
 
-def numbered(about):  # add the index of each n-gram
-    words = {gram: i for i, gram in enumerate(about["words"])}
-    return {
-        **about,
-        "words": words,
-        "characters": {gram: len(words) + i for i, gram in enumerate(about["characters"])},
-    }
+def index_ngrams(about):  # ngrams.json, with {n-gram: index} in place of lists
+    words = {ngram: i for i, ngram in enumerate(about["words"])}
+    characters = {ngram: len(words) + i for i, ngram in enumerate(about["characters"])}
+    return {**about, "words": words, "characters": characters}
 
 
-def of_text(text, about):  # {feature: value}
-    text, idf = folded(text, about), about["idf"]
-    characters = weighed(of_characters(text), about["characters"], idf)
-    return weighed(of_words(text), about["words"], idf) | characters
+def text_features(text, about):  # {feature: value}
+    text, idf = normalize(text, about), about["idf"]
+    characters = tfidf(character_ngrams(text), about["characters"], idf)
+    return tfidf(word_ngrams(text), about["words"], idf) | characters
 
 
-def features(text, about):  # for a pair: features of first, second, their product and absolute difference
+def features(text, about):  # for a pair: first text, second text, their product, their absolute difference
     if not about["pairs"]:
-        return of_text(text, about)
-    a, b, size = *(of_text(side, about) for side in text), len(about["idf"])
-    both, either = a.keys() & b.keys(), a.keys() | b.keys()
-    out = dict(a)
-    out |= {size + i: value for i, value in b.items()}
-    out |= {2 * size + i: a[i] * b[i] for i in both}
-    return out | {3 * size + i: abs(a.get(i, 0.0) - b.get(i, 0.0)) for i in either}
+        return text_features(text, about)
+    a, b, size = *(text_features(side, about) for side in text), len(about["idf"])
+    out = a | {size + i: value for i, value in b.items()}
+    out |= {2 * size + i: a[i] * b[i] for i in a.keys() & b.keys()}
+    return out | {3 * size + i: abs(a.get(i, 0.0) - b.get(i, 0.0)) for i in a.keys() | b.keys()}

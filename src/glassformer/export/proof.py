@@ -249,7 +249,7 @@ def _inputs(checkpoint: Checkpoint) -> tuple[Batch, dict[str, Any]]:
     embedding = checkpoint.config.embedding
     if checkpoint.family.model.reads == "images":
         height, width = embedding.image_size
-        pixels = drawn("pixels", (2, embedding.channels, height, width), 1.0)
+        pixels = random_tensor("pixels", (2, embedding.channels, height, width), 1.0)
         return Batch(pixels), {"what": f"2 images of {width} x {height} pixels", "token_ids": "none"}
     pad = checkpoint.settings.get("pad_token_id") or 0
     longest = min(embedding.max_positions or LONGEST, LONGEST)
@@ -291,7 +291,7 @@ def _token_ids(folder: Path, longest: int, rows: int) -> tuple[list[np.ndarray] 
 # --- recorded outputs -------------------------------------------------------------------------------
 
 
-def drawn(name: str, shape: tuple[int, ...], scale: float = 0.2) -> Tensor:
+def random_tensor(name: str, shape: tuple[int, ...], scale: float = 0.2) -> Tensor:
     """Random numbers that depend on the name only; weights of norms have the mean 1.
 
     NumPy never changes the numbers of ``RandomState``.
@@ -301,9 +301,9 @@ def drawn(name: str, shape: tuple[int, ...], scale: float = 0.2) -> Tensor:
 
 
 def write_random(folder: Path, settings: Mapping[str, Any], shapes: Mapping[str, list[int]]) -> None:
-    """Write ``config.json``, and ``drawn`` weights of these names and shapes."""
+    """Write ``config.json``, and ``random_tensor`` weights of these names and shapes."""
     (folder / "config.json").write_text(json_text(dict(settings)), encoding="utf-8")
-    write_tensors(folder, {name: drawn(name, tuple(shape)) for name, shape in shapes.items()})
+    write_tensors(folder, {name: random_tensor(name, tuple(shape)) for name, shape in shapes.items()})
 
 
 def compare_recorded(model_type: str) -> dict[str, Any] | None:

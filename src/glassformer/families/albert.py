@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from glassformer.checkpoints.settings import number, shown
+from glassformer.checkpoints.settings import get_size, shorten
 from glassformer.errors import UnsupportedModelError
 from glassformer.families import bert
 from glassformer.families.family import text_family
@@ -63,16 +63,16 @@ DEFAULTS = {"hidden_act": "gelu_new", "hidden_dropout_prob": 0.0, "attention_pro
 
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     """Our config from ALBERT's ``config.json``."""
-    layers = number(settings, "num_hidden_layers", where)
-    groups = number(settings, "num_hidden_groups", where, 1)
+    layers = get_size(settings, "num_hidden_layers", where)
+    groups = get_size(settings, "num_hidden_groups", where, 1)
     if (inner := settings.get("inner_group_num", 1)) != 1:  # in all published models it is 1
-        raise UnsupportedModelError(f"inner_group_num = {shown(inner)} is not supported", where=where)
+        raise UnsupportedModelError(f"inner_group_num = {shorten(inner)} is not supported", where=where)
     if not groups <= layers <= MAX_LAYERS:
         what = f"num_hidden_layers = {layers} in num_hidden_groups = {groups} is not supported"
         raise UnsupportedModelError(what, where=where)
     dropout = {"classifier_dropout": settings.get("classifier_dropout_prob", 0.1)}
     config = bert.read(DEFAULTS | settings | dropout, where)
-    width = number(settings, "embedding_size", where, 128)
+    width = get_size(settings, "embedding_size", where, 128)
     order = tuple(int(i / (layers / groups)) for i in range(layers))
     return replace(
         config,

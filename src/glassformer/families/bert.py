@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from glassformer.checkpoints.names import NameTable
-from glassformer.checkpoints.settings import shown
+from glassformer.checkpoints.settings import shorten
 from glassformer.errors import UnsupportedModelError
 from glassformer.families.family import text_family
 from glassformer.families.settings import amount, function, read_settings, share, size, write_settings
@@ -81,7 +81,7 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     """Our config from BERT's ``config.json``."""
     for key, supported in FIXED.items():
         if settings.get(key, supported) not in (supported, None):
-            raise UnsupportedModelError(f"{key} = {shown(settings[key])} is not supported", where=where)
+            raise UnsupportedModelError(f"{key} = {shorten(settings[key])} is not supported", where=where)
     if settings.get("classifier_dropout") is None:
         settings = settings | {"classifier_dropout": settings.get("hidden_dropout_prob", 0.1)}
     return read_settings(SETTINGS, bert(), settings, where)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.checkpoints.settings import section
+from glassformer.checkpoints.settings import get_section
 from glassformer.families import siglip, vit
 from glassformer.families.family import Family, HubLayout
 from glassformer.families.settings import amount, read_settings, write_settings
@@ -84,8 +84,8 @@ def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
 
 def half(settings: dict[str, Any], key: str, where: str) -> dict[str, Any]:
     """The settings of one half; old files have them twice, the second time in short."""
-    own, short = section(settings, key, where), f"{key}_dict"
-    return own if settings.get(short) is None else own | section(settings, short, where)
+    own, short = get_section(settings, key, where), f"{key}_dict"
+    return own if settings.get(short) is None else own | get_section(settings, short, where)
 
 
 def write(config: ImageEncoderConfig) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from glassformer.checkpoints.settings import count
+from glassformer.checkpoints.settings import get_count
 from glassformer.errors import CheckpointError
 from glassformer.families import siglip
 from glassformer.families.settings import amount, function, read_settings, share, size, write_settings
@@ -78,7 +78,7 @@ def read(settings: dict[str, Any], where: str) -> tuple[TextEncoderConfig, int |
         ConfigError: inconsistent sizes.
     """
     config = read_settings(SETTINGS, clip_text(), {"hidden_act": "quick_gelu"} | settings, where)
-    end, vocab_size = count(settings, "eos_token_id", where, 49_407), config.embedding.vocab_size
+    end, vocab_size = get_count(settings, "eos_token_id", where, 49_407), config.embedding.vocab_size
     if end == WRONG_END:
         return config, None
     if end >= vocab_size:

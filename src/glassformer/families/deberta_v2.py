@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from glassformer.checkpoints.settings import number, shown
+from glassformer.checkpoints.settings import get_size, shorten
 from glassformer.errors import UnsupportedModelError
 from glassformer.families import bert
 from glassformer.families.family import text_family
@@ -78,7 +78,7 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     width_keys = dict.fromkeys(("embedding_size", "pooler_hidden_size"), width)
     for key, value in (FIXED | width_keys).items():
         if settings.get(key, False if key == "relative_attention" else value) != value:
-            what, fix = f"{key} = {shown(settings.get(key))} is not supported", "Name another checkpoint"
+            what, fix = f"{key} = {shorten(settings.get(key))} is not supported", "Name another checkpoint"
             raise UnsupportedModelError(what, where=where, fix=fix)
     has_segments = settings.get("type_vocab_size", 0) != 0
     bert_keys = {"position_embedding_type": None, "classifier_dropout": settings.get("cls_dropout")}
@@ -93,8 +93,8 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
         "max_relative_positions": furthest if furthest != -1 else config.embedding.max_positions
     }
     attention = Disentangled(
-        0 if buckets in (-1, None) else number(settings, "position_buckets", where),
-        number(distance_keys, "max_relative_positions", where),
+        0 if buckets in (-1, None) else get_size(settings, "position_buckets", where),
+        get_size(distance_keys, "max_relative_positions", where),
         "c2p" in kinds,
         "p2c" in kinds,
         settings.get("share_att_key") is True,

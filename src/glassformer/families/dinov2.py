@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from glassformer.checkpoints.names import NameTable
-from glassformer.checkpoints.settings import number, real
+from glassformer.checkpoints.settings import get_number, get_size
 from glassformer.families import vit
 from glassformer.families.family import Family, HubLayout
 from glassformer.families.settings import amount, flag, function, read_settings, share, size, write_settings
@@ -136,7 +136,9 @@ def read(settings: dict[str, Any], where: str, kind: str = PLAIN) -> ImageEncode
     """Our config from ``config.json``."""
     table, base = (WITH_REGISTERS, dinov2(registers=4)) if kind == REGISTERS else (SETTINGS, dinov2())
     gated = settings.get("use_swiglu_ffn") is True
-    d_ff = _hidden_width(number(settings, "hidden_size", where), real(settings, "mlp_ratio", where, 4), gated)
+    d_ff = _hidden_width(
+        get_size(settings, "hidden_size", where), get_number(settings, "mlp_ratio", where, 4), gated
+    )
     config = read_settings(table, base, settings, where, {"encoder.d_ff": d_ff})
     vit.check_square(config, where)
     return config

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from glassformer.checkpoints.settings import number
+from glassformer.checkpoints.settings import get_size
 from glassformer.families import bert
 from glassformer.families.family import text_family
 from glassformer.models.text import TextEncoderConfig
@@ -63,7 +63,7 @@ def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderCon
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     """Our config from ELECTRA's ``config.json``; the ``summary_`` keys belong to an unsupported head."""
     config = bert.read(settings, where)
-    width = number(settings, "embedding_size", where, 128)
+    width = get_size(settings, "embedding_size", where, 128)
     embedding = replace(config.embedding, width=None if width == config.encoder.d_model else width)
     return replace(config, embedding=embedding, pooling=None, words_activation="gelu", model_type=KIND)
 

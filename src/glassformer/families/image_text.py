@@ -13,9 +13,9 @@ from torch import Tensor
 
 from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.hub import resolve_checkpoint
-from glassformer.checkpoints.layout import restore
-from glassformer.checkpoints.layout import write as write_folder
-from glassformer.checkpoints.settings import number, shown
+from glassformer.checkpoints.layout import model_from_state
+from glassformer.checkpoints.layout import write_model as write_folder
+from glassformer.checkpoints.settings import get_size, shorten
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.errors import CheckpointError, ConfigError, UnsupportedModelError
 from glassformer.families import clip, clip_text
@@ -37,10 +37,10 @@ def read(settings: dict[str, Any], where: str) -> ImageTextConfig:
         CheckpointError: another ``model_type``, one half alone, or an invalid value.
     """
     if settings.get("model_type") != clip.BOTH:
-        what = f"model_type {shown(settings.get('model_type'))} does not compare images with texts"
+        what = f"model_type {shorten(settings.get('model_type'))} does not compare images with texts"
         raise UnsupportedModelError(what, where=where, fix=f"Name a folder of model_type {clip.BOTH!r}")
     try:
-        width = number(settings, "projection_dim", where, 512)
+        width = get_size(settings, "projection_dim", where, 512)
         image = replace(clip.read(settings, where), pooling="first-norm", projection=width)
         return ImageTextConfig(image, *clip_text.read(clip.half(settings, "text_config", where), where))
     except ConfigError as error:  # inconsistent sizes
@@ -99,7 +99,7 @@ def load_image_text(name: str | Path, revision: str | None = None) -> ImageTextM
     folder, source, _ = resolve_checkpoint(name, revision)
     config = read(read_json(folder / "config.json"), f"{folder}/config.json")
     state = from_hub(read_tensors(folder), str(folder), config)
-    model = restore(ImageTextModel, config, state, str(folder))
+    model = model_from_state(ImageTextModel, config, state, str(folder))
     model.image.weights_source = model.text.weights_source = f"{source}: encoder"
     return model.eval()
 

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.checkpoints.layout import activation
+from glassformer.checkpoints.layout import read_activation
 from glassformer.checkpoints.names import NameTable
-from glassformer.checkpoints.settings import number, real, section, shown
+from glassformer.checkpoints.settings import get_number, get_section, get_size, shorten
 from glassformer.errors import UnsupportedModelError
 from glassformer.families.family import text_family
 from glassformer.families.settings import amount, flag, function, read_settings, share, size, write_settings
@@ -104,15 +104,15 @@ SETTINGS = (
 
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     """Our config from ``config.json``, as old and new versions of ``transformers`` write it."""
-    if real(settings, "attention_dropout", where, 0.0, 1):
-        what = f"attention_dropout = {shown(settings['attention_dropout'])} is not supported"
+    if get_number(settings, "attention_dropout", where, 0.0, 1):
+        what = f"attention_dropout = {shorten(settings['attention_dropout'])} is not supported"
         raise UnsupportedModelError(what, where=where, fix="Use 0, as ModernBERT was trained")
-    layers = number(settings, "num_hidden_layers", where)
+    layers = get_size(settings, "num_hidden_layers", where)
     full = _full_layers(settings, layers, where)
     overrides: dict[str, Any] = {
         "encoder.attention": "local" if len(full) < layers else "full",
         "encoder.full_layers": full if len(full) < layers else (),
-        "encoder.attention_window": max(number(settings, "local_attention", where, 128) // 2, 1),
+        "encoder.attention_window": max(get_size(settings, "local_attention", where, 128) // 2, 1),
         "encoder.rotary_base": _base(settings, FULL, "global_rope_theta", GLOBAL, where),
         "encoder.rotary_base_local": _base(settings, SLIDING, "local_rope_theta", LOCAL, where),
     }
@@ -127,7 +127,7 @@ def _full_layers(settings: dict[str, Any], layers: int, where: str) -> tuple[int
     """The layers with full attention: in ``layer_types``, or every ``global_attn_every_n_layers``-th."""
     kinds = settings.get("layer_types")
     if kinds is None:
-        return tuple(range(0, layers, number(settings, "global_attn_every_n_layers", where, 3)))
+        return tuple(range(0, layers, get_size(settings, "global_attn_every_n_layers", where, 3)))
     if not isinstance(kinds, list) or len(kinds) != layers or not {*map(str, kinds)} <= {FULL, SLIDING}:
         what = f"layer_types must name {FULL} or {SLIDING} for each of {layers} layers"
         raise UnsupportedModelError(what, where=where)
@@ -139,12 +139,12 @@ def _base(settings: dict[str, Any], kind: str, old: str, default: float, where: 
     if settings.get("rope_scaling") is not None:
         raise UnsupportedModelError("rope_scaling is not supported", where=where)
     if settings.get("rope_parameters") is None:
-        return default if settings.get(old) is None else real(settings, old, where, default)
-    rope = section(settings, "rope_parameters", where)
-    rope = section(rope, kind, where) if rope.get(kind) is not None else {}
+        return default if settings.get(old) is None else get_number(settings, old, where, default)
+    rope = get_section(settings, "rope_parameters", where)
+    rope = get_section(rope, kind, where) if rope.get(kind) is not None else {}
     if rope.get("rope_type", "default") != "default":
-        raise UnsupportedModelError(f"rope_type = {shown(rope['rope_type'])} is not supported", where=where)
-    return real(rope, "rope_theta", where, default)
+        raise UnsupportedModelError(f"rope_type = {shorten(rope['rope_type'])} is not supported", where=where)
+    return get_number(rope, "rope_theta", where, default)
 
 
 def head_settings(settings: dict[str, Any]) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def head_settings(settings: dict[str, Any]) -> dict[str, Any]:
     return {
         "pooling": pooling,
         "head_norm": True,
-        "head_activation": activation(settings, "config.json", "classifier_activation"),
+        "head_activation": read_activation(settings, "config.json", "classifier_activation"),
     }
 
 

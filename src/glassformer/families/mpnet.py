@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from glassformer.checkpoints.settings import shown
+from glassformer.checkpoints.settings import shorten
 from glassformer.errors import UnsupportedModelError
 from glassformer.families import bert, roberta
 from glassformer.families.family import text_family
@@ -46,7 +46,7 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     for key, value in fixed.items():
         if settings.get(key, value) != value:
             what, fix = (
-                f"{key} = {shown(settings[key])} is not supported",
+                f"{key} = {shorten(settings[key])} is not supported",
                 f"Use {value}, as MPNet was trained",
             )
             raise UnsupportedModelError(what, where=where, fix=fix)

@@ -21,19 +21,19 @@ from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.checkpoints.layout import (
     ENCODER_KEYS,
-    compare,
-    label_maps,
-    on_meta,
-    other_task,
-    outputs,
-    restore,
-    uninitialized,
-    write,
-    write_split,
+    add_label_maps,
+    check_tensors,
+    count_outputs,
+    create_on_meta,
+    create_uninitialized,
+    describe_outputs,
+    model_from_state,
+    write_encoder_and_head,
+    write_model,
 )
 from glassformer.checkpoints.names_lora import load_adapter
-from glassformer.checkpoints.sentences import sentences_of
-from glassformer.checkpoints.settings import section, shown
+from glassformer.checkpoints.sentences import try_read_sentences
+from glassformer.checkpoints.settings import get_section, shorten
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.config import build, to_dict
 from glassformer.errors import CheckpointError, ConfigError, InputError, UnsupportedModelError
@@ -76,7 +76,7 @@ def with_extra_settings(config: Any, settings: dict[str, Any], where: str) -> An
     """The config, updated with the ``extra_settings`` in ``config.json``."""
     if EXTRA_KEY not in settings:
         return config
-    return build(type(config), _merge(to_dict(config), section(settings, EXTRA_KEY, where)), where)
+    return build(type(config), _merge(to_dict(config), get_section(settings, EXTRA_KEY, where)), where)
 
 
 def _merge(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,7 +191,7 @@ class Checkpoint:
         """Description of the head's task, if it is not single-label classification; else empty."""
         is_classifier = self.head == "classification"
         where = f"{self.folder}/config.json"
-        return other_task(self.settings, self.config.num_labels, where) if is_classifier else ""
+        return describe_outputs(self.settings, self.config.num_labels, where) if is_classifier else ""
 
     @property
     def head(self) -> HeadKind | None:
@@ -228,15 +228,19 @@ class Checkpoint:
         """
         model = self._build(config, new_head)
         if hasattr(model, "sentences"):
-            model.sentences = sentences_of(self.folder, self.config.encoder.d_model)
+            model.sentences = try_read_sentences(self.folder, self.config.encoder.d_model)
         return model
 
     def _build(self, config: Any, new_head: bool) -> Any:
         base, where = self.config, str(self.folder)
         if not new_head and config in (None, base):
-            return restore(self.family.model, base, dict(self.tensors), where)
-        compare(on_meta(self.family.model, base, len(self.tensors), where).state_dict(), self.tensors, where)
-        model: Any = uninitialized(self.family.model, config, where)
+            return model_from_state(self.family.model, base, dict(self.tensors), where)
+        check_tensors(
+            create_on_meta(self.family.model, base, len(self.tensors), where).state_dict(),
+            self.tensors,
+            where,
+        )
+        model: Any = create_uninitialized(self.family.model, config, where)
         pooling = getattr(base, "pooling", None)
         names = model.transferable_names(pooling, self.tensors) if new_head else list(self.tensors)
         state = model.convert_state(base, {name: self.tensors[name].float() for name in names})
@@ -264,7 +268,7 @@ def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint
     tensors = family.hub.from_hub(read_tensors(folder), where, config)
     without_pooling = {name: t for name, t in tensors.items() if not name.startswith("pooling.")}
     if "glassformer" in settings:  # our pooling and head, in head.safetensors
-        head = section(settings, "glassformer", config_path)
+        head = get_section(settings, "glassformer", config_path)
         config = build(family.config, {**to_dict(config), **head}, config_path)
         tensors = without_pooling | read_tensors(folder, "head")
     else:
@@ -301,14 +305,14 @@ def _read_config(settings: dict[str, Any], where: str) -> tuple[Family, Any]:
     family = find_family(kind)
     if family is None:
         fix = f"Supported: {', '.join(name for name, family in FAMILIES.items() if family.hub)}"
-        what = f"model_type {shown(kind)} is not supported"
+        what = f"model_type {shorten(kind)} is not supported"
         if isinstance(kind, str) and kind in UNSUPPORTED_FAMILIES:
             what += f": {UNSUPPORTED_FAMILIES[kind]}"
         elif kind is None and isinstance(timm_name := settings.get("architecture"), str):
-            what = f"architecture {shown(timm_name)}, a model of the package timm, is not supported"
+            what = f"architecture {shorten(timm_name)}, a model of the package timm, is not supported"
         raise UnsupportedModelError(what, where=where, fix=fix)
     if family.hub is None:
-        return family, build(family.config, section(settings, "architecture", where), where)
+        return family, build(family.config, get_section(settings, "architecture", where), where)
     try:
         return family, with_extra_settings(family.hub.read(settings, where), settings, where)
     except ConfigError as error:  # inconsistent sizes
@@ -325,7 +329,9 @@ def _check_supported(settings: dict[str, Any], where: str) -> None:
         for ending, what in UNSUPPORTED_HEADS.items():
             if isinstance(name, str) and name.endswith(ending):
                 fix = "Fine-tune its encoder: save it alone with transformers.AutoModel, and name that folder"
-                raise UnsupportedModelError(f"{what} ({shown(name)}) is not supported", where=where, fix=fix)
+                raise UnsupportedModelError(
+                    f"{what} ({shorten(name)}) is not supported", where=where, fix=fix
+                )
 
 
 def _infer_pooling(tensors: Mapping[str, Tensor]) -> str | None:
@@ -342,11 +348,11 @@ def _infer_head(
     head = next((kind for name, kind in HEAD_TENSORS.items() if name in tensors), None)
     if head != "classification":
         return {"head": head, "pooling": None if head == "spans" else _infer_pooling(tensors)}
-    labels, classes = outputs(tensors["head.out.weight"], where), settings.get("architectures")
+    labels, classes = count_outputs(tensors["head.out.weight"], where), settings.get("architectures")
     classes = classes if isinstance(classes, list) else []
     num_labels = settings.get("num_labels")
     if num_labels is not None and num_labels != labels:
-        what = f"num_labels = {shown(num_labels)}, but the head has {labels} outputs"
+        what = f"num_labels = {shorten(num_labels)}, but the head has {labels} outputs"
         raise CheckpointError(what, where=f"{where}/config.json")
     parts = {"pooler": "pooling.dense.weight", "mlp": "head.hidden.weight"}
     missing = [
@@ -412,7 +418,7 @@ def load_pretrained(
         if kind == "classification":
             has_names = not num_labels and checkpoint.settings.get("id2label")
             where = f"{checkpoint.folder}/config.json"
-            default = len(section(checkpoint.settings, "id2label", where)) if has_names else 2
+            default = len(get_section(checkpoint.settings, "id2label", where)) if has_names else 2
             changes["num_labels"] = num_labels or default
         new = ["pooler"] if pooling == "pooler" and config.pooling is None else []
         if not (config.head == "pretraining" and kind == "mlm"):  # pretraining includes the mlm head
@@ -479,20 +485,20 @@ def save_pretrained(
         label_names = tuple(label_names[i] for i in rows)
     if family.hub is None:
         settings: dict[str, Any] = {"model_type": family.model_type, "architecture": to_dict(config)}
-        label_maps(settings, label_names, problem_type)
-        write(folder, settings, tensors, max_shard_bytes)
+        add_label_maps(settings, label_names, problem_type)
+        write_model(folder, settings, tensors, max_shard_bytes)
         return
     settings = family.hub.write(config)
     is_whole, restored = family.hub.has_class(config), family.hub.read(settings, "config.json")
     if is_whole and head == "classification":
         restored = replace(restored, **{key: getattr(config, key) for key in family.hub.hub_head(settings)})
     settings |= extra_settings(config, restored)
-    label_maps(settings, label_names, problem_type)
+    add_label_maps(settings, label_names, problem_type)
     settings["architectures"] = [family.hub.class_of(config) if is_whole else family.hub.classes[None]]
     if is_whole:
-        write(folder, settings, family.hub.to_hub(tensors, head is not None, config), max_shard_bytes)
+        write_model(folder, settings, family.hub.to_hub(tensors, head is not None, config), max_shard_bytes)
         return
     encoder = {k: v for k, v in tensors.items() if k.startswith(ENCODER_KEYS)}
     head_tensors = {k: v for k, v in tensors.items() if k not in encoder}
     encoder_tensors = family.hub.to_hub(encoder, False, config)
-    write_split(folder, settings, config, encoder_tensors, head_tensors, max_shard_bytes)
+    write_encoder_and_head(folder, settings, config, encoder_tensors, head_tensors, max_shard_bytes)

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from glassformer.checkpoints.names import NameTable
-from glassformer.checkpoints.settings import shown
+from glassformer.checkpoints.settings import shorten
 from glassformer.errors import CheckpointError
 from glassformer.families import bert
 from glassformer.families.family import Family, text_family
@@ -85,7 +85,9 @@ def read(settings: dict[str, Any], where: str, model_type: str | None = None) ->
     config = bert.read(settings, where)
     rows, pad = config.embedding.max_positions, settings.get("pad_token_id", PAD)
     if not isinstance(pad, int) or isinstance(pad, bool) or not 0 <= pad < rows - 1:
-        what = f"pad_token_id = {shown(pad)} leaves no room in {rows} rows of positions, which start after it"
+        what = (
+            f"pad_token_id = {shorten(pad)} leaves no room in {rows} rows of positions, which start after it"
+        )
         fix = f"Set it to the id of the tokenizer's padding token, {PAD} in the published vocabularies"
         raise CheckpointError(what, where=where, fix=fix)
     positions = Learned(rows - pad - 1, offset=pad + 1)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from glassformer.checkpoints.layout import THEIR_ACTIVATION, activation
-from glassformer.checkpoints.settings import number, real, shown
+from glassformer.checkpoints.layout import HUB_ACTIVATIONS, read_activation
+from glassformer.checkpoints.settings import get_number, get_size, shorten
 from glassformer.errors import CheckpointError
 
 Config = TypeVar("Config")
@@ -32,23 +32,23 @@ class Setting:
 
 def size(key: str, *paths: str, default: int | None = None) -> Setting:
     """A size; without a default the key is required."""
-    return Setting(key, paths, lambda settings, where: number(settings, key, where, default))
+    return Setting(key, paths, lambda settings, where: get_size(settings, key, where, default))
 
 
 def share(key: str, *paths: str, default: float) -> Setting:
     """A rate below 1, such as a dropout rate."""
-    return Setting(key, paths, lambda settings, where: real(settings, key, where, default, 1))
+    return Setting(key, paths, lambda settings, where: get_number(settings, key, where, default, 1))
 
 
 def amount(key: str, *paths: str, default: float) -> Setting:
     """A number of 0 or more."""
-    return Setting(key, paths, lambda settings, where: real(settings, key, where, default))
+    return Setting(key, paths, lambda settings, where: get_number(settings, key, where, default))
 
 
 def function(key: str, *paths: str) -> Setting:
     """The name of an activation; the default is GELU."""
     return Setting(
-        key, paths, lambda settings, where: activation(settings, where, key), THEIR_ACTIVATION.__getitem__
+        key, paths, lambda settings, where: read_activation(settings, where, key), HUB_ACTIVATIONS.__getitem__
     )
 
 
@@ -58,7 +58,7 @@ def flag(key: str, *paths: str, values: tuple[Any, Any] = (False, True)) -> Sett
     def read(settings: dict[str, Any], where: str) -> Any:
         value = settings.get(key)
         if value is not None and not isinstance(value, bool):
-            raise CheckpointError(f"{key} = {shown(value)} is neither true nor false", where=where)
+            raise CheckpointError(f"{key} = {shorten(value)} is neither true nor false", where=where)
         return values[bool(value)]
 
     return Setting(key, paths, read, lambda value: value == values[1])

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from glassformer.checkpoints.names import NameTable
-from glassformer.checkpoints.settings import section
+from glassformer.checkpoints.settings import get_section
 from glassformer.families import vit
 from glassformer.families.family import Family, HubLayout
 from glassformer.families.settings import amount, function, read_settings, share, size, write_settings
@@ -94,7 +94,7 @@ SETTINGS = (  # published files hold only what differs from the defaults
 
 def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
     """Our config from a ``config.json`` of SigLIP's half for images, or of both halves."""
-    own = section(settings, "vision_config", where) if settings.get("model_type") == BOTH else settings
+    own = get_section(settings, "vision_config", where) if settings.get("model_type") == BOTH else settings
     config = read_settings(SETTINGS, siglip(), {"hidden_act": "gelu_pytorch_tanh"} | own, where)
     vit.check_square(config, where)
     return config

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from glassformer.checkpoints.names import NameTable
-from glassformer.checkpoints.settings import shown
+from glassformer.checkpoints.settings import shorten
 from glassformer.errors import CheckpointError, UnsupportedModelError
 from glassformer.families.family import Family, HubLayout
 from glassformer.families.settings import (
@@ -110,7 +110,7 @@ def pair(settings: dict[str, Any], key: str, default: int, where: str) -> tuple[
     value = settings.get(key, default)
     pair = tuple(value) if isinstance(value, list) else (value, value)
     if len(pair) != 2 or not all(isinstance(n, int) and 1 <= n <= 100_000 for n in pair):
-        raise CheckpointError(f"{key} = {shown(value)} is not a size", where=where)
+        raise CheckpointError(f"{key} = {shorten(value)} is not a size", where=where)
     return pair
 
 
@@ -143,7 +143,7 @@ SETTINGS = (
 def read(settings: dict[str, Any], where: str, base: ImageEncoderConfig | None = None) -> ImageEncoderConfig:
     """Our config from ViT's ``config.json``; ``base`` has the values of missing keys (None: ViT's)."""
     if (act := settings.get("pooler_act", "tanh")) not in ("tanh", None):
-        raise UnsupportedModelError(f"pooler_act = {shown(act)} is not supported", where=where)
+        raise UnsupportedModelError(f"pooler_act = {shorten(act)} is not supported", where=where)
     if settings.get("pooler_output_size") not in (None, settings.get("hidden_size")):
         raise UnsupportedModelError(
             "a pooler of another width than the encoder is not supported", where=where

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from glassformer.checkpoints.catalog import CATALOG, IMAGE_ENCODER
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.settings import metadata_in, section, shown
+from glassformer.checkpoints.settings import find_metadata, get_section, shorten
 from glassformer.errors import NotForThisModelError
 from glassformer.families import find_family
 
@@ -24,13 +24,13 @@ def check_start(model: str, reads: str) -> None:
     folder = Path(model).expanduser()
     if model.lower() in CATALOG or not folder.is_dir():
         return
-    inner, about = metadata_in(folder)
+    inner, about = find_metadata(folder)
     if not about:
         return
     kind = about.get("kind", "TextClassifier")  # missing in the oldest models
     body = _read_by(inner / "config.json")
     if body is None:
-        name = shown(kind).strip("'")
+        name = shorten(kind).strip("'")
         what = f"holds a {name}, which has no encoder for a classifier"
         raise NotForThisModelError(what, where=str(folder), fix=SUPPORTED_STARTS)
     if body == LINEAR:
@@ -52,5 +52,5 @@ def _read_by(file: Path) -> str | None:
     if getattr(family.model, "is_linear", False):
         return LINEAR
     # A recurrent translator has the same ``model_type`` as a recurrent classifier, but two vocabularies.
-    classifies = family.hub is not None or "embedding" in section(settings, "architecture", str(file))
+    classifies = family.hub is not None or "embedding" in get_section(settings, "architecture", str(file))
     return family.model.reads if classifies else None

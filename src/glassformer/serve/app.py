@@ -1,4 +1,4 @@
-"""The ASGI application: routes, one batcher per model, and health checks."""
+"""The server's ASGI application."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from glassformer.inputs.inputs import ServedInputs
 from glassformer.outputs import printable
 from glassformer.runtime import set_threads
 from glassformer.serve.batcher import Batcher
-from glassformer.serve.decoding import Decoding, Encoding
+from glassformer.serve.decoding import ImageDecoder, TextEncoder
 from glassformer.serve.guard import PREDICT, Guard, JsonRoute
-from glassformer.serve.kinds import KINDS, ROUTES, Route, paths_of
+from glassformer.serve.kinds import KINDS, ROUTES, Route, route_paths
 from glassformer.serve.limits import Limits
 from glassformer.serve.metrics import MemoryBudget, Metrics
 from glassformer.serve.models import ServedModel
@@ -43,8 +43,8 @@ from glassformer.serve.schema import (
     ExplainResponse,
     RequestInputs,
     StateResponse,
+    extend_request,
     models_response,
-    request_class,
 )
 
 log = logging.getLogger("glassformer.serve")
@@ -57,7 +57,6 @@ STATIC = {  # served from memory; a client's path is only used as a key here
     "/static/draw.js": ("draw.js", "text/javascript; charset=utf-8"),
     "/static/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-# the common style sheet, and the style sheet of spans
 STYLE_SHEETS = {"/static/base.css": "page.css", "/static/spans.css": "spans.css"}
 EXPLAIN = "/v1/explain"
 REASONS = {
@@ -77,16 +76,16 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 def _lower_priority(threads: int) -> None:
-    """Initialize a computing thread with a lower priority than the thread that answers requests."""
+    """Initialize a computing thread; its priority is lower than that of the event loop's thread."""
     set_threads(threads)
-    with suppress(OSError, AttributeError):  # Linux has niceness per thread, other systems per process
+    with suppress(OSError, AttributeError):  # only Linux has priorities of single threads
         if sys.platform == "linux":
             thread = threading.get_native_id()
             os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + 5)
 
 
 class Server:
-    """State shared by the routes. Created before the event loop runs; ``lifespan`` starts it."""
+    """The state that all routes share. It is created before the event loop runs; ``lifespan`` starts it."""
 
     def __init__(
         self,
@@ -102,29 +101,31 @@ class Server:
         self.budget = budget or MemoryBudget(limits.all_bytes)
         self.budget.metrics = self.metrics
         self.ready = False
-        self.parsing = ThreadPoolExecutor(1, "parse")  # one large body at a time
-        # Images take seconds to decode, texts milliseconds: they use separate threads.
-        self.encoding, self.decoding = Encoding(), Decoding(limits.decode_seconds)
-        self.kinds = [type(served.inputs) for served, _ in models]
-        self.requests = {path: request_class(route.request, self.kinds) for path, route in ROUTES.items()}
-        self.requests[EXPLAIN] = request_class(ExplainRequest, self.kinds)
+        self.parsing = ThreadPoolExecutor(1, "parse")  # parses one large body at a time
+        # Decoding an image takes seconds, so texts have other threads.
+        self.text_encoder, self.image_decoder = TextEncoder(), ImageDecoder(limits.decode_seconds)
+        self.input_kinds = [type(served.inputs) for served, _ in models]
+        self.requests = {
+            path: extend_request(route.request, self.input_kinds) for path, route in ROUTES.items()
+        }
+        self.requests[EXPLAIN] = extend_request(ExplainRequest, self.input_kinds)
         threads = (next(iter(self.models.values())).clf.threads,)  # torch has this setting per thread
         self.computing = ThreadPoolExecutor(1, "compute", _lower_priority, threads)
         self.explaining = ThreadPoolExecutor(1, "explain", _lower_priority, threads)
-        self.explanations = 0
+        self.num_explanations = 0  # waiting or running
         self.batchers: dict[str, Batcher] = {}
-        self.about: list[dict[str, Any]] = []
+        self.descriptions: list[dict[str, Any]] = []  # of the models
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
-        await checkpoint()  # triggers imports that the first request would otherwise wait for
+        await checkpoint()  # imports modules, so that the first request does not wait for them
         for name, served in self.models.items():
-            threads = self.decoding if served.inputs.decoded else self.encoding
-            self.batchers[name] = Batcher(served, threads, self.computing, self.metrics)
+            encoder = self.image_decoder if served.inputs.decoded else self.text_encoder
+            self.batchers[name] = Batcher(served, encoder, self.computing, self.metrics)
             await loop.run_in_executor(self.computing, served.warm_up)
-            self.about.append(served.about(self.calibrated[name]))
-        tasks = [asyncio.create_task(batcher.work()) for batcher in self.batchers.values()]
+            self.descriptions.append(served.describe(self.calibrated[name]))
+        tasks = [asyncio.create_task(batcher.run()) for batcher in self.batchers.values()]
         self.ready = True
         try:
             yield
@@ -133,44 +134,48 @@ class Server:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            for executor in (self.parsing, self.encoding, self.decoding, self.computing, self.explaining):
+            self.image_decoder.shutdown()
+            for executor in (self.parsing, self.text_encoder.threads, self.computing, self.explaining):
                 executor.shutdown(wait=False, cancel_futures=True)
 
-    def full(self, size: int) -> bool:
+    def is_full(self, size: int) -> bool:
         """Whether the queues of all models are too full for a body of ``size`` bytes."""
-        return bool(self.batchers) and all(batcher.full(size) for batcher in self.batchers.values())
+        return bool(self.batchers) and all(batcher.is_full(size) for batcher in self.batchers.values())
 
-    def choose(
+    def select_model(
         self,
         name: str | None,
         input_kind: type[ServedInputs],
         output_kind: str = "labels",
         pairs: bool = False,
-        lacks: Callable[[Any], Problem | None] = lambda target: None,
+        find_missing: Callable[[Any], Problem | None] = lambda output: None,
     ) -> ServedModel:
-        """The model with this name, or the first one that reads such inputs and gives such outputs; models
-        that lack nothing are preferred.
+        """The model called ``name``; None: the first model with this kind of input and output.
+
+        Args:
+            pairs: whether the model must read pairs of texts.
+            find_missing: returns an error for models that can serve the request only after a restart of the
+                server; other models are preferred.
 
         Raises:
             Problem: 404 no such model, 422 the model reads something else.
         """
         if name is None:
-            candidates = [
-                s for s in self.models.values() if (s.kind, s.gives) == (input_kind.kind, output_kind)
-            ]
+            candidates = self._models_with(input_kind, output_kind)
             suitable = sorted(
-                (s for s in candidates if s.pairs == pairs), key=lambda s: lacks(s.target) is not None
+                (s for s in candidates if s.pairs == pairs), key=lambda s: find_missing(s.output) is not None
             )
             if suitable:
                 return suitable[0]
-            if made_by := KINDS[output_kind].made_by:
-                fix = f"Start the server with a run of {made_by}"
+            if estimator_name := KINDS[output_kind].estimator_name:
+                fix = f"Start the server with a run of {estimator_name}"
                 fix += ", or a checkpoint such as all-minilm-l6-v2" if output_kind == "vectors" else ""
                 raise Problem(422, f"no model here gives {output_kind}", where="model", fix=fix)
-            others_of_input = [
-                s for s in self.models.values() if s.kind == input_kind.kind and s.target.made_by
+            alternatives = [
+                f"POST {route_paths(s.output_kind)[0]} for {s.name}"
+                for s in self.models.values()
+                if s.kind == input_kind.kind and s.output.estimator_name
             ]
-            alternatives = [f"POST {paths_of(s.gives)[0]} for {s.name}" for s in others_of_input]
             if candidates and not alternatives:
                 raise _wrong_pairing(candidates[0])
             what = "pairs of texts" if pairs else input_kind.noun
@@ -183,49 +188,53 @@ class Server:
         served = self.models[name]
         if served.kind != input_kind.kind:
             noun = served.inputs.noun
-            fitting_models = [
-                s.name for s in self.models.values() if (s.kind, s.gives) == (input_kind.kind, output_kind)
-            ]
-            fix = f"Send {noun}" + (
-                f", or name a model of {input_kind.noun}: {', '.join(fitting_models)}"
-                if fitting_models
-                else ""
-            )
+            fix = f"Send {noun}"
+            if others := self._models_with(input_kind, output_kind):
+                fix += f", or name a model of {input_kind.noun}: {', '.join(s.name for s in others)}"
             raise Problem(422, f"this model reads {noun}", where="model", fix=fix)
-        if served.gives != output_kind:
-            *paths, last = paths_of(served.gives)
+        if served.output_kind != output_kind:
+            *paths, last = route_paths(served.output_kind)
             use = f"{', '.join(paths)} or {last}" if paths else last
-            raise Problem(422, f"this model gives {served.gives}", where="model", fix=f"Use {use}")
+            raise Problem(422, f"this model gives {served.output_kind}", where="model", fix=f"Use {use}")
         if served.pairs != pairs:
             raise _wrong_pairing(served)
         return served
 
-    def choose_to_explain(self, request: ExplainRequest, sent: RequestInputs) -> ServedModel:
+    def _models_with(self, input_kind: type[ServedInputs], output_kind: str) -> list[ServedModel]:
+        kinds = input_kind.kind, output_kind
+        return [s for s in self.models.values() if (s.kind, s.output_kind) == kinds]
+
+    def select_to_explain(self, request: ExplainRequest, sent: RequestInputs) -> ServedModel:
         """The model that the request names, or the first one that can explain such an input.
 
         Raises:
-            Problem: as ``choose``; or a word is given, but the model is explained for the whole text.
+            Problem: as ``select_model``; or a word is given, but the model predicts for whole texts.
         """
-        requested, for_word = self.models.get(request.model or ""), request.word is not None
-        explained_kinds = [
-            kind for kind in KINDS.values() if kind.explains and (kind.of_words or not for_word)
+        requested, has_word = self.models.get(request.model or ""), request.word is not None
+        explainable = [
+            kind.output_kind
+            for kind in KINDS.values()
+            if kind.can_explain and (kind.is_per_word or not has_word)
         ]
         if requested is not None:
-            if for_word and not requested.target.of_words:
-                what = f"this model predicts {requested.gives} of a whole text, not of words"
+            if has_word and not requested.output.is_per_word:
+                what = f"this model predicts {requested.output_kind} of a whole text, not of words"
                 raise Problem(422, what, where="word", fix="Leave it out")
-            gives = [requested.gives] if requested.target.explains else []
+            possible = [requested.output_kind] if requested.output.can_explain else []
         else:
             kind = sent.input_kind.kind, sent.pairs
-            available = {s.gives for s in self.models.values() if (s.kind, s.pairs) == kind}
-            gives = [kind.gives for kind in explained_kinds if kind.gives in available]
-        return self.choose(request.model, sent.input_kind, [*gives, explained_kinds[0].gives][0], sent.pairs)
+            available = {s.output_kind for s in self.models.values() if (s.kind, s.pairs) == kind}
+            possible = [output_kind for output_kind in explainable if output_kind in available]
+        output_kind = (possible or explainable)[0]
+        return self.select_model(request.model, sent.input_kind, output_kind, sent.pairs)
 
     async def predict(self, route: Route, request: Any) -> dict[str, Any]:
         """Respond to a request, for any kind of model."""
         sent = request.to_inputs()
-        served = self.choose(request.model, sent.input_kind, route.gives, sent.pairs, route.lacks)
-        if (problem := route.lacks(served.target)) is not None:
+        served = self.select_model(
+            request.model, sent.input_kind, route.output_kind, sent.pairs, route.find_missing
+        )
+        if (problem := route.find_missing(served.output)) is not None:
             raise problem
         try:
             items, rows = await self.batchers[served.name].submit(sent.inputs, sent.field_name)
@@ -243,28 +252,28 @@ class Server:
         Raises:
             Problem: 429 if too many explanations wait, 503 if it takes too long.
         """
-        if self.explanations >= self.limits.explain_queue:
+        if self.num_explanations >= self.limits.explain_queue:
             self.metrics.refused.labels("explain").inc()
             raise Problem(429, "too many explanations at once", fix="Try again in a moment", retry_after=1)
-        self.explanations += 1
+        self.num_explanations += 1
         future = self.explaining.submit(call, *arguments)
         task = asyncio.wrap_future(future)
-        task.add_done_callback(self._explained)
+        task.add_done_callback(self._explanation_ended)
         try:
             async with asyncio.timeout(self.limits.seconds):
                 return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            future.cancel()  # the client has gone; a running call keeps its place in the queue until it ends
+        except asyncio.CancelledError:  # the client has disconnected
+            future.cancel()  # a running call cannot be canceled, and counts until it ends
             raise
         except TimeoutError:
-            future.cancel()  # if it has not begun; else it keeps its place in the queue until it ends
+            future.cancel()
             what = f"no explanation within {self.limits.seconds:g} s"
             raise Problem(503, what, fix=fix, retry_after=2) from None
 
-    def _explained(self, work: Any) -> None:
-        self.explanations -= 1
-        if not work.cancelled():
-            work.exception()  # retrieve it, because the request may be gone
+    def _explanation_ended(self, task: Any) -> None:
+        self.num_explanations -= 1
+        if not task.cancelled():
+            task.exception()  # asyncio logs exceptions that nobody has retrieved
 
 
 def create_app(
@@ -281,8 +290,8 @@ def create_app(
     Args:
         models: from ``load_models``.
         key, hosts: see ``Guard``.
-        budget: memory budget, also used for the heads of connections; see ``bounded_protocol``.
-        broken: name -> error of each model that could not be loaded.
+        budget: memory budget, which ``bounded_protocol`` also uses; None: a new one.
+        broken: name -> error, for models that could not be loaded.
     """
     server = Server(models, limits, budget, broken)
     app = FastAPI(
@@ -311,14 +320,14 @@ def create_app(
         routes=routes,
         key=key,
         hosts=hosts,
-        full=server.full,
+        is_full=server.is_full,
         budget=server.budget,
     )
     return app
 
 
 def _wrong_pairing(served: Any) -> Problem:
-    """The error for single texts sent to a model of pairs, or the other way round."""
+    """The error for single texts sent to a model that reads pairs, or pairs sent to any other model."""
     what, fix = "one text", 'Send "text" or "texts"'
     if served.pairs:
         what = "pairs of texts"
@@ -332,13 +341,13 @@ def _validation_problem(request: Any, error: RequestValidationError) -> Response
 
 
 def _add_route(app: FastAPI, server: Server, route: Route) -> None:
-    async def answer(request: Any) -> Response:
+    async def respond(request: Any) -> Response:
         return JSONResponse(await server.predict(route, request))
 
-    answer.__annotations__["request"] = server.requests[route.path]  # FastAPI reads the annotation
+    respond.__annotations__["request"] = server.requests[route.path]  # FastAPI reads the annotation
     app.add_api_route(
         route.path,
-        answer,
+        respond,
         methods=["POST"],
         name=route.path.rpartition("/")[2],
         response_model=route.response,
@@ -353,25 +362,25 @@ def _add_routes(app: FastAPI, server: Server) -> None:
 
     async def explain(request: Any) -> Response:
         sent = request.to_inputs()
-        served = server.choose_to_explain(request, sent)
+        served = server.select_to_explain(request, sent)
         x = served.inputs.pair(*sent.inputs[0]) if sent.pairs else sent.inputs[0]
         options = {k: v for k in ("layer", "head") if (v := getattr(request, k)) is not None}
         call = partial(served.explain, x, request.method, request.target, options, request.word)
         return JSONResponse(await server.explain(call, fix="Use a faster method"))
 
     explain.__annotations__["request"] = server.requests[EXPLAIN]
-    about = "Explanation of a prediction"
-    app.post(EXPLAIN, response_model=ExplainResponse, responses=ERROR_RESPONSES, summary=about)(explain)
+    summary = "Explanation of a prediction"
+    app.post(EXPLAIN, response_model=ExplainResponse, responses=ERROR_RESPONSES, summary=summary)(explain)
 
     @app.get(
         "/v1/models",
-        response_model=models_response(server.kinds),
+        response_model=models_response(server.input_kinds),
         responses={401: ERROR_RESPONSES[401], 400: ERROR_RESPONSES[400]},
     )
     async def models() -> Response:
         """The models of this server."""
         broken = [{"name": name, "error": error} for name, error in server.broken.items()]
-        return JSONResponse({"models": server.about, "broken": broken})
+        return JSONResponse({"models": server.descriptions, "broken": broken})
 
     @app.head("/health", include_in_schema=False)
     @app.get("/health", response_model=StateResponse, responses={400: ERROR_RESPONSES[400]})
@@ -401,13 +410,13 @@ def _add_routes(app: FastAPI, server: Server) -> None:
 
 def _add_page(app: FastAPI) -> None:
     folder = files("glassformer.serve") / "static"
-    contents = {path: (folder.joinpath(name).read_bytes(), kind) for path, (name, kind) in STATIC.items()}
+    contents = {path: (folder.joinpath(name).read_bytes(), mime) for path, (name, mime) in STATIC.items()}
     for path, name in STYLE_SHEETS.items():
         contents[path] = asset(name).encode(), "text/css; charset=utf-8"
 
     async def static(request: Request) -> Response:
-        content, kind = contents[request.scope["path"]]
-        return Response(content, media_type=kind)
+        content, mime_type = contents[request.scope["path"]]
+        return Response(content, media_type=mime_type)
 
     for path in contents:
         app.add_api_route(path, static, methods=["GET", "HEAD"], include_in_schema=False)
@@ -415,23 +424,18 @@ def _add_page(app: FastAPI) -> None:
 
 async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    # the body cannot be parsed: not UTF-8, compressed, or nested too deeply
-    is_unparsable = error.status_code == 400
-    what, where, fix = str(error.detail), request.url.path, None
-    if is_unparsable:
+    what, where, fix, code = str(error.detail), request.url.path, None, None
+    if error.status_code == 400:  # the body cannot be parsed: not UTF-8, compressed, or nested too deeply
         where, fix = "body", JSON
     if error.status_code == 404:
         paths = [str(path) for route in request.app.routes if (path := getattr(route, "path", None))]
-        close = [path for path in paths if path == f"/v1{where}"] or get_close_matches(
-            where[:200], paths, n=1
-        )
-        what = "no such path"
+        close = [path for path in paths if path == f"/v1{where}"]
+        close = close or get_close_matches(where[:200], paths, n=1)
+        what, code = "no such path", "no-such-path"
         fix = (f"Did you mean {close[0]}? " if close else "") + "GET /openapi.json lists all paths"
     if error.status_code == 405 and (allowed := (error.headers or {}).get("Allow")):
         fix = f"Use {allowed}"
-    response = Problem(
-        error.status_code, what, where=where, fix=fix, code="no-such-path" if what == "no such path" else None
-    ).response()
+    response = Problem(error.status_code, what, where=where, fix=fix, code=code).response()
     response.headers.update(error.headers or {})
     return response
 

@@ -1,6 +1,6 @@
-"""Middleware before the application: authentication, limits of size and time, and security headers.
+"""ASGI middleware for authentication, limits and security headers.
 
-It reads the whole body, within limits of size and time, before the application sees the request, so that a
+The middleware reads the whole body, within limits of size and time, before it calls the application. So a
 slow or endless client only blocks its own connection.
 """
 
@@ -23,64 +23,64 @@ from fastapi.routing import APIRoute
 from glassformer.errors import ConfigError
 from glassformer.serve.limits import Limits
 from glassformer.serve.metrics import MemoryBudget, Metrics, Reservation
-from glassformer.serve.problems import JSON, Problem, too_many
+from glassformer.serve.problems import JSON, Problem, too_many_inputs
 
-# --- the JSON of a request ------------------------------------------------------------------------
+# --- parsing JSON ----------------------------------------------------------------------------------
 #
-# Values are counted before parsing.
-#
-# Strings are removed from the bytes with fast built-in methods; the number of remaining brackets, commas and
-# colons is an upper bound for the objects that a parser could create. Large bodies are counted and parsed in
-# a thread.
+# The values in a body are counted before parsing. For this, strings are removed from the bytes. The number of
+# remaining brackets, commas and colons is an upper bound of the number of objects that a parser creates.
 
 
-RESERVATION = "glassformer.share"  # key of the scope: the request's part of the memory budget
-SMALL = 65_536  # bytes; smaller bodies are parsed in the event loop, in a millisecond at most
-NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-NO_QUOTES = bytes(set(range(256)) - set(b'"'))
-NO_SEPARATORS = bytes(set(range(256)) - set(b",:[{"))  # every value but the first follows one of these
+RESERVATION = "glassformer.share"  # key of the request's ``Reservation`` in the ASGI scope
+MAX_SMALL_BYTES = 65_536  # larger bodies are parsed in a thread; this takes a millisecond at most
+ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+ALL_BUT_QUOTES = bytes(set(range(256)) - set(b'"'))
+ALL_BUT_SEPARATORS = bytes(set(range(256)) - set(b",:[{"))  # all values except the first follow one of these
 
 
 def parse(body: bytes, limits: Limits) -> Any:
-    """Parse a body; Problem 413: too many values or inputs, 400: nested too deeply, 422: a repeated key."""
+    """Parse a body.
+
+    Raises:
+        Problem: 413 too many values or inputs, 400 nested too deeply, 422 a repeated key.
+    """
     encoding = json.detect_encoding(body)
-    # in UTF-16 the byte of a quotation mark may be part of another character
+    # Other encodings may use the byte of a quotation mark in other characters.
     if not encoding.startswith("utf-8"):
         body = body.decode(encoding, "surrogatepass").encode("utf-8", "surrogatepass")
     check_shape(body, limits)
     value = json.loads(body, object_pairs_hook=_unique_keys)
     for name in ("texts", "images", "pairs", "sentences") if isinstance(value, dict) else ():
         if isinstance(inputs := value.get(name), list) and len(inputs) > limits.inputs:
-            raise too_many(len(inputs), limits.inputs, name)
+            raise too_many_inputs(len(inputs), limits.inputs, name)
     return value
 
 
 def check_shape(body: bytes, limits: Limits) -> None:
-    """Raise Problem if parsing these bytes could create more values, or deeper nesting, than allowed.
+    """Raise Problem if JSON could have more values, or deeper nesting, than allowed.
 
-    The count is valid up to the first byte that is not JSON; parsers stop there.
+    The count is valid up to the first byte that is not JSON. Parsers stop there.
     """
     max_values = limits.json_values + limits.inputs
-    unescaped = body.replace(b"\\\\", b"").replace(
-        b'\\"', b""
-    )  # each quotation mark left begins or ends a string
-    outside = b""
-    if fits := len(unescaped.translate(None, NO_QUOTES)) <= 2 * max_values:
-        outside = b"".join(unescaped.split(b'"')[::2])
+    # Without escapes, each quotation mark begins or ends a string.
+    unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    is_allowed = len(unescaped.translate(None, ALL_BUT_QUOTES)) <= 2 * max_values
+    if is_allowed:
+        without_strings = b"".join(unescaped.split(b'"')[::2])
         depth = 0
-        for bracket in outside.translate(None, NO_BRACKETS)[: 2 * max_values]:
+        for bracket in without_strings.translate(None, ALL_BUT_BRACKETS)[: 2 * max_values]:
             depth += 1 if bracket in b"[{" else -1
             if depth > limits.json_depth:
                 what = f"nested more than {limits.json_depth} deep"
                 raise Problem(400, what, where="body", fix=JSON)
-        fits = len(outside.translate(None, NO_SEPARATORS)) < max_values
-    if not fits:
+        is_allowed = len(without_strings.translate(None, ALL_BUT_SEPARATORS)) < max_values
+    if not is_allowed:
         fix = "Send several requests, or texts instead of words; --json-values allows more"
         raise Problem(413, f"more than {max_values:,} values", where="body", fix=fix)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build a dict; raises Problem for a repeated key, which JSON readers handle differently."""
+    """Build a dict; raises Problem for a repeated key, because JSON does not define its meaning."""
     values = dict(pairs)
     if len(values) < len(pairs):
         (repeated, _), *_ = Counter(key for key, _ in pairs).most_common(1)
@@ -89,7 +89,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def string_memory(value: Any) -> int:
-    """Memory of the strings in a parsed value; with a non-Latin-1 character, each takes 2 or 4 bytes."""
+    """Bytes of memory of the strings in a parsed value; some strings have 2 or 4 bytes per character."""
     if isinstance(value, dict):
         return sum(map(string_memory, value)) + sum(map(string_memory, value.values()))
     if isinstance(value, list):
@@ -98,11 +98,11 @@ def string_memory(value: Any) -> int:
 
 
 class JsonRequest(Request):
-    """A request that parses its body within the limits."""
+    """A request that checks the limits when it parses its body."""
 
     async def json(self) -> Any:
         body, server = await self.body(), self.app.state.server
-        if len(body) <= SMALL:
+        if len(body) <= MAX_SMALL_BYTES:
             return parse(body, server.limits)
         loop = asyncio.get_running_loop()
         value = await loop.run_in_executor(server.parsing, parse, body, server.limits)
@@ -123,13 +123,12 @@ class JsonRoute(APIRoute):
         return handle
 
 
-# --- the guard ------------------------------------------------------------------------------------
+# --- the middleware -------------------------------------------------------------------------------
 
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-    "connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = (
     (b"content-security-policy", CSP.encode()),
@@ -140,22 +139,24 @@ HEADERS = (
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
 )
 PREDICT = "/v1/predict"
-PROTECTED = ("/v1/", "/metrics", "/openapi.json")  # need the key, if there is one
+PROTECTED = ("/v1/", "/metrics", "/openapi.json")  # paths that require the key, if there is one
 CLIENT_GONE = 499  # status in the metrics if the client disconnected before the response
-# headers that must not be repeated, because programs would read them differently
+# Headers that must not be repeated, because programs may use either value
 UNIQUE_HEADERS = (b"host", b"content-length", b"content-type", b"authorization", b"x-api-key")
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
-# A host and perhaps a port (RFC 9110, 7.2); the host is an address in brackets or a name (RFC 3986, 3.2.2).
+# A host, with or without a port (RFC 9110, 7.2). The host is an address in brackets or a name (RFC 3986,
+# 3.2.2).
 _HOST = re.compile(
     rb"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+))"
     rb"(?::(?P<port>[0-9]*))?"
 )
 
 
-def host_of(value: bytes) -> str | None:
-    """The host in a Host header, in lower case, without port and brackets, IPv6 compressed; None: not valid.
+def parse_host(value: bytes) -> str | None:
+    """The host in a Host header, without port and brackets; None if the header is not valid.
 
-    Surrounding whitespace (RFC 9110, 5.5) and the final dot of a domain name are removed.
+    Names are converted to lower case, and IPv6 addresses are compressed. Surrounding whitespace (RFC 9110,
+    5.5) and the final dot of a domain name are removed.
     """
     match = _HOST.fullmatch(value.strip(b" \t"))
     if match is None:
@@ -168,11 +169,11 @@ def host_of(value: bytes) -> str | None:
     return match["name"].decode().lower().removesuffix(".") or None
 
 
-def allowed_host(name: str) -> str:
-    """Normalize a name for ``--allow-host``, as ``host_of`` does; raises ConfigError for anything else."""
+def normalize_host(name: str) -> str:
+    """A value of ``--allow-host``, as ``parse_host`` returns it; raises ConfigError for invalid values."""
     candidate = f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name
     port = re.search(r":[0-9]*$", candidate)
-    host = host_of(candidate.encode("ascii", "replace"))
+    host = parse_host(candidate.encode("ascii", "replace"))
     if host is None or port is not None or candidate != candidate.strip():
         what = f"{name!r} has a port" if host is not None and port else f"{name!r} is not a host name"
         fix = "Give the name or address alone, such as films.example"
@@ -193,9 +194,9 @@ class Guard:
 
     Args:
         key: clients must send it as ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``; None: no key.
-        full: whether the queues are too full for a body of so many bytes; checked before parsing.
-        hosts: allowed values of the Host header; empty: any valid one. Protects a local server against DNS
-            rebinding, where pages of other sites reach it under their own name.
+        hosts: allowed values of the Host header; empty: all valid values. This protects a local server
+            against DNS rebinding, with which pages of other sites call it under their own host name.
+        is_full: returns whether the queues are too full for a body with this number of bytes.
         budget: memory budget of all requests.
     """
 
@@ -207,12 +208,12 @@ class Guard:
         routes: Collection[str],
         key: str | None,
         hosts: Collection[str],
-        full: Callable[[int], bool],
+        is_full: Callable[[int], bool],
         budget: MemoryBudget,
     ):
-        self.full, self.budget = full, budget
+        self.is_full, self.budget = is_full, budget
         self.app, self.limits, self.metrics, self.routes = app, limits, metrics, frozenset(routes)
-        self.key, self.hosts = key, frozenset(map(allowed_host, hosts))
+        self.key, self.hosts = key, frozenset(map(normalize_host, hosts))
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -223,7 +224,7 @@ class Guard:
         path = scope["path"]
         cache = b"no-store" if path.startswith("/v1/") else b"no-cache"
 
-        async def sending(message: Any) -> None:
+        async def send_with_headers(message: Any) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -234,32 +235,32 @@ class Guard:
 
         reservation = scope[RESERVATION] = Reservation(self.budget)
         try:
-            self._admit(scope)
+            self._check_headers(scope)
             if scope["method"] in ("POST", "PUT", "PATCH") and path in self.routes:
-                body = await self._body(receive, reservation)
-                if path == PREDICT and self.full(len(body)):
+                body = await self._read_body(receive, reservation)
+                if path == PREDICT and self.is_full(len(body)):
                     raise self.metrics.queue_is_full()
                 disconnected = asyncio.Event()
-                work = self.app(scope, _replay(body, disconnected), sending)
+                call = self.app(scope, _replay(body, disconnected), send_with_headers)
                 del body
-                if not await _run_until_disconnect(work, receive, disconnected):
+                if not await _run_until_disconnect(call, receive, disconnected):
                     status = CLIENT_GONE
             else:
-                await self.app(scope, receive, sending)
+                await self.app(scope, receive, send_with_headers)
         except Problem as problem:
-            await problem.response()(scope, receive, sending)
+            await problem.response()(scope, receive, send_with_headers)
         finally:
             reservation.release()
             route = path if path in self.routes else "other"
             self.metrics.requests.labels(route, str(status)).inc()
             self.metrics.seconds.labels(route).observe(time.perf_counter() - started)
 
-    def _admit(self, scope: Any) -> None:
+    def _check_headers(self, scope: Any) -> None:
         headers = dict(scope["headers"])
         for name in UNIQUE_HEADERS if len(headers) < len(scope["headers"]) else ():
             if sum(name == other for other, _ in scope["headers"]) > 1:
                 raise Problem(400, "given twice", where=name.decode(), fix="Send it once")
-        host = host_of(headers[b"host"]) if b"host" in headers else ""
+        host = parse_host(headers[b"host"]) if b"host" in headers else ""
         if host is None:
             raise Problem(400, "not a valid host name", where="Host", fix="Send HOST or HOST:PORT")
         if self.hosts and host not in self.hosts:
@@ -275,7 +276,7 @@ class Guard:
         if length.isdigit() and int(length[:18]) > self.limits.body_bytes:
             raise self._too_large()
 
-    async def _body(self, receive: Any, reservation: Reservation) -> bytes:
+    async def _read_body(self, receive: Any, reservation: Reservation) -> bytes:
         parts = []
         try:
             async with asyncio.timeout(self.limits.body_seconds):
@@ -290,21 +291,16 @@ class Guard:
                     if not message.get("more_body"):
                         return b"".join(parts)
         except TimeoutError:
-            raise Problem(
-                408, f"the body did not arrive within {self.limits.body_seconds:g} s", fix="Send it faster"
-            ) from None
+            what = f"the body did not arrive within {self.limits.body_seconds:g} s"
+            raise Problem(408, what, fix="Send it faster") from None
 
     def _too_large(self) -> Problem:
-        return Problem(
-            413,
-            f"more than {self.limits.body_bytes:,} bytes",
-            where="body",
-            fix="Send fewer or shorter inputs in one request; the server's option --body-bytes allows more",
-        )
+        fix = "Send fewer or shorter inputs in one request; the server's option --body-bytes allows more"
+        return Problem(413, f"more than {self.limits.body_bytes:,} bytes", where="body", fix=fix)
 
 
 def _replay(body: bytes, disconnected: asyncio.Event) -> Any:
-    """A ``receive`` that returns the body that was already read, then waits until the client disconnects."""
+    """A ``receive`` function that first returns ``body``, then waits until the client disconnects."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Any:
@@ -317,20 +313,20 @@ def _replay(body: bytes, disconnected: asyncio.Event) -> Any:
 
 
 async def _run_until_disconnect(
-    work: Coroutine[Any, Any, None], receive: Any, disconnected: asyncio.Event
+    call: Coroutine[Any, Any, None], receive: Any, disconnected: asyncio.Event
 ) -> bool:
-    """Run the application on a request until the client disconnects; returns whether the client stayed.
+    """Run a call of the application until the client disconnects; returns whether the client stayed.
 
-    If it disconnects, ``disconnected`` is set, and queued inputs of the request are not computed.
+    If the client disconnects, ``disconnected`` is set and the call is canceled.
     """
-    running, disconnect = asyncio.ensure_future(work), asyncio.ensure_future(_wait_for_disconnect(receive))
+    running, disconnect = asyncio.ensure_future(call), asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
         await asyncio.wait((running, disconnect), return_when=asyncio.FIRST_COMPLETED)
         if running.done() or disconnect.exception() is not None:
             await running
             return True
         disconnected.set()
-        await asyncio.sleep(0)  # lets tasks that wait for the event run first
+        await asyncio.sleep(0)  # first run the tasks that wait for the event
         return False
     finally:
         disconnect.cancel()

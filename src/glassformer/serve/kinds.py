@@ -1,11 +1,10 @@
-"""Output kinds of served models (labels, numbers, tags, ...): what they compute and respond.
+"""Output kinds of served models, such as labels or tags.
 
-    request ──▶ Served.encode ──▶ Served.join ──▶ Target.compute ──▶ Target.response ──▶ response
-                an Item per       one batch       a row per          what the response
-                input                             input              holds
+    request ──▶ ServedInputs.encode ──▶ ServedInputs.join ──▶ Output.compute ──▶ Output.response
+                one Item per input      one batch             one row per input  fields of the response
 
-``ServedInputs`` of ``inputs/`` defines what a model reads. Fields of requests and their checks are in
-``schema.py``; everything else is the same for all kinds. ``KINDS`` lists the kinds.
+``ServedInputs`` in ``inputs/`` defines what a model reads. ``schema.py`` defines the fields of requests and
+checks them. Everything else is the same for all kinds. ``KINDS`` lists the output kinds.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.similarity.estimator import at_least, nearest
 from glassformer.tasks.similarity.pairs import vectors_of
 
-Table = tuple[Sequence[str], Sequence[int], Sequence[Mapping[str, Any]]]  # texts, their rows, other columns
+Table = tuple[Sequence[str], Sequence[int], Sequence[Mapping[str, Any]]]  # texts, row numbers, other columns
 
 
 # --- output kinds ---------------------------------------------------------------------------------
 
 
-class Target(ABC):
-    """Computes the outputs of a fitted estimator, and the response made from them."""
+class Output(ABC):
+    """Computes the outputs of a fitted estimator, and makes responses from them."""
 
-    gives: ClassVar[str]  # value of ``gives`` in ``schema.Model``
-    made_by: ClassVar[str | None] = None
-    explains, of_words, multi_label, searches = True, False, False, False
+    output_kind: ClassVar[str]  # value of ``gives`` in ``schema.Model``
+    estimator_name: ClassVar[str | None] = None  # estimator for this kind, for messages
+    can_explain, is_per_word, multi_label, can_search = True, False, False, False
 
     def __init__(self, clf: Any):
         self.clf = clf
@@ -55,41 +54,44 @@ class Target(ABC):
     def compute(self, model: Any, batch: Any, device: Any) -> Sequence[Any]:
         """One row of outputs for each input of a batch."""
 
-    def numbers(self, row: Any) -> np.ndarray:
-        """The numbers of a row, which must be finite."""
+    def values(self, row: Any) -> np.ndarray:
+        """The numbers in a row; all must be finite."""
         return row
 
     @abstractmethod
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
-        """The response for some inputs; without a request, with the default options."""
+        """Fields of the response; ``request`` has the options (None: the defaults)."""
 
-    def about(self) -> dict[str, Any]:
+    def model_fields(self) -> dict[str, Any]:
         """Additional fields of ``schema.Model``."""
         return {}
 
 
-class Labels(Target):
-    """Labels, also multi-label; rows are the probabilities ``[C]`` of ``predict_proba``."""
+class Labels(Output):
+    """Labels of classifiers. A row has the probabilities ``[C]`` of ``predict_proba``."""
 
-    gives = "labels"
+    output_kind = "labels"
 
     def __init__(self, clf: Any):
         super().__init__(clf)
         self.multi_label = bool(clf.kind_.is_multilabel)
-        self.answer: Any = TASKS[clf.RECIPE.task].answer
+        self.predict: Any = TASKS[clf.RECIPE.task].answer
 
     def compute(self, model: Any, batch: Any, device: Any) -> np.ndarray:
         return self.clf.to_probabilities(self.clf.table_outputs(model, batch, "logits", device))
 
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
-        shares, top = np.stack(rows), getattr(request, "top", None)
-        returned, confidences = self.answer(self.clf, shares)
-        fields = zip(items, self.clf.decide(shares), confidences, shares.tolist(), returned, strict=True)
+        probabilities, top = np.stack(rows), getattr(request, "top", None)
+        predicted, confidences = self.predict(self.clf, probabilities)
+        fields = zip(
+            items, self.clf.decide(probabilities), confidences, probabilities.tolist(), predicted, strict=True
+        )
         return {"predictions": [self._prediction(*values, top) for values in fields]}
 
     def _prediction(
-        self, item: Item, label: Any, probability: float, row: list, returned: Any, top: Any
+        self, item: Item, label: Any, probability: float, row: list, predicted: Any, top: Any
     ) -> dict:
+        """Fields of ``schema.Prediction``; ``predicted`` is None if the model abstains."""
         probabilities = dict(zip(self.labels, row, strict=True))
         if top is not None:
             probabilities = dict(sorted(probabilities.items(), key=lambda pair: -pair[1])[:top])
@@ -99,10 +101,10 @@ class Labels(Target):
             "probabilities": probabilities,
             "truncated": item.truncated,
             **({"labels": list(map(str, label))} if self.multi_label else {}),
-            **({"abstains": True} if returned is None else {}),
+            **({"abstains": True} if predicted is None else {}),
         }
 
-    def about(self) -> dict[str, Any]:
+    def model_fields(self) -> dict[str, Any]:
         clf, per_label = self.clf, bool(np.ndim(self.clf.temperature_))
         return {
             "temperature": 1.0 if per_label else float(clf.temperature_),
@@ -113,23 +115,23 @@ class Labels(Target):
 
 
 class Numbers(Labels):
-    """Numbers with prediction intervals, if known."""
+    """Numbers of regressors, with prediction intervals if known."""
 
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
         numbers = np.stack(rows)[:, 0]
         bounds = bounds_of(self.clf, numbers)
-        inside = [{}] * len(items) if bounds is None else [{"interval": ends} for ends in bounds.tolist()]
+        intervals = [{}] * len(items) if bounds is None else [{"interval": ends} for ends in bounds.tolist()]
         predictions = [
-            {"number": number, **ends, "truncated": item.truncated}
-            for item, number, ends in zip(items, numbers.tolist(), inside, strict=True)
+            {"number": number, **interval, "truncated": item.truncated}
+            for item, number, interval in zip(items, numbers.tolist(), intervals, strict=True)
         ]
         return {"predictions": [], "numbers": predictions}
 
 
-class Tags(Target):
-    """Tags of words, and spans; rows are probabilities ``[W, C]`` in fp64."""
+class Tags(Output):
+    """Tags of words, and spans. A row has the probabilities ``[W, C]`` in fp64."""
 
-    gives, made_by, of_words = "tags", "a TokenTagger", True
+    output_kind, estimator_name, is_per_word = "tags", "a TokenTagger", True
 
     def compute(self, model: Any, batch: Any, device: Any) -> list[np.ndarray]:
         return [
@@ -147,15 +149,15 @@ class Tags(Target):
             out.append({"text": text, "words": self.clf.words_of([x])[0], "tags": tags, "spans": span_fields})
         return {"sentences": out}
 
-    def about(self) -> dict[str, Any]:
+    def model_fields(self) -> dict[str, Any]:
         spans = sorted({kind for tag in self.labels if (kind := tag_kind(tag, self.clf.scheme_))})
         return {"spans": spans, "temperature": float(self.clf.temperature_)}
 
 
-class QuestionAnswers(Target):
-    """Answers to questions, as spans of contexts; rows are the candidate spans of each question."""
+class QuestionAnswers(Output):
+    """Answers to questions, as spans of contexts. A row has the candidate spans of one question."""
 
-    gives, made_by = "answers", "a QuestionAnswerer"
+    output_kind, estimator_name = "answers", "a QuestionAnswerer"
 
     def __init__(self, clf: Any):
         self.clf, self.labels = clf, ["answer", "no answer"]
@@ -163,34 +165,28 @@ class QuestionAnswers(Target):
     def compute(self, model: Any, batch: Any, device: Any) -> Any:
         return self.clf.best(self.clf.token_logits(model, batch, device), batch)
 
-    def numbers(self, row: Any) -> np.ndarray:
+    def values(self, row: Any) -> np.ndarray:
         return np.array([row.null, *(score for score, _, _ in row.spans)])
 
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
-        out, count = [], getattr(request, "n_best", 1)
-        for item, ranked in zip(
-            items, self.clf.answers([i.original for i in items], count, rows), strict=True
-        ):
+        out = []
+        answers = self.clf.answers([item.original for item in items], getattr(request, "n_best", 1), rows)
+        for item, ranked in zip(items, answers, strict=True):
             best, *others = (
-                {
-                    "answer": answer.text,
-                    "start": answer.start,
-                    "end": answer.end,
-                    "probability": answer.probability,
-                }
-                for answer in ranked
+                {"answer": a.text, "start": a.start, "end": a.end, "probability": a.probability}
+                for a in ranked
             )
             out.append({**best, "others": others, "truncated": item.truncated})
         return {"answers": out}
 
-    def about(self) -> dict[str, Any]:
+    def model_fields(self) -> dict[str, Any]:
         return {"no_answer_threshold": self.clf.threshold_}
 
 
-class Vectors(Target):
-    """Normalized embeddings of texts; rows are ``[E]`` fp32."""
+class Vectors(Output):
+    """Normalized embeddings of texts. A row is an embedding ``[E]`` in fp32."""
 
-    gives, made_by, explains, searches = "vectors", "an Embedder", False, True
+    output_kind, estimator_name, can_explain, can_search = "vectors", "an Embedder", False, True
 
     def __init__(self, clf: Any):
         self.clf, self.labels = clf, []
@@ -203,8 +199,8 @@ class Vectors(Target):
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
         return {"vectors": np.stack(rows).tolist(), "truncated": [item.truncated for item in items]}
 
-    def about(self) -> dict[str, Any]:
-        return {"calibrated": False, "searched": self.searched}
+    def model_fields(self) -> dict[str, Any]:
+        return {"calibrated": False, "searched": self.num_searched}
 
     def explain_pair(self, a: str, b: str) -> dict[str, Any]:
         """Fields of ``schema.PairExplanation``; raises Problem if embeddings are not sums over tokens."""
@@ -212,19 +208,18 @@ class Vectors(Target):
             explanation = self.clf.explain_similarity(a, b)
         except InputError as error:
             raise input_problem(error) from None
-        tokens, notes = [explanation.tokens_a, explanation.tokens_b], list(explanation.notes)
         return {
             "cosine": explanation.score,
-            "tokens": tokens,
+            "tokens": [explanation.tokens_a, explanation.tokens_b],
             "table": explanation.table.tolist(),
-            "notes": notes,
+            "notes": list(explanation.notes),
         }
 
-    def search_in(self, source: Path | Table) -> None:
-        """Set the texts to search: a saved index, or texts with their rows and other columns.
+    def set_search_texts(self, source: Path | Table) -> None:
+        """Set the texts to search, as a saved index or as a table.
 
         Raises:
-            InputError: an index made with other weights, a damaged index, or a text that cannot be used.
+            InputError: the index is damaged or was made with other weights, or a text cannot be used.
         """
         if isinstance(source, Path):
             self.clf.load_index(source)
@@ -232,15 +227,19 @@ class Vectors(Target):
             self.clf.index(*source)
 
     @property
-    def searched(self) -> int | None:
-        """Number of texts to search; None: there are none."""
+    def num_searched(self) -> int | None:
+        """Number of texts to search; None if there are none."""
         index = getattr(self.clf, "index_", None)
         return None if index is None else len(index)
 
-    def look_up(self, vectors: np.ndarray, count: int, least: float | None) -> list[dict[str, Any]]:
-        """Fields of ``schema.SearchAnswer`` for queries with embeddings ``[n, E]``."""
+    def search(self, vectors: np.ndarray, count: int, least: float | None) -> list[dict[str, Any]]:
+        """Fields of ``schema.SearchAnswer`` for queries with embeddings ``[n, E]``.
+
+        Args:
+            least: minimum cosine of a result; None: no minimum.
+        """
         index, out = self.clf.index_, []
-        for places, cosines in zip(*nearest(vectors, index.vectors, count), strict=True):
+        for positions, cosines in zip(*nearest(vectors, index.vectors, count), strict=True):
             results = [
                 {
                     "row": index.row(int(i)),
@@ -251,15 +250,15 @@ class Vectors(Target):
                         for name, value in index.columns(int(i)).get("columns", {}).items()
                     },
                 }
-                for i, c in zip(places, cosines, strict=True)
+                for i, c in zip(positions, cosines, strict=True)
                 if at_least(c, least)
             ]
             out.append({"found": results, "nearest": float(cosines[0])})
         return out
 
 
-# ``gives`` of a task -> its output kind. A request without a model name goes to the first model that fits.
-KINDS: dict[str, type[Target]] = {
+# ``gives`` of a task -> output kind; explanations prefer the first kinds if a request names no model
+KINDS: dict[str, type[Output]] = {
     "labels": Labels,
     "numbers": Numbers,
     "answers": QuestionAnswers,
@@ -280,20 +279,20 @@ class Route:
     """A path for POST requests, and the function that makes the response."""
 
     path: str
-    gives: str  # output kind, a key of ``KINDS``
+    output_kind: str  # key of ``KINDS``
     summary: str
     request: type[schema.Request]
     response: type[schema.Strict]
-    respond: Callable[..., Awaitable[dict]] = _response  # (server, served, request, items, rows)
-    lacks: Callable[[Any], Problem | None] = lambda target: None  # the error if a model lacks something
+    respond: Callable[..., Awaitable[dict]] = _response  # called with server, served, request, items, rows
+    find_missing: Callable[[Any], Problem | None] = lambda output: None  # see ``Server.select_model``
 
 
 async def _similar(server: Any, served: Any, request: Any, items: list[Item], rows: list[Any]) -> dict:
     vectors, explanation = np.stack(rows), None
     if request.explain:
         served.check_explained(sum(item.tokens for item in items), "pairs[0]")
-        call, fix = served.target.explain_pair, "Explain a shorter text"
-        explanation = await server.explain(call, *request.pairs[0], fix=fix)
+        explain, fix = served.output.explain_pair, "Explain a shorter text"
+        explanation = await server.explain(explain, *request.pairs[0], fix=fix)
     return {
         "cosines": (vectors[::2] * vectors[1::2]).sum(1).tolist(),
         "truncated": [a.truncated or b.truncated for a, b in zip(items[::2], items[1::2], strict=True)],
@@ -302,19 +301,19 @@ async def _similar(server: Any, served: Any, request: Any, items: list[Item], ro
 
 
 async def _search(server: Any, served: Any, request: Any, items: list[Item], rows: list[Any]) -> dict:
-    look_up = partial(served.target.look_up, np.stack(rows), request.count, request.least)
-    try:  # in the computing thread, because a long list takes a while
+    search = partial(served.output.search, np.stack(rows), request.count, request.least)
+    try:  # not in the event loop, because searching many texts takes a while
         async with asyncio.timeout(server.limits.seconds):
-            answers = await asyncio.get_running_loop().run_in_executor(server.computing, look_up)
+            answers = await asyncio.get_running_loop().run_in_executor(server.computing, search)
     except TimeoutError:
         what = f"the search took longer than {server.limits.seconds:g} s"
         raise Problem(503, what, fix="Try again in a moment", retry_after=2) from None
     return {"answers": answers, "truncated": [item.truncated for item in items]}
 
 
-def _no_search_texts(target: Any) -> Problem | None:
+def _no_search_texts(output: Any) -> Problem | None:
     what, fix = "this model has no texts to search", "Start the server with --search TABLE or INDEX"
-    return Problem(422, what, where="model", fix=fix) if target.searched is None else None
+    return Problem(422, what, where="model", fix=fix) if output.num_searched is None else None
 
 
 ROUTES: dict[str, Route] = {
@@ -345,6 +344,6 @@ ROUTES: dict[str, Route] = {
 }
 
 
-def paths_of(gives: str) -> list[str]:
-    """Paths for models with this output kind."""
-    return [route.path for route in ROUTES.values() if route.gives == gives]
+def route_paths(output_kind: str) -> list[str]:
+    """The paths for models of this output kind."""
+    return [route.path for route in ROUTES.values() if route.output_kind == output_kind]

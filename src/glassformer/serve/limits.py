@@ -1,4 +1,7 @@
-"""The limits of a server. Each field of ``Limits`` is an option of ``glassformer serve``."""
+"""The limits of a server.
+
+Each field of ``Limits`` is an option of ``glassformer serve``.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ def limit(default: float, unit: str, meaning: str) -> Any:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a server; all are on by default."""
+    """The limits of a server. All of them have defaults."""
 
     body_bytes: int = limit(8 << 20, "BYTES", "Max size of a request's body.")
-    all_bytes: int = limit(256 << 20, "BYTES", "Max size of all requests in memory.")  # heads, bodies, parsed
+    all_bytes: int = limit(256 << 20, "BYTES", "Max size of all requests in memory.")
     header_bytes: int = limit(65_536, "BYTES", "Max size of a request's line and headers.")  # and trailers
     headers: int = limit(100, "N", "Max headers per request.")
     pipelined: int = limit(16, "N", "Max pipelined requests per connection.")

@@ -1,4 +1,4 @@
-"""Memory budget of requests, and metrics for Prometheus."""
+"""The memory budget of requests, and metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from glassformer.serve.problems import Problem
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 TOKENS = (16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384)
 
-# --- memory budget of the requests of all connections ----------------------------------------------
+# --- memory budget ---------------------------------------------------------------------------------
 
 
 class MemoryBudget:
-    """Memory budget for heads, bodies and the strings of parsed bodies."""
+    """Memory budget of all connections for headers, bodies and the strings of parsed bodies."""
 
     def __init__(self, limit: int):
         self.limit, self.used = limit, 0
@@ -22,13 +22,13 @@ class MemoryBudget:
 
 
 class Reservation:
-    """Memory of one request, or of the heads of one connection. Its creator must release it."""
+    """The memory of one request, or of the headers of one connection. Its creator must release it."""
 
     def __init__(self, budget: MemoryBudget):
         self.budget, self.size = budget, 0
 
     def set(self, size: int) -> None:
-        """Set the number of reserved bytes; raises Problem 503 beyond the budget."""
+        """Set the number of reserved bytes; raises Problem 503 if the budget is exceeded."""
         grows = size > self.size
         self.budget.used += size - self.size
         self.size = size
@@ -38,7 +38,7 @@ class Reservation:
             raise Problem(503, "too much is being sent at once", fix="Try again later", retry_after=1)
 
     def add(self, size: int) -> None:
-        """Add bytes; raises as ``set`` does."""
+        """Reserve more bytes; see ``set``."""
         self.set(self.size + size)
 
     def release(self) -> None:
@@ -50,7 +50,7 @@ class Reservation:
 
 
 class Metrics:
-    """Prometheus metrics of one server; label values never come from clients."""
+    """Prometheus metrics of one server. Values of labels never come from clients."""
 
     content_type = CONTENT_TYPE_LATEST
 

@@ -1,6 +1,6 @@
-"""Served models: loading, a trial prediction, predictions, explanations, and descriptions.
+"""Loading, prediction and explanation of served models.
 
-Code for output kinds is in ``kinds.py``. A model that cannot be loaded does not stop the others.
+``kinds.py`` has the code of the output kinds. The server starts if at least one model can be loaded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from glassformer import outputs
-from glassformer.checkpoints.catalog import is_named
+from glassformer.checkpoints.catalog import is_catalog_name
 from glassformer.errors import (
     CheckpointError,
     ConfigError,
@@ -35,16 +35,18 @@ from glassformer.reading import read_regular
 from glassformer.runtime import choose_dtype
 from glassformer.serve.kinds import KINDS, Table
 from glassformer.serve.limits import Limits
-from glassformer.serve.problems import Problem, input_problem, printable, too_many
+from glassformer.serve.problems import Problem, input_problem, printable, too_many_inputs
 from glassformer.targets import target_of
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.similarity.estimator import Embedder
 
 log = logging.getLogger("glassformer.serve")
 
-EXAMPLES, EXAMPLE_CHARACTERS = 6, 2_000  # sentences on the page, and characters of each
-MAX_METRICS_BYTES, MAX_IMAGE_BYTES = 64 << 20, 1 << 20
-# Main metrics; the first that a run has is shown: spans, answers, labels, numbers, similarity
+MAX_EXAMPLES = 6  # example texts on the page
+MAX_EXAMPLE_LENGTH = 2_000  # characters
+MAX_METRICS_BYTES = 64 << 20
+MAX_IMAGE_BYTES = 1 << 20
+# The page shows the first of these metrics that a run has
 MAIN_METRICS = ("entity_f1", "f1", "accuracy", "r2", "mae", "spearman", "found")
 
 
@@ -57,11 +59,11 @@ class ServedModel:
         examples: example texts for the page.
 
     Raises:
-        ConfigError: the estimator cannot be served, or there is no such precision.
+        ConfigError: the estimator cannot be served, or the precision is unknown.
     """
 
     score: dict[str, Any] | None = None  # fields of ``schema.Score``, from the model's run
-    image: str | None = None  # example image in base64
+    image: str | None = None  # an example in base64
 
     def __init__(
         self,
@@ -73,57 +75,56 @@ class ServedModel:
         precision: str = "auto",
         examples: Sequence[str] = (),
     ):
-        choose_dtype(precision, torch.device("cpu"))  # raises for a wrong value before anything is served
-        gives = TASKS[clf.RECIPE.task].gives if hasattr(clf, "RECIPE") else None
-        if gives is None:
-            supported = (
-                "only classifiers, regressors, embedders, taggers and question answerers can be served"
-            )
-            raise NotForThisModelError(f"holds {with_article(type(clf).__name__)}; {supported}", where=name)
+        choose_dtype(precision, torch.device("cpu"))  # raises an error for an unknown precision
+        output_kind = TASKS[clf.RECIPE.task].gives if hasattr(clf, "RECIPE") else None
+        if output_kind is None:
+            what = f"holds {with_article(type(clf).__name__)}; "
+            what += "only classifiers, regressors, embedders, taggers and question answerers can be served"
+            raise NotForThisModelError(what, where=name)
         self.name, self.clf, self.limits = name, clf, limits
         self.inputs: Any = clf.INPUTS.served(clf, limits, name)
-        self.target: Any = KINDS[gives](clf)
-        self.kind, self.pairs, self.gives = self.inputs.kind, self.inputs.pairs, self.target.gives
-        # A recipe's sentences are single texts.
-        self.examples = list(examples)[:EXAMPLES] if isinstance(self.inputs.neutral, str) else []
+        self.output: Any = KINDS[output_kind](clf)
+        self.kind, self.pairs, self.output_kind = self.inputs.kind, self.inputs.pairs, self.output.output_kind
+        # The examples are single texts, which other models cannot read.
+        self.examples = list(examples)[:MAX_EXAMPLES] if isinstance(self.inputs.neutral, str) else []
         clf.threads, clf.precision = threads, precision
 
     # --- predictions -----------------------------------------------------------------------------
 
     def check(self, inputs: Sequence[Any], field: str) -> None:
-        """Raise Problem for too many or too long inputs; decodes nothing."""
+        """Raise Problem for too many or too long inputs, before they are encoded."""
         if len(inputs) > self.limits.inputs:
-            raise too_many(len(inputs), self.limits.inputs, field)
+            raise too_many_inputs(len(inputs), self.limits.inputs, field)
         for i, x in enumerate(inputs):
             if (length := self.inputs.length(x)) > self.limits.characters:
                 message = f"{length:,} characters, {self.limits.characters:,} at most"
                 raise Problem(413, message, where=f"{field}[{i}]", fix="Cut it")
 
     def prepare(self, inputs: Sequence[Any], field: str = "inputs") -> list[Item]:
-        """Encode inputs for the model; raises Problem for one that cannot be used."""
+        """Encode inputs for the model; raises Problem for an input that cannot be used."""
         try:
             return self.inputs.encode(inputs, field)
         except InputError as error:
             raise input_problem(error) from None
 
     def compute(self, items: Sequence[Item]) -> list[Any]:
-        """One row of outputs per input; see ``Target.compute``."""
+        """One row of outputs per input; see ``Output.compute``."""
         model = self.clf.predictor()
         device = next(model.parameters()).device
-        return list(self.target.compute(model, self.inputs.join(items), device))
+        return list(self.output.compute(model, self.inputs.join(items), device))
 
-    def check_answers(self, rows: list[Any]) -> list[Any]:
+    def check_outputs(self, rows: list[Any]) -> list[Any]:
         """Return outputs of ``compute`` unchanged; raises NotFiniteError for NaN and infinity."""
         for row in rows:
-            finite(self.target.numbers(row))
+            finite(self.output.values(row))
         return rows
 
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
-        """The response for these inputs, without the model's name; ``request`` has options."""
-        return self.target.response(items, rows, request)
+        """Fields of the response for these inputs, except the model's name; ``request`` has the options."""
+        return self.output.response(items, rows, request)
 
     def smoke_test(self) -> None:
-        """Predict one small input, to find broken models.
+        """Predict a small input to find out whether the model is broken.
 
         Raises:
             CheckpointError: the prediction fails, or is NaN or infinite.
@@ -133,17 +134,15 @@ class ServedModel:
         except InputError as error:
             raise CheckpointError(f"does not answer: {error.what}", where=self.name) from None
         try:
-            self.check_answers(self.compute([item]))
+            self.check_outputs(self.compute([item]))
         except (InputError, MemoryError):
             raise
-        except Exception as error:  # any error from weights and settings that do not match
+        except Exception as error:  # settings and weights that do not match can cause any error
             reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
             raise CheckpointError(f"does not answer: {reason}", where=self.name) from None
 
     def warm_up(self) -> None:
-        """Compute a full batch and a single input, so that the first request is fast, and the memory of the
-        largest batch is allocated now.
-        """
+        """Compute a full batch and a single input, to allocate memory and make the first request fast."""
         item = self.inputs.trial("a word " * min(200, self.inputs.max_length or 200))
         max_tokens = min(self.limits.batch_tokens, self.limits.queue_tokens)
         self.compute([item] * max(1, max_tokens // item.tokens))
@@ -181,7 +180,7 @@ class ServedModel:
         except InputError as error:
             raise input_problem(error) from None
         self.check_explained(tokens, self.inputs.long_field)
-        if self.target.of_words:
+        if self.output.is_per_word:
             options = {**options, "word": word}
         if method == "integrated_gradients":
             options = {**options, "max_steps": 128}
@@ -189,7 +188,8 @@ class ServedModel:
             e = self.clf.explain(x, method=method, target=target, maps=False, **options)
         except InputError as error:
             raise input_problem(error) from None
-        pieces, special = ([], []) if e.image is not None else text_pieces(e)
+        pieces, special = ([], []) if e.image is not None else split_into_pieces(e)
+        has_table = e.image is not None or self.output.is_per_word
         return {
             "model": self.name,
             "label": str(e.label),
@@ -197,9 +197,9 @@ class ServedModel:
             "method": method,
             "target": None if e.target is None else str(e.target),
             "pieces": pieces,
-            "second": second_piece(e),
+            "second": find_second_text(e),
             "special": special,
-            "scores": e.scores.astype(float).tolist() if e.image is not None or self.target.of_words else [],
+            "scores": e.scores.astype(float).tolist() if has_table else [],
             "image": None if e.image is None else image_data_url(e.image),
             "error": e.error,
             "settings": e.settings,
@@ -209,18 +209,18 @@ class ServedModel:
     @property
     def methods(self) -> list[str]:
         """Explanation methods of this model, the default first."""
-        return methods_for(self.clf.model_) if self.target.explains else []
+        return methods_for(self.clf.model_) if self.output.can_explain else []
 
     # --- description -----------------------------------------------------------------------------
 
-    def about(self, calibrated: bool) -> dict[str, Any]:
+    def describe(self, calibrated: bool) -> dict[str, Any]:
         """Fields of ``schema.Model``."""
         encoder = getattr(self.clf.model_.config, "encoder", None)
         return {
             "name": self.name,
             "kind": self.kind,
-            "gives": self.gives,
-            "labels": self.target.labels,
+            "gives": self.output_kind,
+            "labels": self.output.labels,
             "examples": self.examples,
             "pairs": self.pairs,
             "max_length": self.inputs.max_length,
@@ -234,45 +234,44 @@ class ServedModel:
             "methods": self.methods,
             "channels": None,
             "example": self.image or (self.examples[0] if self.examples else self.inputs.neutral),
-            "multi_label": self.target.multi_label,
+            "multi_label": self.output.multi_label,
             "score": self.score,
             **self.inputs.model_fields(),
-            **self.target.about(),
+            **self.output.model_fields(),
         }
 
 
-def second_piece(e: Any) -> int | None:
+def find_second_text(e: Any) -> int | None:
     """Index of the piece where the second text of a pair begins; None for single texts."""
     if e.sides is None:
         return None
-    starts = [
-        start for (start, _), side, word in zip(e.offsets, e.sides, e.numbers) if side == 1 and word >= 0
-    ]
-    places = np.cumsum([0, *(len(piece["text"]) for piece in text_pieces(e)[0])])
-    return int(np.searchsorted(places, min(starts, default=len(e.text))))
+    tokens = zip(e.offsets, e.sides, e.numbers)
+    start = min((start for (start, _), side, word in tokens if side == 1 and word >= 0), default=len(e.text))
+    piece_starts = np.cumsum([0, *(len(piece["text"]) for piece in split_into_pieces(e)[0])])
+    return int(np.searchsorted(piece_starts, start))
 
 
-def text_pieces(e: Any) -> tuple[list[dict], list[dict]]:
-    """The text split into words with scores and the pieces between them; and the special tokens."""
+def split_into_pieces(e: Any) -> tuple[list[dict], list[dict]]:
+    """The text as a list of words with scores and of the texts between them; and the special tokens."""
     from glassformer.explain.result import sum_by_word, word_spans
 
-    numbers = e.numbers
+    words = e.numbers  # the word of each token; negative for special tokens
     special = [
-        {"text": name, "score": float(score)}
-        for name, score, number in zip(e.tokens, e.scores, numbers, strict=True)
-        if number < 0
+        {"text": token, "score": float(score)}
+        for token, score, word in zip(e.tokens, e.scores, words, strict=True)
+        if word < 0
     ]
-    if numbers.max(initial=-1) < 0:
+    if words.max(initial=-1) < 0:
         return [{"text": e.text, "score": None}], special
-    pieces, end = [], 0
-    spans = word_spans(numbers, e.offsets)
-    for (start, stop), score in zip(spans, sum_by_word(e.scores, numbers), strict=True):
-        if start > end:
-            pieces.append({"text": e.text[end:start], "score": None})
-        pieces.append({"text": e.text[start:stop], "score": float(score)})
-        end = stop
-    if end < len(e.text):
-        pieces.append({"text": e.text[end:], "score": None})
+    pieces, last_end = [], 0
+    spans = word_spans(words, e.offsets)
+    for (start, end), score in zip(spans, sum_by_word(e.scores, words), strict=True):
+        if start > last_end:
+            pieces.append({"text": e.text[last_end:start], "score": None})
+        pieces.append({"text": e.text[start:end], "score": float(score)})
+        last_end = end
+    if last_end < len(e.text):
+        pieces.append({"text": e.text[last_end:], "score": None})
     return pieces, special
 
 
@@ -287,20 +286,21 @@ def load_models(
     precision: str = "auto",
     broken: dict[str, str] | None = None,
 ) -> list[tuple[ServedModel, bool]]:
-    """Load models, named after their folders; returns each with whether it is calibrated.
+    """Load models, which get the names of their folders; returns pairs of a model and whether it is
+    calibrated.
 
     Args:
-        broken: receives name -> error for models that cannot be loaded, if any other can; None: the first
+        broken: receives name -> error for models that cannot be loaded, unless all fail; None: the first
             error is raised.
 
     Raises:
-        InputError: no such folder, two folders with the same name, or no model can be loaded.
+        InputError: a folder is missing, two folders have the same name, or no model can be loaded.
     """
     loaded: dict[str, tuple[ServedModel, bool]] = {}
     errors: dict[str, InputError] = {}
     for run in runs:
         path = Path(run).resolve()
-        if is_named(run):
+        if is_catalog_name(run):
             path = Path(run)
         elif not path.is_dir():
             fix = "Name a folder that 'glassformer train' wrote, its --out"
@@ -327,32 +327,32 @@ def load_models(
     return list(loaded.values())
 
 
-def search_in(models: Sequence[tuple[ServedModel, bool]], source: Path | Table) -> None:
-    """Set the texts to search of the only embedder among the models.
+def set_search_texts(models: Sequence[tuple[ServedModel, bool]], source: Path | Table) -> None:
+    """Set the texts to search for the only embedder among the models.
 
     Raises:
-        ConfigError: there is no embedder, or there are two.
+        ConfigError: there is no embedder, or more than one.
         InputError: the texts or the index cannot be used with this model.
     """
-    embedders = [served for served, _ in models if served.target.searches]
+    embedders = [served for served, _ in models if served.output.can_search]
     if not embedders:
-        names = ", ".join(f"{served.name} gives {served.gives}" for served, _ in models)
+        names = ", ".join(f"{served.name} gives {served.output_kind}" for served, _ in models)
         fix = "Serve an Embedder, or a checkpoint of vectors such as all-minilm-l6-v2"
         raise NotForThisModelError(f"searching needs embeddings, but {names}", where="--search", fix=fix)
     if len(embedders) > 1:
         what = f"{' and '.join(served.name for served in embedders)} both give vectors"
         raise ConfigError(what, where="--search", fix="Serve one of them, the other on another port")
-    embedders[0].target.search_in(source)
+    embedders[0].output.set_search_texts(source)
 
 
 def _load_one(
     name: str, path: Path, limits: Limits, threads: int, precision: str
 ) -> tuple[ServedModel, bool]:
-    """Load one model, and try it once."""
+    """Load one model and predict a small input with it."""
     from glassformer.tasks.load import load
 
-    choose_dtype(precision, torch.device("cpu"))  # a wrong value is not the model's fault
-    if is_named(path):  # an embedding checkpoint without fine-tuning
+    choose_dtype(precision, torch.device("cpu"))  # raises an error for an unknown precision before loading
+    if is_catalog_name(path):  # an embedding checkpoint without fine-tuning
         clf: Any = Embedder(str(path))
         clf.max_tokens()
     else:
@@ -361,24 +361,23 @@ def _load_one(
     run_folder = path.parent if path.name == "model" else path
     examples = example_sentences(run_folder)
     served = ServedModel(name, clf, limits, threads=threads, precision=precision, examples=examples)
-    served.score, served.image = score_of(run_folder), example_image(run_folder, served)
+    served.score, served.image = read_score(run_folder), example_image(run_folder, served)
     served.smoke_test()
     return served, calibrated
 
 
 def example_sentences(run: Path) -> list[str]:
-    """The example sentences of a run's recipe (``evaluate.sentences``); its data are never shown."""
-    sentences = _metrics(run).get("sentences", [])
+    """The example sentences in a run's recipe (``evaluate.sentences``). Texts from the data are not shown."""
+    sentences = _read_metrics(run).get("sentences", [])
     try:
-        return [
-            printable(str(sentence["text"]), limit=EXAMPLE_CHARACTERS) for sentence in sentences[:EXAMPLES]
-        ]
-    except (KeyError, TypeError):  # the run has none
+        texts = [str(sentence["text"]) for sentence in sentences[:MAX_EXAMPLES]]
+    except (KeyError, TypeError):  # the run has no sentences
         return []
+    return [printable(text, limit=MAX_EXAMPLE_LENGTH) for text in texts]
 
 
 def example_image(run: Path, served: ServedModel) -> str | None:
-    """The file ``example.png`` or ``example.jpg`` of a run, in base64; its data are never shown."""
+    """The file ``example.png`` or ``example.jpg`` of a run, in base64. Images from the data are not shown."""
     for name in served.inputs.examples:
         try:
             content = base64.b64encode(read_regular(run / name, MAX_IMAGE_BYTES)).decode()
@@ -391,9 +390,9 @@ def example_image(run: Path, served: ServedModel) -> str | None:
     return None
 
 
-def score_of(run: Path) -> dict[str, Any] | None:
-    """The main metric of a run, as fields of ``schema.Score``; None: no run, or nothing was evaluated."""
-    metrics = _metrics(run)
+def read_score(run: Path) -> dict[str, Any] | None:
+    """The main metric of a run, as fields of ``schema.Score``; None if there is no run or no metric."""
+    metrics = _read_metrics(run)
     evaluated_split = metrics.get("judged", "test")
     similar = metrics.get("similarity")
     for split, scores in (
@@ -411,8 +410,8 @@ def score_of(run: Path) -> dict[str, Any] | None:
     return None
 
 
-def _metrics(run: Path) -> dict[str, Any]:
-    """A run's metrics.json; empty if it cannot be read."""
+def _read_metrics(run: Path) -> dict[str, Any]:
+    """The content of a run's metrics.json; empty if it cannot be read."""
     try:
         metrics = json.loads(read_regular(run / "metrics.json", MAX_METRICS_BYTES).decode())
     except (OSError, ValueError, RecursionError):

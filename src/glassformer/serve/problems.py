@@ -1,4 +1,4 @@
-"""HTTP errors, all in the same JSON format."""
+"""HTTP errors as JSON."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ JSON = "Send an object as JSON in UTF-8, with content-type: application/json"
 
 
 class Problem(HTTPException):
-    """An HTTP error: status, what is wrong, where, and a fix.
+    """An HTTP error with a status, what is wrong, where, and a fix.
 
-    A subclass of HTTPException, because FastAPI passes that through while it reads a body.
+    It derives from HTTPException, because FastAPI replaces other exceptions while it reads a body.
     """
 
     def __init__(
@@ -46,50 +46,47 @@ class Problem(HTTPException):
         self.code = code or CODES.get(status, "bad-request")
 
     def response(self) -> JSONResponse:
-        """``{"error": {"code", "what", "where", "fix"}}``, with ``Retry-After`` if another try may help."""
+        """``{"error": {"code", "what", "where", "fix"}}``, with ``Retry-After`` if a retry may help."""
         fields = {"code": self.code, "what": self.what, "where": self.where, "fix": self.fix}
         content = {"error": {key: value and printable(value) for key, value in fields.items()}}
         headers = {"Retry-After": str(self.retry_after)} if self.retry_after else {}
-        if self.status in (408, 413, 431):  # the rest of the request is not read
+        if self.status in (408, 413, 431):  # the server does not read the rest of the request
             headers["Connection"] = "close"
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         return JSONResponse(content, self.status, headers)
 
 
-def too_many(inputs: int, limit: int, where: str) -> Problem:
+def too_many_inputs(inputs: int, limit: int, where: str) -> Problem:
     """The error for too many inputs in a request."""
     return Problem(413, f"{inputs} inputs, {limit} at most", where=where, fix="Send several requests")
 
 
 def input_problem(error: InputError, where: str | None = None) -> Problem:
-    """An error of the library as status 422, or 413 if an input is too large."""
+    """The response to an error of the library: status 422, or 413 if an input is too large."""
     status = 413 if isinstance(error, RequestTooLargeError) else 422
     return Problem(status, error.what, where=where or error.where, fix=error.fix, code=error.code)
 
 
 def model_problem(error: NotFiniteError) -> Problem:
-    """The error for a model whose outputs are NaN or infinite, as status 422."""
+    """The response to outputs that are NaN or infinite: status 422."""
     return Problem(422, str(error), where="model", code=error.code)
 
 
 def validation_problem(errors: Sequence[Any], fields: Sequence[str] = ()) -> Problem:
-    """The first validation error, as status 422; it does not repeat the client's input.
+    """The response to validation errors: status 422, for one of them, without the client's input.
 
     Args:
         fields: valid fields of the request.
     """
-    # An unknown field explains why another one is missing.
+    # A misspelled field also causes an error about a missing field, so unknown fields come first.
     first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     if first["type"] == "json_invalid":
         position, reason = first["loc"][-1], first.get("ctx", {}).get("error", "")
         return Problem(422, f"JSON decode error at character {position}: {reason}", where="body", fix=JSON)
-    if list(first["loc"]) == ["body"]:  # no body, or it was read as text because it has no JSON content type
-        what = (
-            "there is no body"
-            if first["type"] == "missing"
-            else "the body was not sent as JSON, or is not an object"
-        )
+    if list(first["loc"]) == ["body"]:
+        is_missing = first["type"] == "missing"
+        what = "there is no body" if is_missing else "the body was not sent as JSON, or is not an object"
         return Problem(422, what, where="body", fix=JSON)
     parts = [part for part in first["loc"] if part != "body"]
     where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" if i else str(p) for i, p in enumerate(parts))
@@ -102,7 +99,7 @@ def validation_problem(errors: Sequence[Any], fields: Sequence[str] = ()) -> Pro
 
 
 def _message_and_fix(error: Any) -> tuple[str, str]:
-    """Message and fix of a validation error, in plain words."""
+    """What is wrong, and a fix, for a validation error."""
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
         return "there is no such field", "Leave it out"
@@ -127,5 +124,5 @@ def _message_and_fix(error: Any) -> tuple[str, str]:
 
 
 def printable(text: str, limit: int = 300) -> str:
-    """The text without lone surrogates, which UTF-8 cannot encode, and shortened to ``limit`` characters."""
+    """The first ``limit`` characters of a text, with "?" for lone surrogates, which UTF-8 cannot encode."""
     return text[:limit].encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""The server process: uvicorn with limits on connections, until a signal."""
+"""Runs uvicorn, with limits on connections."""
 
 from __future__ import annotations
 
@@ -26,33 +26,30 @@ from glassformer.serve.guard import HEADERS, LOCAL, is_local
 from glassformer.serve.kinds import Table
 from glassformer.serve.limits import Limits
 from glassformer.serve.metrics import MemoryBudget, Reservation
-from glassformer.serve.models import load_models, search_in
+from glassformer.serve.models import load_models, set_search_texts
 from glassformer.serve.problems import Problem
 
 # --- limits on connections ------------------------------------------------------------------------
 #
-# Time, number of connections, and bytes outside of bodies are limited.
-#
-# Connections that send nothing, or too slowly, are closed; so are the oldest idle ones if there are too many,
-# and those whose responses are not read. uvicorn only limits the time between two requests, but not heads,
-# chunk extensions, trailers and pipelined requests.
+# uvicorn only limits the time between two requests. This protocol also limits the size of the request line,
+# the headers, chunk extensions and trailers, and the number of pipelined requests. It closes connections on
+# which a client sends nothing, sends too slowly, or does not read the response. If there are too many
+# connections, it closes the oldest idle one.
 
 
-SLICE = 16_384  # bytes that are parsed before limits are checked
-PROBE_WRITES, PROBE_INTERVAL = (
-    2,
-    0.5,
-)  # writes to test whether a client is still there, and seconds before each
+PARSE_BYTES = 16_384  # number of bytes to parse before limits are checked
+PROBE_WRITES = 2  # number of writes that test whether a client is still connected
+PROBE_INTERVAL = 0.5  # seconds before each of these writes
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-LINGER = 2.0  # seconds for a client that is still sending to read its error
-BETWEEN, HEAD, BODY = range(3)  # part of a request that the next byte belongs to; or between requests
+LINGER_SECONDS = 2.0  # how long a client that is still sending may take to read an error
+BETWEEN, HEAD, BODY = range(3)  # where the next byte belongs: between requests, or to a head or body
 
 
-class Lingering:
+class LingeringTransport:
     """A transport that closes only when its client has finished sending, or after a timeout.
 
-    If a connection is closed while bytes of a body are unread, it is reset, and a client that reads after
-    sending (such as Python's urllib) never sees the response.
+    Closing a connection with unread bytes of a body resets it. A client that only reads after sending, such
+    as Python's urllib, would then not get the response.
     """
 
     def __init__(self, transport: Any, protocol: Any):
@@ -63,53 +60,53 @@ class Lingering:
 
     def close(self) -> None:
         """Close the transport when the client has finished sending."""
-        if not self._protocol.lingers():
+        if not self._protocol.linger():
             self._transport.close()
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with limits; ``bounded_protocol`` sets the first three attributes."""
+    """uvicorn's protocol with limits. ``bounded_protocol`` sets the first three attributes."""
 
     limits: Limits
-    budget: MemoryBudget  # memory budget of all requests, including heads
+    budget: MemoryBudget  # of all requests
     idle: dict[BoundedProtocol, None]  # connections without a request, oldest first
     timer: asyncio.TimerHandle | None = None
     phase = BETWEEN
-    n_requests = 0  # number of requests
-    head_bytes = 0  # bytes of an unfinished head
+    num_requests = 0
+    head_bytes = 0  # bytes of an incomplete head (request line and headers)
     complete_bytes = 0  # bytes of the request line and of complete headers
-    n_headers = 0  # number of complete headers
-    overhead_bytes = 0  # bytes since the last byte of the body: chunk extensions, trailers
+    num_headers = 0  # number of complete headers
+    overhead_bytes = 0  # bytes of chunk extensions and trailers since the last byte of the body
     body_bytes = 0  # bytes of the body as sent, including chunk sizes
-    discarding = False  # whether further input is ignored
-    refusal: Problem | None = None
+    ignores_input = False
+    parse_error: Problem | None = None
 
     # --- the connection ----------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.transport = Lingering(transport, self)  # type: ignore[assignment]  # it wraps a transport
+        self.transport = LingeringTransport(transport, self)  # type: ignore[assignment]  # same interface
         self.reservation = Reservation(self.budget)
-        self.pending_bytes: deque[int] = deque()  # bytes of requests without a response
-        self.open_requests: deque[Any] = deque()  # these requests; uvicorn only has the last one
+        self.open_requests: deque[Any] = deque()  # requests without a response; uvicorn only has the last
+        self.pending_bytes: deque[int] = deque()  # sizes of these requests
         self.idle[self] = None
         self._set_timeout(self.limits.body_seconds)
         if len(self.connections) > self.limits.connections:
             oldest = next(iter(self.idle))
-            del self.idle[oldest]  # at once, so that a burst does not abort the same connection repeatedly
+            del self.idle[oldest]  # so that the next new connection closes another one
             oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.idle.pop(self, None)
         self._set_timeout(None)
         self.reservation.release()
-        for cycle in self.open_requests:  # their responses are lost, and not counted
+        for cycle in self.open_requests:  # the application must not count responses that nobody gets
             cycle.disconnected = True
             cycle.message_event.set()
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:
-        """A client that has finished sending, but still reads, gets its responses."""
+        """Keep the connection open for the responses when the client has finished sending."""
         if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
             return False
         self._close_after_response()
@@ -117,10 +114,10 @@ class BoundedProtocol(HttpToolsProtocol):
         return True
 
     def _probe(self, writes_left: int) -> None:
-        """Find out with a write whether a client that has finished sending still waits.
+        """Send an interim response, to find out whether a client that has finished sending still waits.
 
-        HTTP/1.1 clients ignore interim responses (RFC 9110, section 15.2). If the client has gone, its system
-        answers the first write with a reset, and the second one fails.
+        HTTP/1.1 clients ignore interim responses (RFC 9110, section 15.2). If the client has disconnected,
+        its system answers the first write with a reset, and the second write fails.
         """
         if self.transport.is_closing() or not self.open_requests or self.open_requests[0].response_started:
             return
@@ -137,31 +134,29 @@ class BoundedProtocol(HttpToolsProtocol):
     # --- input -------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        size = min(SLICE, self.limits.header_bytes)
+        size = min(PARSE_BYTES, self.limits.header_bytes)
         for start in range(0, len(data), size):
-            if self.discarding or self.transport.is_closing():
+            if self.ignores_input or self.transport.is_closing():
                 return
             self._parse(data[start : start + size])
-        if self.timer is None:  # also for line breaks, which do not begin a request
+        if self.timer is None:  # for example after line breaks, which do not begin a request
             self._set_timeout(self.limits.body_seconds)
 
     def _parse(self, part: bytes) -> None:
-        phase, requests_before, self.overhead_bytes = (
-            self.phase,
-            self.n_requests,
-            self.overhead_bytes + len(part),
-        )
+        phase_before, requests_before = self.phase, self.num_requests
+        self.overhead_bytes += len(part)
         super().data_received(part)
-        if self.discarding:
+        if self.ignores_input:
             return
+        max_requests = requests_before + (phase_before == BETWEEN)
         if self.parser is not None and self.phase != HEAD and self.parser.should_upgrade():
-            self._close_after_response()  # what follows may be another protocol
-        elif self.phase == HEAD and phase != BODY and self.n_requests <= requests_before + (phase == BETWEEN):
-            self.head_bytes += len(part)  # the whole part; in other cases the share is unknown
+            self._close_after_response()  # the next bytes may belong to another protocol
+        elif self.phase == HEAD and phase_before != BODY and self.num_requests <= max_requests:
+            self.head_bytes += len(part)  # all bytes belong to one head; otherwise their number is unknown
         elif self.phase == BODY:
             self.body_bytes += len(part)
         try:
-            self._charge()
+            self._update_reservation()
         except Problem as problem:
             return self._refuse(problem)
         if max(self.head_bytes, self.complete_bytes) > self.limits.header_bytes:
@@ -170,29 +165,29 @@ class BoundedProtocol(HttpToolsProtocol):
             self.overhead_bytes > self.limits.header_bytes
             or self.body_bytes > 2 * self.limits.body_bytes + self.limits.header_bytes
         ):
-            self._refuse(
-                Problem(413, "more chunk overhead than body", where="body", fix="Send larger chunks")
-            )
+            what = "more chunk overhead than body"
+            self._refuse(Problem(413, what, where="body", fix="Send larger chunks"))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.phase, self.head_bytes, self.complete_bytes, self.n_headers = HEAD, 0, 0, 0
-        self.n_requests += 1
+        self.phase, self.head_bytes, self.complete_bytes, self.num_headers = HEAD, 0, 0, 0
+        self.num_requests += 1
         if self.cycle is None or self.cycle.response_complete:
             self._set_timeout(self.limits.body_seconds)
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
-        self._finish(len(url))
+        self._add_complete(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.phase == BODY:
-            return  # a trailer, which the guard does not need
+            return  # ignore trailers
         super().on_header(name, value)
-        self.n_headers += 1
-        self._finish(len(name) + len(value) + 4)
-        if self.n_headers > self.limits.headers:
-            self._stop(_too_many(self.limits.headers))
+        self.num_headers += 1
+        self._add_complete(len(name) + len(value) + 4)
+        if self.num_headers > self.limits.headers:
+            what = f"more than {self.limits.headers:,} headers"
+            self._stop(Problem(431, what, where="headers", fix="Send fewer"))
 
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= self.limits.pipelined:
@@ -202,7 +197,7 @@ class BoundedProtocol(HttpToolsProtocol):
             # The parser would treat the body as data of the other protocol.
             self._stop(Problem(400, "not supported", where="Upgrade", fix="Send HTTP/1.1 without it"))
         if not self.url.startswith(b"/"):
-            self._name_host()
+            self._replace_host()
         super().on_headers_complete()
         self.phase, self.head_bytes, self.overhead_bytes, self.body_bytes = BODY, 0, 0, 0
         self.pending_bytes.append(self.complete_bytes)
@@ -212,7 +207,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self.overhead_bytes = 0
-        if self.pipeline:  # the request waits, so its body stays in memory
+        if self.pipeline:  # the request waits for an earlier one, so its body stays in memory
             self.pending_bytes[-1] += len(body)
         super().on_body(body)
 
@@ -220,8 +215,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self.phase = BETWEEN
         super().on_message_complete()
 
-    def _name_host(self) -> None:
-        """The host of an absolute URL replaces the Host header."""
+    def _replace_host(self) -> None:
+        """Replace the Host header by the host of an absolute URL."""
         if (host := httptools.parse_url(self.url).host) is not None:
             self.headers[:] = [(name, value) for name, value in self.headers if name != b"host"]
             self.headers.append((b"host", b"[" + host + b"]" if b":" in host else host))
@@ -232,55 +227,58 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_response_complete()
         self.pending_bytes.popleft()
         self.open_requests.popleft()
-        self._charge()
-        if self.transport.is_closing() or self.discarding:
-            return  # the timer for reading the response continues
+        self._update_reservation()
+        if self.transport.is_closing() or self.ignores_input:
+            return  # the current timer continues
         if not self.cycle.response_complete:  # the next pipelined request
             return self._set_timeout(2 * (self.limits.body_seconds + self.limits.seconds))
         self.idle[self] = None
-        if self.phase != BETWEEN:  # the rest of an unused body, or the next head
+        if self.phase != BETWEEN:  # the client sends the rest of a body, or the next head
             self._set_timeout(self.limits.body_seconds)
         elif not self.transport.get_write_buffer_size():
             self._set_timeout(None)
 
     def send_400_response(self, msg: str) -> None:
-        """Called by uvicorn if parsing fails."""
+        """Send an error; uvicorn calls this if parsing fails."""
         problem = Problem(400, "not HTTP/1.1", where="request", fix="Send an HTTP/1.1 request (RFC 9112)")
-        self._refuse(self.refusal or problem)
+        self._refuse(self.parse_error or problem)
 
     def _refuse(self, problem: Problem) -> None:
-        """Refuse the current request and ignore further input; earlier requests still get responses."""
+        """Send an error for the current request and ignore further input; earlier requests get responses."""
         cycle = self.cycle
         if self.phase != BODY and cycle is not None and not cycle.response_complete:
             return self._close_after_response()
         if self.pipeline or (self.phase == BODY and cycle.response_started):
-            return self.transport.abort()  # the error would be taken for the response to another request
+            return (
+                self.transport.abort()
+            )  # the client would read the error as the response to another request
         if self.phase == BODY:
             cycle.disconnected = True
             cycle.message_event.set()
         if self.budget.metrics is not None:
             self.budget.metrics.requests.labels("other", str(problem.status)).inc()
-        answer = problem.response()
-        head = [(k, v) for k, v in answer.raw_headers if k != b"connection"]
-        head += [*HEADERS, (b"cache-control", b"no-store"), (b"connection", b"close")]
+        response = problem.response()
+        headers = [(k, v) for k, v in response.raw_headers if k != b"connection"]
+        headers += [*HEADERS, (b"cache-control", b"no-store"), (b"connection", b"close")]
         status = f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}\r\n".encode()
-        lines = b"".join(name + b": " + value + b"\r\n" for name, value in head)
-        self.transport.write(status + lines + b"\r\n" + bytes(answer.body))
-        self._linger(LINGER)
+        lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+        self.transport.write(status + lines + b"\r\n" + bytes(response.body))
+        self._ignore_input(LINGER_SECONDS)
 
-    def lingers(self) -> bool:
-        """Whether the response came before the request was read completely; then closing has to wait."""
+    def linger(self) -> bool:
+        """Keep the connection open while the client sends a body; returns whether it still does."""
         cycle = self.cycle
-        if self.discarding or self.phase != BODY or cycle is None or cycle.keep_alive:
+        if self.ignores_input or self.phase != BODY or cycle is None or cycle.keep_alive:
             return False
         if not cycle.response_complete:
             return False
-        self._linger(self.limits.body_seconds)
+        self._ignore_input(self.limits.body_seconds)
         self.idle[self] = None
         return True
 
-    def _linger(self, seconds: float) -> None:
-        self.discarding = True
+    def _ignore_input(self, seconds: float) -> None:
+        """Ignore further input, and close the connection after this time."""
+        self.ignores_input = True
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.flow.resume_reading()
@@ -288,27 +286,26 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _close_after_response(self) -> None:
         """Close the connection after the response to the last request."""
-        self.discarding = True
+        self.ignores_input = True
         self.cycle.keep_alive = False
         if self.cycle.response_complete:
             self.transport.close()
 
     # --- counting ----------------------------------------------------------------------------
 
-    def _finish(self, size: int) -> None:
+    def _add_complete(self, size: int) -> None:
         self.complete_bytes += size
         if self.complete_bytes > self.limits.header_bytes:
             self._stop(_too_large(self.limits.header_bytes))
 
     def _stop(self, problem: Problem) -> None:
-        """Raise an error that ends the parser; it then calls ``send_400_response``."""
-        self.refusal = problem
+        """Raise an error in the parser, which then calls ``send_400_response``."""
+        self.parse_error = problem
         raise problem
 
-    def _charge(self) -> None:
-        self.reservation.set(
-            sum(self.pending_bytes) + max(self.head_bytes, self.complete_bytes if self.phase == HEAD else 0)
-        )
+    def _update_reservation(self) -> None:
+        complete_bytes = self.complete_bytes if self.phase == HEAD else 0
+        self.reservation.set(sum(self.pending_bytes) + max(self.head_bytes, complete_bytes))
 
     def _set_timeout(self, seconds: float | None) -> None:
         if self.timer is not None:
@@ -317,10 +314,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def bounded_protocol(limits: Limits, budget: MemoryBudget | None = None) -> type[BoundedProtocol]:
-    """uvicorn's protocol with these limits; a class per server, whose connections share ``idle``.
+    """Create the protocol class of one server.
 
     Args:
-        budget: memory budget of all requests, including heads.
+        budget: memory budget of all requests; None: a new one.
     """
     return type(
         "BoundedProtocol",
@@ -334,17 +331,13 @@ def _too_large(header_bytes: int) -> Problem:
     return Problem(431, what, where="headers", fix="Send fewer and shorter headers")
 
 
-def _too_many(headers: int) -> Problem:
-    return Problem(431, f"more than {headers:,} headers", where="headers", fix="Send fewer")
-
-
 # --- the process ----------------------------------------------------------------------------------
 
 
 log = logging.getLogger("glassformer.serve")
 
-SPARE_FILES = 64  # open files in addition to connections
-BACKLOG = 2048  # connections that wait to be accepted
+SPARE_FILES = 64  # number of open files in addition to connections
+BACKLOG = 2048  # number of connections that wait to be accepted
 
 
 def run_server(
@@ -364,26 +357,26 @@ def run_server(
 
     Args:
         runs: folders of runs or of saved classifiers.
-        host: an address of this machine; anything but a loopback address is open to others.
+        host: an address of this machine; other machines can only reach it if it is not a loopback address.
         port: 0 lets the system choose.
         key: see ``Guard``.
         hosts: allowed host names; on a loopback address, local names are always allowed.
-        search: a saved index, or texts with their rows and other columns, for ``/v1/search``.
-        on_ready: called with the address once the socket is open.
+        search: the texts for ``/v1/search``, as a saved index or as a table.
+        on_ready: called with the server's URL once the socket is open.
 
     Raises:
         InputError: no model can be loaded, or the port is in use.
     """
     keep_freed_memory()
-    # Image sizes are checked before decoding; with this warning, clients could flood stderr.
-    # matched by its text, because Pillow is not loaded for text models
+    # With this warning of Pillow, clients could flood stderr. It is not needed, because sizes are checked
+    # before decoding. The filter has its text instead of its class, because text models do not import Pillow.
     warnings.filterwarnings("ignore", "Image size .* exceeds limit")
     broken: dict[str, str] = {}
     models = load_models(runs, limits, threads=threads, precision=precision, broken=broken)
     for name, error in broken.items():
         log.warning("%s", printable(f"{name} is not served: {error}"))
     if search is not None:
-        search_in(models, search)
+        set_search_texts(models, search)
     if is_local(host):
         hosts = {*LOCAL, host, *hosts}
     _allow_files(limits.connections)
@@ -420,7 +413,7 @@ def run_server(
 
 
 def _allow_files(connections: int) -> None:
-    """Raise the limit of open files for this many connections, if the system allows it."""
+    """Raise the limit on open files for this number of connections, if the system allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:

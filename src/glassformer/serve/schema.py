@@ -1,4 +1,7 @@
-"""Schemas of requests and responses, from which the OpenAPI description is generated."""
+"""Schemas of requests and responses.
+
+FastAPI generates the OpenAPI description from them.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ Element = TypeVar("Element")
 EXACTLY_ONE = "Send one of them; GET /openapi.json describes valid requests"
 Text = Annotated[str, Field(min_length=1)]
 Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
-# Stop at the first error, because a list of all errors could be large.
+# Validation stops at the first error, because a list of all errors could be large.
 ListOf = Annotated[list[Element], Field(min_length=1, fail_fast=True)] | None
 ImageBytes = Annotated[str, Field(min_length=1, description="The bytes of an image file, in base64")]
-# 255 is the maximum length of a folder's name; models are named after their folders.
+# A model has the name of its folder, which has at most 255 characters.
 Name = Annotated[
     str, Field(max_length=255, description="Name of a model in /v1/models; default: the first suitable one")
 ]
@@ -48,7 +51,7 @@ class RequestInputs:
     field_name: str
     input_kind: type[ServedInputs] = ServedTexts
     pairs: bool = False
-    # position of an input -> its field, where names differ
+    # where an error occurred, as ``field_name[i]`` -> its name for the client, if different
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -61,34 +64,34 @@ class Strict(BaseModel):
 
 
 class Request(Strict):
-    """Accepts ``text`` for ``texts``, ``image`` for ``images``, and the other way round."""
+    """Accepts ``text`` for ``texts``, ``image`` for ``images``, and vice versa."""
 
     READS: ClassVar[Sequence[type[ServedInputs]]] = ()
 
     def to_inputs(self) -> RequestInputs:
-        """The inputs; raises Problem for fields that do not fit together."""
+        """The inputs of the request; raises Problem if fields are missing or exclude each other."""
         texts = self.field_values("text")
         if texts is None:
             raise Problem(422, "texts are missing", where="texts", fix='Send {"texts": ["..."]}')
         return RequestInputs(texts, "texts")
 
-    def by_kind(self, plural: str = "") -> list[RequestInputs]:
-        """The inputs of each kind in ``READS`` that is given."""
+    def inputs_by_kind(self, plural: str = "") -> list[RequestInputs]:
+        """The inputs for each kind in ``READS`` that the request has."""
         kinds = [(kind, self.field_values(kind.field)) for kind in self.READS]
         return [
             RequestInputs(inputs, kind.field + plural, kind) for kind, inputs in kinds if inputs is not None
         ]
 
     def field_values(self, name: str) -> list[str] | None:
-        """The value of field ``name`` or its plural, as a list; None: neither is set.
+        """The value of the field ``name`` or of its plural, as a list; None if neither is set.
 
         Raises:
             Problem: both are set.
         """
-        single, several = (getattr(self, field, None) for field in (name, f"{name}s"))
-        if single is not None and several is not None:
+        value, values = (getattr(self, field, None) for field in (name, f"{name}s"))
+        if value is not None and values is not None:
             raise Problem(422, f"both {name} and {name}s are given", where="body", fix="Send one of them")
-        return several if single is None else [single]
+        return values if value is None else [value]
 
 
 class PredictRequest(Request):
@@ -109,13 +112,12 @@ class PredictRequest(Request):
     model: Name | None = None
 
     def to_inputs(self) -> RequestInputs:
-        inputs = self.by_kind("s")
+        inputs = self.inputs_by_kind("s")
         if self.pairs is not None:
             inputs.append(RequestInputs([TextPair(*pair) for pair in self.pairs], "pairs", pairs=True))
         if len(inputs) != 1:
-            raise Problem(
-                422, "exactly one of texts, pairs and images is required", where="body", fix=EXACTLY_ONE
-            )
+            what = "exactly one of texts, pairs and images is required"
+            raise Problem(422, what, where="body", fix=EXACTLY_ONE)
         return inputs[0]
 
 
@@ -172,22 +174,21 @@ class ExplainRequest(Request):
     head: int | None = Field(None, ge=-1000, le=1000, description="With attention; default: the mean of all")
 
     def to_inputs(self) -> RequestInputs:
-        sent = self.by_kind()
-        if len(sent) != 1:
+        inputs = self.inputs_by_kind()
+        if len(inputs) != 1:
             raise Problem(422, "exactly one of text and image is required", where="body", fix=EXACTLY_ONE)
         if self.text_pair is None:
-            return sent[0]
-        if sent[0].input_kind is not ServedTexts:
+            return inputs[0]
+        if inputs[0].input_kind is not ServedTexts:
             fix = "Send both texts of the pair"
             raise Problem(422, "text_pair is given without text", where="body", fix=fix)
-        return RequestInputs([(sent[0].inputs[0], self.text_pair)], "text", pairs=True)
+        return RequestInputs([(inputs[0].inputs[0], self.text_pair)], "text", pairs=True)
 
 
-def request_class(request: type[Request], kinds: Sequence[type[ServedInputs]]) -> type[Request]:
-    """The request class with a field for each additional kind of input."""
-    known_kinds = request.READS
+def extend_request(request: type[Request], kinds: Sequence[type[ServedInputs]]) -> type[Request]:
+    """The request class, with fields for the kinds of input that it does not have yet."""
     new_kinds = [
-        kind for kind in dict.fromkeys(kinds) if known_kinds and kind.field not in request.model_fields
+        kind for kind in dict.fromkeys(kinds) if request.READS and kind.field not in request.model_fields
     ]
     if not new_kinds:
         return request
@@ -195,8 +196,8 @@ def request_class(request: type[Request], kinds: Sequence[type[ServedInputs]]) -
     for kind in new_kinds:
         field: Any = Annotated[kind.element | None, Field(description=kind.element_description)]
         fields |= {f"{kind.field}s": (ListOf[kind.element], None), kind.field: (field, None)}
-    extended = create_model(request.__name__, __base__=request, __doc__=request.__doc__, **fields)
-    extended.READS = (*known_kinds, *new_kinds)  # type: ignore[attr-defined]  # a class attribute of such requests
+    extended: Any = create_model(request.__name__, __base__=request, __doc__=request.__doc__, **fields)
+    extended.READS = (*request.READS, *new_kinds)
     return extended
 
 
@@ -321,14 +322,14 @@ class TagRequest(Request):
     model: Name | None = None
 
     def to_inputs(self) -> RequestInputs:
-        forms = ("text", "words", "texts", "sentences")
-        sent = [(form, inputs) for form in forms if (inputs := getattr(self, form)) is not None]
-        if len(sent) != 1:
+        names = ("text", "words", "texts", "sentences")
+        fields = [(name, value) for name in names if (value := getattr(self, name)) is not None]
+        if len(fields) != 1:
             raise Problem(422, "exactly one of text, words, texts and sentences is required", where="body")
-        ((form, inputs),) = sent
-        if form in ("texts", "sentences"):
-            return RequestInputs(inputs, form)
-        return RequestInputs([inputs], form, fields={f"{form}[0]": form})  # a single sentence has no index
+        ((name, value),) = fields
+        if name in ("texts", "sentences"):
+            return RequestInputs(value, name)
+        return RequestInputs([value], name, fields={f"{name}[0]": name})
 
 
 class SpanOut(Strict):
@@ -372,15 +373,14 @@ class AnswerRequest(Request):
     def to_inputs(self) -> RequestInputs:
         is_single, fix = self.question is not None or self.context is not None, "Send question and context"
         if is_single == (self.questions is not None):
-            raise Problem(
-                422, "either question with context, or questions is required", where="body", fix=fix
-            )
+            what = "either question with context, or questions is required"
+            raise Problem(422, what, where="body", fix=fix)
         if self.questions is not None:
             return RequestInputs(self.questions, "questions", pairs=True)
         if self.question is None or self.context is None:
             missing = "question" if self.question is None else "context"
             raise Problem(422, f"the {missing} is missing", where=missing, fix=fix)
-        pair = self.question, self.context  # a single question has no index
+        pair = self.question, self.context
         return RequestInputs([pair], "questions", pairs=True, fields={"questions[0]": "context"})
 
 

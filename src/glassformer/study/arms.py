@@ -27,7 +27,7 @@ from glassformer.checkpoints.hub import fetch_if_checkpoint
 from glassformer.config import key_places
 from glassformer.errors import ExistsError, GlassformerError, InputError
 from glassformer.finite import json_text
-from glassformer.scale.engines import mapped, needs
+from glassformer.scale.engines import map_items, required_resources
 from glassformer.study.grid import Arm, Study, folder_name, with_changes
 from glassformer.tasks.run import run_task
 from glassformer.tasks.run_folder import is_named, read_run_recipe, relevant_settings
@@ -167,7 +167,7 @@ def run_jobs(
 
     if engine == "ray":
         absolute = [replace(job, folder=job.folder.resolve()) for job in todo]
-        for job, (error, seconds) in mapped("ray", _attempt, absolute, **_resources(absolute)):
+        for job, (error, seconds) in map_items("ray", _attempt, absolute, **_resources(absolute)):
             record(job, error, seconds)
         return failed
     if workers == 0:
@@ -195,7 +195,7 @@ def _resources(jobs: Sequence[Job]) -> dict[str, int]:
     """CPUs and GPUs of the most demanding job."""
     # Recipes of word vectors do not have a section ``train``, and run on the CPU.
     settings = [getattr(job.recipe, "train", None) for job in jobs]
-    demands = [needs(getattr(s, "threads", 0), getattr(s, "device", "cpu")) for s in settings]
+    demands = [required_resources(getattr(s, "threads", 0), getattr(s, "device", "cpu")) for s in settings]
     return {name: max(demand[name] for demand in demands) for name in ("cpus", "gpus")} if demands else {}
 
 

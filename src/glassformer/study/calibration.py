@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from glassformer.checkpoints.files import read_json, replace_text
-from glassformer.checkpoints.locks import writing
+from glassformer.checkpoints.locks import write_lock
 from glassformer.config import plain
 from glassformer.data.duplicates import copy_keys
 from glassformer.data.splits import labeled_or_none
@@ -93,7 +93,7 @@ def calibrate_run(
             what = "tags of words have no threshold"
             fix = "Leave it out: the most probable tag is predicted"
             raise NotForThisModelError(what, where=name, fix=fix)
-    with writing(folder):
+    with write_lock(folder):
         data_recipe = with_bad_rows(with_columns(recipe, columns or {}), on_bad_row, other=True)
         clf = load(folder)
         other_split = _read_labeled_split(data, data_recipe, clf, log) if data else None
@@ -360,7 +360,7 @@ def _check_int8(folder: Path, model: Any, log: Log) -> None:
     log(f"int8 is checked on {len(validation):,} validation examples, once for this model")
     log(f"int8 is {describe_int8(model.check_int8(validation.examples, validation.labels))}")
     try:
-        with writing(run):
+        with write_lock(run):
             model.save(run / "model", overwrite=True)
             write_card(run / "model", model, run)
     except (OSError, GlassformerError) as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.files import disk_errors
-from glassformer.checkpoints.locks import is_empty_folder, writing
+from glassformer.checkpoints.locks import is_empty_folder, write_lock
 from glassformer.errors import BadValueError, ConfigError, ExistsError, NothingGivenError
 from glassformer.outputs import check_folder_path
 from glassformer.report.notebook import Comparison
@@ -55,7 +55,7 @@ def compare(
         raise BadValueError(f"{workers} processes", where="workers", fix="Use 1 or more, or 0 for none")
     study = replace(study, set=study.set | dict(settings or {}), split=check_split(split) or study.split)
     arms = expand(study)
-    with writing(folder):
+    with write_lock(folder):
         jobs = plan_jobs(study, arms, folder)
         with disk_errors(folder):
             (folder / "arms").mkdir(parents=True, exist_ok=True)

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import disk_errors, replace_text, replacing
-from glassformer.checkpoints.locks import is_empty_folder, writing
+from glassformer.checkpoints.files import atomic_replace, disk_errors, replace_text
+from glassformer.checkpoints.locks import is_empty_folder, write_lock
 from glassformer.config import read_toml, to_toml
 from glassformer.data.duplicates import content_lines
 from glassformer.data.rejected import skipped_rows_message
@@ -79,7 +79,7 @@ def cross_validate(
     if folds < 2:
         raise BadValueError(f"{folds} folds", where="folds", fix="Use 2 or more")
     _check_folder(folder, recipe, folds)
-    with writing(folder):
+    with write_lock(folder):
         _check_folder(folder, recipe, folds)  # again: another process may have written meanwhile
         recipe, _ = with_run_settings(recipe, folder)
         task = TASKS[recipe.task]
@@ -133,7 +133,7 @@ def run_fold(fold: Fold, out: OutOfFold, callbacks: Sequence[Callback] = ()) -> 
     if out.PREDICTIONS_FILE.endswith(".json"):
         replace_text(fold.folder / out.PREDICTIONS_FILE, json_text(predictions) + "\n")
     else:
-        with replacing(fold.folder / out.PREDICTIONS_FILE) as temporary, open(temporary, "wb") as file:
+        with atomic_replace(fold.folder / out.PREDICTIONS_FILE) as temporary, open(temporary, "wb") as file:
             np.save(file, predictions, allow_pickle=False)
     metrics = {
         "fold": fold.number,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassformer.checkpoints.files import read_json, replace_text
-from glassformer.checkpoints.locks import writing
+from glassformer.checkpoints.locks import write_lock
 from glassformer.config import read_toml
 from glassformer.data.checks import is_missing
 from glassformer.data.files import reading
@@ -266,7 +266,7 @@ def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
     if target.no_review:
         what, fix = target.no_review
         raise NotForThisModelError(f"holds {what}, and labels are ranked", where=str(folder), fix=fix)
-    with writing(folder):
+    with write_lock(folder):
         return REVIEWS.get(type(target), _review_classes)(folder, top)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from glassformer.checkpoints.settings import shown
+from glassformer.checkpoints.settings import shorten
 from glassformer.data.label_sets import (
     are_booleans,
     check_not_indicators,
@@ -67,7 +67,7 @@ def target_from_metadata(metadata: Mapping[str, Any], where: str) -> Classes:
     for kind in TARGETS:
         if isinstance(kind, Classes) and name in kind.saved_names:
             return kind.from_metadata(metadata, where)
-    raise CheckpointError(f"targets = {shown(name)} is not a known kind of target", where=where)
+    raise CheckpointError(f"targets = {shorten(name)} is not a known kind of target", where=where)
 
 
 def target_from_hub(settings: Mapping[str, Any], outputs: int) -> Classes:

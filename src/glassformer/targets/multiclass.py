@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from glassformer.checkpoints.settings import shown
+from glassformer.checkpoints.settings import shorten
 from glassformer.config import listed
 from glassformer.data.checks import check_classes, check_labels, place
 from glassformer.data.doctor_checks import EMPTY_FIX, unlabeled_message
@@ -549,7 +549,7 @@ def _calibrated(
     for x in value if is_list else [value]:
         if isinstance(x, bool) or not isinstance(x, int | float) or not bounds[0] <= x <= bounds[1]:
             low, high = (f"{round(bound, 5):g}" for bound in bounds)
-            what = f"{key} = {shown(x)} is not between {low} and {high}"
+            what = f"{key} = {shorten(x)} is not between {low} and {high}"
             raise CheckpointError(what, where=where, fix=fix)
     return np.array(value, np.float64) if is_list else value
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from glassformer.checkpoints.settings import shown
+from glassformer.checkpoints.settings import shorten
 from glassformer.data.duplicates import copy_keys
 from glassformer.data.label_kinds import skipped_amounts_message
 from glassformer.data.numbers import (
@@ -295,9 +295,9 @@ class Numbers(NumericTarget, Classes):
         mean, unit = metadata.get("mean", 0.0), metadata.get("unit", 1.0)
         for name, value in (("mean", mean), ("unit", unit)):
             if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_NUMBER:
-                raise CheckpointError(f"{name} = {shown(value)} is not a number", where=where)
+                raise CheckpointError(f"{name} = {shorten(value)} is not a number", where=where)
         if unit <= 0 or math.frexp(unit)[0] != 0.5:
-            raise CheckpointError(f"unit = {shown(unit)} is not a power of two", where=where)
+            raise CheckpointError(f"unit = {shorten(unit)} is not a power of two", where=where)
         return cls(float(mean), float(unit), SCALE_NAMES[metadata.get("targets", "number")])
 
     def read_calibration(self, metadata: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:

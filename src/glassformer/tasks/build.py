@@ -12,9 +12,9 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from glassformer.checkpoints.catalog import CATALOG, names_reading
+from glassformer.checkpoints.catalog import CATALOG, catalog_names
 from glassformer.checkpoints.hub import resolve_checkpoint
-from glassformer.checkpoints.sentences import sentences_of
+from glassformer.checkpoints.sentences import try_read_sentences
 from glassformer.config import nearest
 from glassformer.data.ngrams import Ngrams
 from glassformer.data.text import TokenTable, clean_text, word_tokenizer, wordpiece_tokenizer
@@ -81,10 +81,10 @@ def is_linear(model: str) -> bool:
 
 def check_name(model: str) -> None:
     """Raise ConfigError unless ``model`` is an architecture, path or Hub id of a model of texts."""
-    if model in (*IMAGE_ARCHITECTURES, *names_reading("images")):
+    if model in (*IMAGE_ARCHITECTURES, *catalog_names("images")):
         what = f"{model!r} reads images, and this is a model of texts"
         raise NotForThisModelError(what, where="model", fix="Use it with ImageClassifier")
-    known = [*TEXT_ARCHITECTURES, *names_reading("texts")]
+    known = [*TEXT_ARCHITECTURES, *catalog_names("texts")]
     if model not in (*known, *CATALOG) and "/" not in model and not Path(model).expanduser().exists():
         raise UnknownModelError(f"no model {model!r}", where="model", fix=nearest(model, known))
 
@@ -271,7 +271,7 @@ def _from_checkpoint(
 
 def checkpoint_pooling(checkpoint: Checkpoint) -> Any:
     """The pooling of the checkpoint's ``modules.json`` if classifiers support it, otherwise the default."""
-    sentences = sentences_of(checkpoint.folder, checkpoint.config.encoder.d_model)
+    sentences = try_read_sentences(checkpoint.folder, checkpoint.config.encoder.d_model)
     pooling = matching_pooling(sentences) if isinstance(sentences, Sentences) else None
     return pooling or default_pooling(checkpoint.config)
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from glassformer.checkpoints.files import (
     README,
+    add_card_checksum,
     card_path,
-    is_generated,
+    is_unedited_card,
     read_json,
     replace_text,
-    with_checksum,
 )
 from glassformer.config import read_toml
 from glassformer.errors import InputError
@@ -78,7 +78,7 @@ def write_card(folder: Path, estimator: Any, run: str | Path | None = None, **fo
     from glassformer.report.card import with_proof
 
     path, text = card_path(folder), card_of(estimator, run, **form)
-    replace_text(path, with_checksum(with_proof(text, valid_sentences(folder))))
+    replace_text(path, add_card_checksum(with_proof(text, valid_sentences(folder))))
     return path
 
 
@@ -87,9 +87,9 @@ def add_proof_to_card(folder: Path, sentences: Sequence[str]) -> None:
     from glassformer.report.card import with_proof
 
     path = folder / README
-    if is_generated(path):
+    if is_unedited_card(path):
         text = path.read_text(encoding="utf-8")
-        replace_text(path, with_checksum(with_proof(text[: text.rindex("\n<!-- card ")], sentences)))
+        replace_text(path, add_card_checksum(with_proof(text[: text.rindex("\n<!-- card ")], sentences)))
 
 
 def find_run_folder(path: str | Path) -> Path | None:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from glassformer.checkpoints.catalog import AUTO
-from glassformer.checkpoints.settings import ABOUT, shown
+from glassformer.checkpoints.settings import ABOUT, shorten
 from glassformer.data.checks import check_pairs, check_validation, check_weights, read_labels
 from glassformer.data.columns import check_no_target_side
 from glassformer.data.in_memory import as_targets
@@ -798,7 +798,7 @@ class Classifier(ClassifierMixin, Supervised):
     def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
         below = about.get("abstain_below")
         if below is not None and not _is_probability(below):
-            what = f"abstain_below = {shown(below)} is not a probability"
+            what = f"abstain_below = {shorten(below)} is not a probability"
             raise CheckpointError(what, where=str(folder), fix="Choose it again")
         about = {"abstain_below": None, "int8": None} | about
         return super().restore(folder, about | {"int8": read_int8_result(about["int8"], str(folder))})

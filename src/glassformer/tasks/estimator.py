@@ -20,7 +20,7 @@ import torch
 
 from glassformer.checkpoints.files import verify_folder, write_folder
 from glassformer.checkpoints.native import newest_fingerprint
-from glassformer.checkpoints.settings import ABOUT, check_parameters, read_metadata, shown
+from glassformer.checkpoints.settings import ABOUT, check_parameters, read_metadata, shorten
 from glassformer.config import (
     build,
     legacy_values,
@@ -504,7 +504,7 @@ def read_saved(cls: type, folder: Path, what: str, fix: str = "Open it with glas
     verify_folder(folder)
     about = read_metadata(folder, FORMAT)
     if about["kind"] != cls.__name__:
-        other = with_article(shown(about["kind"]).strip("'"))
+        other = with_article(shorten(about["kind"]).strip("'"))
         raise CheckpointError(f"holds {other}, not {what}", where=str(folder), fix=fix)
     return about
 

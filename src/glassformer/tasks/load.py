@@ -12,17 +12,17 @@ import numpy as np
 from glassformer.checkpoints.files import (
     MANIFEST,
     check_is_model,
+    list_models_below,
     missing_folder_error,
-    models_below,
     read_consistently,
     read_json,
     restore_folder,
     verify_folder,
 )
-from glassformer.checkpoints.layout import other_task
-from glassformer.checkpoints.native import refuse_unfinished
+from glassformer.checkpoints.layout import describe_outputs
+from glassformer.checkpoints.native import check_finished
 from glassformer.checkpoints.sentences import MODULES
-from glassformer.checkpoints.settings import ABOUT, metadata_in, read_metadata, section, shown
+from glassformer.checkpoints.settings import ABOUT, find_metadata, get_section, read_metadata, shorten
 from glassformer.data.checks import read_labels
 from glassformer.data.tokenizer_file import check_truncation_side, model_max_length
 from glassformer.errors import CheckpointError, UnsupportedModelError
@@ -69,7 +69,7 @@ def load(path: str | Path) -> Any:
     folder = Path(path)
     restore_folder(folder)
     restore_folder(folder / "model")
-    refuse_unfinished(folder)
+    check_finished(folder)
     if not (folder / ABOUT).is_file() and (folder / "model" / ABOUT).is_file():
         folder = folder / "model"
     with computing(gradients=True):
@@ -88,7 +88,7 @@ def _load(folder: Path, path: str | Path) -> Any:
         if has_manifest:  # an export, or an estimator without its glassformer.json
             verify_folder(folder)
         return _load_transformers(folder)
-    if not has_about and not has_manifest and (models := models_below(folder, ABOUT, "config.json")):
+    if not has_about and not has_manifest and (models := list_models_below(folder, ABOUT, "config.json")):
         fix = f"Give one of its sub-folders: {models}"
         raise CheckpointError("holds no model itself", where=str(path), fix=fix)
     check_is_model(folder)
@@ -98,7 +98,7 @@ def _load(folder: Path, path: str | Path) -> Any:
     if task is None and about["kind"] == Probe.__name__:
         return Probe.load(folder)
     if task is None:
-        what = f"has a {shown(about['kind'])}, which this version does not know"
+        what = f"has a {shorten(about['kind'])}, which this version does not know"
         raise UnsupportedModelError(what, where=str(folder))
     return task.estimator.restore(folder, about)
 
@@ -142,7 +142,7 @@ def describe(folder: str | Path) -> SavedModel:
     Raises:
         CheckpointError: the folder cannot be read.
     """
-    path, about = metadata_in(folder)
+    path, about = find_metadata(folder)
     if about:
         kind = about.get("kind")
         return SavedModel(path, about, task_of_estimator_name(kind) if isinstance(kind, str) else None)
@@ -187,13 +187,13 @@ def _check_activation(settings: dict[str, Any], kind: Classes, where: str) -> No
     supported = {"softmax"} if kind.is_single_label else {"sigmoid"} if kind.is_multilabel else {"none"}
     function = settings.get("function_to_apply")
     if function is not None and function not in supported:
-        raise UnsupportedModelError(f"function_to_apply = {shown(function)} is not supported", where=where)
+        raise UnsupportedModelError(f"function_to_apply = {shorten(function)} is not supported", where=where)
     section, old_key = settings.get("sentence_transformers"), "sbert_ce_default_activation_function"
     activation = section.get("activation_fn") if isinstance(section, dict) else None
     activations = {"sentence_transformers.activation_fn": activation, old_key: settings.get(old_key)}
     for key, name in activations.items():
         if name is not None and str(name).rpartition(".")[2] != "Identity":
-            raise UnsupportedModelError(f"{key} = {shown(name)} is not supported", where=where)
+            raise UnsupportedModelError(f"{key} = {shorten(name)} is not supported", where=where)
 
 
 def _load_transformers(folder: Path) -> Any:
@@ -215,7 +215,7 @@ def _load_transformers(folder: Path) -> Any:
         return tagger.from_tagger_checkpoint(folder, checkpoint)
     count = getattr(model.config, "num_labels", 0)
     kind_of_target = target_from_hub(settings, count)
-    other = other_task(settings, count, where) if kind_of_target.is_single_label else ""
+    other = describe_outputs(settings, count, where) if kind_of_target.is_single_label else ""
     if (
         not model.has_attention
         or str(settings.get("model_type")).startswith("glassformer")
@@ -227,7 +227,7 @@ def _load_transformers(folder: Path) -> Any:
     ):
         what, fix = _no_classifier(checkpoint, other)
         raise UnsupportedModelError(what, where=str(folder), fix=fix)
-    id2label = section(settings, "id2label", where) if settings.get("id2label") else {}
+    id2label = get_section(settings, "id2label", where) if settings.get("id2label") else {}
     names = [id2label.get(str(i), None if id2label else f"LABEL_{i}") for i in range(count)]
     if (
         len(id2label) not in (0, count)
@@ -237,7 +237,7 @@ def _load_transformers(folder: Path) -> Any:
         raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
     names = read_labels(names, "id2label", where)
     if count == 1 and kind_of_target.is_single_label:
-        problem_type = shown(settings.get("problem_type"))
+        problem_type = shorten(settings.get("problem_type"))
         what = f"num_labels = 1 with problem_type = {problem_type} is a classifier with one class"
         fix = "For a score set problem_type to regression, or take it out"
         raise CheckpointError(what, where=where, fix=fix)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from glassformer.checkpoints.settings import shown
+from glassformer.checkpoints.settings import shorten
 from glassformer.data.columns import check_no_target_column, guess_input_columns
 from glassformer.data.in_memory import (
     MemoryTable,
@@ -128,7 +128,7 @@ class NamedColumns:
         if names is not None:
             is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
             if not is_list or not 1 <= len(names) <= self.MAX_COLUMNS or len(set(names)) < len(names):
-                what = f"columns = {shown(names)} is not a list of up to {self.MAX_COLUMNS} names"
+                what = f"columns = {shorten(names)} is not a list of up to {self.MAX_COLUMNS} names"
                 raise CheckpointError(what, where=where, fix="Save it again")
             self.feature_names_in_ = np.asarray(names, object)
         if (width := len(names or ()) or self.saved_num_inputs(about)) is not None:

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from glassformer.checkpoints.settings import shown
+from glassformer.checkpoints.settings import shorten
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.numbers import check_positive
 from glassformer.errors import CheckpointError, ConfigError
@@ -191,7 +191,7 @@ class Regressor(RegressorMixin, Supervised):
             raise CheckpointError("its targets are not numbers", where=str(folder))
         bias, head = about.get("bias"), out.model_.head.out
         if isinstance(bias, bool) or not isinstance(bias, int | float) or not np.isfinite(bias):
-            raise CheckpointError(f"bias = {shown(bias)} is not a number", where=str(folder))
+            raise CheckpointError(f"bias = {shorten(bias)} is not a number", where=str(folder))
         with torch.no_grad():
             head.weight.div_(out.kind_.unit)
             head.bias.fill_(bias)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.files import disk_errors, is_temporary, read_json, replace_text
-from glassformer.checkpoints.locks import LOCK, check_unlocked, is_empty_folder, writing
+from glassformer.checkpoints.locks import LOCK, check_unlocked, is_empty_folder, write_lock
 from glassformer.checkpoints.native import list_states
-from glassformer.checkpoints.settings import metadata_in
+from glassformer.checkpoints.settings import find_metadata
 from glassformer.config import listed, read_toml, to_dict, to_toml
 from glassformer.data.columns import AUTO, NONE
 from glassformer.data.tags import EXACT_SCHEME
@@ -85,7 +85,7 @@ def trained_columns(folder: str | Path) -> tuple[str | None, ...]:
     They are stored in the model, or else in the recipe of the run.
     """
     folder = Path(folder)
-    names = metadata_in(folder)[1].get("columns")
+    names = find_metadata(folder)[1].get("columns")
     if isinstance(names, list) and names:  # ``load`` reports invalid names
         return tuple(map(str, names))
     if not (folder / "config.toml").is_file():  # a saved model without a run
@@ -129,7 +129,7 @@ def with_lock(run: Callable[..., Run]) -> Callable[..., Run]:
         # A lock file without a lock is of a killed process, which may have started a run or not.
         was_killed = (folder / LOCK).is_file()
         check_folder(folder, recipe, resume, was_killed)
-        with writing(folder):
+        with write_lock(folder):
             # Check again, because another process may have written to the folder.
             check_folder(folder, recipe, resume, was_killed)
             if was_killed and not resume:

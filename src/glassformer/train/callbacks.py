@@ -18,14 +18,14 @@ from typing import Any, Self
 from torch import Tensor
 
 from glassformer.checkpoints.files import (
+    break_hard_links,
     disk_errors,
+    remove_leftovers,
     replace_text,
-    sweep,
-    unshare,
     verify_folder,
     write_folder,
 )
-from glassformer.checkpoints.locks import writing
+from glassformer.checkpoints.locks import write_lock
 from glassformer.checkpoints.native import newest_state
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError, ConfigError, FolderExistsError, GlassformerError, counted
@@ -195,8 +195,8 @@ class Checkpoints(Callback):
         ranks, lock_error = training.ranks, None
         try:
             if ranks.is_main:
-                self._locks.enter_context(writing(self.folder))
-                sweep(self.folder)  # a resume of a finished training saves nothing, so sweep here
+                self._locks.enter_context(write_lock(self.folder))
+                remove_leftovers(self.folder)  # a resume of a finished training saves nothing, so sweep here
         except GlassformerError as error:
             lock_error = error
         message = ranks.broadcast(lock_error and str(lock_error))
@@ -240,7 +240,7 @@ class HistoryFile(Callback):
         # The file is not synced or replaced, because a resume rewrites it from the checkpoint.
         lines = "".join(json_text(record, ascii=True) + "\n" for record in training.history[self.count :])
         with disk_errors(self.path):
-            unshare(self.path)
+            break_hard_links(self.path)
         with disk_errors(self.path), self.path.open("ab", buffering=0) as file:
             size_before, remaining = file.seek(0, os.SEEK_END), lines.encode()
             try:
@@ -278,9 +278,10 @@ class Signals:
         self.received = number
         for other, handler in self._old_handlers.items():
             signal.signal(other, handler)
-        # The command line's handler gets the next signal; ``noted`` makes it ignore repetitions of this one.
-        if noted := getattr(self._old_handlers.get(number), "noted", None):
-            noted()
+        # The command line's handler gets the next signal; ``mark_interrupted`` makes it ignore repetitions of
+        # this one.
+        if mark_interrupted := getattr(self._old_handlers.get(number), "mark_interrupted", None):
+            mark_interrupted()
 
     def release(self) -> None:
         """Restore the previous handlers.
@@ -292,8 +293,8 @@ class Signals:
             signal.signal(number, handler)
         if self.received is not None and not self.handled:
             handler, self.received = old_handlers.get(self.received), None
-            if late := getattr(handler, "late", None):
-                late()
+            if interrupt := getattr(handler, "interrupt", None):
+                interrupt()
 
 
 class StopOnSignal(Callback):

@@ -25,7 +25,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from glassformer.checkpoints.layout import reason
+from glassformer.checkpoints.layout import first_line
 from glassformer.checkpoints.native import LoadedState
 from glassformer.errors import ConfigError, GlassformerError, SeveralProcessesWarning
 from glassformer.runtime import generator_states, set_generator_states, set_seed, world
@@ -158,7 +158,7 @@ def _connect(size: int, backend: str) -> None:
     try:
         dist.init_process_group(backend, timeout=TIMEOUT)
     except (RuntimeError, ValueError) as error:
-        what = f"WORLD_SIZE is {size}, but not all processes connected at {address} ({reason(error)})"
+        what = f"WORLD_SIZE is {size}, but not all processes connected at {address} ({first_line(error)})"
         raise ConfigError(what, where="WORLD_SIZE", fix=fix) from None
 
 

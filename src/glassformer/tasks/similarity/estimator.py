@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 
 from glassformer.checkpoints.files import check_is_model
 from glassformer.checkpoints.sentences import write_sentences
-from glassformer.checkpoints.settings import metadata_in
+from glassformer.checkpoints.settings import find_metadata
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.config import listed
 from glassformer.data.batching import BatchSettings, pack_texts
@@ -610,7 +610,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         Raises:
             CheckpointError: the folder is missing or damaged, or has another kind of model.
         """
-        folder, _ = metadata_in(path)
+        folder, _ = find_metadata(path)
         check_is_model(folder)
         about = read_saved(cls, folder, "an Embedder")
         with computing(gradients=True):

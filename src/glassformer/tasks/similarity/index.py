@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from glassformer.checkpoints.files import read_json, verify_folder, write_folder
-from glassformer.checkpoints.settings import number, text
+from glassformer.checkpoints.settings import get_size, get_text
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.checks import check_texts
 from glassformer.errors import CheckpointError, IncompleteError
@@ -89,12 +89,12 @@ def load_index(path: str | Path, model: str) -> TextIndex:
     about, where = read_json(folder / ABOUT), str(folder / ABOUT)
     if about.get("format") != FORMAT or about.get("kind") != TextIndex.__name__:
         raise CheckpointError("is not an index of this version", where=where, fix="Make it again")
-    if text(about, "model", where, "") != model:
+    if get_text(about, "model", where, "") != model:
         what = "its vectors are of another model"
         raise CheckpointError(what, where=str(folder), fix="Make the index again with this model")
     texts, rows, other_columns = _read_texts(folder / TEXTS)
     vectors = read_tensors(folder, VECTORS).get("vectors")
-    shape = (number(about, "texts", where), number(about, "width", where))
+    shape = (get_size(about, "texts", where), get_size(about, "width", where))
     if vectors is None or tuple(vectors.shape) != shape or len(texts) != shape[0]:
         what = f"texts and vectors are not {shape[0]:,} of {shape[1]:,} numbers, as {ABOUT} says"
         raise CheckpointError(what, where=str(folder), fix="Make it again")

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from glassformer.checkpoints.settings import ABOUT, section
+from glassformer.checkpoints.settings import ABOUT, get_section
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_validation, read_labels
 from glassformer.data.duplicates import comparison_key
@@ -477,7 +477,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         """
         where, settings = str(folder / "config.json"), checkpoint.settings
         count = checkpoint.config.num_labels
-        id2label = section(settings, "id2label", where) if settings.get("id2label") else {}
+        id2label = get_section(settings, "id2label", where) if settings.get("id2label") else {}
         names = [id2label.get(str(i), f"LABEL_{i}") for i in range(count)]
         if not all(isinstance(name, str) for name in names) or len(set(names)) < count:
             raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)

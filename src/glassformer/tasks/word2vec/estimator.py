@@ -17,10 +17,10 @@ from unicodedata import normalize
 import numpy as np
 import torch
 
-from glassformer.checkpoints.files import read_consistently, read_json, sweep
-from glassformer.checkpoints.locks import writing
-from glassformer.checkpoints.native import newest_state, refuse_unfinished
-from glassformer.checkpoints.settings import ABOUT, section
+from glassformer.checkpoints.files import read_consistently, read_json, remove_leftovers
+from glassformer.checkpoints.locks import write_lock
+from glassformer.checkpoints.native import check_finished, newest_state
+from glassformer.checkpoints.settings import ABOUT, get_section
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
 from glassformer.data.folders import data_folders
@@ -167,9 +167,9 @@ class Word2Vec(Estimator, VectorsConfig):
             del fingerprint["threads"]
         started = time.perf_counter()
         folder = None if checkpoints is None else Path(checkpoints)
-        with nullcontext() if folder is None else writing(folder):
+        with nullcontext() if folder is None else write_lock(folder):
             if folder is not None:
-                sweep(folder)
+                remove_leftovers(folder)
             newest = newest_state(folder) if folder is not None else ""
             if newest and not resume:
                 raise FolderExistsError("has checkpoints", where=newest, fix="Use resume=True")
@@ -402,7 +402,7 @@ class Word2Vec(Estimator, VectorsConfig):
         return {"norms": self.norms_}
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        self.norms_ = section(about, "norms", str(folder / ABOUT))
+        self.norms_ = get_section(about, "norms", str(folder / ABOUT))
 
     @classmethod
     def load(cls, path: str | Path, binary: bool | None = None, limit: int | None = None) -> Word2Vec:
@@ -428,7 +428,7 @@ class Word2Vec(Estimator, VectorsConfig):
             raise ConfigError(
                 "limit is not supported for folders", where="limit", fix="Leave it out, or name a file"
             )
-        refuse_unfinished(path)
+        check_finished(path)
         folder = path if (path / "glassformer.json").is_file() else path / "model"
         if not folder.is_dir():
             raise CheckpointError("has no word vectors", where=str(path))
