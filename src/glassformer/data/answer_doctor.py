@@ -90,9 +90,8 @@ def _leakage(splits: Mapping[str, AnsweredSplit], stats: Stats) -> Findings:
         rows = sum(comparison_key(text) in keys[a] for text in splits[b].texts) if shared else 0
         message = f"contexts in both {a} and {b}: {len(shared):,} ({rows:,} questions of {b})"
         shown, ok = [excerpt(keys[b][key]) for key in shared[:3]], f"no context is in both {a} and {b}"
-        yield from finding_if_any(
-            "warning", "leaks", shared, message, f"drop them from {a}", shown=shown, ok=ok
-        )
+        fix = f"drop them from {a}"
+        yield from finding_if_any("warning", "leaks", shared, message, fix, shown=shown, ok=ok)
 
 
 def _unanswerable(splits: Mapping[str, AnsweredSplit], stats: Stats) -> Findings:
@@ -170,6 +169,5 @@ def _windows(splits: Mapping[str, AnsweredSplit], stats: Stats, rows: Mapping[st
         lost = [i for i, answer in enumerate(split.answers) if answer.texts and not is_covered[i]]
         message = f"{name}: answers that no window contains completely: {len(lost):,}"
         fix = "raise doc_stride or max_length"
-        yield from finding_if_any(
-            "warning", "lost-answers", lost, message, fix, shown=_answers_at(split, lost)
-        )
+        shown = _answers_at(split, lost)
+        yield from finding_if_any("warning", "lost-answers", lost, message, fix, shown=shown)

@@ -1,8 +1,12 @@
 """Detection of text and label columns.
 
-The rules apply in this order: the column that the user names, a column with a usual name, the remaining
-column of a table with two columns, the only column whose content looks like texts (or like labels). This
-module is long because the rules for texts, pairs and labels depend on each other.
+The rules apply in this order:
+1. the column that the user names
+2. a column with a usual name
+3. the remaining column of a table with two columns
+4. the only column whose content looks like texts (or like labels)
+
+This module is long because the rules for texts, pairs and labels depend on each other.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A small corpus for learning word vectors.
 
 The corpus is from a course. Without its file, a substitute with the same statistics but other sentences is
-generated. It has 20,000 sentences of eight kinds about ten countries with capital and currency, four groups
-of related words, nine professions and four connectors. 40 % of the sentences end with an unrelated clause.
-A sentence has the label 1 if one of its words is france, germany, italy, spain or uk.
+generated. The corpus has 20,000 sentences of eight kinds. They use ten countries with capital and currency,
+four groups of related words, nine professions and four connectors. 40 % of the sentences end with an
+unrelated clause. A sentence has the label 1 if one of its words is france, germany, italy, spain or uk.
 """
 
 from __future__ import annotations

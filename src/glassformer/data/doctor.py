@@ -112,8 +112,8 @@ def neighbor_similarity(
 def _sampled_rows(texts: Sequence[str], labels: Sequence[str | int] | None) -> tuple[list[int], np.ndarray]:
     """Rows of the sample, and the positions in it at which a chunk begins.
 
-    Rows of a class count as neighbors even if rows of other classes are between them, since some tables mix
-    classes but keep the order within each class.
+    Rows of a class count as neighbors even if rows of other classes are between them. Some tables mix classes
+    but keep the order within each class.
     """
     order = [*range(len(texts))]
     if labels is not None:
@@ -215,15 +215,12 @@ def _check_shared_texts(
     stats[f"{a}/{b}"] = sizes
     message = f"pairs of {b} that are also in {a}, swapped: {len(swapped):,}"
     fix = "remove them from one of the splits"
-    yield from finding_if_any(
-        "warning", "swapped", swapped, message, fix, shown=_texts_at(splits[b], swapped)
-    )
+    shown = _texts_at(splits[b], swapped)
+    yield from finding_if_any("warning", "swapped", swapped, message, fix, shown=shown)
     severity: Severity = "warning" if len(shared) > MAX_SHARED * len(keys[b]) else "note"
     details = ", ".join(f"the {which} {count:,}" for which, count in counts.items())
-    message = (
-        f"rows of {b} that share a text with a pair of {a}: {len(shared):,} "
-        f"({percent(len(shared), len(keys[b]))}; {details}, both {len(both_sides):,})"
-    )
+    message = f"rows of {b} that share a text with a pair of {a}: {len(shared):,} "
+    message += f"({percent(len(shared), len(keys[b]))}; {details}, both {len(both_sides):,})"
     fix = "the scores may not hold for new texts; with copies = 'sides' a random split shares no texts"
     shown, ok = _texts_at(splits[b], shared), f"no text of {b} is in a pair of {a}"
     yield from finding_if_any(severity, "side-leaks", shared, message, fix, shown=shown, ok=ok)
@@ -344,9 +341,8 @@ def _markup(splits: Mapping[str, TextSplit], stats: Stats, clean: Clean) -> Find
     has_tag = re.compile(r"</?[a-zA-Z][a-zA-Z0-9]*\s*/?>").search
     num_tagged = sum("<" in text and has_tag(text) is not None for text in texts)
     if num_tagged and clean == "none":
-        message = (
-            f"{percent(num_tagged, len(texts))} of the texts hold HTML tags; clean = 'html' takes them out"
-        )
+        share = percent(num_tagged, len(texts))
+        message = f"{share} of the texts hold HTML tags; clean = 'html' takes them out"
         yield Finding("note", "markup", message, num_tagged)
     elif not num_tagged:
         yield Finding("ok", "markup", "no text holds HTML tags")

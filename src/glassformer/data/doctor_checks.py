@@ -315,9 +315,8 @@ def twin_classes(splits: Mapping[str, Any], stats: Stats) -> Findings:
     names = {x for split in splits.values() for x in flat_labels(split.labels) if isinstance(x, str)}
     groups = [" and ".join(map(repr, group)) for group in group_spellings(names)]
     message = "classes whose names differ only in case, white space, invisible characters, the encoding "
-    message += (
-        f"of accents or the way a number is written: {len(groups):,} ({listed_in_part(groups, 3, '; ')})"
-    )
+    shown = listed_in_part(groups, 3, "; ")
+    message += f"of accents or the way a number is written: {len(groups):,} ({shown})"
     fix = "merge them with --set merge_labels=spelling"
     ok = "near-duplicate class names: none" if names else ""
     yield from finding_if_any("warning", "twin-classes", groups, message, fix, shown=groups[:10], ok=ok)

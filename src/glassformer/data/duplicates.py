@@ -127,9 +127,9 @@ def first_occurrences(keys: Sequence[Any]) -> list[int]:
 
 
 # --- images that look nearly the same -----------------------------------------------------------
-# A difference hash proposes pairs, and thumbnails confirm them. Each of the 64 bits of the hash says whether
-# the image gets brighter to the right at one of 8 x 8 positions (Krawetz, "Kind of Like That", 2013; resized
-# with Pillow). Images whose hashes differ in at most three bits are compared as thumbnails of 16 x 16 pixels.
+# A difference hash proposes pairs, and thumbnails confirm them (Krawetz, "Kind of Like That", 2013). Each of
+# the 64 bits of the hash says whether the image gets brighter to the right at one of 8 x 8 positions. Images
+# whose hashes differ in at most three bits are compared as thumbnails of 16 x 16 pixels.
 
 THUMBNAIL_SIZE = 16  # width and height of a thumbnail in pixels
 MAX_IMAGES = 30_000  # maximum number of images per split; of more images, a sample is drawn with seed 0

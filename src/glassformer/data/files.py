@@ -442,9 +442,7 @@ class RewindableLines:
 
     def __init__(self, lines: Iterator[str]):
         self.lines, self.repeated = lines, deque[str]()
-        self.record_lines: list[
-            str
-        ] = []  # lines of the current record; the reader of records clears this list
+        self.record_lines: list[str] = []  # lines of the current record; the caller clears this list
         self.number = 0  # number of the last line, from 1
 
     def __iter__(self) -> Iterator[str]:

@@ -221,9 +221,8 @@ def _shapes(name: str, split: ImageSplit, headers: Mapping[int, ImageHeader], tr
 def _range(name: str, headers: Mapping[int, ImageHeader], brightest: BrightestPixel) -> Findings:
     """Warn if the brightest pixel is far below white: the white level is unknown, or all images are dark."""
     n, shown = brightest.num_images, (brightest.where,) if brightest.where else ()
-    wide = (
-        f"{name}: the brightest pixel of {n:,} images of 16 or 32 bits is {brightest.pixel:,} of {WHITE_16:,}"
-    )
+    wide = f"{name}: the brightest pixel of {n:,} images of 16 or 32 bits is "
+    wide += f"{brightest.pixel:,} of {WHITE_16:,}"
     fix = f"give the value of white with --set image_range={likely_white(brightest.pixel)}"
     if 0 < brightest.pixel <= MAX_UNCLEAR:
         message = f"{wide}: an error in training, since they look black"

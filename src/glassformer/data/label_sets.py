@@ -277,9 +277,9 @@ def label_pairs(sets: Sequence[Any], max_pairs: int = 10) -> list[dict[str, Any]
     """The pairs of labels that occur together most often.
 
     Returns:
-        For each pair ``labels`` (both), ``count``, ``of_first`` and ``of_second`` (share of the examples with
-        the first and the second label) and ``lift`` (count divided by the count expected of independent
-        labels).
+        One dict per pair: ``labels`` and ``count``; ``of_first`` and ``of_second``, the share of the examples
+        with the first (second) label that have both; and ``lift``, the count divided by the count expected if
+        the labels were independent.
     """
     single, pairs = Counter(flat_labels(sets)), Counter[tuple[Any, Any]]()
     for labels in sets:

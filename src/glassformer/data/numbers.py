@@ -273,8 +273,6 @@ def number_findings(
             f"{' and '.join(f'{x:g}' for x in sorted(numbers)[:4])}: {excerpt(key)}"
             for key, numbers in conflicting[:3]
         )
-        what, fix = (
-            f"equal examples with different numbers: {len(conflicting):,}",
-            "give each its mean, or keep one",
-        )
+        what = f"equal examples with different numbers: {len(conflicting):,}"
+        fix = "give each its mean, or keep one"
         yield Finding("note", "contradictions", what, len(conflicting), shown, fix)

@@ -76,9 +76,8 @@ def _empty(name: str, split: PairSplit) -> Findings:
     message = f"{name}: {len(rows):,} of {len(split):,} pairs have an empty side"
     fix = "fill them in, or leave such pairs out with --on-bad-row skip"
     # always a warning: training stops at the first such pair
-    yield from finding_if_any(
-        "warning", "empty", rows, message, fix, shown=shown, ok=f"{name}: no side is empty"
-    )
+    ok = f"{name}: no side is empty"
+    yield from finding_if_any("warning", "empty", rows, message, fix, shown=shown, ok=ok)
 
 
 def _duplicates(name: str, split: Any) -> Findings:

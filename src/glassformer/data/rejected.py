@@ -258,8 +258,7 @@ def read_examples(
     origin = " + ".join(map(str, files))
     if not examples:
         skipped = rejected[start:] if rejected else []
-        what = f"no {noun} can be used" + (
-            f"; {skipped_rows_message(skipped, is_listed=False)}" if skipped else ""
-        )
+        what = f"no {noun} can be used"
+        what += f"; {skipped_rows_message(skipped, is_listed=False)}" if skipped else ""
         raise DataError(what, where=origin, fix=fix or "Correct the file")
     return examples, origin, rows if len(files) == 1 else range(1, len(rows) + 1)

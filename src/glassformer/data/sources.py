@@ -1,9 +1,10 @@
 """Loader of texts and labels.
 
-Data are loaded from a built-in data set (``imdb``, ``europe``) or from the user's files. A path is a CSV,
-TSV, JSONL or Parquet file (it becomes the split ``train``), a folder with one such file per split
-(``train.csv``, ``test.csv``) or with shards (``data/folders.py``), or a folder of texts: ``label/*.txt`` or
-``split/label/*.txt``. Unlabeled texts may also be a ``.txt`` file with one text per line.
+Data are loaded from a built-in data set (``imdb``, ``europe``) or from one of these paths:
+- a CSV, TSV, JSONL or Parquet file, which becomes the split ``train``
+- a folder with one such file per split (``train.csv``, ``test.csv``) or with shards (``data/folders.py``)
+- a folder of texts: ``label/*.txt`` or ``split/label/*.txt``
+- for unlabeled texts, a ``.txt`` file with one text per line
 """
 
 from __future__ import annotations

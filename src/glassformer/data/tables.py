@@ -3,8 +3,8 @@
 Errors name the invalid row. Row numbers begin with 1: in CSV and TSV row 1 is the header, in JSONL each line
 is a row, in Parquet row 1 is the first record. ``StreamedTable`` reads files that do not fit into memory.
 
-This module is long because only the reader knows the number of an invalid row, and because CSV and TSV files
-do not state their delimiter, whether they have a header, or what other lines they contain.
+This module is long because only the reader knows the number of an invalid row. Also, CSV and TSV files do not
+state their delimiter, whether they have a header, or what other lines they contain.
 """
 
 from __future__ import annotations
@@ -157,9 +157,9 @@ def is_tab_separated(path: Path) -> bool:
 
 # --- files that can be parsed, but probably wrongly -----------------------------------------------
 # The content of the columns decides whether a file was parsed correctly. A line in a quoted cell is a
-# separate row if it has as many cells as the header and its cells fit the columns of labels, numbers and
-# dates, which prose never does. The first row is data if it has such cells, or if all names of text columns
-# are sentences.
+# separate row if it has as many cells as the header, and its cells fit the columns of labels, numbers and
+# dates. Prose never fits these columns. The first row is data if it has such cells, or if all names of text
+# columns are sentences.
 
 SAMPLE_ROWS = 1_000  # number of rows from which the content of the columns is inferred
 FIRST_ROWS = 200  # number of rows compared with the first row, to decide whether the first row is data
@@ -565,8 +565,8 @@ def read_records(path: Path, delimiter: str, on_error: RowErrorHandler, errors: 
         on_error: called with the error for every other record.
 
     Raises:
-        DataError: a name occurs twice or is too long, or the first row looks like data although the user has
-            not stated whether the file has a header.
+        DataError: a name occurs twice or is too long, or the first row looks like data. The first row is not
+            checked if the user has stated whether the file has a header.
     """
     detector = QuotedRowDetector(path, delimiter, errors)
     records = _all_records(path, delimiter, on_error, errors, detector)

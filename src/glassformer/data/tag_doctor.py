@@ -146,9 +146,8 @@ def _balance(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
         split_kinds = {tag_kind(tag, scheme) for tags in split.tags or () for tag in tags} - {""}
         unseen = sorted(split_kinds - kinds.keys())
         message = f"{name}: kinds that train does not have: {', '.join(unseen)}"
-        yield from finding_if_any(
-            "warning", "unseen-kinds", unseen, message, "no model can find them", shown=()
-        )
+        fix = "no model can find them"
+        yield from finding_if_any("warning", "unseen-kinds", unseen, message, fix, shown=())
 
 
 def _known_spans(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
@@ -161,9 +160,8 @@ def _known_spans(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
         if name == "train" or not (spans := list(_span_texts(split, scheme))):
             continue
         num_known = sum(span in known for span in spans)
-        message = (
-            f"{name}: {percent(num_known, len(spans))} of {len(spans):,} spans are in train word for word"
-        )
+        share = percent(num_known, len(spans))
+        message = f"{name}: {share} of {len(spans):,} spans are in train word for word"
         yield Finding("note", "known-spans", message, num_known)
 
 
