@@ -91,11 +91,11 @@ def page(alignments: Sequence[Alignment]) -> str:
         '<meta name="color-scheme" content="light dark">\n<title>glassformer alignment</title>\n'
         f'<style>{css}</style>\n</head>\n<body>\n<header class="page">'
         f'<p class="brand">{BRAND}glassformer</p>'
-        "<h1>What each word was read from</h1></header>\n<main>"
-        '<section class="block"><div class="side"><h2>Alignments</h2><p>A row for each token of the '
-        "translation, a column for each of the text: the stronger, the more attention of the last decoder "
-        "layer, mean over its heads. It shows where information was read, not why a word was chosen."
-        "</p></div>"
+        "<h1>Word alignments</h1></header>\n<main>"
+        '<section class="block"><div class="side"><h2>Alignments</h2><p>Each row is a token of the '
+        "translation, each column a token of the text. Darker squares have more attention in the last "
+        "decoder layer, as the mean over its heads. Attention shows where information was read, not why a "
+        "word was chosen.</p></div>"
         f'<div class="main"><div class="alignments">{figures}</div></div></section></main>\n'
         "<footer>One self-contained file: it loads nothing and sends nothing.</footer>\n"
         "</body>\n</html>\n"

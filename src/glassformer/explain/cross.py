@@ -123,10 +123,10 @@ MAPS = (
         "interactions",
         "first",
         "second",
-        "What words of the second text give to “{target}” because of words of the first",
+        "Contributions of the second text's words to “{target}” that depend on the first text's words",
     ),
-    ("first_reads_second", "first", "second", "What words of the first text read of the second"),
-    ("second_reads_first", "second", "first", "What words of the second text read of the first"),
+    ("first_reads_second", "first", "second", "Attention from the first text to the second"),
+    ("second_reads_first", "second", "first", "Attention from the second text to the first"),
 )
 
 

@@ -29,9 +29,9 @@ MAX_TOKENS = 200  # maximum number of drawn rows or columns; the JSON has all
 MAX_SQUARES = 10_000  # maximum number of squares of a heatmap
 NUM_STRONGEST = 8  # number of listed pairs
 ABOUT = (
-    "A row for each part of the first, a column for each of the second. A square is what the two add to the "
-    "cosine: blue-green adds, red takes away, and all squares together are the cosine. A part stands for its "
-    "place: what the model knows of it there includes what stands around it."
+    "Each row is a token or patch of the first input, each column one of the second input. A square is the "
+    "contribution of both to the cosine: blue-green is positive, red is negative, and all squares sum to the "
+    "cosine. The vector of a token or patch also depends on the tokens or patches around it."
 )
 
 
@@ -188,7 +188,7 @@ def save_similarities(explanations: Sequence[SimilarityExplanation], path: str |
     """As ``SimilarityExplanation.save``, for several explanations: one page, or a JSON array."""
     path, count = Path(path), len(explanations)
     if path.suffix.lower() == ".html":
-        text = page(explanations, "" if count == 1 else f"{count} pairs, and what their cosines are made of")
+        text = page(explanations, "" if count == 1 else f"The cosines of {count} pairs")
     elif path.suffix.lower() == ".json":
         text = json_text([one.as_dict() for one in explanations], indent=2) + "\n"
     else:

@@ -1,6 +1,6 @@
-// The attention view: colors the words (or patches) of each input by a method's scores, by the rollout, or by
-// one layer and head, as the answer reads them or as one chosen word does.
-// Reads numbers only; every text stands in the page already and is never parsed again.
+// The attention view: colors the words (or patches) of each input by the scores of a method, by the rollout, or
+// by the attention of a layer and head. The attention is that of the pooled positions or of a selected word.
+// The script reads only numbers. The texts are elements of the page and are not parsed again.
 "use strict";
 (() => {
   const LEVELS = 10, SCORES = -2, ROLLOUT = -1, MEAN = -1, NAMED = 5;
@@ -27,48 +27,48 @@
   const figure = (value) => minus(Number(value.toPrecision(3)).toString());
   const isScores = () => state.layer === SCORES;
 
-  // What the head reads in a layer: one head, or the mean of all.
+  // The attention of the pooled positions in a layer: of one head, or the mean of all heads.
   function summary(view, layer, head) {
     if (layer === ROLLOUT) return view.rollout;
     const size = view.shape[2];
-    const wanted = head === MEAN ? [...Array(heads).keys()] : [head];
+    const selectedHeads = head === MEAN ? [...Array(heads).keys()] : [head];
     const sum = new Float32Array(size);
-    for (const h of wanted) {
+    for (const h of selectedHeads) {
       const start = (layer * heads + h) * size;
-      for (let u = 0; u < size; u++) sum[u] += view.rows[start + u] / wanted.length;
+      for (let u = 0; u < size; u++) sum[u] += view.rows[start + u] / selectedHeads.length;
     }
     return sum;
   }
 
   const hasPairs = (view) => view.pairs.length > 0 || view.flow.length > 0;
 
-  // The row (what a word reads) or the column (what reads it) of a chosen word.
-  function ofWord(view, word) {
+  // The row of a selected word (attention from the word) or its column (attention to the word).
+  function wordAttention(view, word) {
     const size = view.shape[2];
     const rollout = state.layer === ROLLOUT;
     const matrix = rollout ? view.flow : view.pairs;
     if (!matrix.length) return null;
     const perLayer = rollout ? 1 : view.pairHeads;
     const all = [...Array(perLayer).keys()];
-    const wanted = rollout || perLayer === 1 || state.head === MEAN ? all : [state.head];
+    const selectedHeads = rollout || perLayer === 1 || state.head === MEAN ? all : [state.head];
     const out = new Float32Array(size);
-    for (const h of wanted) {
+    for (const h of selectedHeads) {
       const start = ((rollout ? 0 : state.layer) * perLayer + h) * size * size;
       for (let u = 0; u < size; u++) {
         const at = state.direction === "from" ? word * size + u : u * size + word;
-        out[u] += matrix[start + at] / wanted.length;
+        out[u] += matrix[start + at] / selectedHeads.length;
       }
     }
     return out;
   }
 
-  function valuesOf(view) {
+  function currentValues(view) {
     if (isScores()) return view.scores;
-    return (view.chosen >= 0 && ofWord(view, view.chosen)) || summary(view, state.layer, state.head);
+    return (view.chosen >= 0 && wordAttention(view, view.chosen)) || summary(view, state.layer, state.head);
   }
 
-  // Words of a text by what they say, patches by row and column.
-  function nameOf(view, unit) {
+  // The name of a unit: the word itself, or row and column of a patch.
+  function unitName(view, unit) {
     const element = view.words[unit];
     if (!(element instanceof SVGElement)) return element.textContent;
     const columns = Math.round(element.ownerSVGElement.viewBox.baseVal.width / element.width.baseVal.value);
@@ -76,28 +76,28 @@
     return `row ${Math.floor(patch / columns) + 1}, column ${(patch % columns) + 1}`;
   }
 
-  function captionOf(view, values) {
+  function captionText(view, values) {
     if (isScores()) {
       const [low, high] = [Math.min(...values), Math.max(...values)];
       return `scores from ${figure(low)} to ${figure(high)}, ${figure(total(values))} in all`;
     }
     if (view.chosen < 0) {
-      const names = [...view.special].map((u) => `${nameOf(view, u)} ${percent(values[u])}`);
+      const names = [...view.special].map((u) => `${unitName(view, u)} ${percent(values[u])}`);
       const rest = total([...values].filter((_, u) => !view.special.has(u)));
       return [...names, `${view.parts} ${percent(rest)}`].join(" \u00b7 ");
     }
     const order = [...values.keys()].sort((a, b) => values[b] - values[a]).slice(0, NAMED);
-    const list = order.map((u) => `${nameOf(view, u)} ${percent(values[u], 1)}`).join(" \u00b7 ");
+    const list = order.map((u) => `${unitName(view, u)} ${percent(values[u], 1)}`).join(" \u00b7 ");
     const onlyMean = state.layer >= 0 && view.pairHeads === 1 && heads > 1 ? " (mean of all heads)" : "";
     const verb = state.direction === "from" ? "reads" : "is read by";
-    return `\u201c${nameOf(view, view.chosen)}\u201d ${verb}${onlyMean}: ${list}`;
+    return `\u201c${unitName(view, view.chosen)}\u201d ${verb}${onlyMean}: ${list}`;
   }
 
   function paint(view) {
-    const values = valuesOf(view);
+    const values = currentValues(view);
     const size = Math.max(1e-12, ...[...values].map(Math.abs));
     const strongest = [...values.keys()].sort((a, b) => Math.abs(values[b]) - Math.abs(values[a])).slice(0, 3);
-    const said = (value) => (isScores() ? figure(value) : percent(value, 1));
+    const format = (value) => (isScores() ? figure(value) : percent(value, 1));
     view.words.forEach((word, u) => {
       const shade = `${values[u] >= 0 ? "h" : "n"}${Math.round((LEVELS * Math.abs(values[u])) / size)}`;
       const names = ["w", shade];
@@ -105,25 +105,25 @@
       if (strongest.includes(u)) names.push("top");
       if (view.chosen === u && !isScores()) names.push("chosen");
       word.setAttribute("class", names.join(" "));
-      word.setAttribute("title", said(values[u]));
+      word.setAttribute("title", format(values[u]));
       if (word.hasAttribute("role")) {
-        word.setAttribute("aria-label", `${nameOf(view, u)}, ${said(values[u])}`);
+        word.setAttribute("aria-label", `${unitName(view, u)}, ${format(values[u])}`);
         word.setAttribute("aria-pressed", String(view.chosen === u));
       }
     });
-    view.caption.textContent = captionOf(view, values);
-    if (view.figures && view.figures.open) fillTable(view, values, said);
+    view.caption.textContent = captionText(view, values);
+    if (view.figures && view.figures.open) fillTable(view, values, format);
   }
 
-  function fillTable(view, values, said) {
+  function fillTable(view, values, format) {
     const order = [...values.keys()].sort((a, b) => values[b] - values[a]);
     view.figures.querySelector("tbody").replaceChildren(...order.map((u) => {
       const line = document.createElement("tr");
       const [name, value] = ["th", "td"].map((tag) => line.appendChild(document.createElement(tag)));
       name.scope = "row";
-      name.textContent = nameOf(view, u);
+      name.textContent = unitName(view, u);
       value.className = "n";
-      value.textContent = said(values[u]);
+      value.textContent = format(values[u]);
       return line;
     }));
   }
@@ -147,7 +147,7 @@
     show({});
   }
 
-  // Words become buttons, of which the tab key reaches one and the arrow keys all.
+  // Words become buttons. The tab key reaches one word, the arrow keys reach all words.
   function makeChoosable(view) {
     const focus = (unit) => {
       const next = Math.max(0, Math.min(view.words.length - 1, unit));
@@ -169,7 +169,7 @@
     });
   }
 
-  // Share of a head's attention that falls on words, over all inputs.
+  // Mean share of a head's attention on words, over all inputs.
   function wordShare(layer, head) {
     const shares = views.map((view) =>
       total([...summary(view, layer, head)].filter((_, u) => !view.special.has(u))));
@@ -184,7 +184,7 @@
         const share = wordShare(l, h);
         const cell = Object.assign(document.createElement("button"), {
           type: "button",
-          tabIndex: -1, // the two lists above serve the keyboard
+          tabIndex: -1, // for the keyboard there are the two lists above
           className: `g${Math.round(LEVELS * share)}`,
           title: `layer ${l + 1}, head ${h + 1}: ${percent(share)} on ${views[0].parts}`,
         });

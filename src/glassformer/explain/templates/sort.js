@@ -1,4 +1,4 @@
-// Tables of classes: a button in a column's head sorts the rows by it, once more turns them round.
+// Sortable tables: a button in a column header sorts the rows; a second click reverses the order.
 "use strict";
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[0].cells];
