@@ -108,7 +108,7 @@ def test_the_page_and_the_table_show_both_sides(clf, tmp_path, capsys):
     )
     page = (tmp_path / "e.html").read_text()
     assert page.count('<h2 class="small">') == 3
-    assert "because of words of the first" in page
+    assert "that depend on the first text" in page
     assert main(["explain", str(tmp_path / "model"), *PAIR, "--cross"]) == 0
     said = capsys.readouterr().out
     assert "first" in said

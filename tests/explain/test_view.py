@@ -91,8 +91,8 @@ def test_numbers_of_a_picture():
 
 def test_scores_alone_make_a_page():
     html = page([made(maps=None)])
-    assert "shown in gray" not in html
-    assert page([picture()]).count("The image is shown in gray, so that the colors of the marks") == 1
+    assert "The image is gray" not in html
+    assert page([picture()]).count("The image is gray, so that the colors of the scores") == 1
     data = json.loads(re.search(r'id="maps">(.*?)</script>', html, re.DOTALL)[1])
     assert data[0]["shape"] == [0, 0, 6]
     assert data[0]["pairs"] == data[0]["rows"] == ""
@@ -117,14 +117,14 @@ def test_a_page_of_pictures_speaks_of_patches():
     html = re.sub(
         r"(?s)<(script|style).*?</\1>", "", page([picture(name="a <b>.png", settings={"converged": True})])
     )
-    assert "Of a chosen patch" in html
+    assert "For a selected patch" in html
     assert "when the patch is hidden" in html
     assert "a &lt;b&gt;.png" in html
     assert "converged yes" in html
     assert not re.search("words? |tokens? is", html)
     assert view_of(picture()).data["parts"] == "patches"
     text = page([made()])
-    assert "Of a chosen word" in text
+    assert "For a selected word" in text
     assert "when the token is hidden" in text
 
 

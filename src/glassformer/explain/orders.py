@@ -70,11 +70,9 @@ def _search(subject: Subject, target: int, by: str, width: int, sign: float) -> 
             ranked = np.argsort(probabilities, kind="stable")
             for first in ranked[:width]:
                 chosen = ranked[:size] if size > 1 else [first]
-                order, new = (
-                    hidden + [remaining[i] for i in chosen],
-                    total_so_far + float(probabilities[first]),
-                )
-                if new < best_orders.get(frozenset(order), (np.inf,))[0]:
-                    best_orders[frozenset(order)] = new, order
+                order = hidden + [remaining[i] for i in chosen]
+                total = total_so_far + float(probabilities[first])
+                if total < best_orders.get(frozenset(order), (np.inf,))[0]:
+                    best_orders[frozenset(order)] = total, order
         states = sorted(best_orders.values(), key=lambda state: state[0])[:width]
     return states[0][1]

@@ -8,6 +8,7 @@ Files are as SigLIP's (``siglip.py``).
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -42,17 +43,6 @@ NAMES = replace(
         "visual_projection.weight": "compares both halves",
     },
 )
-
-
-def from_hub(
-    tensors: dict[str, Tensor], where: str, config: ImageEncoderConfig | None = None
-) -> dict[str, Tensor]:
-    """Convert the Hub's tensors to ours.
-
-    Raises:
-        CheckpointError: unknown or missing tensors.
-    """
-    return vit.from_hub(tensors, where, config, NAMES)
 
 
 def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig) -> dict[str, Tensor]:
@@ -111,7 +101,7 @@ LAYOUT = HubLayout(
     read,
     write,
     NAMES,
-    from_hub,
+    partial(vit.from_hub, names=NAMES),
     to_hub,
     classes={None: "CLIPVisionModel", "classification": "CLIPForImageClassification"},
     pooling="patches",

@@ -125,13 +125,7 @@ class TextEmbedding(nn.Module):
             if not 0 <= smallest <= largest < count:
                 what = f"segments run from {smallest} to {largest}, the model knows {count}"
                 raise ShapeError(what, where="token_type_ids")
-        x = self.tokens(ids)
-        if self.special is not None:
-            is_special = ids < self.special.num_embeddings
-            special_rows = self.special(torch.where(is_special, ids, 0))
-            x = torch.where(is_special[:, None], special_rows, x)
-        if self.project is not None:
-            x = self.project(x)
+        x = self._token_rows(ids)
         if self.config.scale != 1.0:
             x = x * self.config.scale
         if self.config.damp_repeats:
@@ -147,6 +141,14 @@ class TextEmbedding(nn.Module):
         if self.compute_dtype is not None:
             x = x.to(self.compute_dtype)
         return x if self.widen is not None else self.dropout(x)
+
+    def _token_rows(self, ids: Tensor) -> Tensor:  # [...] -> [..., D]
+        x = self.tokens(ids)
+        if self.special is not None:
+            is_special = ids < self.special.num_embeddings
+            special_rows = self.special(torch.where(is_special, ids, 0))
+            x = torch.where(is_special[..., None], special_rows, x)
+        return x if self.project is None else self.project(x)
 
     def init_weights(self) -> None:
         """Initialize the projection so that projected rows keep their norm."""
@@ -167,13 +169,7 @@ class TextEmbedding(nn.Module):
         self, ids: Tensor, mask: Tensor, fixed_table: Tensor | None, segments: Tensor | None = None
     ) -> Tensor:
         """``forward`` in evaluation mode for padded inputs ``[B, T]``; returns ``[B, T, D]``."""
-        x = self.tokens(ids)
-        if self.special is not None:
-            special_rows = self.special(torch.where(ids < self.special.num_embeddings, ids, 0))
-            x = torch.where((ids < self.special.num_embeddings)[:, :, None], special_rows, x)
-        if self.project is not None:
-            x = self.project(x)
-        x = x * self.config.scale
+        x = self._token_rows(ids) * self.config.scale
         if self.config.damp_repeats:
             is_copy = (ids[:, :, None] == ids[:, None, :]) & mask.bool()[:, None, :]  # [B, T, T]
             counts = is_copy.sum(2).clamp(min=1)

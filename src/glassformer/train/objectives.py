@@ -157,7 +157,7 @@ class Classification:
     """Cross-entropy with optional weights per example and label smoothing (Szegedy et al., 2016).
 
     Args:
-        targets: ``[n]`` class numbers of the whole training set, or what ``criterion`` takes.
+        targets: ``[n]`` class indices of the whole training set, or the targets of ``criterion``.
         weights: ``[n]`` with mean 1 (class weights times sample weights), or None.
         masking: masking of the input; None: no masking.
         criterion: another loss than cross-entropy.
@@ -198,24 +198,11 @@ class Classification:
 
 
 @dataclass
-class ImageClassification:
-    """Cross-entropy over images, with soft labels for mixed images (mixup, cutmix).
+class ImageClassification(Classification):
+    """``Classification`` of images, with soft labels for mixed images (mixup, cutmix).
 
-    Args:
-        targets: ``[n]`` class numbers of the whole training set, or what ``criterion`` takes.
-        weights: ``[n]`` with mean 1, or None; a mixed image has the weighted mean of its two weights.
-        criterion: another loss than cross-entropy.
-        masking: masking of the input; None: no masking.
+    A mixed image has the weighted mean of the weights of both images.
     """
-
-    targets: np.ndarray
-    weights: np.ndarray | None = None
-    label_smoothing: float = 0.0
-    criterion: Criterion | None = None
-    masking: InputMasking | None = None
-
-    def __call__(self, model: nn.Module, batch: ImageBatch) -> StepLoss:
-        return self.compute(model, self.inputs(batch), batch.packing)
 
     def inputs(self, batch: ImageBatch) -> dict[str, Tensor]:
         """The tensors of a batch by name: pixels ``[B, C, H, W]``; all other tensors are ``[B]``."""
@@ -251,9 +238,9 @@ class ImageClassification:
 
 
 def targets_and_weights(
-    objective: Classification | ImageClassification, index: np.ndarray, device: torch.device
+    objective: Classification, index: np.ndarray, device: torch.device
 ) -> dict[str, Tensor]:
-    """The targets, and the weights if there are any, of the examples ``index``."""
+    """The targets and, if available, the weights of the examples ``index``."""
     arrays = {"targets": objective.targets, "weights": objective.weights}
     return {name: send(torch.from_numpy(a[index]), device) for name, a in arrays.items() if a is not None}
 
@@ -263,7 +250,7 @@ class TaggedWords:
     """Token classification: cross-entropy of the first token of each word, summed over words.
 
     Args:
-        targets: ``[N]`` class numbers of all tokens of the training table, ``IGNORED`` for other tokens.
+        targets: ``[N]`` class indices of all tokens of the training table, ``IGNORED`` for other tokens.
         starts: ``[n + 1]`` row starts of the table: row i is ``targets[starts[i]:starts[i + 1]]``.
         masking: masking of the input; None: no masking.
     """

@@ -134,7 +134,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         criterion = self.kind_.criterion(targets, self.classes_.tolist(), fit.train)
         smoothing = getattr(fit.train, "label_smoothing", 0.0)
         masking = InputMasking(maskable=True) if fit.train.maskable else None
-        return ImageClassification(targets, weights, smoothing, criterion, masking)
+        return ImageClassification(targets, weights, smoothing, masking, criterion)
 
     def _vectors(self, fit: FitState, model: Any) -> Tensor:
         if model.is_linear:  # these features take less time than reading a cache
