@@ -44,6 +44,8 @@ NAMES = replace(
     },
 )
 
+from_hub = partial(vit.from_hub, names=NAMES)
+
 
 def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig) -> dict[str, Tensor]:
     """Convert our tensors to the Hub's, with a norm of [CLS] that does nothing if the model has none."""
@@ -101,7 +103,7 @@ LAYOUT = HubLayout(
     read,
     write,
     NAMES,
-    partial(vit.from_hub, names=NAMES),
+    from_hub,
     to_hub,
     classes={None: "CLIPVisionModel", "classification": "CLIPForImageClassification"},
     pooling="patches",
