@@ -149,7 +149,9 @@ def interpreto_peer(clf: Any) -> Callable[[str, Subject], np.ndarray] | None:
     def scores(text: str, subject: Subject) -> np.ndarray:
         found = explainer(text, targets=torch.tensor([[subject.target]]))[0].attributions
         out = np.zeros(len(subject))
-        out[subject.maskable_indices] = found.flatten().float().numpy()
+        # it leaves out unknown tokens, as it does special ones
+        known = [i for i in subject.maskable_indices if subject.shown["tokens"][i] != tokenizer.unk_token]
+        out[known] = found.flatten().float().numpy()
         return out
 
     return scores
