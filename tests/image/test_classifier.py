@@ -120,7 +120,7 @@ def test_settings_that_exclude_each_other():
         ({"unfreeze_every": 1}, "unfreeze_every needs train_layers"),
         ({"train_layers": 3}, "the encoder has 2"),
         ({"lora_rank": 99}, "lora_rank = 99"),
-        ({"batch_size": 0}, "batched by number"),
+        ({"batch_size": 0}, "not supported for images"),
         ({"patch_size": 9}, "do not fit"),
         ({"stem": 8, "patch_size": 2}, "is not a multiple of 4"),
         ({"augment": "wild"}, "not a choice"),

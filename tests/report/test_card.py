@@ -19,7 +19,7 @@ from glassformer.checkpoints.files import (
     is_unedited_card,
 )
 from glassformer.report.card import LoadingInfo, Model, base_of, code, escaped, model_card, without_paths
-from glassformer.tasks.card import card_of, find_run_folder, write_card
+from glassformer.tasks.card import build_card, find_run_folder, write_card
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.load import load
 
@@ -70,7 +70,7 @@ def test_every_task_saves_a_card_that_the_hub_reads(task, tmp_path):
 def test_a_runs_figures_stand_in_its_card(kind, tmp_path):
     run = RUNS / kind
     metrics = json.loads((run / "metrics.json").read_text())
-    text = card_of(load(run), run)
+    text = build_card(load(run), run)
     data = parsed(text)
     results = {(r.metric_type, r.metric_name): r.metric_value for r in data.eval_results}
     assert {r.dataset_split for r in data.eval_results} != {None}
@@ -165,7 +165,7 @@ def test_code_and_text_show_what_they_were_given():
 
 
 def test_a_plain_fit_says_what_it_was_judged_on_and_that_it_chose(fitted):
-    text = card_of(fitted)
+    text = build_card(fitted)
     best = next(r for r in fitted.history_ if r.get("step") == fitted.best_step_ and "accuracy" in r)
     assert f"| this model | `validation` | accuracy | {best['accuracy']:.4f} |" in text
     assert "These also chose which weights to keep" in text
@@ -244,4 +244,4 @@ def test_a_damaged_file_of_a_run_is_left_out(tmp_path):
     shutil.copytree(RUNS / "text", tmp_path / "run")
     (tmp_path / "run" / "doctor.json").write_text("{")
     (tmp_path / "run" / "metrics.json").write_text("[")
-    assert "Trained on" in card_of(load(tmp_path / "run"), tmp_path / "run")
+    assert "Trained on" in build_card(load(tmp_path / "run"), tmp_path / "run")

@@ -61,9 +61,8 @@ class AdapterMixin:
         check_is_fitted(self, "model_")
         updates = getattr(self, "adapter_", None)
         if not updates:
-            raise ConfigError(
-                "there are no low-rank updates", where="save_adapter", fix="Fit with lora_rank = 8"
-            )
+            what = "there are no low-rank updates"
+            raise ConfigError(what, where="save_adapter", fix="Fit with lora_rank = 8")
         train = self.configs()["train"]  # for pickles of old versions, which have no ``adapter_scale_``
         rank, alpha = getattr(self, "adapter_scale_", None) or (train.lora_rank, train.lora_alpha)
         head_weights = head_in_hub_format(self.model_) if head else None

@@ -105,11 +105,8 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
             raise
     if kind in kinds:
         if not scratch:
-            raise ConfigError(
-                f"the weights of {model.model!r} belong to its own vocabulary",
-                where="tokenizer",
-                fix="Use tokenizer = auto, or a from-scratch model",
-            )
+            what = f"the weights of {model.model!r} belong to its own vocabulary"
+            raise ConfigError(what, where="tokenizer", fix="Use tokenizer = auto, or a from-scratch model")
         return kinds[kind](
             [clean_text(t, text.clean) for t in texts],
             min_count=text.min_count,
@@ -120,9 +117,8 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
             separator=text.separator,
         )
     if not Path(kind).exists():
-        raise BadValueError(
-            f"{kind!r} is not a tokenizer", where="tokenizer", fix=nearest(kind, ["auto", *kinds])
-        )
+        what = f"{kind!r} is not a tokenizer"
+        raise BadValueError(what, where="tokenizer", fix=nearest(kind, ["auto", *kinds]))
     return load_tokenizer(kind)
 
 
@@ -248,11 +244,8 @@ def _from_checkpoint(
         return _baseline_from_checkpoint(checkpoint, model, num_labels)
     limit = base.embedding.max_positions
     if text.max_length > limit:
-        raise ConfigError(
-            f"max_length {text.max_length} is more than the model's {limit} positions",
-            where="max_length",
-            fix=f"Use {limit} or less",
-        )
+        what = f"max_length {text.max_length} is more than the model's {limit} positions"
+        raise ConfigError(what, where="max_length", fix=f"Use {limit} or less")
     pooling = model.pooling
     if pooling == "auto":
         use_own_pooling = use_own_pooling or is_bi_encoder

@@ -39,7 +39,7 @@ def saved_example_counts(about: Mapping[str, Any]) -> dict[str, int]:
     return {k: n for k, n in examples.items() if type(n) is int and 0 <= n < MAX_COUNT}
 
 
-def card_of(estimator: Any, run: str | Path | None = None, **loading: Any) -> str:
+def build_card(estimator: Any, run: str | Path | None = None, **loading: Any) -> str:
     """The model card of a fitted estimator, with facts about its run.
 
     ``loading`` has arguments for ``report.card.LoadingInfo``.
@@ -72,12 +72,12 @@ def card_of(estimator: Any, run: str | Path | None = None, **loading: Any) -> st
     return model_card(facts, *_run_facts(run), loading=LoadingInfo(**loading) if loading else None)
 
 
-def write_card(folder: Path, estimator: Any, run: str | Path | None = None, **form: Any) -> Path:
+def write_card(folder: Path, estimator: Any, run: str | Path | None = None, **loading: Any) -> Path:
     """Write the card into a folder. If README.md was edited, the card gets another name."""
     from glassformer.export.proof import valid_sentences
     from glassformer.report.card import with_proof
 
-    path, text = card_path(folder), card_of(estimator, run, **form)
+    path, text = card_path(folder), build_card(estimator, run, **loading)
     replace_text(path, add_card_checksum(with_proof(text, valid_sentences(folder))))
     return path
 
@@ -187,5 +187,5 @@ def export(
 
     if form == "hf":
         run_folder = None if run is None else find_run_folder(run)
-        return export_hf(clf, folder, samples, partial(card_of, clf, run_folder))
+        return export_hf(clf, folder, samples, partial(build_card, clf, run_folder))
     return export_onnx(clf, folder, samples, **options)

@@ -330,19 +330,19 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
 
     @computes
     def _compute(
-        self, X: Sequence[Any], what: str, progress: Callable | None = None, precision: str | None = None
+        self, X: Sequence[Any], output: str, progress: Callable | None = None, precision: str | None = None
     ) -> np.ndarray:
-        """The logits or pooled vectors of examples; ``what`` is as in ``table_outputs``."""
+        """The logits or pooled vectors of examples; ``output`` is as in ``table_outputs``."""
         check_is_fitted(self, "model_")
         examples = self.check_examples(X)
         model = self.predictor(precision)
         device = next(model.parameters()).device
         chunks = [examples[i : i + self.CHUNK] for i in range(0, len(examples), self.CHUNK)]
         parts = [
-            self.table_outputs(model, table, what, device, progress)
+            self.table_outputs(model, table, output, device, progress)
             for table in prefetch(self.evaluation_table, chunks)
         ]
-        return finite(np.concatenate(parts), "vectors" if what == "pooled" else "logits")
+        return finite(np.concatenate(parts), "vectors" if output == "pooled" else "logits")
 
     def logits(self, X: Sequence[Any]) -> np.ndarray:
         """Outputs of the head before temperature and threshold, ``[n, C]``, fp32."""
@@ -518,7 +518,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
 
     @abstractmethod
     def table_outputs(
-        self, model: Any, table: Any, what: str, device: torch.device, progress: Callable | None = None
+        self, model: Any, table: Any, output: str, device: torch.device, progress: Callable | None = None
     ) -> np.ndarray:
         """Compute ``"logits"`` ``[n, C]`` or ``"pooled"`` vectors ``[n, D]`` of an evaluation table."""
 
@@ -654,9 +654,8 @@ class Classifier(ClassifierMixin, Supervised):
         """
         examples, labels = self._check_labeled(X, y, "check_int8")
         if reason := int8_obstacle(self.model_, choose_device(self.device)):
-            raise NotForThisModelError(
-                f"int8 is off: {reason}", where="precision", fix="Use auto, fp32 or bf16"
-            )
+            what = f"int8 is off: {reason}"
+            raise NotForThisModelError(what, where="precision", fix="Use auto, fp32 or bf16")
         self._warn_of_spelling(labels)
         return self._measure_int8(examples, self.targets(labels, self.kind_.targets_noun))
 
@@ -701,11 +700,9 @@ class Classifier(ClassifierMixin, Supervised):
         self._forget_stale_int8()
         reason, result = int8_obstacle(self.model_, device), self.int8_
         if reason is None and result is None:
-            raise ConfigError(
-                "int8 has not been checked on this model's validation labels yet",
-                where="precision",
-                fix="Call check_int8(X, y) with examples that the model was not trained on, then save",
-            )
+            what = "int8 has not been checked on this model's validation labels yet"
+            fix = "Call check_int8(X, y) with examples that the model was not trained on, then save"
+            raise ConfigError(what, where="precision", fix=fix)
         if reason is None and result is not None and result["passed"]:
             return "int8"
         state = f"off: {reason}" if reason or result is None else describe_int8(result)
@@ -811,11 +808,8 @@ def accuracy(predictions: Sequence[Any], truth: Sequence[Any], weights: Any = No
         DataError: the numbers of predictions, labels and weights differ, or all weights are 0.
     """
     if len(predictions) != len(truth):
-        raise UnequalLengthsError(
-            f"{len(predictions)} predictions, {len(truth)} labels",
-            where="score",
-            fix="Give one label for each example",
-        )
+        what = f"{len(predictions)} predictions, {len(truth)} labels"
+        raise UnequalLengthsError(what, where="score", fix="Give one label for each example")
     correct = [a == b for a, b in zip(predictions, truth, strict=True)]
     weights = None if weights is None else check_weights(weights, len(correct))
     return float(np.average(correct, weights=weights))

@@ -199,11 +199,8 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         values, where = recipe_values(recipe) if is_name else (vars(recipe), "")
         task = cls.RECIPE.task
         if values["task"] != task:
-            raise ConfigError(
-                f"{values['name']!r} is a recipe of the task {values['task']!r}",
-                where=cls.__name__,
-                fix=f"Name one of the task {task!r}",
-            )
+            what = f"{values['name']!r} is a recipe of the task {values['task']!r}"
+            raise ConfigError(what, where=cls.__name__, fix=f"Name one of the task {task!r}")
         if is_name:
             recipe = build(cls.RECIPE, with_values_in_files(cls.RECIPE, values), where)
         settings: dict[str, Any] = {}

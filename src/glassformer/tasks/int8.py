@@ -107,7 +107,6 @@ def read_int8_result(result: Any, where: str) -> dict[str, Any] | None:
     shares = all(isinstance(x, int | float) and math.isfinite(x) and 0 <= x <= 1 for x in numbers)
     valid_counts = isinstance(result, dict) and isinstance(result.get("n"), int) and result["n"] >= 1
     if not (shares and valid_counts and isinstance(result.get("passed"), bool)):
-        raise CheckpointError(
-            "'int8' is not a valid result of the int8 check", where=where, fix="Remove this key"
-        )
+        what = "'int8' is not a valid result of the int8 check"
+        raise CheckpointError(what, where=where, fix="Remove this key")
     return result

@@ -27,7 +27,6 @@ from glassformer.data.checks import read_labels
 from glassformer.data.tokenizer_file import check_truncation_side, model_max_length
 from glassformer.errors import CheckpointError, UnsupportedModelError
 from glassformer.families import FAMILIES
-from glassformer.families.image_text import has_both_halves
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.inputs.inputs import Inputs
 from glassformer.runtime import computing
@@ -101,20 +100,6 @@ def _load(folder: Path, path: str | Path) -> Any:
         what = f"has a {shorten(about['kind'])}, which this version does not know"
         raise UnsupportedModelError(what, where=str(folder))
     return task.estimator.restore(folder, about)
-
-
-def _no_classifier(checkpoint: Checkpoint, other: str) -> tuple[str, str]:
-    """Message and fix for a model of ``transformers`` without a head for classes.
-
-    ``other`` describes the outputs of its head; empty: it has no head.
-    """
-    what = f"holds a model whose head is for {other}" if other else "holds a model without a head for classes"
-    tuned = "TextClassifier(path)" if checkpoint.family.model.reads == "texts" else "ImageClassifier(path)"
-    zero_shot = has_both_halves(checkpoint.folder)
-    first = (
-        "Name labels: ZeroShotImageClassifier(path, labels)" if zero_shot else "Open it with load_pretrained"
-    )
-    return what, f"{first}, or fine-tune it with {tuned}"
 
 
 def task_opening(checkpoint: Checkpoint) -> Task | None:
@@ -225,7 +210,13 @@ def _load_transformers(folder: Path) -> Any:
         or not set(map(str, classes)) <= HUB_CLASSIFIERS
         or other
     ):
-        what, fix = _no_classifier(checkpoint, other)
+        what = (
+            f"holds a model whose head is for {other}"
+            if other
+            else "holds a model without a head for classes"
+        )
+        tuned = "TextClassifier(path)" if model.reads == "texts" else "ImageClassifier(path)"
+        fix = f"Open it with load_pretrained, or fine-tune it with {tuned}"
         raise UnsupportedModelError(what, where=str(folder), fix=fix)
     id2label = get_section(settings, "id2label", where) if settings.get("id2label") else {}
     names = [id2label.get(str(i), None if id2label else f"LABEL_{i}") for i in range(count)]

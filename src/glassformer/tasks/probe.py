@@ -170,11 +170,8 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         labels, self.boolean_labels_ = check_labels(y), are_booleans(y)
         vectors = self.embed(self.training_rows(X, y))
         if len(labels) != len(vectors):
-            raise UnequalLengthsError(
-                f"{len(vectors)} examples, {len(labels)} labels",
-                where="fit",
-                fix="Give one label for each example",
-            )
+            what = f"{len(vectors)} examples, {len(labels)} labels"
+            raise UnequalLengthsError(what, where="fit", fix="Give one label for each example")
         classes, targets = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             what = "all examples have one label"

@@ -174,9 +174,8 @@ class Regressor(RegressorMixin, Supervised):
         errors = read_tensors(folder, ERRORS).get("errors")
         is_valid = errors is not None and errors.dim() == 1 and errors.dtype == torch.float64
         if errors is None or not is_valid or not bool(((errors >= 0) & errors.isfinite()).all()):
-            raise CheckpointError(
-                "holds no errors of held-out examples", where=str(folder), fix="Save it again"
-            )
+            what = "holds no errors of held-out examples"
+            raise CheckpointError(what, where=str(folder), fix="Save it again")
         self.errors_ = np.sort(errors.numpy())
 
     @classmethod

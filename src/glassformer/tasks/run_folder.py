@@ -178,21 +178,16 @@ def check_folder(folder: Path, recipe: Any, resume: bool, was_killed: bool = Fal
         return
     if folder.is_dir() and not is_empty_folder(folder):
         if not resume:
-            raise ExistsError(
-                "the output folder exists",
-                where=str(folder),
-                fix="Continue with --resume, or choose another --out",
-            )
+            what = "the output folder exists"
+            raise ExistsError(what, where=str(folder), fix="Continue with --resume, or choose another --out")
         if not config.is_file():
             raise NotARunError("is not a run folder: it has no config.toml", where=str(folder))
     if not config.is_file():
         return
     if changes := _differences(relevant_settings(read_run_recipe(folder)), relevant_settings(recipe)):
-        raise OtherRunError(
-            f"holds a run of another recipe ({listed(changes)})",
-            where=str(config),
-            fix="Resume with the same recipe and --set values, or choose another --out",
-        )
+        what = f"holds a run of another recipe ({listed(changes)})"
+        fix = "Resume with the same recipe and --set values, or choose another --out"
+        raise OtherRunError(what, where=str(config), fix=fix)
 
 
 IGNORED = {  # section -> settings that may differ when a run is resumed

@@ -208,8 +208,7 @@ def split_to_evaluate(
         context.log(skipped_rows_message(rejected, is_listed=False))
     split, where = splits.judged, source or context.recipe.data.source
     if split is None or (needed and split.labels is None):
-        raise NoSuchSplitError(
-            f"nothing to evaluate: no {needed or 'validation and no test split'}", where=where
-        )
+        what = f"nothing to evaluate: no {needed or 'validation and no test split'}"
+        raise NoSuchSplitError(what, where=where)
     context.log(f"{len(split):,} {noun} of {split.origin}{note(splits.dataset)}")
     return split

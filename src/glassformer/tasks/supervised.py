@@ -51,7 +51,7 @@ from glassformer.tasks.card import export
 from glassformer.tasks.classifier import abstention
 from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.run_steps import main_metric, reload_data, score_splits, training_split
-from glassformer.tasks.task import TINY, DataPreview, Log, RunContext, Task, report_of
+from glassformer.tasks.task import TINY, DataPreview, Log, RunContext, Task, report_renderer
 from glassformer.train.callbacks import Count, epoch_weights, no_progress, saved_epochs
 from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import class_weights
@@ -91,7 +91,7 @@ def supervised_task(
         "packages": inputs.packages,
         "fit": fit,
         "example_fixture": fixture,
-        "render_report": report_of(report),
+        "render_report": report_renderer(report),
         "answer": labels_and_confidences,
         "folds": LabelsOutOfFold,
         "export": export,
@@ -456,10 +456,9 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
         fix = join_fixes(error.fix, f"leave such {clf.NOUN} out with {SKIP}")
         raise error.but(fix=fix) from None
     context.data = splits
-    if clf.inputs.can_be_cut and (cut := int(clf.truncated(split.examples).sum())):
-        context.log(
-            f"{cut:,} of {len(split):,} texts are longer than {clf.max_length} tokens and were cut there"
-        )
+    if clf.inputs.can_be_cut and (count := int(clf.truncated(split.examples).sum())):
+        what = f"{count:,} of {len(split):,} texts are longer than {clf.max_length} tokens"
+        context.log(f"{what} and were cut there")
     about = {} if source is None else {"seen_in_training": num_seen}
     same_examples = source is None and splits.judged_name == "validation"
     about |= clf.kind_.coverage(clf, context.predictions, split.labels, same_examples)
@@ -490,8 +489,8 @@ def collect_numbers(context: RunContext) -> dict[str, Any]:
     split, outputs = context.data.judged, context.predictions
     if split is None or outputs is None:
         return {}
-    shown = context.recipe.evaluate.shown
-    return {"numbers.json": largest_errors(context.estimator, split, outputs[:, 0], shown)}
+    count = context.recipe.evaluate.shown
+    return {"numbers.json": largest_errors(context.estimator, split, outputs[:, 0], count)}
 
 
 def labels_and_confidences(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]]:

@@ -104,7 +104,7 @@ class Task:
         object.__setattr__(self, "load", with_recipe_settings(self.load))
 
 
-def report_of(kind: str) -> Callable[[Path, KnownRecipe], Path]:
+def report_renderer(kind: str) -> Callable[[Path, KnownRecipe], Path]:
     """A function for ``Task.render_report``; ``kind`` is one of ``report.html.KINDS``."""
 
     def render_report(folder: Path, known: KnownRecipe) -> Path:

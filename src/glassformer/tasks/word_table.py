@@ -33,9 +33,8 @@ def read_word_table(
     """
     if model.vectors is None:
         if model.freeze_vectors:
-            raise ConfigError(
-                "there are no vectors to freeze", where="freeze_vectors", fix="Name them with vectors"
-            )
+            what = "there are no vectors to freeze"
+            raise ConfigError(what, where="freeze_vectors", fix="Name them with vectors")
         return None
     if model.vectors == TRAINED_HERE:
         if table is None:
@@ -74,11 +73,8 @@ def init_token_embeddings(
         vectors = Word2Vec.load(Path(name))
     width = vectors.vectors_.shape[1]
     if width > max_width:
-        raise ConfigError(
-            f"the word vectors have {width} numbers, the token embeddings have only {max_width}",
-            where="vectors",
-            fix="Take narrower ones, or a larger d_model",
-        )
+        what = f"the word vectors have {width} numbers, the token embeddings have only {max_width}"
+        raise ConfigError(what, where="vectors", fix="Take narrower ones, or a larger d_model")
     rows, vector_rows = _match_rows(vectors, tokenizer)
     values = torch.from_numpy(np.ascontiguousarray(vectors.vectors_[vector_rows])).to(weight)
     values -= values.mean(0)
@@ -111,9 +107,7 @@ def _match_rows(vectors: Word2Vec, tokenizer: Tokenizer) -> tuple[list[int], lis
     tokens = sorted((row, token) for token, row in tokenizer.get_vocab().items() if token in vectors)
     pairs = [(row, vectors.number(token)) for row, token in tokens]
     if not pairs:
-        raise ConfigError(
-            "no word of the vocabulary has a vector",
-            where="vectors",
-            fix="Take vectors of the same language, and the same case and segmentation",
-        )
+        what = "no word of the vocabulary has a vector"
+        fix = "Take vectors of the same language, and the same case and segmentation"
+        raise ConfigError(what, where="vectors", fix=fix)
     return [row for row, _ in pairs], [number for _, number in pairs]

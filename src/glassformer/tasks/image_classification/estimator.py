@@ -92,9 +92,8 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
 
     def _build_preprocessor(self, fit: FitState) -> None:
         if fit.train.batch_size == 0:
-            raise ConfigError(
-                "batch_size = 0 is not supported for images", where="batch_size", fix="Use 1 or more"
-            )
+            what = "batch_size = 0 is not supported for images"
+            raise ConfigError(what, where="batch_size", fix="Use 1 or more")
         self.transform_ = build_transform(fit.configs["image"], fit.configs["model"], fit.resumed)
 
     def pixels(self, example: Any, where: str = "picture") -> np.ndarray:
@@ -170,7 +169,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         self,
         model: Any,
         table: PixelTable,
-        what: str,
+        output: str,
         device: torch.device,
         progress: Callable | None = None,
     ) -> np.ndarray:
@@ -178,7 +177,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
             model,
             table,
             self.transform_,
-            what,
+            output,
             batch_size=max(self.batch_size or 0, 64),
             device=device,
             progress=progress,
@@ -244,14 +243,11 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
     checkpoint = read_checkpoint(model.model, model.revision)
     base = checkpoint.config
     if checkpoint.family.model.reads != "images":
-        raise NotForThisModelError(
-            f"{model.model!r} does not read images", where="model", fix="Use TextClassifier"
-        )
+        what = f"{model.model!r} does not read images"
+        raise NotForThisModelError(what, where="model", fix="Use TextClassifier")
     if base.embedding.channels != transform.channels:
-        raise ConfigError(
-            f"the model reads {base.embedding.channels} channels, the transform gives {transform.channels}",
-            where="channels",
-        )
+        what = f"the model reads {base.embedding.channels} channels, the transform gives {transform.channels}"
+        raise ConfigError(what, where="channels")
     notes = []
     if base.embedding.image_size != transform.size:
         notes.append(f"positions interpolated to {transform.size[0]} x {transform.size[1]} pixels")

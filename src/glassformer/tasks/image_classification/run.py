@@ -132,8 +132,8 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
         }
 
     examples, mistakes = [record(i) for i in firsts], [record(i) for i in wrong]
-    right = [i for i in firsts if labels[i] == truth[i]]
-    mapped = [*dict.fromkeys([*wrong[:1], *right, *firsts])][: NUM_MAPS if clf.model_.has_attention else 0]
+    correct = [i for i in firsts if labels[i] == truth[i]]
+    mapped = [*dict.fromkeys([*wrong[:1], *correct, *firsts])][: NUM_MAPS if clf.model_.has_attention else 0]
     if context.recipe.evaluate.grid:
         images, image_range = [split.images[i] for i in firsts], clf.transform_.image_range
         draw_grid(context.folder / "grid.png", images, examples, image_range=image_range)

@@ -1,7 +1,8 @@
-"""Zero-shot image classification: the model knows only the names of the classes (CLIP; Radford et al., 2021).
+"""Zero-shot image classification by the names of the classes.
 
-Which of "a photo of a cat.", "a photo of a dog." has the vector nearest to that of the image? The vectors of
-the labels become the rows of a linear head, so an image is read once for all labels.
+CLIP (Radford et al., 2021) compares the vector of an image with those of "a photo of a cat.", "a photo of a
+dog." and so on. The vectors of the labels are the rows of a linear head, so that the model reads each image
+once for all labels.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PHOTO = "a photo of a {}."
 def label_vectors(
     model: ImageTextModel, tokenizer: Any, labels: Sequence[str], templates: Sequence[str]
 ) -> Tensor:
-    """One vector per label, ``[K, E]`` of length 1: the mean over the templates (Radford et al., 3.1.4)."""
+    """The mean vector of each label over the templates, ``[K, E]`` of length 1 (Radford et al., 3.1.4)."""
     texts = [template.replace("{}", label) for label in labels for template in templates]
     table = encode(tokenizer, texts, max_length=model.config.text.embedding.max_positions)
     rows = predict_rows(
@@ -71,10 +72,10 @@ def classifier_of(
 
 
 class ZeroShotImageClassifier(ZeroShot):
-    """Classifies images into labels of your choice without training, with both halves of CLIP.
+    """Classifies images by the names of labels, without training, with CLIP.
 
-    ``predict``, ``predict_proba`` and ``explain`` work as for a fitted ``ImageClassifier``; ``classes_`` are
-    the labels in the given order. ``classifier`` is an ``ImageClassifier`` of the labels, which can be saved.
+    ``predict``, ``predict_proba`` and ``explain`` work as in a fitted ``ImageClassifier``. ``classes_`` has
+    the labels in your order. ``classifier`` is an ``ImageClassifier`` of the labels, which can be saved.
     """
 
     INPUTS = inputs = Images()

@@ -179,9 +179,8 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         cleaned = clean_around_mask(text, vocabulary.tokens["mask"], self.clean)
         table = encode(self.tokenizer_, [cleaned], max_length=self.max_length)
         if table.truncated[0]:
-            raise DataError(
-                f"the text has more than {self.max_length} tokens", where="fill", fix="Shorten it"
-            )
+            what = f"the text has more than {self.max_length} tokens"
+            raise DataError(what, where="fill", fix="Shorten it")
         model = self.predictor()
         batch = pack_texts(table, np.array([0]), next(model.parameters()).device)
         positions = (batch.ids == vocabulary.mask).nonzero().squeeze(1)
@@ -241,19 +240,13 @@ def build_tokenizer(text: MaskTextConfig, model: PretrainModelConfig, texts: Seq
     kinds = {"wordpiece": wordpiece_tokenizer, "word": word_tokenizer}
     if model.model not in PRETRAINING:
         if text.tokenizer not in ("auto", "wordpiece"):
-            raise ConfigError(
-                f"the weights of {model.model!r} belong to its own vocabulary",
-                where="tokenizer",
-                fix="Use auto",
-            )
+            what = f"the weights of {model.model!r} belong to its own vocabulary"
+            raise ConfigError(what, where="tokenizer", fix="Use auto")
         return load_tokenizer(resolve_checkpoint(model.model, model.revision).path)
     if text.tokenizer not in kinds and text.tokenizer != "auto":
         if not Path(text.tokenizer).exists():
-            raise BadValueError(
-                f"{text.tokenizer!r} is not a tokenizer",
-                where="tokenizer",
-                fix="Use wordpiece, word or a file",
-            )
+            what = f"{text.tokenizer!r} is not a tokenizer"
+            raise BadValueError(what, where="tokenizer", fix="Use wordpiece, word or a file")
         return load_tokenizer(text.tokenizer)
     train = kinds.get(text.tokenizer, wordpiece_tokenizer)
     return train(
@@ -308,9 +301,8 @@ def build_encoder(
         )
     limit = built.config.embedding.max_positions
     if text.max_length > limit:
-        raise ConfigError(
-            f"max_length {text.max_length} is more than the model's {limit} positions", where="max_length"
-        )
+        what = f"max_length {text.max_length} is more than the model's {limit} positions"
+        raise ConfigError(what, where="max_length")
     return built
 
 

@@ -70,9 +70,8 @@ class MaskTextConfig(NewTokenizer):
 
     def __post_init__(self) -> None:
         if not 0.0 < self.mask_share < 1.0:  # also rejects NaN
-            raise ConfigError(
-                f"mask_share = {self.mask_share} is out of range", where="mask_share", fix="Use 0.15"
-            )
+            what = f"mask_share = {self.mask_share} is out of range"
+            raise ConfigError(what, where="mask_share", fix="Use 0.15")
         super().__post_init__()
 
 

@@ -27,7 +27,7 @@ from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.tasks.masked_lm.estimator import MaskedLM
 from glassformer.tasks.masked_lm.recipe import PretrainRecipe
 from glassformer.tasks.run_steps import named_splits, reload_data, sample_items, split_rows
-from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
+from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_renderer
 
 MASK_SAMPLE = 2000  # number of texts for the statistics of masks in the report
 
@@ -176,7 +176,7 @@ TASK = Task(
     fit=fit,
     evaluate=evaluate,
     evaluate_saved=evaluate_saved,
-    render_report=report_of("masked words"),
+    render_report=report_renderer("masked words"),
     example_fixture=example_fixture,
     opens=("mlm", "pretraining"),
     verb="fill",

@@ -124,9 +124,8 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
 
     def _prepare(self, fit: FitState) -> tuple[PixelTable, PixelTable | None]:
         if fit.train.batch_size == 0:
-            raise ConfigError(
-                "batch_size = 0 is not supported for images", where="batch_size", fix="Use 1 or more"
-            )
+            what = "batch_size = 0 is not supported for images"
+            raise ConfigError(what, where="batch_size", fix="Use 1 or more")
         image, model = as_classifier_sections(fit.configs["image"], fit.configs["model"])
         self.transform_ = build_transform(image, model, fit.resumed)
         crops = image.augment not in ("none", "shift")

@@ -22,7 +22,7 @@ from glassformer.inputs.images import initial_image_range
 from glassformer.tasks.masked_patches.estimator import MaskedPatches, as_classifier_sections
 from glassformer.tasks.masked_patches.recipe import ImageCorpusConfig, PatchesRecipe
 from glassformer.tasks.run_steps import named_splits, reload_data, sample_items, split_rows
-from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
+from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_renderer
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ TASK = Task(
     fit=fit,
     evaluate=evaluate,
     evaluate_saved=evaluate_saved,
-    render_report=report_of("masked patches"),
+    render_report=report_renderer("masked patches"),
     collect_artifacts=collect_artifacts,
     example_fixture=example_fixture,
     verb="evaluate",

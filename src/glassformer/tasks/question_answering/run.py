@@ -43,7 +43,7 @@ from glassformer.tasks.run_steps import (
     read_source,
     split_to_evaluate,
 )
-from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
+from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_renderer
 
 PREDICTIONS = "predictions.jsonl"
 MARGIN = 400  # characters of a long context that are shown before and after an answer
@@ -218,19 +218,19 @@ def _example(split: AnsweredSplit, i: int, answer: Any, error: str) -> dict[str,
     low, high = max(0, min(ends) - MARGIN), min(len(question.context), max(ends) + MARGIN)
     if high - low > 4 * MARGIN:  # the two answers are far from each other: show the true one
         low, high = max(0, ends[0] - MARGIN), min(len(question.context), ends[0] + MARGIN)
-    cut = [
+    true_spans, predicted_spans = (
         [(max(a, low) - low, min(b, high) - low) for a, b in spans_here if a < high and b > low]
         for spans_here in (spans, predicted)
-    ]
+    )
     return {
         "where": place(split.origin, i, split.rows),
         "question": question.question,
         "context": question.context[low:high],
         "cut": [low > 0, high < len(question.context)],
         "true": list(truth.texts),
-        "true_spans": cut[0],
+        "true_spans": true_spans,
         "answer": answer.text,
-        "spans": cut[1],
+        "spans": predicted_spans,
         "probability": round(answer.probability, 4),
         "error": error,
     }
@@ -256,7 +256,7 @@ TASK = Task(
     fit=fit,
     evaluate=evaluate,
     evaluate_saved=evaluate_saved,
-    render_report=report_of("answers"),
+    render_report=report_renderer("answers"),
     example_fixture=example_fixture,
     collect_artifacts=collect_artifacts,
     predict_records=predict_records,

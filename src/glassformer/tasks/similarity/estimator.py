@@ -690,9 +690,8 @@ def build_encoder(
         if checkpoint.family.hub is not None:
             pooling = None  # ``sentences`` pools, so that transformers can open the folder as an encoder
     if not isinstance(built, TextEncoder):
-        raise NotForThisModelError(
-            f"{model.model!r} is not an encoder of texts", where="model", fix="Use a Transformer"
-        )
+        what = f"{model.model!r} is not an encoder of texts"
+        raise NotForThisModelError(what, where="model", fix="Use a Transformer")
     limit = token_limit(built.config.embedding, None)
     if max_length and max_length > limit:
         what = f"max_length {max_length} is more than the model's {limit} positions"

@@ -82,9 +82,8 @@ def check_text_pairs(X: Any, y: Any = None, origin: str = "pairs") -> Pairs:
     try:
         scores = np.asarray(y, np.float64)
     except (TypeError, ValueError):
-        raise NotANumberError(
-            "a score is not a number", where=origin, fix="Give one number per pair"
-        ) from None
+        what = "a score is not a number"
+        raise NotANumberError(what, where=origin, fix="Give one number per pair") from None
     if scores.shape != (len(rows),):
         what = f"{len(rows)} pairs, but scores of shape {scores.shape}"
         raise UnequalLengthsError(what, where=origin, fix="Give one number per pair")
@@ -209,9 +208,8 @@ def choose_loss(loss: str, pairs: Pairs | None) -> str:
         return "cosine" if loss == "auto" else loss
     if pairs.scores is None:
         if loss not in ("auto", "negatives"):
-            raise NotForThisModelError(
-                f"{loss} needs scores", where="loss", fix="Give scores, or use negatives"
-            )
+            what = f"{loss} needs scores"
+            raise NotForThisModelError(what, where="loss", fix="Give scores, or use negatives")
         if len(pairs) < 2:
             raise TooFewExamplesError("a single pair has no negatives", where="pairs", fix="Give more pairs")
         return "negatives"

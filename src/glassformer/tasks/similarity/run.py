@@ -28,7 +28,7 @@ from glassformer.tasks.run_steps import note_without_evaluation, read_source, sp
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.tasks.similarity.pairs import Pairs
 from glassformer.tasks.similarity.recipe import SimilarityRecipe
-from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
+from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_renderer
 
 RETRIEVAL = ("found", "reciprocal_rank")  # metrics of pairs without scores
 MAX_WORDS = 14  # maximum number of words per text in an explained pair
@@ -263,7 +263,7 @@ TASK = Task(
     fit=fit,
     evaluate=evaluate,
     evaluate_saved=evaluate_saved,
-    render_report=report_of("similarity"),
+    render_report=report_renderer("similarity"),
     example_fixture=example_fixture,
     collect_artifacts=collect_artifacts,
     export=export,

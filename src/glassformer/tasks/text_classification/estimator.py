@@ -286,11 +286,11 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         self,
         model: Any,
         table: Windows,
-        what: str,
+        output: str,
         device: torch.device,
         progress: Callable | None = None,
     ) -> np.ndarray:
-        read = {"logits": compute_logits, "pooled": compute_pooled}[what]
+        read = {"logits": compute_logits, "pooled": compute_pooled}[output]
         return predict_windows(
             model,
             table,

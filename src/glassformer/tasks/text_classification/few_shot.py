@@ -75,11 +75,9 @@ def fit_few_shot(
     fit.examples, fit.validation = clf._examples(fit, *data)
     texts, targets, weights = fit.examples
     if clf.kind_.is_multilabel or weights is not None:
-        what = "several labels per example" if clf.kind_.is_multilabel else "weights of examples"
-        fix = "Leave --set method=few-shot out"
-        raise DataError(
-            f"few-shot needs texts with one label and does not support {what}", where="method", fix=fix
-        )
+        unsupported = "several labels per example" if clf.kind_.is_multilabel else "weights of examples"
+        what = f"few-shot needs texts with one label and does not support {unsupported}"
+        raise DataError(what, where="method", fix="Leave --set method=few-shot out")
     clf._build_preprocessor(fit)
     if clf.pairs_:
         what = "few-shot compares single texts, and these are pairs"
@@ -101,10 +99,10 @@ def fit_few_shot(
     options: dict[str, Any] = {"validation": validation, "callbacks": calls, "checkpoints": checkpoints}
     embedder.fit(texts, targets.tolist(), resume=resume, **options)
     sentences: Sentences = embedder.model_.sentences
+    options = {"head": "classification", "num_labels": len(clf.classes_)}
+    pooling = equivalent_pooling(sentences, clf.model)
     with use_own_generator():
-        clf.model_ = embedder.model_.with_head(
-            head="classification", pooling=pooling_of(sentences, clf.model), num_labels=len(clf.classes_)
-        ).eval()
+        clf.model_ = embedder.model_.with_head(pooling=pooling, **options).eval()
     clf.model_.sentences = sentences
     clf._compute_model = None
     fit_encoder_head(clf, texts, targets, strength)
@@ -189,7 +187,7 @@ def _settings(clf: Any) -> dict[str, Any]:
     return {k: v for k, v in values.items() if v is not None and k not in unused}
 
 
-def pooling_of(sentences: Sentences, name: str) -> str:
+def equivalent_pooling(sentences: Sentences, name: str) -> str:
     """The classifier's pooling that is equal to that of the checkpoint."""
     steps = [type(step).__name__ for step in sentences.after if isinstance(step, Dense)]
     unsupported = ""
@@ -202,12 +200,9 @@ def pooling_of(sentences: Sentences, name: str) -> str:
     pooling = matching_pooling(sentences)
     if pooling is None or steps or unsupported:
         parts = unsupported or " and ".join([*sentences.pool.modes, *steps])
-        what = f"{name!r} computes its vectors with {parts}"
-        raise NotForThisModelError(
-            f"{what}, which a classifier does not support",
-            where="model",
-            fix="Use gf.Embedder().fit(texts, labels), or another checkpoint",
-        )
+        what = f"{name!r} computes its vectors with {parts}, which a classifier does not support"
+        fix = "Use gf.Embedder().fit(texts, labels), or another checkpoint"
+        raise NotForThisModelError(what, where="model", fix=fix)
     return pooling
 
 

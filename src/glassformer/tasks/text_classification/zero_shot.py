@@ -32,7 +32,7 @@ from glassformer.runtime import computing
 from glassformer.targets.multiclass import Classes
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.tasks.text_classification.estimator import ENTAILS, TextClassifier
-from glassformer.tasks.text_classification.few_shot import pooling_of
+from glassformer.tasks.text_classification.few_shot import equivalent_pooling
 
 TEMPLATE = "This example is {}."
 ABOUT = "This text is about {}."  # template for sentence encoders
@@ -55,7 +55,7 @@ def classifier_from_embedder(
         NotForThisModelError: classifiers do not support the pooling or later layers of the embedder.
     """
     sentences = embedder.open().model_.sentences
-    pooling = pooling_of(sentences, embedder.model)
+    pooling = equivalent_pooling(sentences, embedder.model)
     model = embedder.model_.with_head(head="classification", pooling=pooling, num_labels=len(labels)).eval()
     model.sentences, model.weights_source = sentences, embedder.weights_source_
     settings = {"model": embedder.model, "max_length": sentences.max_length, "pooling": pooling}
@@ -222,7 +222,7 @@ class ZeroShotClassifier(ZeroShot):
         if self.entailment is None:
             return clf.logits(texts)[:, self.columns]
         model = clf.predictor()
-        rows = partial(clf.table_outputs, model, what="logits", device=next(model.parameters()).device)
+        rows = partial(clf.table_outputs, model, output="logits", device=next(model.parameters()).device)
         out = []
         with computing(clf.threads):
             for start in range(0, len(texts), TEXTS):

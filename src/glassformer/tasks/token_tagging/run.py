@@ -52,7 +52,7 @@ from glassformer.tasks.run_steps import (
     read_source,
     split_to_evaluate,
 )
-from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
+from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_renderer
 from glassformer.tasks.token_tagging.estimator import TokenTagger
 from glassformer.tasks.token_tagging.recipe import TaggingRecipe
 
@@ -287,7 +287,7 @@ TASK = Task(
     fit=fit,
     evaluate=evaluate,
     evaluate_saved=evaluate_saved,
-    render_report=report_of("tags"),
+    render_report=report_renderer("tags"),
     example_fixture=example_fixture,
     collect_artifacts=collect_artifacts,
     predict_records=predict_records,

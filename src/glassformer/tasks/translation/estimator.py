@@ -146,11 +146,9 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         table = self.encode(check_texts(self.prediction_rows(texts, origin), origin, rows))
         if table.truncated.any():
             first = int(np.flatnonzero(table.truncated)[0])
-            raise DataError(
-                f"the text has more than {self.max_length} tokens",
-                where=place(origin, first, rows),
-                fix="Cut it into sentences, or train with a larger max_length",
-            )
+            what = f"the text has more than {self.max_length} tokens"
+            fix = "Cut it into sentences, or train with a larger max_length"
+            raise DataError(what, where=place(origin, first, rows), fix=fix)
         return table
 
     def translate(
@@ -198,14 +196,13 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         out: list[list[Hypothesis]] = [[] for _ in range(len(table))]
         for index in evaluation_batches(table.lengths, beam_token_budget(beam, device)):
             batch = pack_texts(table, index, device)
-            most = (MAX_TARGET_TOKENS[0] * batch.packing.length_tensor + MAX_TARGET_TOKENS[1]).long()
+            max_lengths = (MAX_TARGET_TOKENS[0] * batch.packing.length_tensor + MAX_TARGET_TOKENS[1]).long()
             if limit is not None:
-                most = torch.full_like(most, limit)
+                max_lengths = torch.full_like(max_lengths, limit)
+            batch_limits = Limits(limits.begin, limits.end, max_lengths, limits.banned)
             with computing():
                 memory = model.encode(batch.ids, batch.packing)
-                best = beam_search(
-                    model, memory, Limits(limits.begin, limits.end, most, limits.banned), beam, length_penalty
-                )
+                best = beam_search(model, memory, batch_limits, beam, length_penalty)
             for i, hypotheses in zip(index.tolist(), best, strict=True):
                 out[i] = hypotheses
             if progress is not None:
@@ -256,8 +253,8 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         """Detokenized BLEU of the translations, 0 to 100."""
         from glassformer.targets.target_text import translation_scores
 
-        left, right = check_translations(self.prediction_rows(source), target, "score")
-        return translation_scores(self.translate(left, beam), right)["bleu"]
+        sources, references = check_translations(self.prediction_rows(source), target, "score")
+        return translation_scores(self.translate(sources, beam), references)["bleu"]
 
     # --- files -----------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from glassformer.errors import NotForThisModelError
 from glassformer.tasks.sections import DrawnData, RecipeKeys, TextRows
 from glassformer.train.config import CLASSIFIER_KEYS, FitConfig, TokenBatches
 
-OTHER_MODEL = {  # model -> keys that belong to the other one
+OTHER_MODEL = {  # model -> keys that only the other model has
     "transformer": ("attention", "cell"),
     "rnn": ("num_heads", "d_ff", "norm", "norm_eps", "embedding_dropout", "activation"),
 }

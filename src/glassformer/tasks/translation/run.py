@@ -21,7 +21,7 @@ from glassformer.evaluate.predictions import table_file
 from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.targets.target_text import TargetText, translation_scores
 from glassformer.tasks.run_steps import note_without_evaluation, read_source, split_to_evaluate
-from glassformer.tasks.task import TINY, DataPreview, Log, RunContext, Task, report_of
+from glassformer.tasks.task import TINY, DataPreview, Log, RunContext, Task, report_renderer
 from glassformer.tasks.translation.estimator import Translator
 from glassformer.tasks.translation.recipe import TranslationRecipe
 
@@ -197,7 +197,7 @@ TASK = Task(
     fit=fit,
     evaluate=evaluate,
     evaluate_saved=evaluate_saved,
-    render_report=report_of("translation"),
+    render_report=report_renderer("translation"),
     example_fixture=example_fixture,
     collect_artifacts=collect_artifacts,
     verb="translate",

@@ -197,11 +197,8 @@ class Word2Vec(Estimator, VectorsConfig):
         train = adam_config(config)
         stream = (WordStream if config.centers == "words" else SkipGramStream)(corpus, config)
         if not stream.examples:
-            raise DataError(
-                "subsampling leaves no pair of words",
-                where="sentences",
-                fix="Set subsample = 0, or give more text",
-            )
+            what = "subsampling leaves no pair of words"
+            raise DataError(what, where="sentences", fix="Set subsample = 0, or give more text")
         set_seed(train.seed)
         with use_own_generator():
             model = SkipGram(len(corpus.words), config.dim)
@@ -343,13 +340,11 @@ class Word2Vec(Estimator, VectorsConfig):
             fix = "Give a word, several, or a vector"
             raise InputError("neither words nor a vector", where="most_similar", fix=fix) from None
         if len(negative):
-            raise InputError(
-                "negative words cannot be combined with a vector", where="negative", fix="Give words alone"
-            )
+            what = "negative words cannot be combined with a vector"
+            raise InputError(what, where="negative", fix="Give words alone")
         if query.shape != self.vectors_.shape[1:]:
-            raise InputError(
-                f"a vector of shape {query.shape}, expected {self.vectors_.shape[1:]}", where="most_similar"
-            )
+            what = f"a vector of shape {query.shape}, expected {self.vectors_.shape[1:]}"
+            raise InputError(what, where="most_similar")
         if not np.isfinite(query).all() or not query.any():
             raise InputError("a vector without a direction: all 0, or not finite", where="most_similar")
         return self._nearest_words(query, count, [])
@@ -362,9 +357,8 @@ class Word2Vec(Estimator, VectorsConfig):
 
     def _nearest_words(self, query: np.ndarray, count: int, without: list[int]) -> list[tuple[str, float]]:
         if not isinstance(count, int | np.integer) or count < 1:
-            raise InputError(
-                f"count = {count!r} is not a number of words", where="count", fix="Use 1 or more"
-            )
+            what = f"count = {count!r} is not a number of words"
+            raise InputError(what, where="count", fix="Use 1 or more")
         return [(self.words_[i], cosine) for i, cosine in nearest_rows(self.units_, query, count, without)]
 
     if not TYPE_CHECKING:  # a type checker would accept any attribute
@@ -425,9 +419,8 @@ class Word2Vec(Estimator, VectorsConfig):
             out.norms_, out.train_seconds_, out.history_ = {"after": norms(vectors)}, 0.0, []
             return out
         if limit is not None:
-            raise ConfigError(
-                "limit is not supported for folders", where="limit", fix="Leave it out, or name a file"
-            )
+            what = "limit is not supported for folders"
+            raise ConfigError(what, where="limit", fix="Leave it out, or name a file")
         check_finished(path)
         folder = path if (path / "glassformer.json").is_file() else path / "model"
         if not folder.is_dir():
@@ -450,9 +443,8 @@ def _read_tables(folder: Path) -> tuple[tuple[str, ...], np.ndarray, np.ndarray,
     where = str(folder / "words.json")
     words, counts = (about.get(name) for name in ("words", "counts"))
     if not isinstance(words, list) or not isinstance(counts, list) or len(words) != len(counts):
-        raise CheckpointError(
-            "'words' and 'counts' are missing, or not lists of the same length", where=where
-        )
+        what = "'words' and 'counts' are missing, or not lists of the same length"
+        raise CheckpointError(what, where=where)
     if not all(isinstance(word, str) for word in words) or len(set(words)) < len(words):
         raise CheckpointError("'words' has an entry that is not a word, or a word twice", where=where)
     if not all(type(n) is int and 0 <= n < 2**63 for n in counts):

@@ -23,7 +23,7 @@ from glassformer.errors import BadValueError, ConfigError, DataError
 from glassformer.evaluate.vectors import KNOWN_TESTS, tests_folder
 from glassformer.finite import json_text
 from glassformer.inputs.texts import TINY_TEXTS
-from glassformer.tasks.task import DataPreview, RunContext, Task, report_of
+from glassformer.tasks.task import DataPreview, RunContext, Task, report_renderer
 from glassformer.tasks.word2vec.estimator import Word2Vec
 from glassformer.tasks.word2vec.recipe import CorpusConfig, JudgeConfig, VectorsRecipe
 
@@ -72,9 +72,8 @@ def _cleaned(texts: Sequence[str], data: CorpusConfig) -> list[str]:
 def _split_texts(data: CorpusConfig, split: str) -> list[str]:
     """All texts of a split, regardless of ``limit``; empty if the source has no such split."""
     if split not in SPLITS:
-        raise BadValueError(
-            f"no split is called {split!r}", where="data.exclude", fix=nearest(split, list(SPLITS))
-        )
+        what = f"no split is called {split!r}"
+        raise BadValueError(what, where="data.exclude", fix=nearest(split, list(SPLITS)))
     try:
         return _read_source(data, splits=(split,)).splits[split].texts
     except NoSplit:
@@ -190,7 +189,7 @@ TASK = Task(
     fit=fit,
     evaluate=evaluate,
     evaluate_saved=evaluate_saved,
-    render_report=report_of("vectors"),
+    render_report=report_renderer("vectors"),
     example_fixture=example_fixture,
     verb="vectors",
     packages=("numba",),
