@@ -57,7 +57,7 @@ def test_encoding_and_line_ends_stay(
     ok, run: Path, tmp_path: Path, monkeypatch, encoding, line_end, piecewise
 ):
     if piecewise:
-        monkeypatch.setattr("glassformer.inputs.texts.LARGE", 1)
+        monkeypatch.setattr("glassformer.inputs.texts.LARGE_FILE_BYTES", 1)
     lines = ["text,who", "a splendid café,Zoë", "dreadful,Ann"]
     (tmp_path / "t.csv").write_bytes((line_end.join(lines) + line_end).encode(encoding))
     words = ("--encoding", encoding) if encoding in ("cp1252", "utf-16") else ()
@@ -109,8 +109,8 @@ CELLS = (
 @pytest.mark.parametrize(("name", "delimiter"), [("mine.csv", ","), ("mine.csv", ";"), ("mine.tsv", "\t")])
 def test_every_cell_stays_as_it_is(ok, run: Path, tmp_path: Path, monkeypatch, piecewise, name, delimiter):
     if piecewise:
-        monkeypatch.setattr("glassformer.inputs.texts.LARGE", 1)
-        monkeypatch.setattr("glassformer.inputs.texts.PIECE", 2)
+        monkeypatch.setattr("glassformer.inputs.texts.LARGE_FILE_BYTES", 1)
+        monkeypatch.setattr("glassformer.inputs.texts.CHUNK_ROWS", 2)
     head = ["=id", "note", "text"]
     rows = [[str(i), cell, f"@a film {cell}" if cell.strip() else "@x"] for i, cell in enumerate(CELLS)]
     with (tmp_path / name).open("w", encoding="utf-8", newline="") as file:
@@ -136,8 +136,8 @@ def test_the_guards_of_a_label_review_stay(tmp_path: Path):
 @pytest.mark.parametrize("piecewise", [False, True])
 def test_rows_without_an_answer_say_why(ok, run: Path, tmp_path: Path, monkeypatch, piecewise):
     if piecewise:
-        monkeypatch.setattr("glassformer.inputs.texts.LARGE", 1)
-        monkeypatch.setattr("glassformer.inputs.texts.PIECE", 2)
+        monkeypatch.setattr("glassformer.inputs.texts.LARGE_FILE_BYTES", 1)
+        monkeypatch.setattr("glassformer.inputs.texts.CHUNK_ROWS", 2)
     write_csv(tmp_path / "t.csv", [("7", "a film"), ("11", ""), ("13", "a plot")], "id,text")
     ok("predict", run, "t.csv", "--out", "o.csv", "--keep-table", "--on-bad-row", "skip")
     head, *rows = records(tmp_path / "o.csv")

@@ -23,8 +23,8 @@ def piecewise(monkeypatch):
     """Every file counts as large, and its pieces are small."""
 
     def switch(on: bool) -> None:
-        monkeypatch.setattr(rows_module, "LARGE", 0 if on else 1 << 40)
-        monkeypatch.setattr(rows_module, "PIECE", 7)
+        monkeypatch.setattr(rows_module, "LARGE_FILE_BYTES", 0 if on else 1 << 40)
+        monkeypatch.setattr(rows_module, "CHUNK_ROWS", 7)
 
     return switch
 

@@ -14,7 +14,7 @@ from tests.tables import read_csv
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions
 from glassformer.inputs.images import read_image_table
-from glassformer.inputs.rows import InputRequest, gather_rows, names_a_file, read_rows
+from glassformer.inputs.rows import InputRequest, gather_rows, is_file_name, read_rows
 
 from .tiny import sentences, settings, write_csv
 
@@ -214,14 +214,14 @@ def test_labels_of_a_file_to_be_labelled_are_not_looked_at(tmp_path: Path):
 
 def test_texts_and_files_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    assert not names_a_file("a splendid film")
-    assert not names_a_file("I read it in reviews.csv")
-    assert not names_a_file("film " * 2000)
-    assert not names_a_file("a\0b")
-    assert names_a_file("missing.csv")
+    assert not is_file_name("a splendid film")
+    assert not is_file_name("I read it in reviews.csv")
+    assert not is_file_name("film " * 2000)
+    assert not is_file_name("a\0b")
+    assert is_file_name("missing.csv")
     Path("notes").write_text("x", encoding="utf-8")
     with pytest.raises(DataError, match="a file without an extension"):
-        names_a_file("notes")
+        is_file_name("notes")
 
 
 @pytest.mark.parametrize(

@@ -403,6 +403,6 @@ def test_a_dash_is_standard_input(gf, ok, refused, run, stdin, tmp_path):
 
 
 def test_standard_input_is_bounded(refused, run, stdin, monkeypatch):
-    monkeypatch.setattr("glassformer.inputs.rows.MOST_STDIN", 5)
+    monkeypatch.setattr("glassformer.inputs.rows.MAX_STDIN_BYTES", 5)
     stdin(b"123456")
     assert "standard input: more than" in refused("predict", run, "-")

@@ -427,7 +427,7 @@ def test_the_server_answers_as_the_model(kind, folder, data):
         content = io.BytesIO(file.read_bytes()).getvalue()
         items = [
             served.inputs.decode(
-                served.inputs.opened(base64.b64encode(content).decode(), "images[0]")[0], "images[0]"
+                served.inputs.open_base64(base64.b64encode(content).decode(), "images[0]")[0], "images[0]"
             )
         ]
         (found,) = served.response(items, served.compute(items))["predictions"]

@@ -23,7 +23,7 @@ from glassformer.data.vocabulary import extend_over_accents
 from glassformer.data.windows import QuestionRows
 from glassformer.errors import CheckpointError, ConfigError, DataError, GlassformerError, InputError
 from glassformer.inputs.questions import Questions
-from glassformer.inputs.rows import InputRequest, Row, layout_of
+from glassformer.inputs.rows import InputRequest, Row, detect_layout
 from glassformer.targets.answer_span import answer_metrics
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.task import TINY
@@ -285,7 +285,7 @@ def written(rows: list[Row], out: Path, answer: str) -> str:
                 found = {"question": q.first, "context": q.second, "answer": answer}
                 yield found | {"start": 0, "end": 7, "probability": 0.5}
 
-    writer = Writer(Same(SimpleNamespace(NOUN="questions"), layout_of(rows)), out)
+    writer = Writer(Same(SimpleNamespace(NOUN="questions"), detect_layout(rows)), out)
     with writer.open():
         writer.add(rows, lambda done: None)
     return out.read_text()

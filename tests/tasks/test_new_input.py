@@ -57,8 +57,10 @@ class ServedTwo(ServedImages):
     kind = field = "image_pair"
     element, element_description, noun, examples = list[str], "Two images in base64", "pairs of images", ()
 
-    def opened(self, content: Any, where: str) -> tuple[Any, int]:
-        (a, m), (b, n) = (super(ServedTwo, self).opened(x, f"{where}[{i}]") for i, x in enumerate(content))
+    def open_base64(self, content: Any, where: str) -> tuple[Any, int]:
+        (a, m), (b, n) = (
+            super(ServedTwo, self).open_base64(x, f"{where}[{i}]") for i, x in enumerate(content)
+        )
         return Two(a, b), m + n
 
 

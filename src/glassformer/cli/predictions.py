@@ -26,7 +26,7 @@ from glassformer.errors import BadValueError, ConfigError, NotForThisModelError,
 from glassformer.evaluate.predictions import HEADER as LABEL_HEADER
 from glassformer.evaluate.predictions import NUMBER_HEADER, label_cells, number_cells, row_cells, table_file
 from glassformer.finite import json_text
-from glassformer.inputs.rows import MOST_COLUMNS, Layout, Row, copied_columns, rejected_message
+from glassformer.inputs.rows import MAX_COLUMNS, Layout, Row, copied_columns, rejected_message
 from glassformer.outputs import check_new_file, write_text
 from glassformer.tasks.catalog import TASKS
 
@@ -510,8 +510,8 @@ def table_format(files: Sequence[str], out: Path | None) -> TableFormat:
         raise BadValueError("needs one CSV or TSV file", where=KEEP_TABLE, fix=fix)
     delimiter = detect_delimiter(path, ESCAPE)
     _, names = next(read_records(path, delimiter, lambda error, row: None, ESCAPE), (0, []))
-    if len(names) > MOST_COLUMNS:
-        what = f"{len(names)} columns, at most {MOST_COLUMNS} are kept"
+    if len(names) > MAX_COLUMNS:
+        what = f"{len(names)} columns, at most {MAX_COLUMNS} are kept"
         fix = "Leave it out, or cut the table to the columns you need"
         raise ConfigError(what, where=KEEP_TABLE, fix=fix)
     with path.open("rb") as file:

@@ -30,12 +30,12 @@ from glassformer.errors import (
 from glassformer.inputs.rows import (
     DEFAULT_REQUEST,
     STDIN,
-    names_a_file,
+    check_not_a_folder,
+    is_file_name,
     read_rows,
     read_stdin,
     read_with_columns,
-    refuse_folder,
-    usable,
+    usable_inputs,
 )
 from glassformer.outputs import check_folder_path, check_new_file
 
@@ -224,8 +224,8 @@ def _check_arguments(
             command = f'glassformer similar "ONE TEXT" "ANOTHER" --model {shlex.quote(text)}'
             fix = f"Name it with --model: {command}"
             raise WrongArgumentError(f"{text} is a model, not a text", where="similar", fix=fix)
-        refuse_folder(text)
-    is_table = len(inputs) == 1 and names_a_file(inputs[0])
+        check_not_a_folder(text)
+    is_table = len(inputs) == 1 and is_file_name(inputs[0])
     if doubles:
         for option, value in (("--first", first), ("--second", second), ("--explain", explain)):
             if value:
@@ -378,8 +378,8 @@ def _read_queries(arguments: Sequence[str]) -> list[str]:
     for word in arguments:
         if word == STDIN:
             texts += read_stdin()[0]
-        elif names_a_file(word) and Path(word).is_file():
-            texts += usable(read_rows(Path(word), replace(DEFAULT_REQUEST, log=note_columns)))
+        elif is_file_name(word) and Path(word).is_file():
+            texts += usable_inputs(read_rows(Path(word), replace(DEFAULT_REQUEST, log=note_columns)))
         else:
             texts.append(word)
     return texts

@@ -26,7 +26,14 @@ from glassformer.data.pairs import SOURCE_COLUMNS
 from glassformer.data.tables import TXT
 from glassformer.data.vocabulary import MASK
 from glassformer.errors import ConfigError, ConflictError, NotForThisModelError, counted, with_article
-from glassformer.inputs.rows import InputRequest, Row, copied_columns, gather_rows, layout_of, usable
+from glassformer.inputs.rows import (
+    InputRequest,
+    Row,
+    copied_columns,
+    detect_layout,
+    gather_rows,
+    usable_inputs,
+)
 from glassformer.outputs import check_new_file
 from glassformer.tasks.catalog import TASKS
 
@@ -61,7 +68,7 @@ def align(
     check_output_path(path)
     check_new_file(path, "--align")
     translator, rows = _load_with_rows(folder, arguments, text_column)
-    texts = usable(rows)
+    texts = usable_inputs(rows)
     if len(texts) > MAX_TEXTS:
         fix = "Give fewer"
         raise ConfigError(f"{len(texts)} texts are too many for one page (at most {MAX_TEXTS})", fix=fix)
@@ -79,7 +86,7 @@ def _load_with_rows(
 
     columns = trained_column(folder), *SOURCE_COLUMNS
     rows = gather_rows(InputRequest(arguments, text_column, training_columns=columns, log=note_columns))
-    usable(rows)
+    usable_inputs(rows)
     return load_kind(folder, "translate"), rows
 
 
@@ -129,7 +136,7 @@ def translate_command(
     if out is None:
         _show([(row.text, translation) for row, translation in translations], json)
         return
-    layout = layout_of([row for row, _ in translations] if len(arguments) == 1 else [])
+    layout = detect_layout([row for row, _ in translations] if len(arguments) == 1 else [])
     other_columns = copied_columns(layout, ("text", "translation"))
     rows = (
         [row.text, translation, *(cell(row) for cell in other_columns.values())]

@@ -32,7 +32,7 @@ from glassformer.errors import (
     counted,
     with_article,
 )
-from glassformer.inputs.rows import InputRequest, gather_rows, unusable_message, usable
+from glassformer.inputs.rows import InputRequest, gather_rows, unusable_message, usable_inputs
 from glassformer.outputs import atomic_write, check_new_file
 from glassformer.tasks.catalog import TASKS
 
@@ -80,7 +80,7 @@ def _read_texts(
     rows = gather_rows(request)
     if message := unusable_message(rows):
         note(f"{message}; row n of the output belongs to the n-th text, not to line n")
-    return usable(rows)
+    return usable_inputs(rows)
 
 
 def embed_command(

@@ -62,7 +62,7 @@ PAIR_SOURCES = {
         "no license file; research use with citation",
         folder="multi30k",
         columns=("en", "de", "fr", "cs"),
-    ),
+    )
 }
 
 
@@ -332,7 +332,7 @@ SCORED_SOURCES = {
         "are from 0 to 5",
         "CC BY-SA 4.0 and others, see its page",
         folder="stsb",
-    ),
+    )
 }
 
 

@@ -83,17 +83,16 @@ class ServedImages(ServedInputs):
         return 0
 
     def decode_base64(self, contents: Sequence[str], what: str) -> list[tuple[bytes, int]]:
-        """Decode the base64 of every image and check its size; the error for an unusable image has its
-        position."""
-        opened = [self.opened(content, f"{what}[{i}]") for i, content in enumerate(contents)]
-        pixels = sum(pixels for _, pixels in opened)
+        """Decode the base64 of all images and check their sizes; an error has the position of its image."""
+        images = [self.open_base64(content, f"{what}[{i}]") for i, content in enumerate(contents)]
+        pixels = sum(pixels for _, pixels in images)
         if pixels > self.limits.request_pixels:
-            most = f"{pixels:,} pixels in all images, at most {self.limits.request_pixels:,} in one request"
-            raise RequestTooLargeError(most, where=what, fix="Send several requests, or scale them down")
-        return opened
+            what = f"{pixels:,} pixels in all images, at most {self.limits.request_pixels:,} in one request"
+            raise RequestTooLargeError(what, where=what, fix="Send several requests, or scale them down")
+        return images
 
-    def opened(self, content: str, where: str) -> tuple[bytes, int]:
-        """Decode base64 to the bytes of an image; check and return its number of pixels, too."""
+    def open_base64(self, content: str, where: str) -> tuple[bytes, int]:
+        """Decode base64 to the bytes of an image, and return them with the checked number of pixels."""
         from PIL import Image
 
         try:
@@ -115,8 +114,8 @@ class ServedImages(ServedInputs):
             known = ", ".join(FORMATS[:6])
             raise DataError("not an image that can be read", where=where, fix=f"Known: {known}") from None
         if width * height > self.limits.pixels:
-            most = f"{width:,} x {height:,} pixels, at most {self.limits.pixels:,} in total"
-            raise RequestTooLargeError(most, where=where, fix="Scale it down")
+            what = f"{width:,} x {height:,} pixels, at most {self.limits.pixels:,} in total"
+            raise RequestTooLargeError(what, where=where, fix="Scale it down")
         return data, width * height
 
     def decode(self, content: Any, where: str) -> Item:
@@ -128,7 +127,7 @@ class ServedImages(ServedInputs):
         return Item(np.zeros(shape, np.uint8), self.max_tokens)
 
     def to_explain(self, x: str) -> tuple[bytes, int]:
-        return self.opened(x, self.field)[0], self.max_tokens
+        return self.open_base64(x, self.field)[0], self.max_tokens
 
     def join(self, items: Sequence[Item]) -> PixelTable:
         return PixelTable(np.stack([item.encoded for item in items]))
@@ -150,9 +149,9 @@ class Images(Inputs):
 
     def read(self, recipe: Any, source: str, numbers: bool, **part: Any) -> Dataset:
         part.pop("trained", None)  # unused: the column of images is always detected
-        known = section_values(recipe.data, "image_column", "label_column", "label_separator", "broken")
+        columns = section_values(recipe.data, "image_column", "label_column", "label_separator", "broken")
         image_range = recipe.image.image_range
-        return load_image_dataset(source, image_range=image_range, numbers=numbers, **known, **part)
+        return load_image_dataset(source, image_range=image_range, numbers=numbers, **columns, **part)
 
     def skips(self, d: Any) -> bool:
         return d.broken == "skip"
@@ -177,13 +176,13 @@ class Images(Inputs):
 
     def rows(self, request: InputRequest) -> list[Row]:
         """Image files, folders of images, and tables of file names."""
-        found: list[Row] = []
+        rows: list[Row] = []
         for argument in request.arguments:
             is_table = argument.lower().endswith(tuple(READERS)) and os.path.isfile(argument)
-            found += (
+            rows += (
                 read_image_table(Path(argument), request) if is_table else map(Row, image_paths([argument]))
             )
-        return flag_unreadable(found, saved_range(request.folder)) if request.skip else found
+        return mark_unreadable(rows, saved_range(request.folder)) if request.skip else rows
 
     def check_cell(self, x: Any, clf: Any) -> None:
         if not isinstance(x, bytes):
@@ -200,7 +199,7 @@ class Images(Inputs):
         return x
 
 
-def flag_unreadable(rows: Sequence[Row], image_range: Any = "full") -> list[Row]:
+def mark_unreadable(rows: Sequence[Row], image_range: Any = "full") -> list[Row]:
     """Set ``error`` on rows whose image cannot be decoded."""
     read = [row for row in rows if row.error is None]
     texts = [row.text for row in read]
@@ -217,9 +216,8 @@ def image_paths(arguments: Sequence[str]) -> list[str]:
         if path.is_dir():
             files = [str(p) for p in image_files(path)]
             if not files:
-                raise MissingValueError(
-                    "there are no images in this folder", where=argument, fix="Pass the image paths"
-                )
+                what = "there are no images in this folder"
+                raise MissingValueError(what, where=argument, fix="Pass the image paths")
             paths += files
         elif path.is_file():
             paths.append(argument)
@@ -259,8 +257,7 @@ def read_image_table(path: Path, request: InputRequest) -> list[Row]:
 
 
 def initial_image_range(image: Any, model: Any, folder: Path) -> ImageRange:
-    """The ``image_range`` (value of white) at the start of a training run in ``folder``; does not download a
-    model."""
+    """The ``image_range`` (value of white) of a training run in ``folder`` at its start, without a download."""
     if not (is_image_architecture(model.model) or Path(model.model).expanduser().is_dir()):
         return image.image_range
     return build_transform(image, model, newest_fingerprint(folder / "checkpoints")).image_range
@@ -277,15 +274,19 @@ def has_fixed_features(model: str) -> bool:
 
 
 def build_transform(image: Any, model: Any, fingerprint: Mapping[str, Any] | None = None) -> ImageTransform:
-    """The transform of the checkpoint or architecture (whose mean and std are 0.5), overridden by the
-    settings. ``auto``: dinov2-small if that needs no download, else vit-tiny. ``fingerprint``: of a resumed
-    run; runs of older versions used the ``image_range`` "full"."""
-    names = [*IMAGE_ARCHITECTURES, *CATALOG]
+    """The transform of the checkpoint or architecture, overridden by the settings.
+
+    An architecture has mean and std 0.5. ``auto`` is dinov2-small if it needs no download, otherwise vit-tiny.
+
+    Args:
+        fingerprint: settings of a resumed run; runs of older versions used the ``image_range`` "full".
+    """
+    known_names = [*IMAGE_ARCHITECTURES, *CATALOG]
     name = model.model
     if name == AUTO:
         name = IMAGE_ENCODER if is_available(IMAGE_ENCODER) else IMAGE_SCRATCH
-    if name not in names and "/" not in name and not Path(name).expanduser().exists():
-        raise UnknownModelError(f"there is no model {name!r}", where="model", fix=nearest(name, names))
+    if name not in known_names and "/" not in name and not Path(name).expanduser().exists():
+        raise UnknownModelError(f"there is no model {name!r}", where="model", fix=nearest(name, known_names))
     if is_image_architecture(name):
         channels = image.channels or 3
         size = IMAGE_ARCHITECTURES[name]().embedding.image_size
@@ -310,7 +311,7 @@ def build_transform(image: Any, model: Any, fingerprint: Mapping[str, Any] | Non
         interpolation=image.interpolation or base.interpolation,
         mean=tuple(image.mean) or base.mean,
         std=tuple(image.std) or base.std,
-        image_range=image.image_range or _range(base, fingerprint),
+        image_range=image.image_range or _default_range(base, fingerprint),
     )
 
 
@@ -323,13 +324,13 @@ def check_transform(transform: ImageTransform, config: Any, folder: Path) -> Non
 
 def saved_range(folder: Path) -> ImageRange:
     """The ``image_range`` of a saved model or a run; ``full`` if it is not an image model."""
-    for place in (folder, folder / "model"):
-        if (place / TRANSFORM_FILE).is_file():
-            return load_transform(place, default="full" if (place / ABOUT).is_file() else None).image_range
+    for path in (folder, folder / "model"):
+        if (path / TRANSFORM_FILE).is_file():
+            return load_transform(path, default="full" if (path / ABOUT).is_file() else None).image_range
     return "full"
 
 
-def _range(base: ImageTransform, fingerprint: Mapping[str, Any] | None) -> ImageRange:
+def _default_range(base: ImageTransform, fingerprint: Mapping[str, Any] | None) -> ImageRange:
     """The default ``image_range``: the checkpoint's, or None if that is "full"."""
     if fingerprint is not None and "image_range" not in fingerprint:
         return "full"

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from glassformer.data.doctor import Severity
 from glassformer.data.findings import DoctorReport
 from glassformer.errors import DataError
-from glassformer.inputs.rows import InputRequest, Layout, Row, layout_of, usable
+from glassformer.inputs.rows import InputRequest, Layout, Row, detect_layout, usable_inputs
 
 CHARS_PER_TOKEN = 3  # an estimate before tokenization
 
@@ -101,7 +101,7 @@ class RowChunks:
     all_at_once: ClassVar[bool] = True
 
     def __init__(self, rows: Sequence[Row], noun: str = "texts"):
-        self.rows, self.num_usable, self.layout = rows, len(usable(rows, noun)), layout_of(rows)
+        self.rows, self.num_usable, self.layout = rows, len(usable_inputs(rows, noun)), detect_layout(rows)
 
     def __iter__(self) -> Iterator[Sequence[Row]]:
         yield self.rows
@@ -187,7 +187,7 @@ class Inputs:
         Raises:
             DataError: there is no such row, or it cannot be used.
         """
-        return inputs_of_rows(self.rows(request), numbers)
+        return select_inputs(self.rows(request), numbers)
 
     def likely_columns(self, source: str | Path, schema: Any) -> list[str]:
         """Candidates for the column of examples in a Parquet file, if no column has a usual name."""
@@ -217,15 +217,19 @@ class Inputs:
         return ""
 
 
-def inputs_of_rows(rows_read: Sequence[Row], numbers: Sequence[int]) -> list[Any]:
+def select_inputs(rows_read: Sequence[Row], numbers: Sequence[int]) -> list[Any]:
     """The inputs of the rows with these numbers, in this order; empty: of all usable rows."""
     if not numbers:
         return [row.text for row in rows_read if row.error is None]
-    places = {row.row: row for row in rows_read if row.row is not None}
-    if missing := [n for n in numbers if n not in places]:
-        known = f"Rows {min(places)} to {max(places)} have texts" if places else "Name a file: --data FILE"
-        raise DataError(f"there is no row {missing[0]}", where="--row", fix=known)
-    rows = [places[n] for n in numbers]
+    rows_by_number = {row.row: row for row in rows_read if row.row is not None}
+    if missing := [n for n in numbers if n not in rows_by_number]:
+        fix = (
+            f"Rows {min(rows_by_number)} to {max(rows_by_number)} have texts"
+            if rows_by_number
+            else "Name a file: --data FILE"
+        )
+        raise DataError(f"there is no row {missing[0]}", where="--row", fix=fix)
+    rows = [rows_by_number[n] for n in numbers]
     for row in rows:
         if row.error is not None:
             raise DataError(row.error, where=f"{row.file}, row {row.row}", fix="Choose another --row")

@@ -18,12 +18,12 @@ from glassformer.inputs.rows import (
     STDIN,
     InputRequest,
     Row,
+    check_arguments,
+    is_file_name,
     is_image,
-    names_a_file,
     read_counting_errors,
-    refuse_unreadable,
 )
-from glassformer.inputs.texts import gather_pairs, pairs_in
+from glassformer.inputs.texts import gather_pairs, read_pairs
 
 SIDES = ("question", "text")
 
@@ -59,35 +59,44 @@ class Questions(Inputs):
     served = ServedQuestions
 
     def rows(self, request: InputRequest) -> list[Row]:
-        """Two arguments per example, or files: JSON like SQuAD, tables with columns question and context,
-        ``.txt`` files and ``-`` for standard input, with both texts in one line, separated by a tab."""
-        refuse_unreadable(request.arguments, request.skip)
-        found: list[Row] = []
+        """One row per question: two arguments, or a row of a file or of standard input.
+
+        Files are JSON like SQuAD, tables with columns question and context, and ``.txt`` files. A line of a
+        ``.txt`` file or of standard input has both texts, separated by a tab.
+        """
+        check_arguments(request.arguments, request.skip)
+        rows: list[Row] = []
         texts: list[str] = []
 
-        def pairs(end: int) -> list[Row]:
-            return gather_pairs(replace(request, arguments=texts), SIDES, end - len(texts)) if texts else []
+        def read_texts(next_number: int) -> list[Row]:
+            return (
+                gather_pairs(replace(request, arguments=texts), SIDES, next_number - len(texts))
+                if texts
+                else []
+            )
 
         for number, argument in enumerate(request.arguments, 1):
-            table = names_a_file(argument) and not is_image(argument) and not argument.lower().endswith(TXT)
-            if argument != STDIN and not table:
+            is_table = (
+                is_file_name(argument) and not is_image(argument) and not argument.lower().endswith(TXT)
+            )
+            if argument != STDIN and not is_table:
                 texts.append(argument)
                 continue
-            found, texts = [*found, *pairs(number)], []
+            rows, texts = [*rows, *read_texts(number)], []
             if argument == STDIN:
-                found += gather_pairs(replace(request, arguments=[argument]))
+                rows += gather_pairs(replace(request, arguments=[argument]))
             else:
-                found += read_counting_errors(partial(_of_file, Path(argument)), request)
-        return [*found, *pairs(len(request.arguments) + 1)]
+                rows += read_counting_errors(partial(_read_file, Path(argument)), request)
+        return [*rows, *read_texts(len(request.arguments) + 1)]
 
 
-def _of_file(path: Path, request: InputRequest) -> list[Row]:
+def _read_file(path: Path, request: InputRequest) -> list[Row]:
     if path.is_file() and is_squad(path):
         data = load_answered(path, on_bad_row="skip" if request.skip else "refuse", need_answers=False)
         (split,) = data.splits.values()
         rows = split.rows or range(1, len(split) + 1)
-        good = [Row(TextPair(*q), row, str(path)) for q, row in zip(split.questions, rows, strict=True)]
-        bad = [Row(TextPair("", ""), row.row, str(path), error=row.reason) for row in data.rejected]
-        return sorted([*good, *bad], key=lambda row: row.row or 0)
+        usable = [Row(TextPair(*q), row, str(path)) for q, row in zip(split.questions, rows, strict=True)]
+        unusable = [Row(TextPair("", ""), row.row, str(path), error=row.reason) for row in data.rejected]
+        return sorted([*usable, *unusable], key=lambda row: row.row or 0)
     columns = request.text_column, request.pair_column
-    return pairs_in(path, lambda table: find_question_columns(table, *columns), request)
+    return read_pairs(path, lambda table: find_question_columns(table, *columns), request)

@@ -32,8 +32,8 @@ from glassformer.finite import json_text
 
 SKIP_HINT = "or mark such rows and predict the other rows with --on-bad-row skip"
 STDIN = "-"  # an argument: read texts from standard input
-MOST_STDIN = 256 * 2**20  # bytes
-MOST_COLUMNS = 200  # maximum number of the user's columns next to the predictions
+MAX_STDIN_BYTES = 256 * 2**20  # bytes
+MAX_COLUMNS = 200  # maximum number of the user's columns next to the predictions
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,12 @@ class Row:
     words: Sequence[str] | None = None  # the words of a sentence, if its file has words
 
 
-def usable(rows: Sequence[Row], noun: str = "texts") -> list[str]:
-    """The inputs of the rows without an error; ``noun``: plural noun for the inputs, for messages."""
+def usable_inputs(rows: Sequence[Row], noun: str = "texts") -> list[str]:
+    """The inputs of the rows without an error.
+
+    Args:
+        noun: plural noun for the inputs, for messages.
+    """
     texts, singular = [row.text for row in rows if row.error is None], noun.removesuffix("s")
     fix = f"Give at least one {singular}"
     if not rows:
@@ -88,46 +92,49 @@ def usable(rows: Sequence[Row], noun: str = "texts") -> list[str]:
     return texts
 
 
-def text_row(text: str, number: int, skip: bool) -> Row:
-    """A row for argument ``number`` (from 1) of the command line; with ``skip`` an unusable one is marked."""
-    return Row(text, error=_problem(text, f"TEXT {number}", skip, "Give another text"))
+def argument_row(text: str, number: int, skip: bool) -> Row:
+    """A row for argument ``number`` (from 1); with ``skip`` an unusable text is marked."""
+    return Row(text, error=_find_problem(text, f"TEXT {number}", skip, "Give another text"))
 
 
 EMPTY = "the line is empty"
 
 
 def rows_of_lines(lines: dict[int, str], file: str, skip: bool) -> list[Row]:
-    """One row per line; ``lines``: number (from 1) -> line. Empty lines are marked, whatever ``skip`` is."""
+    """One row per line; empty lines are marked, also without ``skip``.
+
+    Args:
+        lines: number (from 1) -> line.
+    """
     rows = []
     for number in range(1, max(lines) + 1 if lines else 1):
         line = lines.get(number, "").rstrip("\r\n")
-        error = _problem(line, f"{file}, row {number}", skip) if line.strip() else EMPTY
+        error = _find_problem(line, f"{file}, row {number}", skip) if line.strip() else EMPTY
         rows.append(Row(line, number, file, error=error))
     return rows
 
 
 def table_row(path: Path, number: int, text: Any, other_columns: dict[str, Any], skip: bool) -> Row:
-    """A row of a table; with ``skip`` an unusable one is marked."""
-    cells = {name: as_cell(value) for name, value in other_columns.items()}
+    """A row of a table; with ``skip`` an unusable text is marked."""
+    cells = {name: to_cell(value) for name, value in other_columns.items()}
     row = Row(text if isinstance(text, str) else "", number, str(path), cells)
-    row.error = _problem(text, f"{path}, row {number}", skip)
+    row.error = _find_problem(text, f"{path}, row {number}", skip)
     return row
 
 
-def refusal(skip: bool, ragged: dict[int, DataError]) -> Callable[[DataError, int], None]:
-    """The ``refuse`` argument of ``read_table``: raises the error or, with ``skip``, adds it to
-    ``ragged``."""
+def handle_ragged_row(skip: bool, ragged: dict[int, DataError]) -> Callable[[DataError, int], None]:
+    """An argument of ``read_table``: raise the error of a ragged row or, with ``skip``, add it to ``ragged``."""
 
-    def refuse(error: DataError, row: int) -> None:
+    def handle(error: DataError, row: int) -> None:
         if not skip:
             raise error.but(fix=f"{error.fix}, {SKIP_HINT}")
         ragged[row] = error
 
-    return refuse
+    return handle
 
 
 def read_counting_errors(read: Callable[[InputRequest], list[Row]], request: InputRequest) -> list[Row]:
-    """``read`` the rows of a file; the error for an unusable row also states the number of unusable rows."""
+    """Call ``read``; the error for an unusable row also states the number of unusable rows of the file."""
     try:
         return read(request)
     except DataError as error:
@@ -153,15 +160,17 @@ def read_rows(path: Path, request: InputRequest = DEFAULT_REQUEST) -> list[Row]:
         if all(row.error == EMPTY for row in rows):
             raise MissingValueError("the file has no texts", where=str(path), fix="Write one text per line")
         return rows
-    rows_read = []
-    for values, row in read_columns(
-        path, lambda table: (find_text_column(table, request.text_column, request.training_columns),), request
-    ):
+
+    def choose(table: Any) -> tuple[str]:
+        return (find_text_column(table, request.text_column, request.training_columns),)
+
+    rows = []
+    for values, row in read_columns(path, choose, request):
         if row.error is None:
             row.text = values[0] if isinstance(values[0], str) else ""
-            row.error = _problem(values[0], f"{path}, row {row.row}", request.skip)
-        rows_read.append(row)
-    return rows_read
+            row.error = _find_problem(values[0], f"{path}, row {row.row}", request.skip)
+        rows.append(row)
+    return rows
 
 
 def read_columns(
@@ -175,7 +184,7 @@ def read_columns(
 
     ragged: dict[int, DataError] = {}
     try:
-        table = read_table(path, refusal(request.skip, ragged))
+        table = read_table(path, handle_ragged_row(request.skip, ragged))
     except DataError as error:
         if not ragged or error.what != NO_ROWS:
             raise
@@ -185,50 +194,58 @@ def read_columns(
     if table.message:
         request.log(table.message)
     columns = choose(table)
-    copied = columns_to_copy([name for name in table.names if name not in columns], request.log)
-    values = {name: table.read(name) for name in copied}
+    copied_names = columns_to_copy([name for name in table.names if name not in columns], request.log)
+    values = {name: table.read(name) for name in copied_names}
     rows: list[tuple[tuple[Any, ...], Row]] = []
     for i, cells_read in enumerate(zip(*map(table.read, columns), strict=True)):
-        cells = {name: as_cell(values[name][i]) for name in copied}
+        cells = {name: to_cell(values[name][i]) for name in copied_names}
         rows.append((cells_read, Row("", table.rows[i], str(path), cells)))
     rows += [((), unreadable_row(path, row, error, columns, table.names)) for row, error in ragged.items()]
     return sorted(rows, key=lambda item: item[1].row or 0)
 
 
 def columns_to_copy(names: Sequence[str], log: Callable[[str], None]) -> list[str]:
-    """The columns of a table that are written next to the predictions; logs how many are not, if any."""
-    if (more := len(names) - MOST_COLUMNS) > 0:
-        where = f"those after {names[MOST_COLUMNS - 1]!r}"
+    """The columns of a table that are written next to the predictions; logs the number of other columns."""
+    if (more := len(names) - MAX_COLUMNS) > 0:
+        where = f"those after {names[MAX_COLUMNS - 1]!r}"
         log(f"{more:,} of {len(names):,} other columns, {where}, are not written with the predictions")
-    return list(names[:MOST_COLUMNS])
+    return list(names[:MAX_COLUMNS])
 
 
-def unreadable_row(path: Path, row: int, error: DataError, texts: Sequence[str], names: Sequence[str]) -> Row:
-    """An unusable row with its readable cells. If it has a wrong number of cells, only the cells left of the
-    first text column (of ``texts``) are kept, since later ones may have shifted; ``names``: all columns."""
+def unreadable_row(
+    path: Path, row: int, error: DataError, text_columns: Sequence[str], names: Sequence[str]
+) -> Row:
+    """An unusable row with its readable cells.
+
+    If the row has a wrong number of cells, cells may have shifted. Then only the cells to the left of the
+    first text column are kept.
+
+    Args:
+        names: all columns of the table.
+    """
     values: dict[str, Any] = getattr(error, "values", {})
     if getattr(error, "ragged", False):
-        values = {name: values.get(name) for name in takewhile(lambda name: name not in texts, names)}
-    text = values.get(texts[0]) if len(texts) == 1 else None
-    other_columns = {name: as_cell(values.get(name)) for name in names if name not in texts}
-    other_columns = dict(list(other_columns.items())[:MOST_COLUMNS])
+        values = {name: values.get(name) for name in takewhile(lambda name: name not in text_columns, names)}
+    text = values.get(text_columns[0]) if len(text_columns) == 1 else None
+    other_columns = {name: to_cell(values.get(name)) for name in names if name not in text_columns}
+    other_columns = dict(list(other_columns.items())[:MAX_COLUMNS])
     return Row(text if isinstance(text, str) else "", row, str(path), other_columns, error=error.what)
 
 
-def _problem(text: Any, where: str, skip: bool, instead: str = "") -> str | None:
+def _find_problem(text: Any, where: str, skip: bool, fix: str = "") -> str | None:
     from glassformer.data.checks import check_cells
 
     try:
         check_cells([text])
     except DataError as error:
         if not skip:
-            fix = f"{instead or error.fix or 'Correct it'}, {SKIP_HINT}"
+            fix = f"{fix or error.fix or 'Correct it'}, {SKIP_HINT}"
             raise error.but(where=where, fix=fix) from None
         return error.what
     return None
 
 
-def as_cell(value: Any) -> str:
+def to_cell(value: Any) -> str:
     """A value of a user's column as a cell of a CSV file; bytes are left out."""
     if value is None or isinstance(value, bytes):
         return ""
@@ -246,7 +263,7 @@ class Layout(NamedTuple):
     pairs: bool = False  # whether the inputs are pairs of texts
 
 
-def layout_of(rows: Sequence[Row]) -> Layout:
+def detect_layout(rows: Sequence[Row]) -> Layout:
     """The layout for rows in memory."""
     from glassformer.data.text_pairs import TextPair
 
@@ -256,14 +273,18 @@ def layout_of(rows: Sequence[Row]) -> Layout:
     return Layout(columns, several, any(row.error is not None for row in rows), pairs)
 
 
-def copied_columns(layout: Layout, taken: Sequence[str]) -> dict[str, Callable[[Row], str]]:
-    """Output name -> function that returns the cell of a row, for each of the user's columns. A name that is
-    already ``taken`` becomes ``given:NAME``."""
-    out: dict[str, Callable[[Row], str]] = {"file": lambda row: row.file} if layout.files else {}
+def copied_columns(layout: Layout, used_names: Sequence[str]) -> dict[str, Callable[[Row], str]]:
+    """Output name -> function that returns the cell of a row, for each of the user's columns.
+
+    A name in ``used_names`` becomes ``given:NAME``.
+    """
+    writers: dict[str, Callable[[Row], str]] = {"file": lambda row: row.file} if layout.files else {}
     for name in layout.columns:
-        shown = f"given:{name}" if name in (*taken, *out) or name.startswith(("p:", "given:")) else name
-        out[shown] = partial(_copied_cell, name)
-    return out
+        output_name = (
+            f"given:{name}" if name in (*used_names, *writers) or name.startswith(("p:", "given:")) else name
+        )
+        writers[output_name] = partial(_copied_cell, name)
+    return writers
 
 
 def _copied_cell(name: str, row: Row) -> str:
@@ -274,18 +295,20 @@ def unusable_message(rows: Sequence[Row]) -> str:
     """A message about unusable rows, by reason; empty if there are none."""
     from glassformer.data.rejected import RejectedRow
 
-    bad = [RejectedRow(r.file, r.row or i, r.error) for i, r in enumerate(rows, 1) if r.error is not None]
-    return rejected_message(bad)
+    rejected = [
+        RejectedRow(r.file, r.row or i, r.error) for i, r in enumerate(rows, 1) if r.error is not None
+    ]
+    return rejected_message(rejected)
 
 
-def rejected_message(bad: Sequence[Any]) -> str:
+def rejected_message(rejected: Sequence[Any]) -> str:
     """A message about rejected rows, by reason; empty if there are none."""
     from glassformer.data.rejected import encoding_note, group_reasons
 
-    if not bad:
+    if not rejected:
         return ""
-    count = "1 row was" if len(bad) == 1 else f"{len(bad):,} rows were"
-    return f"{count} not predicted: {group_reasons(bad)}{encoding_note(bad)}"
+    count = "1 row was" if len(rejected) == 1 else f"{len(rejected):,} rows were"
+    return f"{count} not predicted: {group_reasons(rejected)}{encoding_note(rejected)}"
 
 
 # Extensions of unsupported files; an argument with one of them is also a file name and not a text.
@@ -296,15 +319,18 @@ UNSUPPORTED_EXTENSIONS = (
 
 
 def gather_rows(request: InputRequest, first: int = 1) -> list[Row]:
-    """One row per text, in order; rows of a file have their row numbers and other columns. ``first``: number
-    of the first argument."""
+    """One row per text, in order; rows of a file have their row numbers and other columns.
+
+    Args:
+        first: number of the first argument, for messages.
+    """
     rows: list[Row] = []
     for number, argument in enumerate(request.arguments, first):
         if argument == STDIN:
             lines = dict(zip(*reversed(read_stdin()), strict=True))
             rows += rows_of_lines(lines, "standard input", request.skip)
-        elif not names_a_file(argument):
-            rows.append(text_row(argument, number, request.skip))
+        elif not is_file_name(argument):
+            rows.append(argument_row(argument, number, request.skip))
         elif is_image(argument):
             raise image_error(argument)
         else:
@@ -321,7 +347,7 @@ def check_encodings(arguments: Sequence[str]) -> None:
     for argument in arguments:
         if argument.lower().endswith(extensions) and os.path.isfile(argument):
             check_utf8(Path(argument))
-        elif argument.lower().endswith(extensions) and names_a_file(argument):
+        elif argument.lower().endswith(extensions) and is_file_name(argument):
             check_file(Path(argument))  # reports a missing file before torch is imported
 
 
@@ -332,7 +358,7 @@ def is_image(argument: str) -> bool:
     return is_image_name(argument)
 
 
-def refuse_folder(argument: str) -> None:
+def check_not_a_folder(argument: str) -> None:
     """Raise DataError if the argument is a folder, where a text or a file is expected."""
     if not os.path.isdir(argument):  # False, not an error, for a text too long to be a name
         return
@@ -357,27 +383,29 @@ def image_error(argument: str) -> DataError:
     )
 
 
-def refuse_unreadable(arguments: Sequence[str], skip: bool = False) -> None:
-    """Raise DataError for an input that no text model reads: a folder, an image, a missing file, or without
-    ``skip`` an unusable text."""
+def check_arguments(arguments: Sequence[str], skip: bool = False) -> None:
+    """Raise DataError for an input that no text model reads: a folder, an image or a missing file.
+
+    Without ``skip``, an unusable text also raises an error.
+    """
     from glassformer.data.files import check_file
 
     for number, argument in enumerate(arguments, 1):
         if argument == STDIN:
             continue
-        if not names_a_file(argument):
-            text_row(argument, number, skip)
+        if not is_file_name(argument):
+            argument_row(argument, number, skip)
         elif is_image(argument):
             raise image_error(argument)
         else:
             check_file(Path(argument))
 
 
-def names_a_file(argument: str) -> bool:
+def is_file_name(argument: str) -> bool:
     """Whether an argument is a file, or has the extension of a supported file."""
     from glassformer.data.tables import READERS, TXT
 
-    refuse_folder(argument)
+    check_not_a_folder(argument)
     if os.path.isfile(argument):  # False, not an error, for a text too long to be a name
         if not any(map(str.isalpha, Path(argument).suffix)):
             what = f"a file without an extension, such as {TXT}, so its type is unknown"
@@ -400,10 +428,10 @@ def read_stdin() -> tuple[list[str], list[int]]:
     from glassformer.data.files import split_lines
 
     where = "standard input"
-    content = sys.stdin.buffer.read(MOST_STDIN + 1)
-    if len(content) > MOST_STDIN:
+    content = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
+    if len(content) > MAX_STDIN_BYTES:
         raise TooLargeError(
-            f"more than {MOST_STDIN >> 20} MiB", where=where, fix="Give a file, or --data FILE.parquet"
+            f"more than {MAX_STDIN_BYTES >> 20} MiB", where=where, fix="Give a file, or --data FILE.parquet"
         )
     try:
         lines = split_lines(content.decode("utf-8-sig"))
@@ -419,8 +447,10 @@ def read_stdin() -> tuple[list[str], list[int]]:
 def read_with_columns(
     path: Path, text_column: str | None, log: Callable[[str], None]
 ) -> tuple[list[str], list[int], list[dict[str, Any]]]:
-    """Texts of a table or a ``.txt`` file, their row numbers, and their other columns except bytes (one dict
-    per row)."""
+    """Texts of a table or a ``.txt`` file, their row numbers, and one dict of the other columns per row.
+
+    Columns of bytes are left out.
+    """
     from glassformer.data.checks import check_texts
     from glassformer.data.columns import find_text_column
     from glassformer.data.files import read_lines

@@ -8,9 +8,9 @@ from typing import Any
 
 from glassformer.data.tagged import load_words
 from glassformer.data.windows import concatenate_sentences
-from glassformer.inputs.inputs import CHARS_PER_TOKEN, Inputs, Item, RowChunks, ServedInputs, inputs_of_rows
-from glassformer.inputs.rows import InputRequest, Row, gather_rows, refuse_unreadable
-from glassformer.inputs.texts import two_columns
+from glassformer.inputs.inputs import CHARS_PER_TOKEN, Inputs, Item, RowChunks, ServedInputs, select_inputs
+from glassformer.inputs.rows import InputRequest, Row, check_arguments, gather_rows
+from glassformer.inputs.texts import as_text_pairs
 
 
 class ServedSentences(ServedInputs):
@@ -41,21 +41,21 @@ class Sentences(Inputs):
 
     def rows(self, request: InputRequest) -> list[Row]:
         """Texts, files of texts, CoNLL files, and tables with lists of words."""
-        refuse_unreadable(request.arguments, request.skip)
-        found: list[Row] = []
+        check_arguments(request.arguments, request.skip)
+        rows: list[Row] = []
         for number, argument in enumerate(request.arguments, 1):
             data = load_words(argument, request.text_column, request.skip)
             if data is None:
-                found += gather_rows(replace(request, arguments=[argument], training_columns=()), number)
+                rows += gather_rows(replace(request, arguments=[argument], training_columns=()), number)
                 continue
             split = data.splits["train"]
             row_numbers = split.rows or range(1, len(split) + 1)
-            good = [
+            usable = [
                 Row(" ".join(w), n, argument, words=w) for w, n in zip(split.words, row_numbers, strict=True)
             ]
-            bad = [Row("", row.row, argument, error=row.reason) for row in data.rejected]
-            found += sorted([*good, *bad], key=lambda row: row.row or 0)
-        return found
+            unusable = [Row("", row.row, argument, error=row.reason) for row in data.rejected]
+            rows += sorted([*usable, *unusable], key=lambda row: row.row or 0)
+        return rows
 
     def gather(self, request: InputRequest) -> RowChunks:
         chunks = super().gather(request)
@@ -64,7 +64,7 @@ class Sentences(Inputs):
         return chunks
 
     def examples_to_explain(self, request: InputRequest, numbers: Sequence[int]) -> list[Any]:
-        return inputs_of_rows(gather_rows(request), numbers)  # explanations take texts, not lists of words
+        return select_inputs(gather_rows(request), numbers)  # explanations take texts, not lists of words
 
     def as_pairs(self, clf: Any) -> Inputs:
-        return two_columns(clf)
+        return as_text_pairs(clf)

@@ -19,31 +19,35 @@ SUPPORTED_STARTS = (
 
 
 def check_start(model: str, reads: str) -> None:
-    """Raise ConfigError if ``model`` is a folder with a glassformer model that cannot initialize a classifier
-    of ``reads`` ("texts" or "images"); other folders, names and Hub ids pass."""
+    """Raise ConfigError for a folder with a glassformer model that cannot initialize a classifier.
+
+    Args:
+        model: a folder, name or Hub id; only folders with a glassformer model are checked.
+        reads: the inputs of the classifier, "texts" or "images".
+    """
     folder = Path(model).expanduser()
     if model.lower() in CATALOG or not folder.is_dir():
         return
-    inner, about = find_metadata(folder)
-    if not about:
+    model_folder, metadata = find_metadata(folder)
+    if not metadata:
         return
-    kind = about.get("kind", "TextClassifier")  # missing in the oldest models
-    body = _read_by(inner / "config.json")
-    if body is None:
+    kind = metadata.get("kind", "TextClassifier")  # missing in the oldest models
+    backbone_inputs = _inputs_of_backbone(model_folder / "config.json")
+    if backbone_inputs is None:
         name = shorten(kind).strip("'")
         what = f"holds a {name}, which has no encoder for a classifier"
         raise NotForThisModelError(what, where=str(folder), fix=SUPPORTED_STARTS)
-    if body == LINEAR:
+    if backbone_inputs == LINEAR:
         what = "holds a linear model, which has no encoder to continue from"
         new, encoder = ("tfidf", "all-minilm-l6-v2") if reads == "texts" else ("hog", IMAGE_ENCODER)
         fix = f"Fit a new linear model with model={new}, or start from an encoder: model={encoder}"
         raise NotForThisModelError(what, where=str(folder), fix=fix)
-    if body != reads:
-        fix = f"Continue with {ESTIMATORS[body]}(folder)"
-        raise NotForThisModelError(f"holds a model of {body}", where=str(folder), fix=fix)
+    if backbone_inputs != reads:
+        fix = f"Continue with {ESTIMATORS[backbone_inputs]}(folder)"
+        raise NotForThisModelError(f"holds a model of {backbone_inputs}", where=str(folder), fix=fix)
 
 
-def _read_by(file: Path) -> str | None:
+def _inputs_of_backbone(file: Path) -> str | None:
     """The inputs ("texts", "images") of the backbone in a ``config.json``, or ``LINEAR``; None: unknown."""
     settings = read_json(file) if file.is_file() else {}
     family = find_family(settings.get("model_type"))

@@ -40,23 +40,23 @@ from glassformer.inputs.rows import (
     InputRequest,
     Layout,
     Row,
+    check_arguments,
     columns_to_copy,
     gather_rows,
+    handle_ragged_row,
+    is_file_name,
     is_image,
-    names_a_file,
     read_columns,
     read_counting_errors,
     read_stdin,
-    refusal,
-    refuse_unreadable,
     table_row,
     unreadable_row,
-    usable,
+    usable_inputs,
 )
 from glassformer.reading import ChangeDetector
 
 COLUMNS = ("text_column", "label_column", "label_separator", "pair_column", "number_format")
-MOST_OVERLAP = 32  # maximum number of windows that contain the same token of a long text
+MAX_OVERLAP = 32  # maximum number of windows that contain the same token of a long text
 
 
 class ServedTexts(ServedInputs):
@@ -72,9 +72,9 @@ class ServedTexts(ServedInputs):
         self.max_tokens = clf.max_length if self.of_tokens and cut else limits.characters
         if self.pairs:
             self.neutral = ["A man plays a guitar.", "Somebody makes music."]
-        if not cut and stride and stride * MOST_OVERLAP < clf.max_length:
+        if not cut and stride and stride * MAX_OVERLAP < clf.max_length:
             windows = f"windows of {clf.max_length} tokens with a stride of {stride}"
-            what = f"{windows}: every token would be read more than {MOST_OVERLAP} times"
+            what = f"{windows}: every token would be read more than {MAX_OVERLAP} times"
             raise ConfigError(what, where=name, fix="Use a larger window_stride")
 
     def table(self, texts: list[str]) -> Windows:
@@ -120,20 +120,23 @@ class ServedForVectors(ServedTexts):
 # --- tables that may be larger than memory --------------------------------------------------------
 
 
-LARGE = 4 << 20  # bytes; larger files are read in chunks
-PIECE = 4096  # rows per chunk
+LARGE_FILE_BYTES = 4 << 20  # bytes; larger files are read in chunks
+CHUNK_ROWS = 4096  # rows per chunk
 
 
-def large_file(arguments: Sequence[str]) -> Path | None:
+def find_large_file(arguments: Sequence[str]) -> Path | None:
     """The input, if it is one large file of a type that can be streamed; otherwise None."""
     path = Path(arguments[0])
     is_streamable = len(arguments) == 1 and len(arguments[0]) < 4096 and path.suffix.lower() in STREAMABLE
-    return path if is_streamable and path.is_file() and path.stat().st_size >= LARGE else None
+    return path if is_streamable and path.is_file() and path.stat().st_size >= LARGE_FILE_BYTES else None
 
 
 class LargeFile(RowChunks):
-    """The same rows as from ``read_rows``, in chunks of ``PIECE``, with constant memory. All rows are checked
-    before the first prediction. An unusable row, and a later change of the file, raise an error."""
+    """The same rows as from ``read_rows``, in chunks of ``CHUNK_ROWS``, with constant memory.
+
+    All rows are checked before the first prediction. An unusable row, and a later change of the file, raise
+    an error.
+    """
 
     all_at_once = False
 
@@ -146,25 +149,25 @@ class LargeFile(RowChunks):
                 raise
             with suppress(DataError):  # no row can be used
                 self._scan(path, replace(request, skip=True))
-            raise error.but(what=with_num_unusable(error.what, self.bad)) from None
+            raise error.but(what=with_num_unusable(error.what, self.num_unusable)) from None
         self._unchanged.check()
 
     def _scan(self, path: Path, request: InputRequest) -> None:
         """Read the file once: detect its columns, and count usable and unusable rows."""
-        self.path, self.skip, self.bad = path, request.skip, 0
+        self.path, self.skip, self.num_unusable = path, request.skip, 0
         self._ragged: dict[int, DataError] = {}
-        self._table = StreamedTable(path, refusal(request.skip, self._ragged))
+        self._table = StreamedTable(path, handle_ragged_row(request.skip, self._ragged))
         self._text = find_text_column(self._table.sample(), request.text_column, request.training_columns)
         others = [name for name in self._table.names if name != self._text]
         columns = tuple(columns_to_copy(others, request.log))
         self.layout = Layout(columns, False, False)
-        self.num_usable, self.bad, first = 0, 0, None
+        self.num_usable, self.num_unusable, first = 0, 0, None
         for row in self._rows():
             self.num_usable += row.error is None
-            self.bad += row.error is not None
+            self.num_unusable += row.error is not None
             first = first or (row if row.error is not None else None)
         if first is not None and not self.num_usable:
-            usable([first])  # raises the error
+            usable_inputs([first])  # raises the error
         self.layout = Layout(columns, False, first is not None)
 
     def _rows(self) -> Iterator[Row]:
@@ -181,16 +184,16 @@ class LargeFile(RowChunks):
             next_ragged = next(ragged, None)
 
     def __iter__(self) -> Iterator[list[Row]]:
-        piece: list[Row] = []
+        chunk: list[Row] = []
         for row in self._rows():
-            piece.append(row)
-            if len(piece) == PIECE:
+            chunk.append(row)
+            if len(chunk) == CHUNK_ROWS:
                 self._unchanged.check()
-                yield piece
-                piece = []
+                yield chunk
+                chunk = []
         self._unchanged.check()
-        if piece:
-            yield piece
+        if chunk:
+            yield chunk
 
 
 # --- kinds of inputs -------------------------------------------------------------------------------
@@ -208,7 +211,7 @@ class Texts(Inputs):
         d = recipe.data
         if numbers and source in SCORED_SOURCES:
             part.pop("trained", None)
-            return _scored(load_scored_pairs(source, on_bad_row=d.on_bad_row, **part))
+            return _scored_dataset(load_scored_pairs(source, on_bad_row=d.on_bad_row, **part))
         known = section_values(d, *COLUMNS) | {"on_bad_row": d.on_bad_row, "numbers": numbers}
         return load_text_dataset(source, need_labels=True, **known, **part)
 
@@ -225,13 +228,13 @@ class Texts(Inputs):
         if not est.reads_tokens:
             return {}
         other_splits = {"validation": splits.validation, splits.judged_name: splits.judged}
-        cut = {"train": [est.truncated_, len(splits.train)]} | {
+        truncated = {"train": [est.truncated_, len(splits.train)]} | {
             name: [int(est.truncated(split.texts).sum()), len(split)]
             for name, split in other_splits.items()
             if split is not None
         }
         reduced_length = {"max_length": est.max_length} if est.max_length != recipe.text.max_length else {}
-        return {"truncated": cut, **reduced_length}
+        return {"truncated": truncated, **reduced_length}
 
     def example_fixture(self) -> Sequence[Any]:
         return TINY_TEXTS
@@ -240,7 +243,7 @@ class Texts(Inputs):
         return gather_rows(request)
 
     def gather(self, request: InputRequest) -> RowChunks:
-        large = large_file(request.arguments)
+        large = find_large_file(request.arguments)
         return super().gather(request) if large is None else LargeFile(large, request)
 
     def likely_columns(self, source: str | Path, schema: Any) -> list[str]:
@@ -250,13 +253,13 @@ class Texts(Inputs):
         check_inputs([x])
 
     def refuse(self, arguments: Sequence[str]) -> None:
-        refuse_unreadable(arguments)
+        check_arguments(arguments)
 
     def of(self, about: Mapping[str, Any]) -> Inputs:
         return TextPairs() if about.get("pairs") is True else self
 
     def as_pairs(self, clf: Any) -> Inputs:
-        return two_columns(clf)
+        return as_text_pairs(clf)
 
 
 class TextPairs(Texts):
@@ -271,8 +274,8 @@ class TextPairs(Texts):
         return RowChunks(self.rows(request))
 
 
-def two_columns(clf: Any) -> TextPairs:
-    """The kind of input if the second column is given; raise ConfigError for a model of single texts."""
+def as_text_pairs(clf: Any) -> TextPairs:
+    """The kind of input for two columns; raise ConfigError for a model of single texts."""
     if getattr(clf, "pairs_", False) is False:
         raise NotForThisModelError(
             "this model reads one text, not pairs", where="--pair-column", fix="Leave it out"
@@ -286,7 +289,7 @@ class TextsForVectors(Texts):
     served = ServedForVectors
 
 
-def _scored(pairs: Any) -> TextDataset:
+def _scored_dataset(pairs: Any) -> TextDataset:
     """Pairs of a built-in data set, with their scores as labels."""
     splits = {
         name: TextSplit(
@@ -317,29 +320,36 @@ SIDES_OF_A_PAIR = ("first text", "second text")
 def gather_pairs(
     request: InputRequest, sides: tuple[str, str] = SIDES_OF_A_PAIR, start: int = 1
 ) -> list[Row]:
-    """One row per pair, in order: of two arguments, or of a row of a file (a table, or ``.txt`` or ``-`` with
-    a tab between the texts). ``sides``: names of the two texts; ``start``: number of the first argument."""
+    """One row per pair, in order.
+
+    A pair is two arguments, or one row of a table, of a ``.txt`` file or of standard input. The texts in a
+    line of text are separated by a tab.
+
+    Args:
+        sides: names of the two texts.
+        start: number of the first argument, for messages.
+    """
     rows: list[Row] = []
     first: str | None = None
     for number, argument in enumerate(request.arguments, start):
-        is_file = argument == STDIN or (names_a_file(argument) and not is_image(argument))
+        is_file = argument == STDIN or (is_file_name(argument) and not is_image(argument))
         if first is not None and is_file:
-            raise _alone(first, sides)
+            raise _lone_text_error(first, sides)
         if argument == STDIN:
-            rows += _of_lines(zip(*reversed(read_stdin()), strict=True), "standard input", request.skip)
+            rows += _pairs_of_lines(zip(*reversed(read_stdin()), strict=True), "standard input", request.skip)
         elif is_file:
-            rows += read_counting_errors(partial(_of_file, Path(argument)), request)
+            rows += read_counting_errors(partial(_pairs_of_file, Path(argument)), request)
         elif first is None:
             first = argument
         else:
-            rows.append(_row(first, argument, None, "", request.skip, f"TEXT {number - 1} and {number}"))
+            rows.append(_pair_row(first, argument, None, "", request.skip, f"TEXT {number - 1} and {number}"))
             first = None
     if first is not None:
-        raise _alone(first, sides)
+        raise _lone_text_error(first, sides)
     return rows
 
 
-def _alone(text: str, sides: tuple[str, str]) -> DataError:
+def _lone_text_error(text: str, sides: tuple[str, str]) -> DataError:
     shown = text if len(text) <= 40 else f"{text[:40]}..."
     if sides == SIDES_OF_A_PAIR:
         fix = "Give two texts for each pair, or a table with two columns"
@@ -352,9 +362,12 @@ def _alone(text: str, sides: tuple[str, str]) -> DataError:
     return DataError(what, where="TEXT", fix=fix)
 
 
-def _row(first: Any, second: Any, row: int | None, file: str, skip: bool, where: str = "") -> Row:
-    """A row with one pair; an unusable pair raises an error or, with ``skip``, is marked. ``where``: position
-    of arguments."""
+def _pair_row(first: Any, second: Any, row: int | None, file: str, skip: bool, where: str = "") -> Row:
+    """A row with one pair; an unusable pair raises an error or, with ``skip``, is marked.
+
+    Args:
+        where: position of the texts if they are arguments.
+    """
     try:
         (pair,) = join_sides([first], [second])
     except DataError as error:
@@ -368,25 +381,25 @@ def _row(first: Any, second: Any, row: int | None, file: str, skip: bool, where:
     return Row(pair, row, file)
 
 
-def _of_lines(lines: Iterable[tuple[int, str]], file: str, skip: bool) -> list[Row]:
+def _pairs_of_lines(lines: Iterable[tuple[int, str]], file: str, skip: bool) -> list[Row]:
     rows = []
     for number, line in lines:
         first, tab, second = line.rstrip("\r\n").partition("\t")
         if not tab and not skip:
             fix = "Write both texts of a pair in one line, separated by a tab"
             raise DataError("the line has no tab", where=f"{file}, row {number}", fix=fix)
-        rows.append(_row(first, second, number, file, skip))
+        rows.append(_pair_row(first, second, number, file, skip))
     return rows
 
 
-def _of_file(path: Path, request: InputRequest) -> list[Row]:
+def _pairs_of_file(path: Path, request: InputRequest) -> list[Row]:
     if path.suffix.lower() == TXT:
         check_utf8(path)
         lines = [(i, line) for i, line in enumerate(text_lines(path), 1) if line.strip()]
         if not lines:
             fix = "Write both texts of a pair in one line, separated by a tab"
             raise MissingValueError("the file has no texts", where=str(path), fix=fix)
-        return _of_lines(lines, str(path), request.skip)
+        return _pairs_of_lines(lines, str(path), request.skip)
 
     def columns(table: Any) -> tuple[str, str]:
         sides = columns_for_pair_model(
@@ -396,14 +409,16 @@ def _of_file(path: Path, request: InputRequest) -> list[Row]:
             request.log(sides.message)
         return sides.first, sides.second
 
-    return pairs_in(path, columns, request)
+    return read_pairs(path, columns, request)
 
 
-def pairs_in(path: Path, choose: Callable[[Any], tuple[str, ...]], request: InputRequest) -> list[Row]:
+def read_pairs(path: Path, choose: Callable[[Any], tuple[str, ...]], request: InputRequest) -> list[Row]:
     """The pairs in two columns of a table."""
     return [
         row
         if row.error is not None
-        else replace(_row(first, second, row.row, row.file, request.skip), other_columns=row.other_columns)
+        else replace(
+            _pair_row(first, second, row.row, row.file, request.skip), other_columns=row.other_columns
+        )
         for (first, second), row in read_columns(path, choose, request)
     ]

@@ -381,7 +381,7 @@ def example_image(run: Path, served: ServedModel) -> str | None:
     for name in served.inputs.examples:
         try:
             content = base64.b64encode(read_regular(run / name, MAX_IMAGE_BYTES)).decode()
-            served.inputs.opened(content, name)
+            served.inputs.open_base64(content, name)
         except (OSError, InputError) as error:
             if (run / name).exists():
                 log.warning("%s", printable(f"{run / name} cannot be shown: {error}"))
