@@ -257,7 +257,7 @@ def read_image_table(path: Path, request: InputRequest) -> list[Row]:
 
 
 def initial_image_range(image: Any, model: Any, folder: Path) -> ImageRange:
-    """The ``image_range`` (value of white) of a training run in ``folder`` at its start, without a download."""
+    """The ``image_range`` (value of white) at the start of a run in ``folder``, without a download."""
     if not (is_image_architecture(model.model) or Path(model.model).expanduser().is_dir()):
         return image.image_range
     return build_transform(image, model, newest_fingerprint(folder / "checkpoints")).image_range
@@ -276,7 +276,7 @@ def has_fixed_features(model: str) -> bool:
 def build_transform(image: Any, model: Any, fingerprint: Mapping[str, Any] | None = None) -> ImageTransform:
     """The transform of the checkpoint or architecture, overridden by the settings.
 
-    An architecture has mean and std 0.5. ``auto`` is dinov2-small if it needs no download, otherwise vit-tiny.
+    An architecture has mean and std 0.5. ``auto`` is dinov2-small, or vit-tiny if dinov2-small is not available.
 
     Args:
         fingerprint: settings of a resumed run; runs of older versions used the ``image_range`` "full".

@@ -123,7 +123,7 @@ def table_row(path: Path, number: int, text: Any, other_columns: dict[str, Any],
 
 
 def handle_ragged_row(skip: bool, ragged: dict[int, DataError]) -> Callable[[DataError, int], None]:
-    """An argument of ``read_table``: raise the error of a ragged row or, with ``skip``, add it to ``ragged``."""
+    """An argument of ``read_table``: raise the error of a row or, with ``skip``, add it to ``ragged``."""
 
     def handle(error: DataError, row: int) -> None:
         if not skip:
