@@ -276,7 +276,7 @@ def has_fixed_features(model: str) -> bool:
 def build_transform(image: Any, model: Any, fingerprint: Mapping[str, Any] | None = None) -> ImageTransform:
     """The transform of the checkpoint or architecture, overridden by the settings.
 
-    An architecture has mean and std 0.5. ``auto`` is dinov2-small, or vit-tiny if dinov2-small is not available.
+    An architecture has mean and std 0.5. ``auto`` is dinov2-small if it is stored here, otherwise vit-tiny.
 
     Args:
         fingerprint: settings of a resumed run; runs of older versions used the ``image_range`` "full".
