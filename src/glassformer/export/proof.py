@@ -1,10 +1,9 @@
-"""``glassformer prove``: compare a checkpoint's outputs with those of ``transformers``; the result is a
-certificate.
+"""Compares the outputs of a checkpoint with those of ``transformers``.
 
-Both programs read the same inputs: first the folder itself, then the folder as ``save_pretrained`` writes it.
-Only this module imports ``transformers``, and only if it is installed. In any case the code of the family is
-compared with outputs of ``transformers`` for random configurations, which ``tests/parity/record.py`` wrote
-into ``recorded/``.
+``transformers`` opens the folder itself, and the folder that ``save_pretrained`` writes. Only this module
+imports ``transformers``, and only if it is installed. In any case, the code of the model family is compared
+with outputs of ``transformers`` for small random models. ``tests/parity/record.py`` wrote these outputs to
+``recorded/``.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ from glassformer.packing import Packing
 from glassformer.runtime import computing, versions
 
 FILE, FORMAT = "proof.json", 1
-TOLERANCE = 1e-4  # times the largest value of an output
-RECORDED_TOLERANCE = 1e-5  # the same, for small random models
-ROUNDING = 1e-5  # differences up to this are equal, whatever the values
+TOLERANCE = 1e-4  # maximum difference, relative to the largest value of an output
+RECORDED_TOLERANCE = 1e-5  # the same for small random models
+MIN_TOLERANCE = 1e-5  # minimum of the absolute tolerance
 RECORDED = Path(__file__).parent / "recorded"
 WEIGHTS = ("model*.safetensors", "head*.safetensors", "pytorch_model*.bin")
-STEPS = 4  # calls of ``progress``
-LONGEST = 512  # tokens of the longest text
+STEPS = 4  # number of calls of ``progress``
+MAX_TOKENS = 512  # maximum length of a text
 TEXTS = (
     "A man is eating food.",
     "x",
@@ -59,7 +58,7 @@ Progress = Callable[[int], Any]
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs for both programs: ids ``[B, T]`` with their mask and segments, or pixels ``[B, C, H, W]``."""
+    """Inputs for both libraries: ids ``[B, T]`` with mask and segments, or pixels ``[B, C, H, W]``."""
 
     ids: Tensor
     mask: Tensor | None = None  # None: ``ids`` are pixels
@@ -67,7 +66,7 @@ class Batch:
 
     @torch.inference_mode()
     def ours(self, model: Any) -> dict[str, Tensor]:
-        """The outputs of our model, token-wise ones in rows of real tokens ``[N, D]``."""
+        """The outputs of our model; outputs per token have one row per real token, ``[N, D]``."""
         trace = Trace(hidden_states=True)
         if self.mask is None:
             out = model(self.ids, trace=trace)
@@ -75,24 +74,24 @@ class Batch:
             kinds = None if self.segments is None else self.segments[self.mask]
             packing = Packing(tuple(self.mask.sum(1).tolist()))
             out = model(self.ids[self.mask], token_type_ids=kinds, packing=packing, trace=trace)
-        if model.config.head is not None and model.config.pooling != "pooler":  # it is the head's input
-            out.pooler_output = None
+        if model.config.head is not None and model.config.pooling != "pooler":
+            out.pooler_output = None  # it has the input of the head
         return self._outputs(out.trace.hidden_states, out, out)
 
     @torch.inference_mode()
     def theirs(self, model: Any) -> dict[str, Tensor]:
         """The outputs of a model of ``transformers``, in the same shapes."""
-        given = [self.ids] if self.mask is None else [self.ids, self.mask.long()]
+        inputs = [self.ids] if self.mask is None else [self.ids, self.mask.long()]
         kinds = {} if self.segments is None else {"token_type_ids": self.segments}
         encoder = getattr(model, "vision_model", model.base_model)
-        base = encoder(*given, output_hidden_states=True, **kinds)
-        out = base if encoder is model else model(*given, **kinds)
+        base = encoder(*inputs, output_hidden_states=True, **kinds)
+        out = base if encoder is model else model(*inputs, **kinds)
         if hasattr(out, "start_logits"):
             out.logits = torch.stack([out.start_logits, out.end_logits], 2)
         return self._outputs(base.hidden_states, base, out)
 
     def _outputs(self, states: Any, encoder: Any, head: Any) -> dict[str, Tensor]:
-        found = {
+        outputs = {
             "hidden states": torch.stack([self._rows(state) for state in states[:-1]]),
             "last hidden state": self._rows(encoder.last_hidden_state),
             "pooler": getattr(encoder, "pooler_output", None),
@@ -100,25 +99,25 @@ class Batch:
         }
         for name in ("prediction_logits", "logits"):
             if (logits := getattr(head, name, None)) is not None:
-                found["logits"] = self._rows(logits)
-        return {name: tensor.float() for name, tensor in found.items() if tensor is not None}
+                outputs["logits"] = self._rows(logits)
+        return {name: tensor.float() for name, tensor in outputs.items() if tensor is not None}
 
     def _rows(self, x: Tensor) -> Tensor:
         return x[self.mask] if self.mask is not None and x.ndim == 3 else x
 
 
 def differences(
-    found: Mapping[str, Tensor], expected: Mapping[str, Tensor], tolerance: float
+    ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], tolerance: float
 ) -> Iterator[dict[str, Any]]:
-    """A record of each output, except a pooler that only ``transformers`` has, with random weights."""
-    for name, b in expected.items():
-        if name == "pooler" and name not in found:
+    """Yield a record per output, except a random pooler that only ``transformers`` has."""
+    for name, b in theirs.items():
+        if name == "pooler" and name not in ours:
             continue
-        a, largest = found[name], float(b.abs().max())
-        apart = float((a - b).abs().max()) if a.shape == b.shape else math.inf
-        allowed = max(tolerance * largest, ROUNDING)
+        a, largest = ours[name], float(b.abs().max())
+        difference = float((a - b).abs().max()) if a.shape == b.shape else math.inf
+        allowed = max(tolerance * largest, MIN_TOLERANCE)
         record = {"output": name, "shape": list(b.shape), "largest_value": largest, "tolerance": allowed}
-        yield record | {"largest_difference": apart, "within": apart <= allowed}
+        yield record | {"largest_difference": difference, "within": difference <= allowed}
 
 
 # --- the certificate --------------------------------------------------------------------------------
@@ -128,16 +127,17 @@ def differences(
 def prove(
     name: str | Path, revision: str | None = None, progress: Progress = lambda n: None
 ) -> dict[str, Any]:
-    """Compare a checkpoint (a folder, a known name or a Hub id); returns the certificate.
+    """Compare a checkpoint (a folder, a known name or a Hub id), and return the certificate.
 
     Returns:
-        ``verdict``: "equal", "different", or "weights not compared" without ``transformers``; ``outputs``: a
-        record per output of the folder ``opened`` by both programs, and ``exported`` by us; ``recorded``: the
-        comparison with recorded outputs; ``weights``: the SHA-256 of each file; ``sentences``: all in words.
+        A dict with ``verdict`` ("equal", "different", or "weights not compared" without ``transformers``),
+        ``outputs`` (a record per output of the folder, ``opened`` by both or ``exported`` by us),
+        ``recorded`` (the comparison with recorded outputs), ``weights`` (the SHA-256 of each file) and
+        ``sentences`` (a summary in words).
 
     Raises:
-        CheckpointError: the checkpoint cannot be read, here or by ``transformers``.
-        NotForThisModelError: its layout is ours, which ``transformers`` cannot open.
+        CheckpointError: glassformer or ``transformers`` cannot read the checkpoint.
+        NotForThisModelError: the checkpoint has a layout that ``transformers`` does not have.
     """
     folder, source, _ = resolve_checkpoint(name, revision)
     checkpoint = read_checkpoint(folder)
@@ -146,7 +146,7 @@ def prove(
         what = f"its layout ({kind}) is glassformer's own, which transformers does not open"
         fix = "Name a checkpoint in the Hub's layout"
         raise NotForThisModelError(what, where=str(name), fix=fix)
-    found: dict[str, Any] = {
+    certificate: dict[str, Any] = {
         "format": FORMAT,
         "model": folder.name if source.startswith("local folder") else source,
         "model_type": kind,
@@ -158,13 +158,14 @@ def prove(
         "recorded": compare_recorded(kind),
     }
     progress(1)
-    installed = importlib.util.find_spec("transformers") is not None
-    if installed:
-        found |= _compare_weights(checkpoint, progress)
-    equal = [one["within"] for one in (*found.get("outputs", ()), found["recorded"]) if one]
-    equal.append(found.get("inputs", {}).get("token_ids") != "different")
-    verdict = "different" if not all(equal) else "equal" if installed else "weights not compared"
-    return found | {"verdict": verdict, "sentences": list(_sentences(found, verdict))}
+    is_installed = importlib.util.find_spec("transformers") is not None
+    if is_installed:
+        certificate |= _compare_weights(checkpoint, progress)
+    records = [*certificate.get("outputs", ()), certificate["recorded"]]
+    is_equal = all(record["within"] for record in records if record)
+    is_equal &= certificate.get("inputs", {}).get("token_ids") != "different"
+    verdict = "different" if not is_equal else "equal" if is_installed else "weights not compared"
+    return certificate | {"verdict": verdict, "sentences": list(_sentences(certificate, verdict))}
 
 
 def weight_sums(folder: Path) -> dict[str, str]:
@@ -173,38 +174,39 @@ def weight_sums(folder: Path) -> dict[str, str]:
 
 
 def valid_sentences(folder: Path) -> list[str]:
-    """The sentences of the certificate in a folder; empty if there is none for the folder's weights."""
+    """The sentences of the certificate in a folder; empty if it is missing or for other weights."""
     try:
-        found = read_json(folder / FILE)
+        certificate = read_json(folder / FILE)
     except InputError:
         return []
-    sentences = found.get("sentences") if found.get("weights") == weight_sums(folder) else None
+    sentences = certificate.get("sentences") if certificate.get("weights") == weight_sums(folder) else None
     return list(map(str, sentences)) if isinstance(sentences, list) else []
 
 
-def _sentences(found: dict[str, Any], verdict: str) -> Iterator[str]:
-    if "outputs" in found:
-        there = f"transformers {found['versions']['transformers']} ({found['opens_as']})"
-        worst = max(found["outputs"], key=lambda one: one["largest_difference"] / one["tolerance"])
-        apart = f"{worst['largest_difference']:.1e} where values reach {worst['largest_value']:.2g}"
-        yield f"{verdict}: {there} opens the folder and our export of it; differences up to {apart}"
-        yield f"inputs: {found['inputs']['what']}; token ids: {found['inputs']['token_ids']}"
+def _sentences(certificate: dict[str, Any], verdict: str) -> Iterator[str]:
+    if "outputs" in certificate:
+        library = f"transformers {certificate['versions']['transformers']} ({certificate['opens_as']})"
+        worst = max(certificate["outputs"], key=lambda r: r["largest_difference"] / r["tolerance"])
+        difference = f"{worst['largest_difference']:.1e} where values reach {worst['largest_value']:.2g}"
+        yield f"{verdict}: {library} opens the folder and our export of it; differences up to {difference}"
+        inputs = certificate["inputs"]
+        yield f"inputs: {inputs['what']}; token ids: {inputs['token_ids']}"
     else:
         yield "weights not compared: transformers is not installed (pip install transformers)"
-    if recorded := found["recorded"]:
-        equal = "equal" if recorded["within"] else "different"
-        there = f"transformers {recorded['transformers']} for {recorded['configurations']} random models"
-        apart = f"{recorded['largest_difference']:.1e}"
-        yield f"recorded outputs of {there} of this kind: {equal}; differences up to {apart}"
+    if recorded := certificate["recorded"]:
+        result = "equal" if recorded["within"] else "different"
+        models = f"transformers {recorded['transformers']} for {recorded['configurations']} random models"
+        difference = f"{recorded['largest_difference']:.1e}"
+        yield f"recorded outputs of {models} of this kind: {result}; differences up to {difference}"
 
 
 def _compare_weights(checkpoint: Checkpoint, progress: Progress) -> dict[str, Any]:
-    """Compare with ``transformers``: the folder opened by both, and our export opened there."""
-    hub, given = checkpoint.family.hub, checkpoint.folder
+    """Compare with ``transformers``, which opens the folder and our export of it."""
+    hub, original = checkpoint.family.hub, checkpoint.folder
     assert hub is not None
-    own_head = "glassformer" in checkpoint.settings  # in a file that transformers does not read
-    opens_as = hub.classes[None] if own_head else hub.class_of(checkpoint.config)
-    batch, about = _inputs(checkpoint)
+    has_own_head = "glassformer" in checkpoint.settings  # transformers does not read our heads
+    opens_as = hub.classes[None] if has_own_head else hub.class_of(checkpoint.config)
+    batch, description = _inputs(checkpoint)
     model = load_pretrained(checkpoint)
     ours = batch.ours(model)
     progress(1)
@@ -213,20 +215,20 @@ def _compare_weights(checkpoint: Checkpoint, progress: Progress) -> dict[str, An
         exported, readable = Path(home) / "exported", Path(home) / "readable"
         save_pretrained(model, exported)
         del model
-        if not any(given.glob("model*.safetensors")):  # so that nothing is unpickled there
+        if not any(original.glob("model*.safetensors")):  # transformers must not unpickle weights
             readable.mkdir()
-            shutil.copyfile(given / "config.json", readable / "config.json")
-            write_tensors(readable, read_tensors(given))
-            given = readable
-        for way, folder in (("opened", given), ("exported", exported)):
-            theirs = batch.theirs(_opened(opens_as, folder))
+            shutil.copyfile(original / "config.json", readable / "config.json")
+            write_tensors(readable, read_tensors(original))
+            original = readable
+        for way, folder in (("opened", original), ("exported", exported)):
+            theirs = batch.theirs(_open_with_transformers(opens_as, folder))
             records += [{"way": way} | record for record in differences(ours, theirs, TOLERANCE)]
             progress(1)
-    return {"opens_as": opens_as, "inputs": about, "outputs": records}
+    return {"opens_as": opens_as, "inputs": description, "outputs": records}
 
 
-def _opened(name: str, folder: Path) -> Any:
-    """The model of a folder in fp32, opened by a class of ``transformers``."""
+def _open_with_transformers(name: str, folder: Path) -> Any:
+    """The model in a folder in fp32, opened by a class of ``transformers``."""
     import transformers
     from transformers.utils import logging
 
@@ -235,7 +237,7 @@ def _opened(name: str, folder: Path) -> Any:
     options = {"local_files_only": True, "attn_implementation": "eager"}
     try:
         model = getattr(transformers, name).from_pretrained(folder, **options)
-    except Exception as error:  # it has no common class of errors; an old version lacks the class
+    except Exception as error:  # errors have no common class, and an old version lacks the class
         what = f"transformers {transformers.__version__} cannot open it as {name}: {error}"
         raise CheckpointError(what, where=str(folder)) from error
     return model.float().eval()
@@ -252,37 +254,40 @@ def _inputs(checkpoint: Checkpoint) -> tuple[Batch, dict[str, Any]]:
         pixels = random_tensor("pixels", (2, embedding.channels, height, width), 1.0)
         return Batch(pixels), {"what": f"2 images of {width} x {height} pixels", "token_ids": "none"}
     pad = checkpoint.settings.get("pad_token_id") or 0
-    longest = min(embedding.max_positions or LONGEST, LONGEST)
-    found, same = _token_ids(checkpoint.folder, longest, embedding.vocab_size)
-    if found is None:
-        lengths = sorted({1, min(7, longest), longest // 3 + 1, longest})
+    max_tokens = min(embedding.max_positions or MAX_TOKENS, MAX_TOKENS)
+    texts, result = _token_ids(checkpoint.folder, max_tokens, embedding.vocab_size)
+    if texts is None:
+        lengths = sorted({1, min(7, max_tokens), max_tokens // 3 + 1, max_tokens})
         rows = [np.random.RandomState(n).randint(0, embedding.vocab_size - 1, n) for n in lengths]
-        found = [row + (row >= pad) for row in rows]  # no padding token inside a text
-    lengths = torch.tensor([len(row) for row in found])
-    place = torch.arange(int(lengths.max()))
-    mask = place < lengths[:, None]
+        texts = [row + (row >= pad) for row in rows]  # without padding tokens
+    lengths = torch.tensor([len(ids) for ids in texts])
+    positions = torch.arange(int(lengths.max()))
+    mask = positions < lengths[:, None]
     ids = torch.full(mask.shape, pad)
-    ids[mask] = torch.from_numpy(np.concatenate(found)).long()
-    segments = (place >= lengths[:, None] // 2).long() if getattr(embedding, "segments", 0) > 1 else None
-    what = f"{len(found)} texts of {lengths.min()} to {lengths.max()} tokens, padded there and packed here"
-    return Batch(ids, mask, segments), {"what": what, "token_ids": same, "lengths": lengths.tolist()}
+    ids[mask] = torch.from_numpy(np.concatenate(texts)).long()
+    has_segments = getattr(embedding, "segments", 0) > 1
+    segments = (positions >= lengths[:, None] // 2).long() if has_segments else None
+    what = f"{len(texts)} texts of {lengths.min()} to {lengths.max()} tokens, padded there and packed here"
+    return Batch(ids, mask, segments), {"what": what, "token_ids": result, "lengths": lengths.tolist()}
 
 
-def _token_ids(folder: Path, longest: int, rows: int) -> tuple[list[np.ndarray] | None, str]:
-    """Ids of ``TEXTS``, and whether the tokenizer of ``transformers`` gives the same; None: no tokenizer, or
-    one with more tokens than the model has ``rows``."""
+def _token_ids(folder: Path, max_tokens: int, vocab_size: int) -> tuple[list[np.ndarray] | None, str]:
+    """The ids of ``TEXTS``, and whether the tokenizer of ``transformers`` gives the same ids.
+
+    The ids are None if there is no tokenizer, or if the tokenizer has more tokens than the model.
+    """
     from transformers import AutoTokenizer
 
     try:
-        table = encode(load_tokenizer(folder), TEXTS, max_length=longest)
+        table = encode(load_tokenizer(folder), TEXTS, max_length=max_tokens)
     except InputError:
         return None, "none, they are random"
-    if table.ids.max() >= rows:
+    if table.ids.max() >= vocab_size:
         return None, "not compared, more tokens than the model has"
     try:
-        there = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        ids = there(list(TEXTS), truncation=True, max_length=longest)["input_ids"]
-    except Exception as error:  # it may need other packages or files
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        ids = tokenizer(list(TEXTS), truncation=True, max_length=max_tokens)["input_ids"]
+    except Exception as error:  # the tokenizer may need other packages or files
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         return [*table], f"not compared ({reason})"
     return [*table], "equal" if ids == [row.tolist() for row in table] else "different"
@@ -292,39 +297,39 @@ def _token_ids(folder: Path, longest: int, rows: int) -> tuple[list[np.ndarray] 
 
 
 def random_tensor(name: str, shape: tuple[int, ...], scale: float = 0.2) -> Tensor:
-    """Random numbers that depend on the name only; weights of norms have the mean 1.
+    """Random numbers that only depend on the name and the shape; weights of norms have the mean 1.
 
-    NumPy never changes the numbers of ``RandomState``.
+    ``RandomState`` gives the same numbers in all versions of NumPy.
     """
     numbers = scale * np.random.RandomState(zlib.crc32(name.encode())).standard_normal(shape)
     return torch.from_numpy(numbers + (len(shape) == 1 and name.endswith("weight"))).float()
 
 
 def write_random(folder: Path, settings: Mapping[str, Any], shapes: Mapping[str, list[int]]) -> None:
-    """Write ``config.json``, and ``random_tensor`` weights of these names and shapes."""
+    """Write ``config.json``, and random weights with these names and shapes."""
     (folder / "config.json").write_text(json_text(dict(settings)), encoding="utf-8")
     write_tensors(folder, {name: random_tensor(name, tuple(shape)) for name, shape in shapes.items()})
 
 
 def compare_recorded(model_type: str) -> dict[str, Any] | None:
-    """Compare with the recorded outputs of a family; None: there are none."""
+    """Compare with the recorded outputs of a family; returns None if there are none."""
     file = RECORDED / f"{model_type}.safetensors"
     if not file.is_file():
         return None
     records: list[dict[str, Any]] = []
     with safe_open(file, "pt") as recorded, TemporaryDirectory() as home:
-        about = json.loads(recorded.metadata()["cases"])
-        for number, case in enumerate(about["cases"]):
+        metadata = json.loads(recorded.metadata()["cases"])
+        for number, case in enumerate(metadata["cases"]):
             folder, prefix = Path(home) / str(number), f"{number}."
             folder.mkdir()
             write_random(folder, case["config"], case["shapes"])
             names = [name for name in recorded.offset_keys() if name.startswith(prefix)]
-            own = {name.removeprefix(prefix): recorded.get_tensor(name) for name in names}
-            batch = Batch(own.pop("ids"), own.pop("mask", None), own.pop("segments", None))
-            records += differences(batch.ours(load_pretrained(folder)), own, RECORDED_TOLERANCE)
+            tensors = {name.removeprefix(prefix): recorded.get_tensor(name) for name in names}
+            batch = Batch(tensors.pop("ids"), tensors.pop("mask", None), tensors.pop("segments", None))
+            records += differences(batch.ours(load_pretrained(folder)), tensors, RECORDED_TOLERANCE)
     return {
-        "configurations": len(about["cases"]),
-        "transformers": about["transformers"],
-        "largest_difference": max(one["largest_difference"] for one in records),
-        "within": all(one["within"] for one in records),
+        "configurations": len(metadata["cases"]),
+        "transformers": metadata["transformers"],
+        "largest_difference": max(record["largest_difference"] for record in records),
+        "within": all(record["within"] for record in records),
     }
