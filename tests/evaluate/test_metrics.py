@@ -90,22 +90,6 @@ def test_roc_keeps_the_order_of_near_certain_answers():
     assert got["roc_auc"] == 1.0
 
 
-def test_positive_class_can_be_the_first():
-    p, y = draw(53, 2, 1)
-    meter = ClassificationMeter(["spam", "ham"], positive="spam")
-    meter.update(p, y)
-    got = meter.result(bootstrap=0)
-    assert got["positive"] == "spam"
-    assert got["roc_auc"] == pytest.approx(sk.roc_auc_score(y == 0, p[:, 0]), abs=1e-6)
-
-
-def test_loss_of_the_caller_is_summed_and_divided_once():
-    meter = ClassificationMeter(["a", "b"])
-    meter.update([[1.0, 0.0]] * 3, [0, 0, 0], loss_sum=6.0)
-    meter.update([[1.0, 0.0]], [1], loss_sum=50.0)
-    assert meter.result()["log_loss"] == 14.0
-
-
 def test_bad_input_is_named():
     meter = ClassificationMeter(np.array(["a", "b"]))
     with pytest.raises(DataError, match="no example to evaluate"):
@@ -122,10 +106,6 @@ def test_bad_input_is_named():
         meter.update([[np.nan, 0.5]], [0])
     with pytest.raises(InputError, match="two or more"):
         ClassificationMeter(["only"])
-    with pytest.raises(InputError, match="positive"):
-        ClassificationMeter(["a", "b"], positive="c")
-    with pytest.raises(InputError, match="positive"):
-        ClassificationMeter(["a", "b", "c"], positive="a")
 
 
 def test_a_threshold_may_decide_instead_of_the_largest_probability():

@@ -24,11 +24,7 @@ from glassformer.runtime import computing
 
 
 def fit_vectorizer(vectorizer: Any, train: Sequence[Any]) -> Any:
-    """Fit a vectorizer and return the features of the training texts, ``[n, W]`` sparse.
-
-    Raises:
-        DataError: the texts contain no word.
-    """
+    """Fit a vectorizer and return the features of the training texts, ``[n, W]`` sparse."""
     try:
         return vectorizer.fit_transform(train)
     except ValueError as error:  # "empty vocabulary"
@@ -59,11 +55,7 @@ class PairVectorizer:
 
 
 def word_features(train: Sequence[Any], *other_texts: Sequence[Any]) -> list[Any]:
-    """TF-IDF features of words and word bigrams of texts or text pairs; sparse, fp32.
-
-    Raises:
-        DataError: the training texts contain no word.
-    """
+    """TF-IDF features of words and word bigrams of texts or text pairs; sparse, fp32."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer: Any = TfidfVectorizer(
@@ -115,22 +107,14 @@ def tfidf_logistic(
     """Logistic regression on TF-IDF features (``word_features``) of texts or text pairs.
 
     Args:
-        train_texts: [n].
         y: [n] class indices in [0, K).
-        test_texts: [m].
         num_classes: K; by default one more than the largest index in ``y``.
         strengths: candidates for C. The candidate with the best ``measure`` on a held-out fifth of the
             training texts is used to fit on all training texts.
-        seed: random seed of the held-out fifth.
         sample_weight: [n] weights of the training texts; None: all equal.
-        measure: metric that selects C.
 
     Returns:
-        [m, K] probabilities, float64.
-
-    Raises:
-        ShapeError: texts and labels differ in number.
-        DataError: fewer than two classes, or the training texts contain no word.
+        [m, K] probabilities of the test texts, float64.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import f1_score
@@ -188,21 +172,13 @@ def bag_of_embeddings(
     Args:
         train: n texts as token ids, none of them empty.
         y: [n] class indices in [0, K).
-        test: m texts, in the same form.
-        vocab_size: number of embeddings.
         num_classes: K; by default one more than the largest index in ``y``.
-        epochs: number of epochs; None: enough for 100 steps.
+        epochs: number of epochs; None: enough for ``MIN_STEPS`` steps.
         lr: initial learning rate, which decreases linearly to 0.
-        dim: width of the embeddings.
-        seed: random seed of the initial weights and the order of the texts.
         sample_weight: [n] weights of the training texts; None: all equal.
 
     Returns:
-        [m, K] probabilities, float64.
-
-    Raises:
-        ShapeError: texts and labels differ in number.
-        DataError: fewer than two classes.
+        [m, K] probabilities of the test texts, float64.
     """
     (ids, starts), (test_ids, test_starts) = _ragged(train), _ragged(test)
     y, num_classes = _check(len(starts) - 1, y, num_classes)
@@ -270,11 +246,9 @@ def pixel_logistic(
     """Logistic regression on the pixels of images scaled to 16 x 16.
 
     Args:
-        train, test: images of any kind.
         targets: ``[n]`` class indices of the training images.
         max_images: maximum number of training images; a stratified subset is used if there are more.
         sample_weight: ``[n]`` weights of the training images; None: all equal.
-        image_range: see ``open_image``.
 
     Returns:
         Probabilities ``[m, C]`` and the name of the baseline.

@@ -69,10 +69,6 @@ def fit_temperature(logits: ArrayLike, targets: ArrayLike) -> float:
     Args:
         logits: [n, K] of data that the model was not trained on.
         targets: [n] class indices.
-
-    Raises:
-        DataError: no example.
-        ShapeError: logits and targets do not fit.
     """
     from scipy.optimize import minimize_scalar
 
@@ -220,10 +216,6 @@ def tune_threshold(
         positive: [n] probabilities of the second class.
         targets: [n] class indices, 0 or 1.
         metric: accuracy, macro_f1, or f1 of the second class.
-
-    Raises:
-        DataError: one class only.
-        InputError: an unknown metric.
     """
     p, y = np.asarray(positive, np.float64), np.asarray(targets)
     _check_metric(metric)
@@ -282,11 +274,6 @@ def tune_class_thresholds(
         probabilities: [n, K] of examples that the model was not trained on.
         targets: [n] class indices.
         metric: accuracy or macro_f1.
-
-    Raises:
-        DataError: fewer than two classes have examples.
-        InputError: an unsupported metric.
-        ShapeError: probabilities and targets do not fit.
     """
     p, y = _check_arrays(probabilities, targets)
     _check_metric(metric)

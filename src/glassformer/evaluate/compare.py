@@ -40,9 +40,6 @@ def mcnemar(right: ArrayLike, baseline: ArrayLike) -> McNemar:
 
     Args:
         right, baseline: [n] bool, whether the prediction of each model is right.
-
-    Raises:
-        ShapeError: the lengths differ.
     """
     from scipy.stats import binomtest, chi2
 
@@ -153,9 +150,6 @@ def bootstrap_means(
     variance between seeds, minus its part due to the examples, is added as Student's t with S - 1 degrees of
     freedom. Resampling seeds as well would count the noise of single predictions up to three times (Owen,
     2007). With one seed, the result is valid for that training only.
-
-    Raises:
-        DataError: no examples.
     """
     if n < 1:
         raise DataError("there is no example to resample", where="bootstrap")
@@ -219,9 +213,6 @@ def paired_difference(
 
     Returns:
         measure, value (ours - theirs, in [-1, 1]) and interval (paired percentile bootstrap over examples).
-
-    Raises:
-        DataError: no examples.
     """
     y = np.asarray(targets)
     predictions = [np.asarray(ours)[None], np.asarray(theirs)[None]]  # [1, n] or [1, n, K]

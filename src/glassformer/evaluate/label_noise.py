@@ -33,10 +33,6 @@ def confident_joint(labels: ArrayLike, probabilities: ArrayLike) -> np.ndarray:
     Args:
         labels: [n] class indices.
         probabilities: [n, K], out-of-fold.
-
-    Raises:
-        ShapeError: labels and probabilities differ in shape.
-        DataError: a class has no example.
     """
     y, p = _check(labels, probabilities)
     n, classes = p.shape

@@ -579,25 +579,14 @@ class ClassificationMeter:
 
     Args:
         classes: the K >= 2 labels in the order of the probability columns.
-        positive: with two classes, the label whose score is used for the curves; by default the second.
         curves: store the scores, for ROC-AUC and average precision.
-
-    Raises:
-        InputError: fewer than two classes, a repeated class, or ``positive`` is not one of them.
     """
 
-    def __init__(self, classes: Sequence[Any], positive: Any = None, *, curves: bool = True):
+    def __init__(self, classes: Sequence[Any], *, curves: bool = True):
         self.classes = [c.item() if isinstance(c, np.generic) else c for c in classes]
         if len(self.classes) < 2 or len(set(self.classes)) < len(self.classes):
             raise InputError(f"needs two or more different classes, got {self.classes}", where="classes")
-        binary = len(self.classes) == 2
-        self.positive = self.classes[1] if binary and positive is None else positive
-        if self.positive is not None and (not binary or self.positive not in self.classes):
-            raise InputError(
-                f"{positive!r} is not one of two classes {self.classes}",
-                where="positive",
-                fix="Leave it out or name one of them",
-            )
+        self.positive = self.classes[1] if len(self.classes) == 2 else None
         self._confusion = np.zeros((len(self.classes), len(self.classes)), np.int64)  # [true, predicted]
         self._loss_sum = 0.0
         self._curves = curves
@@ -606,25 +595,14 @@ class ClassificationMeter:
         self._targets: list[np.ndarray] = []
 
     def update(
-        self,
-        probabilities: ArrayLike,
-        targets: ArrayLike,
-        loss_sum: float | None = None,
-        predicted: ArrayLike | None = None,
+        self, probabilities: ArrayLike, targets: ArrayLike, predicted: ArrayLike | None = None
     ) -> None:
         """Count one batch.
 
         Args:
             probabilities: [b, K], rows sum to 1.
             targets: [b] class indices in [0, K).
-            loss_sum: sum of the batch's negative log likelihoods, if computed from the logits (which is
-                exact for probabilities near 0); None: computed from the probabilities.
             predicted: [b] class indices, if a threshold decides; None: the most probable class.
-
-        Raises:
-            ShapeError: the shapes do not match each other or the classes.
-            DataError: a target is not a class index.
-            NotFiniteError: a probability is NaN or infinite.
         """
         p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
         size = len(self.classes)
@@ -639,9 +617,7 @@ class ClassificationMeter:
             raise ShapeError(f"predicted classes {index.shape} do not fit targets {y.shape}")
         cells = y * size + index
         self._confusion += np.bincount(cells, minlength=size * size).reshape(size, size)
-        if loss_sum is None:
-            loss_sum = float(-np.log(p[np.arange(len(y)), y].clip(TINY)).sum())
-        self._loss_sum += float(loss_sum)
+        self._loss_sum += float(-np.log(p[np.arange(len(y)), y].clip(TINY)).sum())
         if self._curves:
             self._store_scores(p, y)
 
@@ -650,8 +626,7 @@ class ClassificationMeter:
         if self.positive is None:
             scores, complements = p, 1 - p  # [b, K]
         else:
-            column = self.classes.index(self.positive)
-            scores, complements, y = p[:, [column]], p[:, [1 - column]], np.where(y == column, 0, 1)  # [b, 1]
+            scores, complements, y = p[:, [1]], p[:, [0]], 1 - y  # [b, 1]; index 0 is now the positive class
         if sum(map(np.size, self._scores)) + scores.size > MAX_SCORES:
             self._curves, self._scores, self._targets = False, [], []
             self._no_curves_reason = f"there are more than {MAX_SCORES:,} scores"
