@@ -64,14 +64,12 @@ class Share:
         return share_interval(share, bounds, n, digits) if bounds else NONE
 
     def difference(self, x: float, digits: int) -> str:
-        """A difference without its sign, as text."""
         return f"{100 * abs(x):.{digits}f} points"
 
     def with_sign(self, x: float, digits: int) -> str:
         return f"{100 * x:+.{digits}f}"
 
     def deviation(self, sd: float | None) -> str:
-        """A standard deviation, as text."""
         return NONE if sd is None else f"{100 * sd:.2f}"
 
 

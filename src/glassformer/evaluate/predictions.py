@@ -17,13 +17,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.data.spreadsheet import csv_plain, csv_rows, csv_safe
 from glassformer.data.text_pairs import SECOND_COLUMN, TextPair, are_pairs, first_text, second_text
-from glassformer.errors import (
-    CannotReadError,
-    CannotWriteError,
-    DataError,
-    NotUtf8Error,
-    ShapeError,
-)
+from glassformer.errors import CannotReadError, CannotWriteError, DataError, NotUtf8Error, ShapeError
 from glassformer.outputs import readable
 from glassformer.reading import open_regular
 
@@ -37,7 +31,6 @@ class _ReadableWriter:
         self.file = file
 
     def write(self, text: str) -> int:
-        """Write text."""
         return self.file.write(readable(text))
 
 

@@ -210,7 +210,6 @@ def sentences(run: LabeledRun) -> Section | None:
 
 
 def attention_maps(run: LabeledRun) -> Section | None:
-    """Attention maps of some examples."""
     views, num_hidden = maps.attention_views(run.maps)
     if not views:
         return None

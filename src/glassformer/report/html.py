@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from glassformer.config import NOTHING_KNOWN, KnownRecipe
 from glassformer.report import answers, classes, numbers, sequences, similarity, tags, vectors
-from glassformer.report.page import write_kind
+from glassformer.report.page import render, write_page
 
 KINDS = {
     "classes": classes.PAGE,
@@ -32,4 +33,5 @@ def write_report(run_folder: str | Path, known: KnownRecipe = NOTHING_KNOWN, kin
         DataError: no metrics.json, or a damaged file, which the message names.
         ConfigError: config.toml is not TOML.
     """
-    return write_kind(run_folder, KINDS[kind], known)
+    run = replace(KINDS[kind].read(Path(run_folder)), known=known)
+    return write_page(run.folder / "report.html", render(run, KINDS[kind]))

@@ -153,7 +153,6 @@ def scatter(
 
 
 def _make_logarithmic(axes: Any, axis: Any) -> None:
-    """Make an axis logarithmic, with ticks at round numbers."""
     (axes.set_xscale if axis is axes.xaxis else axes.set_yscale)("log")
     axis.set_major_locator(LogLocator(numticks=6))
     axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))

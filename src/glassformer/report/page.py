@@ -10,7 +10,7 @@ styles, so that a text cannot inject a script.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from glassformer.checkpoints.files import replace_text
-from glassformer.config import NOTHING_KNOWN, KnownRecipe
 from glassformer.data.findings import num_warnings
 from glassformer.errors import DataError
 from glassformer.explain.architecture import Block, draw
@@ -62,20 +61,12 @@ class PageKind:
     read: Callable[[Path], Run] = read_folder
 
 
-def write_kind(folder: str | Path, kind: PageKind, known: KnownRecipe = NOTHING_KNOWN) -> Path:
-    """Write ``report.html`` into a run folder, atomically, and return its path."""
-    run = replace(kind.read(Path(folder)), known=known)
-    return write_page(run.folder / "report.html", render(run, kind))
-
-
 def write_page(path: Path, html: str) -> Path:
-    """Write a page atomically."""
     replace_text(path, html)
     return path
 
 
 def render(run: Run, kind: PageKind) -> str:
-    """The page's HTML."""
     metrics, config = run.metrics, run.config
     model_input = FEATURES if reads_features(metrics) else kind.model_input(run)
     machine = metrics.get("machine") or {}
@@ -149,7 +140,6 @@ def curves(*charts: tuple[Markup | None, str, Iterable[tuple[str, str]]]) -> Mar
 def learning_curves(
     run: Run, note: str, accuracy_title: str, keys: Sequence[tuple[str, str]] = (TRAIN, VALIDATION)
 ) -> Section | None:
-    """The learning curves of loss and accuracy."""
     loss = figures.loss_curves(run.steps, run.evaluations) if run.steps else None
     accuracy = figures.accuracy_curves(run.steps, run.evaluations) if run.evaluations else None
     if not (loss or accuracy):
@@ -160,7 +150,6 @@ def learning_curves(
 
 
 def folds(run: Run) -> Section | None:
-    """The folds of a cross-validation."""
     if not run.metrics.get("folds"):
         return None
     note = (
@@ -219,7 +208,6 @@ def data_section(run: Run) -> Section | None:
 
 
 def model_section(diagrams: Sequence[Markup], shape_letters: str) -> Section | None:
-    """Diagrams of the model at two levels of detail."""
     if not diagrams:
         return None
     note = "Drawn from the model itself: each block with the shape of its output "
@@ -228,7 +216,6 @@ def model_section(diagrams: Sequence[Markup], shape_letters: str) -> Section | N
 
 
 def settings_section(run: Run) -> Section | None:
-    """The settings of the recipe, and its expected result."""
     all_settings = tables.settings(run.config, run.known.defaults)
     if not all_settings:
         return None
@@ -239,7 +226,6 @@ def settings_section(run: Run) -> Section | None:
 
 
 def cost_section(metrics: dict[str, Any]) -> Section | None:
-    """Times, machine and versions."""
     seconds = metrics.get("seconds") or {}
     times, facts = tables.times(seconds), tables.facts(metrics)
     if not (times or facts):

@@ -170,7 +170,6 @@ def _short_names(names: Sequence[str]) -> list[str]:
 
 
 def recipe_role(row: Row, name: str) -> str:
-    """The role of a recipe in its row."""
     if name in row.original_recipes:
         return "as given, our best" if name == row.best else "as given"
     return "our best" if name == row.best else "ours"
@@ -263,7 +262,6 @@ def finding_script(finding: str) -> str:
 
 
 def finding_chart(finding: dict[str, Any]) -> str:
-    """The chart of a finding."""
     first_label, last_label = finding["curve"]["ends"]
     return curves(finding["curve"]["panels"], end_labels=(first_label, last_label))
 

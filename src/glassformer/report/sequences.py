@@ -26,7 +26,6 @@ from glassformer.targets.target_text import TargetText
 
 
 def translation_scores(run: Run) -> Section:
-    """BLEU and chrF of each split and search, and their signatures."""
     splits = run.metrics.get("scores") or {}
     if not splits:
         return Section("scores", "Scores", "No pairs were held out, so these translations are not evaluated.")
@@ -126,7 +125,6 @@ def sentences(run: Run) -> Section | None:
 
 
 def attention_maps(run: Run) -> Section | None:
-    """The alignment of translations with their sources."""
     examples = run.json("alignments.json").get("examples")
     if not examples:
         return None

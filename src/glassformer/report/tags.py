@@ -55,7 +55,6 @@ def scores(run: Run) -> Section | None:
 
 
 def kinds(run: Run) -> Section | None:
-    """The metrics and errors of each kind."""
     run_scores = run.scores
     if not run_scores:
         return None
@@ -104,7 +103,6 @@ def sentences(run: Run) -> Section | None:
 
 
 def spans(run: Run) -> Section | None:
-    """Evaluated sentences with true and predicted spans."""
     examples = run.json("spans.json").get("examples")
     if not examples:
         return None

@@ -241,7 +241,6 @@ class _Words:
         self.metrics = {key: metrics[key] for key in ("accuracy", "entity_f1")}  # same for all temperatures
 
     def before_and_after(self, temperature: float, resamples: int) -> dict[str, Any]:
-        """Metrics before and after calibration."""
 
         def metrics(temperature: float) -> dict[str, Any]:
             p = softmax(self.logits, temperature)

@@ -86,7 +86,6 @@ def sentences(results: dict[str, Any]) -> dict[str, Any]:
 
 
 def _baselines_sentence(results: dict[str, Any], measure: str, digits: int) -> list[str]:
-    """A sentence if no variant reaches the best baseline."""
     values = {name: scores.get(measure) for name, scores in results.get("baselines", {}).items()}
     values = {name: value for name, value in values.items() if value is not None}
     if not values:
@@ -136,7 +135,6 @@ def _ladder_sentence(results: dict[str, Any]) -> list[str]:
 
 
 def _arm_sentence(arm: dict[str, Any], baseline: str, digits: int, measure: str) -> str:
-    """The comparison of a variant with the baseline."""
     difference, bounds = arm[measure]["difference"], arm[measure]["difference_interval"]
     metric = compared_metric(measure)
     size = f"as accurate as {baseline}" if measure == "accuracy" else f"as good as {baseline}"

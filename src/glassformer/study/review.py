@@ -304,7 +304,6 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _review_classes(folder: Path, top: int) -> dict[str, Any]:
-    """Review of single-label data."""
     rows, classes, p = _predictions(folder)
     review = review_labels(np.array([classes.index(row.label) for row in rows]), p)
     suggested = [classes[k] for k in review.suggested.tolist()]
@@ -382,7 +381,6 @@ def _write_record(
 
 
 def _review_words(folder: Path, top: int) -> dict[str, Any]:
-    """Review of the tags of words."""
     train, classes, labels, review = review_tags(folder)
     suggestions = [Suggestion(**s) for s in tag_suggestions(train, classes, labels, review, top)]
     config = _read_config(folder)

@@ -20,7 +20,6 @@ from glassformer.targets.target import RunPredictions, read_object
 
 
 def read_run_predictions(folder: Path) -> RunPredictions:
-    """Read a run's predictions."""
     if (target := target_in(folder)) is None:
         what = "has no predictions that can be compared"
         fix = "Name finished runs whose models give labels, tags, numbers or cosines"

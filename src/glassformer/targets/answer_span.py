@@ -195,7 +195,6 @@ def answer_metrics(
 
 
 def scores_of(text: str, truth: Answers) -> tuple[float, float]:
-    """Exact match and F1 of an answer."""
     return exact_match(text, truth.texts), word_f1(text, truth.texts)
 
 
@@ -232,7 +231,6 @@ class TextAnswer:
     probability: float
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as a dict, for JSON."""
         return asdict(self)
 
 

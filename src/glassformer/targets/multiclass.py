@@ -471,7 +471,6 @@ class Classes(Target):
         return np.array([numbers[cell] for cell in cells], np.int64)
 
     def true_probabilities(self, probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
-        """The probabilities of the true classes."""
         return probabilities[np.arange(len(truth)), truth]
 
     def measure_for(self, monitors: set[str]) -> str:

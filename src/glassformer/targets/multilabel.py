@@ -156,7 +156,6 @@ class LabelSets(Classes):
 
     @staticmethod
     def thresholds(threshold: Any, classes: Sequence[Any]) -> np.ndarray:
-        """The threshold of each label ``[K]``."""
         return np.full(len(classes), HALF) if threshold is None else np.asarray(threshold, np.float64)
 
     def labels(self, predicted: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -183,7 +182,6 @@ class LabelSets(Classes):
         return LabelSetMeter(classes, curves=curves)
 
     def fit_temperature(self, logits: np.ndarray, targets: np.ndarray) -> Any:
-        """The temperatures ``[K]`` of the labels."""
         return fit_temperatures(logits, targets)
 
     def error_mask(self, logits: np.ndarray, targets: np.ndarray) -> Any:

@@ -94,7 +94,6 @@ class NumericTarget(Target):
         return np.clip(ends, *self.metrics[key].limits).tolist()
 
     def tests(self, measure: str, pairs: RunPairs, resamples: int) -> TestResult:
-        """Permutation tests of ``measure``."""
         results = [
             permutation(measure, run.truth, run.predicted, base.predicted, resamples=resamples)
             for run, base in pairs

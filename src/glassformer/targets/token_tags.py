@@ -113,12 +113,7 @@ class SpanCounts:
 
 
 def tag_metrics(
-    truth: Tags,
-    predicted: Tags,
-    scheme: Scheme,
-    *,
-    bootstrap: int = 1000,
-    seed: int = 0,
+    truth: Tags, predicted: Tags, scheme: Scheme, *, bootstrap: int = 1000, seed: int = 0
 ) -> dict[str, Any]:
     """Metrics of predicted tags. Words with the true tag -100 are ignored, as is usual with seqeval.
 
