@@ -80,11 +80,10 @@ class RatingMeter(ClassificationMeter):
         self,
         probabilities: ArrayLike,
         targets: ArrayLike,
-        loss_sum: float | None = None,
         predicted: ArrayLike | None = None,
     ) -> None:
         p = np.asarray(probabilities)
-        super().update(p, targets, loss_sum, median(p) if predicted is None else predicted)
+        super().update(p, targets, median(p) if predicted is None else predicted)
 
     def result(self, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
         found = super().result(bootstrap, seed)
