@@ -1,7 +1,12 @@
 """Benchmarks that take minutes, at sizes of seconds: what they count, write and refuse."""
 
 import csv
+import gzip
 import json
+import random
+import shutil
+import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -321,3 +326,48 @@ def test_tokens_are_taken_out_of_both_texts():
     assert [table[i].tolist() for i in range(4)] == [[1, 3], [2, 3], [4, 5, 7], [4, 5, 6]]
     table = trust.masked(ids, [(1, 2)], 9)
     assert [table[i].tolist() for i in range(2)] == [[1, 9, 3], [4, 5, 9, 7]]
+
+
+# --- token ids of SentencePiece -------------------------------------------------------------------
+
+
+def test_lines_of_packages_are_text(tmp_path):
+    pieces = benchmark("sentence_pieces")
+    if shutil.which("dpkg-deb") is None:
+        pytest.skip("needs dpkg-deb")
+    for name, content in (
+        (
+            "DEBIAN/control",
+            b"Package: mine\nVersion: 1.2\nArchitecture: all\nMaintainer: me\nDescription: x\n",
+        ),
+        (
+            "usr/share/man/de/man1/x.1.gz",
+            gzip.compress(rb".TH X\n\fBein\fP Text\-satz".replace(rb"\n", b"\n")),
+        ),
+        ("usr/share/doc/x.gz", gzip.compress(b"nothing")),
+    ):
+        (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tree" / name).write_bytes(content)
+    header, message = b"Language: de", "Öffnen\0schließen".encode()
+    table = struct.pack("<4I", len(header), 44, len(message), 56)
+    raw = struct.pack("<7I", 0x950412DE, 0, 2, 28, 28, 0, 0) + table + header + message
+    (tmp_path / "tree/usr/lib").mkdir(parents=True)
+    (tmp_path / "tree/usr/lib/de.mo").write_bytes(raw)
+    subprocess.run(
+        ["dpkg-deb", "-b", tmp_path / "tree", tmp_path / "mine_1.2.deb"], check=True, capture_output=True
+    )
+    assert list(pieces.package_lines(tmp_path / "mine_1.2.deb")) == ["Öffnen", "schließen", "ein Text-satz"]
+
+
+def test_lines_with_other_ids_are_counted():
+    pytest.importorskip("sentencepiece")
+    pieces = benchmark("sentence_pieces")
+    lines = ["a warm and funny film", "a dull and endless film"] * 20
+    model = pieces.train(lines, {"model_type": "bpe"}, 40)
+    found = pieces.compare(model, [("unchanged", lines[0]), ("changed", "a <s> film")], unigram=False)
+    assert (found["lines"], found["different"], found["different_by_kind"]) == (2, 1, {"changed": 1})
+    assert found["examples"][0]["ours"][0] == "<s>"  # the special token
+    rng = random.Random(0)
+    assert all(
+        change(lines[0], rng) != lines[0] for name, change in pieces.CHANGES.items() if "NFD" not in name
+    )

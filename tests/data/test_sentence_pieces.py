@@ -146,6 +146,37 @@ def test_ids_equal_those_of_sentencepiece(case, tmp_path):
     compare(trained(**CASES[case]), lines(7, 300), tmp_path)
 
 
+# Marks that SentencePiece's tables compose with the letter before them, and those that they do not: after a
+# composed letter, out of order, after a character that becomes several; capitals, Hangul, deleted characters.
+COMPOSED = "a\u0302 u\u0308\u0301 \u03b1\u0313\u0300\u0345 \uff21\u0301 \u017f\u0301 \uff76\uff9e \u3131\u314f".split()
+NOT_COMPOSED = (
+    "\u00ea\u0301 a\u0302\u0323 x\u0323\u0307 x\u0355\u1dd0 e\u0344 \ufb01\u0301 \u0e48\u0e38 \u03a5\u0342 H\u0331 "
+    "\uac00\u11a8 \uac00\u3133 e\x01\u0301 \u0915\u094d\u093c \u0386\u0345 \u0301\u0344 B\u200c A\uff9e A\U0001f3fb a\x01"
+).split(" ")
+RULES = ["nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf"]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_texts_are_normalized_as_in_the_library(rule, tmp_path):
+    options = {"add_dummy_prefix": False, "remove_extra_whitespaces": False, "normalization_rule_name": rule}
+    raw = trained(**options, vocab_size=600)
+    ours = load_tokenizer(put(tmp_path, raw)).normalizer
+    theirs = pytest.importorskip("sentencepiece").SentencePieceProcessor(model_proto=raw)
+    rng = random.Random(3)
+    letters = [chr(i) for i in range(0xA0, 0x3200) if unicodedata.category(chr(i)) != "Cn"]
+    letters += [
+        "".join(COMPOSED),
+        "".join(NOT_COMPOSED),
+        *"\n\r\u200d\uff9e",
+        *map(chr, range(0x300, 0x346)),
+    ] * 20
+    mixed = ["".join(rng.choices("".join(letters), k=rng.randint(2, 6))) for _ in range(20_000)]
+    # the library composes this capital before it folds the case
+    mixed = [text for text in mixed if "I\u0307" not in unicodedata.normalize("NFKD", text)]
+    texts = [*COMPOSED, *NOT_COMPOSED, *mixed]
+    assert [t for t in texts if ours.normalize_str(t) != theirs.normalize(t)] == []
+
+
 def test_unused_pieces_are_passed_over(tmp_path):
     raw = trained(vocab_size=600)
     proto = pytest.importorskip("sentencepiece.sentencepiece_model_pb2").ModelProto.FromString(raw)

@@ -17,9 +17,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from glassformer.data.tokenizer_checks import (
-    BEFORE_ACCENT,
-    BETWEEN_ACCENTS,
+    COMPOSED,
+    GUARD,
+    GUARDED,
+    JOINED,
+    JOINT,
     MAX_PIECE,
+    SEPARATED,
     TRAILING_BLANKS,
     Invalid,
 )
@@ -30,10 +34,11 @@ MAX_LETTERS = 8_000_000  # of all BPE pieces together: each position in a piece 
 BLANK = BLANK_MARKS[1]
 # Score of pieces that must not occur in a text (control, unused): lower than the score of any segmentation.
 FORBIDDEN_SCORE = -1e6
-# Names of the rules that compose accents. The `Precompiled` step of tokenizers leaves decomposed Hangul
-# unchanged and drops a second accent. So `_normalizers` composes letters before that step.
+# Names of the rules that compose letters and marks.
 COMPOSING_RULES = ("nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf")
-SEPARATOR = "\ufdd0"  # a noncharacter, which no text contains
+MAX_MARKS = 3  # of one composed letter
+# A mark that case folding makes a letter, unless it is composed with the letter before it.
+IOTA, HIDDEN = "\u0345", "\ufdd2"
 
 # --- Protocol Buffers -----------------------------------------------------------------------------
 
@@ -308,14 +313,18 @@ def _normalizers(model: SentencePieces) -> Iterator[dict[str, Any]]:
     """Yield SentencePiece's normalization steps."""
     if model.charsmap:
         table = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(model.charsmap).decode()}
-        nfc = {"type": "NFC"}
-        if model.rules_name in COMPOSING_RULES:
-            # A separator keeps `Precompiled` from reordering or dropping marks.
-            yield from (_replace(SEPARATOR, Regex=BETWEEN_ACCENTS), nfc)
-            yield _replace(SEPARATOR, Regex=BEFORE_ACCENT)
+        folds = model.rules_name.endswith("_cf")
+        yield from (_replace(GUARD, Regex=GUARDED), _replace(JOINT, Regex=JOINED))
+        if folds:
+            yield _replace(HIDDEN, String=IOTA)
         yield table
-        if model.rules_name in COMPOSING_RULES:
-            yield from (nfc, _replace("", Regex=SEPARATOR))
+        if folds:
+            yield _replace(IOTA, String=HIDDEN)
+        for _ in range(MAX_MARKS if model.rules_name in COMPOSING_RULES else 0):
+            yield from (_replace("", Regex=COMPOSED), {"type": "NFC"})
+        if folds:
+            yield _replace("ι", String=IOTA)
+        yield _replace("", Regex=SEPARATED)
     if model.collapses_blanks:
         yield from (_replace(" ", Regex=" {2,}"), _replace("", Regex=r"\A "))
     if model.adds_blank:

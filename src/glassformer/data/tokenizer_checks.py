@@ -126,11 +126,42 @@ LONG_TEXT, SHORT_TEXT, MAX_PAIRS = (
 )  # lengths of the trial texts, and number of letter pairs in them
 CPU_SECONDS, WALL_SECONDS = 4, 30
 
-# Patterns of steps in converted SentencePiece files: a position between two marks of Arabic or Hebrew; a
-# position before a mark or joiner, after a character that a table may change; blanks at the end.
-_ACCENT = "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u064b-\u0655\u0670]"
-BETWEEN_ACCENTS = f"(?<={_ACCENT})(?={_ACCENT})"
-BEFORE_ACCENT = r"(?<=[\p{Lu}\p{Lt}\p{N}\p{S}\p{Z}\p{P}\u3131-\u3247\uf900-\uffef])(?=[\p{M}\u200d])"
+# Patterns of steps in converted SentencePiece files; see `sentence_pieces._normalizers`.
+GUARD, JOINT = "\ufdd0", "\ufdd1"  # noncharacters, which no text contains
+# Characters that extend the grapheme before them; final consonants of Hangul.
+_EXTENDERS = "\n\\p{M}\u200c\u200d\u0e33\u0eb3\uff9e\uff9f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
+_FINALS = "\u11a8-\u11c2\u3133\u3135\u3136\u313a-\u313f\uffa3\uffa5\uffa6\uffaa-\uffaf"
+# Characters that NFKD decomposes or case folding turns into letters, if NFC would change them before a mark;
+# ranges include characters without this property.
+_DECOMPOSABLE = (
+    "\u00a8\u00af-\u00b8\u00c0-\u00c5\u00c7-\u00d6\u00d9-\u00e5\u00e7-\u00f6\u00f9-\u017e\u01a0-\u01b0\u01c4-"
+    "\u0233\u02d8-\u02dd\u0344-\u0386\u0389\u038f\u03aa-\u03ae\u03ca-\u03ce\u03d4\u0622\u0623\u0958-\u095f"
+    "\u09dc-\u0a5e\u0b5c\u0b5d\u0cca\u0ddc-\u0f81\u1e00-\u1fbd\u1fbf-\u203e\u20a8-\u2101\u2103-\u2109\u2116\u2120-\u2122\u212b"
+    "\u213b\u2161-\u2163\u2165-\u2168\u216a\u216b\u2171-\u2173\u2175-\u2178\u217a\u217b\u2a74-\u2a76\u309b"
+    "\u309c\u30ff-\u32cf\u3300-\u33ff\uac00-\ufb4e\ufbea-\ufdcf\ufdf0-\ufe4c\ufe70-\ufe84\ufef5-\ufefc\uffe3"
+    "\U0001d15e-\U0001d1c0\U0001f12d\U0001f12e\U0001f14a-\U0001f201"
+)
+_DELETED = "\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f"
+# Pairs of marks that NFC would reorder.
+_MISORDERED = "(?<=[\u0300-\u031a\u031c-\u0345])(?=[\u031b\u0323-\u0338])|(?<=\u031b)(?=[\u0327\u0328\u0338])"
+# Capitals that are composed with a mark only as small letters.
+_CAPITALS = (
+    "(?<=[\u0391\u0397\u0399\u03a5\u03a9\u03d2])(?=\u0342)|(?<=[\u03a1\u03a5\u03d2])(?=[\u0313\u0343])|(?<=H)(?=\u0331)|"
+    "(?<=J)(?=\u030c)|(?<=T)(?=\u0308)|(?<=[WY])(?=\u030a)"
+)
+# Both patterns need a character on either side: the library panics after insertions at the ends of a text.
+GUARDED = (
+    f"(?=[{_EXTENDERS}{_FINALS}])(?:(?<=[{_DECOMPOSABLE}])|{_MISORDERED}|{_CAPITALS}|(?<=[\\s\\S])(?=\u0344))|"
+    f"(?<=[{_DELETED}])(?=[\\s\\S])"
+)
+JOINED = f"(?=[{_EXTENDERS}])(?<=[\\s\\S])"
+# A joint after a character that NFC may compose with the next mark; such a character may be a mark itself.
+_COMPOSABLE_MARKS = (
+    "\u09c7\u0b47\u0bc6\u0bc7\u0c46\u0cbf\u0cc6\u0cca\u0d46\u0d47\u0dd9\u0ddc\u1b3a\u1b3c\u1b3e\u1b3f\u1b42"
+    "\U00011131\U00011132\U00011347\U000114b9\U000115b8\U000115b9\U00011935"
+)
+COMPOSED = f"(?<![\\p{{M}}&&[^{_COMPOSABLE_MARKS}]]){JOINT}"
+SEPARATED = f"[{GUARD}{JOINT}]"
 TRAILING_BLANKS = "(?<!\u2581)\u2581+\\z"
 _WORDS = "'s|'t|'re|'ve|'m|'ll|'d"
 _ANY_CASE = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
@@ -146,8 +177,10 @@ KNOWN_PATTERNS = frozenset(
         r"\w+(?:['’]\w+)*|[^\w\s]",  # vocabularies that this project trains
         r"\w+|[^\w\s]",
         r"\S+\n?",  # PhoBERT
-        BETWEEN_ACCENTS,
-        BEFORE_ACCENT,
+        GUARDED,
+        JOINED,
+        COMPOSED,
+        SEPARATED,
         r"\A ",
         TRAILING_BLANKS,
     }
