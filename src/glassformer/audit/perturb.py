@@ -81,7 +81,7 @@ def _impulse(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _glass(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Replace pixels by random nearby ones."""
+    """Replace pixels by random nearby pixels."""
     height, width, _ = x.shape
     rows, columns = np.mgrid[:height, :width]
     rows = (rows + rng.integers(-2, 3, rows.shape)).clip(0, height - 1)

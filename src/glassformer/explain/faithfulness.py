@@ -223,7 +223,7 @@ def table(results: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str,
     """Means of the metrics of every method, from the results of ``compare_with_random`` for several inputs.
 
     ``better`` is the paired difference to the random orders of the same input; positive means more faithful.
-    The first result has every method; later ones may lack some.
+    The first result has every method; later results may lack some methods.
     """
     out: dict[str, dict[str, Any]] = {}
     for method in results[0]:

@@ -51,7 +51,7 @@ def patch(est: Any, clean: Any, corrupted: Any) -> Patched:
 
 @computes
 def patch_subjects(clean: Subject, corrupted: Subject) -> Patched:
-    """Run the model on the corrupted input, and replace one activation at a time by that of the clean input.
+    """Run the model on the corrupted input, with one activation at a time from the clean input.
 
     The metric is the logit of the clean input's label minus the logit of the corrupted input's label (after
     Meng et al., 2022, and Wang et al., 2023).

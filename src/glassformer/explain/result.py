@@ -170,7 +170,7 @@ class Result:
     notes: list[str] = field(default_factory=list)
     name: str = ""  # file name of the input
     trust: dict[str, Any] | None = None  # result of ``faithfulness.check_faithfulness``, if requested
-    word_ids: np.ndarray | None = None  # [T], the word of each token, -1 for special ones
+    word_ids: np.ndarray | None = None  # [T], the word of each token, -1 for special tokens
     sides: np.ndarray | None = None  # [T] for pairs: 0 first text, 1 second text, -1 special tokens
     target_probability: float | None = None  # probability of ``target``
     number: bool = False  # regression: ``label`` and ``probability`` are the predicted number

@@ -129,7 +129,7 @@ class Subject:
         return torch.cat(out).double().cpu().numpy()
 
     def logits_to_probabilities(self, logits: np.ndarray) -> np.ndarray:
-        """Logits ``[M, C]`` as probabilities, calibrated like those of the classifier."""
+        """Logits ``[M, C]`` as probabilities, with the classifier's calibration."""
         if self.to_probabilities is not None:
             return self.to_probabilities(logits)
         scaled = logits / self.temperature

@@ -324,7 +324,7 @@ def inert(text: str) -> str:
 
 
 def short_names(names: Sequence[str], longest: int) -> list[str]:
-    """Names shortened in the middle to at most ``longest`` letters; longer ones if two would be equal."""
+    """Names shortened in the middle to at most ``longest`` letters, or more if two names would be equal."""
     names = [inert(str(name)) for name in names]
     for size in range(longest, max(map(len, names), default=0)):
         end = (size - 1) // 2

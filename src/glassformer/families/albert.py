@@ -1,7 +1,7 @@
-"""ALBERT (Lan et al., 2020): BERT whose layers share their weights, with narrower embeddings, GELU by tanh.
+"""ALBERT (Lan et al., 2020): BERT with shared layers, narrower embeddings, and tanh GELU.
 
-The layers are divided into ``num_hidden_groups`` groups, usually one, which have one set of weights each. The
-head for the order of sentences is dropped.
+The layers are divided into ``num_hidden_groups`` groups, usually one. The layers of a group share their
+weights. The head for the order of sentences is dropped.
 """
 
 from __future__ import annotations

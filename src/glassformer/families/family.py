@@ -66,7 +66,7 @@ class HubLayout:
         return _computation_settings(restored, config.head) == _computation_settings(config, config.head)
 
     def loadable_head(self) -> str:
-        """The parameters of a classifier whose head ``transformers`` can load too, as text."""
+        """The parameters of a classifier with a head that ``transformers`` can also load, as text."""
         head = f", head={self.head_type!r}" if self.head_type != "linear" else ""
         head += f", head_activation={self.head_activation!r}" if self.head_activation != "relu" else ""
         return f"pooling={self.pooling!r}{head}"

@@ -1,8 +1,8 @@
 """SigLIP (Zhai et al., 2023), the half that reads images: ViT without [CLS], with an attention-pooling head.
 
-The classifier reads the mean of the patches. An encoder keeps the pooling head, whose vector SigLIP compares
-with that of a text. A classifier is saved as ``siglip``, an encoder as ``siglip_vision_model``, as
-``transformers`` reads them. SigLIP 2 for images of one size has the same files.
+The classifier reads the mean of the patches. An encoder has the pooling head; SigLIP compares its vector with
+the vector of a text. As in ``transformers``, a classifier is saved as ``siglip`` and an encoder as
+``siglip_vision_model``. SigLIP 2 for images of one size has the same files.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def write(config: ImageEncoderConfig) -> dict[str, Any]:
 
 
 def as_half(own: dict[str, Any], pair: str, config: ImageEncoderConfig, layout: HubLayout) -> dict[str, Any]:
-    """``config.json`` of an encoder with the settings ``own``; that of a classifier names the ``pair``."""
+    """``config.json`` with the settings ``own``, which for a classifier are a section of the file."""
     own["model_type"] = f"{pair}_vision_model"
     whole = config.head is not None and layout.has_class(config)
     return {"model_type": pair, "vision_config": own} if whole else own

@@ -106,7 +106,7 @@ def as_kernel(tensors: dict[str, Tensor], config: ImageEncoderConfig) -> Tensor:
 
 
 def pair(settings: dict[str, Any], key: str, default: int, where: str) -> tuple[int, ...]:
-    """A height and width, given as one number or two."""
+    """A height and width from one number or a list of two."""
     value = settings.get(key, default)
     pair = tuple(value) if isinstance(value, list) else (value, value)
     if len(pair) != 2 or not all(isinstance(n, int) and 1 <= n <= 100_000 for n in pair):

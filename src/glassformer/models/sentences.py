@@ -127,7 +127,7 @@ class Sentences:
             raise ConfigError(what, where=where, fix=fix)
 
     def prompt(self, name: str | None, text: str | None) -> str:
-        """The prompt ``text`` if given, else the prompt called ``name`` (None: the default prompt)."""
+        """``text`` if it is not None, else the prompt called ``name`` (None: the default prompt)."""
         if text is not None:
             return text
         name = self.default_prompt if name is None else name

@@ -104,7 +104,9 @@ def draw_positives(
     neighbors = positions[:, None] + steps  # [B, 2 window]
     valid = np.abs(steps) <= half_widths[:, None]
     valid &= (neighbors >= first[positions][:, None]) & (neighbors < last[positions][:, None])
-    order = np.argsort(rng.random(neighbors.shape) + ~valid, axis=1)[:, :count]  # valid ones first, shuffled
+    order = np.argsort(rng.random(neighbors.shape) + ~valid, axis=1)[
+        :, :count
+    ]  # valid neighbors first, shuffled
     rows = np.arange(len(positions))[:, None]
     selected = np.where(valid[rows, order], neighbors[rows, order], 0)
     return np.where(valid[rows, order], ids[selected], NONE)

@@ -180,7 +180,7 @@ AMPLITUDE = 2.0  # amplitude of the sinusoids, relative to the standard deviatio
 
 @torch.no_grad()
 def init_local_attention(model: TextEncoder) -> int:
-    """Initialize the first heads of a new BERT to attend to the previous token, the next one, and so on.
+    """Initialize the first heads of a new BERT to attend to the previous token, the next token, and so on.
 
     The first P features of a row hold sinusoidal positions (P is even, at most a quarter of all features, and
     at most the width of a head). The keys of a head read these features directly. The queries read them
@@ -209,7 +209,8 @@ def init_local_attention(model: TextEncoder) -> int:
             table.weight[:, :p] = 0
     positions.weight.zero_()
     positions.weight[:, :p] = AMPLITUDE * c.init_std * sinusoidal(positions.num_embeddings, p, base)
-    # The norm scales a row to variance 1: that of tokens and segments plus half of the squared amplitude.
+    # The norm scales a row to variance 1: the variance of tokens and segments plus half the squared
+    # amplitude.
     tokens = (1 + (e.segments is not None)) * (d - p) / d
     amplitude = AMPLITUDE / math.sqrt(tokens + AMPLITUDE**2 / 2 * p / d)
     frequencies = base ** (-torch.arange(waves, dtype=torch.float32) / waves)

@@ -236,8 +236,8 @@ def attend(
             the longest sequence (``nn/positions.py``).
 
     Returns:
-        The output. It has the shape of ``q``, except that the last axis is as long as that of ``v``. With
-        ``return_weights`` the tuple ``(output, weights)``.
+        The output. It has the shape of ``q``, except that the last axis has the length of ``v``'s last axis.
+        With ``return_weights`` the tuple ``(output, weights)``.
 
     Raises:
         ShapeError: incompatible shapes, or both a mask and a packing.
@@ -501,7 +501,7 @@ class MultiHeadAttention(nn.Module):
         record: LayerRecord | None = None,
         bias: Tensor | None = None,
     ) -> Tensor:
-        """Self-attention, or cross-attention when ``memory`` is given.
+        """Self-attention, or with ``memory`` cross-attention.
 
         Args:
             rows: ``[B]`` one row per sequence; the output has only these rows.

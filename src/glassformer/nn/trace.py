@@ -17,7 +17,7 @@ class Trace:
 
     Args:
         attentions: True for every layer, or a list of layer indices (negative indices count from the end).
-        hidden_states: likewise, for L + 1 states: 0 is the embedding, i the output of the i-th layer.
+        hidden_states: the same for L + 1 states: 0 is the embedding, i the output of the i-th layer.
         rows: ``"all"`` rows of the attention weights, or only the ``"first"`` row ([CLS]), which is much
             cheaper.
     """

@@ -135,7 +135,7 @@ RESUME_HINT = (
 
 
 class Interrupted(GlassformerError):
-    """Training was asked to stop and stopped between two steps; the command line exits with 130.
+    """A signal stopped the training between two steps; the command line exits with 130.
 
     Cause: Ctrl-C, SIGTERM or SIGHUP.
     Fix: run the command at the end of the message.

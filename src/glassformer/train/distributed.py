@@ -4,7 +4,7 @@
 
 Every process (rank) prepares the same data and the same weights. It computes some rows of each batch, with
 nearly the same number of tokens as the other processes. PyTorch's DDP or FSDP2 sums the gradients. Batches,
-loss and checkpoints equal those of a single process, so a run can resume with another number of processes.
+loss and checkpoints are the same as with one process, so a run can resume with another number of processes.
 Only rank 0 writes files. Processes exchange JSON and plain bytes; nothing is pickled.
 """
 

@@ -138,7 +138,7 @@ class Graphs:
         self.has_failed = False
 
     def __call__(self, model: nn.Module, batch: Any, per_step: float) -> StepLoss:
-        """Loss and counts of a batch; adds its gradients to those of the model."""
+        """Loss and counts of a batch; the gradients are added to the gradients of the model."""
         if self.has_failed:
             return with_gradients(self.objective, model, batch, per_step)
         tensors, packing, count = self.objective.inputs(batch), batch.packing, batch.packing.count

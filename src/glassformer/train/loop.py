@@ -192,7 +192,7 @@ def run(
             training.history.append({"kind": "step", **info, "seconds": round(training.seconds, 3)})
             evaluation, is_best = None, False
             evaluate_now = training.step % config.evaluate_every == 0 if config.evaluate_every else ends_epoch
-            if evaluate_now or training.step == training.total_steps:  # the last weights may be the best ones
+            if evaluate_now or training.step == training.total_steps:  # the last weights may be the best
                 evaluation, is_best = _evaluate(training, evaluate, epoch)
             if ends_epoch:
                 training.epoch, training.cursor, training.epoch_sums = training.epoch + 1, 0, {}

@@ -146,7 +146,7 @@ class StepLoss:
 
 
 def with_gradients(objective: Callable, model: nn.Module, batch: Any, per_step: float) -> StepLoss:
-    """Compute the loss of a batch, divided by ``per_step``, and add its gradients to those of the weights."""
+    """Compute the loss of a batch, divided by ``per_step``, and accumulate the gradients of the weights."""
     out = objective(model, batch)
     (out.loss / per_step).backward()
     return out

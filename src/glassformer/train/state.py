@@ -76,7 +76,7 @@ class History(Sequence[dict[str, Any]]):
     __hash__ = None  # type: ignore[assignment]  # mutable
 
     def tensors(self) -> dict[str, Tensor]:
-        """The records of steps as tensors ``[n]`` named ``history/step`` and so on, for a checkpoint."""
+        """The records of steps as tensors ``[n]`` with names such as ``history/step``, for a checkpoint."""
         return {
             f"history/{name}": torch.from_numpy(np.array(column)) for name, column in self._columns.items()
         }
