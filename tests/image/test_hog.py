@@ -149,7 +149,7 @@ def test_nothing_goes_on_from_it(fitted, tmp_path):
         gf.ImageClassifier(folder).fit(IMAGES, LABELS)
     with pytest.raises(ConfigError, match="needs labels"):
         gf.MaskedPatches("hog").fit(IMAGES)
-    with pytest.raises(ConfigError, match="no trained weights"):
+    with pytest.raises(ConfigError, match="has random weights"):
         gf.Probe("hog").fit(IMAGES, LABELS)
 
 

@@ -150,7 +150,7 @@ def test_what_cannot_be_is_one_line(pictures, tmp_path):
         gf.Probe(clf).neighbors(x, np.zeros((2, 3), np.float32))
     with pytest.raises(ConfigError, match="gives no vectors"):
         gf.Probe(3).embed(x)
-    with pytest.raises(ConfigError, match="no trained weights"):
+    with pytest.raises(ConfigError, match="has random weights"):
         gf.Probe("encoder-mini").embed(TEXTS)
     with pytest.raises(ConfigError, match="texts have no patches"):
         gf.Probe(str(checkpoint(tmp_path / "c")), pooling="patches").embed(TEXTS)

@@ -173,7 +173,7 @@ def test_no_export_of_it_is_kept(task, form, fitted, tmp_path):
 def test_vectors_too_long_for_their_format_have_no_cosine():
     """The square of 1e30 is no fp32 number: dividing by such a length gave 0, and so did every cosine."""
     with pytest.raises(
-        DataError, match="vectors, row 2: a vector holds NaN or infinity, or numbers too large"
+        DataError, match="vectors, row 2: a vector has NaN, infinity, or numbers that are too large"
     ):
         unit(np.array([[1.0, 2.0], [1e30, 1e30]], np.float32))
     assert unit(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist() == [[np.float32(0.6), np.float32(0.8)], [0, 0]]
