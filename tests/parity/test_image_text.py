@@ -35,15 +35,27 @@ def settings_of(draw: int) -> dict:
     acts = ("quick_gelu", "gelu", "relu", "gelu_new")
     shared = {"layer_norm_eps": rng.choice((1e-5, 1e-6)), "attention_dropout": 0.1 * (draw % 2)}
     vision = {
-        "hidden_size": heads * rng.choice((3, 5, 7)), "num_attention_heads": heads, "num_hidden_layers": rng.choice((1, 2)),
-        "intermediate_size": rng.choice((31, 47)), "image_size": patch * grid, "patch_size": patch,
-        "hidden_act": rng.choice(acts), "num_channels": rng.choice((1, 3)),
-    }  # fmt: skip
+        "hidden_size": heads * rng.choice((3, 5, 7)),
+        "num_attention_heads": heads,
+        "num_hidden_layers": rng.choice((1, 2)),
+        "intermediate_size": rng.choice((31, 47)),
+        "image_size": patch * grid,
+        "patch_size": patch,
+        "hidden_act": rng.choice(acts),
+        "num_channels": rng.choice((1, 3)),
+    }
     text = {
-        "hidden_size": others * rng.choice((3, 5, 7)), "num_attention_heads": others, "num_hidden_layers": rng.choice((1, 3)),
-        "intermediate_size": rng.choice((29, 41)), "vocab_size": 43, "max_position_embeddings": rng.choice((11, 13)),
-        "hidden_act": rng.choice(acts), "eos_token_id": 2 if draw % 2 else 37, "bos_token_id": 36, "pad_token_id": 1,
-    }  # fmt: skip
+        "hidden_size": others * rng.choice((3, 5, 7)),
+        "num_attention_heads": others,
+        "num_hidden_layers": rng.choice((1, 3)),
+        "intermediate_size": rng.choice((29, 41)),
+        "vocab_size": 43,
+        "max_position_embeddings": rng.choice((11, 13)),
+        "hidden_act": rng.choice(acts),
+        "eos_token_id": 2 if draw % 2 else 37,
+        "bos_token_id": 36,
+        "pad_token_id": 1,
+    }
     return {
         "vision_config": vision | shared,
         "text_config": text | shared,

@@ -27,13 +27,40 @@ from glassformer.targets.regression import Numbers
 
 TEMPLATES = Path(__file__).parent / "templates"
 EXCLUDED_KEYS = {  # counts, times and settings in metrics.json, which are not metrics
-    "n", "of", "contexts", "width", "step", "best_step", "words", "entities", "pairs", "length_penalty",
-    "seconds", "sentences_per_second", "epoch", "kind", "is_best",
-}  # fmt: skip
+    "n",
+    "of",
+    "contexts",
+    "width",
+    "step",
+    "best_step",
+    "words",
+    "entities",
+    "pairs",
+    "length_penalty",
+    "seconds",
+    "sentences_per_second",
+    "epoch",
+    "kind",
+    "is_best",
+}
 SHOWN_SETTINGS = (
-    "epochs", "lr", "batch_size", "schedule", "warmup", "weight_decay", "max_length", "precision", "C",
-    "alpha", "monitor", "keep_best", "class_weight", "label_smoothing", "lora_rank", "image_size",
-)  # fmt: skip
+    "epochs",
+    "lr",
+    "batch_size",
+    "schedule",
+    "warmup",
+    "weight_decay",
+    "max_length",
+    "precision",
+    "C",
+    "alpha",
+    "monitor",
+    "keep_best",
+    "class_weight",
+    "label_smoothing",
+    "lora_rank",
+    "image_size",
+)
 METRICS = {  # key in metrics.json -> id on the Hub, and name for readers
     "accuracy": ("accuracy", "accuracy"),
     "macro_f1": ("f1", "macro-F1"),

@@ -33,9 +33,20 @@ MAX_ROWS = 200  # maximum number of rows of a table or list
 FEATURES = "n-grams of a text [N]"  # input of a model of n-gram features
 TRAIN, VALIDATION = ("train", "training"), ("held", "validation")  # lines of a chart: color, name
 FILTERS = (
-    "percent", "interval", "share_interval", "count", "decimal", "duration", "p_value", "plain", "cut",
-    "breakable", "faint_tags", "bounds", "headed",
-)  # fmt: skip
+    "percent",
+    "interval",
+    "share_interval",
+    "count",
+    "decimal",
+    "duration",
+    "p_value",
+    "plain",
+    "cut",
+    "breakable",
+    "faint_tags",
+    "bounds",
+    "headed",
+)
 
 
 @dataclass(frozen=True)

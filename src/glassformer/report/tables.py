@@ -132,9 +132,20 @@ def changed_settings(sections: Settings) -> Settings:
 
 
 IRRELEVANT = {  # keys that do not change the expected result of a recipe
-    "name", "summary", "expect", "seed", "device", "threads", "strategy", "verbose", "checkpoint_every",
-    "baselines", "bootstrap", "maps", "sentences",
-}  # fmt: skip
+    "name",
+    "summary",
+    "expect",
+    "seed",
+    "device",
+    "threads",
+    "strategy",
+    "verbose",
+    "checkpoint_every",
+    "baselines",
+    "bootstrap",
+    "maps",
+    "sentences",
+}
 
 
 def expectation(

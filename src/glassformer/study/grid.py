@@ -28,10 +28,22 @@ from glassformer.errors import BadValueError, ConfigError, NoSuchRecipeError
 from glassformer.tasks.catalog import build_recipe, load_recipe, study_names
 
 SPLIT_KEYS = (  # settings that select the evaluated examples; they must be equal in all arms
-    "source", "text_column", "image_column", "label_column", "label_separator", "on_bad_row", "broken",
-    "validation_size", "test_size", "limit", "split_seed", "hold_out", "copies", "merge_labels",
+    "source",
+    "text_column",
+    "image_column",
+    "label_column",
+    "label_separator",
+    "on_bad_row",
+    "broken",
+    "validation_size",
+    "test_size",
+    "limit",
+    "split_seed",
+    "hold_out",
+    "copies",
+    "merge_labels",
     "drop_duplicates",
-)  # fmt: skip
+)
 EVALUATION_SPLITS = ("validation", "test")
 
 
