@@ -75,8 +75,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
 
         Raises:
             DataError: a text is missing or empty, or no text has a word.
-            ConfigError: an invalid setting.
-            CheckpointError: the weights cannot be loaded, or the checkpoint is of another run.
+            ConfigError, CheckpointError: see ``TextClassifier.fit``.
         """
         return self._fit((texts, validation), callbacks, checkpoints, resume)
 

@@ -153,8 +153,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
 
         Raises:
             DataError: a question, context or answer cannot be used, or no question has an answer.
-            ConfigError: an invalid setting.
-            CheckpointError: the weights cannot be loaded, or the checkpoint is of another run.
+            ConfigError, CheckpointError: see ``TextClassifier.fit``.
         """
         return self._fit((X, y, validation), callbacks, checkpoints, resume)
 

@@ -196,8 +196,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         Raises:
             DataError: a sentence, word or tag cannot be used, there is only one tag, or the tags look like a
                 scheme in another spelling.
-            ConfigError: an invalid setting.
-            CheckpointError: the weights cannot be loaded, or the checkpoint is of another run.
+            ConfigError, CheckpointError: see ``TextClassifier.fit``.
         """
         return self._fit((X, y, validation), callbacks, checkpoints, resume)
 
