@@ -8,11 +8,11 @@ from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 from glassformer.errors import ConfigError, DataError, GlassformerError
 from glassformer.targets.regression import (
     NumberMeter,
+    conformal_rank,
     coverage_metrics,
     examples_needed,
     half_width,
     intervals,
-    rank_of,
     ridge,
     tfidf_ridge,
 )
@@ -84,8 +84,8 @@ def test_the_rank_is_the_finite_sample_one(coverage, fewest):
     if fewest > 1:
         with pytest.raises(ConfigError, match=f"Calibrate on {fewest} or more"):
             half_width(errors[:-1], coverage)
-    assert rank_of(99, 0.9) == 90
-    assert rank_of(100, 0.9) == 91  # 90.9 upwards
+    assert conformal_rank(99, 0.9) == 90
+    assert conformal_rank(100, 0.9) == 91  # 90.9 upwards
 
 
 @pytest.mark.parametrize("coverage", [0.0, 1.0, 1.5, -0.1, True, "0.9", float("nan")])

@@ -101,7 +101,7 @@ def test_onnx_rescales_in_double_precision_and_its_check_sees_the_numbers(regres
     wanted = np.column_stack([est.predict(TEXTS[:3]), est.predict_interval(TEXTS[:3])])
     np.testing.assert_allclose(cells, wanted, rtol=0, atol=1e-5)
     monkeypatch.setattr(  # as it was: rescaled in fp32
-        "glassformer.targets.regression.Numbers.probabilities_of",
+        "glassformer.targets.regression.Numbers.tensor_probabilities",
         lambda kind, x, t: x * kind.unit + kind.mean,
     )
     with pytest.raises(GlassformerError, match="does not agree"):

@@ -54,19 +54,19 @@ def nearest_rows(
     return [(int(i), float(cosines[i])) for i in best]
 
 
-def evaluate_pairs(row_of: Mapping[str, int], units: np.ndarray, pairs: Sequence[Pair]) -> dict[str, Any]:
+def evaluate_pairs(word_rows: Mapping[str, int], units: np.ndarray, pairs: Sequence[Pair]) -> dict[str, Any]:
     """Spearman's correlation of cosines with ratings, over the pairs with two known words.
 
     Args:
-        row_of: word -> its row in ``units`` ``[V, D]``, whose rows have length 1.
+        word_rows: word -> its row in ``units`` ``[V, D]``, whose rows have length 1.
     """
     from scipy.stats import spearmanr
 
-    known = [p for p in pairs if p.first in row_of and p.second in row_of]
+    known = [p for p in pairs if p.first in word_rows and p.second in word_rows]
     out: dict[str, Any] = {"pairs": len(pairs), "known": len(known), "spearman": None}
     reason = f"{len(known)} pairs with two known words, but 3 are needed"
     if len(known) >= 3:
-        cosines = [float(units[row_of[p.first]] @ units[row_of[p.second]]) for p in known]
+        cosines = [float(units[word_rows[p.first]] @ units[word_rows[p.second]]) for p in known]
         result: Any = spearmanr(cosines, [p.score for p in known])
         value, reason = float(result.statistic), "all cosines or all scores are the same"
         out["spearman"] = value if np.isfinite(value) else None
@@ -74,7 +74,7 @@ def evaluate_pairs(row_of: Mapping[str, int], units: np.ndarray, pairs: Sequence
 
 
 def evaluate_analogies(
-    row_of: Mapping[str, int],
+    word_rows: Mapping[str, int],
     units: np.ndarray,
     sections: Mapping[str, Sequence[Question]],
     most_frequent: int = MOST_FREQUENT,
@@ -87,7 +87,7 @@ def evaluate_analogies(
     table = units[:most_frequent]
     out: dict[str, Any] = {"sections": {}, "questions": 0, "known": 0, "correct": 0}
     for name, questions in sections.items():
-        rows = [[row_of.get(word, len(table)) for word in question] for question in questions]
+        rows = [[word_rows.get(word, len(table)) for word in question] for question in questions]
         known_rows = np.array([row for row in rows if max(row) < len(table)], np.int64).reshape(-1, 4)
         correct = 0
         for start in range(0, len(known_rows), BATCH_SIZE):
@@ -231,18 +231,18 @@ def evaluate_vectors(
     Raises:
         DataError: a test file does not exist.
     """
-    row_of, units = {w: i for i, w in enumerate(words)}, unit_rows(vectors)
+    word_rows, units = {w: i for i, w in enumerate(words)}, unit_rows(vectors)
     lowercase = all(w == w.lower() for w in words)
 
     def evaluate(test: str) -> dict[str, Any] | None:
         if test in CORPORA:
-            return evaluate_analogies(row_of, units, CORPORA[test](lowercase))
+            return evaluate_analogies(word_rows, units, CORPORA[test](lowercase))
         if test in TESTS and folder is None:
             return None
         file = folder / TESTS[test] if test in TESTS and folder is not None else Path(test)
         if test == "google" or file.name == TESTS["google"] or _lines(file)[0][1].startswith(":"):
-            return evaluate_analogies(row_of, units, read_questions(file, lowercase))
-        return evaluate_pairs(row_of, units, read_pairs(file, lowercase))
+            return evaluate_analogies(word_rows, units, read_questions(file, lowercase))
+        return evaluate_pairs(word_rows, units, read_pairs(file, lowercase))
 
     return {test: evaluate(test) for test in tests}
 

@@ -296,7 +296,9 @@ class TextLabels(Labels):
 
     def graph(self) -> Graph:
         clf = self.clf
-        module = PaddedText(clf.model_.eval(), clf.max_length, clf.temperature_, clf.kind_.probabilities_of)
+        module = PaddedText(
+            clf.model_.eval(), clf.max_length, clf.temperature_, clf.kind_.tensor_probabilities
+        )
         segments = clf.reads_pairs and distinguishes_texts(clf.model_.config)
         return token_graph(module, self.OUTPUTS, clf.max_length, segments)
 
@@ -348,7 +350,7 @@ class NgramLabels(TextLabels):
 
     def graph(self) -> Graph:
         module = PaddedFeatures(
-            self.clf.model_, self.clf.temperature_, self.clf.kind_.probabilities_of
+            self.clf.model_, self.clf.temperature_, self.clf.kind_.tensor_probabilities
         ).eval()
         example = {"ids": torch.zeros(2, 3, dtype=torch.long), "values": torch.ones(2, 3)}
         dynamic = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
@@ -394,7 +396,9 @@ class ImageLabels(Labels):
 
     def graph(self) -> Graph:
         clf, t = self.clf, self.clf.transform_
-        module = PaddedImages(clf.model_.eval(), t.mean, t.std, clf.temperature_, clf.kind_.probabilities_of)
+        module = PaddedImages(
+            clf.model_.eval(), t.mean, t.std, clf.temperature_, clf.kind_.tensor_probabilities
+        )
         pixels = torch.zeros(2, t.channels, *t.size, dtype=torch.uint8)
         return Graph(module, {"pixels": pixels}, self.OUTPUTS, {0: torch.export.Dim("batch")})
 

@@ -338,7 +338,7 @@ def _review_sets(folder: Path, top: int) -> dict[str, Any]:
     ]
     noise = review.joint[:, [0, 1], [1, 0]].sum(1)
     record = _record(config, classes, review, suggestions, pairs, float(noise.mean())) | {"several": True}
-    joined = [replace(row, label=separator.join(own)) for row, own in zip(rows, labels, strict=True)]
+    joined = [replace(row, label=separator.join(names)) for row, names in zip(rows, labels, strict=True)]
     table_review = _TableReview(review.quality, np.arange(len(rows)), review.suspicious, review.order)
     return _write(folder, config, record, suggestions, joined, table_review, cells)
 

@@ -177,7 +177,9 @@ def answer_metrics(
         ``errors`` (the number of each of ``ERRORS``). If there are unanswerable questions, also
         ``answerable`` and ``unanswerable`` with their ``n`` and both metrics.
     """
-    scores = np.array([scores_of(text, true) for text, true in zip(predicted, truth, strict=True)])  # [n, 2]
+    scores = np.array(
+        [answer_scores(text, true) for text, true in zip(predicted, truth, strict=True)]
+    )  # [n, 2]
     answerable = np.array([bool(true.texts) for true in truth])
     numbers = {context: i for i, context in enumerate(sorted(set(contexts)))}
     groups = np.array([numbers[context] for context in contexts], np.int64)
@@ -194,7 +196,7 @@ def answer_metrics(
     return out | {"errors": {error: errors[error] for error in ERRORS}}
 
 
-def scores_of(text: str, truth: Answers) -> tuple[float, float]:
+def answer_scores(text: str, truth: Answers) -> tuple[float, float]:
     return exact_match(text, truth.texts), word_f1(text, truth.texts)
 
 
@@ -343,7 +345,7 @@ def best_threshold(margins: Sequence[float], answered: Sequence[float], unanswer
 # --- baselines ------------------------------------------------------------------------------------
 
 
-def words_of(text: str) -> list[str]:
+def lower_words(text: str) -> list[str]:
     """The words of a text in lower case."""
     return [word.lower() for word in _WORDS.findall(text)]
 
@@ -351,7 +353,7 @@ def words_of(text: str) -> list[str]:
 def document_frequencies(contexts: Sequence[str]) -> Counter[str]:
     """The number of contexts with each word; the key "" has the number of contexts."""
     texts = set(contexts)
-    frequencies = Counter(word for text in texts for word in set(words_of(text)))
+    frequencies = Counter(word for text in texts for word in set(lower_words(text)))
     frequencies[""] = len(texts)
     return frequencies
 
@@ -360,7 +362,7 @@ def likeliest_sentence(question: Question, df: Counter[str]) -> str:
     """The first sentence of the context with the highest TF-IDF cosine to the question."""
 
     def weights(text: str) -> dict[str, float]:
-        counts = Counter(words_of(text))
+        counts = Counter(lower_words(text))
         return {word: n * math.log((1 + df[""]) / (1 + df[word])) for word, n in counts.items()}
 
     query = weights(question.question)
@@ -379,10 +381,10 @@ def name_or_number(question: Question, sentence: str) -> str:
 
     Words of the question do not count. Without such a number or name, the whole sentence.
     """
-    query_words = set(words_of(question.question))
+    query_words = set(lower_words(question.question))
     pattern = _NUMBER if _ASKS_NUMBER.search(question.question) else _NAME
     for match in pattern.finditer(sentence):
-        if not set(words_of(match.group())) & query_words:
+        if not set(lower_words(match.group())) & query_words:
             return match.group()
     return sentence
 

@@ -188,7 +188,7 @@ class Classes(Target):
         """Probabilities ``[n, C]`` fp64; each row sums to 1."""
         return softmax(logits, temperature)
 
-    def probabilities_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
+    def tensor_probabilities(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
         """Probabilities as tensors, in the dtype of the logits."""
         return (logits / temperature).softmax(-1)
 

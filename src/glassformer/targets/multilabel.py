@@ -146,7 +146,7 @@ class LabelSets(Classes):
         """Probabilities ``[n, K]`` fp64, independent per label."""
         return sigmoid(logits, temperature)
 
-    def probabilities_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
+    def tensor_probabilities(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
         temperatures = torch.as_tensor(temperature, dtype=logits.dtype, device=logits.device)
         return (logits / temperatures).sigmoid()
 

@@ -219,7 +219,7 @@ class Numbers(NumericTarget, Classes):
         """Predicted numbers ``[n, 1]`` fp64, in the unit of the targets."""
         return self.to_numbers(logits)
 
-    def probabilities_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
+    def tensor_probabilities(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
         """Predicted numbers ``[n, 1]`` fp64: fp32 cannot represent a spread of 1 around 10,000,000."""
         numbers = logits.double() * self.unit + self.mean
         return numbers.clamp(-MAX_LOGARITHM, MAX_LOGARITHM).exp() if self.scale == "log" else numbers
@@ -362,7 +362,7 @@ class Numbers(NumericTarget, Classes):
             return None
         true, train_y = (np.asarray(s.labels, np.float64) for s in (splits.validation, splits.train))
         far = are_outliers(true, train_y, self.scale)
-        errors = errors_on(self.scale, outputs, true) ** 2
+        errors = absolute_errors(self.scale, outputs, true) ** 2
         share = float(errors[far].sum() / errors.sum()) if far.any() else 0.0
         if share <= 0.5:
             return None
@@ -509,7 +509,7 @@ def largest_errors(est: Any, split: Any, outputs: np.ndarray, limit: int) -> dic
     """
     true, kind = np.asarray(split.labels, np.float64), est.kind_
     plotted = np.sort(np.random.default_rng(0).permutation(len(true))[:MAX_POINTS])
-    order = np.argsort(-errors_on(kind.scale, outputs, true), kind="stable")[:limit]
+    order = np.argsort(-absolute_errors(kind.scale, outputs, true), kind="stable")[:limit]
     names, bounds = split.names(), bounds_of(est, outputs)
     errors = [
         {
@@ -664,12 +664,12 @@ def check_coverage(coverage: float) -> float:
 def examples_needed(coverage: float) -> int:
     """Minimum number of held-out examples for intervals with this coverage."""
     n = max(1, math.floor(check_coverage(coverage) / (1 - coverage)) - 1)
-    while rank_of(n, coverage) > n:
+    while conformal_rank(n, coverage) > n:
         n += 1
     return n
 
 
-def rank_of(n: int, coverage: float) -> int:
+def conformal_rank(n: int, coverage: float) -> int:
     """``ceil((n + 1) * coverage)``, without the effect of rounding errors."""
     return math.ceil(round((n + 1) * coverage, 9))
 
@@ -681,7 +681,7 @@ def half_width(errors: ArrayLike, coverage: float = COVERAGE) -> float:
         ConfigError: there are too few examples for this coverage, so the interval would be infinite.
     """
     sizes = np.sort(np.asarray(errors, np.float64))
-    rank = rank_of(len(sizes), check_coverage(coverage))
+    rank = conformal_rank(len(sizes), check_coverage(coverage))
     if rank > len(sizes):
         what = f"{len(sizes)} held-out examples are too few for an interval with coverage {coverage:.4g}"
         fix = f"Calibrate on {examples_needed(coverage)} or more, or use a smaller coverage"
@@ -689,7 +689,7 @@ def half_width(errors: ArrayLike, coverage: float = COVERAGE) -> float:
     return float(sizes[rank - 1])
 
 
-def errors_on(scale: Scale, predicted: ArrayLike, true: ArrayLike) -> np.ndarray:
+def absolute_errors(scale: Scale, predicted: ArrayLike, true: ArrayLike) -> np.ndarray:
     """Absolute errors ``[n]`` of predicted numbers, on the scale of the targets."""
     return np.abs(to_scale(predicted, scale) - to_scale(true, scale))
 
@@ -723,7 +723,7 @@ def coverage_metrics(
         ``width`` (on a log scale the median, and ``factor``). With too few errors, ``covered`` and ``width``
         are None, and ``needed`` is the required number.
     """
-    evaluated_errors = errors_on(scale, predicted, true)
+    evaluated_errors = absolute_errors(scale, predicted, true)
     out = []
     for level in levels:
         record: dict[str, Any] = {"asked": level, "covered": None, "width": None}

@@ -20,9 +20,9 @@ from glassformer.targets.regression import (
     COVERAGE,
     HUB_NAMES,
     Numbers,
+    absolute_errors,
     bounds_around,
     check_coverage,
-    errors_on,
     half_width,
 )
 from glassformer.tasks.classifier import LabeledExamples, Supervised
@@ -74,7 +74,7 @@ class Regressor(RegressorMixin, Supervised):
 
     def _errors(self, predicted: np.ndarray, true: np.ndarray) -> np.ndarray:
         """Absolute errors ``[m]``, ascending, on the scale of the intervals."""
-        return np.sort(errors_on(self.kind_.scale, predicted, true))
+        return np.sort(absolute_errors(self.kind_.scale, predicted, true))
 
     # --- prediction ------------------------------------------------------------------------------
 

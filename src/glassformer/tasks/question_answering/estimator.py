@@ -46,9 +46,9 @@ from glassformer.targets.answer_span import (
     Candidates,
     TextAnswer,
     answer_metrics,
+    answer_scores,
     best_threshold,
     candidates,
-    scores_of,
 )
 from glassformer.tasks.build import (
     as_classifier_sections,
@@ -221,7 +221,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
             loss, accuracy = window_metrics(logits, rows, targets)
             spans = self.best(logits, rows)
             texts = best_answers(examples.questions, spans, self._threshold(fit, examples, spans))
-            scores = np.mean([scores_of(*pair) for pair in zip(texts, examples.answers, strict=True)], 0)
+            scores = np.mean([answer_scores(*pair) for pair in zip(texts, examples.answers, strict=True)], 0)
             return {"loss": loss, "accuracy": accuracy, **dict(zip(METRICS, scores.tolist(), strict=True))}
 
         return evaluate
@@ -239,7 +239,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         if all(has_answer) or not any(has_answer):
             return 0.0
         texts = best_answers(validation_set.questions, candidates, None)
-        f1 = [scores_of(*pair)[1] for pair in zip(texts, validation_set.answers, strict=True)]
+        f1 = [answer_scores(*pair)[1] for pair in zip(texts, validation_set.answers, strict=True)]
         return best_threshold([c.null_margin for c in candidates], f1, [float(not yes) for yes in has_answer])
 
     def _finish_fit(self, fit: FitState, training: Training) -> None:

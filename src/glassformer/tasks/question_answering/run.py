@@ -28,9 +28,9 @@ from glassformer.targets.answer_span import (
     AnswerSpan,
     Candidates,
     answer_metrics,
+    answer_scores,
     baselines,
     error_kind,
-    scores_of,
 )
 from glassformer.tasks.card import export
 from glassformer.tasks.folds import NAME, FoldPredictions, OutOfFold
@@ -144,7 +144,7 @@ def _write_lines(
         line |= {"id": ids[i]} if ids else {}
         line |= {"question": question.question, "context": question.context, **(extra[i] if extra else {})}
         line |= {"answer": text, "answers": truth.to_dict()}
-        line |= dict(zip(METRICS, scores_of(text, truth), strict=True))
+        line |= dict(zip(METRICS, answer_scores(text, truth), strict=True))
         lines.append(json_text(line) + "\n")
     replace_text(path, "".join(lines))
 
