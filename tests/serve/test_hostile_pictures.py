@@ -25,7 +25,7 @@ import sys, time
 from glassformer.data.transform import ImageTransform
 from glassformer.serve.limits import Limits
 from glassformer.serve.run import run_server
-ImageTransform.picture = lambda *_: time.sleep(90)
+ImageTransform.read = lambda *_: time.sleep(90)
 tell = lambda address: print(address, flush=True)
 run_server([sys.argv[1]], Limits(decode_seconds=0.5), port=0, threads=1, on_ready=tell)
 """
@@ -70,16 +70,16 @@ def test_many_scans_hold_nobody_up(server: Running, classifiers):
 def stuck(monkeypatch, classifiers):
     """Pictures of 13 x 11 pixels take until the event is set to be decoded; so do those that are large."""
     kind, over = type(classifiers[2].transform_), threading.Event()
-    whole = kind.picture
+    whole = kind.read
 
-    def picture(self, source, where="picture"):
+    def read(self, source, where="picture"):
         with Image.open(io.BytesIO(source)) as image:
             size = image.size
         if size in ((13, 11), (2203, 2003)):
             over.wait(30)
         return whole(self, source, where)
 
-    monkeypatch.setattr(kind, "picture", picture)
+    monkeypatch.setattr(kind, "read", read)
     yield over
     over.set()
 
