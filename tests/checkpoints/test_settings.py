@@ -135,7 +135,7 @@ def test_architectures_of_our_own(tmp_path, name):
         ({"parameters": {"epochs": "many"}}, "a wrong parameter: .*epochs"),
         ({"format": "x"}, "format = 'x' is not a whole number"),
         ({"kind": ["a"]}, "kind = .* is not a text"),
-        ({"kind": "Oracle"}, "holds a 'Oracle', which this version does not know"),
+        ({"kind": "Oracle"}, "has a 'Oracle', which this version does not know"),
         ({"classes": None}, "'classes' is missing"),
         ({"classes": ["a", "a"]}, "a label twice"),
         ({"classes": [["a"], ["b"]]}, "neither text nor a whole number but list"),
@@ -174,10 +174,10 @@ def test_word_vectors(tmp_path):
     for i, (name, changes, said) in enumerate(
         (
             ("words.json", {"words": ["a"]}, "not lists of the same length"),
-            ("words.json", {"counts": None}, "no lists"),
+            ("words.json", {"counts": None}, "not lists"),
             ("words.json", {"words": ["a"] * len(counts)}, "a word twice"),
             ("words.json", {"counts": ["a"] * len(counts)}, "is not a count"),
-            ("words.json", {"words": ["a"], "counts": [3]}, "no table of 1 rows"),
+            ("words.json", {"words": ["a"], "counts": [3]}, "not a table of 1 rows"),
             ("glassformer.json", {"norms": 3}, "'norms' is missing or not an object"),
             ("glassformer.json", {"parameters": {"window": "wide"}}, "a wrong parameter"),
         )

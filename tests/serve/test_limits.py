@@ -143,7 +143,7 @@ def test_many_pictures_of_few_bytes(server: Running, monkeypatch):
     """Each alone is small enough: a request of 64 is refused by its headers, and texts are answered meanwhile."""
     whole = base64.b64encode(png_of_zeros(4000, 4000, bytes(4001 * 4000))).decode()
     served = server.app.state.server.models["pictures"]
-    monkeypatch.setattr(type(served.clf.transform_), "picture", None)  # decoding anything would fail
+    monkeypatch.setattr(type(served.clf.transform_), "read", None)  # decoding anything would fail
     with asked_for_health(server):
         refused = server.ask("/v1/predict", {"images": [whole] * 64})
     assert refused.status == 413
@@ -159,7 +159,7 @@ def test_pictures_that_decode_slowly_hold_up_no_text(serve, monkeypatch):
     transform = server.app.state.server.models["pictures"].clf.transform_
     going, seen = threading.Event(), []
     monkeypatch.setattr(
-        type(transform), "picture", lambda self, content, where: seen.append(where) or going.wait(20)
+        type(transform), "read", lambda self, content, where: seen.append(where) or going.wait(20)
     )
     asked = {"images": [base64.b64encode(png_of_zeros(12, 12)).decode()] * 3}
     answers = []

@@ -87,8 +87,8 @@ class ServedImages(ServedInputs):
         images = [self.open_base64(content, f"{what}[{i}]") for i, content in enumerate(contents)]
         pixels = sum(pixels for _, pixels in images)
         if pixels > self.limits.request_pixels:
-            what = f"{pixels:,} pixels in all images, at most {self.limits.request_pixels:,} in one request"
-            raise RequestTooLargeError(what, where=what, fix="Send several requests, or scale them down")
+            error = f"{pixels:,} pixels in all images, at most {self.limits.request_pixels:,} in one request"
+            raise RequestTooLargeError(error, where=what, fix="Send several requests, or scale them down")
         return images
 
     def open_base64(self, content: str, where: str) -> tuple[bytes, int]:
