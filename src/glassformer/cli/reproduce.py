@@ -45,7 +45,7 @@ def substitute_commands(row: Row) -> list[str]:
     recipes = {
         name: load_recipe(name)
         for name in row.recipes
-        if name not in row.original_recipes and f"{name}-original_recipes" not in row.original_recipes
+        if name not in row.original_recipes and f"{name}-given" not in row.original_recipes
     }
     models = {name: getattr(recipe, "model", None) for name, recipe in recipes.items()}
     return [f"glassformer train {n}" for n, m in models.items() if not _from_hub(getattr(m, "model", None))]
