@@ -133,7 +133,7 @@ def test_what_runs_for_long(asked, monkeypatch, trained: Path):
     monkeypatch.setattr(runner, "run_task", lambda *given, **options: made)
     monkeypatch.setattr(reproduce, "check_weights", lambda recipe, row: None)
     row = next(r for r in asked("reproduce", "reproduce", "--table")["rows"] if r["reached"])
-    assert asked("reproduce SYSTEM", "reproduce", row["row"])["system"] == row["system"]
+    assert asked("reproduce ROW", "reproduce", row["row"])["system"] == row["system"]
 
 
 def test_a_server_says_where_it_listens(asked, monkeypatch, trained: Path):

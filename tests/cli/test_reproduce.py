@@ -1,4 +1,4 @@
-"""``reproduce SYSTEM``: as given, with ``--check`` on weights from a Hub on this machine, and in form on random ones."""
+"""``reproduce ROW``: as given, with ``--check`` on weights from a Hub on this machine, and in form on random ones."""
 
 import io
 import json

@@ -554,11 +554,13 @@ def test_settings_that_do_not_go_with_pieces(settings, error, said, tmp_path):
 def test_pieces_that_begin_otherwise_than_a_family_needs(tmp_path):
     put(tmp_path, model([GOOD[0], *GOOD[3:]]), tokenizer_class="XLMRobertaTokenizer")
     with pytest.raises(
-        CheckpointError, match="the first 3 pieces are not the special tokens of such a model"
+        CheckpointError, match="the first 3 pieces are not the special tokens of this tokenizer class"
     ):
         load_tokenizer(tmp_path)
     put(tmp_path, model([*GOOD, piece("<pad>")]), tokenizer_class="XLMRobertaTokenizer")
-    with pytest.raises(CheckpointError, match="the pieces do not fit the special tokens of such a model"):
+    with pytest.raises(
+        CheckpointError, match="the pieces do not fit the special tokens of this tokenizer class"
+    ):
         load_tokenizer(tmp_path)
 
 

@@ -296,7 +296,10 @@ def test_other_sequences(tokenizer, kind):
 
 
 def test_encode_refuses(tokenizer):
-    with pytest.raises(DataError, match=r"2 tokens leave no room besides 2 special ones\. Give 3 or more"):
+    with pytest.raises(
+        DataError,
+        match=r"2 tokens leave no room for a text besides the special tokens \(2\)\. Give 3 or more",
+    ):
         encode(tokenizer, ["a"], max_length=2)
     with pytest.raises(DataError, match="not every text is a string"):
         encode(tokenizer, [("a", "pair")], max_length=9)  # type: ignore[list-item]

@@ -188,7 +188,7 @@ def test_transforms_that_cannot_be():
         {"mean": (0.5,)},
         {"std": (0.0, 1.0, 1.0)},
         {"channels": 2},
-        {"fit": "crop", "shorter": 3},
+        {"fit": "crop", "resize_to": 3},
     ):
         with pytest.raises(ConfigError):
             ImageTransform(**options)

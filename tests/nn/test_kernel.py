@@ -249,7 +249,10 @@ def test_an_encoder_with_and_without_them_computes_the_same(order, activation, m
 
 
 def test_a_refusal_says_why(monkeypatch):
-    q, wants = torch.zeros(5, 2, 24), "it needs fp32 or bf16 on a CPU and heads of a multiple of 16"
+    q, wants = (
+        torch.zeros(5, 2, 24),
+        "it needs fp32 or bf16 on a CPU and a head size that is a multiple of 16",
+    )
     for reason, said in ((None, wants), ("no library", "no library")):
         monkeypatch.setattr(kernels, "why_not", lambda reason=reason: reason)
         with pytest.raises(ConfigError, match=rf"no kernel for this call: {said}(.|\n)*branch=auto"):

@@ -290,7 +290,7 @@ FACTS: list[Fact] = [
     Fact(9, HEADS, "then the last block", lambda b: learns(b, 5) - {"encoder"}, {"head", "1"}, "unfreeze_every=0"),
     Fact(9, HEADS, "5 to 10 epochs", lambda b: 5 <= b.config.epochs <= 10, True, "epochs=20"),
     *training(9, HEADS, optimizer="AdamW", batch=32),
-    Fact(10, "hotdog-baseline", "resize 256, cut 224", lambda b: (b.fitted["transform_"].fit, b.fitted["transform_"].shorter, b.fitted["transform_"].size), ("crop", 256, (224, 224)), "framing=squash"),
+    Fact(10, "hotdog-baseline", "resize 256, cut 224", lambda b: (b.fitted["transform_"].fit, b.fitted["transform_"].resize_to, b.fitted["transform_"].size), ("crop", 256, (224, 224)), "framing=squash"),
     Fact(10, "hotdog-baseline", "ImageNet statistics", lambda b: b.fitted["transform_"].mean, (0.485, 0.456, 0.406), "mean=[0.5, 0.5, 0.5]"),
     Fact(10, "hotdog-light", "random part and flip", lambda b: (b.stream.augmentation.augment, b.stream.augmentation.flip), ("light", True), "flip=false"),
     Fact(10, "hotdog-medium", "colors and erasing", lambda b: b.stream.augmentation.augment, "medium", "augment=light"),

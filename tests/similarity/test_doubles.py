@@ -112,7 +112,7 @@ def test_a_checkpoint_that_is_named_is_served_as_it_is(monkeypatch, tmp_path):
     known = {"all-minilm-l6-v2": folder}
     monkeypatch.setattr(models, "Embedder", lambda name: gf.Embedder(str(known[name])))
     ((model, calibrated),) = models.load_models(["all-minilm-l6-v2"], Limits(), threads=1, precision="fp32")
-    assert (model.name, model.gives, calibrated) == ("all-minilm-l6-v2", "vectors", False)
+    assert (model.name, model.output_kind, calibrated) == ("all-minilm-l6-v2", "vectors", False)
     vectors = model.compute(model.prepare(["a dog", "rain"]))
     wanted = gf.Embedder(str(folder), precision="fp32").encode(["a dog", "rain"])
     np.testing.assert_allclose(vectors, wanted, atol=1e-5)

@@ -150,7 +150,7 @@ def test_the_commands_train_predict_judge_and_calibrate_it(checkpoint, tmp_path)
 
     pytest.importorskip("fastapi")
     ((served, calibrated),) = load_models([run], Limits(), threads=1)
-    assert (served.gives, calibrated) == ("labels", True)
+    assert (served.output_kind, calibrated) == ("labels", True)
 
 
 @pytest.mark.parametrize("head", ["linear", "knn"])

@@ -123,7 +123,9 @@ def audit_command(
     on_bad_row: str | None = BAD_ROW,
     out: Path | None = option("DIR", "Folder to write into.", show_default="runs/MODEL-audit"),
     check: list[str] | None = CHECK,
-    fail_under: float | None = option("SHARE", "Exit with 3 if the metric is below SHARE (0 to 1)."),
+    fail_under: float | None = option(
+        "SHARE", "Exit with code 3 if the main metric (usually the accuracy) is below SHARE (0 to 1)."
+    ),
     fail_on_warning: bool = flag("--fail-on-warning", "Exit with 3 if there is any warning."),
     json: bool = AS_JSON,
     **columns: str | None,

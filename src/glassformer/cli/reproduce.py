@@ -104,7 +104,7 @@ def write_page(path: Path) -> None:
 
 
 def reproduce_command(
-    row: str | None = argument("SYSTEM", "Number of a model from a paper (--table lists the numbers)."),
+    row: str | None = argument("ROW", "Row number in the table of published results (--table lists them)."),
     table: bool = flag("--table", "List published results and ours; run nothing."),
     settings: list[str] | None = SETTINGS,
     out: Path | None = option(

@@ -247,7 +247,7 @@ def _transform_effects(name: str, sizes: np.ndarray, transform: Any) -> Findings
         sizes[:, 0] / sizes[:, 1] * height / width, sizes[:, 1] / sizes[:, 0] * width / height
     )
     if transform.fit == "crop":
-        kept = (max(height, width) / (transform.shorter or max(height, width))) ** 2
+        kept = (max(height, width) / (transform.resize_to or max(height, width))) ** 2
         cropped = 1 - kept / stretch
         n = int((cropped > MAX_CROP).sum())
         message = f"{name}: the crop to {width} x {height} pixels removes {np.median(cropped):.0%} of an "

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 from glassformer.data.tokenizer_checks import (
     COMPOSED,
-    GUARD,
-    GUARDED,
-    JOINED,
-    JOINT,
+    GUARD_CHAR,
+    GUARD_POSITIONS,
+    JOINT_CHAR,
+    JOINT_POSITIONS,
     MAX_PIECE,
     SEPARATED,
     TRAILING_BLANKS,
@@ -31,14 +31,15 @@ from glassformer.data.vocabulary import BLANK_MARKS, PieceIds
 
 MAX_PIECES = 2_000_000
 MAX_LETTERS = 8_000_000  # of all BPE pieces together: each position in a piece is tried as a merge
-BLANK = BLANK_MARKS[1]
+BLANK = BLANK_MARKS[1]  # SentencePiece's mark for a space
 # Score of pieces that must not occur in a text (control, unused): lower than the score of any segmentation.
 FORBIDDEN_SCORE = -1e6
 # Names of the rules that compose letters and marks.
 COMPOSING_RULES = ("nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf")
 MAX_MARKS = 3  # of one composed letter
-# A mark that case folding makes a letter, unless it is composed with the letter before it.
-IOTA, HIDDEN = "\u0345", "\ufdd2"
+# Case folding turns this combining mark into a letter (iota). A placeholder replaces it during folding, so
+# that it can still be composed with the letter before it.
+IOTA, IOTA_PLACEHOLDER = "\u0345", "\ufdd2"
 
 # --- Protocol Buffers -----------------------------------------------------------------------------
 
@@ -226,16 +227,18 @@ def assign_ids(model: SentencePieces, ids: PieceIds, mask: str | None) -> list[P
         mask: mask token; appended if it is not one of the pieces. None: no token is appended.
     """
     special = [Piece(t, 0.0, UNKNOWN if i == ids.unknown else CONTROL) for i, t in enumerate(ids.special)]
-    replaced, others = model.pieces[: ids.replaced], model.pieces[ids.replaced :]
+    replaced, others = model.pieces[: ids.num_replaced], model.pieces[ids.num_replaced :]
     if not {piece.kind for piece in replaced} <= {UNKNOWN, CONTROL}:
-        raise Invalid(f"the first {ids.replaced} pieces are not the special tokens of such a model")
-    if ids.simplified:  # ALBERT separates a comma from the digit before it
+        raise Invalid(
+            f"the first {ids.num_replaced} pieces are not the special tokens of this tokenizer class"
+        )
+    if ids.simplifies_text:  # ALBERT separates a comma from the digit before it
         others = [p._replace(score=p.score - 100) if re.search(r"\d,$", p.text) else p for p in others]
     pieces = special + others
     if mask is not None and all(piece.text != mask for piece in pieces):
         pieces.append(Piece(mask, 0.0, CONTROL))
     if len({piece.text for piece in pieces}) < len(pieces) or sum(p.kind == UNKNOWN for p in pieces) != 1:
-        raise Invalid("the pieces do not fit the special tokens of such a model")
+        raise Invalid("the pieces do not fit the special tokens of this tokenizer class")
     return pieces
 
 
@@ -261,7 +264,8 @@ def build_definition(
     is_bpe = model.model == "BPE"
     if unused := next((p.text for p in pieces if p.kind == UNUSED and (is_bpe or len(p.text) == 1)), None):
         raise Invalid(f"the unused piece {unused[:60]!r} is not supported: texts would be tokenized with it")
-    # If blanks only begin pieces, words can be tokenized separately, and the tokenizer can cache them.
+    # If blanks occur only at the start of pieces, words can be tokenized separately, and the tokenizer can
+    # cache them.
     splits_at_blanks = BLANK in usable and not any(BLANK in text[1:] for text in usable)
     metaspace = {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "never", "split": True}
     strip = {"type": "Strip", "content": " ", "start": int(model.adds_blank), "stop": 0}
@@ -314,12 +318,12 @@ def _normalizers(model: SentencePieces) -> Iterator[dict[str, Any]]:
     if model.charsmap:
         table = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(model.charsmap).decode()}
         folds = model.rules_name.endswith("_cf")
-        yield from (_replace(GUARD, Regex=GUARDED), _replace(JOINT, Regex=JOINED))
+        yield from (_replace(GUARD_CHAR, Regex=GUARD_POSITIONS), _replace(JOINT_CHAR, Regex=JOINT_POSITIONS))
         if folds:
-            yield _replace(HIDDEN, String=IOTA)
+            yield _replace(IOTA_PLACEHOLDER, String=IOTA)
         yield table
         if folds:
-            yield _replace(IOTA, String=HIDDEN)
+            yield _replace(IOTA, String=IOTA_PLACEHOLDER)
         for _ in range(MAX_MARKS if model.rules_name in COMPOSING_RULES else 0):
             yield from (_replace("", Regex=COMPOSED), {"type": "NFC"})
         if folds:
@@ -340,15 +344,18 @@ def _replace(content: str, **pattern: str) -> dict[str, Any]:
 
 
 def class_normalizers(piece_ids: PieceIds, config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Normalizer steps of a tokenizer class by ``tokenizer_config.json``, before those of SentencePiece."""
+    """The normalizer steps that a tokenizer class applies before SentencePiece's.
+
+    ``config`` is the content of ``tokenizer_config.json``.
+    """
     if config.get("split_by_punct") is True:
         raise Invalid("split_by_punct = true is not supported")
     steps = []
-    if piece_ids.simplified:
+    if piece_ids.simplifies_text:
         steps += [_replace('"', String="``"), _replace('"', String="''")]
         if config.get("keep_accents") is not True:
             steps += [{"type": "NFKD"}, {"type": "StripAccents"}]
     lowercase = config.get("do_lower_case")
-    if piece_ids.simplified if lowercase is None else lowercase is True:
+    if piece_ids.simplifies_text if lowercase is None else lowercase is True:
         steps.append({"type": "Lowercase"})
     return steps

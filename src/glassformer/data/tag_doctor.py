@@ -60,14 +60,18 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
     def on_tags(check: Callable[[Mapping[str, TaggedSplit], Scheme], Findings]) -> Check:
         return lambda _splits, _stats: check(splits, scheme)  # only the splits with tags
 
-    unended = (
+    one_sentence_warnings = (
         Finding("warning", "one-sentence", what, 1, fix="put an empty line after each sentence")
-        for what in dataset.unended
+        for what in dataset.files_without_empty_lines
     )
-    notes = [*(Finding("note", "columns", line) for line in dataset.messages), *unended, *scheme_findings]
+    notes = [
+        *(Finding("note", "columns", line) for line in dataset.messages),
+        *one_sentence_warnings,
+        *scheme_findings,
+    ]
     checks = [
         lambda _splits, _stats: notes,
-        *map(on_tags, (_twin_kinds, _not_tagged)),
+        *map(on_tags, (_similar_kind_names, _not_tagged)),
         _with_fix("leave repeats out", partial(duplicates, with_rows=False)),
         _with_fix("leave them out of training", leakage),
         *map(on_tags, (_malformed, _balance, _known_spans, _contradictions)),
@@ -76,7 +80,7 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
 
 
 def _with_fix(fix: str, check: Check) -> Check:
-    """The same check with another fix, since tagging recipes lack the setting in its own fix."""
+    """The same check with its fix replaced: the original fix names a setting that tagging recipes lack."""
     return lambda splits, stats: (
         replace(finding, fix=fix) if finding.fix else finding for finding in check(splits, stats)
     )
@@ -93,13 +97,13 @@ def _split_stats(split: TaggedSplit, counts: Counter[str], scheme: Scheme) -> di
     }
 
 
-def _twin_kinds(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
+def _similar_kind_names(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
     all_tags = (tag for split in splits.values() for tags in split.tags or () for tag in tags)
     kinds = {tag_kind(tag, scheme) for tag in all_tags}
     groups = [" and ".join(map(repr, names)) for names in group_spellings(kinds)]
     message = f"kinds whose names differ only in case or white space: {'; '.join(groups[:3])}"
     fix = "they are learned as different kinds: use one spelling"
-    yield from finding_if_any("warning", "twin-kinds", groups, message, fix, shown=groups[:10])
+    yield from finding_if_any("warning", "similar-kind-names", groups, message, fix, shown=groups[:10])
 
 
 def _not_tagged(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
@@ -139,7 +143,7 @@ def _balance(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
         message += f"{num_empty:,} sentences have none"
         yield Finding("note", "tag-balance", message, num_inside)
     rare = [f"{kind} {n}" for kind, n in sorted(kinds.items()) if n < MIN_SPANS]
-    message = f"train: kinds of fewer than {MIN_SPANS} spans: {', '.join(rare)}"
+    message = f"train: kinds with fewer than {MIN_SPANS} spans: {', '.join(rare)}"
     fix = "few examples are hard to learn from"
     yield from finding_if_any("warning", "rare-kinds", rare, message, fix, shown=())
     for name, split in splits.items():
@@ -151,7 +155,10 @@ def _balance(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
 
 
 def _known_spans(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
-    """The share of spans in other splits that are also in training; other spans need context to be found."""
+    """For each other split, the share of its spans that also occur in training.
+
+    The rest can be found only from context.
+    """
     train = splits.get("train")
     if train is None:
         return

@@ -83,7 +83,7 @@ class TaggedSplit(Split):
 class TaggedDataset(Dataset):
     """Sentences with tagged words; ``columns`` names the columns of words and of tags."""
 
-    unended: tuple[str, ...] = ()  # CoNLL files in which no empty line ends a sentence
+    files_without_empty_lines: tuple[str, ...] = ()  # messages about CoNLL files that are one sentence
 
 
 def load_tagged(
@@ -120,7 +120,7 @@ def load_tagged(
         {split: reader.read_split(paths) for split, paths in files.items()},
         rejected=tuple(reader.rejected or ()),
         messages=reader.messages(),
-        unended=tuple(reader.unended),
+        files_without_empty_lines=tuple(reader.files_without_empty_lines),
         columns=reader.columns,
     )
     return limit_examples(dataset if named is None else named.described(dataset), limit, seed)
@@ -139,7 +139,7 @@ class _Reader:
         default_factory=list
     )  # lines that were split at blanks instead of tabs
     column_message: str = ""  # how columns were converted or chosen
-    unended: list[str] = field(default_factory=list)
+    files_without_empty_lines: list[str] = field(default_factory=list)
 
     def messages(self) -> tuple[str, ...]:
         """Messages to the user about how the files were read."""
@@ -231,7 +231,7 @@ class _Reader:
             yield partial(self._parse_sentence, cells, rows, word_index, tag_index, str(file)), rows[0]
         if num_sentences == 1 and num_words >= MANY_WORDS:
             what = f"all {num_words:,} words are one sentence, for no empty line ends one"
-            self.unended.append(f"{file.name}: {what}")
+            self.files_without_empty_lines.append(f"{file.name}: {what}")
 
     def _parse_sentence(
         self, cells: list[list[str]], rows: Sequence[int], word_index: int, tag_index: int, origin: str

@@ -109,11 +109,11 @@ def clean_text(text: str, mode: Clean) -> str:
     if mode == "words":
         text = unicodedata.normalize("NFC", text).translate(_WORDS_ONLY)
     if mode == "trim":
-        text = " ".join(word.strip(_MARKS) for word in text.split())
+        text = " ".join(word.strip(_EDGE_PUNCTUATION) for word in text.split())
     return " ".join(text.split())
 
 
-_MARKS = ",.!?"
+_EDGE_PUNCTUATION = ",.!?"
 _JOINT = re.compile(r"(?<=\w)_+(?=\w)")
 
 
@@ -149,8 +149,8 @@ def word_tokenizer(
         texts: training texts, cleaned in the same way as the texts to encode.
         min_count: a word that occurs less often becomes [UNK].
         vocab_size: maximum number of tokens, including special tokens.
-        add_special_tokens: put [CLS] and [SEP] around each text.
-        separator: put [SEP] after each text.
+        add_special_tokens: put [CLS] before each text, and [SEP] after it.
+        separator: False: leave out [SEP].
 
     Raises:
         DataError: no word occurs ``min_count`` times.
@@ -362,12 +362,12 @@ def encode(
     return TokenTable.joined(tables or [TokenTable.of([])])
 
 
-def check_room(max_length: int, special: int, texts: int = 1) -> None:
+def check_room(max_length: int, num_special: int, num_texts: int = 1) -> None:
     """Raise DataError if ``max_length`` has no room for a token of each text besides the special tokens."""
-    if max_length < special + texts:
-        what = f"{max_length} tokens leave no room{' for two texts' * (texts > 1)} besides "
-        what += f"{special} special ones"
-        raise DataError(what, where="max_length", fix=f"Give {special + texts} or more")
+    if max_length < num_special + num_texts:
+        text = "a text" if num_texts == 1 else "two texts"
+        what = f"{max_length} tokens leave no room for {text} besides the special tokens ({num_special})"
+        raise DataError(what, where="max_length", fix=f"Give {num_special + num_texts} or more")
 
 
 def without_truncation(tokenizer: Tokenizer) -> Tokenizer:
@@ -383,7 +383,7 @@ def encode_batch(tokenizer: Tokenizer, inputs: Sequence[Any], add_special_tokens
     """The ``Encoding`` of each text or pair of texts.
 
     Raises:
-        DataError: the tokenizer fails on an input; the message has its beginning.
+        DataError: the tokenizer fails on an input; the message shows the beginning of that input.
     """
     options = {"add_special_tokens": add_special_tokens}
     try:
@@ -505,13 +505,13 @@ class Windows:
     """Token ids of w windows of n texts; ``owners=None``: each text has one window."""
 
     table: TokenTable
-    texts: int
+    num_texts: int
     owners: np.ndarray | None = None  # int64 [w], ascending: the text of each window
 
     @property
     def truncated(self) -> np.ndarray:
         """Which texts are truncated, ``[n]`` bool; all false if long texts are read in windows."""
-        return self.table.truncated if self.owners is None else np.zeros(self.texts, bool)
+        return self.table.truncated if self.owners is None else np.zeros(self.num_texts, bool)
 
 
 def window_starts(length: int, size: int, stride: int) -> list[int]:

@@ -180,7 +180,9 @@ def encode_pairs(
         DataError: ``max_length`` leaves no room for a token of each side, or the tokenizer fails.
     """
     tokenizer = without_truncation(tokenizer)
-    check_room(max_length, tokenizer.num_special_tokens_to_add(True) if add_special_tokens else 0, texts=2)
+    check_room(
+        max_length, tokenizer.num_special_tokens_to_add(True) if add_special_tokens else 0, num_texts=2
+    )
     tables: list[TokenTable] = []
     for start in range(0, len(pairs), chunk):
         sides = [clean_pair(pair, clean) for pair in pairs[start : start + chunk]]

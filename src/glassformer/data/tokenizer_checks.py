@@ -127,7 +127,9 @@ LONG_TEXT, SHORT_TEXT, MAX_PAIRS = (
 CPU_SECONDS, WALL_SECONDS = 4, 30
 
 # Patterns of steps in converted SentencePiece files; see `sentence_pieces._normalizers`.
-GUARD, JOINT = "\ufdd0", "\ufdd1"  # noncharacters, which no text contains
+# Some steps insert these two characters inside graphemes. Then the library replaces characters one by one,
+# and NFC does not compose or reorder what SentencePiece leaves as it is. The last step removes them.
+GUARD_CHAR, JOINT_CHAR = "\ufdd0", "\ufdd1"  # noncharacters, which no text contains
 # Characters that extend the grapheme before them; final consonants of Hangul.
 _EXTENDERS = "\n\\p{M}\u200c\u200d\u0e33\u0eb3\uff9e\uff9f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
 _FINALS = "\u11a8-\u11c2\u3133\u3135\u3136\u313a-\u313f\uffa3\uffa5\uffa6\uffaa-\uffaf"
@@ -150,18 +152,18 @@ _CAPITALS = (
     "(?<=J)(?=\u030c)|(?<=T)(?=\u0308)|(?<=[WY])(?=\u030a)"
 )
 # Both patterns need a character on either side: the library panics after insertions at the ends of a text.
-GUARDED = (
+GUARD_POSITIONS = (
     f"(?=[{_EXTENDERS}{_FINALS}])(?:(?<=[{_DECOMPOSABLE}])|{_MISORDERED}|{_CAPITALS}|(?<=[\\s\\S])(?=\u0344))|"
     f"(?<=[{_DELETED}])(?=[\\s\\S])"
 )
-JOINED = f"(?=[{_EXTENDERS}])(?<=[\\s\\S])"
+JOINT_POSITIONS = f"(?=[{_EXTENDERS}])(?<=[\\s\\S])"
 # A joint after a character that NFC may compose with the next mark; such a character may be a mark itself.
 _COMPOSABLE_MARKS = (
     "\u09c7\u0b47\u0bc6\u0bc7\u0c46\u0cbf\u0cc6\u0cca\u0d46\u0d47\u0dd9\u0ddc\u1b3a\u1b3c\u1b3e\u1b3f\u1b42"
     "\U00011131\U00011132\U00011347\U000114b9\U000115b8\U000115b9\U00011935"
 )
-COMPOSED = f"(?<![\\p{{M}}&&[^{_COMPOSABLE_MARKS}]]){JOINT}"
-SEPARATED = f"[{GUARD}{JOINT}]"
+COMPOSED = f"(?<![\\p{{M}}&&[^{_COMPOSABLE_MARKS}]]){JOINT_CHAR}"
+SEPARATED = f"[{GUARD_CHAR}{JOINT_CHAR}]"
 TRAILING_BLANKS = "(?<!\u2581)\u2581+\\z"
 _WORDS = "'s|'t|'re|'ve|'m|'ll|'d"
 _ANY_CASE = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
@@ -177,8 +179,8 @@ KNOWN_PATTERNS = frozenset(
         r"\w+(?:['’]\w+)*|[^\w\s]",  # vocabularies that this project trains
         r"\w+|[^\w\s]",
         r"\S+\n?",  # PhoBERT
-        GUARDED,
-        JOINED,
+        GUARD_POSITIONS,
+        JOINT_POSITIONS,
         COMPOSED,
         SEPARATED,
         r"\A ",

@@ -28,7 +28,7 @@ Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 RESAMPLE = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3}  # numbers of Pillow and of the Hub
 # Limits of a settings file:
 MAX_SIDE = 4_096  # pixels
-MAX_SHORTER_RATIO = 8  # ratio of the shorter side after resizing to the side of the crop
+MAX_RESIZE_RATIO = 8  # largest ratio of the resized shorter side to the crop's side
 MAX_STATISTIC = 10_000  # of mean and std; std is at least the inverse of this limit
 RANGE_KEY = "image_range"  # a key of the settings file that transformers does not have
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -41,10 +41,11 @@ class ImageTransform:
     Args:
         size: (height, width) of the model's input.
         fit: ``squash``: resize to that size, ignoring the aspect ratio; ``crop``: resize the shorter side to
-            ``shorter``, then crop the center; ``squash-crop``: resize both sides to ``shorter``, then crop.
+            ``resize_to``, then crop the center; ``squash-crop``: resize both sides to ``resize_to``, then
+            crop.
         channels: 3, or 1 for gray.
-        image_range: the value of white for images of more than 8 bits that do not state it: a number, or
-            "full" (65,535) if the training images show that this is right; None: unknown.
+        image_range: the pixel value of white in images of more than 8 bits whose file does not give one: a
+            number, or "full" (65,535) if the training images confirm it; None: unknown.
 
     Raises:
         ConfigError: a size below 1, or mean and std that do not match the channels.
@@ -52,7 +53,7 @@ class ImageTransform:
 
     size: tuple[int, ...] = (224, 224)
     fit: Fit = "squash"
-    shorter: int = 0  # for crops; 0: the larger side of ``size``
+    resize_to: int = 0  # for crops; 0: the larger side of ``size``
     interpolation: Interpolation = "bilinear"
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
@@ -60,15 +61,15 @@ class ImageTransform:
     image_range: ImageRange = None
 
     def __post_init__(self) -> None:
-        if len(self.size) != 2 or min(self.size) < 1 or self.shorter < 0:
+        if len(self.size) != 2 or min(self.size) < 1 or self.resize_to < 0:
             raise ConfigError(f"{self.size} is not a (height, width) in pixels", where="image_size")
         if self.channels not in (1, 3):
             raise ConfigError(f"{self.channels} channels", where="channels", fix="Use 3, or 1 for gray")
         if len(self.mean) != self.channels or len(self.std) != self.channels or min(self.std) <= 0:
             what = f"mean {self.mean} and std {self.std} do not fit {self.channels} channels"
             raise ConfigError(what, where="mean", fix="Give one number for each channel, std above 0")
-        if self.fit != "squash" and self.shorter and self.shorter < max(self.size):
-            what = f"a shorter side of {self.shorter} pixels is too small for a crop of {self.size}"
+        if self.fit != "squash" and self.resize_to and self.resize_to < max(self.size):
+            what = f"a shorter side of {self.resize_to} pixels is too small for a crop of {self.size}"
             raise ConfigError(what, where="resize")
 
     def read(
@@ -88,7 +89,7 @@ class ImageTransform:
         from PIL import Image as pil
 
         width, height = image.size
-        short_side = self.shorter or max(self.size)  # before a crop
+        short_side = self.resize_to or max(self.size)  # before a crop
         if self.fit == "squash":
             new_size = (self.size[1], self.size[0])
         elif self.fit == "squash-crop":
@@ -118,15 +119,15 @@ class ImageTransform:
 
     def without_crop(self) -> ImageTransform:
         """The transform without the final crop, for random crops in training."""
-        if self.fit == "squash" or not self.shorter:
+        if self.fit == "squash" or not self.resize_to:
             return self
-        return replace(self, size=(self.shorter, self.shorter))
+        return replace(self, size=(self.resize_to, self.resize_to))
 
     def to_hub(self) -> dict[str, Any]:
         """The content of ``preprocessor_config.json``."""
         height, width = self.size
         is_cropped = self.fit != "squash"
-        side = self.shorter or max(self.size)
+        side = self.resize_to or max(self.size)
         processor, resized = {
             "squash": ("ViTImageProcessor", {"height": height, "width": width}),
             "crop": ("CLIPImageProcessor", {"shortest_edge": side}),
@@ -155,7 +156,7 @@ class ImageTransform:
         """The transform of a ``preprocessor_config.json``, of any version of transformers.
 
         Args:
-            before: ``image_range`` if the file does not have it.
+            default_range: ``image_range`` if the file does not have it.
 
         Raises:
             ConfigError: an unsupported step.
@@ -208,18 +209,18 @@ def _from_settings(settings: dict[str, Any], where: str) -> ImageTransform:
 
     size, is_cropped = settings.get("size", 224), bool(settings.get("do_center_crop", False))
     if isinstance(size, int):
-        shorter, is_squashed = size, processor.startswith("DeiT")
+        resize_to, is_squashed = size, processor.startswith("DeiT")
     else:
-        shorter, is_squashed = size.get("shortest_edge"), "shortest_edge" not in size
+        resize_to, is_squashed = size.get("shortest_edge"), "shortest_edge" not in size
         if not is_squashed and not is_cropped:
             raise ConfigError("a shortest edge without a crop gives images of many sizes", where=where)
     if is_squashed and is_cropped:
-        shorter, other = _height_and_width(size, where)
-        if shorter != other:
+        resize_to, other = _height_and_width(size, where)
+        if resize_to != other:
             raise ConfigError("a crop after scaling to a rectangle is not supported", where=where)
     final_size = _height_and_width(settings.get("crop_size") if is_cropped else size, where)
-    shorter = int(shorter) if is_cropped else 0
-    if not all(1 <= side <= MAX_SIDE for side in (*final_size, shorter or 1)):
+    resize_to = int(resize_to) if is_cropped else 0
+    if not all(1 <= side <= MAX_SIDE for side in (*final_size, resize_to or 1)):
         raise ConfigError(f"{final_size} is not a size up to {MAX_SIDE:,} pixels", where=where)
 
     mean, std = (settings.get(key, 0.5) for key in ("image_mean", "image_std"))
@@ -229,8 +230,8 @@ def _from_settings(settings: dict[str, Any], where: str) -> ImageTransform:
     if not all(abs(m) <= top for m in mean) or not all(1 / top <= s <= top for s in std):
         what = f"mean {mean} and std {std} are out of range"
         raise ConfigError(what, where=where, fix=f"Use a mean up to {top:,}, and a std from {1 / top:g}")
-    if shorter > MAX_SHORTER_RATIO * max(final_size):
-        what = f"a shorter side of {shorter:,} pixels is too large for a crop of {final_size}"
+    if resize_to > MAX_RESIZE_RATIO * max(final_size):
+        what = f"a shorter side of {resize_to:,} pixels is too large for a crop of {final_size}"
         raise ConfigError(what, where=where)
     white: Any = settings.get(RANGE_KEY)
     is_number = isinstance(white, int | float) and not isinstance(white, bool)
@@ -242,7 +243,7 @@ def _from_settings(settings: dict[str, Any], where: str) -> ImageTransform:
         mean, std = tuple(m / 255 for m in mean), tuple(s / 255 for s in std)
     fit: Fit = ("squash-crop" if is_squashed else "crop") if is_cropped else "squash"
     interpolation: Any = names[resample]
-    return ImageTransform(final_size, fit, shorter, interpolation, mean, std, len(mean), white)
+    return ImageTransform(final_size, fit, resize_to, interpolation, mean, std, len(mean), white)
 
 
 def _height_and_width(size: Any, where: str) -> tuple[int, int]:
@@ -290,7 +291,7 @@ def read_training_images(
         skip_crop: skip the final crop, since augmentation crops.
 
     Raises:
-        DataError: an image is unreadable, or all images of more than 8 bits would be nearly black.
+        DataError: an image is unreadable, or all images look black, as 12-bit images do when read as 16 bits.
     """
     brightest = BrightestPixel()
     table = read_images(images, transform.without_crop() if skip_crop else transform, brightest=brightest)

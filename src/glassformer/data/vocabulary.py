@@ -51,16 +51,16 @@ class PieceIds:
     """How a tokenizer class assigns ids to SentencePiece's pieces, for folders without ``tokenizer.json``.
 
     Args:
-        special: special tokens with the first ids; they replace the model's first ``replaced`` pieces.
+        special: special tokens with the first ids; they replace the model's first ``num_replaced`` pieces.
         unknown: index of the unknown token in ``special``.
-        simplified: normalize texts as ALBERT does: `` and '' become ", and accents and case are dropped
+        simplifies_text: normalize texts as ALBERT does: `` and '' become ", and accents and case are dropped
             unless ``tokenizer_config.json`` keeps them.
     """
 
     special: tuple[str, ...] = ()
-    replaced: int = 0
+    num_replaced: int = 0
     unknown: int = 3
-    simplified: bool = False
+    simplifies_text: bool = False
 
 
 XLM_IDS = PieceIds(("<s>", "<pad>", "</s>", "<unk>"), 3)
@@ -68,7 +68,7 @@ CAMEMBERT_IDS = PieceIds(("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>N
 PIECE_IDS = {
     **dict.fromkeys(("XLMRobertaTokenizer", "xlm-roberta"), XLM_IDS),
     **dict.fromkeys(("CamembertTokenizer", "camembert"), CAMEMBERT_IDS),
-    **dict.fromkeys(("AlbertTokenizer", "albert"), PieceIds(simplified=True)),
+    **dict.fromkeys(("AlbertTokenizer", "albert"), PieceIds(simplifies_text=True)),
     **dict.fromkeys(("DebertaV2Tokenizer", "deberta-v2"), PieceIds()),
 }
 

@@ -154,7 +154,7 @@ def encode_questions(
         DataError: no room for a token of the context.
     """
     frame = PairFrame.of(tokenizer)
-    check_room(max_length, frame.num_special, texts=2)
+    check_room(max_length, frame.num_special, num_texts=2)
     max_question = min(max_question, (max_length - frame.num_special) // 2)
     windows: list[Window] = []
     owners: list[int] = []

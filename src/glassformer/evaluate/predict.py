@@ -161,8 +161,8 @@ def predict_windows(
     if windows.owners is None:
         return rows
     if progress is not None:
-        progress(windows.texts)
-    return pool_windows(rows, windows.owners, windows.texts, pooling)
+        progress(windows.num_texts)
+    return pool_windows(rows, windows.owners, windows.num_texts, pooling)
 
 
 def pool_windows(rows: np.ndarray, owners: np.ndarray, texts: int, pooling: str) -> np.ndarray:

@@ -407,7 +407,7 @@ class ImageLabels(Labels):
 
     def metadata(self) -> dict[str, Any]:
         t = self.clf.transform_
-        scale = {"fit": t.fit, "shorter": t.shorter or max(t.size), "resample": t.to_hub()["resample"]}
+        scale = {"fit": t.fit, "shorter": t.resize_to or max(t.size), "resample": t.to_hub()["resample"]}
         return super().metadata() | {"size": list(t.size), **scale, RANGE_KEY: t.image_range}
 
     def run_files(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:

@@ -8,7 +8,7 @@ from glassformer.checkpoints.names import NameTable
 from glassformer.checkpoints.settings import shorten
 from glassformer.errors import UnsupportedModelError
 from glassformer.families.family import text_family
-from glassformer.families.settings import amount, function, read_settings, share, size, write_settings
+from glassformer.families.settings import activation, nonnegative, rate, read_settings, size, write_settings
 from glassformer.models.text import TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
@@ -64,14 +64,14 @@ SETTINGS = (
     size("num_hidden_layers", "encoder.num_layers"),
     size("num_attention_heads", "encoder.num_heads"),
     size("intermediate_size", "encoder.d_ff"),
-    function("hidden_act", "encoder.activation"),
-    amount("layer_norm_eps", "embedding.eps", "encoder.eps", default=1e-12),
-    share("hidden_dropout_prob", "embedding.dropout", "encoder.dropout", default=0.1),
-    share("attention_probs_dropout_prob", "encoder.attention_dropout", default=0.1),
-    share("classifier_dropout", "head_dropout", default=0.1),
+    activation("hidden_act", "encoder.activation"),
+    nonnegative("layer_norm_eps", "embedding.eps", "encoder.eps", default=1e-12),
+    rate("hidden_dropout_prob", "embedding.dropout", "encoder.dropout", default=0.1),
+    rate("attention_probs_dropout_prob", "encoder.attention_dropout", default=0.1),
+    rate("classifier_dropout", "head_dropout", default=0.1),
     size("max_position_embeddings", "embedding.max_positions", default=512),
     size("type_vocab_size", "embedding.segments", default=2),
-    amount("initializer_range", "init_std", default=0.02),
+    nonnegative("initializer_range", "init_std", default=0.02),
 )
 # Keys for variants of BERT, with the only value that is supported.
 FIXED = {"is_decoder": False, "add_cross_attention": False, "position_embedding_type": "absolute"}

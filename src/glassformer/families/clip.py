@@ -17,12 +17,12 @@ from torch import Tensor
 from glassformer.checkpoints.settings import get_section
 from glassformer.families import siglip, vit
 from glassformer.families.family import Family, HubLayout
-from glassformer.families.settings import amount, read_settings, write_settings
+from glassformer.families.settings import nonnegative, read_settings, write_settings
 from glassformer.models.image import ImageEncoder, ImageEncoderConfig
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.patches import PatchConfig
 
-BOTH = "clip"
+PAIR_MODEL_TYPE = "clip"
 NAMES = replace(
     siglip.NAMES,
     encoder={
@@ -56,9 +56,9 @@ def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderCo
 
 SETTINGS = (
     *(setting for setting in siglip.SETTINGS if setting.key not in ("layer_norm_eps", "patch_size")),
-    amount("layer_norm_eps", "embedding.eps", "encoder.eps", default=1e-5),
+    nonnegative("layer_norm_eps", "embedding.eps", "encoder.eps", default=1e-5),
     vit.sides("patch_size", "embedding.patch_size", 32),
-    amount("initializer_range", "init_std", default=0.02),
+    nonnegative("initializer_range", "init_std", default=0.02),
 )
 
 
@@ -68,7 +68,8 @@ def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
     Raises:
         CheckpointError: an unsupported activation, an invalid value, or a grid of patches that is not square.
     """
-    own = half(settings, "vision_config", where) if settings.get("model_type") == BOTH else settings
+    is_pair = settings.get("model_type") == PAIR_MODEL_TYPE
+    own = half(settings, "vision_config", where) if is_pair else settings
     config = read_settings(SETTINGS, clip(), {"hidden_act": "quick_gelu"} | own, where)
     vit.check_square(config, where)
     return config
@@ -81,7 +82,7 @@ def half(settings: dict[str, Any], key: str, where: str) -> dict[str, Any]:
 
 
 def write(config: ImageEncoderConfig) -> dict[str, Any]:
-    return siglip.as_half(write_settings(SETTINGS, config), BOTH, config, LAYOUT)
+    return siglip.hub_config(write_settings(SETTINGS, config), PAIR_MODEL_TYPE, config, LAYOUT)
 
 
 def clip(
@@ -109,7 +110,7 @@ LAYOUT = HubLayout(
     pooling="patches",
 )
 CLIP = Family(
-    BOTH,
+    PAIR_MODEL_TYPE,
     ImageEncoder,
     ImageEncoderConfig,
     lambda: clip((8, 8), (4, 4), 12, 2, 3, 17, pooling="patches", head="classification", num_labels=3),

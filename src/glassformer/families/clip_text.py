@@ -13,7 +13,7 @@ from typing import Any
 from glassformer.checkpoints.settings import get_count
 from glassformer.errors import CheckpointError
 from glassformer.families import siglip
-from glassformer.families.settings import amount, function, read_settings, share, size, write_settings
+from glassformer.families.settings import activation, nonnegative, rate, read_settings, size, write_settings
 from glassformer.models.text import TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
@@ -45,10 +45,10 @@ SETTINGS = (  # published files hold only what differs from the defaults
     size("num_attention_heads", "encoder.num_heads", default=8),
     size("intermediate_size", "encoder.d_ff", default=2048),
     size("max_position_embeddings", "embedding.max_positions", default=77),
-    function("hidden_act", "encoder.activation"),
-    amount("layer_norm_eps", "encoder.eps", default=1e-5),
-    share("attention_dropout", "encoder.attention_dropout", default=0.0),
-    amount("initializer_range", "init_std", default=0.02),
+    activation("hidden_act", "encoder.activation"),
+    nonnegative("layer_norm_eps", "encoder.eps", default=1e-5),
+    rate("attention_dropout", "encoder.attention_dropout", default=0.0),
+    nonnegative("initializer_range", "init_std", default=0.02),
 )
 
 

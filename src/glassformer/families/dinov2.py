@@ -19,7 +19,15 @@ from glassformer.checkpoints.names import NameTable
 from glassformer.checkpoints.settings import get_number, get_size
 from glassformer.families import vit
 from glassformer.families.family import Family, HubLayout
-from glassformer.families.settings import amount, flag, function, read_settings, share, size, write_settings
+from glassformer.families.settings import (
+    activation,
+    flag,
+    nonnegative,
+    rate,
+    read_settings,
+    size,
+    write_settings,
+)
 from glassformer.models.image import ImageEncoder, ImageEncoderConfig
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.patches import PatchConfig
@@ -114,16 +122,16 @@ SETTINGS = (
     size("hidden_size", "embedding.d_model", "encoder.d_model"),
     size("num_hidden_layers", "encoder.num_layers"),
     size("num_attention_heads", "encoder.num_heads"),
-    function("hidden_act", "encoder.activation"),
-    amount("layer_norm_eps", "encoder.eps", default=1e-6),
-    share("hidden_dropout_prob", "embedding.dropout", default=0.0),
-    share("attention_probs_dropout_prob", "encoder.attention_dropout", default=0.0),
-    amount("layerscale_value", "encoder.layer_scale", default=1.0),
+    activation("hidden_act", "encoder.activation"),
+    nonnegative("layer_norm_eps", "encoder.eps", default=1e-6),
+    rate("hidden_dropout_prob", "embedding.dropout", default=0.0),
+    rate("attention_probs_dropout_prob", "encoder.attention_dropout", default=0.0),
+    nonnegative("layerscale_value", "encoder.layer_scale", default=1.0),
     flag("use_swiglu_ffn", "encoder.feed_forward", values=("plain", "swiglu")),
     vit.sides("image_size", "embedding.image_size", 224),
     vit.sides("patch_size", "embedding.patch_size", 14),
     size("num_channels", "embedding.channels", default=3),
-    amount("initializer_range", "init_std", default=0.02),
+    nonnegative("initializer_range", "init_std", default=0.02),
 )
 WITH_REGISTERS = (
     *(setting for setting in SETTINGS if setting.key != "patch_size"),

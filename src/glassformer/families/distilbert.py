@@ -9,7 +9,15 @@ from torch import Tensor
 from glassformer.checkpoints.names import NameTable
 from glassformer.errors import UnsupportedModelError
 from glassformer.families.family import text_family
-from glassformer.families.settings import amount, flag, function, read_settings, share, size, write_settings
+from glassformer.families.settings import (
+    activation,
+    flag,
+    nonnegative,
+    rate,
+    read_settings,
+    size,
+    write_settings,
+)
 from glassformer.models.text import TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
@@ -87,12 +95,12 @@ SETTINGS = (
     size("n_layers", "encoder.num_layers"),
     size("n_heads", "encoder.num_heads"),
     size("hidden_dim", "encoder.d_ff"),
-    function("activation", "encoder.activation"),
-    share("dropout", "embedding.dropout", "encoder.dropout", default=0.1),
-    share("attention_dropout", "encoder.attention_dropout", default=0.1),
-    share("seq_classif_dropout", "head_dropout", default=0.2),
+    activation("activation", "encoder.activation"),
+    rate("dropout", "embedding.dropout", "encoder.dropout", default=0.1),
+    rate("attention_dropout", "encoder.attention_dropout", default=0.1),
+    rate("seq_classif_dropout", "head_dropout", default=0.2),
     size("max_position_embeddings", "embedding.max_positions", default=512),
-    amount("initializer_range", "init_std", default=0.02),
+    nonnegative("initializer_range", "init_std", default=0.02),
 )
 
 

@@ -36,9 +36,11 @@ def read(settings: dict[str, Any], where: str) -> ImageTextConfig:
     Raises:
         CheckpointError: another ``model_type``, one half alone, or an invalid value.
     """
-    if settings.get("model_type") != clip.BOTH:
+    if settings.get("model_type") != clip.PAIR_MODEL_TYPE:
         what = f"model_type {shorten(settings.get('model_type'))} does not compare images with texts"
-        raise UnsupportedModelError(what, where=where, fix=f"Name a folder of model_type {clip.BOTH!r}")
+        raise UnsupportedModelError(
+            what, where=where, fix=f"Name a folder of model_type {clip.PAIR_MODEL_TYPE!r}"
+        )
     try:
         width = get_size(settings, "projection_dim", where, 512)
         image = replace(clip.read(settings, where), pooling="first-norm", projection=width)
@@ -53,7 +55,7 @@ def write(config: ImageTextConfig) -> dict[str, Any]:
     image = write_settings(clip.SETTINGS, config.image) | {"model_type": "clip_vision_model"}
     text = clip_text.write(config.text, config.end_token)
     halves = {"vision_config": image | width, "text_config": text | width}
-    return {"model_type": clip.BOTH, "architectures": ["CLIPModel"], **width, **halves}
+    return {"model_type": clip.PAIR_MODEL_TYPE, "architectures": ["CLIPModel"], **width, **halves}
 
 
 def from_hub(tensors: dict[str, Tensor], where: str, config: ImageTextConfig) -> dict[str, Tensor]:
@@ -85,7 +87,7 @@ def has_both_halves(folder: Path) -> bool:
     """Whether a folder holds a model of both halves, by its ``config.json``."""
     file = folder / "config.json"
     settings = read_json(file) if file.is_file() else {}
-    return settings.get("model_type") == clip.BOTH and "text_config" in settings
+    return settings.get("model_type") == clip.PAIR_MODEL_TYPE and "text_config" in settings
 
 
 @computing(gradients=True)

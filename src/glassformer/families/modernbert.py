@@ -18,7 +18,15 @@ from glassformer.checkpoints.names import NameTable
 from glassformer.checkpoints.settings import get_number, get_section, get_size, shorten
 from glassformer.errors import UnsupportedModelError
 from glassformer.families.family import text_family
-from glassformer.families.settings import amount, flag, function, read_settings, share, size, write_settings
+from glassformer.families.settings import (
+    activation,
+    flag,
+    nonnegative,
+    rate,
+    read_settings,
+    size,
+    write_settings,
+)
 from glassformer.models.text import TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
@@ -87,18 +95,18 @@ SETTINGS = (
     size("num_hidden_layers", "encoder.num_layers"),
     size("num_attention_heads", "encoder.num_heads"),
     size("intermediate_size", "encoder.d_ff"),
-    function("hidden_activation", "encoder.activation"),
+    activation("hidden_activation", "encoder.activation"),
     size("max_position_embeddings", "embedding.max_positions", default=8192),
-    amount("norm_eps", "embedding.eps", "encoder.eps", default=1e-5),
+    nonnegative("norm_eps", "embedding.eps", "encoder.eps", default=1e-5),
     flag("norm_bias", "embedding.norm_bias", "encoder.norm_bias"),
     flag("attention_bias", "encoder.attention_bias"),
     flag("mlp_bias", "encoder.feed_forward_bias"),
-    share("mlp_dropout", "encoder.feed_forward_dropout", default=0.0),
-    share("embedding_dropout", "embedding.dropout", default=0.0),
-    share("classifier_dropout", "head_dropout", default=0.0),
+    rate("mlp_dropout", "encoder.feed_forward_dropout", default=0.0),
+    rate("embedding_dropout", "embedding.dropout", default=0.0),
+    rate("classifier_dropout", "head_dropout", default=0.0),
     flag("classifier_bias", "head_bias"),
-    function("classifier_activation", "words_activation"),
-    amount("initializer_range", "init_std", default=0.02),
+    activation("classifier_activation", "mlm_activation"),
+    nonnegative("initializer_range", "init_std", default=0.02),
 )
 
 
@@ -161,8 +169,8 @@ def write(config: TextEncoderConfig) -> dict[str, Any]:
     c = config.encoder
     full = range(c.num_layers) if c.attention == "full" else c.full_layers
     bases = {FULL: c.rotary_base, SLIDING: c.rotary_base_local or c.rotary_base}
-    head_activation = config.head_activation if config.head_norm else config.words_activation
-    settings = write_settings(SETTINGS, replace(config, words_activation=head_activation or "gelu"))
+    head_activation = config.head_activation if config.head_norm else config.mlm_activation
+    settings = write_settings(SETTINGS, replace(config, mlm_activation=head_activation or "gelu"))
     return settings | {
         "model_type": KIND,
         "attention_dropout": 0.0,
@@ -212,7 +220,7 @@ def modernbert(
         norm_bias=False,
     )
     embedding = EmbeddingConfig(vocab_size, d_model, "none", max_positions, 0, eps=1e-5, norm_bias=False)
-    options = {"pooling": None, "words_activation": "gelu", "head_bias": False, **options}
+    options = {"pooling": None, "mlm_activation": "gelu", "head_bias": False, **options}
     return TextEncoderConfig(embedding, encoder, model_type=KIND, **options)
 
 

@@ -35,17 +35,17 @@ def size(key: str, *paths: str, default: int | None = None) -> Setting:
     return Setting(key, paths, lambda settings, where: get_size(settings, key, where, default))
 
 
-def share(key: str, *paths: str, default: float) -> Setting:
+def rate(key: str, *paths: str, default: float) -> Setting:
     """A rate below 1, such as a dropout rate."""
     return Setting(key, paths, lambda settings, where: get_number(settings, key, where, default, 1))
 
 
-def amount(key: str, *paths: str, default: float) -> Setting:
+def nonnegative(key: str, *paths: str, default: float) -> Setting:
     """A number of 0 or more."""
     return Setting(key, paths, lambda settings, where: get_number(settings, key, where, default))
 
 
-def function(key: str, *paths: str) -> Setting:
+def activation(key: str, *paths: str) -> Setting:
     """The name of an activation; the default is GELU."""
     return Setting(
         key, paths, lambda settings, where: read_activation(settings, where, key), HUB_ACTIVATIONS.__getitem__

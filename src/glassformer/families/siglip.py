@@ -1,8 +1,9 @@
 """SigLIP (Zhai et al., 2023), the half that reads images: ViT without [CLS], with an attention-pooling head.
 
-The classifier reads the mean of the patches. An encoder has the pooling head; SigLIP compares its vector with
-the vector of a text. As in ``transformers``, a classifier is saved as ``siglip`` and an encoder as
-``siglip_vision_model``. SigLIP 2 for images of one size has the same files.
+The classifier reads the mean of the patches. A model without a classifier keeps the pooling head, whose
+output SigLIP compares with a text's vector. As in ``transformers``, a classifier is saved as ``siglip`` and
+an encoder as ``siglip_vision_model``. Fixed-resolution SigLIP 2 checkpoints (not NaFlex) have the same file
+format.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from glassformer.checkpoints.names import NameTable
 from glassformer.checkpoints.settings import get_section
 from glassformer.families import vit
 from glassformer.families.family import Family, HubLayout
-from glassformer.families.settings import amount, function, read_settings, share, size, write_settings
+from glassformer.families.settings import activation, nonnegative, rate, read_settings, size, write_settings
 from glassformer.models.image import ImageEncoder, ImageEncoderConfig
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.patches import PatchConfig
 
-BOTH = "siglip"
+PAIR_MODEL_TYPE = "siglip"
 LAYER = "encoder.layers.{i}"
 NAMES = NameTable(
     prefix="vision_model.",
@@ -83,9 +84,9 @@ SETTINGS = (  # published files hold only what differs from the defaults
     size("num_hidden_layers", "encoder.num_layers", default=12),
     size("num_attention_heads", "encoder.num_heads", default=12),
     size("intermediate_size", "encoder.d_ff", default=3072),
-    function("hidden_act", "encoder.activation"),
-    amount("layer_norm_eps", "encoder.eps", default=1e-6),
-    share("attention_dropout", "encoder.attention_dropout", default=0.0),
+    activation("hidden_act", "encoder.activation"),
+    nonnegative("layer_norm_eps", "encoder.eps", default=1e-6),
+    rate("attention_dropout", "encoder.attention_dropout", default=0.0),
     vit.sides("image_size", "embedding.image_size", 224),
     vit.sides("patch_size", "embedding.patch_size", 16),
     size("num_channels", "embedding.channels", default=3),
@@ -94,22 +95,29 @@ SETTINGS = (  # published files hold only what differs from the defaults
 
 def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
     """Our config from a ``config.json`` of SigLIP's half for images, or of both halves."""
-    own = get_section(settings, "vision_config", where) if settings.get("model_type") == BOTH else settings
+    is_pair = settings.get("model_type") == PAIR_MODEL_TYPE
+    own = get_section(settings, "vision_config", where) if is_pair else settings
     config = read_settings(SETTINGS, siglip(), {"hidden_act": "gelu_pytorch_tanh"} | own, where)
     vit.check_square(config, where)
     return config
 
 
 def write(config: ImageEncoderConfig) -> dict[str, Any]:
-    own = write_settings(SETTINGS, config) | {"vision_use_head": config.pooling == "multihead"}
-    return as_half(own, BOTH, config, LAYOUT)
+    vision_settings = write_settings(SETTINGS, config) | {"vision_use_head": config.pooling == "multihead"}
+    return hub_config(vision_settings, PAIR_MODEL_TYPE, config, LAYOUT)
 
 
-def as_half(own: dict[str, Any], pair: str, config: ImageEncoderConfig, layout: HubLayout) -> dict[str, Any]:
-    """``config.json`` with the settings ``own``, which for a classifier are a section of the file."""
-    own["model_type"] = f"{pair}_vision_model"
-    whole = config.head is not None and layout.has_class(config)
-    return {"model_type": pair, "vision_config": own} if whole else own
+def hub_config(
+    vision_settings: dict[str, Any], pair_type: str, config: ImageEncoderConfig, layout: HubLayout
+) -> dict[str, Any]:
+    """The content of ``config.json``: the vision settings, for a classifier in the section ``vision_config``.
+
+    Args:
+        pair_type: ``model_type`` of the pair of an image encoder and a text encoder.
+    """
+    vision_settings["model_type"] = f"{pair_type}_vision_model"
+    is_nested = config.head is not None and layout.has_class(config)
+    return {"model_type": pair_type, "vision_config": vision_settings} if is_nested else vision_settings
 
 
 def siglip(
@@ -137,7 +145,7 @@ LAYOUT = HubLayout(
     pooling="mean",
 )
 SIGLIP = Family(
-    BOTH,
+    PAIR_MODEL_TYPE,
     ImageEncoder,
     ImageEncoderConfig,
     lambda: siglip((8, 8), (4, 4), 12, 2, 3, 17, pooling="mean", head="classification", num_labels=3),

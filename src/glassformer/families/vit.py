@@ -14,10 +14,10 @@ from glassformer.errors import CheckpointError, UnsupportedModelError
 from glassformer.families.family import Family, HubLayout
 from glassformer.families.settings import (
     Setting,
-    amount,
-    function,
+    activation,
+    nonnegative,
+    rate,
     read_settings,
-    share,
     size,
     write_settings,
 )
@@ -129,14 +129,14 @@ SETTINGS = (
     size("num_hidden_layers", "encoder.num_layers"),
     size("num_attention_heads", "encoder.num_heads"),
     size("intermediate_size", "encoder.d_ff"),
-    function("hidden_act", "encoder.activation"),
-    amount("layer_norm_eps", "encoder.eps", default=1e-12),
-    share("hidden_dropout_prob", "embedding.dropout", "encoder.dropout", default=0.0),
-    share("attention_probs_dropout_prob", "encoder.attention_dropout", default=0.0),
+    activation("hidden_act", "encoder.activation"),
+    nonnegative("layer_norm_eps", "encoder.eps", default=1e-12),
+    rate("hidden_dropout_prob", "embedding.dropout", "encoder.dropout", default=0.0),
+    rate("attention_probs_dropout_prob", "encoder.attention_dropout", default=0.0),
     sides("image_size", "embedding.image_size", 224),
     sides("patch_size", "embedding.patch_size", 16),
     size("num_channels", "embedding.channels", default=3),
-    amount("initializer_range", "init_std", default=0.02),
+    nonnegative("initializer_range", "init_std", default=0.02),
 )
 
 

@@ -300,14 +300,14 @@ def build_transform(image: Any, model: Any, fingerprint: Mapping[str, Any] | Non
         base = load_transform(resolve_checkpoint(name, model.revision).path)
     size = (image.image_size,) * 2 if image.image_size else base.size
     resize_mode = image.framing or ("crop" if image.resize else base.fit)
-    shorter = image.resize or (base.shorter if resize_mode != "squash" else 0)
+    resize_to = image.resize or (base.resize_to if resize_mode != "squash" else 0)
     if resize_mode != "squash" and image.resize is None and image.image_size:
-        shorter = 0 if not base.shorter else round(base.shorter * image.image_size / base.size[0])
+        resize_to = 0 if not base.resize_to else round(base.resize_to * image.image_size / base.size[0])
     return replace(
         base,
         size=size,
         fit=resize_mode,
-        shorter=shorter,
+        resize_to=resize_to,
         interpolation=image.interpolation or base.interpolation,
         mean=tuple(image.mean) or base.mean,
         std=tuple(image.std) or base.std,

@@ -2,8 +2,9 @@
 
     image vectors [B, E] and text vectors [K, E], all of length 1        logits [B, K] = exp(s) * cosines
 
-The image encoder projects the norm of its first row (``FirstNormPooling``). The text encoder is causal: the
-state of the end-of-text token, which has read the whole text, is projected. s is ``logit_scale``.
+The image encoder applies layer norm to its first row and projects it (``FirstNormPooling``). The text encoder
+is causal: the state of the end-of-text token, which has read the whole text, is projected. s is
+``logit_scale``.
 """
 
 from __future__ import annotations

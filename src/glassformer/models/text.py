@@ -45,13 +45,16 @@ class TextEncoderConfig:
     head_activation: str = "relu"  # activation of the hidden layer of an mlp head; or "gelu", "none"
     head_input_dropout: float = 0.0  # dropout before the hidden layer
     drop_before_pooler: bool = False  # whether the head's dropout is also applied before the pooler
-    words_activation: Activation | None = None  # activation of the mlm head; None: the encoder's activation
+    mlm_activation: Activation | None = None  # activation of the mlm head; None: the encoder's activation
     init_std: float = 0.02  # initial standard deviation of weights
     embedding_std: float | None = None  # initial standard deviation of embeddings; None: init_std
-    model_type: str | None = None  # in config.json, for families that share a layout; None: the first family
+    # in config.json, for families that share a layout; None: the first family registered with this layout
+    model_type: str | None = None
     head_norm: bool = False  # layer norm after the hidden layer of an mlp head
     head_bias: bool = True  # bias of the hidden layer of an mlp head, and of the mlm head
-    sides: Literal["apart"] | None = None  # "apart": bi-encoder for text pairs (nn/pairs.py); None: one text
+    # How the two texts of a pair are encoded. "apart": separately, as a bi-encoder (nn/pairs.py); None: as
+    # one input. A saved model has this key in config.json.
+    sides: Literal["apart"] | None = None
 
     def __post_init__(self) -> None:
         if self.embedding.d_model != self.encoder.d_model:
@@ -99,10 +102,11 @@ class TextEncoder(TextForward, Backbone):
         if c.head == "classification":
             self.head = make_head(c, width)
         if c.head in ("mlm", "pretraining"):
-            activation = c.words_activation or c.encoder.activation
-            table = c.embedding.token_width or c.embedding.width
+            activation = c.mlm_activation or c.encoder.activation
+            token_width = c.embedding.token_width or c.embedding.width
             biases = c.head_bias, c.encoder.norm_bias
-            self.mlm = MaskedLMHead(d, c.embedding.vocab_size, activation, c.encoder.eps, table, *biases)
+            eps = c.encoder.eps
+            self.mlm = MaskedLMHead(d, c.embedding.vocab_size, activation, eps, token_width, *biases)
         if c.head == "pretraining":
             self.nsp = nn.Linear(d, 2)
         if c.head == "spans":
@@ -167,14 +171,15 @@ class TextEncoder(TextForward, Backbone):
 # --- local attention at initialization ------------------------------------------------------------
 #
 # A masked word can be predicted from its neighbors, which a model finds through its positions. With random
-# weights the attention of every head is uniform, so that BERT learns only word frequencies for millions of
-# tokens. Trockman and Kolter (2023) initialize the heads of a ViT with attention patterns of trained heads.
-# This does the same for text.
+# weights the attention of every head is uniform, so in its first millions of tokens BERT learns only word
+# frequencies. Trockman and Kolter (2023) initialize the heads of a ViT with attention patterns of trained
+# heads. This does the same for text.
 
 
 # The relative positions that the first heads of the model attend to initially; later heads are random.
 OFFSETS = (-1, 1, -2, 2, -3, 3)
-SHARPNESS = 3.0  # difference between the scores of this position and of the position next to it
+# Difference between the score of the offset that a head attends to and the score of the next position.
+SHARPNESS = 3.0
 AMPLITUDE = 2.0  # amplitude of the sinusoids, relative to the standard deviation of the tokens
 
 
@@ -209,8 +214,8 @@ def init_local_attention(model: TextEncoder) -> int:
             table.weight[:, :p] = 0
     positions.weight.zero_()
     positions.weight[:, :p] = AMPLITUDE * c.init_std * sinusoidal(positions.num_embeddings, p, base)
-    # The norm scales a row to variance 1: the variance of tokens and segments plus half the squared
-    # amplitude.
+    # Before the norm, a row's variance is that of tokens and segments plus half the squared amplitude. The
+    # norm scales it to 1.
     tokens = (1 + (e.segments is not None)) * (d - p) / d
     amplitude = AMPLITUDE / math.sqrt(tokens + AMPLITUDE**2 / 2 * p / d)
     frequencies = base ** (-torch.arange(waves, dtype=torch.float32) / waves)

@@ -274,7 +274,8 @@ def attend(
         out = torch.cat([(drop(w, dropout, True) @ v_i.transpose(0, 1)).transpose(0, 1) for w, v_i in parts])
     elif branch == "kernel":
         if not kernels.supports(q, k, v):
-            reason = kernels.why_not() or "it needs fp32 or bf16 on a CPU and heads of a multiple of 16"
+            needs = "it needs fp32 or bf16 on a CPU and a head size that is a multiple of 16"
+            reason = kernels.why_not() or needs
             raise ConfigError(f"no kernel for this call: {reason}", where="attend", fix="Use branch=auto")
         out = ops.packed_attention(q, k, v, q_packing, kv_packing, causal, factor, bias)
     elif branch == "varlen":

@@ -25,8 +25,8 @@ from glassformer.packing import Packing
 #
 #     softmax over |i - j| <= w          Beltagy et al., 2020 (Longformer), without its global tokens
 #
-# Time and memory are O(N w) instead of O(T^2) per sequence. Differences from the paper: no dilation, and the
-# same window in every head.
+# Time and memory are O(N w) for all N rows; full attention takes O(T^2) for each sequence of T rows.
+# Differences from the paper: no dilation, and the same window in every head.
 
 LocalBranch = Literal["auto", "kernel", "blocks"]
 LOCAL_BRANCHES = get_args(LocalBranch)
@@ -67,7 +67,8 @@ def attend_local(
     factor = float(q.shape[-1] ** -0.5) if scale is None else scale
     has_kernel = kernels.supports(q, k, v)
     if branch == "kernel" and not has_kernel:
-        reason = kernels.why_not() or "it needs fp32 or bf16 on a CPU and heads of a multiple of 16"
+        needs = "it needs fp32 or bf16 on a CPU and a head size that is a multiple of 16"
+        reason = kernels.why_not() or needs
         raise ConfigError(f"no kernel for this call: {reason}", where="attend_local", fix="Use branch=auto")
     if has_kernel and branch != "blocks":
         return ops.packed_attention(q, k, v, packing, packing, causal, factor, window=window)

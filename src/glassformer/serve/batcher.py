@@ -69,7 +69,7 @@ class Batcher:
         self.served.check(inputs, field)
         tokens = sum(map(self.served.inputs.estimate_tokens, inputs))
         if self.tokens and self.tokens + tokens > self.limits.queue_tokens:
-            raise self.metrics.queue_is_full()
+            raise self.metrics.count_full_queue()
         self._add_tokens(tokens)
         request = None
         try:

@@ -239,7 +239,7 @@ class Guard:
             if scope["method"] in ("POST", "PUT", "PATCH") and path in self.routes:
                 body = await self._read_body(receive, reservation)
                 if path == PREDICT and self.is_full(len(body)):
-                    raise self.metrics.queue_is_full()
+                    raise self.metrics.count_full_queue()
                 disconnected = asyncio.Event()
                 call = self.app(scope, _replay(body, disconnected), send_with_headers)
                 del body

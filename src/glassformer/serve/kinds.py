@@ -193,7 +193,7 @@ class Vectors(Output):
 
     def compute(self, model: Any, batch: Any, device: Any) -> np.ndarray:
         with computing():
-            packed = pack_texts(batch.table, np.arange(batch.texts), device)
+            packed = pack_texts(batch.table, np.arange(batch.num_texts), device)
             return vectors_of(model, packed, self.clf.num_prompt_tokens()).float().cpu().numpy()
 
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class Metrics:
         """The metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
-    def queue_is_full(self) -> Problem:
+    def count_full_queue(self) -> Problem:
         """Count a refused request, and return its error."""
         self.refused.labels("queue").inc()
         return Problem(429, "the queue is full", fix="Try again in a moment", retry_after=1)

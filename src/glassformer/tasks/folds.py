@@ -34,21 +34,21 @@ class OutOfFold(ABC):
     PACKAGES: ClassVar[tuple[str, ...]] = ("tokenizers", "safetensors")  # metrics.json has their versions
     target: Target
     measure: str = ""  # the metric in the log line of a fold
-    GROUP: ClassVar[tuple[str, str]]  # names of an example (singular) and of its groups (plural) in messages
+    EXAMPLE: ClassVar[str]  # noun for one example
+    GROUPS: ClassVar[str]  # plural noun for the groups of examples that share a fold, for messages
 
     def __init__(self, recipe: Any, splits: Splits, estimator: Any):
         self.recipe, self.splits, self.estimator, self.train = recipe, splits, estimator, splits.train
 
     def assign(self, folds: int) -> np.ndarray:
         """The fold of each training example ``[n]``. Examples of the same group share a fold."""
-        kind, group = self.GROUP
         groups = copy_keys(self.train)
         if (count := len(set(groups))) < folds:
-            what = f"{count} different {group} for {folds} folds"
+            what = f"{count} different {self.GROUPS} for {folds} folds"
             raise TooFewExamplesError(
                 what, where=self.train.origin, fix="Use fewer folds, or give more texts"
             )
-        return stratified_folds([kind] * len(self.train), folds, self.recipe.data.split_seed, groups)
+        return stratified_folds([self.EXAMPLE] * len(self.train), folds, self.recipe.data.split_seed, groups)
 
     def fit_arguments(self, split: Any) -> tuple[Any, ...]:
         """The arguments X and y of ``fit`` for a split."""

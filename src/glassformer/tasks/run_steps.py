@@ -128,8 +128,11 @@ def split_rows(n: int, noun: str, d: Any, keys: Sequence[str] | None) -> tuple[l
     return np.setdiff1d(np.arange(n), validation_rows).tolist(), validation_rows.tolist()
 
 
-def note_without_evaluation(splits: Any, noun: str, predictions: str) -> list[str]:
-    """A line for the preview if no examples are held out; ``noun`` and ``predictions`` are for its text."""
+def warn_if_nothing_held_out(splits: Any, noun: str, predictions: str) -> list[str]:
+    """A warning for the preview if no examples are held out, else no line.
+
+    ``noun`` and ``predictions`` are words of its text.
+    """
     if splits.validation is not None or splits.judged is not None:
         return []
     what = f"no held-out {noun}: nothing will evaluate the {predictions}"

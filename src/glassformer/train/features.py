@@ -236,7 +236,7 @@ def feature_training(
 
     def logits() -> np.ndarray:
         rows = _classify(model, validation)
-        return rows if windows.owners is None else pool_windows(rows, windows.owners, windows.texts, how)
+        return rows if windows.owners is None else pool_windows(rows, windows.owners, windows.num_texts, how)
 
     return train, head, logits
 

@@ -39,9 +39,9 @@ from glassformer.tasks.question_answering.recipe import AnsweringRecipe
 from glassformer.tasks.run_steps import (
     evaluate_splits,
     fit,
-    note_without_evaluation,
     read_source,
     split_to_evaluate,
+    warn_if_nothing_held_out,
 )
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_renderer
 
@@ -83,7 +83,7 @@ def preview_data(context: RunContext) -> DataPreview:
         f"{count:,} training questions have no answer" if count else "every training question has an answer"
     )
     lines = [f"{splits.dataset.name}: {splits.sizes()} questions; {note}"]
-    lines += note_without_evaluation(splits, "questions", "answers")
+    lines += warn_if_nothing_held_out(splits, "questions", "answers")
     dataset = replace(splits.dataset, splits=splits.parts())
 
     def doctor() -> Any:
@@ -152,7 +152,8 @@ def _write_lines(
 class AnswersOutOfFold(OutOfFold):
     """Cross-validation of question answering. All questions on the same context share a fold."""
 
-    NOUN, PREDICTIONS_FILE, METRICS, GROUP = "questions", "given.json", METRICS, ("question", "texts")
+    NOUN, PREDICTIONS_FILE, METRICS = "questions", "given.json", METRICS
+    EXAMPLE, GROUPS = "question", "texts"
     target, measure = AnswerSpan(), MEASURE
 
     def evaluate(

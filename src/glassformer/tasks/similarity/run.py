@@ -24,13 +24,14 @@ from glassformer.targets.similarity import Similarity, correlations, retrieval, 
 from glassformer.tasks.build import is_from_scratch
 from glassformer.tasks.card import export
 from glassformer.tasks.folds import NAME, FoldPredictions, OutOfFold
-from glassformer.tasks.run_steps import note_without_evaluation, read_source, split_to_evaluate
+from glassformer.tasks.run_steps import read_source, split_to_evaluate, warn_if_nothing_held_out
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.tasks.similarity.pairs import Pairs
 from glassformer.tasks.similarity.recipe import SimilarityRecipe
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_renderer
 
-RETRIEVAL = ("found", "reciprocal_rank")  # metrics of pairs without scores
+# Metrics of pairs without scores: "found" is recall at 1, see ``retrieval``.
+RETRIEVAL = ("found", "reciprocal_rank")
 MAX_WORDS = 14  # maximum number of words per text in an explained pair
 DIGITS = 5  # of the explanations
 
@@ -55,7 +56,7 @@ def fit_arguments(split: ScoredSplit) -> tuple[list[tuple[str, str]], list[float
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """Log lines about the pairs, and the data doctor's report."""
+    """Lines to log about the pairs, and the data doctor's report."""
     splits, dataset = context.data, context.data.dataset
     first, second, score = dataset.columns
     what = (
@@ -64,7 +65,7 @@ def preview_data(context: RunContext) -> DataPreview:
         else "no score column: all pairs are positive"
     )
     lines = [f"{dataset.name}: {splits.sizes()} pairs; {what}"]
-    lines += note_without_evaluation(splits, "pairs", "model")
+    lines += warn_if_nothing_held_out(splits, "pairs", "model")
     parts = splits.parts()
     return DataPreview(lines, dataset.rejected, lambda: examine_scored(dataset.name, parts, dataset.rejected))
 
@@ -101,7 +102,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
         "judged": splits.judged_name,
         "columns": list(splits.dataset.columns),
         "similarity": metrics,
-        "others": {},
+        "others": {},  # metrics of the baselines
         "truncated": {"train": count_truncated(embedder, splits.train)},
         "loss": embedder.loss_,
         "seconds": {},
@@ -161,11 +162,11 @@ def write_pairs(path: Path, split: ScoredSplit, cosines: np.ndarray) -> None:
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
     """``similarities.json``: explanations of some pairs, half of them with the largest errors."""
     split = context.data.judged
-    limit = context.recipe.evaluate.maps
-    if split is None or not limit or context.predictions is None:
+    num_explanations = context.recipe.evaluate.maps
+    if split is None or not num_explanations or context.predictions is None:
         return {}
     examples = []
-    for row in choose_pairs(split, context.predictions, limit):
+    for row in choose_pairs(split, context.predictions, num_explanations):
         try:
             explanation = context.estimator.explain_similarity(split.first[row], split.second[row])
         except ConfigError as error:  # the cosine of this model is not a sum over tokens
@@ -203,7 +204,8 @@ class CosinesOutOfFold(OutOfFold):
     Without scores, the partners are retrieved within a fold, and the metrics are means over all pairs.
     """
 
-    NOUN, PREDICTIONS_FILE, GROUP = "pairs", "cosines.npy", ("pair", "first texts")
+    NOUN, PREDICTIONS_FILE = "pairs", "cosines.npy"
+    EXAMPLE, GROUPS = "pair", "first texts"
     METRICS = ("spearman", "pearson", *RETRIEVAL)
 
     def fit_arguments(self, split: ScoredSplit) -> tuple[Any, ...]:

@@ -48,9 +48,9 @@ from glassformer.tasks.folds import FoldPredictions, OutOfFold
 from glassformer.tasks.run_steps import (
     evaluate_splits,
     fit,
-    note_without_evaluation,
     read_source,
     split_to_evaluate,
+    warn_if_nothing_held_out,
 )
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_renderer
 from glassformer.tasks.token_tagging.estimator import TokenTagger
@@ -91,7 +91,7 @@ def preview_data(context: RunContext) -> DataPreview:
     scheme = read_tags(splits.train.tags or (), setting).scheme
     training_kinds = _kinds(splits.train, scheme)
     lines = [*splits.dataset.messages, f"{splits.dataset.name}: {splits.sizes()} sentences, tags in {scheme}"]
-    lines += note_without_evaluation(splits, "sentences", "tags")
+    lines += warn_if_nothing_held_out(splits, "sentences", "tags")
     for split in {id(s): s for s in (splits.validation, splits.judged) if s is not None}.values():
         if unseen := sorted(_kinds(split, scheme) - training_kinds):
             lines.append(f"{split.origin} has kinds that training does not show: {', '.join(unseen)}")

@@ -20,7 +20,7 @@ from glassformer.data.text import detokenize
 from glassformer.evaluate.predictions import table_file
 from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.targets.target_text import TargetText, translation_scores
-from glassformer.tasks.run_steps import note_without_evaluation, read_source, split_to_evaluate
+from glassformer.tasks.run_steps import read_source, split_to_evaluate, warn_if_nothing_held_out
 from glassformer.tasks.task import TINY, DataPreview, Log, RunContext, Task, report_renderer
 from glassformer.tasks.translation.estimator import Translator
 from glassformer.tasks.translation.recipe import TranslationRecipe
@@ -46,7 +46,7 @@ def preview_data(context: RunContext) -> DataPreview:
     """Log lines about the pairs."""
     pairs = context.data
     lines = [f"{pairs.dataset.name}: {pairs.sizes()} pairs, {' to '.join(pairs.dataset.columns)}"]
-    lines += note_without_evaluation(pairs, "pairs", "translations")
+    lines += warn_if_nothing_held_out(pairs, "pairs", "translations")
     return DataPreview(lines, pairs.dataset.rejected)
 
 
