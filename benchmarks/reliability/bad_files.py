@@ -333,7 +333,7 @@ def hand_made_pictures() -> list[bytes]:
 
 
 def _picture(path: Path) -> None:
-    ImageTransform((8, 8)).picture(str(path), str(path))
+    ImageTransform((8, 8)).read(str(path), str(path))
 
 
 def pictures(count: int) -> list[dict]:

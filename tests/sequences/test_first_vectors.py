@@ -94,7 +94,9 @@ def test_the_model_begins_with_them_and_comes_back_from_disk(tmp_path):
 @pytest.mark.parametrize("dim", [29, 64])
 def test_vectors_that_are_too_wide_are_refused(tmp_path, dim):
     path = own_vectors(tmp_path, dim)
-    with pytest.raises(ConfigError, match=f"vectors of {dim} numbers, token embeddings have only for 2"):
+    with pytest.raises(
+        ConfigError, match=f"the word vectors have {dim} numbers, the token embeddings have only 2"
+    ):
         gf.MaskedLM(**(SIZES | QUICK | {"vectors": str(path)})).fit(TEXTS)
 
 

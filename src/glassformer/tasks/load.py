@@ -27,6 +27,7 @@ from glassformer.data.checks import read_labels
 from glassformer.data.tokenizer_file import check_truncation_side, model_max_length
 from glassformer.errors import CheckpointError, UnsupportedModelError
 from glassformer.families import FAMILIES
+from glassformer.families.image_text import has_both_halves
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.inputs.inputs import Inputs
 from glassformer.runtime import computing
@@ -216,7 +217,10 @@ def _load_transformers(folder: Path) -> Any:
             else "holds a model without a head for classes"
         )
         tuned = "TextClassifier(path)" if model.reads == "texts" else "ImageClassifier(path)"
-        fix = f"Open it with load_pretrained, or fine-tune it with {tuned}"
+        use = "Open it with load_pretrained"
+        if has_both_halves(folder):
+            use = "Name labels: ZeroShotImageClassifier(path, labels)"
+        fix = f"{use}, or fine-tune it with {tuned}"
         raise UnsupportedModelError(what, where=str(folder), fix=fix)
     id2label = get_section(settings, "id2label", where) if settings.get("id2label") else {}
     names = [id2label.get(str(i), None if id2label else f"LABEL_{i}") for i in range(count)]
