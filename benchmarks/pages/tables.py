@@ -257,7 +257,7 @@ def packages(result: dict[str, Any]) -> str:
             time = f"{demo['seconds']:.0f} s"
             time += f", load {demo['load_before']:.0f}" if "load_before" in demo else ""
             if "processor_seconds" in demo:
-                time += f"; {demo['processor_seconds']:.0f} s of the processor"
+                time += f"; {demo['processor_seconds']:.0f} CPU seconds"
         tests = counted(steps.get("tests", {}))
         lines.append(f"{begins} | {time} | {tests} | {' | '.join(extras(steps))} |")
     by = sorted({f"{t['installer']} on {'.'.join(t['python'].split('.')[:2])}" for t in result["tried"]})

@@ -46,7 +46,7 @@ def finding(recipe: str, half: Path, full: Path, others: Sequence[Path] = ()) ->
     verdict = (
         f"`{recipe}` with `precision=fp32` reaches {arms['fp32']['accuracy']['mean']:.2%} of {compared['n']:,} {compared['judged']} "
         f"examples, in bf16 with the same seed {arms['bf16']['accuracy']['mean']:.2%}: {100 * apart['difference']:+.2f} points "
-        f"(95 % interval {100 * low:+.2f} to {100 * high:+.2f}, of the examples' draw). The two models give the same answer to {equal:.1%} of them. "
+        f"(95 % interval {100 * low:+.2f} to {100 * high:+.2f}, from resampling the test examples). The two models give the same answer to {equal:.1%} of them. "
         "One training each."
     )
     if of_seeds:

@@ -83,11 +83,11 @@ def test_a_study_by_cross_validation_stands_in_its_row(tmp_path):
     told = read_study_result("hotdog-heads-backbone", tmp_path)
     assert told == (
         "**55.0% to 75.0%** (3 arms, 2 seeds, 250 examples, each evaluated once by 5-fold cross-validation). "
-        "Different from a after correction: c. Differences are known to ± 4 points or better "
+        "Different from `a` after correction: `c`. The 95 % intervals of the differences are at most ± 4 points wide "
         "([Studies, measured](studies.md))"
     )
     apart["c"]["p_holm"] = 0.05
     file.write_text(json.dumps(found), encoding="utf-8")
-    assert "none of the 2 arms differs from a beyond chance" in read_study_result(
+    assert "No significant difference from `a` for any of the 2 arms" in read_study_result(
         "hotdog-heads-backbone", tmp_path
     )

@@ -267,10 +267,10 @@ def two_seeds(p: float, *tests: tuple[int, int, float], seeds=(0, 1), measure="a
 def test_what_two_seeds_can_decide_is_said():
     found = two_seeds(0.31, (20, 107, 1e-9), (31, 118, 1e-8))
     told = found["sentences"]["late"]
-    assert told.startswith("Undecided: 5.80 points below base (95 % interval")
+    assert told.startswith("Inconclusive: 5.80 points below base (95 % interval")
     assert "Each pair of trainings differs on these examples (McNemar, p < 0.001), but other seeds" in told
     assert "No significant difference" not in found["verdict"] + told
-    assert found["verdict"].startswith("Undecided compared with base: late.")
+    assert found["verdict"].startswith("Inconclusive compared with base: late.")
     assert "Two seeds per arm estimate the variation between seeds poorly" in found["verdict"]
     # one pair that differs the other way, or not at all: nothing is there to be told apart
     for tests in ([(20, 107, 1e-9), (118, 31, 1e-8)], [(20, 107, 1e-9), (31, 29, 0.8)]):

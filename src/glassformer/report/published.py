@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -201,8 +202,15 @@ def read_study_result(name: str, results: Path) -> str | None:
     counts = (
         f"{len(means)} arms, {len(summary['seeds'])} seeds, {summary['n']:,} {summary['judged']} examples"
     )
-    verdict = str(summary["verdict"]).rstrip(".")
+    names = [arm["name"] for arm in summary["arms"]]
+    verdict = _quote_names(str(summary["verdict"]).rstrip("."), names)
     return f"**{min(means):.1%} to {max(means):.1%}** ({counts}). {verdict} ({STUDIES})"
+
+
+def _quote_names(verdict: str, names: Iterable[str]) -> str:
+    """The verdict of a study with names of arms as code, since a name may contain a comma."""
+    longest_first = sorted(names, key=len, reverse=True)
+    return re.sub(rf"(?<!\w)({'|'.join(map(re.escape, longest_first))})(?!\w)", r"`\1`", verdict)
 
 
 def _read_fold_result(file: Path) -> str | None:
@@ -217,14 +225,13 @@ def _read_fold_result(file: Path) -> str | None:
     )
     differences = results["differences"]
     significant = [name for name, difference in differences.items() if difference["p_holm"] < LEVEL]
-    verdict = (
-        f"No significant difference: none of the {len(means) - 1} arms differs from "
-        f"{results['baseline']} beyond chance"
-    )
+    baseline = results["baseline"]
+    verdict = f"No significant difference from {baseline} for any of the {len(means) - 1} arms"
     if significant:
-        verdict = f"Different from {results['baseline']} after correction: {'; '.join(significant)}"
+        verdict = f"Different from {baseline} after correction: {'; '.join(significant)}"
     half_width = max((d["interval"][1] - d["interval"][0]) / 2 for d in differences.values())
-    verdict += f". Differences are known to ± {half_width:.0f} points or better"
+    verdict += f". The 95 % intervals of the differences are at most ± {half_width:.0f} points wide"
+    verdict = _quote_names(verdict, means)
     return f"**{min(means.values()):.1%} to {max(means.values()):.1%}** ({counts}). {verdict} ({STUDIES})"
 
 

@@ -171,8 +171,8 @@ def _short_names(names: Sequence[str]) -> list[str]:
 
 def recipe_role(row: Row, name: str) -> str:
     if name in row.original_recipes:
-        return "as given, our best" if name == row.best else "as given"
-    return "our best" if name == row.best else "ours"
+        return "exercise's settings, our best" if name == row.best else "exercise's settings"
+    return "our best" if name == row.best else "our recipe"
 
 
 def differing_sources(settings: Mapping[str, str]) -> dict[str, str]:

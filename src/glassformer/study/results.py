@@ -60,17 +60,16 @@ def sentences(results: dict[str, Any]) -> dict[str, Any]:
         parts.append(f"Significantly worse than {baseline}: {'; '.join(worse)}.")
     if undecided:
         parts.append(
-            f"Undecided compared with {baseline}: {'; '.join(undecided)}. These trainings differ, but seeds "
-            "vary so much that other seeds could reverse the result."
+            f"Inconclusive compared with {baseline}: {'; '.join(undecided)}. These trainings differ, but "
+            "seeds vary so much that other seeds could reverse the result."
         )
     no_difference = [a["name"] for a in compared if not a["significant"] and a["name"] not in undecided]
     if len(no_difference) == 1:
         parts.append(f"No significant difference between {no_difference[0]} and {baseline}.")
     elif no_difference:
-        subject = f"{len(no_difference)} arms do not differ"
-        if len(no_difference) == len(compared):
-            subject = f"none of the {len(no_difference)} arms differs"
-        parts.append(f"No significant difference: {subject} from {baseline} beyond chance.")
+        is_any = len(no_difference) == len(compared)
+        arms = f"{'any of the' if is_any else 'the other'} {len(no_difference)} arms"
+        parts.append(f"No significant difference from {baseline} for {arms}.")
     parts += _ladder_sentence(results)
     parts += _baselines_sentence(results, measure, digits)
     if num_missing := len(results["unfinished"]):
@@ -152,7 +151,7 @@ def _arm_sentence(arm: dict[str, Any], baseline: str, digits: int, measure: str)
         largest_p = p_value(max(test["p"] for test in tests))
         name = "McNemar" if arm.get("mcnemar") else "permutation"
         return (
-            f"Undecided: {size} ({evidence}). Each pair of trainings differs on these examples ({name}, p "
+            f"Inconclusive: {size} ({evidence}). Each pair of trainings differs on these examples ({name}, p "
             f"{largest_p if largest_p.startswith('<') else f'at most {largest_p}'}), but other seeds "
             "could reverse the result."
         )
