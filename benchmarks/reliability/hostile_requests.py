@@ -136,7 +136,7 @@ def judge(hostile: Hostile, answer: bytes) -> tuple[bool, str]:
         return True, status
     try:
         error = json.loads(body)["error"]
-        whole = error.keys() == {"what", "where", "fix"} and isinstance(error["what"], str)
+        whole = error.keys() == {"code", "what", "where", "fix"} and isinstance(error["what"], str)
     except (ValueError, KeyError, TypeError, AttributeError):
         error, whole = {"what": ""}, not body  # HEAD has none
     refused = status[0] == "4" or (status == "503" and str(error["what"]).startswith(OVERLOAD))

@@ -75,7 +75,7 @@ class Seen:
 
 def refused_with(*statuses: int) -> Right:
     return lambda status, body: (
-        status in statuses and json.loads(body)["error"].keys() == {"what", "where", "fix"}
+        status in statuses and json.loads(body)["error"].keys() == {"code", "what", "where", "fix"}
     )
 
 
