@@ -221,7 +221,11 @@ def test_validation_data_of_two_lengths(small, data, labels):
     ("texts", "labels", "said"),
     [
         (["a", "b"], ["x"], "2 texts but 1 labels"),
-        (["a", "b"], ["x", "x"], r"one class only \('x'\).*at least two classes"),
+        (
+            ["a", "b"],
+            ["x", "x"],
+            r"one class only \('x'\).*at least two classes: check the second argument of fit",
+        ),
         ([], [], "no texts"),
         (["a", "  "], ["x", "y"], r"texts\[1\]: the text is empty"),
         (["a", None], ["x", "y"], r"texts\[1\]: the text is missing"),

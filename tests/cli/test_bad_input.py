@@ -46,6 +46,14 @@ TABLES = {
     "open quote": (with_line(3, b'"a film,pos'), ["never closed"]),
     "no rows": (b"text,label\n", ["no rows"]),
     "no file content": (b"", ["no"]),
+    "a class of one": (
+        b"text,label\n" + b"".join(b"film %d,neg\n" % i for i in range(9)) + b"a film,pos\n",
+        ["reviews.csv, column 'label': class 'pos' has only one example", "test each need one"],
+    ),
+    "numbers": (
+        b"text,label\n" + b"".join(b"film %d,0.%d\n" % (i, i) for i in range(10, 40)),
+        ["reviews.csv, column 'label': the labels look like numbers"],
+    ),
     "one class only": (
         b"text,label\n" + b"a film,pos\nanother film,pos\n" * 9,
         ["reviews.csv, column 'label': one class only ('pos')"],

@@ -54,8 +54,12 @@ def images(folder: Path, count: int = 3) -> Path:
             "row 2: not JSON (expecting ',' del",
         ),
         (b'{"text": "a", "label": 1}\n{"text": "b",\n', "a.jsonl", "row 2: not JSON (it ends too early, "),
-        (b"text,label\na,x\nb,y\n", "a.csv", "2 of 2 classes have one example ('x', 'y'), which"),
-        (b"text,label\na,x\nb,y\n", "a.csv", "Add examples: each class needs two or more"),
+        (
+            b"text,label\na,x\nb,y\n",
+            "a.csv",
+            "2 of 2 classes have only one example ('x', 'y'), but training and test each",
+        ),
+        (b"text,label\na,x\nb,y\n", "a.csv", "Add examples of these classes"),
     ],
 )
 def test_a_table_that_cannot_be_used(refused, tmp_path, content, name, said):

@@ -83,4 +83,4 @@ def test_labels_of_pictures_that_are_no_classes_are_said(as_json, refused, pictu
     (tmp_path / "kinds.csv").write_text("photo,kinds\n" + rows)
     findings = as_json("data", "doctor", "kinds.csv")["findings"]
     (found,) = (f for f in findings if f["code"] == "label-kind")
-    assert "these look like several labels per example ('red|big')" in found["message"]
+    assert "the labels look like several labels per example ('red|big')" in found["message"]

@@ -31,6 +31,7 @@ SLIPS = [
     (("--set", "merge_labels=speling"), "'speling' is not a way to merge labels"),
     (("--set", "epochs=many"), "got 'many'"),
     (("--model", "minlm"), "no model 'minlm'. Did you mean 'minilm'?"),
+    (("--model", "bert-base"), "no model 'bert-base'. Did you mean 'bert-base-uncased'?"),
     (("--model", "all-minilm-l6"), "no model 'all-minilm-l6'. Did you mean 'all-minilm-l6-v2'?"),
 ]
 
@@ -47,6 +48,13 @@ def test_a_slip_goes_before_the_folder_and_the_data(refused, run, tmp_path, slip
         assert said in refused("train", "imdb-textcnn", "--out", "elsewhere", *slip)
     if "--model" not in slip:
         assert said in refused("review-labels", "--text", "reviews.csv", *slip)
+
+
+def test_an_option_for_a_table_of_another_program(refused):
+    assert "No such option: --csv. For a table of texts write --text a.csv" in refused(
+        "train", "--csv", "a.csv"
+    )
+    assert "(Possible options: --image" in refused("train", "--img", "a")
 
 
 def test_pictures_too(refused, tmp_path):

@@ -45,7 +45,7 @@ def test_a_refused_row_says_how_to_go_on_without_it(tmp_path):
 def test_a_table_of_which_nothing_is_left_says_what_its_labels_are(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a", "label": {"x": 1}}\n' * 3)
-    with pytest.raises(DataError, match=r"no row can be used.*these look like lists, several label"):
+    with pytest.raises(DataError, match=r"no row can be used.*the labels look like lists, several label"):
         load_text_dataset(path, on_bad_row="skip")
 
 
@@ -197,4 +197,4 @@ def test_what_labels_look_like_is_said_once(tmp_path):
     file.write_text("\n".join(["text,labels", *lines]), encoding="utf-8")
     with pytest.raises(DataError, match="row 3: the label is missing") as caught:
         load_text_dataset(str(file), label_column="labels")
-    assert str(caught.value).count("these look like") == 1
+    assert str(caught.value).count("the labels look like") == 1

@@ -224,7 +224,7 @@ def test_hardly_any_examples_a_class_asks_whether_it_is_the_label(tmp_path):
 
 
 def test_several_lone_classes_are_counted_and_left_out_together():
-    with pytest.raises(DataError, match=r"3 of 5 classes have one example \('b', 'c', 'd'\)") as error:
+    with pytest.raises(DataError, match=r"3 of 5 classes have only one example \('b', 'c', 'd'\)") as error:
         stratified_split(["a", "a", "b", "c", "d", "e", "e"], 2.0, 0)
     assert """'merge_labels={"b" = "", "c" = "", "d" = ""}'""" in str(error.value)
 
@@ -232,9 +232,8 @@ def test_several_lone_classes_are_counted_and_left_out_together():
 def test_few_distinct_texts_are_said_to_be_so():
     labels = [f"l{i % 3}" for i in range(61)]
     groups = [f"store {i % 3}" for i in range(61)]
-    with pytest.raises(DataError, match=r"3 distinct examples in 61 rows.*text_column") as error:
+    with pytest.raises(DataError, match=r"3 distinct examples in 61 rows are too few: .*text_column"):
         grouped_split(labels, groups, 0.1, 0)
-    assert "one distinct example (21 copies of it)" in str(error.value)
 
 
 def test_a_store_is_no_label_unless_it_is_named_or_needed(tmp_path):

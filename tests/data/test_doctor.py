@@ -268,7 +268,7 @@ def test_labels_that_are_no_classes_are_said():
     texts = [f"this is text {i}" for i in range(20)]
     found = {f.code: f for f in examine(dataset(train=(texts, [f"{i / 7:.2f}" for i in range(20)]))).findings}
     assert found["label-kind"].severity == "warning"
-    assert "these look like numbers" in found["label-kind"].message
+    assert "the labels look like numbers" in found["label-kind"].message
     assert "bin them into a few classes" in found["label-kind"].fix
     assert "label-kind" not in {f.code for f in examine(dataset(train=(texts, ["a", "b"] * 10))).findings}
 

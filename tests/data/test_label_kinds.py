@@ -65,7 +65,7 @@ def test_what_may_be_classes(labels):
 
 
 def test_a_split_of_numbers_says_so():
-    with pytest.raises(DataError, match=r"these look like numbers, not classes.*Learn the numbers"):
+    with pytest.raises(DataError, match=r"the labels look like numbers, not classes.*Learn the numbers"):
         stratified_split([f"{i / 7:.2f}" for i in range(30)], 0.2, 0)
 
 
@@ -74,7 +74,7 @@ def test_lists_in_json_are_label_sets_and_fractions_say_so(tmp_path):
     path.write_text("".join(json.dumps({"text": f"t {i}", "label": ["a", "b"]}) + "\n" for i in range(4)))
     assert load_text_dataset(path, need_labels=True).splits["train"].labels == [("a", "b")] * 4
     path.write_text("".join(json.dumps({"text": f"t {i}", "label": i + 0.5}) + "\n" for i in range(4)))
-    with pytest.raises(DataError, match=r"fraction.*these look like numbers"):
+    with pytest.raises(DataError, match=r"fraction.*the labels look like numbers"):
         load_text_dataset(path, need_labels=True)
 
 
@@ -123,7 +123,7 @@ def test_splits_of_two_files_are_one_spelling(tmp_path):
     ],
 )
 def test_numbers_are_called_so_on_every_road(road):
-    with pytest.raises(DataError, match=r"these look like numbers, not classes.*Learn the numbers"):
+    with pytest.raises(DataError, match=r"the labels look like numbers, not classes.*Learn the numbers"):
         road([i / 7 for i in range(1, 60)])
 
 

@@ -116,6 +116,9 @@ def test_one_column_is_not_text_and_label(tmp_path):
         load_text_dataset(path, text_column="label")
     with pytest.raises(DataError, match="column 'text' is taken"):
         load_text_dataset(path, label_column="text")
+    path = csv(tmp_path / "b.csv", "a", header="text")
+    with pytest.raises(DataError, match=r"no other column\. Give a table with a column of labels"):
+        load_text_dataset(path, label_column="text")
 
 
 def test_a_hint_ends_with_one_mark(tmp_path):

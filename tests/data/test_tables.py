@@ -109,6 +109,27 @@ def test_a_broken_array_is_not_told_to_be_lines(tmp_path):
         read_table(path)
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            '[\n {"text": "a",\n  "label": "x",\n }\n]',
+            "line 3: not JSON (a comma stands before '}', column 15)",
+        ),
+        (
+            '[\n {"text": "a"},\n]',
+            "line 2: not JSON (a comma stands before ']', column 15). Remove the comma",
+        ),
+        ('[{"text": "a"},\n{"text" "b"}]', "line 2: not JSON (expecting ':' delimiter, column 9)"),
+        ('[{"text": "a"}\n {"text": "b"}]', "line 2: not JSON (a ',' or ']' is missing, column 2)"),
+    ],
+)
+def test_a_broken_array_names_the_line_and_the_column(tmp_path, content, message):
+    with pytest.raises(DataError) as caught:
+        read_table(write(tmp_path / "a.json", content))
+    assert message in str(caught.value)
+
+
 def test_missing_file_names_the_nearest(tmp_path):
     write(tmp_path / "reviews.csv", "text\na\n")
     with pytest.raises(DataError, match=r"no such file\. Did you mean 'reviews.csv'\?"):

@@ -39,7 +39,11 @@ def test_folds_are_stratified_and_copies_stay_together():
     assert max(shares) - min(shares) < 0.25
     assert np.array_equal(found, stratified_folds(labels, 5, 0, groups))
     assert not np.array_equal(found, stratified_folds(labels, 5, 1, groups))
-    with pytest.raises(DataError, match="class 'b' has 2 distinct examples for 3 folds"):
+    with pytest.raises(
+        DataError, match=r"class 'b' has 1 example, but 5 folds need 5\. Add examples of the class$"
+    ):
+        stratified_folds(["a"] * 9 + ["b"], 5, 0)
+    with pytest.raises(DataError, match="class 'b' has 2 distinct examples, but 3 folds need 3"):
         stratified_folds(["a"] * 7 + ["b"] * 4, 3, 0, [str(i) for i in range(7)] + ["x", "x", "y", "y"])
 
 
@@ -196,7 +200,7 @@ def test_what_is_refused(done, noisy, tmp_path):
         cross_validate(load_recipe(noisy, ["lr=0.5"]), folder, 3)
     with pytest.raises(ConfigError, match="1 folds"):
         cross_validate(recipe, tmp_path / "x", 1)
-    with pytest.raises(DataError, match="distinct examples for 40 folds"):
+    with pytest.raises(DataError, match="column 'label': class 'good' has 30 examples, but 40 folds need 40"):
         cross_validate(recipe, tmp_path / "x", 40)
     (tmp_path / "own.txt").write_text("mine")
     with pytest.raises(ConfigError, match="not a cross-validation of ours"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,12 +16,20 @@ from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.checks import place
 from glassformer.data.files import ignore_error
 from glassformer.data.tables import READERS, read_table
-from glassformer.errors import ConfigError, InputError, NoSuchSplitError, NotForThisModelError, with_article
+from glassformer.errors import (
+    ConfigError,
+    InputError,
+    NoSuchModelError,
+    NoSuchSplitError,
+    NotForThisModelError,
+    with_article,
+)
 from glassformer.tasks.catalog import build_recipe, task_of_estimator
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
 from glassformer.tasks.run_steps import is_named, reload_data, training_split
+from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.tasks.supervised import column_as_text, load_other_data, with_known_labels
 from glassformer.tasks.task import Log, RunContext
 from glassformer.train.callbacks import Count, no_progress
@@ -119,8 +128,12 @@ def predict(
     Raises:
         InputError: an unknown model, a model that predicts neither labels nor numbers, or unusable data.
     """
-    folder = Path(model) if Path(model).is_dir() else resolve_checkpoint(model).path
-    context = _context(folder, data, columns or {}, on_bad_row, log, count)
+    try:
+        folder = Path(model) if Path(model).is_dir() else resolve_checkpoint(model).path
+    except NoSuchModelError as error:
+        fix = "Name a folder that 'glassformer train' wrote, or a classifier of the Hub (org/name)"
+        raise error.but(what="no such run folder", where=str(model), fix=fix) from None
+    context = _context(model, folder, data, columns or {}, on_bad_row, log, count)
     clf = context.estimator
     splits = (
         reload_data(context) if data is None else load_other_data(context.task, context.recipe, clf, data)
@@ -147,7 +160,13 @@ def predict(
 
 
 def _context(
-    folder: Path, data: str | None, columns: Mapping[str, str], on_bad_row: str | None, log: Log, count: Count
+    model: str | Path,
+    folder: Path,
+    data: str | None,
+    columns: Mapping[str, str],
+    on_bad_row: str | None,
+    log: Log,
+    count: Count,
 ) -> RunContext:
     clf = load(folder)
     task = task_of_estimator(type(clf))
@@ -155,7 +174,10 @@ def _context(
         message = (
             f"holds {with_article(type(clf).__name__)}, and only classifiers and regressors can be examined"
         )
-        raise NotForThisModelError(message, where=str(folder))
+        fix = "Name a run of a classifier or a regressor"
+        if isinstance(clf, Embedder):
+            fix = f"Train one on it: glassformer train --text FILE --model {shlex.quote(str(model))}"
+        raise NotForThisModelError(message, where=str(model), fix=fix)
     if (folder / "config.toml").is_file():
         trained = read_run_recipe(folder)
     elif data is None:

@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -202,6 +203,10 @@ def _usage_message(error: Any, arguments: list[str]) -> str:
             value = next_word
         if suggestion := suggest_option(f"{name}={value}", options, keys):
             return f"No such option: {name}. {suggestion}"
+        # Without the dashes, which would make all options similar.
+        names = {option.strip("-"): option for option in options}
+        close = get_close_matches(name.strip("-"), names, n=3, cutoff=0.55)
+        error.possibilities = [names[word] for word in close]
     message = error.format_message()
     if match := WRONG_TYPE.fullmatch(message):
         message = f"{match[1]} takes {TYPE_NAMES.get(match[2], match[2])}."

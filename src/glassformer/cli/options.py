@@ -20,7 +20,7 @@ from glassformer.checkpoints.files import list_models_below
 from glassformer.checkpoints.locks import check_unlocked
 from glassformer.cli.output import note, say, show_table
 from glassformer.config import choices_in, meaning_of, nearest, takes_none
-from glassformer.config.synonyms import as_key, our_key
+from glassformer.config.synonyms import TABLE_OPTIONS, as_key, our_key
 from glassformer.data.image import is_image_name
 from glassformer.data.tables import READERS
 from glassformer.data.tagged import CONLL
@@ -315,6 +315,8 @@ def suggest_option(word: str, options: Iterable[str], keys: Mapping[str, Any]) -
     """A suggestion for an option that a command does not have; None: no suggestion."""
     name, _, value = word.partition("=")
     key = as_key(name)
+    if key in TABLE_OPTIONS and "--text" in options:
+        return f"For a table of texts write --text {value or 'FILE'}"
     match = key if key in keys else our_key(key, [*keys, *map(as_key, options)])
     if match is None:
         return None

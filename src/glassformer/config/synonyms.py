@@ -94,6 +94,8 @@ OPTIONS = {
     "resume_from_checkpoint": "--resume",
     "overwrite_output_dir": "--out",
 }
+# Options of other programs that name a table
+TABLE_OPTIONS = ("csv", "tsv", "file", "input_file", "train_file", "input", "table", "dataset", "data")
 KEYS_BY_NAME: dict[str, list[str]] = {}
 for _key, _names in KEYS.items():
     for _name in _names:
@@ -158,8 +160,11 @@ MIN_PART = 4  # minimum length of a part that identifies a name, such as "minilm
 def nearest(name: str, names: Sequence[str]) -> str:
     """A hint such as ``Did you mean 'epochs'?``, or the list of known names."""
     candidates = list(names)[:1_000]  # a table may have very many columns
-    similar = difflib.get_close_matches(name[:200], candidates, n=1, cutoff=0.55)
     longer = [other for other in candidates if len(name) >= MIN_PART and name.casefold() in other.casefold()]
+    longer_first = [other for other in longer if other.casefold().startswith(name.casefold())]
+    similar = longer_first if len(longer_first) == 1 else []
+    for names_to_compare in (longer_first, candidates):
+        similar = similar or difflib.get_close_matches(name[:200], names_to_compare, n=1, cutoff=0.55)
     similar = similar or (longer if len(longer) == 1 else [])
     return f"Did you mean {similar[0]!r}?" if similar else f"Known: {listed(sorted(names))}"
 

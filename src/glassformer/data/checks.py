@@ -27,6 +27,8 @@ from glassformer.errors import (
 
 MAX_LABEL = 1_000  # characters
 MAX_EXACT = 2**53  # floats above it cannot represent every integer
+FIT_LABELS = "labels"  # the place of labels that were passed to ``fit``
+ONE_CLASS_FIX = "A classifier needs examples of at least two classes: check label_column"
 NO_TEXT = "the text is not a string"
 
 
@@ -219,7 +221,9 @@ def check_classes(labels: Sequence[Any], origin: str = "labels") -> list[Any]:
         raise UnclearColumnError(what, where=origin, fix=problem[1])
     if len(classes) < 2:
         what = f"one class only ({classes[0]!r})" if classes else "there are no labels"
-        fix = "A classifier needs examples of at least two classes: check label_column"
+        fix = ONE_CLASS_FIX
+        if origin == FIT_LABELS:  # there is no column to check
+            fix = "A classifier needs examples of at least two classes: check the second argument of fit"
         raise OneClassError(what, where=origin, fix=fix)
     return classes
 

@@ -111,9 +111,13 @@ def find_columns(
         raise no_column_error(table, "text")
     if found_text == found_label:
         other = [name for name in table.names if name != found_text]
-        fix = f"Name another column with label_column: {listed(other)}"
-        fix = "Name both with text_column and label_column" if label is None else fix
         what = f"column {found_text!r} is taken for the text and for the label"
+        fix = f"Name another column with label_column: {listed(other)}"
+        if not other:
+            what += ", and the table has no other column"
+            fix = "Give a table with a column of labels; without labels, use 'glassformer predict'"
+        elif label is None:
+            fix = "Name both with text_column and label_column"
         raise UnclearColumnError(what, where=table.origin, fix=fix)
     candidates: list[str] = []
     if found_label is None:

@@ -237,7 +237,7 @@ def label_problems(splits: Mapping[str, Any], stats: Stats) -> Findings:
     labels = [x for split in splits.values() if not are_sets(split.labels) for x in split.labels or ()]
     if problem := find_label_problem(labels):
         what, fix = problem
-        yield Finding("warning", "label-kind", f"labels: {what}", len(set(map(str, labels))), fix=fix)
+        yield Finding("warning", "label-kind", what, len(set(map(str, labels))), fix=fix)
 
 
 def missing_label_names(splits: Mapping[str, Any], stats: Stats) -> Findings:

@@ -55,14 +55,15 @@ def find_label_problem(labels: Sequence[Any]) -> tuple[str, str] | None:
     counts = Counter(str(label).strip() for label in nonmissing)
     brackets = {("[", "]"), ("{", "}"), ("(", ")")}
     if lists := [text for text in counts if len(text) > 1 and (text[0], text[-1]) in brackets]:
-        what = f"these look like lists, several labels per example ({_examples(lists)})"
+        what = f"the labels look like lists, several labels per example ({_examples(lists)})"
         return what, _separator_fix(lists)
     numbers = [label for label in nonmissing if is_number(label)]
     few_examples = len(nonmissing) < MIN_CLASS_EXAMPLES * len(counts)
     if few_examples and len(numbers) >= MIN_NUMBER_SHARE * len(nonmissing) and _are_measurements(numbers):
-        return f"these look like numbers, not classes ({_examples(list(counts))})", NUMBERS_FIX
+        return f"the labels look like numbers, not classes ({_examples(list(counts))})", NUMBERS_FIX
     if combined := _combined_labels(counts):
-        return f"these look like several labels per example ({_examples(combined)})", _separator_fix(combined)
+        what = f"the labels look like several labels per example ({_examples(combined)})"
+        return what, _separator_fix(combined)
     return None
 
 

@@ -6,11 +6,13 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
 from glassformer.config import nearest
+from glassformer.data.checks import FIT_LABELS
 from glassformer.data.columns import check_no_target_in_pairs
 from glassformer.data.dataset import Dataset
 from glassformer.data.duplicates import copy_keys, first_occurrences
@@ -24,29 +26,41 @@ from glassformer.data.label_kinds import (
 )
 from glassformer.data.label_sets import are_sets, set_strata
 from glassformer.data.numbers import are_numbers, quantile_bins
-from glassformer.errors import BadValueError, DataError, NoSuchSplitError, TooFewExamplesError
+from glassformer.errors import (
+    BadValueError,
+    DataError,
+    NoSuchSplitError,
+    TooFewExamplesError,
+    UnclearColumnError,
+    counted,
+)
 
 D = TypeVar("D", bound=Dataset)
 UNGROUPED = (None, "apart")  # values of ``copies`` that allow copies of an example in both splits
 Labels = Sequence[Any]  # every label is a str, an int or a ``LabelSet``
 MAX_DROPPED = 5  # maximum number of classes in a proposed setting that drops classes
+SIZE_NAME = "split size"  # in messages, if the caller does not name the setting
 MAX_BLOCKS = 4  # maximum number of blocks of neighboring rows per class in a held-out split
 
 
-def _count(size: float, n: int) -> int:
+def _count(size: float, n: int, size_name: str = SIZE_NAME) -> int:
     """Number of examples for ``size``, a share of ``n`` (below 1) or a count."""
-    count = round(size * n) if size < 1 else int(min(size, n)) if size >= 1 else 0  # NaN is neither
-    if not 0 < count < n or (size >= 1 and size != count):
+    if not size > 0 or (size > 1 and size % 1):  # also true for NaN and infinity
+        what = f"{size:g} is neither a share nor a number of examples"
+        fix = "Use a share between 0 and 1, such as 0.1, or a whole number"
+        raise BadValueError(what, where=size_name, fix=f"{fix} from 1 to {n - 1}" if n > 1 else fix)
+    count = round(size * n) if size < 1 else int(min(size, n))
+    if not 0 < count < n:
         sizes = f", a share between 0 and 1, or a whole number from 1 to {n - 1}" if n > 1 else ""
-        fix = f"Give more examples{sizes}"
-        raise TooFewExamplesError(f"cannot hold out {size:g} of {n} examples", where="split size", fix=fix)
+        what, fix = f"cannot hold out {size:g} of {counted(n, 'example')}", f"Give more examples{sizes}"
+        raise TooFewExamplesError(what, where=size_name, fix=fix)
     return count
 
 
-def _strata(labels: Labels, size: float) -> Sequence[Any]:
+def _strata(labels: Labels, size: float, size_name: str) -> Sequence[Any]:
     """The strata for a held-out part of ``size``, a share or a count."""
     if are_sets(labels) or are_numbers(labels):
-        return strata(labels, _count(size, len(labels)))
+        return strata(labels, _count(size, len(labels), size_name))
     return labels
 
 
@@ -57,63 +71,88 @@ def strata(labels: Labels, num_held_out: int) -> Sequence[Any]:
     return set_strata(labels, num_held_out) if are_sets(labels) else labels
 
 
-def _single_example_error(labels: Labels, where: str, all_labels: Counter | None = None) -> DataError | None:
-    """The error for classes with one example, which cannot be in both splits; otherwise None.
+def _single_example_error(
+    labels: Labels, reason: str, where: str = FIT_LABELS, all_labels: Counter | None = None
+) -> DataError | None:
+    """The error for classes that are too small to be divided; None if there are none.
 
     Args:
         labels: the label of each distinct example.
+        reason: the clause that says why one example is not enough.
         all_labels: counts of the labels of all examples with copies; None: no example has copies.
     """
     counts = Counter(labels)
-    single = [label for label, count in counts.items() if count == 1]
-    if not single:
+    total_counts = counts if all_labels is None else all_labels
+    copied = [label for label, count in counts.items() if count == 1]
+    if not copied:
         return None
-    copies, total = (1, 0) if all_labels is None else (all_labels[single[0]], all_labels.total())
-    distinct = "" if all_labels is None else "distinct "
-    what = f"class {single[0]!r} has one {distinct}example"
-    what += f" ({copies} copies of it)" if copies > 1 else ""
-    fix = f"Add examples of the class, or {'set copies=apart' if copies > 1 else drop_class_hint(single[0])}"
-    if too_many_classes(labels) and find_label_problem(labels) is None:
-        what = f"{len(counts):,} classes for {len(labels):,} {distinct}examples, "
-        what += f"{len(single):,} of which have one example"
+    if problem := find_label_problem(labels):
+        return UnclearColumnError(problem[0], where=where, fix=problem[1])
+    single = [label for label in copied if total_counts[label] == 1]
+    names = listed_in_part(list(map(repr, single or copied)))
+    if too_many_classes(labels):
+        what = f"{len(counts):,} classes for {len(labels):,} examples, "
+        what += f"{len(copied):,} of which have one example, but {reason}"
         fix = "Are these the labels? Name the column of classes with label_column"
-    elif MIN_CLASS_EXAMPLES * len(labels) < total:
-        what = f"{len(labels):,} distinct examples in {total:,} rows; {what}"
-        fix = "Check the column of examples: name it with text_column or image_column, or set copies=apart"
-    elif len(single) > 1:
-        names = listed_in_part(list(map(repr, single)))
-        what = f"{len(single):,} of {len(counts):,} classes have one {distinct}example ({names})"
-        hint = "set copies=apart" if copies > 1 else drop_class_hint(*single[:MAX_DROPPED])
-        fix = f"Add examples of these classes, or {hint}"
-    if copies == 1 and len(counts) - len(single) < 2:  # dropping the classes would leave fewer than two
-        fix = "Add examples: each class needs two or more"
-    what, fix = find_label_problem(labels) or (f"{what}, which cannot be in both splits", fix)
+    elif MIN_CLASS_EXAMPLES * len(labels) < total_counts.total():
+        what = f"{len(labels):,} distinct examples in {total_counts.total():,} rows are too few: {reason}"
+        fix = "Add different examples, or pass --set copies=apart. "
+        fix += "If another column has the examples, name it with text_column or image_column"
+    elif not single:
+        what = f"{len(copied):,} of {len(counts):,} classes have only copies of one example ({names})"
+        if len(copied) == 1:
+            count = total_counts[copied[0]]
+            what = f"the {count:,} examples of class {copied[0]!r} are copies of one another"
+        what += ", and copies stay in one split"
+        fix = "Add different examples, or pass --set copies=apart"
+    else:
+        what, fix = f"class {single[0]!r} has only one example, but {reason}", "Add examples of the class"
+        if len(single) > 1:
+            what = f"{len(single):,} of {len(counts):,} classes have only one example ({names}), but {reason}"
+            fix = "Add examples of these classes"
+        if len(counts) - len(single) > 1:  # otherwise fewer than two classes would be left
+            fix += f", or {drop_class_hint(*single[:MAX_DROPPED])}"
     return TooFewExamplesError(what, where=where, fix=fix)
 
 
-def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _both_parts(size_name: str) -> str:
+    """The clause that says why a class needs two examples."""
+    part = size_name.partition("_")[0] if size_name != SIZE_NAME else "the held-out part"
+    return f"training and {part} each need one"
+
+
+def stratified_split(
+    labels: Labels, size: float, seed: int, *, size_name: str = SIZE_NAME
+) -> tuple[np.ndarray, np.ndarray]:
     """Split examples at random, stratified by label.
 
     Args:
         labels: one label per example.
         size: size of the held-out part: a share (< 1) or a count (>= 1).
+        size_name: the setting of ``size`` in error messages, such as ``test_size``.
 
     Returns:
         The indices of the other examples and of the held-out examples, int64 and ascending.
 
     Raises:
-        DataError: an impossible size, or a class is too small to be in both parts.
+        BadValueError: a size that is neither a share nor a count.
+        DataError: a size that does not fit, or a class is too small to be in both parts.
     """
     from sklearn.model_selection import StratifiedShuffleSplit
 
-    labels = list(_strata(labels, size))
-    if error := _single_example_error(labels, "split"):
+    labels = list(_strata(labels, size, size_name))
+    if error := _single_example_error(labels, _both_parts(size_name)):
         raise error
-    num_held_out, classes = _count(size, len(labels)), len(set(labels))
-    if (smaller := min(num_held_out, len(labels) - num_held_out)) < classes:
-        what = f"a part of {smaller} examples cannot have {classes} classes"
-        what, fix = explain_label_error(labels, what, "Choose another size")
-        raise TooFewExamplesError(what, where="split size", fix=fix)
+    n, classes = len(labels), len(set(labels))
+    num_held_out = _count(size, n, size_name)
+    if min(num_held_out, n - num_held_out) < classes:
+        what, bound = f"{num_held_out} of {n} examples would be held out", f"at least {classes}"
+        if n - num_held_out < classes:
+            what = f"{n - num_held_out} of {n} examples would be left for training"
+            bound = f"at most {n - classes}"
+        what, fix = f"{what}, fewer than the {classes} classes", f"Add examples, or hold out {bound}"
+        what, fix = explain_label_error(labels, what, fix)
+        raise TooFewExamplesError(what, where=size_name, fix=fix)
     split = StratifiedShuffleSplit(n_splits=1, test_size=num_held_out, random_state=seed)
     rest, held_out = next(split.split(np.zeros(len(labels)), np.asarray(labels)))
     return np.sort(rest).astype(np.int64), np.sort(held_out).astype(np.int64)
@@ -129,12 +168,15 @@ def random_split(
         groups: one key per row; rows with the same key stay together.
     """
     n = len(columns[0])
-    held_out = set(grouped_choice(groups or range(n), _count(size, n), seed).tolist())
+    count = _count(size, n, "validation_fraction")
+    held_out = set(grouped_choice(groups or range(n), count, seed).tolist())
     rest = [[x for i, x in enumerate(column) if i not in held_out] for column in columns]
     return rest, [[x for i, x in enumerate(column) if i in held_out] for column in columns]
 
 
-def block_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def block_split(
+    labels: Labels, size: float, seed: int, *, size_name: str = SIZE_NAME
+) -> tuple[np.ndarray, np.ndarray]:
     """Like ``stratified_split``, but hold out up to four blocks of neighboring rows of every class.
 
     This is for tables in which related rows (reviews of the same film, comments of the same author) are
@@ -143,8 +185,9 @@ def block_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.
 
     For arguments and errors see ``stratified_split``.
     """
-    labels = [0] * len(labels) if are_numbers(labels) else list(_strata(labels, size))
-    _, drawn = stratified_split(labels, size, seed)  # checks the arguments, and sets the number per class
+    labels = [0] * len(labels) if are_numbers(labels) else list(_strata(labels, size, size_name))
+    # This checks the arguments, and sets the number per class.
+    _, drawn = stratified_split(labels, size, seed, size_name=size_name)
     sizes = Counter(labels[i] for i in drawn.tolist())
     rng, blocks = np.random.default_rng(seed), []
     for name in sorted(sizes, key=str):
@@ -159,7 +202,13 @@ def block_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.
 
 
 def grouped_split(
-    labels: Labels, groups: Sequence[str], size: float, seed: int, blocks: bool = False
+    labels: Labels,
+    groups: Sequence[str],
+    size: float,
+    seed: int,
+    blocks: bool = False,
+    *,
+    size_name: str = SIZE_NAME,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Like ``stratified_split`` (or ``block_split``), with all examples of a group in the same part.
 
@@ -169,20 +218,23 @@ def grouped_split(
     Args:
         groups: one key per example.
         size: size of the held-out part in examples; the result may differ, since groups are not divided.
+        size_name: the setting of ``size`` in error messages.
 
     Raises:
         DataError: an impossible size, or a class has only one group, which cannot be in both parts.
     """
-    split = block_split if blocks else stratified_split
+    split = partial(block_split if blocks else stratified_split, size_name=size_name)
     labels, first_indices = list(labels), first_occurrences(groups)
     if len(first_indices) in (1, len(labels)):  # for one group, ``split`` raises the error
         return split(labels, size, seed)
-    group_labels = list(_strata([labels[i] for i in first_indices], size if size < 1 else size / len(labels)))
+    group_labels = list(
+        _strata([labels[i] for i in first_indices], size if size < 1 else size / len(labels), size_name)
+    )
     all_labels = Counter(group_labels) if are_sets(labels) or are_numbers(labels) else Counter(labels)
-    if error := _single_example_error(group_labels, "split", all_labels):
+    if error := _single_example_error(group_labels, _both_parts(size_name), all_labels=all_labels):
         raise error
     classes = len(set(group_labels))
-    num_groups = round(_count(size, len(labels)) / len(labels) * len(first_indices))
+    num_groups = round(_count(size, len(labels), size_name) / len(labels) * len(first_indices))
     max_groups = max(len(first_indices) - classes, 1)
     _, held_out = split(group_labels, float(min(max(num_groups, classes), max_groups)), seed)
     held_out_groups = {groups[first_indices[i]] for i in held_out.tolist()}
@@ -201,7 +253,13 @@ def grouped_choice(groups: Sequence[Any], count: int, seed: int) -> np.ndarray:
 
 
 def stratified_folds(
-    labels: Labels, folds: int, seed: int, groups: Sequence[str] | None = None, blocks: bool = False
+    labels: Labels,
+    folds: int,
+    seed: int,
+    groups: Sequence[str] | None = None,
+    blocks: bool = False,
+    *,
+    origin: str = "folds",
 ) -> np.ndarray:
     """The fold of each example, int64 [n] in ``0..folds-1``, stratified by class.
 
@@ -209,6 +267,7 @@ def stratified_folds(
         groups: one key per example; examples of a group are in the same fold. A group's class is its first
             label.
         blocks: whether a fold is one block of neighboring rows per class (``block_split``); ignores ``seed``.
+        origin: the file and column of the labels in error messages.
 
     Raises:
         DataError: a class has fewer (distinct) examples than folds.
@@ -221,13 +280,18 @@ def stratified_folds(
     group_labels = [0] * len(group_labels) if blocks and are_numbers(labels) else group_labels
     rare, num_examples = min(Counter(group_labels).items(), key=lambda item: item[1])
     if num_examples < folds:
-        if too_many_classes(group_labels) and (error := _single_example_error(group_labels, "folds")):
+        reason = f"{folds} folds need {folds}"
+        if too_many_classes(group_labels) and (error := _single_example_error(group_labels, reason, origin)):
             raise error
-        what = f"class {rare!r} has {num_examples} distinct examples for {folds} folds"
+        noun = "example" if len(firsts) == len(labels) else "distinct example"
+        what = f"class {rare!r} has {counted(num_examples, noun)}, but {reason}"
         fix = f"Use {num_examples} folds or fewer, or add examples"
-        fix = fix if num_examples > 1 else f"Add examples of the class, or {drop_class_hint(rare)}"
+        if num_examples == 1:
+            fix = "Add examples of the class"
+            if len(set(group_labels)) > 2:  # otherwise fewer than two classes would be left
+                fix += f", or {drop_class_hint(rare)}"
         what, fix = explain_label_error(group_labels, what, fix)
-        raise TooFewExamplesError(what, where="folds", fix=fix)
+        raise TooFewExamplesError(what, where=origin, fix=fix)
     splitter = StratifiedKFold(folds, shuffle=not blocks, random_state=None if blocks else seed)
     split = splitter.split(np.zeros(len(group_labels)), np.asarray(group_labels))
     fold_of = {keys[firsts[i]]: fold for fold, (_, held_out) in enumerate(split) for i in held_out.tolist()}
@@ -341,15 +405,16 @@ def make_splits(
     splits, source = dict(dataset.splits), settings.source
     if "train" not in splits:
         raise NoSuchSplitError(f"there is no train split, only {', '.join(splits)}", where=source)
-    try:
-        for name, size in (("test", settings.test_size), ("validation", settings.validation_size)):
-            if size is not None and (name == "validation" or name not in splits):
-                splits["train"], splits[name] = hold_out(splits["train"], size, settings, ungrouped)
-    except DataError as error:  # the wrong columns may be the cause
-        text, label, *_ = getattr(dataset, "columns", (None, None))
-        if error.where != "split" or text is None or label is None:
-            raise
-        raise error.but(where=f"split of {text!r} by {label!r}") from None
+    for name, size in (("test", settings.test_size), ("validation", settings.validation_size)):
+        if size is None or (name == "test" and name in splits):
+            continue
+        try:
+            splits["train"], splits[name] = hold_out(
+                splits["train"], size, settings, ungrouped, size_name=f"{name}_size"
+            )
+        except DataError as error:
+            is_reduced = name == "validation" and "test" in splits and "test" not in dataset.splits
+            raise _split_error_with_place(error, dataset, splits["train"].origin, is_reduced) from None
     train, train_size = splits["train"], settings.train_size
     if train_size is not None and train_size < len(train):
         train = train.select(_draw(train, train_size, settings.split_seed, shuffled=train.SHUFFLED).tolist())
@@ -363,14 +428,37 @@ def make_splits(
     return Splits(dataset, train, splits.get("validation"), judged, name)
 
 
+def place_of_labels(dataset: Any, origin: str) -> str:
+    """The file and the column of the labels, for messages."""
+    label = getattr(dataset, "columns", (None, None))[1]
+    return f"{origin}, column {label!r}" if label else origin
+
+
+def _split_error_with_place(error: DataError, dataset: Any, origin: str, is_reduced: bool) -> DataError:
+    """The error of a random split with the file or folder of the examples.
+
+    Args:
+        is_reduced: whether the test split was already held out of these examples.
+    """
+    if error.where == FIT_LABELS:
+        what = f"with the test split held out, {error.what}" if is_reduced else error.what
+        return error.but(what=what, where=place_of_labels(dataset, origin))
+    return error.but(where=f"{origin}, {error.where}") if str(error.where).endswith("_size") else error
+
+
 def hold_out(
-    train: Any, size: float, settings: Any, ungrouped: Sequence[str | None] = UNGROUPED
+    train: Any,
+    size: float,
+    settings: Any,
+    ungrouped: Sequence[str | None] = UNGROUPED,
+    *,
+    size_name: str,
 ) -> tuple[Any, Any]:
     """Divide a split into the remaining and the held-out examples; for arguments see ``make_splits``."""
     copies, seed = getattr(settings, "copies", None), settings.split_seed
     groups = None if copies in ungrouped else copy_keys(train, copies == "sides")
     if not train.STRATIFIED:
-        held_out = grouped_choice(groups or range(len(train)), _count(size, len(train)), seed)
+        held_out = grouped_choice(groups or range(len(train)), _count(size, len(train), size_name), seed)
         rest = np.setdiff1d(np.arange(len(train)), held_out)
         return train.select(rest.tolist()), train.select(held_out.tolist())
     labels, blocks = train.labels or [], settings.hold_out == "blocks"
@@ -378,9 +466,10 @@ def hold_out(
         fix = "Name the column of labels with label_column"
         raise DataError("there are no labels to stratify the held-out split by", where=train.origin, fix=fix)
     if groups is not None:
-        rest, held_out = grouped_split(labels, groups, size, seed, blocks)
+        rest, held_out = grouped_split(labels, groups, size, seed, blocks, size_name=size_name)
     else:
-        rest, held_out = (block_split if blocks else stratified_split)(labels, size, seed)
+        split = block_split if blocks else stratified_split
+        rest, held_out = split(labels, size, seed, size_name=size_name)
     return train.select(rest.tolist()), train.select(held_out.tolist())
 
 

@@ -793,19 +793,42 @@ def _array_elements(path: Path) -> Iterator[tuple[int, Any]]:
         position, sign = position + 1, "]"
     while sign == ",":
         row += 1
-        value, position = _parse_element(text, _skip_blanks(text, position).end(), f"{path}, row {row}", fix)
+        start = _skip_blanks(text, position).end()
+        try:
+            value, position = _parse_element(text, start, f"{path}, row {row}", fix)
+        except json.JSONDecodeError as error:
+            raise _array_error(path, text, start + error.pos, error.msg, fix) from None
         yield row, value
         position = _skip_blanks(text, position).end() + 1
         sign = text[position - 1 : position]
     if sign != "]":
-        what = f"not JSON (a ',' or ']' is missing after row {row})"
-        raise MalformedFileError(what, where=str(path), fix=fix)
+        raise _array_error(path, text, position - len(sign), "a ',' or ']' is missing", fix)
     if _skip_blanks(text, position).end() < len(text):
         raise MalformedFileError("not JSON (there is more after the array)", where=str(path), fix=fix)
 
 
+def _array_error(path: Path, text: str, position: int, problem: str, fix: str) -> MalformedFileError:
+    """The error for an array that is not JSON at ``position``, with its line and column."""
+    before = text[:position].rstrip()
+    problem = problem[:1].lower() + problem[1:]
+    advice = "Correct the line: the file must be one array of objects"
+    if position >= len(text.rstrip()):
+        problem, advice = "it ends too early", fix
+    elif before.endswith(",") and text[position] in "]}":
+        position = len(before) - 1
+        problem, advice = f"a comma stands before '{text[len(before) :].lstrip()[0]}'", "Remove the comma"
+    line, column = text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
+    return MalformedFileError(
+        f"not JSON ({problem}, column {column})", where=f"{path}, line {line}", fix=advice
+    )
+
+
 def _parse_element(text: str, start: int, where: str, fix: str) -> tuple[Any, int]:
-    """The value that begins at ``start``, and its end; longer and longer pieces are parsed."""
+    """The value that begins at ``start``, and its end; longer and longer pieces are parsed.
+
+    Raises:
+        JSONDecodeError: with the position after ``start``.
+    """
     size = 1 << 16
     while True:
         piece = _check_num_values(text[start : start + size], where)
@@ -816,6 +839,8 @@ def _parse_element(text: str, start: int, where: str, fix: str) -> tuple[Any, in
             raise MalformedFileError("nested too deeply", where=where, fix="Write flat objects") from None
         except ValueError as error:
             if start + size >= len(text):
+                if isinstance(error, json.JSONDecodeError):
+                    raise
                 raise MalformedFileError(json_error_message(error), where=where, fix=fix) from None
             if size >= MAX_TEXT:
                 what = f"more than {MAX_TEXT:,} characters in one object, or not JSON"

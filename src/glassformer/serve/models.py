@@ -98,7 +98,9 @@ class ServedModel:
         for i, x in enumerate(inputs):
             if (length := self.inputs.length(x)) > self.limits.characters:
                 message = f"{length:,} characters, {self.limits.characters:,} at most"
-                raise Problem(413, message, where=f"{field}[{i}]", fix="Cut it")
+                fix = "Shorten it, or start the server with a larger --characters"
+                where = field if field == self.inputs.field else f"{field}[{i}]"  # "text" has one input
+                raise Problem(413, message, where=where, fix=fix)
 
     def prepare(self, inputs: Sequence[Any], field: str = "inputs") -> list[Item]:
         """Encode inputs for the model; raises Problem for an input that cannot be used."""

@@ -73,14 +73,20 @@ class Request(Strict):
         texts = self.field_values("text")
         if texts is None:
             raise Problem(422, "texts are missing", where="texts", fix='Send {"texts": ["..."]}')
-        return RequestInputs(texts, "texts")
+        return RequestInputs(texts, "texts", fields=self.sent_fields("text"))
 
     def inputs_by_kind(self, plural: str = "") -> list[RequestInputs]:
         """The inputs for each kind in ``READS`` that the request has."""
         kinds = [(kind, self.field_values(kind.field)) for kind in self.READS]
         return [
-            RequestInputs(inputs, kind.field + plural, kind) for kind, inputs in kinds if inputs is not None
+            RequestInputs(inputs, kind.field + plural, kind, fields=self.sent_fields(kind.field))
+            for kind, inputs in kinds
+            if inputs is not None
         ]
+
+    def sent_fields(self, name: str) -> dict[str, str]:
+        """The place of the first input -> the field ``name``, if the request has this field."""
+        return {} if getattr(self, name, None) is None else {f"{name}s[0]": name}
 
     def field_values(self, name: str) -> list[str] | None:
         """The value of the field ``name`` or of its plural, as a list; None if neither is set.

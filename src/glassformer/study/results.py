@@ -17,7 +17,7 @@ import numpy as np
 from glassformer.checkpoints.files import replace_text
 from glassformer.config import to_toml
 from glassformer.data.spreadsheet import csv_safe
-from glassformer.errors import ConfigError, DataError, GlassformerError
+from glassformer.errors import ConfigError, DataError, GlassformerError, NotForThisModelError
 from glassformer.evaluate.metrics import percent
 from glassformer.evaluate.predictions import table_file
 from glassformer.finite import json_text
@@ -324,6 +324,11 @@ def compare_results(
     jobs = [job for finished in runs.values() for job, _ in finished.values()]
     for finished in runs.values():
         for job, predictions in finished.values():
+            kinds = [a.target.comparison_kind for a in (predictions, first)]
+            if kinds[0] != kinds[1]:
+                what = f"{job.title} {kinds[0]}, and {first_job.title} {kinds[1]}"
+                wrong_kind = "Compare runs that were trained with the same label_separator and target"
+                raise NotForThisModelError(what, where="compare", fix=wrong_kind)
             if difference := describe_difference((job.folder, first_job.folder), (predictions, first)):
                 raise ConfigError(f"{job.title} and {first_job.title} {difference}", where="compare", fix=fix)
     arms = [_arm_entries(name, finished) for name, finished in runs.items() if finished]

@@ -124,6 +124,7 @@ class Classes(Target):
     script_name: ClassVar[str] = "classes"  # file in scripts/ with the decision rule of exported folders
     is_multilabel: ClassVar[bool] = False  # each logit is a separate yes-or-no decision
     is_single_label: ClassVar[bool] = True
+    comparison_kind: ClassVar[str] = "predicts one label per example"
 
     # --- raw targets ------------------------------------------------------------------------------
 

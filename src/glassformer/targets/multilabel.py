@@ -69,6 +69,7 @@ class LabelSets(Classes):
         **LABEL_METRICS,
     }
     main_metrics: ClassVar[Sequence[str]] = ("macro_f1", "micro_f1")
+    comparison_kind: ClassVar[str] = "predicts a set of labels per example"
     problem_type: ClassVar[str | None] = "multi_label_classification"
     measure: ClassVar[str | None] = "macro_f1"
     metrics_per_fold: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "micro_f1", "log_loss")

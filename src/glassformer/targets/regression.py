@@ -114,6 +114,7 @@ class Numbers(NumericTarget, Classes):
     mean: float = 0.0
     unit: float = 1.0
     scale: Scale = "linear"
+    comparison_kind: ClassVar[str] = "predicts a number per example"
     marker_keys: ClassVar[Sequence[str]] = ("r2",)
     metrics: ClassVar[Mapping[str, Share]] = {
         "r2": Plain("R²", form=".4g", limits=(-math.inf, 1.0)),

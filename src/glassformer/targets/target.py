@@ -66,6 +66,7 @@ class Target:
     terminal_layout: ClassVar[str] = "labels"  # layout in a terminal: labels, numbers, tags, answers, ...
     predicts_labels: ClassVar[bool] = False
     is_single_label: ClassVar[bool] = False  # one class per example, from a softmax over all logits
+    comparison_kind: ClassVar[str] = ""  # the verb and the object of a clause; runs must agree to be compared
     has_word_labels: ClassVar[bool] = False  # one label with a probability per word
     split_units: ClassVar[str] = ""  # noun for the units of a split; empty: rows
 

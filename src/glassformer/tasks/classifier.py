@@ -158,7 +158,9 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         if validation is None and fraction > 0:
             groups = self.copy_keys(examples) if fit.group_duplicates else [*map(str, range(len(examples)))]
             strata = self.kind_.stratify_by(labels, targets)
-            train_i, val_i = grouped_split(strata, groups, fraction, fit.train.seed)
+            train_i, val_i = grouped_split(
+                strata, groups, fraction, fit.train.seed, size_name="validation_fraction"
+            )
             validation_data = [examples[i] for i in val_i], targets[val_i]
             examples, targets = [examples[i] for i in train_i], targets[train_i]
             weights = None if weights is None else weights[train_i]

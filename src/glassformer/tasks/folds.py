@@ -15,7 +15,7 @@ import numpy as np
 
 from glassformer.config import plain
 from glassformer.data.duplicates import copy_keys
-from glassformer.data.splits import Splits, labeled_or_none, stratified_folds
+from glassformer.data.splits import Splits, labeled_or_none, place_of_labels, stratified_folds
 from glassformer.errors import TooFewExamplesError
 from glassformer.targets.multilabel import align_columns
 from glassformer.targets.target import Target
@@ -91,7 +91,7 @@ class LabelsOutOfFold(OutOfFold):
         super().__init__(recipe, splits, estimator)
         train = self.train
         self.kind = self.target = estimator.infer_kind(train.labels)
-        self.classes = list(self.kind.classes(train.labels))
+        self.classes = list(self.kind.classes(train.labels, place_of_labels(splits.dataset, train.origin)))
         self.targets = self.kind.encode(train.labels, self.classes, train.origin, train.rows)
         self.measure, self.METRICS = self.kind.measure or main_metric(recipe), self.kind.metrics_per_fold
 
@@ -99,7 +99,9 @@ class LabelsOutOfFold(OutOfFold):
         """The fold of each training example ``[n]``, stratified by class."""
         d, train = self.recipe.data, self.train
         groups = copy_keys(train, d.copies == "sides") if d.copies in ("together", "sides") else train.names()
-        return stratified_folds(train.labels, folds, d.split_seed, groups, blocks=d.hold_out == "blocks")
+        origin = place_of_labels(self.splits.dataset, train.origin)
+        blocks = d.hold_out == "blocks"
+        return stratified_folds(train.labels, folds, d.split_seed, groups, blocks, origin=origin)
 
     def evaluate(self, model: Any, split: Any) -> tuple[int, dict[str, Any], np.ndarray]:
         kind, known, threshold = model.kind_, model.classes_.tolist(), model.threshold_

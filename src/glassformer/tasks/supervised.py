@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from glassformer.config import listed, nearest
+from glassformer.data.checks import ONE_CLASS_FIX
 from glassformer.data.columns import AUTO, NONE
 from glassformer.data.duplicates import copy_keys
 from glassformer.data.files import ignore_error
@@ -28,7 +29,13 @@ from glassformer.data.label_kinds import other_spellings
 from glassformer.data.label_sets import flat_labels
 from glassformer.data.rejected import SKIP, join_fixes, skipped_rows_message
 from glassformer.data.repairs import apply_repairs
-from glassformer.data.splits import Splits, evaluation_splits, make_splits, stratified_subset
+from glassformer.data.splits import (
+    Splits,
+    evaluation_splits,
+    make_splits,
+    place_of_labels,
+    stratified_subset,
+)
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.errors import (
     CheckpointError,
@@ -190,9 +197,8 @@ def fit(context: RunContext, **options: Any) -> None:
     try:
         run_steps.fit(context, **options)
     except OneClassError as error:
-        label = getattr(context.data.dataset, "columns", (None, None))[1]
-        column = f", column {label!r}" if label else ""
-        raise error.but(where=f"{context.data.train.origin}{column}") from None
+        where = place_of_labels(context.data.dataset, context.data.train.origin)
+        raise error.but(where=where, fix=ONE_CLASS_FIX) from None
     dataset = context.data.dataset  # with the names, prediction finds the columns in a data frame
     text = getattr(dataset, "columns", (None, None))[0]
     context.estimator.name_columns(text, getattr(dataset, "pair_column", None))
