@@ -89,7 +89,7 @@ def draw(path: Path, shown: list[tuple[Any, list[dict[str, np.ndarray]], list[st
 def main(options: Any) -> dict[str, Any]:
     pair = [load(run / "model") for run in options.runs]
     splits = TASKS["image-classification"].load(read_run_recipe(options.runs[0]))
-    pictures = splits.judged.images[: options.count]
+    pictures = splits.evaluated.images[: options.count]
     alike: dict[str, list[float]] = {"rollout": [], "occlusion": []}
     looks: list[dict[str, dict[str, list[float]]]] = [
         {m: {"spread": [], "middle": []} for m in alike} for _ in pair

@@ -150,7 +150,7 @@ def evaluate_baselines(folder: Path) -> None:
     recipe = read_run_recipe(folder)
     task, metrics = TASKS[recipe.task], json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     clf, splits = load(folder / "model"), task.load(recipe)
-    chosen = clf.predicted_index(clf.outputs(splits.judged.examples))
+    chosen = clf.predicted_index(clf.outputs(splits.evaluated.examples))
     metrics["baselines"] = supervised.evaluate_baselines(
         task.baselines, clf, recipe, splits, chosen, run_steps.main_metric(recipe)
     )

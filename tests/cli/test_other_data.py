@@ -95,7 +95,7 @@ def test_one_file_of_tags_is_split_as_a_table_is(how: str, tmp_path: Path):
 def test_one_file_of_answers_is_split_by_text(tmp_path: Path):
     recipe = choose_recipe("facts-minilm", data=str(answered(tmp_path / "own.json", 31)))
     splits = load_answers(recipe)
-    parts = [set(split.texts) for split in (splits.train, splits.validation, splits.judged)]
+    parts = [set(split.texts) for split in (splits.train, splits.validation, splits.evaluated)]
     assert [len(part) for part in parts] == [25, 3, 3]
     assert len(set.union(*parts)) == 31
     assert recipe.evaluate.questions == ()

@@ -88,10 +88,10 @@ def test_the_parts_of_a_run_share_no_copy():
     labels = [("a", "b")[i % 23 % 2] for i in range(92)]
     dataset = TextDataset("x", {"train": TextSplit(texts, labels, "x")})
     splits = make_splits(dataset, recipe_data(), "test")
-    parts = [set(copy_keys(part)) for part in (splits.train, splits.validation, splits.judged)]
+    parts = [set(copy_keys(part)) for part in (splits.train, splits.validation, splits.evaluated)]
     assert not parts[0] & parts[1] | parts[0] & parts[2] | parts[1] & parts[2]
     torn = make_splits(dataset, recipe_data(copies=None), "test")
-    assert set(copy_keys(torn.train)) & set(copy_keys(torn.judged))  # as runs begun before it go on
+    assert set(copy_keys(torn.train)) & set(copy_keys(torn.evaluated))  # as runs begun before it go on
 
 
 def test_equal_pictures_share_a_side():
@@ -99,7 +99,7 @@ def test_equal_pictures_share_a_side():
     eleven = [rng.integers(0, 256, (5, 5, 3), np.uint8) for _ in range(22)]
     split = ImageSplit([x for x in eleven for _ in range(3)], ["a", "b"] * 33, "x")
     splits = make_splits(Dataset("x", {"train": split}), recipe_data(), "test")
-    assert not set(copy_keys(splits.train)) & set(copy_keys(splits.judged))
+    assert not set(copy_keys(splits.train)) & set(copy_keys(splits.evaluated))
 
 
 def test_classes_in_two_spellings_become_one():

@@ -158,7 +158,7 @@ def splits(name: str, *changes: str) -> tuple[int, int | None, int]:
     labels = [i % 2 for i in range(25_000)]
     part = {s: TextSplit([s] * 25_000, labels, s) for s in ("train", "test")}
     found = make_splits(TextDataset("made", part, ()), recipe.data, recipe.evaluate.split)
-    return len(found.train), None if found.validation is None else len(found.validation), len(found.judged)
+    return len(found.train), None if found.validation is None else len(found.validation), len(found.evaluated)
 
 
 DataPreview = Callable[[Built], Any]

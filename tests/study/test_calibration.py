@@ -41,7 +41,7 @@ def test_temperature_is_chosen_by_validation_and_saved(run):
     after = load(run)
     assert after.temperature_ == found["temperature"]
     assert after.threshold_ is None
-    text = splits.judged.texts[0]
+    text = splits.evaluated.texts[0]
     assert np.array_equal(after.logits([text]), before.logits([text]))
     assert (
         found["splits"]["validation"]["after"]["log_loss"]
@@ -141,10 +141,10 @@ def test_each_of_three_classes_gets_a_threshold(three):
     assert after["macro_f1"] >= before["macro_f1"]
     assert set(found["unseen"]) == {"folds", "before", "after"}
     splits = TASKS["text-classification"].load(load_recipe(three / "config.toml"))
-    answers = clf.predict(splits.judged.texts)
+    answers = clf.predict(splits.evaluated.texts)
     left = found["splits"]["test"]["after"]["abstention"]
     assert left["answered"] == sum(a is not None for a in answers)
-    right = sum(a == b for a, b in zip(answers, splits.judged.labels, strict=True))
+    right = sum(a == b for a, b in zip(answers, splits.evaluated.labels, strict=True))
     assert left["accuracy"] == pytest.approx(right / left["answered"])
     again = evaluate_task(three)
     assert again["macro_f1"] == found["splits"]["test"]["after"]["macro_f1"]

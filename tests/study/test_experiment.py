@@ -133,7 +133,7 @@ def test_validation_is_held_out_of_train(reviews):
     splits = TASKS["text-classification"].load(
         load_recipe("europe", [f"data.source={str(reviews)!r}", *sizes])
     )
-    assert (len(splits.train), len(splits.validation), len(splits.judged)) == (53, 17, 31)
+    assert (len(splits.train), len(splits.validation), len(splits.evaluated)) == (53, 17, 31)
     assert not set(splits.train.texts) & set(splits.validation.texts)
 
 

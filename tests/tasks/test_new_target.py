@@ -223,7 +223,7 @@ class TextRater(TextModel, Classifier, RatingFitConfig):
 def shares_of_training(est: Any, recipe: Any, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray]:
     """The baseline: the shares of the training labels, whose median is one label for all."""
     shares = np.bincount(targets, minlength=len(est.classes_)) / len(targets)
-    return "median of the training labels", np.tile(shares, (len(splits.judged), 1))
+    return "median of the training labels", np.tile(shares, (len(splits.evaluated), 1))
 
 
 def ranks(run: LabeledRun) -> Section:

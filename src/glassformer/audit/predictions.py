@@ -141,7 +141,7 @@ def predict(
     notes = []
     if context.drop_unreadable:
         splits, notes = context.task.drop_unreadable(replace(splits, train=None, validation=None), context)
-    split = splits.judged
+    split = splits.evaluated
     if split is None or split.labels is None:
         where = data or context.recipe.data.source
         raise NoSuchSplitError("no labeled examples", where=where, fix="Name the column: --label-column NAME")

@@ -580,9 +580,13 @@ def drop_unreadable(splits: Any, image_range: ImageRange = "full") -> tuple[Any,
         DataError: a split has no readable image.
     """
     changed, messages = {}, []
-    for field, name in (("train", "train"), ("validation", "validation"), ("judged", splits.judged_name)):
+    for field, name in (
+        ("train", "train"),
+        ("validation", "validation"),
+        ("evaluated", splits.evaluated_split),
+    ):
         split = getattr(splits, field)
-        if field == "judged" and split is splits.validation:
+        if field == "evaluated" and split is splits.validation:
             changed[field] = changed.get("validation")
         elif split is not None:
             changed[field], lines = remove_unreadable(split, name, image_range=image_range)

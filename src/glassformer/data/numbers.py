@@ -153,7 +153,7 @@ def drop_outliers(splits: Any, scale: Scale = "linear") -> Any:
     """
     numbers, parts, dropped = np.asarray(splits.train.labels, np.float64), {}, []
     for name, split in (("train", splits.train), ("validation", splits.validation)):
-        if split is None or not split.labels or (name == "validation" and split is splits.judged):
+        if split is None or not split.labels or (name == "validation" and split is splits.evaluated):
             continue
         values = np.asarray(split.labels, np.float64)
         is_outlier = are_outliers(values, numbers, scale)

@@ -363,12 +363,12 @@ class Splits:
     dataset: Any  # Dataset
     train: Any  # TextSplit, ImageSplit, PairSplit
     validation: Any | None
-    judged: Any | None  # the split that is evaluated for the final metrics
-    judged_name: str  # its name
+    evaluated: Any | None  # the split that is evaluated for the final metrics
+    evaluated_split: str  # its name
 
     def parts(self) -> dict[str, Any]:
         """Name -> split, without missing splits."""
-        parts = {"train": self.train, "validation": self.validation, self.judged_name: self.judged}
+        parts = {"train": self.train, "validation": self.validation, self.evaluated_split: self.evaluated}
         return {name: split for name, split in parts.items() if split is not None}
 
     def sizes(self) -> str:
@@ -379,8 +379,8 @@ class Splits:
 def evaluation_splits(dataset: Any) -> Splits:
     """Splits of other data: nothing is held out; the test split, or else the first split, is evaluated."""
     splits = dataset.splits
-    judged = splits.get("test") or next(iter(splits.values()))
-    return Splits(dataset, splits.get("train"), splits.get("validation"), judged, "test")
+    evaluated = splits.get("test") or next(iter(splits.values()))
+    return Splits(dataset, splits.get("train"), splits.get("validation"), evaluated, "test")
 
 
 def labeled_or_none(split: Any | None) -> Any | None:
@@ -389,18 +389,18 @@ def labeled_or_none(split: Any | None) -> Any | None:
 
 
 def make_splits(
-    dataset: Any, settings: Any, judged_name: str, *, ungrouped: Sequence[str | None] = UNGROUPED
+    dataset: Any, settings: Any, evaluated_split: str, *, ungrouped: Sequence[str | None] = UNGROUPED
 ) -> Splits:
     """The splits of a data set, including those held out of its training split.
 
     Args:
         settings: the section ``data`` of a recipe.
-        judged_name: name of the split that is evaluated.
+        evaluated_split: name of the split that is evaluated.
         ungrouped: values of ``settings.copies`` that allow copies of an example in both splits.
 
     Raises:
         DataError: there is no training split, or a split cannot be held out.
-        ConfigError: there is no split ``judged_name``.
+        ConfigError: there is no split ``evaluated_split``.
     """
     splits, source = dict(dataset.splits), settings.source
     if "train" not in splits:
@@ -420,12 +420,12 @@ def make_splits(
         train = train.select(_draw(train, train_size, settings.split_seed, shuffled=train.SHUFFLED).tolist())
     if (pair := getattr(dataset, "pair_column", None)) is not None:
         check_no_target_in_pairs(train, (dataset.columns[0], pair))
-    name = choose_evaluated_split(judged_name, [*splits])
-    judged = splits.get(name)
-    if judged is None and judged_name == "validation":
+    name = choose_evaluated_split(evaluated_split, [*splits])
+    evaluated = splits.get(name)
+    if evaluated is None and evaluated_split == "validation":
         fix = "Set validation_size, for example to 0.1"
         raise NoSuchSplitError("there is no validation split to evaluate on", where=source, fix=fix)
-    return Splits(dataset, train, splits.get("validation"), judged, name)
+    return Splits(dataset, train, splits.get("validation"), evaluated, name)
 
 
 def place_of_labels(dataset: Any, origin: str) -> str:

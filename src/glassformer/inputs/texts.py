@@ -227,7 +227,7 @@ class Texts(Inputs):
         """The number of truncated texts and of all texts, per split."""
         if not est.reads_tokens:
             return {}
-        other_splits = {"validation": splits.validation, splits.judged_name: splits.judged}
+        other_splits = {"validation": splits.validation, splits.evaluated_split: splits.evaluated}
         truncated = {"train": [est.truncated_, len(splits.train)]} | {
             name: [int(est.truncated(split.texts).sum()), len(split)]
             for name, split in other_splits.items()

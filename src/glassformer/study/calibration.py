@@ -156,12 +156,12 @@ def _calibrate(
     out["splits"] = {name: _before_and_after(clf, logits, targets, *decisions, bootstrap)}
     p = kind.probabilities(logits, temperature)
     out["abstaining"] = None if kind.is_multilabel else abstaining(kind, p, targets, thresholds)
-    test_split = labeled_or_none(splits and splits.judged)
+    test_split = labeled_or_none(splits and splits.evaluated)
     out["seen"] = _count_overlaps(split, splits, test_split) if data and splits else {}
-    if test_split is not None and splits.judged_name != "validation":
-        log(f"evaluating on {counted(len(test_split), 'example')} of {splits.judged_name}")
+    if test_split is not None and splits.evaluated_split != "validation":
+        log(f"evaluating on {counted(len(test_split), 'example')} of {splits.evaluated_split}")
         test_outputs = clf.logits(test_split.examples), _targets(clf, test_split)
-        out["splits"][splits.judged_name] = _before_and_after(clf, *test_outputs, *decisions, bootstrap)
+        out["splits"][splits.evaluated_split] = _before_and_after(clf, *test_outputs, *decisions, bootstrap)
     clf.threshold_, clf.abstain_below_ = thresholds, abstain_threshold
     return _save(folder, recipe, clf, temperature, out)
 
@@ -219,10 +219,12 @@ def _calibrate_words(
     mistakes = int((words.logits.argmax(1) != words.targets).sum())
     out = _common_entries(clf, temperature, mistakes, name)
     out["splits"] = {name: words.before_and_after(temperature, bootstrap)}
-    test_split = labeled_or_none(splits and splits.judged)
-    if test_split is not None and splits.judged_name != "validation":
-        log(f"evaluating on {counted(len(test_split), 'sentence')} of {splits.judged_name}")
-        out["splits"][splits.judged_name] = _Words(clf, test_split).before_and_after(temperature, bootstrap)
+    test_split = labeled_or_none(splits and splits.evaluated)
+    if test_split is not None and splits.evaluated_split != "validation":
+        log(f"evaluating on {counted(len(test_split), 'sentence')} of {splits.evaluated_split}")
+        out["splits"][splits.evaluated_split] = _Words(clf, test_split).before_and_after(
+            temperature, bootstrap
+        )
     return _save(folder, recipe, clf, temperature, out)
 
 
@@ -301,7 +303,7 @@ def _before_and_after(
 def _count_overlaps(split: Any, splits: Any, test_split: Any) -> dict[str, int]:
     """Number of calibration examples that are copies of training or test examples of the run."""
     keys = copy_keys(split)
-    others = {"train": splits.train, splits.judged_name: test_split}
+    others = {"train": splits.train, splits.evaluated_split: test_split}
     other_keys = {name: set(copy_keys(other)) for name, other in others.items() if other is not None}
     return {name: sum(key in known for key in keys) for name, known in other_keys.items()}
 

@@ -362,11 +362,11 @@ class Classes(Target):
         known = sorted(set(flat_labels(splits.train.labels)), key=str)
         parts: dict[str, Any] = {}
         rejected: list[RejectedRow] = []
-        for name in ("validation", "judged"):
+        for name in ("validation", "evaluated"):
             split = getattr(splits, name)
             if split is None or split.labels is None:
                 continue
-            if name == "judged" and split is splits.validation:
+            if name == "evaluated" and split is splits.validation:
                 parts[name] = parts["validation"]
                 continue
             label_at = unseen_labels(split.labels, known)

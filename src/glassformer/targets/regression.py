@@ -465,7 +465,7 @@ def ridge(
 def mean_number(est: Any, recipe: Any, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray]:
     """Baseline: the mean of the training numbers for every evaluated example, ``[m, 1]``."""
     mean = np.asarray(splits.train.labels, np.float64).mean()
-    return "mean of the training numbers", np.full((len(splits.judged), 1), mean)
+    return "mean of the training numbers", np.full((len(splits.evaluated), 1), mean)
 
 
 def as_baseline(model: Callable[..., tuple[str, np.ndarray] | None]) -> Callable[..., tuple | None]:
@@ -478,7 +478,7 @@ def as_baseline(model: Callable[..., tuple[str, np.ndarray] | None]) -> Callable
 
     def baseline(est: Any, recipe: Any, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray] | None:
         scale, train = est.kind_.scale, splits.train
-        result = model(est, train.examples, to_scale(train.labels, scale), splits.judged.examples)
+        result = model(est, train.examples, to_scale(train.labels, scale), splits.evaluated.examples)
         return None if result is None else (result[0], from_scale(result[1], scale)[:, None])
 
     return baseline

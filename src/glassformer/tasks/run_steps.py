@@ -20,7 +20,8 @@ from glassformer.errors import DataChangedError, InputError, NoSuchSplitError, T
 from glassformer.tasks.task import RunContext
 
 KEY = "data_sha256"  # key of the digests in metrics.json
-SPLITS = ("train", "validation", "judged")  # judged: the split that is evaluated at the end
+# Name in metrics.json -> field of ``Splits``. The run evaluates the last split at its end.
+SPLITS = {"train": "train", "validation": "validation", "judged": "evaluated"}
 
 
 def is_named(source: str) -> bool:
@@ -30,7 +31,7 @@ def is_named(source: str) -> bool:
 
 def split_digests(data: Any) -> dict[str, str]:
     """The SHA-256 of the examples and targets of each split of a run."""
-    splits = {name: getattr(data, name, None) for name in SPLITS}
+    splits = {name: getattr(data, field, None) for name, field in SPLITS.items()}
     return {name: content_digest(split) for name, split in splits.items() if split is not None}
 
 
@@ -133,7 +134,7 @@ def warn_if_nothing_held_out(splits: Any, noun: str, predictions: str) -> list[s
 
     ``noun`` and ``predictions`` are words of its text.
     """
-    if splits.validation is not None or splits.judged is not None:
+    if splits.validation is not None or splits.evaluated is not None:
         return []
     what = f"no held-out {noun}: nothing will evaluate the {predictions}"
     return [f"{what}; --set test_size=0.1 holds out a tenth"]
@@ -165,16 +166,16 @@ def score_splits(
         "train": score(sample)[0] | {"of": len(splits.train)},
         "validation": None if splits.validation is None else score(splits.validation)[0],
         "test": None,
-        "judged": splits.judged_name,
+        "judged": splits.evaluated_split,
         "measure": measure,
         "baselines": {},
         "seconds": {},
     }
-    if splits.judged is not None and splits.judged.labels is not None:
+    if splits.evaluated is not None and splits.evaluated.labels is not None:
         started = time.perf_counter()
-        out["test"], context.predictions = score(splits.judged)
+        out["test"], context.predictions = score(splits.evaluated)
         out["seconds"]["inference"] = time.perf_counter() - started
-        out["openings"] = {splits.judged_name: 1}
+        out["openings"] = {splits.evaluated_split: 1}
     return out
 
 
@@ -209,7 +210,7 @@ def split_to_evaluate(
     splits = reload_data(context) if source is None else load(context.recipe, source)
     if rejected := splits.dataset.rejected:
         context.log(skipped_rows_message(rejected, is_listed=False))
-    split, where = splits.judged, source or context.recipe.data.source
+    split, where = splits.evaluated, source or context.recipe.data.source
     if split is None or (needed and split.labels is None):
         what = f"nothing to evaluate: no {needed or 'validation and no test split'}"
         raise NoSuchSplitError(what, where=where)

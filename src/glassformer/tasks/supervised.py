@@ -245,7 +245,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
 
 def evaluate_splits(context: RunContext) -> dict[str, Any]:
     """Metrics of every split and of the baselines; also write ``predictions.csv``."""
-    est, recipe, splits, judged = context.estimator, context.recipe, context.data, context.data.judged
+    est, recipe, splits, evaluated = context.estimator, context.recipe, context.data, context.data.evaluated
     kind, outputs = est.kind_, {}
 
     def score(split: Any) -> tuple[dict[str, Any], np.ndarray]:
@@ -259,11 +259,11 @@ def evaluate_splits(context: RunContext) -> dict[str, Any]:
         out["still_learning"] = still | ({"lr": lr} if lr else {})
     if out["test"] is None:
         return out
-    same = splits.judged_name == "validation"
-    out |= kind.coverage(est, context.predictions, judged.labels, same_examples=same)
+    same = splits.evaluated_split == "validation"
+    out |= kind.coverage(est, context.predictions, evaluated.labels, same_examples=same)
     if getattr(recipe.train, "keep_epochs", False):
         context.log("evaluating every epoch's weights")
-        out["epochs"] = evaluate_epochs(context, lambda: score(judged)[0], out["test"])
+        out["epochs"] = evaluate_epochs(context, lambda: score(evaluated)[0], out["test"])
     if recipe.evaluate.baselines:
         context.log(f"{'baselines' if len(context.task.baselines) > 1 else 'baseline'} on the same split")
         baselines, predicted = context.task.baselines, est.predicted_index(context.predictions)
@@ -274,7 +274,7 @@ def evaluate_splits(context: RunContext) -> dict[str, Any]:
     labels = est.decide(context.predictions).tolist()
     shares = labels_and_confidences(est, context.predictions)[1]
     path, classes = context.folder / "predictions.csv", est.classes_.tolist()
-    kind.write(path, judged, splits.judged_name, context.predictions, classes, est, labels, shares)
+    kind.write(path, evaluated, splits.evaluated_split, context.predictions, classes, est, labels, shares)
     return out
 
 
@@ -317,11 +317,11 @@ def one_vs_rest_baseline(
 
     Thresholds are tuned on the validation split if the classifier's thresholds are.
     """
-    train, validation, judged = splits.train, splits.validation, splits.judged
-    assert judged is not None
+    train, validation, evaluated = splits.train, splits.validation, splits.evaluated
+    assert evaluated is not None
     if validation is not None and (validation.labels is None or clf.threshold_ is None):
         validation = None
-    others = [judged] if validation is None else [judged, validation]
+    others = [evaluated] if validation is None else [evaluated, validation]
     features = featurize(train.examples, *(split.examples for split in others))
     probabilities, *on_validation = one_vs_rest(features, targets)
     thresholds = HALF
@@ -345,10 +345,10 @@ def evaluate_baselines(
 
     ``difference`` compares the metric ``measure`` with that of ``predicted``, the classifier's predictions.
     """
-    judged = splits.judged
-    assert judged is not None
+    evaluated = splits.evaluated
+    assert evaluated is not None
     targets = clf.targets(splits.train.labels or [], splits.train.origin)
-    truth = clf.targets(judged.labels or [], judged.origin, judged.rows)
+    truth = clf.targets(evaluated.labels or [], evaluated.origin, evaluated.rows)
     out: dict[str, Any] = {}
     predictions: dict[str, list[Any]] = {}
     for baseline in baselines:
@@ -361,7 +361,7 @@ def evaluate_baselines(
         if result is None:  # the baseline does not apply, or is the same model as the classifier
             continue
         name, probabilities, *decisions = result
-        metrics = score_probabilities(clf, judged, probabilities, recipe, *decisions)
+        metrics = score_probabilities(clf, evaluated, probabilities, recipe, *decisions)
         out[name] = metrics | {"seconds": time.perf_counter() - started}
         log(f"baseline {name}: {out[name]['seconds']:.1f} s")
         indices = decisions[0] if decisions else clf.kind_.predicted_index(probabilities)
@@ -417,7 +417,7 @@ def _reload_splits(context: RunContext, source: str | None) -> Any:
 
 def _labelled_split(context: RunContext, splits: Any, source: str | None) -> tuple[Any, str]:
     """The split to evaluate, as returned by ``with_known_labels``."""
-    split = splits.judged
+    split = splits.evaluated
     if split is None or split.labels is None:
         where = source or context.recipe.data.source
         raise NoSuchSplitError("nothing to evaluate: no labeled split", where=where)
@@ -442,7 +442,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     ):
         messages += [skipped_rows_message(rejected, is_listed=False)]
     split, unknown = _labelled_split(context, splits, source)
-    splits = replace(splits, judged=split)
+    splits = replace(splits, evaluated=split)
     messages += [unknown] if unknown else []
     left_out = [line for line in messages if "left out" in line]
     for line in messages:
@@ -466,7 +466,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
         what = f"{count:,} of {len(split):,} texts are longer than {clf.max_length} tokens"
         context.log(f"{what} and were cut there")
     about = {} if source is None else {"seen_in_training": num_seen}
-    same_examples = source is None and splits.judged_name == "validation"
+    same_examples = source is None and splits.evaluated_split == "validation"
     about |= clf.kind_.coverage(clf, context.predictions, split.labels, same_examples)
     return metrics | about | ({"left_out": left_out} if left_out else {})
 
@@ -492,7 +492,7 @@ def evaluate_every_epoch(context: RunContext, source: str | None) -> list[dict[s
 
 def collect_numbers(context: RunContext) -> dict[str, Any]:
     """``numbers.json`` for the report: predicted and true numbers of the test split, and largest errors."""
-    split, outputs = context.data.judged, context.predictions
+    split, outputs = context.data.evaluated, context.predictions
     if split is None or outputs is None:
         return {}
     count = context.recipe.evaluate.shown
@@ -590,7 +590,7 @@ def slices(context: RunContext, column: str) -> dict[str, Any]:
 
     Values beyond the 30 most frequent form a last group with ``value`` None; ``values`` is their number.
     """
-    split, predictions, clf = context.data.judged, context.predictions, context.estimator
+    split, predictions, clf = context.data.evaluated, context.predictions, context.estimator
     path = Path(str(split.origin))
     if split.rows is None or path.suffix.lower() not in READERS or not path.is_file():
         what, fix = f"{split.origin} is not a single table with other columns", "Give one table by --data"

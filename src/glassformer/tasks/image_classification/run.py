@@ -48,7 +48,7 @@ def evaluate_images(context: RunContext) -> dict[str, Any]:
     if out["test"] and settings.robustness:
         started = time.perf_counter()
         context.log("robustness: crops, lighting, blur, noise, JPEG, rotation")
-        split = sample_split(context.data.judged, settings.robustness_limit)
+        split = sample_split(context.data.evaluated, settings.robustness_limit)
         out["robustness"] = robustness(context.estimator, split, context.count)
         out["seconds"]["evaluate"] += time.perf_counter() - started
     return out
@@ -64,7 +64,7 @@ def pixels(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> t
     probabilities, name = pixel_logistic(
         splits.train.images,
         targets,
-        splits.judged.images,
+        splits.evaluated.images,
         num_classes=classes,
         sample_weight=baseline_weights(clf, targets),
         image_range=clf.transform_.image_range,
@@ -115,7 +115,7 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
 
     if context.predictions is None:
         return {}
-    clf, split, probabilities = context.estimator, context.data.judged, context.predictions
+    clf, split, probabilities = context.estimator, context.data.evaluated, context.predictions
     truth, labels = split.labels, clf.decide(probabilities).tolist()
     firsts = _first_of_each_class(truth, clf.classes_.tolist())
     confidence = np.array(labels_and_confidences(clf, probabilities)[1])

@@ -98,13 +98,15 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     started = time.perf_counter()
     context.log("evaluating")
     model, recipe, splits = context.estimator, context.recipe, context.data
-    out, judged = evaluate_splits(context, _evaluate_split, MEASURE), splits.judged
+    out, evaluated = evaluate_splits(context, _evaluate_split, MEASURE), splits.evaluated
     out["threshold"] = model.threshold_
     out["answers"] = {"max_length": model.length_, "max_answer_length": model.max_answer_length}
     if out["test"] is not None:
         if recipe.evaluate.baselines:
-            out["baselines"] = baselines(splits.train, judged, recipe.evaluate.bootstrap)
-        write_answers(context.folder / PREDICTIONS, model, judged, context.predictions, splits.judged_name)
+            out["baselines"] = baselines(splits.train, evaluated, recipe.evaluate.bootstrap)
+        write_answers(
+            context.folder / PREDICTIONS, model, evaluated, context.predictions, splits.evaluated_split
+        )
     if questions := own_questions(recipe):
         out["questions"] = predict_records(model, questions)
     out["seconds"]["evaluate"] = time.perf_counter() - started
@@ -198,7 +200,7 @@ def predict_records(model: QuestionAnswerer, X: Sequence[Any], n_best: int = 3) 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
     """``answers.json``: questions with true and predicted answers, the most confident errors first."""
-    split, model = context.data.judged, context.estimator
+    split, model = context.data.evaluated, context.estimator
     if split is None or context.predictions is None:
         return {}
     best = [answers[0] for answers in model.answers(split.questions, found=context.predictions)]

@@ -99,7 +99,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     resamples = recipe.evaluate.bootstrap
     metrics: dict[str, Any] = {}
     out: dict[str, Any] = {
-        "judged": splits.judged_name,
+        "judged": splits.evaluated_split,
         "columns": list(splits.dataset.columns),
         "similarity": metrics,
         "others": {},  # metrics of the baselines
@@ -107,24 +107,24 @@ def evaluate(context: RunContext) -> dict[str, Any]:
         "loss": embedder.loss_,
         "seconds": {},
     }
-    for name, split in {"validation": splits.validation, splits.judged_name: splits.judged}.items():
+    for name, split in {"validation": splits.validation, splits.evaluated_split: splits.evaluated}.items():
         if split is None:
             continue
         started = time.perf_counter()
         metrics[name], cosines = evaluate_split(embedder, split, resamples)
         out["truncated"][name] = count_truncated(embedder, split)
-        if name == splits.judged_name:
+        if name == splits.evaluated_split:
             out["seconds"]["inference"] = time.perf_counter() - started
             context.predictions = cosines
             write_pairs(context.folder / "pairs.csv", split, cosines)
-    if splits.judged is not None and recipe.evaluate.baselines:
+    if splits.evaluated is not None and recipe.evaluate.baselines:
         out["others"] = baselines(context)
     return out
 
 
 def baselines(context: RunContext) -> dict[str, Any]:
     """Metrics of the model before training, and of TF-IDF, on the test split."""
-    embedder, split, resamples = context.estimator, context.data.judged, context.recipe.evaluate.bootstrap
+    embedder, split, resamples = context.estimator, context.data.evaluated, context.recipe.evaluate.bootstrap
     out: dict[str, Any] = {}
     if not is_from_scratch(embedder.model):
         started = time.perf_counter()
@@ -161,7 +161,7 @@ def write_pairs(path: Path, split: ScoredSplit, cosines: np.ndarray) -> None:
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
     """``similarities.json``: explanations of some pairs, half of them with the largest errors."""
-    split = context.data.judged
+    split = context.data.evaluated
     num_explanations = context.recipe.evaluate.maps
     if split is None or not num_explanations or context.predictions is None:
         return {}

@@ -119,7 +119,7 @@ def tfidf(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple:
     if clf.kind_.is_multilabel:
         results = one_vs_rest_baseline(clf, splits, targets, word_features)
         return ("TF-IDF + logistic regression a label", *results)
-    train, split = splits.train.texts, splits.judged.texts
+    train, split = splits.train.texts, splits.evaluated.texts
     probabilities = tfidf_logistic(
         train,
         targets,
@@ -139,7 +139,7 @@ def embeddings(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tu
     probabilities = bag_of_embeddings(
         clf.encode(splits.train.texts),
         targets,
-        clf.encode(splits.judged.texts),
+        clf.encode(splits.evaluated.texts),
         vocab_size=count_ids(clf.tokenizer_),
         num_classes=len(clf.classes_),
         seed=recipe.train.seed,
@@ -160,7 +160,7 @@ def frozen(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple 
         return None
     name, model = baseline
     columns = [clf.classes_.tolist().index(label) for label in model.classes_.tolist()]
-    outputs = model.outputs(splits.judged.examples)
+    outputs = model.outputs(splits.evaluated.examples)
     p = np.zeros((len(outputs), len(clf.classes_)))
     p[:, columns] = outputs
     if not multilabel:
@@ -183,7 +183,7 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
     """
     from glassformer.report.maps import encode as encode_maps
 
-    split = splits.judged or splits.train
+    split = splits.evaluated or splits.train
     count = count if getattr(clf.model_, "has_attention", True) else 0
     if not count:
         return []

@@ -92,7 +92,7 @@ def preview_data(context: RunContext) -> DataPreview:
     training_kinds = _kinds(splits.train, scheme)
     lines = [*splits.dataset.messages, f"{splits.dataset.name}: {splits.sizes()} sentences, tags in {scheme}"]
     lines += warn_if_nothing_held_out(splits, "sentences", "tags")
-    for split in {id(s): s for s in (splits.validation, splits.judged) if s is not None}.values():
+    for split in {id(s): s for s in (splits.validation, splits.evaluated) if s is not None}.values():
         if unseen := sorted(_kinds(split, scheme) - training_kinds):
             lines.append(f"{split.origin} has kinds that training does not show: {', '.join(unseen)}")
     dataset = replace(splits.dataset, splits=splits.parts())
@@ -108,14 +108,14 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     started = time.perf_counter()
     context.log("evaluating")
     tagger, recipe, splits = context.estimator, context.recipe, context.data
-    out, judged = evaluate_splits(context, _evaluate_split, MEASURE), splits.judged
+    out, evaluated = evaluate_splits(context, _evaluate_split, MEASURE), splits.evaluated
     out |= {"scheme": tagger.scheme_, "repaired": tagger.repaired_, "label_names": tagger.classes_.tolist()}
     if out["test"] is not None:
         if recipe.evaluate.baselines:
             context.log("baseline on the same split")
-            out["baselines"] = {BASELINE: _baseline(context, judged)}
+            out["baselines"] = {BASELINE: _baseline(context, evaluated)}
         predicted = tagger.decide(context.predictions)
-        text = format_conll(judged.words, judged.tags, predicted)
+        text = format_conll(evaluated.words, evaluated.tags, predicted)
         replace_text(context.folder / "predictions.conll", text)
     if recipe.evaluate.sentences:
         texts = list(recipe.evaluate.sentences)
@@ -233,7 +233,7 @@ def predict_records(tagger: TokenTagger, X: Sequence[Any]) -> list[dict[str, Any
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
     """``spans.json``: evaluated sentences with true and predicted spans, errors first."""
-    split, tagger = context.data.judged, context.estimator
+    split, tagger = context.data.evaluated, context.estimator
     if split is None or context.predictions is None:
         return {}
     spans = tagger.spans(split.words, context.predictions)

@@ -63,16 +63,16 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     translator, recipe, pairs = context.estimator, context.recipe, context.data
     scores, truncated = {}, {"train": [translator.truncated_, len(pairs.train)]}
     out: dict[str, Any] = {
-        "judged": pairs.judged_name,
+        "judged": pairs.evaluated_split,
         "columns": list(pairs.dataset.columns),
         "scores": scores,
         "truncated": truncated,
         "seconds": {},
     }
-    for name, split in {"validation": pairs.validation, pairs.judged_name: pairs.judged}.items():
+    for name, split in {"validation": pairs.validation, pairs.evaluated_split: pairs.evaluated}.items():
         if split is not None:
             scores[name], translations = search(translator, recipe, split, out["seconds"])
-            if name == pairs.judged_name:
+            if name == pairs.evaluated_split:
                 write_translations(context.folder / "translations.csv", split, translations)
             truncated[name] = [count_truncated(translator, split), len(split)]
     if recipe.evaluate.sentences:
@@ -147,7 +147,7 @@ def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Splits)
     """A few evaluated sentences of readable length with cross-attention, if the decoder has it."""
     if recipe.model.model == "rnn" and recipe.model.attention == "none":
         return []
-    split = pairs.judged or pairs.train
+    split = pairs.evaluated or pairs.train
     table = translator.encode(split.source[:2000], True)
     order = np.argsort(np.abs(table.lengths - 14), kind="stable")
     numbers = order[~table.truncated[order]][: recipe.evaluate.maps].tolist()
