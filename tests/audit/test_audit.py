@@ -16,6 +16,7 @@ from glassformer.audit.perturb import IMAGE_CHANGES, TEXT_CHANGES, changed
 from glassformer.audit.predictions import predict
 from glassformer.cli.app import main
 from glassformer.data.text_pairs import TextPair
+from glassformer.errors import InputError
 
 
 def codes(found) -> set[str]:
@@ -172,3 +173,8 @@ def test_a_change_of_images_keeps_size_and_range_and_is_the_same_again(name):
     assert (once.shape, once.dtype) == (image.shape, np.uint8)
     assert (once == again).all()
     assert (once != image).any()
+
+
+def test_a_missing_folder_is_named_as_typed():
+    with pytest.raises(InputError, match=r"^nofolder: no such run folder\. Name a folder"):
+        predict("nofolder", "reviews.csv")

@@ -220,3 +220,12 @@ def test_reproduce_runs_a_row(ok, tmp_path):
     result = ok("reproduce", "8", "--out", tmp_path / "r", *settings("limit=40"))
     assert "published: curves and maps" in result.out
     assert "with your own settings" in result.out
+
+
+def test_runs_of_one_and_of_several_labels_are_not_compared(ok, refused, tmp_path):
+    rows = [(f"{'good' if i % 2 else 'bad'} film {i}", ("neg", "pos")[i % 2]) for i in range(40)]
+    write_csv(tmp_path / "r.csv", rows)
+    for name, options in (("one", ()), ("several", ("--label-separator", "|"))):
+        ok("train", "--text", "r.csv", "--model", "tfidf", "--out", name, *options)
+    said = refused("compare", "one", "several", "--out", "both")
+    assert "several predicts a set of labels per example, and one predicts one label per example" in said
