@@ -131,6 +131,8 @@ def test_base64_may_stand_in_lines(server):
         ("/v1/predict", {"images": ["/etc/passwd"]}, 422, "images[0]"),
         ("/v1/predict", {"texts": ["a"] * 65}, 413, "65 inputs"),
         ("/v1/predict", {"texts": ["a" * 100_001]}, 413, "texts[0]: 100,001 characters"),
+        ("/v1/explain", {"text": "a" * 100_001}, 413, "text: 100,001 characters"),
+        ("/v1/explain", {"text": " "}, 422, "text: the text is empty"),
         (
             "/v1/predict",
             {"text": "a" * 100_001},

@@ -180,7 +180,8 @@ class ServedModel:
         try:
             x, tokens = self.inputs.to_explain(sent)
         except InputError as error:
-            raise input_problem(error) from None
+            field = self.inputs.field
+            raise input_problem(error, field if error.where == f"{field}[0]" else None) from None
         self.check_explained(tokens, self.inputs.long_field)
         if self.output.is_per_word:
             options = {**options, "word": word}
