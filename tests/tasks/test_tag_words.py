@@ -242,11 +242,11 @@ def test_kinds_that_differ_in_case_are_two_and_the_doctor_says_so(tmp_path):
     rows = [(["Ann", "Lee"], ["B-PER", "I-PER"]), (["Bo"], ["B-Per"]), (["Rome"], ["B-LOC"])]
     file = tmp_path / "t.jsonl"
     file.write_text("".join(json.dumps({"tokens": a, "tags": b}) + "\n" for a, b in rows))
-    found = {f.code: f for f in examine_tagged(load_tagged(file)).findings}["similar-kind-names"]
+    found = {f.code: f for f in examine_tagged(load_tagged(file)).findings}["twin-kinds"]
     said = "kinds whose names differ only in case or white space: 'PER' and 'Per'"
     assert (found.severity, found.message, found.count) == ("warning", said, 1)
     file.write_text(file.read_text().replace("Per", "PER"))
-    assert "similar-kind-names" not in {f.code for f in examine_tagged(load_tagged(file)).findings}
+    assert "twin-kinds" not in {f.code for f in examine_tagged(load_tagged(file)).findings}
 
 
 def spans_file(folder: Path, *rows: tuple[object, object], key: str = "label") -> Path:

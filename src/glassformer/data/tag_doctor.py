@@ -103,7 +103,7 @@ def _similar_kind_names(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Fi
     groups = [" and ".join(map(repr, names)) for names in group_spellings(kinds)]
     message = f"kinds whose names differ only in case or white space: {'; '.join(groups[:3])}"
     fix = "they are learned as different kinds: use one spelling"
-    yield from finding_if_any("warning", "similar-kind-names", groups, message, fix, shown=groups[:10])
+    yield from finding_if_any("warning", "twin-kinds", groups, message, fix, shown=groups[:10])
 
 
 def _not_tagged(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:

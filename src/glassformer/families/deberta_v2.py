@@ -105,7 +105,7 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
         embedding=embedding,
         encoder=replace(config.encoder, disentangled=attention),
         pooling=None,
-        mlm_activation=config.encoder.activation,
+        words_activation=config.encoder.activation,
         model_type=KIND,
     )
 
@@ -148,7 +148,7 @@ def deberta_v3(
     encoder = EncoderConfig(
         d_model, num_layers, num_heads, d_ff, "post", "gelu", 1e-7, dropout, dropout, disentangled=attention
     )
-    options = {"pooling": None, "mlm_activation": "gelu", **options}
+    options = {"pooling": None, "words_activation": "gelu", **options}
     return TextEncoderConfig(embedding, encoder, model_type=KIND, **options)
 
 

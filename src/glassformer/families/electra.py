@@ -65,7 +65,7 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     config = bert.read(settings, where)
     width = get_size(settings, "embedding_size", where, 128)
     embedding = replace(config.embedding, width=None if width == config.encoder.d_model else width)
-    return replace(config, embedding=embedding, pooling=None, mlm_activation="gelu", model_type=KIND)
+    return replace(config, embedding=embedding, pooling=None, words_activation="gelu", model_type=KIND)
 
 
 def write(config: TextEncoderConfig) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def electra(
     )
     pooling = options.pop("pooling", None)
     return TextEncoderConfig(
-        embedding, encoder, pooling=pooling, mlm_activation="gelu", model_type=KIND, **options
+        embedding, encoder, pooling=pooling, words_activation="gelu", model_type=KIND, **options
     )
 
 

@@ -119,7 +119,7 @@ def _computation_settings(config: Any, head: str | None) -> tuple[Any, ...]:
     )
     if encoder["attention"] == "full":  # window and full_layers have no effect
         encoder |= {"attention_window": None, "full_layers": None}
-    mlm_activation = head in ("mlm", "pretraining") and (config.mlm_activation or encoder["activation"])
+    mlm_activation = head in ("mlm", "pretraining") and (config.words_activation or encoder["activation"])
     return *parts, mlm_activation, getattr(config, "model_type", None)
 
 

@@ -105,7 +105,7 @@ SETTINGS = (
     rate("embedding_dropout", "embedding.dropout", default=0.0),
     rate("classifier_dropout", "head_dropout", default=0.0),
     flag("classifier_bias", "head_bias"),
-    activation("classifier_activation", "mlm_activation"),
+    activation("classifier_activation", "words_activation"),
     nonnegative("initializer_range", "init_std", default=0.02),
 )
 
@@ -169,8 +169,8 @@ def write(config: TextEncoderConfig) -> dict[str, Any]:
     c = config.encoder
     full = range(c.num_layers) if c.attention == "full" else c.full_layers
     bases = {FULL: c.rotary_base, SLIDING: c.rotary_base_local or c.rotary_base}
-    head_activation = config.head_activation if config.head_norm else config.mlm_activation
-    settings = write_settings(SETTINGS, replace(config, mlm_activation=head_activation or "gelu"))
+    head_activation = config.head_activation if config.head_norm else config.words_activation
+    settings = write_settings(SETTINGS, replace(config, words_activation=head_activation or "gelu"))
     return settings | {
         "model_type": KIND,
         "attention_dropout": 0.0,
@@ -220,7 +220,7 @@ def modernbert(
         norm_bias=False,
     )
     embedding = EmbeddingConfig(vocab_size, d_model, "none", max_positions, 0, eps=1e-5, norm_bias=False)
-    options = {"pooling": None, "mlm_activation": "gelu", "head_bias": False, **options}
+    options = {"pooling": None, "words_activation": "gelu", "head_bias": False, **options}
     return TextEncoderConfig(embedding, encoder, model_type=KIND, **options)
 
 

@@ -95,7 +95,7 @@ def read(settings: dict[str, Any], where: str, model_type: str | None = None) ->
         config,
         embedding=replace(config.embedding, positions=positions),
         drop_before_pooler=True,
-        mlm_activation="gelu",
+        words_activation="gelu",
         model_type=model_type,
     )
 
@@ -131,7 +131,7 @@ def roberta(
             d_model, num_layers, num_heads, d_ff, "post", "gelu", 1e-5, dropout, attention_dropout=dropout
         ),
         drop_before_pooler=True,
-        mlm_activation="gelu",
+        words_activation="gelu",
         **options,
     )
 

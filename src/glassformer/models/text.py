@@ -45,7 +45,7 @@ class TextEncoderConfig:
     head_activation: str = "relu"  # activation of the hidden layer of an mlp head; or "gelu", "none"
     head_input_dropout: float = 0.0  # dropout before the hidden layer
     drop_before_pooler: bool = False  # whether the head's dropout is also applied before the pooler
-    mlm_activation: Activation | None = None  # activation of the mlm head; None: the encoder's activation
+    words_activation: Activation | None = None  # activation of the mlm head; None: the encoder's activation
     init_std: float = 0.02  # initial standard deviation of weights
     embedding_std: float | None = None  # initial standard deviation of embeddings; None: init_std
     # in config.json, for families that share a layout; None: the first family registered with this layout
@@ -102,7 +102,7 @@ class TextEncoder(TextForward, Backbone):
         if c.head == "classification":
             self.head = make_head(c, width)
         if c.head in ("mlm", "pretraining"):
-            activation = c.mlm_activation or c.encoder.activation
+            activation = c.words_activation or c.encoder.activation
             token_width = c.embedding.token_width or c.embedding.width
             biases = c.head_bias, c.encoder.norm_bias
             eps = c.encoder.eps
