@@ -198,8 +198,8 @@ def test_skipped_rows_are_skipped_in_wide_tables_too(tmp_path):
         ("a.jsonl", '{"a": ' + "[" * 100_003, "nested too deeply"),
         ("a.json", '[{"a": ' + "[" * 100_003, "nested too deeply"),
         ("a.json", '[{"text": "a"}] []', "there is more after the array"),
-        ("a.json", '[{"text": "a"} {"text": "b"}]', "a ',' or ']' is missing after row 1"),
-        ("a.json", '[{"text": "a"},', "row 2: not JSON"),
+        ("a.json", '[{"text": "a"} {"text": "b"}]', "line 1: not JSON (a ',' or ']' is missing, column 16)"),
+        ("a.json", '[{"text": "a"},', "line 1: not JSON (it ends too early, column 16)"),
     ],
 )
 def test_width_and_depth_are_bounded(tmp_path, name, content, message):

@@ -67,8 +67,8 @@ def test_a_run_on_random_weights_says_so(tmp_path):
     made = pages(lambda name: None, dry_runs=runs_on_random_weights(tmp_path))
     assert "(results/in-form.md)" in made["results.md"]
     assert (
-        "| [`cifar10-vit-base`](#cifar10-vit-base) | ours | not measured; [random weights](in-form.md) |"
-        in made["results/row-02.md"]
+        "| [`cifar10-vit-base`](#cifar10-vit-base) | our recipe | "
+        "not measured (only [test-run with random weights](in-form.md)) |" in made["results/row-02.md"]
     )
     text = made["results/in-form.md"]
     assert "The accuracy says nothing about the recipe" in text
