@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from glassformer.errors import CannotWriteError, ExistsError, OutputPathError
+from glassformer.errors import BadValueError, CannotWriteError, ExistsError, OutputPathError
 
 sub_lone = re.compile("[\ud800-\udfff]").sub  # lone surrogates
 MAX_NAME_BYTES = 220  # file systems allow 255, but names of temporary files are longer
@@ -138,3 +138,13 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file atomically; lone surrogates are escaped as in ``readable``."""
     with atomic_write(path) as draft:
         draft.write_text(readable(text), encoding="utf-8")
+
+
+def check_page_path(path: str | Path) -> Path:
+    """``path`` of a page (.html) or its data (.json) as a Path, after checking its ending and folder."""
+    path = Path(path)
+    if path.suffix.lower() not in (".json", ".html"):
+        raise BadValueError("not .json or .html", where=str(path), fix="End the name with one of them")
+    if not path.parent.is_dir():
+        raise OutputPathError("no such folder", where=str(path.parent), fix="Make it first")
+    return path

@@ -63,9 +63,10 @@ def align(
     folder: str | Path, arguments: list[str], path: Path, *, beam: int = 5, text_column: str | None = None
 ) -> list[Alignment]:
     """Translate a few texts, and write a page or JSON with the alignment of the words to ``path``."""
-    from glassformer.explain.alignment import check_output_path, save_alignments
+    from glassformer.explain.alignment import save_alignments
+    from glassformer.outputs import check_page_path
 
-    check_output_path(path)
+    check_page_path(path)
     check_new_file(path, "--align")
     translator, rows = _load_with_rows(folder, arguments, text_column)
     texts = usable_inputs(rows)

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.errors import BadValueError, DataError, OutputPathError
+from glassformer.errors import DataError
 from glassformer.explain.heatmap import escape_text, heatmap_svg
 from glassformer.finite import json_text
-from glassformer.outputs import write_text
+from glassformer.outputs import check_page_path, write_text
 
 BRAND = (
     '<svg viewBox="0 0 24 24" aria-hidden="true"><rect x="2" y="8" width="13" height="13" rx="2.5"/>'
@@ -52,23 +52,13 @@ class Alignment:
 
 def save_alignments(alignments: Sequence[Alignment], path: str | Path) -> Path:
     """As ``Alignment.save``, for several alignments: one page, or a JSON array."""
-    path = check_output_path(path)
+    path = check_page_path(path)
     if path.suffix.lower() == ".json":
         values = [alignment.to_dict() for alignment in alignments]
         text = json_text(values if len(values) > 1 else values[0], indent=2) + "\n"
     else:
         text = page(alignments)
     write_text(path, text)
-    return path
-
-
-def check_output_path(path: str | Path) -> Path:
-    """``path`` as a Path, after checking it."""
-    path = Path(path)
-    if path.suffix.lower() not in (".json", ".html"):
-        raise BadValueError("not .json or .html", where=str(path), fix="End the name with one of them")
-    if not path.parent.is_dir():
-        raise OutputPathError("no such folder", where=str(path.parent), fix="Make it first")
     return path
 
 

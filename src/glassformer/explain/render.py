@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.data.text_pairs import SEPARATOR
-from glassformer.explain.alignment import check_output_path
 from glassformer.explain.cross import cross_heatmaps
 from glassformer.explain.result import ABOUT, Result
 from glassformer.explain.view import certainty, inert, view_of
 from glassformer.finite import json_text
-from glassformer.outputs import write_text
+from glassformer.outputs import check_page_path, write_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -204,7 +203,7 @@ class Explanation(Result):
 
     def save(self, path: str | Path) -> Path:
         """Write ``.json`` (scores) or ``.html`` (a self-contained page, with attention maps if available)."""
-        path = check_output_path(path)
+        path = check_page_path(path)
         if path.suffix.lower() == ".json":
             text = json_text(self.to_dict(), indent=2, ascii=True) + "\n"
         else:
