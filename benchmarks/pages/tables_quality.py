@@ -265,12 +265,13 @@ def few_shot() -> str:
             rows.append((data, draws, *shares, less, of_the_time(result, one["data"], one["examples"])))
     kinds = sorted({r["processor"] for result in files for r in result["records"]})
     about = (
-        "Mean test accuracy over draws; differences in points, paired by draw, 95 % interval of the bootstrap "
-        "over draws; time is that of the processor, a median over draws on each kind of machine. "
+        "The first column gives the data and the number of training examples per class. Accuracy is the mean test accuracy "
+        "over random draws of the training examples. Differences are in percentage points, paired by draw, with a 95 % "
+        "bootstrap interval over draws. The last column is our CPU time as a share of SetFit's, median over draws, for each kind of processor. "
         f"Measured on {' and '.join(kinds)}, 1 thread; torch {files[-1]['versions']['torch']}, "
         f"until {max(result['date'] for result in files)[:10]}."
     )
-    head = "Data, examples a class | Draws | Ours | SetFit | Fine-tuning | Head alone | Ours less SetFit | Of its time"
+    head = "Data, examples per class | Draws | Ours | SetFit | Fine-tuning | Frozen encoder + head | Ours minus SetFit | CPU time / SetFit's"
     return text(table(head, rows), about)
 
 
