@@ -317,7 +317,7 @@ check("02", analogy=analogy)
 # Here: one pre-norm layer (its norms stand before attention and before the feed-forward network), 2 heads, width 64, on word
 # vectors of 50 numbers that one learned matrix brings to 64 and that are themselves *frozen*: training does not change them. Does the sentence name a European *country*? Paris next to
 # Chile is a trap. Then a task in which only the order counts: is the first country of a trade European?
-# Where the library does this: [models/text.py](../src/glassformer/models/text.py), `encoder_mini`; [word_table.py](../src/glassformer/tasks/word_table.py).
+# Where the library does this: [models/text.py](../src/glassformer/models/text.py), `encoder_mini`; [tasks/build.py](../src/glassformer/tasks/build.py).
 #
 # **Before you run**: does the model fall into the trap?
 

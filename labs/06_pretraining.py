@@ -238,4 +238,4 @@ bars(measured("ntc-bert", "ntc-encoder", "imdb-from-mlm", "imdb-encoder-small-be
 # %% [markdown]
 # **Why.** Generated sentences follow few patterns. In real text many words fit a gap, and no model can know which one was written.
 #
-# Where the library does this: [tasks/masked_lm/run.py](../src/glassformer/tasks/masked_lm/run.py), [train/objectives.py](../src/glassformer/train/objectives.py).
+# Where the library does this: [tasks/masked_lm/estimator.py](../src/glassformer/tasks/masked_lm/estimator.py), [train/objectives.py](../src/glassformer/train/objectives.py).

@@ -37,7 +37,7 @@ def test_every_task_has_a_price_and_its_own_files_are_found(price):
 
 def test_lines_count_where_an_import_holds(price):
     own = {"targets.target_text"}
-    lines = price.naming("tasks.translation.run", own)
-    text = (ROOT / "src/glassformer/tasks/translation/run.py").read_text().splitlines()
+    lines = price.naming("tasks.translation.estimator", own)
+    text = (ROOT / "src/glassformer/tasks/translation/estimator.py").read_text().splitlines()
     assert any("glassformer.targets.target_text" in text[line - 1] for line in lines)
     assert 2 <= len(lines) < 30

@@ -37,7 +37,7 @@ from glassformer.report.tables import confusions
 from glassformer.study.grid import folder_name
 from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.load import load
-from glassformer.tasks.run_folder import Run, read_run_recipe
+from glassformer.tasks.run import Run, read_run_recipe
 
 # Keys that decide how a run goes, not what comes out of it.
 ASIDE = {"name", "summary", "expect", "seed", "threads", "verbose", "baselines", "device", "checkpoint_every"}

@@ -19,7 +19,7 @@ from benchmarks.harness.command import command
 from glassformer.explain.methods import explain_input
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.load import load
-from glassformer.tasks.run_folder import read_run_recipe
+from glassformer.tasks.run import read_run_recipe
 
 DRAWS = 2000
 

@@ -41,9 +41,9 @@ from glassformer.data.country_corpus import COUNTRIES, EUROPEAN, label_of
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import clean_text, encode, word_tokenizer
 from glassformer.evaluate.compare import holm
+from glassformer.tasks.build import train_vectors
 from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.word2vec.estimator import Word2Vec
-from glassformer.tasks.word_table import train_vectors
 
 RECIPE, DIM, PASSES = "europe-given", 50, 30
 STEPS, BATCH = 300, 16

@@ -65,7 +65,7 @@ def compared(vectors: Any) -> dict[str, Any]:
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold
 
-    from glassformer.tasks.heads import unit
+    from glassformer.train.solved_head import unit
 
     examples, tests = unit(vectors["a"]), unit(vectors["b"])
     classes, targets = np.unique(vectors["y"], return_inverse=True)

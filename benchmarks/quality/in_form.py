@@ -27,8 +27,7 @@ from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.evaluate.predictions import read_predictions
 from glassformer.tasks.catalog import TASKS, load_recipe
-from glassformer.tasks.run import evaluate_task, run_task
-from glassformer.tasks.run_folder import check_folder
+from glassformer.tasks.run import check_folder, evaluate_task, run_task
 
 ACROSS = 5  # pictures in a row of the grid figure
 # What google/vit-base-patch16-224-in21k says of its pictures.

@@ -22,12 +22,11 @@ from benchmarks.harness.results import RESULTS, commit, write_result
 from glassformer.data.corpus import hard_negatives
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.report.published import IRRELEVANT, headline
-from glassformer.tasks import run_steps, supervised
+from glassformer.tasks import supervised
 from glassformer.tasks.catalog import TASKS, build_recipe, load_recipe
 from glassformer.tasks.load import load
-from glassformer.tasks.run import run_task
-from glassformer.tasks.run_folder import read_run_recipe
-from glassformer.tasks.task import write_json
+from glassformer.tasks.run import read_run_recipe, run_task
+from glassformer.tasks.task import main_metric, write_json
 
 # Metrics that an interval may stand beside, and what else stays of a split.
 MEASURED = ("accuracy", "macro_f1", "micro_f1", "entity_f1", "exact_match", "f1")
@@ -152,7 +151,7 @@ def evaluate_baselines(folder: Path) -> None:
     clf, splits = load(folder / "model"), task.load(recipe)
     chosen = clf.predicted_index(clf.outputs(splits.evaluated.examples))
     metrics["baselines"] = supervised.evaluate_baselines(
-        task.baselines, clf, recipe, splits, chosen, run_steps.main_metric(recipe)
+        task.baselines, clf, recipe, splits, chosen, main_metric(recipe)
     )
     write_json(folder / "metrics.json", metrics)
 

@@ -16,8 +16,7 @@ from typing import Any
 from benchmarks.harness.command import command
 from benchmarks.harness.results import kept
 from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.masked_lm.estimator import MaskedLM
-from glassformer.tasks.masked_lm.run import Corpus, load_corpus
+from glassformer.tasks.masked_lm.estimator import Corpus, MaskedLM, load_corpus
 
 WINDOW = 250_000  # tokens
 STARTS: dict[str, dict[str, Any]] = {

@@ -18,8 +18,7 @@ from benchmarks.harness.options import count
 from benchmarks.harness.results import kept, write_result
 from glassformer.evaluate.vectors import evaluate_analogies, given_questions, unit_rows
 from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.word2vec.estimator import Word2Vec
-from glassformer.tasks.word2vec.run import load
+from glassformer.tasks.word2vec.estimator import Word2Vec, load
 from glassformer.train.callbacks import Callback
 
 RECIPE, FIRST = "countries-word2vec-given", 100

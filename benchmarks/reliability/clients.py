@@ -29,7 +29,7 @@ from glassformer.data.image import open_image
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.tasks.load import load
-from glassformer.tasks.run_folder import read_run_recipe
+from glassformer.tasks.run import read_run_recipe
 
 # Each reads the bodies of its requests from stdin, a JSON list, and writes the answers to stdout.
 REQUESTS = """

@@ -35,7 +35,7 @@ from glassformer.cli import start, stopping
 from glassformer.cli.app import main
 from glassformer.data.corpus import countries_sentences
 from glassformer.scale import scoring
-from glassformer.tasks.run_folder import has_started
+from glassformer.tasks.run import has_started
 from glassformer.train import word_vectors
 
 STOPS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

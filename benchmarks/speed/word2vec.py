@@ -38,9 +38,8 @@ from benchmarks.harness.rounds import (
 from glassformer.data.folders import data_folders
 from glassformer.data.sentences import read_corpus
 from glassformer.evaluate.vectors import evaluate_vectors, tests_folder
-from glassformer.tasks.word2vec.estimator import Word2Vec
+from glassformer.tasks.word2vec.estimator import Word2Vec, load_texts
 from glassformer.tasks.word2vec.recipe import CorpusConfig
-from glassformer.tasks.word2vec.run import load_texts
 from glassformer.train.word_vectors import CompiledTraining
 
 SETTING = dict(dim=100, window=5, negative=5, min_count=5, subsample=1e-3)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:  # the names of `_PUBLIC` for type checkers, which do not run 
     from glassformer.packing import Packing
     from glassformer.process import tune_process
     from glassformer.tasks.image_classification.estimator import ImageClassifier, ImageRegressor
-    from glassformer.tasks.image_classification.zero_shot import ZeroShotImageClassifier
     from glassformer.tasks.load import load
     from glassformer.tasks.masked_lm.estimator import MaskedLM
     from glassformer.tasks.masked_patches.estimator import MaskedPatches
@@ -23,10 +22,10 @@ if TYPE_CHECKING:  # the names of `_PUBLIC` for type checkers, which do not run 
     from glassformer.tasks.question_answering.estimator import QuestionAnswerer, TextAnswerer
     from glassformer.tasks.similarity.estimator import Embedder
     from glassformer.tasks.text_classification.estimator import TextClassifier, TextRegressor
-    from glassformer.tasks.text_classification.zero_shot import ZeroShotClassifier
     from glassformer.tasks.token_tagging.estimator import TokenTagger
     from glassformer.tasks.translation.estimator import Translator
     from glassformer.tasks.word2vec.estimator import Word2Vec
+    from glassformer.tasks.zero_shot import ZeroShotClassifier, ZeroShotImageClassifier
 
 # Public name -> its module, which is imported at the first use so that ``import glassformer`` is fast
 _PUBLIC = {
@@ -40,8 +39,8 @@ _PUBLIC = {
     "ImageRegressor": "glassformer.tasks.image_classification.estimator",
     "Embedder": "glassformer.tasks.similarity.estimator",
     "Probe": "glassformer.tasks.probe",
-    "ZeroShotClassifier": "glassformer.tasks.text_classification.zero_shot",
-    "ZeroShotImageClassifier": "glassformer.tasks.image_classification.zero_shot",
+    "ZeroShotClassifier": "glassformer.tasks.zero_shot",
+    "ZeroShotImageClassifier": "glassformer.tasks.zero_shot",
     "QuestionAnswerer": "glassformer.tasks.question_answering.estimator",
     "TextAnswerer": "glassformer.tasks.question_answering.estimator",
     "TokenTagger": "glassformer.tasks.token_tagging.estimator",

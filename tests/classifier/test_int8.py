@@ -13,7 +13,7 @@ from glassformer.errors import CheckpointError, ConfigError, IdleSettingWarning
 from glassformer.explain.heads import ablation
 from glassformer.nn.int8 import Int8Linear, precision_of
 from glassformer.nn.kernels import int8, loading
-from glassformer.tasks.int8 import compare_with_int8, describe_int8, read_int8_result
+from glassformer.tasks.classifier import compare_with_int8, describe_int8, read_int8_result
 
 from .conftest import make_texts
 

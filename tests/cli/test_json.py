@@ -124,7 +124,7 @@ def test_what_needs_no_model(asked, monkeypatch, trained: Path, reviews: Path):
 def test_what_runs_for_long(asked, monkeypatch, trained: Path):
     from glassformer.cli import demo, reproduce
     from glassformer.tasks import run as runner
-    from glassformer.tasks.run_folder import Run, read_run_recipe
+    from glassformer.tasks.run import Run, read_run_recipe
 
     metrics = json.loads((trained / "metrics.json").read_text(encoding="utf-8"))
     made = Run(trained, metrics, trained / "report.html")

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from glassformer.tasks.image_classification import run as of_pictures
-from glassformer.tasks.text_classification import run as of_texts
+from glassformer.tasks.image_classification import estimator as of_pictures
+from glassformer.tasks.text_classification import estimator as of_texts
 
 from .tiny import pictures, sentences, sets, settings, write_csv
 

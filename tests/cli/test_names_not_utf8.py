@@ -69,7 +69,7 @@ def test_every_table_of_answers_takes_them(tmp_path):
     from glassformer.cli.similar import write_cosines, write_duplicates, write_results
     from glassformer.data.pairs import PairSplit
     from glassformer.study.results import _write_csv
-    from glassformer.tasks.translation.run import write_translations
+    from glassformer.tasks.translation.estimator import write_translations
 
     near = {"cosine": 0.5, "row": 3, "text": NAME, "columns": {"file": NAME}}
     pair = PairSplit([NAME], [NAME], "here", (1,))

@@ -21,8 +21,7 @@ from glassformer.study.arms import Job, with_existing_split
 from glassformer.study.calibration import set_precision
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.load import load
-from glassformer.tasks.run import run_task
-from glassformer.tasks.run_folder import begin, with_run_settings
+from glassformer.tasks.run import begin, run_task, with_run_settings
 
 from .every import KINDS, PICTURES, Runs
 from .tiny import sentences, sets, settings, snapshot, write_csv

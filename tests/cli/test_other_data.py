@@ -12,8 +12,8 @@ from glassformer.config import read_toml, to_dict
 from glassformer.data.masking import multi_sentence_share
 from glassformer.errors import ConfigError, ShortModelWarning
 from glassformer.tasks.catalog import load_recipe, recipe_names
-from glassformer.tasks.question_answering.run import load as load_answers
-from glassformer.tasks.token_tagging.run import load
+from glassformer.tasks.question_answering.estimator import load as load_answers
+from glassformer.tasks.token_tagging.estimator import load
 
 from .tiny import sentences, sets, write_csv
 

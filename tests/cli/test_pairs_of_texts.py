@@ -9,7 +9,7 @@ from tests.tables import write_csv
 import glassformer as gf
 from glassformer.cli.app import main
 from glassformer.evaluate.predictions import read_predictions
-from glassformer.tasks.run_folder import read_run_recipe
+from glassformer.tasks.run import read_run_recipe
 
 from .tiny import sets
 
@@ -36,7 +36,7 @@ def run(tmp_path_factory) -> Path:
 
 def test_the_next_command_has_both_texts(run):
     from glassformer.cli.output import next_step
-    from glassformer.tasks.run_folder import Run, read_run_recipe
+    from glassformer.tasks.run import Run, read_run_recipe
 
     said = next_step(Run.of(run), read_run_recipe(run))
     assert said.startswith(f'next: glassformer predict {run} "A TEXT OF YOUR OWN" "ITS SECOND TEXT"')

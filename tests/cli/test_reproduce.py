@@ -23,7 +23,7 @@ from glassformer.inputs.images import save_transform
 from glassformer.models.image import ImageEncoder
 from glassformer.models.text import TextEncoder as Bert
 from glassformer.report.published import find_row
-from glassformer.tasks.run_folder import Run
+from glassformer.tasks.run import Run
 
 from .tiny import sentences, write_csv
 

@@ -18,7 +18,7 @@ from glassformer.errors import DataError, IdleSettingWarning
 from glassformer.report.html import write_report
 from glassformer.tasks import run as runner
 from glassformer.tasks.catalog import build_recipe, known_recipe
-from glassformer.tasks.run_folder import Run
+from glassformer.tasks.run import Run
 from glassformer.train.callbacks import Callback
 
 from .tiny import pictures, sentences, sets, settings, write_csv

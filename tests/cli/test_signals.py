@@ -24,10 +24,10 @@ from glassformer.scale import scoring
 from glassformer.targets.multiclass import Classes
 from glassformer.tasks import run as runner
 from glassformer.tasks import supervised
-from glassformer.tasks.masked_lm import run as masked
-from glassformer.tasks.text_classification import run as texts
-from glassformer.tasks.translation import run as translation
-from glassformer.tasks.word2vec import run as vectors
+from glassformer.tasks.masked_lm import estimator as masked
+from glassformer.tasks.text_classification import estimator as texts
+from glassformer.tasks.translation import estimator as translation
+from glassformer.tasks.word2vec import estimator as vectors
 from glassformer.train.callbacks import Progress
 
 from .tiny import sentences, sets, settings, snapshot, write_csv

@@ -12,8 +12,8 @@ from glassformer.data.sources import load_text_dataset
 from glassformer.data.tables import read_table
 from glassformer.errors import DataError
 from glassformer.tasks.catalog import load_recipe, recipe_names
-from glassformer.tasks.masked_lm.run import load_corpus
-from glassformer.tasks.word2vec.run import load_texts
+from glassformer.tasks.masked_lm.estimator import load_corpus
+from glassformer.tasks.word2vec.estimator import load_texts
 
 PAIRS = "en,de\n" + "".join(f"the cat {i} sleeps,die Katze {i} schläft\n" for i in range(9))
 

@@ -21,7 +21,7 @@ from glassformer.errors import DataError
 from glassformer.families.vit import VIT
 from glassformer.report.images import data_uri, draw_grid
 from glassformer.report.maps import attention_views
-from glassformer.tasks.image_classification.run import sample_split
+from glassformer.tasks.image_classification.estimator import sample_split
 from glassformer.tasks.supervised import evaluate_split
 
 from .conftest import SETTINGS, quarters

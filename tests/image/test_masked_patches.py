@@ -15,7 +15,7 @@ from glassformer.families.vit import vit
 from glassformer.models.masked_patches import DecoderSizes, MaskedAutoencoder
 from glassformer.nn.patches import cut_patches, join_patches, sinusoidal_2d
 from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.masked_patches.run import load
+from glassformer.tasks.masked_patches.estimator import load
 from glassformer.tasks.run import evaluate_task, run_task
 
 SIZE, PATCH, GRID = (12, 20), (4, 4), (3, 5)

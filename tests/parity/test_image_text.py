@@ -20,7 +20,7 @@ from glassformer.families.image_text import load_image_text, save_image_text, to
 from glassformer.models.image_text import end_rows
 from glassformer.nn import Trace
 from glassformer.packing import Packing, pack
-from glassformer.tasks.image_classification.zero_shot import PHOTO
+from glassformer.tasks.zero_shot import PHOTO
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()

@@ -7,7 +7,7 @@ import pytest
 from glassformer.data.folders import find_data_file
 from glassformer.report.published import published_rows
 from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.text_classification.run import own_sentences
+from glassformer.tasks.text_classification.estimator import own_sentences
 
 from .built import built
 from .facts import FACTS, Fact

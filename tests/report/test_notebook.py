@@ -11,7 +11,7 @@ import glassformer as gf
 from glassformer.report.notebook import Comparison, Records, comparison_html, estimator_html, plot_history
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.load import load
-from glassformer.tasks.run_folder import Run
+from glassformer.tasks.run import Run
 
 RUNS = Path(__file__).parents[1] / "house" / "saved" / "0.1.0" / "runs"
 EVIL = "<script>alert(1)</script>&\"'"

@@ -11,7 +11,7 @@ from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families.bert import bert
 from glassformer.models.text import TextEncoder as Bert
 from glassformer.models.text import init_local_attention
-from glassformer.tasks.word_table import init_token_embeddings
+from glassformer.tasks.build import init_token_embeddings
 
 TEXTS = ["the king and the queen of france", "paris is the capital of france", "rome is in italy"] * 11
 SIZES = dict(d_model=28, num_layers=1, num_heads=2, d_ff=31, max_length=23, max_positions=23, vocab_size=97)

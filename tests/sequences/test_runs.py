@@ -11,7 +11,7 @@ from glassformer.data.text import SPECIAL_TOKENS
 from glassformer.explain.alignment import picture as alignment
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.load import load
-from glassformer.tasks.masked_lm.run import load_corpus
+from glassformer.tasks.masked_lm.estimator import load_corpus
 
 pytest.importorskip("sacrebleu")
 

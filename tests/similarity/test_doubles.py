@@ -10,7 +10,7 @@ from tests.tables import read_csv
 import glassformer as gf
 from glassformer.cli.app import main
 from glassformer.errors import DataError
-from glassformer.tasks.similarity import estimator
+from glassformer.tasks.similarity import search
 
 from .tiny import PAIRS, checkpoint, tiny
 
@@ -41,7 +41,7 @@ def test_doubles_are_what_all_cosines_say(monkeypatch):
     embedder, texts = tiny().fit(PAIRS), [text for pair in PAIRS for text in pair]
     every = embedder.similarity(texts, texts)
     wanted = {(i, j) for i in range(10) for j in range(i + 1, 10) if every[i, j] >= 0.3}
-    monkeypatch.setattr(estimator, "BLOCK", 3)
+    monkeypatch.setattr(search, "BLOCK", 3)
     found = embedder.doubles(texts, least=0.3)
     assert {(i, j) for i, j, _ in found} == wanted
     cosines = [cosine for _, _, cosine in found]
@@ -49,7 +49,7 @@ def test_doubles_are_what_all_cosines_say(monkeypatch):
     np.testing.assert_allclose(cosines, [every[i, j] for i, j, _ in found], atol=1e-6)
     assert embedder.doubles(embedder.encode(texts), 0.3) == found
     assert embedder.doubles(texts[:1]) == []
-    monkeypatch.setattr(estimator, "MAX_PAIRS", 7)
+    monkeypatch.setattr(search, "MAX_PAIRS", 7)
     with pytest.raises(DataError, match="Ask for a higher one"):
         embedder.doubles(texts, -1)
 

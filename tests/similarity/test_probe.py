@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.heads import fit_head, restore_head, unit
+from glassformer.train.solved_head import fit_head, restore_head, unit
 
 from .tiny import LABELS, TEXTS, checkpoint
 

@@ -8,8 +8,8 @@ import torch
 
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError
-from glassformer.tasks.heads import unit
-from glassformer.tasks.similarity.estimator import BF16_COSINE_ERROR, nearest
+from glassformer.tasks.similarity.search import BF16_COSINE_ERROR, nearest
+from glassformer.train.solved_head import unit
 
 from .tiny import PAIRS, SCORES, TEXTS, tiny
 

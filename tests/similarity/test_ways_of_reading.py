@@ -16,8 +16,8 @@ from glassformer.models.sentences import Dense, Normalize, Pool, Sentences
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import ServedModel
 from glassformer.targets.similarity import spearman
-from glassformer.tasks.similarity.estimator import at_least, nearest
 from glassformer.tasks.similarity.pairs import encode_table
+from glassformer.tasks.similarity.search import at_least, nearest
 
 from .tiny import PAIRS, SCORES, TEXTS, WIDTH, checkpoint, plain_model
 

@@ -15,10 +15,9 @@ from glassformer.cli.vectors import convert, look_up
 from glassformer.data.corpus import countries_sentences
 from glassformer.errors import ConfigError, DataError, InputError
 from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.run import run_task
-from glassformer.tasks.run_folder import relevant_settings
+from glassformer.tasks.run import relevant_settings, run_task
+from glassformer.tasks.word2vec.estimator import load_texts
 from glassformer.tasks.word2vec.recipe import CorpusConfig
-from glassformer.tasks.word2vec.run import load_texts
 
 SETTINGS = ["dim=13", "epochs=2", "limit=800", 'tests=["countries", "wordsim353"]']
 

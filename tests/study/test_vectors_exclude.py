@@ -10,8 +10,8 @@ from glassformer.cli.app import main
 from glassformer.errors import ConfigError, DataError
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import run_task
+from glassformer.tasks.word2vec.estimator import load_texts
 from glassformer.tasks.word2vec.recipe import CorpusConfig
-from glassformer.tasks.word2vec.run import load_texts
 
 TRAIN = [
     "the king and the queen",

@@ -12,8 +12,8 @@ import torch
 from glassformer.cli.app import main
 from glassformer.errors import CheckpointError, DataError, GlassformerError, NotFiniteError
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.heads import unit
 from glassformer.tasks.probe import Probe
+from glassformer.train.solved_head import unit
 
 VALUES = {"nan": np.nan, "inf": np.inf, "1e38": 1e38}  # the last multiplies every weight
 PAIR = ("which animal", "the dog runs")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glassformer.nn import kernels
-from glassformer.tasks.text_classification import run
+from glassformer.tasks.text_classification import estimator
 from glassformer.tasks.text_classification.recipe import TextFitConfig
 
 LENGTHS = np.arange(50, 97)  # unlike, so that groups pad
@@ -19,7 +19,7 @@ def model(kind: str = "full", dropout: float = 0.0, heads: int = 2, has_attentio
 
 
 def told(*args, **options):
-    shares = run.attention_padding(LENGTHS, SETTINGS, model(*args, **options))
+    shares = estimator.attention_padding(LENGTHS, SETTINGS, model(*args, **options))
     return shares["attention"], shares["attention_evaluation"]
 
 

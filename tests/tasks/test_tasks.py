@@ -34,7 +34,7 @@ def test_a_task_is_a_folder_with_files_of_always_the_same_names(name):
     assert task.estimator.RECIPE is task.recipe is TASKS.recipe(name)
     home = Path(inspect.getfile(task.recipe)).parent
     assert home.parent == PACKAGE / "tasks"
-    assert {file.name for file in home.glob("*.py")} >= {"__init__.py", "recipe.py", "estimator.py", "run.py"}
+    assert {file.name for file in home.glob("*.py")} >= {"__init__.py", "recipe.py", "estimator.py"}
     assert Path(inspect.getfile(task.estimator)) == home / "estimator.py"
     assert type(build_recipe({"task": name}, "x")) is task.recipe
 
@@ -43,7 +43,7 @@ def trees() -> Iterator[tuple[str, ast.Module]]:
     return ((path.relative_to(PACKAGE).as_posix(), tree_of(path)) for path in modules())
 
 
-def test_few_places_ask_the_catalogue_and_a_task_knows_no_other_and_not_the_runner():
+def test_few_places_ask_the_catalogue_and_a_task_does_not_know_the_runner():
     folders = {Path(inspect.getfile(task.recipe)).parent.name for task in TASKS.values()}
     wrong = []
     for place, tree in trees():
@@ -55,11 +55,9 @@ def test_few_places_ask_the_catalogue_and_a_task_knows_no_other_and_not_the_runn
             if "TASKS" in taken and node.module.endswith("catalog") and not place.startswith(ASKS):
                 wrong.append(f"{place} asks TASKS")
             parts = node.module.split(".")
-            run = place.endswith("/run.py") and own in folders
-            if run and parts[:2] == ["glassformer", "tasks"]:
-                above = parts[2:] in (["run"], ["run_folder"], ["catalog"], ["load"])
-                if above or (len(parts) > 3 and parts[2] != own):
-                    wrong.append(f"{place} takes from {node.module}")
+            above = parts[2:] in (["run"], ["catalog"], ["load"])
+            if own in folders and parts[:2] == ["glassformer", "tasks"] and above:
+                wrong.append(f"{place} takes from {node.module}")
     assert not wrong
 
 

@@ -6,7 +6,7 @@ import pytest
 from glassformer import TextClassifier
 from glassformer.data.text import encode, word_tokenizer
 from glassformer.errors import ConfigError
-from glassformer.tasks import word_table
+from glassformer.tasks import build
 from glassformer.tasks.text_classification.recipe import ModelConfig
 
 
@@ -15,10 +15,10 @@ def test_few_words_are_read_oftener(copies, epochs, monkeypatch):
     texts = ["a warm film", "dull film !", "what a joy"] * copies
     tokenizer = word_tokenizer(texts, min_count=1, vocab_size=97, lowercase=True, strip_accents=False)
     table = encode(tokenizer, texts, max_length=17)
-    monkeypatch.setattr(word_table, "MIN_WORDS", 136 * 5 * len(table.ids) // copies)
+    monkeypatch.setattr(build, "MIN_TRAINING_WORDS", 136 * 5 * len(table.ids) // copies)
     asked = []
-    monkeypatch.setattr(word_table, "train_vectors", lambda *args: asked.append(args[3]))
-    word_table.read_word_table(ModelConfig(model="textcnn", vectors="word2vec"), tokenizer, table, 0)
+    monkeypatch.setattr(build, "train_vectors", lambda *args: asked.append(args[3]))
+    build.read_word_table(ModelConfig(model="textcnn", vectors="word2vec"), tokenizer, table, 0)
     assert asked == [epochs]
 
 
@@ -38,7 +38,7 @@ def test_the_vectors_of_few_texts_tell_words_apart():
     tokenizer = word_tokenizer(texts, min_count=1, vocab_size=97, lowercase=True, strip_accents=False)
     table = encode(tokenizer, texts, max_length=47)
     config = ModelConfig(model="textcnn", vectors="word2vec", embedding_dim=11)
-    found = word_table.read_word_table(config, tokenizer, table, 0)
+    found = build.read_word_table(config, tokenizer, table, 0)
     assert found is not None
     vectors = found.vectors_
     apart = vectors - vectors.mean(0)

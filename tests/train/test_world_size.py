@@ -11,7 +11,7 @@ from glassformer.cli.app import main
 from glassformer.errors import ConfigError, SeveralProcessesWarning
 from glassformer.runtime import world
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.run_folder import NotMainProcess, main_process_only
+from glassformer.tasks.run import NotMainProcess, main_process_only
 from glassformer.train import distributed
 
 NAMES = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")

@@ -8,7 +8,7 @@ import pytest
 from glassformer.cli.app import main
 from glassformer.errors import DataError
 from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.word2vec.run import load, load_texts
+from glassformer.tasks.word2vec.estimator import load, load_texts
 
 
 def recipe(path: Path, *settings: str):

@@ -27,11 +27,10 @@ from glassformer.errors import (
 from glassformer.tasks.catalog import build_recipe, task_of_estimator
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.load import load
-from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
-from glassformer.tasks.run_steps import is_named, reload_data, training_split
+from glassformer.tasks.run import read_run_recipe, with_bad_rows, with_columns
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.tasks.supervised import column_as_text, load_other_data, with_known_labels
-from glassformer.tasks.task import Log, RunContext
+from glassformer.tasks.task import Log, RunContext, is_named, reload_data, training_split
 from glassformer.train.callbacks import Count, no_progress
 
 WORST_SHARE = 0.2  # regression: the share of predictions with the largest errors counts as wrong

@@ -22,7 +22,7 @@ from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.text_classification.recipe import Recipe
 
 if TYPE_CHECKING:
-    from glassformer.tasks.run_folder import Run
+    from glassformer.tasks.run import Run
 
 
 @dataclass(frozen=True)

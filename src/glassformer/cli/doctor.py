@@ -99,7 +99,7 @@ def _collect_results(what: str, results: Iterator[CheckResult]) -> list[CheckRes
 
 def _describe_run(folder: Path) -> list[CheckResult]:
     """A result about the run in a folder; empty if there is no run."""
-    from glassformer.tasks.run_folder import read_run_recipe
+    from glassformer.tasks.run import read_run_recipe
 
     if not (folder / "config.toml").is_file():
         return []
@@ -143,7 +143,7 @@ def _class_and_fault(folder: Path) -> tuple[str, str]:
 def _int8_result(folder: Path) -> list[CheckResult]:
     """The outcome of the int8 check of the model; empty if it was not run."""
     from glassformer.checkpoints.settings import ABOUT
-    from glassformer.tasks.int8 import describe_int8
+    from glassformer.tasks.classifier import describe_int8
 
     outcome = read_json(folder / ABOUT).get("int8")
     if outcome is None:

@@ -188,7 +188,7 @@ def show_similarities(title: str, metrics: dict[str, Any]) -> None:
 def _verdict(run: Path, scores: dict[str, Any], data: str | None) -> str:
     """A sentence about a classifier's metrics, with the baselines on its own data; empty for other models."""
     from glassformer.targets import target_of
-    from glassformer.tasks.run_folder import read_run_recipe
+    from glassformer.tasks.run import read_run_recipe
 
     if not target_of(scores).predicts_labels or "per_class" not in scores:
         return ""
@@ -212,8 +212,8 @@ def _verdict(run: Path, scores: dict[str, Any], data: str | None) -> str:
 def _main_metric(run: Path, metrics: dict[str, Any]) -> str:
     """The main metric of a run: macro-F1 for multi-label, otherwise the metric that selected the weights."""
     from glassformer.targets import target_of
-    from glassformer.tasks.run_folder import read_run_recipe
-    from glassformer.tasks.run_steps import main_metric
+    from glassformer.tasks.run import read_run_recipe
+    from glassformer.tasks.task import main_metric
 
     return target_of(metrics).measure or main_metric(read_run_recipe(run))
 

@@ -79,9 +79,8 @@ def sample_validation(run: str | Path) -> tuple[list[Any], list[Any]] | None:
     """Random labeled validation examples of a run, at most ``INT8_EXAMPLES``; None if there are none."""
     import numpy as np
 
-    from glassformer.tasks.run_folder import read_run_recipe
-    from glassformer.tasks.run_steps import reload_data
-    from glassformer.tasks.task import RunContext
+    from glassformer.tasks.run import read_run_recipe
+    from glassformer.tasks.task import RunContext, reload_data
 
     if not (Path(run) / "config.toml").is_file():
         return None

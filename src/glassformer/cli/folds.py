@@ -70,7 +70,7 @@ def recipe_for_folds(
         alternatives="--text FILE or --images FOLDER",
         all_in_folds=True,
     )
-    from glassformer.tasks.run_folder import with_bad_rows  # not at the top: it imports torch
+    from glassformer.tasks.run import with_bad_rows  # not at the top: it imports torch
 
     config = with_bad_rows(config, on_bad_row, other=True)
     if text or images or data_option:

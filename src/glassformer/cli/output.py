@@ -28,7 +28,7 @@ from glassformer.tasks.catalog import TASKS
 
 if TYPE_CHECKING:
     from glassformer.report.metrics import Table as Metrics
-    from glassformer.tasks.run_folder import Run
+    from glassformer.tasks.run import Run
 
 
 NO_ANSWER = "(no answer)"
@@ -225,7 +225,7 @@ def run_as_dict(run: Run) -> dict[str, Any]:
 
 def _verdict(run: Run) -> str:
     """A sentence about a classifier's metrics; empty for other models."""
-    from glassformer.tasks.run_folder import read_run_recipe
+    from glassformer.tasks.run import read_run_recipe
 
     if "baselines" not in run.metrics or {"scheme", "answers", "numbers", "similarity"} & run.metrics.keys():
         return ""

@@ -60,7 +60,7 @@ def build_request(
     skip: bool = False,
 ) -> rows.InputRequest:
     """The request from which the ``Inputs`` of a model read the arguments of a command."""
-    from glassformer.tasks.run_folder import trained_columns
+    from glassformer.tasks.run import trained_columns
 
     return rows.InputRequest(
         arguments, text_column, pair_column, trained_columns(run), run, skip, note_columns
@@ -77,7 +77,7 @@ def gather(inputs: Inputs, request: rows.InputRequest) -> RowChunks:
 
 def _with_training_hint(error: DataError, folder: Path) -> DataError:
     """The error, with a hint if it is about an unusable row and training skipped such rows."""
-    from glassformer.tasks.run_folder import read_run_recipe
+    from glassformer.tasks.run import read_run_recipe
 
     if SKIP_HINT not in (error.fix or "") or not (folder / "config.toml").is_file():
         return error
@@ -101,7 +101,7 @@ def open_model(folder: Path, precision: str | None, labels: Sequence[str], templ
     names = [label.strip() for argument in labels for label in argument.split(",") if label.strip()]
     is_zero_shot, classifier = bool(labels) or template is not None, None
     if is_zero_shot and has_both_halves(path):
-        from glassformer.tasks.image_classification.zero_shot import ZeroShotImageClassifier
+        from glassformer.tasks.zero_shot import ZeroShotImageClassifier
 
         classifier = ZeroShotImageClassifier(path, names, template=template)
     model: Any = load(path) if classifier is None else classifier.classifier
@@ -111,7 +111,7 @@ def open_model(folder: Path, precision: str | None, labels: Sequence[str], templ
         set_precision(folder, model, precision, note)
     if classifier is not None or not is_zero_shot:
         return classifier or model
-    from glassformer.tasks.text_classification.zero_shot import ZeroShotClassifier
+    from glassformer.tasks.zero_shot import ZeroShotClassifier
 
     try:
         return ZeroShotClassifier(model, names, template=template)

@@ -114,7 +114,7 @@ def serve_command(
 
 def search_source(source: str | None, text_column: str | None) -> Any:
     """The texts of ``--search``: the path of a saved index, or the texts of a table with rows and columns."""
-    from glassformer.tasks.similarity.index import is_index
+    from glassformer.tasks.similarity.search import is_index
 
     if source is None or is_index(source):
         if text_column is not None:

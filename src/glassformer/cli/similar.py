@@ -327,7 +327,7 @@ def search(
         For each query a list of at most ``count`` results ``{"row", "cosine", "text", "columns"}``, the
         nearest first; ``columns`` has the other columns of the row.
     """
-    from glassformer.tasks.similarity.index import is_index
+    from glassformer.tasks.similarity.search import is_index
 
     embedder = open_embedder(model)
     if is_index(table):
@@ -407,7 +407,7 @@ def search_command(
     if save is not None and check_folder_path(save, "--save").exists():
         raise ExistsError("the folder exists", where=str(save), fix="Choose another --save")
     _check_table(out, json, "results")
-    from glassformer.tasks.similarity.estimator import at_least
+    from glassformer.tasks.similarity.search import at_least
 
     texts = _read_queries(queries or ())
     nearest = search(str(model), table, texts, count, text_column=text_column, save=save)

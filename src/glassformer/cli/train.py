@@ -62,7 +62,7 @@ from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.text_classification.recipe import Recipe
 
 if TYPE_CHECKING:
-    from glassformer.tasks.run_folder import Run
+    from glassformer.tasks.run import Run
 
 
 def train(
@@ -185,7 +185,7 @@ def train_command(
         task_chosen=True,
     )
     from glassformer.runtime import world
-    from glassformer.tasks.run_folder import NotMainProcess
+    from glassformer.tasks.run import NotMainProcess
 
     _say_held_out(config, request, shipped=recipe in recipe_names())
     folder, flags = out or default_folder(config.name), ["--deterministic"] * deterministic

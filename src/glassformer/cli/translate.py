@@ -83,7 +83,7 @@ def _load_with_rows(
 ) -> tuple[Any, list[Row]]:
     """The translator in a folder, and the input rows."""
     check_folder(folder)
-    from glassformer.tasks.run_folder import trained_column
+    from glassformer.tasks.run import trained_column
 
     columns = trained_column(folder), *SOURCE_COLUMNS
     rows = gather_rows(InputRequest(arguments, text_column, training_columns=columns, log=note_columns))

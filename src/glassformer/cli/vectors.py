@@ -45,7 +45,7 @@ def embed(
     """Embeddings ``[n, D]`` (fp32) of texts, of the texts in files, or of images."""
     from glassformer.families.pretrained import load_pretrained
     from glassformer.tasks.load import describe, load
-    from glassformer.tasks.run_folder import trained_columns
+    from glassformer.tasks.run import trained_columns
 
     folder, options = Path(model), {} if prompt_name is None else {"prompt_name": prompt_name}
     saved = describe(folder)

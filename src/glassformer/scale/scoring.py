@@ -42,7 +42,7 @@ from glassformer.reading import ChangeDetector
 from glassformer.scale.engines import map_items, required_resources
 from glassformer.targets.regression import bounds_of
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.run_folder import trained_column, trained_columns
+from glassformer.tasks.run import trained_column, trained_columns
 
 # --- shards ---------------------------------------------------------------------------------------
 

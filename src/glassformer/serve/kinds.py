@@ -30,8 +30,8 @@ from glassformer.serve import schema
 from glassformer.serve.problems import Problem, input_problem
 from glassformer.targets.regression import bounds_of
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.similarity.estimator import at_least, nearest
 from glassformer.tasks.similarity.pairs import vectors_of
+from glassformer.tasks.similarity.search import at_least, nearest
 
 Table = tuple[Sequence[str], Sequence[int], Sequence[Mapping[str, Any]]]  # texts, row numbers, other columns
 

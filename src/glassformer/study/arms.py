@@ -29,8 +29,7 @@ from glassformer.errors import ExistsError, GlassformerError, InputError
 from glassformer.finite import json_text
 from glassformer.scale.engines import map_items, required_resources
 from glassformer.study.grid import Arm, Study, folder_name, with_changes
-from glassformer.tasks.run import run_task
-from glassformer.tasks.run_folder import is_named, read_run_recipe, relevant_settings
+from glassformer.tasks.run import is_named, read_run_recipe, relevant_settings, run_task
 from glassformer.train.callbacks import Callback, Interrupted, Progress, time_left
 
 MARKER = "arm.json"  # written when a job is finished

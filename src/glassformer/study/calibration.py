@@ -38,13 +38,20 @@ from glassformer.finite import json_text
 from glassformer.runtime import choose_device, choose_dtype
 from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
-from glassformer.tasks.classifier import Classifier, abstaining, abstention, check_abstain, fit_decision
-from glassformer.tasks.int8 import describe_int8, int8_obstacle, refuse_int8
+from glassformer.tasks.classifier import (
+    Classifier,
+    abstaining,
+    abstention,
+    check_abstain,
+    describe_int8,
+    fit_decision,
+    int8_obstacle,
+)
+from glassformer.tasks.estimator import refuse_int8
 from glassformer.tasks.load import load
-from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
-from glassformer.tasks.run_steps import reload_data
+from glassformer.tasks.run import read_run_recipe, with_bad_rows, with_columns
 from glassformer.tasks.supervised import load_other_data, with_known_labels
-from glassformer.tasks.task import RunContext
+from glassformer.tasks.task import RunContext, reload_data
 
 Log = Callable[[str], None]
 

@@ -19,7 +19,7 @@ from glassformer.study.results import collect, compare_results, write_results
 from glassformer.study.run_predictions import read_evaluated_split, read_run_predictions
 from glassformer.targets.target import RunPredictions
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.run_folder import read_run_recipe, relevant_settings
+from glassformer.tasks.run import read_run_recipe, relevant_settings
 
 
 def compare(

@@ -32,9 +32,8 @@ from glassformer.finite import json_text
 from glassformer.outputs import check_folder_path
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, known_recipe
-from glassformer.tasks.folds import NAME, OutOfFold
-from glassformer.tasks.run_folder import relevant_settings, with_run_settings
-from glassformer.tasks.task import RunContext
+from glassformer.tasks.run import relevant_settings, with_run_settings
+from glassformer.tasks.task import NAME, OutOfFold, RunContext
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
 
 MARKER = "fold.json"  # written when a fold is finished

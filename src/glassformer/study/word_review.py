@@ -21,7 +21,7 @@ from glassformer.errors import DataChangedError
 from glassformer.evaluate.label_noise import LabelReview, review_labels
 from glassformer.study.folds import load_fold_predictions
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.run_folder import read_run_recipe
+from glassformer.tasks.run import read_run_recipe
 
 NAME = "to_correct.conll"
 CONTEXT = 12  # number of words shown on each side of a suspicious word

@@ -1,15 +1,22 @@
-"""Tokenizers and models of texts from settings."""
+"""Tokenizers and models of texts from settings.
+
+It also applies the section ``model`` to presets and checkpoints, and initializes embeddings with word
+vectors.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from tokenizers import Tokenizer
 
 from glassformer.checkpoints.catalog import CATALOG, catalog_names
@@ -19,7 +26,7 @@ from glassformer.config import nearest
 from glassformer.data.ngrams import Ngrams
 from glassformer.data.text import TokenTable, clean_text, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import count_ids, load_tokenizer
-from glassformer.data.vocabulary import Vocabulary
+from glassformer.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from glassformer.errors import (
     BadValueError,
     CheckpointError,
@@ -35,25 +42,75 @@ from glassformer.families.pretrained import (
     checkpoint_max_positions,
     checkpoint_segments,
     read_checkpoint,
+    with_dropout,
 )
 from glassformer.finite import json_text
 from glassformer.inputs.start import check_start
 from glassformer.models.sentences import Normalize, Sentences
+from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.positions import Learned
-from glassformer.tasks.layers import (
-    SHAPE,
-    apply_layer_settings,
-    embedding_dropout,
-    head_fields,
-    refuse_set_keys,
-    shared_settings,
-    with_new_head,
-    without_none,
-)
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
-from glassformer.tasks.word_table import fill_word_table, read_word_table
+from glassformer.tasks.word2vec.estimator import Word2Vec
 from glassformer.train.config import user_stacklevel
 from glassformer.types import HeadKind
+
+SIZES = ("d_model", "num_layers", "num_heads", "d_ff")
+# Settings of encoders that are trained from scratch.
+LAYERS = (*SIZES, "norm", "activation", "final_norm", "zero_init", "attention", "attention_window")
+SHAPE = (*LAYERS, "norm_eps", "positions", "init_std")
+DROPOUTS = ("dropout", "attention_dropout", "feed_forward_dropout", "stochastic_depth")
+
+
+def without_none(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings that are not None."""
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def shared_settings(section: Any, other: type) -> dict[str, Any]:
+    """The settings of a section that the section ``other`` has too."""
+    names = {f.name for f in fields(other)}
+    return {key: value for key, value in vars(section).items() if key in names}
+
+
+def refuse_set_keys(model: Any, keys: Sequence[str]) -> None:
+    """Raise ConfigError if one of these settings is set, because a checkpoint does not support them."""
+    if key := next((key for key in keys if getattr(model, key) is not None), None):
+        what = f"{key} belongs to from-scratch models; {model.model!r} has its own"
+        raise NotForThisModelError(what, where="model")
+
+
+def apply_layer_settings(preset: EncoderConfig, model: Any) -> EncoderConfig:
+    """The layers of a preset with the settings of the section ``model``."""
+    if model.attention_window is not None and model.attention != "local":
+        what, fix = "only local attention has a window", "Leave it out, or set attention = local"
+        raise NotForThisModelError(what, where="attention_window", fix=fix)
+    values = {key: getattr(model, key) for key in (*LAYERS, *DROPOUTS)}
+    return replace(preset, **without_none(values | {"eps": model.norm_eps}))
+
+
+def embedding_dropout(model: Any) -> float | None:
+    """Dropout on the embeddings; if it is not set, the dropout of the sub-layers."""
+    return model.dropout if model.embedding_dropout is None else model.embedding_dropout
+
+
+def head_fields(model: Any, num_labels: int) -> dict[str, Any]:
+    """The fields of a model's config for a new classification head."""
+    keys = ("head_hidden", "head_dropout", "head_activation", "head_input_dropout")
+    values = {key: getattr(model, key) for key in keys}
+    return {"head": "classification", "num_labels": num_labels} | values
+
+
+def with_new_head(base: Any, model: Any, pooling: str, **fields: Any) -> tuple[Any, list[str]]:
+    """The config of a checkpoint with a new head, and the names of other new parts.
+
+    Dropout is off by default. ``fields`` are further fields of the config.
+    """
+    rates = model.dropout or 0.0, model.attention_dropout or 0.0
+    config = with_dropout(base, *rates, model.embedding_dropout, model.feed_forward_dropout)
+    encoder = replace(config.encoder, stochastic_depth=model.stochastic_depth)
+    is_new = pooling == "attention" or (pooling == "pooler" and base.pooling != "pooler")
+    return replace(config, encoder=encoder, pooling=pooling, **fields), [f"{pooling} pooling"] * is_new
+
 
 # Pooling mode of sentence-transformers -> our name, without and with normalization.
 POOLED = {"mean": "mean", "cls": "first", "max": "max"}
@@ -440,3 +497,99 @@ def warn_of_language(model: str, tokenizer: Any, texts: Sequence[str]) -> None:
         what = f"{model} was trained on English, and cuts a word of these texts into {pieces:.1f} pieces"
         fix = "a multilingual encoder may do better: model=xlm-roberta-base, from the Hub"
         warnings.warn(f"{what} (of English into 1.1): {fix}", OtherLanguageWarning, user_stacklevel())
+
+
+TRAINED_HERE = "word2vec"
+MIN_EPOCHS, MAX_EPOCHS = 10, 200  # for the vectors of a classifier
+# Minimum number of words in all epochs together. After fewer words, all vectors have the same direction.
+MIN_TRAINING_WORDS = 500_000
+MASKED_LM_EPOCHS = 3  # few, because a masked language model has many texts
+
+
+def read_word_table(
+    model: ModelConfig, tokenizer: Tokenizer, table: TokenTable | None, seed: int
+) -> Word2Vec | None:
+    """The word vectors that ``model.vectors`` names; None if it is not set.
+
+    For ``word2vec``, they are trained on ``table`` with one thread: the same seed gives the same bits.
+    """
+    if model.vectors is None:
+        if model.freeze_vectors:
+            what = "there are no vectors to freeze"
+            raise ConfigError(what, where="freeze_vectors", fix="Name them with vectors")
+        return None
+    if model.vectors == TRAINED_HERE:
+        if table is None:
+            raise ConfigError("word2vec trains on the training texts", where="vectors", fix="Call fit")
+        epochs = max(MIN_EPOCHS, min(MAX_EPOCHS, math.ceil(MIN_TRAINING_WORDS / max(len(table.ids), 1))))
+        return train_vectors(table, tokenizer, model.embedding_dim or 100, epochs, seed)
+    vectors = Word2Vec.load(Path(model.vectors))
+    if model.embedding_dim not in (None, vectors.vectors_.shape[1]):
+        what = f"embedding_dim is {model.embedding_dim}, the vectors have {vectors.vectors_.shape[1]} numbers"
+        raise NotForThisModelError(what, where="embedding_dim", fix="Leave it out")
+    return vectors
+
+
+def train_vectors(table: TokenTable, tokenizer: Tokenizer, dim: int, epochs: int, seed: int) -> Word2Vec:
+    """Train skip-gram vectors for the tokens of these texts, without special tokens."""
+    names = [tokenizer.id_to_token(i) or "" for i in range(count_ids(tokenizer))]
+    special = len(SPECIAL_TOKENS)
+    sentences = [[names[i] for i in table[row].tolist() if i >= special] for row in range(len(table))]
+    return Word2Vec(dim=dim, min_count=1, epochs=epochs, seed=seed, threads=1).fit(sentences)
+
+
+def init_token_embeddings(
+    network: Any, name: str, tokenizer: Tokenizer, table: TokenTable, seed: int, first: int = 0
+) -> None:
+    """Initialize token embeddings with word vectors, from column ``first`` on.
+
+    ``name`` is a run, a file, or ``word2vec`` for vectors that are trained on ``table``. The vectors are
+    shifted to mean 0 and scaled to the standard deviation of the embeddings. The same embeddings predict the
+    masked words, so that words with similar contexts start with similar probabilities.
+    """
+    weight = network.embeddings.tokens.weight
+    max_width = weight.shape[1] - first
+    if name == TRAINED_HERE:
+        vectors = train_vectors(table, tokenizer, max_width, MASKED_LM_EPOCHS, seed)
+    else:
+        vectors = Word2Vec.load(Path(name))
+    width = vectors.vectors_.shape[1]
+    if width > max_width:
+        what = f"the word vectors have {width} numbers, the token embeddings have only {max_width}"
+        raise ConfigError(what, where="vectors", fix="Take narrower ones, or a larger d_model")
+    rows, vector_rows = _match_rows(vectors, tokenizer)
+    values = torch.from_numpy(np.ascontiguousarray(vectors.vectors_[vector_rows])).to(weight)
+    values -= values.mean(0)
+    with torch.no_grad():
+        std = float(weight[:, first:].std())
+        weight[rows, first : first + width] = values * (std / max(float(values.std()), 1e-12))
+    network.weights_source += (
+        f"; word vectors: {name} ({len(rows):,} of {tokenizer.get_vocab_size():,} tokens)"
+    )
+
+
+def fill_word_table(network: Any, vectors: Word2Vec, tokenizer: Tokenizer, name: str) -> None:
+    """Copy word vectors to the embeddings of their tokens; scale other embeddings to their deviation."""
+    rows, vector_rows = _match_rows(vectors, tokenizer)
+    weight = network.embeddings.tokens.weight
+    values = torch.from_numpy(np.ascontiguousarray(vectors.vectors_[vector_rows]))
+    with torch.no_grad():
+        weight.mul_(float(values.std()) / max(float(weight.std()), 1e-12))
+        if network.embeddings.special is not None:
+            network.embeddings.special.weight.copy_(weight[: len(SPECIAL_TOKENS)])
+        weight[rows] = values
+    share = f"{len(rows):,} of {tokenizer.get_vocab_size():,} tokens"
+    state = "frozen" if network.embeddings.config.frozen else "trained further"
+    network.weights_source += f"; word vectors: {name} ({share}, {state})"
+
+
+def _match_rows(vectors: Word2Vec, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """For tokens with a vector, their rows in the token embeddings and in the vectors."""
+    # The order of the vocabulary differs between processes, and with it the rounding of sums. Sort it.
+    tokens = sorted((row, token) for token, row in tokenizer.get_vocab().items() if token in vectors)
+    pairs = [(row, vectors.number(token)) for row, token in tokens]
+    if not pairs:
+        what = "no word of the vocabulary has a vector"
+        fix = "Take vectors of the same language, and the same case and segmentation"
+        raise ConfigError(what, where="vectors", fix=fix)
+    return [row for row, _ in pairs], [number for _, number in pairs]

@@ -68,7 +68,7 @@ class Tasks(UserDict[str, "Task"]):
     def __getitem__(self, name: str) -> Task:
         if (task := self.data[name]) is not None:
             return task
-        module = _task_module(name, "run")
+        module = _task_module(name, "estimator")
         return module.TASK if module.TASK.name == name else module.REGRESSION
 
     def recipe(self, name: str) -> type:

@@ -7,9 +7,10 @@ This module is long because it has everything that the four estimators of texts 
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -39,23 +40,15 @@ from glassformer.evaluate.predict import prefetch
 from glassformer.explain.mixin import ExplainMixin
 from glassformer.families.pretrained import save_pretrained
 from glassformer.finite import finite
+from glassformer.nn.int8 import has_linear_layers
+from glassformer.nn.kernels import int8, level
 from glassformer.runtime import choose_device, computes
 from glassformer.sklearn_base import ClassifierMixin, check_is_fitted
 from glassformer.targets import kind_of_targets, target_from_metadata
 from glassformer.targets.multiclass import Classes, warn_of_spelling
 from glassformer.targets.regression import Numbers
 from glassformer.tasks.adapters import AdapterMixin
-from glassformer.tasks.estimator import Estimator, FitState
-from glassformer.tasks.int8 import (
-    FALLBACK,
-    check_count,
-    compare_with_int8,
-    compute_model,
-    describe_int8,
-    int8_obstacle,
-    read_int8_result,
-    weights_state,
-)
+from glassformer.tasks.estimator import Estimator, FitState, compute_model, weights_state
 from glassformer.tasks.named_columns import warn_of_order
 from glassformer.train.callbacks import Callback
 from glassformer.train.config import auto_values_for
@@ -815,3 +808,76 @@ def accuracy(predictions: Sequence[Any], truth: Sequence[Any], weights: Any = No
     correct = [a == b for a, b in zip(predictions, truth, strict=True)]
     weights = None if weights is None else check_weights(weights, len(correct))
     return float(np.average(correct, weights=weights))
+
+
+# --- int8 inference, and its check on validation labels --------------------------------------------
+#
+# The check passes if the labels of the fp32 and the int8 model agree on at least 99.5 % of the validation
+# examples, and their accuracies differ by at most 0.2 points. The result is saved with the model. If the
+# check does not pass, prediction uses the default precision.
+
+
+MIN_AGREEMENT = 0.995  # minimum share of equal labels
+MAX_DIFFERENCE = 0.002  # maximum difference of the accuracies
+MIN_EXAMPLES = 200  # with fewer examples, a single label is more than 0.5 %
+METRICS = ("agree", "accuracy", "accuracy_int8")
+FALLBACK = "prediction computes as with precision=auto"
+
+
+def int8_obstacle(model: Any, device: torch.device) -> str | None:
+    """Why int8 is not possible for this model and device; None: it is possible."""
+    if device.type != "cpu":
+        return "it is for the CPU"
+    if not has_linear_layers(model):
+        return "the model has no linear layers of a Transformer"
+    return int8.why_not()
+
+
+def check_count(count: int) -> None:
+    """Raise ConfigError if there are too few held-out examples for the check."""
+    if count < MIN_EXAMPLES:
+        what = (
+            f"int8 is checked on validation labels: it needs at least {MIN_EXAMPLES}, and there are {count}"
+        )
+        raise ConfigError(what, where="precision", fix="Hold more examples out, or use auto")
+
+
+def compare_with_int8(full: np.ndarray, small: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
+    """Compare class indices ``[n]`` (multi-label ``[n, K]``) of the fp32 model, the int8 model and the truth.
+
+    Returns:
+        The record for JSON: ``n``, ``agree``, ``accuracy``, ``accuracy_int8`` (shares of examples), ``level``
+        (instruction set) and ``passed``.
+    """
+    full, small, targets = (x.reshape(len(targets), -1) for x in (full, small, targets))
+    shares = [float((a == b).all(1).mean()) for a, b in ((full, small), (full, targets), (small, targets))]
+    metrics = dict(zip(METRICS, shares, strict=True))
+    difference = abs(metrics["accuracy"] - metrics["accuracy_int8"])
+    passed = metrics["agree"] >= MIN_AGREEMENT - 1e-12 and difference <= MAX_DIFFERENCE + 1e-12
+    current = level()
+    return {"n": len(targets), **metrics, "level": "" if current is None else current.title, "passed": passed}
+
+
+def describe_int8(result: Mapping[str, Any]) -> str:
+    """The result of the check in words, with its numbers."""
+    metrics = (
+        f"{100 * result['agree']:.2f} % of {result['n']:,} validation labels as in fp32, accuracy "
+        f"{100 * result['accuracy_int8']:.2f} % against {100 * result['accuracy']:.2f} %"
+    )
+    limits = (
+        f"(asked: {100 * MIN_AGREEMENT:.1f} %, and {100 * MAX_DIFFERENCE:.1f} points at most between them)"
+    )
+    return f"on with precision=int8: {metrics}" if result["passed"] else f"off: {metrics} {limits}"
+
+
+def read_int8_result(result: Any, where: str) -> dict[str, Any] | None:
+    """Validate the result of the check from a file; None if it was not measured."""
+    if result is None:
+        return None
+    numbers = [result.get(name) for name in METRICS] if isinstance(result, dict) else [None]
+    shares = all(isinstance(x, int | float) and math.isfinite(x) and 0 <= x <= 1 for x in numbers)
+    valid_counts = isinstance(result, dict) and isinstance(result.get("n"), int) and result["n"] >= 1
+    if not (shares and valid_counts and isinstance(result.get("passed"), bool)):
+        what = "'int8' is not a valid result of the int8 check"
+        raise CheckpointError(what, where=where, fix="Remove this key")
+    return result

@@ -6,6 +6,7 @@ It has the settings, training that can be stopped and resumed, and saving. ``fit
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,9 +33,10 @@ from glassformer.config import (
     values_in_files,
     with_values_in_files,
 )
-from glassformer.errors import CheckpointError, ConfigError, with_article
+from glassformer.errors import CheckpointError, ConfigError, NotForThisModelError, with_article
 from glassformer.families.pretrained import load_pretrained, save_pretrained
 from glassformer.finite import json_text
+from glassformer.nn.int8 import quantized_copy
 from glassformer.nn.lora import adapter, merge
 from glassformer.report.notebook import NotebookRepr, Records
 from glassformer.runtime import (
@@ -49,7 +51,6 @@ from glassformer.runtime import (
 from glassformer.sklearn_base import BaseEstimator, check_is_fitted, with_hints
 from glassformer.tasks.card import count_examples, saved_example_counts, write_card
 from glassformer.tasks.catalog import recipe_values
-from glassformer.tasks.int8 import compute_model, refuse_int8, weights_state
 from glassformer.tasks.named_columns import NamedColumns
 from glassformer.train.callbacks import Callback, Checkpoints, KeepEpochs, Progress, run_with
 from glassformer.train.config import AUTO_KEYS, FitConfig, warn_few_steps, warn_unused_settings, with_values
@@ -512,3 +513,32 @@ def digest(arrays: Iterable[np.ndarray | None]) -> str:
     for array in arrays:
         out.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
     return out.hexdigest()
+
+
+# --- the model in the precision of prediction ------------------------------------------------------
+
+
+def weights_state(model: Any) -> tuple[int, int]:
+    """A key that changes if the model is replaced or a weight changes in place (except by ``.data``)."""
+    # Tensors from inference mode have no version counter.
+    return id(model), sum(0 if p.is_inference() else p._version for p in model.parameters())
+
+
+def compute_model(model: Any, precision: str, device: torch.device) -> Any:
+    """The model in evaluation mode, in the dtype of ``precision``; a copy unless that is fp32."""
+    if precision == "int8":
+        return quantized_copy(model).eval()
+    dtype = choose_dtype(precision, device)
+    if dtype != torch.float32:
+        # The copy shares what stays in fp32, and never holds a second copy of the rest in fp32.
+        shared = {id(p): torch.nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()}
+        model = copy.deepcopy(model, shared).set_compute_dtype(dtype)
+    return model.eval()
+
+
+def refuse_int8(precision: str, kind: str) -> str:
+    """Return ``precision``; raise ConfigError for int8, which only classifiers support."""
+    if precision == "int8":
+        what = f"int8 is checked on validation labels, which {with_article(kind)} does not have"
+        raise NotForThisModelError(what, where="precision", fix="Use auto, fp32 or bf16")
+    return precision

@@ -47,8 +47,8 @@ from glassformer.targets import kind_of_targets
 from glassformer.targets.multiclass import Classes, warn_of_spelling
 from glassformer.tasks.classifier import accuracy
 from glassformer.tasks.estimator import FORMAT, read_saved
-from glassformer.tasks.heads import Head, fit_head, restore_head, unit
 from glassformer.tasks.named_columns import NamedColumns
+from glassformer.train.solved_head import Head, fit_head, restore_head, unit
 
 BACKBONE, HEAD = "backbone", "head"  # folder and file of a saved probe
 POOLINGS = ("auto", "patches")
@@ -277,7 +277,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
             ConfigError: ``k`` is below 1.
             DataError: the vectors have another width.
         """
-        from glassformer.tasks.similarity.estimator import nearest
+        from glassformer.tasks.similarity.search import nearest
 
         if k < 1:
             raise ConfigError(f"k = {k} is below 1", where="neighbors", fix="Use 1 or more")

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.config import listed, nearest
+from glassformer.config import listed, nearest, plain
 from glassformer.data.checks import ONE_CLASS_FIX
 from glassformer.data.columns import AUTO, NONE
 from glassformer.data.duplicates import copy_keys
@@ -34,6 +34,7 @@ from glassformer.data.splits import (
     evaluation_splits,
     make_splits,
     place_of_labels,
+    stratified_folds,
     stratified_subset,
 )
 from glassformer.data.tables import READERS, Table, read_table
@@ -51,14 +52,26 @@ from glassformer.evaluate.predictions import BASELINES_FILE, write_baselines
 from glassformer.finite import json_text
 from glassformer.inputs.inputs import Inputs
 from glassformer.targets.multiclass import Classes, unseen_labels, without_unseen_labels
-from glassformer.targets.multilabel import HALF, one_vs_rest, tune_thresholds
+from glassformer.targets.multilabel import HALF, align_columns, one_vs_rest, tune_thresholds
 from glassformer.targets.regression import largest_errors
-from glassformer.tasks import run_steps
+from glassformer.tasks import task as run_steps
 from glassformer.tasks.card import export
 from glassformer.tasks.classifier import abstention
-from glassformer.tasks.folds import LabelsOutOfFold
-from glassformer.tasks.run_steps import main_metric, reload_data, score_splits, training_split
-from glassformer.tasks.task import TINY, DataPreview, Log, RunContext, Task, report_renderer
+from glassformer.tasks.task import (
+    NAME,
+    TINY,
+    DataPreview,
+    FoldPredictions,
+    Log,
+    OutOfFold,
+    RunContext,
+    Task,
+    main_metric,
+    reload_data,
+    report_renderer,
+    score_splits,
+    training_split,
+)
 from glassformer.train.callbacks import Count, epoch_weights, no_progress, saved_epochs
 from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import class_weights
@@ -506,6 +519,62 @@ def labels_and_confidences(clf: Any, probabilities: np.ndarray) -> tuple[list[An
     """
     labels = getattr(clf, "decide_or_abstain", clf.decide)(probabilities).tolist()
     return labels, clf.kind_.confidence(probabilities, clf.predicted_index(probabilities)).tolist()
+
+
+# --- cross-validation ----------------------------------------------------------------------------
+
+
+class LabelsOutOfFold(OutOfFold):
+    """Cross-validation of classifiers (also multi-label) and regressors."""
+
+    PACKAGES = ("scikit-learn",)
+
+    def __init__(self, recipe: Any, splits: Splits, estimator: Any):
+        super().__init__(recipe, splits, estimator)
+        train = self.train
+        self.kind = self.target = estimator.infer_kind(train.labels)
+        self.classes = list(self.kind.classes(train.labels, place_of_labels(splits.dataset, train.origin)))
+        self.targets = self.kind.encode(train.labels, self.classes, train.origin, train.rows)
+        self.measure, self.METRICS = self.kind.measure or main_metric(recipe), self.kind.metrics_per_fold
+
+    def assign(self, folds: int) -> np.ndarray:
+        """The fold of each training example ``[n]``, stratified by class."""
+        d, train = self.recipe.data, self.train
+        groups = copy_keys(train, d.copies == "sides") if d.copies in ("together", "sides") else train.names()
+        origin = place_of_labels(self.splits.dataset, train.origin)
+        blocks = d.hold_out == "blocks"
+        return stratified_folds(train.labels, folds, d.split_seed, groups, blocks, origin=origin)
+
+    def evaluate(self, model: Any, split: Any) -> tuple[int, dict[str, Any], np.ndarray]:
+        kind, known, threshold = model.kind_, model.classes_.tolist(), model.threshold_
+        classes, p = self.classes, model.cached_outputs(split.examples)
+        if known != classes:  # a rare label occurs only in this fold, so that the model does not know it
+            if kind.is_multilabel:
+                threshold = align_columns(kind.thresholds(threshold, known)[None], known, classes, 1.0)[0]
+            p = align_columns(p, known, classes, 0.0)
+        meter = kind.meter(classes)
+        targets = kind.encode(split.labels, classes, split.origin)
+        meter.update(p, targets, predicted=kind.predicted_index(p, threshold))
+        scores = meter.result(bootstrap=0)
+        metrics = {key: scores[key] for key in self.METRICS if key in scores}
+        return scores["n"], metrics | ({"threshold": plain(threshold)} if kind.is_multilabel else {}), p
+
+    def pooled_metrics(
+        self, folder: Path, predictions: FoldPredictions, records: Sequence[dict[str, Any]]
+    ) -> dict[str, Any]:
+        kind, classes, train = self.kind, np.asarray(self.classes), self.train
+        out, indices = np.empty((len(train), len(classes))), np.empty(self.targets.shape, self.targets.dtype)
+        for (rows, p), record in zip(predictions, records, strict=True):
+            out[rows], indices[rows] = p, kind.predicted_index(p, record.get("threshold"))
+        meter = kind.meter(self.classes)
+        meter.update(out, self.targets, predicted=indices)
+        metrics = {"test": meter.result(self.recipe.evaluate.bootstrap), "measure": self.measure}
+        metrics |= {"label_names": [str(c) for c in self.classes]}
+        predicted = kind.labels(indices.astype(bool) if kind.is_multilabel else indices, classes).tolist()
+        shares = kind.confidence(out, indices).tolist()
+        path = folder / "predictions.csv"
+        kind.write(path, train, NAME, out, self.classes, predicted=predicted, shares=shares)
+        return metrics if kind.predicts_labels else metrics | {"numbers": {"held_out": 0}, "intervals": []}
 
 
 # --- the weights of each epoch --------------------------------------------------------------------

@@ -1,16 +1,27 @@
-"""``Task`` and ``RunContext``, the state of a run."""
+"""``Task``, and the steps that the runs of several tasks share."""
 
 from __future__ import annotations
 
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from glassformer.checkpoints.files import replace_text
+import numpy as np
+
+from glassformer.checkpoints.files import read_json, replace_text
 from glassformer.config import KnownRecipe
 from glassformer.data.doctor import DoctorReport, Severity
+from glassformer.data.duplicates import content_digest, copy_keys
 from glassformer.data.files import with_recipe_settings
+from glassformer.data.image_sources import NAMED_IMAGES
+from glassformer.data.pairs import PAIR_SOURCES, SCORED_SOURCES
+from glassformer.data.rejected import skipped_rows_message
+from glassformer.data.sources import NAMED_SOURCES
+from glassformer.data.splits import Splits, grouped_choice, labeled_or_none, stratified_folds
+from glassformer.errors import DataChangedError, InputError, NoSuchSplitError, TooFewExamplesError
 from glassformer.finite import json_text
 from glassformer.targets.target import NO_TARGET, Target
 from glassformer.train.callbacks import Count, no_progress
@@ -54,9 +65,7 @@ TINY = {
 class Task:
     """A kind of training, such as text classification, as functions that ``run.py`` calls in order.
 
-    ``TASKS`` in ``catalog.py`` lists all tasks.
-
-    The comment of a field describes what its function takes and returns.
+    ``TASKS`` in ``catalog.py`` lists all tasks. The comment of a field says what its function does.
     """
 
     estimator: type[Any]
@@ -84,7 +93,7 @@ class Task:
     opens: Sequence[str] = ()  # heads of transformers checkpoints that ``estimator.from_checkpoint`` supports
     target: Target = NO_TARGET
     read: Callable[..., Any] | None = None  # recipe, source or None -> the data set before it is split
-    folds: type[Any] | None = None  # a subclass of ``OutOfFold``; None: cross-validation is not supported
+    folds: type[OutOfFold] | None = None  # None: cross-validation is not supported
     gives: str | None = None  # labels, numbers, vectors, tags or answers, over HTTP; None: not supported
     verb: str = "predict"  # the command that predicts with such a model
     packages: Sequence[str] = ("tokenizers", "safetensors")  # metrics.json has their versions
@@ -118,3 +127,268 @@ def report_renderer(kind: str) -> Callable[[Path, KnownRecipe], Path]:
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file of a run folder atomically."""
     replace_text(path, json_text(value, indent=1) + "\n")
+
+
+KEY = "data_sha256"  # key of the digests in metrics.json
+# Name in metrics.json -> field of ``Splits``. The run evaluates the last split at its end.
+SPLITS = {"train": "train", "validation": "validation", "judged": "evaluated"}
+
+
+def is_named(source: str) -> bool:
+    """Whether a source is the name of a known data set, which has fixed splits."""
+    return source in {*NAMED_SOURCES, *NAMED_IMAGES, *PAIR_SOURCES, *SCORED_SOURCES}
+
+
+def split_digests(data: Any) -> dict[str, str]:
+    """The SHA-256 of the examples and targets of each split of a run."""
+    splits = {name: getattr(data, field, None) for name, field in SPLITS.items()}
+    return {name: content_digest(split) for name, split in splits.items() if split is not None}
+
+
+def changed_splits(folder: Path, data: Any) -> set[str] | None:
+    """The names of the splits that have changed since the run; None if the run stored no digests."""
+    file = folder / "metrics.json"
+    saved = read_json(file).get(KEY) if file.is_file() else None
+    if not isinstance(saved, dict):
+        return None
+    current = split_digests(data)
+    return {name for name in {*saved, *current} if saved.get(name) != current.get(name)}
+
+
+def check_resumed(folder: Path, data: Any, source: str) -> None:
+    """Raise DataError if the training data have changed since the run began."""
+    if "train" in (changed_splits(folder, data) or ()):
+        fix = "Restore it, or train into another folder: --out FOLDER"
+        raise DataChangedError("has changed since the training", where=source, fix=fix)
+
+
+def reload_data(context: RunContext, splits: Sequence[str] = ("judged",)) -> Any:
+    """Load the data of a finished run again; ``splits`` are those that the caller uses.
+
+    Raises:
+        DataError: the training split and one of ``splits`` have changed. If only the latter has, a line is
+            logged.
+    """
+    data, source = context.task.load(context.recipe), context.recipe.data.source
+    changed = changed_splits(context.folder, data)
+    if changed is None:
+        if not is_named(source):
+            context.log(f"whether {source} has changed since the training is unknown: the run has no digest")
+        return data
+    changed_used = changed.intersection(splits)
+    if changed_used and "train" in changed:
+        what = "has changed since the training: a new split may have rows that the model was trained on"
+        fix = f"Restore it, or give rows that are new: glassformer evaluate {context.folder} --data FILE"
+        raise DataChangedError(what, where=source, fix=fix)
+    if changed_used:
+        context.log(f"{source} has changed since the training; its training examples are the same")
+    return data
+
+
+def training_split(context: RunContext) -> Any:
+    """The training split of a finished run; None if it has changed or cannot be loaded."""
+    recipe = context.trained or context.recipe  # ``context.recipe`` may have the columns of other data
+    if not Path(recipe.data.source).exists():  # a named data set would perhaps be downloaded
+        return None
+    try:
+        data = context.task.load(recipe)
+    except InputError:
+        return None
+    return None if "train" in (changed_splits(context.folder, data) or ()) else data.train
+
+
+TRAINING_SAMPLE = 500  # number of training examples that are evaluated, to show overfitting
+
+
+def read_source(load_dataset: Callable[..., Any], recipe: Any, source: str | None, *columns: str) -> Any:
+    """Load the data set of a recipe, or of another source; ``columns`` are keys of the section ``data``."""
+    d = recipe.data
+    options = {key: getattr(d, key) for key in (*columns, "on_bad_row")}
+    if source is None:
+        options |= {"limit": d.limit, "seed": d.split_seed}
+    return load_dataset(d.source if source is None else source, **options)
+
+
+def named_splits(dataset: Any, d: Any, source: str) -> dict[str, Any]:
+    """The splits that the section ``data`` of a recipe names; raise DataError if the source has none."""
+    if not (by_name := {name: dataset.splits[name] for name in d.splits if name in dataset.splits}):
+        what, fix = f"none of the splits {', '.join(d.splits)}", f"There are: {', '.join(dataset.splits)}"
+        raise NoSuchSplitError(what, where=source, fix=fix)
+    return by_name
+
+
+def sample_items(items: list[Any], d: Any) -> list[Any]:
+    """A random sample of at most ``limit`` items, in their original order."""
+    if d.limit is None or d.limit >= len(items):
+        return items
+    rows = np.random.default_rng(d.split_seed).choice(len(items), d.limit, replace=False)
+    return [items[i] for i in np.sort(rows).tolist()]
+
+
+def split_rows(n: int, noun: str, d: Any, keys: Sequence[str] | None) -> tuple[list[int], list[int]]:
+    """Indices of training and validation examples. Examples with equal ``keys`` are in the same split."""
+    size = d.validation_size
+    num_held_out = round(size * n) if size < 1 else min(round(size), n // 5)
+    if not 0 < num_held_out < n:
+        what = f"{size:g} of {n} {noun} cannot be held out"
+        raise TooFewExamplesError(what, where=d.source, fix="Change validation_size")
+    if keys is None:
+        validation_rows = np.sort(np.random.default_rng(d.split_seed).permutation(n)[:num_held_out])
+    else:
+        validation_rows = grouped_choice(keys, num_held_out, d.split_seed)
+    return np.setdiff1d(np.arange(n), validation_rows).tolist(), validation_rows.tolist()
+
+
+def warn_if_nothing_held_out(splits: Any, noun: str, predictions: str) -> list[str]:
+    """A warning for the preview if no examples are held out, else no line.
+
+    ``noun`` and ``predictions`` are words of its text.
+    """
+    if splits.validation is not None or splits.evaluated is not None:
+        return []
+    what = f"no held-out {noun}: nothing will evaluate the {predictions}"
+    return [f"{what}; --set test_size=0.1 holds out a tenth"]
+
+
+def main_metric(recipe: Any) -> Literal["accuracy", "macro_f1"]:
+    """The main metric of a classification run: macro F1 if ``monitor`` is macro F1, otherwise accuracy."""
+    monitor = getattr(getattr(recipe, "train", None), "monitor", None)
+    return "macro_f1" if monitor == "macro_f1" else "accuracy"
+
+
+def fit(context: RunContext, **options: Any) -> None:
+    """Train on the training split and select the best epoch on the validation split."""
+    train, val = context.data.train, context.data.validation
+    validation = (val.examples, val.labels) if val else None
+    context.estimator.fit(train.examples, train.labels, validation=validation, **options)
+
+
+def score_splits(
+    context: RunContext, score: Callable[[Any], tuple[dict[str, Any], Any]], sample: Any, measure: str
+) -> dict[str, Any]:
+    """Metrics of the splits and of a ``sample`` of the training split, for metrics.json.
+
+    ``score`` returns the metrics and predictions of a split. The predictions for the evaluated split become
+    ``context.predictions``.
+    """
+    splits = context.data
+    out: dict[str, Any] = {
+        "train": score(sample)[0] | {"of": len(splits.train)},
+        "validation": None if splits.validation is None else score(splits.validation)[0],
+        "test": None,
+        "judged": splits.evaluated_split,
+        "measure": measure,
+        "baselines": {},
+        "seconds": {},
+    }
+    if splits.evaluated is not None and splits.evaluated.labels is not None:
+        started = time.perf_counter()
+        out["test"], context.predictions = score(splits.evaluated)
+        out["seconds"]["inference"] = time.perf_counter() - started
+        out["openings"] = {splits.evaluated_split: 1}
+    return out
+
+
+def evaluate_splits(
+    context: RunContext, evaluate: Callable[..., tuple[dict[str, Any], Any]], measure: str
+) -> dict[str, Any]:
+    """``score_splits`` with a function of estimator, split, number of resamples and progress."""
+    train = context.data.train
+    sample = train.select(range(min(TRAINING_SAMPLE, len(train))))
+
+    def score(split: Any) -> tuple[dict[str, Any], Any]:
+        bootstrap = 0 if split is sample else context.recipe.evaluate.bootstrap
+        with context.count("evaluating", len(split)) as progress:
+            return evaluate(context.estimator, split, bootstrap, progress)
+
+    return score_splits(context, score, sample, measure)
+
+
+def split_to_evaluate(
+    context: RunContext,
+    source: str | None,
+    load: Callable[..., Any],
+    noun: str,
+    needed: str = "",
+    note: Callable[[Any], str] = lambda dataset: "",
+) -> Any:
+    """Load the split to evaluate, from the data of the run or from another source.
+
+    ``needed`` names the targets that the split must have (empty: none). ``note`` returns an addition to the
+    logged line about the data set.
+    """
+    splits = reload_data(context) if source is None else load(context.recipe, source)
+    if rejected := splits.dataset.rejected:
+        context.log(skipped_rows_message(rejected, is_listed=False))
+    split, where = splits.evaluated, source or context.recipe.data.source
+    if split is None or (needed and split.labels is None):
+        what = f"nothing to evaluate: no {needed or 'validation and no test split'}"
+        raise NoSuchSplitError(what, where=where)
+    context.log(f"{len(split):,} {noun} of {split.origin}{note(splits.dataset)}")
+    return split
+
+
+# --- cross-validation: assign examples to folds, evaluate a fold, pool the predictions -------------
+#
+# ``study.folds`` trains the folds.
+
+
+NAME = "out-of-fold"  # name of the split in metrics and predictions
+FoldPredictions = list[tuple[np.ndarray, Any]]  # the row numbers and predictions of each fold
+
+
+class OutOfFold(ABC):
+    """Cross-validation of a recipe."""
+
+    NOUN: ClassVar[str] = "examples"
+    PREDICTIONS_FILE: ClassVar[str] = "probabilities.npy"  # file of the predictions of a fold: .npy or .json
+    METRICS: tuple[str, ...]  # metrics that are reported per fold and summarized over the folds
+    PACKAGES: ClassVar[tuple[str, ...]] = ("tokenizers", "safetensors")  # metrics.json has their versions
+    target: Target
+    measure: str = ""  # the metric in the log line of a fold
+    EXAMPLE: ClassVar[str]  # noun for one example
+    GROUPS: ClassVar[str]  # plural noun for the groups of examples that share a fold, for messages
+
+    def __init__(self, recipe: Any, splits: Splits, estimator: Any):
+        self.recipe, self.splits, self.estimator, self.train = recipe, splits, estimator, splits.train
+
+    def assign(self, folds: int) -> np.ndarray:
+        """The fold of each training example ``[n]``. Examples of the same group share a fold."""
+        groups = copy_keys(self.train)
+        if (count := len(set(groups))) < folds:
+            what = f"{count} different {self.GROUPS} for {folds} folds"
+            raise TooFewExamplesError(
+                what, where=self.train.origin, fix="Use fewer folds, or give more texts"
+            )
+        return stratified_folds([self.EXAMPLE] * len(self.train), folds, self.recipe.data.split_seed, groups)
+
+    def fit_arguments(self, split: Any) -> tuple[Any, ...]:
+        """The arguments X and y of ``fit`` for a split."""
+        return split.examples, split.labels
+
+    @property
+    def validation(self) -> tuple[Any, ...] | None:
+        """X and y of the validation split, which selects the best epoch of every fold, or None."""
+        split = labeled_or_none(self.splits.validation)
+        return None if split is None else self.fit_arguments(split)
+
+    @abstractmethod
+    def evaluate(self, model: Any, split: Any) -> tuple[int, dict[str, Any], Any]:
+        """Number of scored predictions, their metrics, and the predictions (an array, or a list for JSON)."""
+
+    def per_example(self, predictions: Any, rows: np.ndarray) -> Any:
+        """The stored predictions of a fold, one per example in ``rows``; None if they are of other data."""
+        return predictions if len(predictions) == len(rows) else None
+
+    def summary(self, metrics: dict[str, Any]) -> str:
+        """The text about a fold in the log."""
+        return f"{self.target.metrics[self.measure].name} {(metrics[self.measure] or 0.0):.4f}"
+
+    @abstractmethod
+    def pooled_metrics(
+        self, folder: Path, predictions: FoldPredictions, records: Sequence[dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Write the predictions of all folds together, and return their entries of metrics.json.
+
+        ``records`` has the metrics of each fold.
+        """

@@ -27,11 +27,10 @@ from glassformer.runtime import choose_device, use_own_generator
 from glassformer.tasks.auto import CopyStateOnStart, StopUnsaved, assign_folds, copy_fitted_state
 from glassformer.tasks.build import matching_pooling
 from glassformer.tasks.estimator import FitState
-from glassformer.tasks.heads import LinearHead, fit_head
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.train.callbacks import Callback, StopOnSignal
 from glassformer.train.distributed import join
-from glassformer.train.solved_head import STRENGTHS
+from glassformer.train.solved_head import STRENGTHS, LinearHead, fit_head
 
 # Setting without effect, because the head is not trained by gradient descent -> the required value.
 REQUIRED = {

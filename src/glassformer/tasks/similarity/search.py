@@ -1,4 +1,4 @@
-"""Search index: texts and their embeddings.
+"""Search: an index of texts with their embeddings, and the nearest rows of a table.
 
 An index is a folder without pickle:
 
@@ -23,7 +23,7 @@ from glassformer.checkpoints.files import read_json, verify_folder, write_folder
 from glassformer.checkpoints.settings import get_size, get_text
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.checks import check_texts
-from glassformer.errors import CheckpointError, IncompleteError
+from glassformer.errors import CheckpointError, DataError, IncompleteError
 from glassformer.finite import json_text
 
 ABOUT, TEXTS, VECTORS = "index.json", "texts.jsonl", "vectors"
@@ -115,3 +115,74 @@ def _read_texts(file: Path) -> tuple[list[str], list[int], list[dict[str, Any]]]
             except (ValueError, KeyError, TypeError, RecursionError):
                 raise CheckpointError("is not a text with a row number", where=f"{file}, line {i}") from None
     return check_texts(texts, str(file)), rows, other_columns
+
+
+# --- nearest rows ---------------------------------------------------------------------------------
+
+
+ROUNDING = 1e-6  # maximum rounding error of a cosine in fp32
+BLOCK = 1024  # rows per matrix product
+MAX_PAIRS = 1_000_000  # maximum number of near-duplicate pairs
+EXTRA_CANDIDATES = 32  # number of candidates beyond ``k`` that the search in bf16 finds
+# Maximum error of a cosine in bf16: 2**-9 for each vector and for their product, and a little for sums.
+BF16_COSINE_ERROR = 3 * 2.0**-9 + 2.0**-11
+
+
+def are_vectors(table: Any) -> bool:
+    return isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind not in "OUST"
+
+
+def pairs_within(table: np.ndarray, least: float) -> list[tuple[int, int, float]]:
+    """Pairs of rows with a cosine of at least ``least``, highest first. All vectors have length 1.
+
+    Raises:
+        DataError: there are more than ``MAX_PAIRS`` pairs.
+    """
+    t = torch.from_numpy(np.ascontiguousarray(table, np.float32))
+    first, second, cosines = [], [], []
+    for start in range(0, len(t), BLOCK):
+        block = t[start : start + BLOCK] @ t[start:].T  # [B, n - start]
+        i, j = torch.triu(block >= least - ROUNDING, diagonal=1).nonzero(as_tuple=True)
+        first.append(i + start)
+        second.append(j + start)
+        cosines.append(block[i, j])
+        if (count := sum(map(len, first))) > MAX_PAIRS:
+            what = f"{count:,} pairs and more have a cosine of {least:g} or above"
+            raise DataError(what, where="doubles", fix="Ask for a higher one")
+    if not first:
+        return []
+    best = torch.sort(torch.cat(cosines), descending=True, stable=True)
+    rows = torch.cat(first)[best.indices].tolist(), torch.cat(second)[best.indices].tolist()
+    return list(zip(*rows, best.values.clamp(-1, 1).tolist(), strict=True))
+
+
+def nearest(
+    queries: np.ndarray, table: np.ndarray, k: int, dtype: torch.dtype = torch.float32
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of ``table`` nearest to each query and their cosines, ``[n, k]``. All vectors have length 1.
+
+    In bf16 (``dtype``), the search finds candidates first and then computes their cosines in fp32. If another
+    row could be nearer than the candidates, the query is compared with all rows in fp32.
+    """
+    k = min(k, len(table))
+    num_candidates = k if dtype == torch.float32 else min(k + EXTRA_CANDIDATES, len(table))
+    q, t = torch.from_numpy(queries), torch.from_numpy(np.ascontiguousarray(table))
+    rows, cosines, converted = [], [], t.to(dtype)
+    for part in q.split(256):
+        candidates = (part.to(dtype) @ converted.T).float().topk(num_candidates, 1)
+        exact = torch.einsum("qe,qwe->qw", part, t[candidates.indices])
+        best = torch.sort(exact, dim=1, descending=True, stable=True)
+        indices, values = candidates.indices.gather(1, best.indices[:, :k]), best.values[:, :k]
+        if dtype != torch.float32 and num_candidates < len(table):
+            # The cosine of another row is at most BF16_COSINE_ERROR above that of the last candidate.
+            uncertain = values[:, -1] < candidates.values[:, -1] + BF16_COSINE_ERROR
+            if uncertain.any():
+                values[uncertain], indices[uncertain] = (part[uncertain] @ t.T).topk(k, 1)
+        rows.append(indices)
+        cosines.append(values)
+    return torch.cat(rows).numpy(), torch.cat(cosines).clamp(-1, 1).numpy()
+
+
+def at_least(cosine: float, least: float | None) -> bool:
+    """Whether a cosine is at least ``least``, up to rounding in fp32."""
+    return least is None or least <= -1 or cosine >= least - ROUNDING
