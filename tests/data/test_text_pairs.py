@@ -157,10 +157,10 @@ OWN = ("a", "b")
     ],
 )
 def test_a_table_to_be_answered_has_the_columns_of_the_training(names, named, trained, found, said):
-    sides = columns_for_pair_model(names, *named, "t", trained)
-    assert (sides.first, sides.second) == found
-    assert said in sides.message
-    assert bool(said) is bool(sides.message)
+    *sides, message = columns_for_pair_model(names, *named, "t", trained)
+    assert tuple(sides) == found
+    assert said in message
+    assert bool(said) is bool(message)
 
 
 @pytest.mark.parametrize(

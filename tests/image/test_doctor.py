@@ -11,7 +11,7 @@ from PIL import Image
 from glassformer.cli.app import main
 from glassformer.config import read_toml
 from glassformer.data.duplicates import Thumbnails, near_duplicates
-from glassformer.data.image import check_readable, find_unreadable, read_header
+from glassformer.data.image import check_readable, read_header, read_headers
 from glassformer.data.image_doctor import examine_images
 from glassformer.data.image_sources import ImageSplit, load_image_dataset
 from glassformer.data.transform import ImageTransform
@@ -55,13 +55,13 @@ def cut(file: Path) -> Path:
 def test_a_cut_file_is_found_without_decoding_whole_ones(kind):
     whole = encoded(scene(1), kind)
     assert read_header(whole, "x").size == (61, 47)
-    assert find_unreadable([whole, whole[: len(whole) * 2 // 3], whole], "x").keys() == {1}
+    assert read_headers([whole, whole[: len(whole) * 2 // 3], whole], "x")[1].keys() == {1}
 
 
 def test_a_whole_file_is_not_decoded(monkeypatch):
     whole = encoded(scene(1)), encoded(scene(2), "PNG")
     monkeypatch.setattr("glassformer.data.image.open_image", lambda *a: pytest.fail("decoded"))
-    assert find_unreadable(whole, "x") == {}
+    assert read_headers(whole, "x")[1] == {}
 
 
 def test_all_that_cannot_be_read_is_counted():

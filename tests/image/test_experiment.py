@@ -13,9 +13,9 @@ from PIL import Image
 
 from glassformer.checkpoints.names_lora import load_adapter
 from glassformer.cli.app import main
-from glassformer.data.columns import read_labels
 from glassformer.data.image_doctor import examine_images
 from glassformer.data.image_sources import ImageSplit
+from glassformer.data.sources import LabelReader
 from glassformer.data.tables import Table
 from glassformer.errors import DataError
 from glassformer.families.vit import VIT
@@ -126,11 +126,12 @@ def test_a_label_of_any_script_is_drawn_without_a_warning(tmp_path):
 
 
 def test_a_split_whose_labels_are_all_missing_has_none(tmp_path):
-    table = Table("here", ("label",), [2, 3], lambda name: [-1, -1])
-    assert read_labels(table, "label", ("cat", "dog")) == []
-    table = Table("here", ("label",), [2, 3], lambda name: [-1, 1])
+    names = {"label": ("cat", "dog")}
+    table = Table("here", ("label",), [2, 3], lambda name: [-1, -1], class_names=names)
+    assert LabelReader().read(table, "label") == []
+    table = Table("here", ("label",), [2, 3], lambda name: [-1, 1], class_names=names)
     with pytest.raises(DataError, match="label -1 has no name"):
-        read_labels(table, "label", ("cat", "dog"))
+        LabelReader().read(table, "label")
 
 
 def test_figures_are_those_of_the_labels_that_are_given(fitted):

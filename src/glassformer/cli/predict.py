@@ -331,10 +331,10 @@ def predict_command(
     if source is None:
         source = gather(select_inputs(model, pair_column), request)
     if user_table is not None and source.layout.pairs:
-        sides = columns_for_pair_model(
+        *pair, _ = columns_for_pair_model(
             user_table.names, text_column, pair_column, arguments[0], request.training_columns
         )
-        user_table = replace(user_table, pair=(sides.first, sides.second))
+        user_table = replace(user_table, pair=tuple(pair))
     writer = Writer(kind(model, source.layout, coverage), out, json, user_table, least_confident)
     _write(writer, source, skip)
     if json:

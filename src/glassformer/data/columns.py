@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import listed, nearest
-from glassformer.data.checks import check_cells, check_class_names, check_labels, check_texts, is_missing
+from glassformer.data.checks import check_cells, check_texts, is_missing
 from glassformer.data.column_contents import (
     LABEL_COLUMNS,
     SAMPLE_ROWS,
@@ -38,16 +38,8 @@ from glassformer.data.column_contents import (
     yes_or_no,
 )
 from glassformer.data.in_memory import MemoryTable, as_list, guess_input_column
-from glassformer.data.label_kinds import NUMBERS_FIX, find_label_problem, is_number, whole_number
-from glassformer.data.label_sets import (
-    LabelSet,
-    Unusable,
-    are_sets,
-    check_sets,
-    flat_labels,
-    is_multilabel,
-    split_column,
-)
+from glassformer.data.label_kinds import NUMBERS_FIX, is_number
+from glassformer.data.label_sets import Unusable
 from glassformer.data.parquet import read_batches, to_list
 from glassformer.data.spreadsheet import REVIEWED
 from glassformer.data.tables import Table
@@ -122,7 +114,7 @@ def find_columns(
     candidates: list[str] = []
     if found_label is None:
         detect = labels or need_labels
-        found_label = _find_label_column(table, [found_text], need_labels, candidates, found_text, detect)
+        found_label = find_label_column(table, [found_text], need_labels, candidates, found_text, detect)
         is_guess = is_guess or found_label is not None
     messages = [f"{_candidates_message(candidates)}: name it with label_column"] if candidates else []
     if is_guess:
@@ -182,14 +174,6 @@ def _candidates_message(names: Sequence[str]) -> str:
     if len(names) == 1:
         return f"{names[0]!r} could be the label by its content, but not by its name"
     return f"several columns could be the label ({listed(names)})"
-
-
-def find_image_label_column(
-    table: Table, name: str | None, image_column: str, needed: bool = False
-) -> str | None:
-    """The column of labels of a table of images; None if no column has labels."""
-    named = find_column(table, name, LABEL_COLUMNS, "label")
-    return named or _find_label_column(table, [image_column], needed)
 
 
 def find_text_column(table: Table, requested: str | None = None, preferred: Sequence[str | None] = ()) -> str:
@@ -256,7 +240,7 @@ def _guess_text_column(table: Table, names: Sequence[str], pairs: bool) -> str |
     raise UnclearColumnError(what, where=table.origin, fix=fix)
 
 
-def _find_label_column(
+def find_label_column(
     table: Table,
     excluded: Sequence[str],
     need_labels: bool,
@@ -347,13 +331,8 @@ PAIR_COLUMNS += [("query", "passage"), ("query", "document")]
 COMPARED_COLUMNS = (*PAIR_COLUMNS, ("anchor", "positive"), ("a", "b"), ("first", "second"))
 
 
-@dataclass(frozen=True)
-class PairColumns:
-    """The two columns of pairs of texts."""
-
-    first: str
-    second: str
-    message: str = ""  # tells the user which columns were detected; otherwise empty
+# The columns of the first and of the second texts, and a message if they were detected; otherwise empty.
+PairColumns = tuple[str, str, str]
 
 
 def usual_pair_columns(
@@ -389,7 +368,7 @@ def find_pair_columns(
     if columns is None:
         return None
     message = f"pairs of texts, detected {how}: {columns[0]!r} and {columns[1]!r}; "
-    return PairColumns(*columns, message + "for one text set text_column")
+    return *columns, message + "for one text set text_column"
 
 
 def _pair_columns_by_name(table: Table, text: str | None, pair: str, label: str | None) -> PairColumns:
@@ -408,7 +387,7 @@ def _pair_columns_by_name(table: Table, text: str | None, pair: str, label: str 
     if first == pair:
         what = f"column {pair!r} is taken for the first text and for the second"
         raise UnclearColumnError(what, where=table.origin, fix="Name both with text_column and pair_column")
-    return PairColumns(first, pair)
+    return first, pair, ""
 
 
 def find_columns_of_pairs(
@@ -421,14 +400,14 @@ def find_columns_of_pairs(
     pair_columns = find_pair_columns(table, text, pair, label, guess=labels)
     if pair_columns is None:
         return None
-    texts, candidates = (pair_columns.first, pair_columns.second), list[str]()
-    messages = [pair_columns.message] if pair_columns.message else []
+    *texts, message = pair_columns
+    candidates, messages = list[str](), [message] if message else []
     column = find_column(table, label, LABEL_COLUMNS, "label")
     if column in texts:
         what = f"column {column!r} is taken for a text and for the label"
         raise UnclearColumnError(what, where=table.origin, fix="Name another column with label_column")
     if column is None:
-        column = _find_label_column(table, texts, need_labels, candidates, detect=labels or need_labels)
+        column = find_label_column(table, texts, need_labels, candidates, detect=labels or need_labels)
         messages += [f"labels in {column!r}, detected by content; or set label_column"] if column else []
     messages += [f"{_candidates_message(candidates)}: name it with label_column"] if candidates else []
     ranked = rank_label_candidates(table, candidates)
@@ -515,7 +494,7 @@ def columns_for_pair_model(
         raise _no_pair_error(names, training_columns if any(trained) else (), where)
     message = f"{first!r} is read as the first text and {second!r} as the second, {how}; "
     message += "set text_column and pair_column to override"
-    return PairColumns(first, second, message if how else "")
+    return first, second, message if how else ""
 
 
 def _no_pair_error(names: Sequence[str], trained: Sequence[str | None], where: str | Path) -> DataError:
@@ -527,111 +506,6 @@ def _no_pair_error(names: Sequence[str], trained: Sequence[str | None], where: s
     fix = "Name the column of the first texts with text_column, the column of the second with pair_column"
     fix += f": {listed(list(names))}"
     return UnclearColumnError(f"this model reads pairs of texts{what}", where=str(where), fix=fix)
-
-
-# --- labels ---------------------------------------------------------------------------------------
-
-is_canonical_integer = re.compile(r"0|-?[1-9][0-9]{0,17}").fullmatch  # one spelling for each number
-
-
-def read_labels(
-    table: Table, column: str, class_names: Sequence[str], separator: str | None = None
-) -> Sequence[Any]:
-    """The labels, as class names if the file has such names; empty if all are -1, which means "unlabeled".
-
-    Args:
-        separator: separator between labels in a multi-label cell; None: a cell is one label or a list.
-    """
-    values = table.read(column)
-    if separator is not None or is_multilabel(values):
-        sets = check_sets(split_column(values, separator, column), table.origin, table.rows)
-        return named_labels(sets, class_names, table) if class_names else sets
-    if not table.typed:
-        values = [value.strip() for value in values]
-    elif class_names and all(value == -1 for value in values):
-        return []
-    try:
-        labels = check_labels(values, table.origin, table.rows)
-    except DataError as error:
-        problem = find_label_problem(values)
-        if problem is None or problem[0] in error.what:
-            raise
-        raise error.but(what=f"{error.what}: {problem[0]}", fix=problem[1]) from None
-    return named_labels(labels, class_names, table) if class_names else labels
-
-
-def column_checks(table: Table, label: str, separator: str | None) -> dict[str, Callable]:
-    """Column of labels -> function that raises an error for an invalid value."""
-    values = table.read(label)
-    if separator is not None or is_multilabel(values):
-        return {label: lambda values: check_sets(split_column(values, separator))}
-    names = table.class_names.get(label, ())
-    if not names or all(value == -1 for value in values):
-        return {label: check_labels}
-    return {label: lambda cells: [_class_name(item, names, table, 0) for item in check_labels(cells)]}
-
-
-def name_classes(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> Sequence[Any]:
-    """Replace the numbers in a file without class names by the class names of an earlier file.
-
-    If all labels are names, they are returned unchanged.
-
-    Raises:
-        DataError: a number has no class name, or names and numbers are mixed; the message names the row.
-    """
-    all_labels = flat_labels(labels)
-    numbers = {label: whole_number(label) for label in all_labels if label not in class_names}
-    if not class_names or all(number is None for number in numbers.values()):
-        return labels
-    if {*numbers.values()} == {-1} and len(numbers) == len({*all_labels}):
-        return []
-    if all(whole_number(label) is not None for label in all_labels):
-        numbers = {label: whole_number(label) for label in all_labels}
-    return named_labels(labels, class_names, table, numbers)
-
-
-def named_labels(
-    labels: Sequence[Any], class_names: Sequence[str], table: Table, numbers: Mapping[Any, Any] | None = None
-) -> list[Any]:
-    """Replace numeric labels by class names.
-
-    Args:
-        numbers: label -> its number, for labels that are not integers.
-
-    Raises:
-        DataError: a number without a class name, or a class name that is invalid or occurs twice.
-    """
-    check_class_names(class_names, table.origin)
-
-    def name(label: Any, row: int) -> str:
-        return _class_name((numbers or {}).get(label, label), class_names, table, row)
-
-    label_of_row = zip(table.rows, labels, strict=True)
-    if are_sets(labels):
-        return [LabelSet(sorted(name(label, row) for label in label_set)) for row, label_set in label_of_row]
-    return [name(label, row) for row, label in label_of_row]
-
-
-def _class_name(label: Any, class_names: Sequence[str], table: Table, row: int) -> str:
-    if not isinstance(label, int) or not 0 <= label < len(class_names):
-        fix = f"The file has class names for 0 to {len(class_names) - 1}: {', '.join(class_names)}"
-        raise DataError(f"label {label!r} has no name", where=f"{table.origin}, row {row}", fix=fix)
-    return class_names[label]
-
-
-def with_integer_labels(splits: Mapping[str, Any], untyped: set[str]) -> dict[str, Any]:
-    """Convert labels of ``untyped`` splits (CSV files) to ``int`` if every text label is an integer."""
-    out = dict(splits)
-    for name, split in splits.items():
-        texts = [label for label in flat_labels(split.labels) if isinstance(label, str)]
-        if texts and (name not in untyped or not all(map(is_canonical_integer, texts))):
-            return out
-    for name in untyped & splits.keys():
-        if (labels := splits[name].labels) is not None:
-            multilabel = are_sets(labels)
-            integers = [LabelSet(sorted({*map(int, x)})) if multilabel else int(x) for x in labels]
-            out[name] = replace(splits[name], labels=integers)
-    return out
 
 
 # --- multi-label tables with one 0/1 column per label ---------------------------------------------

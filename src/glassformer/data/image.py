@@ -456,11 +456,8 @@ def _too_many_bytes_error(where: str) -> DataError:
 # A file counts as complete if it has a valid header and the last bytes of its format. Any other file is
 # decoded. A check of a small file takes less than a millisecond, so all splits are checked before training.
 
-FILE_ENDINGS = {
-    "JPEG": b"\xff\xd9",
-    "PNG": b"IEND\xaeB`\x82",
-    "GIF": b";",
-}  # the last bytes of a complete file
+# The last bytes of a complete file.
+FILE_ENDINGS = {"JPEG": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82", "GIF": b";"}
 SKIP_HINT = "leave such images out with --set broken=skip"
 DARK = 64  # of 255; an image without a brighter pixel uses at most a quarter of the range
 MAX_SHOWN = 3  # maximum number of images that a message names
@@ -512,22 +509,21 @@ def _brightest(image: Any) -> int:
     return max(high for _, high in image.getextrema())
 
 
-def find_unreadable(
-    images: Sequence[Any],
-    origin: str,
-    rows: Sequence[int] | None = None,
-    decode: bool = False,
-    image_range: ImageRange = "full",
-    brightest: BrightestPixel | None = None,
-) -> dict[int, DataError]:
-    """Position -> error, for every unreadable image; see ``read_header``."""
-    errors = {}
+def read_headers(
+    images: Sequence[Any], origin: str, rows: Sequence[int] | None = None, *options: Any
+) -> tuple[dict[int, ImageHeader], dict[int, DataError]]:
+    """Position -> header of each readable image, and position -> error of each unreadable image.
+
+    Args:
+        options: the arguments of ``read_header`` from ``decode`` on.
+    """
+    headers, errors = {}, {}
     for i, source in enumerate(images):
         try:
-            read_header(source, image_name(source, origin, i, rows), decode, image_range, brightest)
+            headers[i] = read_header(source, image_name(source, origin, i, rows), *options)
         except DataError as error:
             errors[i] = error
-    return errors
+    return headers, errors
 
 
 def check_readable(splits: dict[str, Any], image_range: ImageRange = None) -> None:
@@ -543,7 +539,7 @@ def check_readable(splits: dict[str, Any], image_range: ImageRange = None) -> No
     errors, counts = [], []
     for i, (name, split) in enumerate(splits.items()):
         brightest = BrightestPixel() if i == 0 else None
-        unreadable = find_unreadable(split.images, split.origin, split.rows, False, image_range, brightest)
+        _, unreadable = read_headers(split.images, split.origin, split.rows, False, image_range, brightest)
         errors += unreadable.values()
         counts += [f"{len(unreadable):,} of {name}"] if unreadable else []
         image_range = image_range if brightest is None else brightest.resolve_range(image_range)
@@ -555,20 +551,17 @@ def check_readable(splits: dict[str, Any], image_range: ImageRange = None) -> No
     raise first.but(what=what, fix=fix)
 
 
-def remove_unreadable(
-    split: Any, name: str, decode: bool = True, image_range: ImageRange = "full"
-) -> tuple[Any, list[str]]:
+def remove_unreadable(split: Any, name: str, image_range: ImageRange = "full") -> tuple[Any, list[str]]:
     """A split without its unreadable images, and a message about them; no message if there are none."""
-    errors = find_unreadable(split.images, split.origin, split.rows, decode, image_range)
+    readable, errors = read_headers(split.images, split.origin, split.rows, True, image_range)
     if not errors:
         return split, []
     shown = "; ".join(str(error) for error in list(errors.values())[:MAX_SHOWN])
     more = f" and {len(errors) - MAX_SHOWN} more" if len(errors) > MAX_SHOWN else ""
-    readable = split.select([i for i in range(len(split)) if i not in errors])
-    if not len(readable):
+    if not readable:
         what = f"there are no readable images for {name}"
         raise BadImageError(what, where=split.origin, fix="Download them again")
-    return readable, [f"{counted(len(errors), 'image')} of {name} left out: {shown}{more}"]
+    return split.select([*readable]), [f"{counted(len(errors), 'image')} of {name} left out: {shown}{more}"]
 
 
 def drop_unreadable(splits: Any, image_range: ImageRange = "full") -> tuple[Any, list[str]]:
@@ -580,15 +573,12 @@ def drop_unreadable(splits: Any, image_range: ImageRange = "full") -> tuple[Any,
         DataError: a split has no readable image.
     """
     changed, messages = {}, []
-    for field, name in (
-        ("train", "train"),
-        ("validation", "validation"),
-        ("evaluated", splits.evaluated_split),
-    ):
+    names = {"train": "train", "validation": "validation", "evaluated": splits.evaluated_split}
+    for field, name in names.items():
         split = getattr(splits, field)
         if field == "evaluated" and split is splits.validation:
             changed[field] = changed.get("validation")
         elif split is not None:
-            changed[field], lines = remove_unreadable(split, name, image_range=image_range)
+            changed[field], lines = remove_unreadable(split, name, image_range)
             messages += lines
     return replace(splits, **changed), messages

@@ -143,27 +143,15 @@ def draw_visible_patches(num_images: int, num_patches: int, num_visible: int, se
 
 
 @dataclass(frozen=True)
-class PatchStream:
+class PatchStream(ImageStream):
     """The batches of an ``ImageStream`` with random visible patches for each image."""
 
-    images: ImageStream
     num_patches: int  # of each image
     num_visible: int
 
-    @property
-    def examples(self) -> int:
-        return self.images.examples
-
-    def steps(self, epoch: int) -> list[list[BatchDraw]]:
-        return self.images.steps(epoch)
-
-    def shard(self, index: BatchDraw, rank: int, size: int) -> BatchDraw | None:
-        return self.images.shard(index, rank, size)
-
     def pack(self, index: BatchDraw) -> MaskedImageBatch:
-        batch = self.images.pack(index)
-        seeds = [self.images.seed, index.epoch, index.number, MASK_SEED]
+        batch = super().pack(index)
+        seeds = [self.seed, index.epoch, index.number, MASK_SEED]
         visible = draw_visible_patches(len(index.index), self.num_patches, self.num_visible, seeds)
         visible = visible if index.rows is None else visible[index.rows]
-        visible = send(torch.from_numpy(visible), self.images.device)
-        return MaskedImageBatch(batch.pixels, batch.packing, visible)
+        return MaskedImageBatch(batch.pixels, batch.packing, send(torch.from_numpy(visible), self.device))

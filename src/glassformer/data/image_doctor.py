@@ -18,7 +18,7 @@ from glassformer.data.doctor_checks import (
 )
 from glassformer.data.duplicates import Thumbnails, digest, near_duplicates
 from glassformer.data.findings import DoctorReport, Finding, Findings, Stats, finding_if_any
-from glassformer.data.image import DARK, SKIP_HINT, BrightestPixel, ImageHeader, read_header
+from glassformer.data.image import DARK, SKIP_HINT, BrightestPixel, ImageHeader, read_headers
 from glassformer.data.image_range import MAX_UNCLEAR, WHITE_16, likely_white
 from glassformer.data.image_sources import ImageSplit, missing_classes
 from glassformer.data.label_sets import are_sets, flat_labels
@@ -103,13 +103,8 @@ def _check_split(
     stats: Any,
 ) -> Findings:
     brightest, image_range = BrightestPixel(), transform and transform.image_range
-    headers: dict[int, ImageHeader] = {}  # position -> header of the file
-    errors: dict[int, DataError] = {}  # position -> why the image cannot be read
-    for i, (image, file) in enumerate(zip(split.images, split.names(), strict=True)):
-        try:
-            headers[i] = read_header(image, file, decode, image_range, brightest)
-        except DataError as error:
-            errors[i] = error
+    options = decode, image_range, brightest
+    headers, errors = read_headers(split.images, split.origin, split.rows, *options)
     counts = Counter(map(str, flat_labels(split.labels)))
     stats[name] = {"pictures": len(split), "distinct": len(positions), "unreadable": len(errors)}
     stats[name] |= _header_stats(headers) | counts
@@ -224,20 +219,18 @@ def _range(name: str, headers: Mapping[int, ImageHeader], brightest: BrightestPi
     wide = f"{name}: the brightest pixel of {n:,} images of 16 or 32 bits is "
     wide += f"{brightest.pixel:,} of {WHITE_16:,}"
     fix = f"give the value of white with --set image_range={likely_white(brightest.pixel)}"
+    pixels = [header.brightest for header in headers.values() if header.brightest is not None]
+    almost_black = "to a model the images are almost black"
     if 0 < brightest.pixel <= MAX_UNCLEAR:
         message = f"{wide}: an error in training, since they look black"
-        yield Finding("warning", "range", message, n, shown, fix)
+    elif len(pixels) < len(headers) or not pixels or max(pixels) >= DARK:
         return
-    pixels = [header.brightest for header in headers.values() if header.brightest is not None]
-    if len(pixels) < len(headers) or not pixels or max(pixels) >= DARK:
-        return
-    if brightest.pixel and brightest.num_images == len(headers):
-        yield Finding("warning", "range", f"{wide}: to a model the images are almost black", n, shown, fix)
+    elif brightest.pixel and n == len(headers):
+        message = f"{wide}: {almost_black}"
     else:
-        message = f"{name}: the brightest pixel is {max(pixels)} of 255: to a model the images are almost "
-        message += "black"
-        fix = "save the images with white at 255"
-        yield Finding("warning", "range", message, len(pixels), fix=fix)
+        message = f"{name}: the brightest pixel is {max(pixels)} of 255: {almost_black}"
+        n, shown, fix = len(pixels), (), "save the images with white at 255"
+    yield Finding("warning", "range", message, n, shown, fix)
 
 
 def _transform_effects(name: str, sizes: np.ndarray, transform: Any) -> Findings:

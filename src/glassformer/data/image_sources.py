@@ -16,7 +16,7 @@ from typing import Any
 
 from glassformer.config import listed
 from glassformer.data.checks import check_class_names
-from glassformer.data.columns import LABEL_COLUMNS, find_column, find_image_label_column, with_label_sets
+from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label_column, with_label_sets
 from glassformer.data.dataset import SPLIT_OF, Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import is_system_file
 from glassformer.data.folders import (
@@ -113,7 +113,7 @@ def load_image_dataset(
             dataset = replace(dataset, rejected=tuple(rejected), notes=(*dataset.notes, note))
     notes, dataset_splits = [*dataset.notes], dict(dataset.splits)
     for name, split in dataset_splits.items() if broken == "skip" else ():
-        dataset_splits[name], messages = remove_unreadable(split, name, image_range=image_range or "full")
+        dataset_splits[name], messages = remove_unreadable(split, name, image_range or "full")
         notes += messages
     dataset = limit_examples(replace(dataset, splits=dataset_splits), limit, seed)
     return replace(dataset, notes=(*notes, *missing_classes(dataset.splits)))
@@ -147,7 +147,8 @@ class _ImageLabels(LabelReader):
         if self.numbers:
             return table, find_number_column(table, self.column, [image])
         table, label, _ = with_label_sets(table, self.column, [image], guess=self.separator is None)
-        return table, find_image_label_column(table, label, image, self.is_required)
+        named = find_column(table, label, LABEL_COLUMNS, "label")
+        return table, named or find_label_column(table, [image], self.is_required)
 
 
 def _load_path(

@@ -9,7 +9,8 @@ Data are loaded from a built-in data set (``imdb``, ``europe``) or from one of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,21 +19,17 @@ from unicodedata import normalize
 
 from glassformer.config import listed
 from glassformer.data import corpus, country_corpus
-from glassformer.data.checks import check_texts
+from glassformer.data.checks import check_class_names, check_labels, check_texts
 from glassformer.data.columns import (
     LABEL_COLUMNS,
     NONE,
     Columns,
-    column_checks,
     columns_for_pair_model,
     find_columns,
     find_columns_of_pairs,
-    name_classes,
     parse_columns,
     read_inputs,
-    read_labels,
     row_checks,
-    with_integer_labels,
     with_label_sets,
 )
 from glassformer.data.dataset import NamedSource, TextDataset, TextSplit, choose_splits, label_names
@@ -48,7 +45,21 @@ from glassformer.data.folders import (
     read_texts,
     split_files,
 )
-from glassformer.data.label_kinds import NumberFormat, amounts_message, unify_spelling
+from glassformer.data.label_kinds import (
+    NumberFormat,
+    amounts_message,
+    find_label_problem,
+    unify_spelling,
+    whole_number,
+)
+from glassformer.data.label_sets import (
+    LabelSet,
+    are_sets,
+    check_sets,
+    flat_labels,
+    is_multilabel,
+    split_column,
+)
 from glassformer.data.network import unreachable
 from glassformer.data.numbers import check_numbers, find_number_column
 from glassformer.data.rejected import (
@@ -139,29 +150,6 @@ Requested = Sequence[str] | None  # names of the splits to load; None: all
 
 
 @dataclass(frozen=True)
-class LabelReader:
-    """Reads the labels in a column of a table."""
-
-    separator: str | None = None  # between labels in a multi-label cell
-    numbers: bool = False
-    form: NumberFormat = "plain"  # format of numbers
-
-    def checks(self, table: Table, label: str) -> dict[str, Callable]:
-        """Column -> function that raises an error for an invalid value."""
-        if self.numbers:
-            return {label: partial(check_numbers, form=self.form)}
-        return column_checks(table, label, self.separator)
-
-    def read(self, table: Table, label: str, class_names: Sequence[str]) -> Sequence[Any]:
-        """The labels; numbers become class names, if this file or an earlier file has class names."""
-        if self.numbers:
-            return check_numbers(table.read(label), table.origin, table.rows, self.form)
-        own_names = table.class_names.get(label, ())
-        labels = read_labels(table, label, own_names, self.separator)
-        return labels if own_names else name_classes(labels, class_names, table)
-
-
-@dataclass(frozen=True)
 class _Settings:
     """The arguments of ``load_text_dataset`` about the columns of tables."""
 
@@ -232,7 +220,7 @@ def _from_tables(name: str, tables: dict[str, list[Table]], settings: _Settings)
         splits[split] = TextSplit(texts, labels or None, *combined_origin(parts, len(texts), len(labels)))
     untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
     if not reader.numbers:
-        splits = with_integer_labels(unify_spelling(splits), untyped)
+        splits = _with_integer_labels(unify_spelling(splits), untyped)
     names = () if reader.numbers else class_names or label_names(splits)
     table_messages = dict.fromkeys(table.message for parts in tables.values() for table in parts)
     messages = tuple(filter(None, (*table_messages, first.message if first else "", *amounts)))
@@ -294,10 +282,8 @@ def _find_columns(
         label = label or (first.label if has_label else None)
         pair = NONE if first.pair is None else first.pair
     elif settings.training_columns is not None and len(settings.training_columns) == 2:
-        pair_columns = columns_for_pair_model(
-            table.names, text, pair, table.origin, settings.training_columns
-        )
-        text, pair, pair_message = pair_columns.first, pair_columns.second, pair_columns.message
+        trained = settings.training_columns
+        text, pair, pair_message = columns_for_pair_model(table.names, text, pair, table.origin, trained)
     elif text is None and pair == NONE:
         text = next((name for name in settings.training_columns or () if name in table.names), None)
     if reader.numbers and split != "unsupervised" and label not in table.names:
@@ -310,6 +296,126 @@ def _find_columns(
     found = found or find_columns(table, text, label, pairs=settings.training_columns is None, **options)
     message = "; ".join(filter(None, (pair_message, label_message, found.message)))
     return table, replace(found, message=message, label=found.label if settings.read_labels else None)
+
+
+# --- labels -----------------------------------------------------------------------------------
+
+is_canonical_integer = re.compile(r"0|-?[1-9][0-9]{0,17}").fullmatch  # one spelling for each number
+
+
+@dataclass(frozen=True)
+class LabelReader:
+    """Reads the labels in a column of a table."""
+
+    separator: str | None = None  # between labels in a multi-label cell; None: a cell is one label or a list
+    numbers: bool = False
+    form: NumberFormat = "plain"  # format of numbers
+
+    def checks(self, table: Table, label: str) -> dict[str, Callable]:
+        """Column -> function that raises an error for an invalid value."""
+        if self.numbers:
+            return {label: partial(check_numbers, form=self.form)}
+        values, names = table.read(label), table.class_names.get(label, ())
+        if self.separator is not None or is_multilabel(values):
+            return {label: lambda values: check_sets(split_column(values, self.separator))}
+        if not names or all(value == -1 for value in values):
+            return {label: check_labels}
+        return {label: lambda cells: [_class_name(item, names, table, 0) for item in check_labels(cells)]}
+
+    def read(self, table: Table, label: str, class_names: Sequence[str] = ()) -> Sequence[Any]:
+        """The labels; numbers become class names, if this file or an earlier file has class names.
+
+        Empty if all numbers of a file with class names are -1, which means "unlabeled".
+
+        Args:
+            class_names: the class names of an earlier file.
+        """
+        values, own_names = table.read(label), table.class_names.get(label, ())
+        if self.numbers:
+            return check_numbers(values, table.origin, table.rows, self.form)
+        if self.separator is not None or is_multilabel(values):
+            labels = check_sets(split_column(values, self.separator, label), table.origin, table.rows)
+        elif own_names and all(value == -1 for value in values):
+            return []
+        else:
+            labels = _single_labels(values if table.typed else [value.strip() for value in values], table)
+        if own_names:
+            return _named_labels(labels, own_names, table)
+        return _name_classes(labels, class_names, table)
+
+
+def _single_labels(values: Sequence[Any], table: Table) -> Sequence[Any]:
+    """One label per row, checked."""
+    try:
+        return check_labels(values, table.origin, table.rows)
+    except DataError as error:
+        problem = find_label_problem(values)
+        if problem is None or problem[0] in error.what:
+            raise
+        raise error.but(what=f"{error.what}: {problem[0]}", fix=problem[1]) from None
+
+
+def _name_classes(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> Sequence[Any]:
+    """Replace the numbers in a file without class names by the class names of an earlier file.
+
+    If all labels are names, they are returned unchanged.
+
+    Raises:
+        DataError: a number has no class name, or names and numbers are mixed; the message names the row.
+    """
+    all_labels = flat_labels(labels)
+    numbers = {label: whole_number(label) for label in all_labels if label not in class_names}
+    if not class_names or all(number is None for number in numbers.values()):
+        return labels
+    if {*numbers.values()} == {-1} and len(numbers) == len({*all_labels}):
+        return []
+    if all(whole_number(label) is not None for label in all_labels):
+        numbers = {label: whole_number(label) for label in all_labels}
+    return _named_labels(labels, class_names, table, numbers)
+
+
+def _named_labels(
+    labels: Sequence[Any], class_names: Sequence[str], table: Table, numbers: Mapping[Any, Any] | None = None
+) -> list[Any]:
+    """Replace numeric labels by class names.
+
+    Args:
+        numbers: label -> its number, for labels that are not integers.
+
+    Raises:
+        DataError: a number without a class name, or a class name that is invalid or occurs twice.
+    """
+    check_class_names(class_names, table.origin)
+
+    def name(label: Any, row: int) -> str:
+        return _class_name((numbers or {}).get(label, label), class_names, table, row)
+
+    label_of_row = zip(table.rows, labels, strict=True)
+    if are_sets(labels):
+        return [LabelSet(sorted(name(label, row) for label in label_set)) for row, label_set in label_of_row]
+    return [name(label, row) for row, label in label_of_row]
+
+
+def _class_name(label: Any, class_names: Sequence[str], table: Table, row: int) -> str:
+    if not isinstance(label, int) or not 0 <= label < len(class_names):
+        fix = f"The file has class names for 0 to {len(class_names) - 1}: {', '.join(class_names)}"
+        raise DataError(f"label {label!r} has no name", where=f"{table.origin}, row {row}", fix=fix)
+    return class_names[label]
+
+
+def _with_integer_labels(splits: Mapping[str, Any], untyped: set[str]) -> dict[str, Any]:
+    """Convert labels of ``untyped`` splits (CSV files) to ``int`` if every text label is an integer."""
+    out = dict(splits)
+    for name, split in splits.items():
+        texts = [label for label in flat_labels(split.labels) if isinstance(label, str)]
+        if texts and (name not in untyped or not all(map(is_canonical_integer, texts))):
+            return out
+    for name in untyped & splits.keys():
+        if (labels := splits[name].labels) is not None:
+            multilabel = are_sets(labels)
+            integers = [LabelSet(sorted({*map(int, x)})) if multilabel else int(x) for x in labels]
+            out[name] = replace(splits[name], labels=integers)
+    return out
 
 
 # --- named sources ----------------------------------------------------------------------------

@@ -28,9 +28,9 @@ from glassformer.data.image import (
     ImageRange,
     check_readable,
     drop_unreadable,
-    find_unreadable,
     image_files,
     open_image,
+    read_headers,
 )
 from glassformer.data.image_bounds import check_file
 from glassformer.data.image_doctor import examine_images
@@ -203,7 +203,7 @@ def mark_unreadable(rows: Sequence[Row], image_range: Any = "full") -> list[Row]
     """Set ``error`` on rows whose image cannot be decoded."""
     read = [row for row in rows if row.error is None]
     texts = [row.text for row in read]
-    for i, error in find_unreadable(texts, "IMAGE", decode=True, image_range=image_range).items():
+    for i, error in read_headers(texts, "IMAGE", None, True, image_range)[1].items():
         read[i].error = error.what
     return list(rows)
 

@@ -402,12 +402,12 @@ def _pairs_of_file(path: Path, request: InputRequest) -> list[Row]:
         return _pairs_of_lines(lines, str(path), request.skip)
 
     def columns(table: Any) -> tuple[str, str]:
-        sides = columns_for_pair_model(
+        first, second, message = columns_for_pair_model(
             table.names, request.text_column, request.pair_column, str(path), request.training_columns
         )
-        if sides.message:
-            request.log(sides.message)
-        return sides.first, sides.second
+        if message:
+            request.log(message)
+        return first, second
 
     return read_pairs(path, columns, request)
 

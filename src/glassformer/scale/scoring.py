@@ -205,10 +205,10 @@ def score_file(
     parts = out.with_name(f"{out.name}.parts")
     if pair is not None or getattr(load_cached(model), "reads_pairs", False):
         names = open_parquet(source).schema_arrow.names
-        sides = columns_for_pair_model(names, column, pair, str(source), trained_columns(model))
-        column, pair = sides.first, sides.second
-        if sides.message:
-            say(sides.message)
+        trained = trained_columns(model)
+        column, pair, message = columns_for_pair_model(names, column, pair, str(source), trained)
+        if message:
+            say(message)
     else:
         column = find_column(source, load_cached(model).inputs, column, trained_column(model))
     shards = make_shards(Path(source).resolve(), parts.resolve(), column, rows, pair or "")

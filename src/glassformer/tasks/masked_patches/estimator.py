@@ -26,7 +26,6 @@ from glassformer.data.image import check_images, check_readable, image_files, is
 from glassformer.data.image_batching import (
     MASK_SEED,
     AugmentSettings,
-    ImageStream,
     PatchStream,
     draw_visible_patches,
     evaluation_pixels,
@@ -162,7 +161,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         image, patches = fit.configs["image"], fit.network.config.embedding
         n = math.prod(patches.grid)
         num_visible = num_visible_patches(n, image.mask_share)
-        pictures = ImageStream(
+        stream = PatchStream(
             fit.table,
             self.transform_,
             AugmentSettings(image.augment, image.flip),
@@ -171,11 +170,13 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
             fit.train.accumulate,
             fit.train.seed,
             fit.device,
+            n,
+            num_visible,
         )
         evaluate = None
         if fit.validation_table is not None:
             evaluate = partial(self._metrics, fit.network, fit.validation_table, fit.device)
-        return PatchStream(pictures, n, num_visible), MaskedPatchLoss(), evaluate
+        return stream, MaskedPatchLoss(), evaluate
 
     def _arrays(self, fit: FitState) -> list[np.ndarray | None]:
         tables = [fit.table] if fit.validation is None else [fit.table, fit.validation_table]
