@@ -11,9 +11,10 @@ import pytest
 from glassformer.data import files, parquet, tables
 from glassformer.data.files import LIMIT_VARIABLE, memory_limit
 from glassformer.data.parquet import (
+    Pages,
     PagesError,
+    add_chunk,
     check_rows,
-    chunk_pages,
     open_parquet,
     read_batches,
     read_column,
@@ -143,11 +144,12 @@ def test_headers_of_pages_are_counted(tmp_path):
     chunk = pq.read_metadata(path).row_group(0).column(0)
     start = chunk.dictionary_page_offset
     with path.open("rb") as file:
-        pages = chunk_pages(file, start, chunk.total_compressed_size)
+        pages = Pages()
+        add_chunk(pages, file, start, chunk.total_compressed_size)
         assert pages.values == 1_009
         assert pages.dictionary > 7_000
         with pytest.raises(PagesError):
-            chunk_pages(file, start + 1, chunk.total_compressed_size)
+            add_chunk(pages, file, start + 1, chunk.total_compressed_size)
 
 
 def test_more_rows_than_pages_have(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from glassformer.data.answered import AnsweredSplit
 from glassformer.data.dataset import Dataset
 from glassformer.data.doctor_checks import each_split, run_checks
-from glassformer.data.duplicates import comparison_key
+from glassformer.data.duplicates import comparison_key, positions_by_key
 from glassformer.data.findings import (
     DoctorReport,
     Finding,
@@ -58,10 +57,8 @@ def _split_stats(split: AnsweredSplit) -> dict[str, Any]:
 
 def _duplicates(name: str, split: AnsweredSplit) -> Findings:
     """Duplicate questions on the same context, and duplicates with different answers."""
-    rows_of_key: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for i, question in enumerate(split.questions):
-        rows_of_key[comparison_key(question.question), question.context].append(i)
-    repeated = [rows for rows in rows_of_key.values() if len(rows) > 1]
+    keys = [(comparison_key(question.question), question.context) for question in split.questions]
+    repeated = [rows for rows in positions_by_key(keys).values() if len(rows) > 1]
     if not repeated:
         yield Finding("ok", "duplicates", f"{name}: no question occurs twice on the same context")
         return

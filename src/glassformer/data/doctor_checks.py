@@ -8,11 +8,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from glassformer.data.duplicates import case_insensitive_key
+from glassformer.data.duplicates import case_insensitive_key, grouped
 from glassformer.data.findings import (
     Check,
     DoctorReport,
@@ -115,9 +115,7 @@ def duplicates(splits: Mapping[str, Any], stats: Stats, *, with_rows: bool = Tru
     """Texts that occur in a split more than once; with ``with_rows`` the examples name the rows."""
     for name, counts in count_texts(splits).items():
         total, num_repeated = counts.total(), counts.total() - len(counts)
-        by_key: dict[str, list[str]] = {}
-        for text in counts:
-            by_key.setdefault(case_insensitive_key(text), []).append(text)
+        by_key = grouped(counts, case_insensitive_key)
         num_dropped = total - len(by_key)  # the number of rows that drop_duplicates removes
         if not num_dropped:
             yield Finding("ok", "duplicates", f"{name}: no text occurs twice")
@@ -313,7 +311,7 @@ def missing_classes(splits: Mapping[str, Any], stats: Stats) -> Findings:
 def twin_classes(splits: Mapping[str, Any], stats: Stats) -> Findings:
     """Classes whose names are different spellings of one name."""
     names = {x for split in splits.values() for x in flat_labels(split.labels) if isinstance(x, str)}
-    groups = [" and ".join(map(repr, group)) for group in group_spellings(names)]
+    groups = group_spellings(names)
     message = "classes whose names differ only in case, white space, invisible characters, the encoding "
     shown = listed_in_part(groups, 3, "; ")
     message += f"of accents or the way a number is written: {len(groups):,} ({shown})"
@@ -322,12 +320,10 @@ def twin_classes(splits: Mapping[str, Any], stats: Stats) -> Findings:
     yield from finding_if_any("warning", "twin-classes", groups, message, fix, shown=groups[:10], ok=ok)
 
 
-def group_spellings(names: Iterable[str]) -> list[list[str]]:
-    """Groups of two or more names that are spellings of one name (see ``plain_name``)."""
-    spellings: dict[str, set[str]] = {}
-    for name in names:
-        spellings.setdefault(plain_name(name), set()).add(name)
-    return sorted(sorted(group) for group in spellings.values() if len(group) > 1)
+def group_spellings(names: Collection[str]) -> list[str]:
+    """Two or more distinct names that are spellings of one name (see ``plain_name``), joined by "and"."""
+    groups = sorted(group for group in grouped(sorted(names), plain_name).values() if len(group) > 1)
+    return [" and ".join(map(repr, group)) for group in groups]
 
 
 def drop_class_findings(findings: Sequence[Finding]) -> list[Finding]:

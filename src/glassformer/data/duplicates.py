@@ -10,7 +10,7 @@ import hashlib
 import os
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -102,28 +102,31 @@ def copy_keys(split: Any, sides: bool = False) -> list[str]:
 
 def keys_by_shared_text(pairs: Sequence[str]) -> list[str]:
     """One key per pair: pairs that share a text, directly or through other pairs, have the same key."""
-    parent: dict[str, str] = {}  # a union-find structure
+    from scipy.cluster.hierarchy import DisjointSet
 
-    def root(key: str) -> str:
-        while parent.setdefault(key, key) != key:
-            parent[key] = key = parent[parent[key]]
-        return key
+    sides = [[comparison_key(text) for text in getattr(pair, "sides", (pair,))] for pair in pairs]
+    texts = DisjointSet(text for texts_of_pair in sides for text in texts_of_pair)
+    for texts_of_pair in sides:
+        texts.merge(texts_of_pair[0], texts_of_pair[-1])
+    return [texts[first] for first, *_ in sides]
 
-    sides = [
-        list(map(comparison_key, pair.sides if isinstance(pair, TextPair) else (pair,))) for pair in pairs
-    ]
-    for first, *other_sides in sides:
-        for other in other_sides:
-            parent[root(other)] = root(first)
-    return [root(first) for first, *_ in sides]
+
+def grouped(items: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
+    """Key -> the items with this key, in the order of the first items."""
+    groups: dict[Any, list[Any]] = defaultdict(list)
+    for item in items:
+        groups[key(item)].append(item)
+    return dict(groups)
+
+
+def positions_by_key(keys: Sequence[Any]) -> dict[Any, list[int]]:
+    """Key -> the positions at which it occurs, ascending."""
+    return grouped(range(len(keys)), keys.__getitem__)
 
 
 def first_occurrences(keys: Sequence[Any]) -> list[int]:
     """The index of the first occurrence of each key, ascending."""
-    first: dict[Any, int] = {}
-    for index, key in enumerate(keys):
-        first.setdefault(key, index)
-    return list(first.values())
+    return [first for first, *_ in positions_by_key(keys).values()]
 
 
 # --- images that look nearly the same -----------------------------------------------------------

@@ -141,11 +141,23 @@ class RowError(DataError):
     """An unusable row."""
 
     code = MalformedFileError.code
+    ragged = False  # whether cells may be under the wrong column names
 
-    def __init__(self, what: str, *, where: str | None = None, fix: str | None = None):
-        super().__init__(what, where=where, fix=fix)
-        self.values: dict[str, Any] = {}  # column -> its readable cell
-        self.ragged = False  # whether cells may be under the wrong column names
+    def __init__(self, what: str, *, values: dict[str, Any] | None = None, **place: str | None):
+        super().__init__(what, **place)
+        self.values = values or {}  # column -> its readable cell
+
+
+class RaggedRowError(RowError):
+    """A row with another number of cells than the header."""
+
+    ragged = True
+
+
+class UndecodedRowError(RowError):
+    """A row that is not UTF-8."""
+
+    code = NotUtf8Error.code
 
 
 def decoding_error_message() -> str:

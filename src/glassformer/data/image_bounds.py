@@ -19,11 +19,7 @@ from glassformer.errors import BadImageError, DataError
 
 MAX_TAGS = 1_000  # cameras write up to about a hundred
 MAX_NUMBERS = 65_536  # values of one entry: 16 million pixels have this many tiles of 16 x 16
-TYPE_SIZES = dict(enumerate((1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4), 1)) | {
-    16: 8,
-    17: 8,
-    18: 8,
-}  # bytes per type
+TYPE_SIZES = (0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8, 8, 8)  # bytes of a value of each type
 INTEGER_TYPES = (3, 4, 16)  # integer types
 WIDTH, HEIGHT, TILE_WIDTH, TILE_HEIGHT = 256, 257, 322, 323
 
@@ -57,7 +53,7 @@ def check_tiff_tags(block: bytes, where: str) -> dict[int, int]:
         tag, type_, num_values, value = entry_format.unpack_from(
             block, position + count_format.size + i * entry_format.size
         )
-        size = TYPE_SIZES.get(type_, 0) * num_values
+        size = TYPE_SIZES[type_] * num_values if type_ < len(TYPE_SIZES) else 0
         if type_ in INTEGER_TYPES and num_values > MAX_NUMBERS and 2 * num_values < len(block):
             raise _too_much(f"{num_values:,} strips or tiles", MAX_NUMBERS, where)
         end = offset_format.unpack(value)[0] + size

@@ -16,7 +16,7 @@ from glassformer.data.doctor_checks import (
     run_checks,
     twin_classes,
 )
-from glassformer.data.duplicates import Thumbnails, digest, near_duplicates
+from glassformer.data.duplicates import Thumbnails, digest, near_duplicates, positions_by_key
 from glassformer.data.findings import DoctorReport, Finding, Findings, Stats, finding_if_any
 from glassformer.data.image import DARK, SKIP_HINT, BrightestPixel, ImageHeader, read_headers
 from glassformer.data.image_range import MAX_UNCLEAR, WHITE_16, likely_white
@@ -67,7 +67,8 @@ def examine_images(
         yield from (Finding("note", "source", note) for note in messages)
         stats["splits"] = {}
         for name, split in splits.items():
-            positions[name] = _positions_by_digest(split)
+            positions[name] = positions_by_key(list(map(digest, split.images)))
+            positions[name].pop("", None)  # missing images are not duplicates of each other
             yield from _check_split(name, split, positions[name], transform, decode, stats["splits"])
 
     def compare_splits(splits: Mapping[str, ImageSplit], stats: Stats) -> Findings:
@@ -83,15 +84,6 @@ def examine_images(
 
     checks = [check_splits, multilabel, label_problems, twin_classes, missing_label_names, compare_splits]
     return run_checks(name, splits, checks, rejected)
-
-
-def _positions_by_digest(split: ImageSplit) -> dict[str, list[int]]:
-    """Digest -> positions of the images; missing images are not duplicates of each other."""
-    positions: dict[str, list[int]] = {}
-    for i, image in enumerate(split.images):
-        if key := digest(image):
-            positions.setdefault(key, []).append(i)
-    return positions
 
 
 def _check_split(

@@ -7,7 +7,7 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -191,14 +191,10 @@ def split_cell(cell: Any, separator: str) -> list[str]:
 
 def _is_bracketed(text: str) -> bool:
     """Whether the last character of a text closes the bracket that is its first (not in "(a)(b)")."""
-    pairs, depth = {"[": "]", "(": ")", "{": "}"}, 0
-    if text[:1] not in pairs or text[-1:] != pairs[text[0]]:
+    if text[:1] + text[-1:] not in ("[]", "()", "{}"):
         return False
-    for i, sign in enumerate(text):
-        depth += (sign == text[0]) - (sign == text[-1])
-        if not depth:
-            return i == len(text) - 1
-    return False
+    depths = [*accumulate((sign == text[0]) - (sign == text[-1]) for sign in text)]
+    return depths[-1] == 0 and 0 not in depths[:-1]
 
 
 def _warn_of_separator(values: Sequence[Any], column: str, separator: str) -> None:

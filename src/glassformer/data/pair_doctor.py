@@ -12,6 +12,7 @@ import numpy as np
 
 from glassformer.data.dataset import Dataset
 from glassformer.data.doctor_checks import doubled_quotes, each_split, run_checks
+from glassformer.data.duplicates import positions_by_key
 from glassformer.data.findings import (
     DoctorReport,
     Finding,
@@ -175,10 +176,8 @@ def _scores(name: str, split: ScoredSplit) -> Findings:
         fix = "give scores that differ, or none: --set score=none"
         yield Finding("warning", "scores", f"{name}: all scores are {scores[0]:g}", len(scores), (), fix)
         return
-    rows_of_pair: dict[tuple[str, str], list[int]] = {}
-    for i, key in enumerate(keys):
-        rows_of_pair.setdefault(key, []).append(i)
-    conflicting = [rows[-1] for rows in rows_of_pair.values() if len({split.scores[i] for i in rows}) > 1]
+    copies = positions_by_key(keys).values()
+    conflicting = [rows[-1] for rows in copies if len({split.scores[i] for i in rows}) > 1]
     what, ok = "occur again with another score", f"{name}: no pair has two scores"
     yield from _suspicious_pairs(name, "contradictions", split, conflicting, what, ok)
     middle = float(scores.min() + np.ptp(scores) / 2)

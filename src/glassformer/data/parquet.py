@@ -59,35 +59,19 @@ class Pages:
     dictionary: int = 0  # bytes of the largest dictionary page
     encodings: set[int] = field(default_factory=set)  # of data pages
 
-    def add(self, other: Pages) -> None:
-        self.values += other.values
-        self.total += other.total
-        self.largest = max(self.largest, other.largest)
-        self.dictionary = max(self.dictionary, other.dictionary)
-        self.encodings |= other.encodings
 
-
-def chunk_pages(file: BinaryIO, start: int, length: int) -> Pages:
-    """Sizes of the pages of one column in one row group, at bytes ``start`` to ``start + length``."""
-    pages, position, end = Pages(), start, start + length
+def add_chunk(pages: Pages, file: BinaryIO, start: int, length: int) -> None:
+    """Add the pages of a column in a row group, at bytes ``start`` to ``start + length``, to ``pages``."""
+    position, end = start, start + length
     for _ in range(MAX_PAGES):
         if position >= end:
-            return pages
+            return
         header_size, header = _read_header(file, position, end)
-        size, compressed_size = header.get(2), header.get(3)
-        if (
-            not isinstance(size, int)
-            or not isinstance(compressed_size, int)
-            or min(size, compressed_size) < 0
-        ):
-            raise PagesError("a page without a size")
+        size, compressed_size = (_whole(header, field, "a page without a size") for field in (2, 3))
         for kind, encoding in _DATA_HEADERS.items():
             if kind in header:
                 data_header = header[kind] if isinstance(header[kind], dict) else {}
-                count = data_header.get(_NUM_VALUES)
-                if not isinstance(count, int) or count < 0:
-                    raise PagesError("a page without a number of values")
-                pages.values += count
+                pages.values += _whole(data_header, _NUM_VALUES, "a page without a number of values")
                 pages.encodings.add(data_header.get(encoding, -1))
         if _DICTIONARY_HEADER in header:
             pages.dictionary = max(pages.dictionary, size)
@@ -95,6 +79,14 @@ def chunk_pages(file: BinaryIO, start: int, length: int) -> Pages:
         pages.largest = max(pages.largest, size)
         position += header_size + compressed_size
     raise PagesError(f"more than {MAX_PAGES:,} pages")
+
+
+def _whole(fields: dict[int, Any], field: int, problem: str) -> int:
+    """The number in a field of a header."""
+    value = fields.get(field)
+    if not isinstance(value, int) or value < 0:
+        raise PagesError(problem)
+    return value
 
 
 def _read_header(file: BinaryIO, position: int, end: int) -> tuple[int, dict[int, Any]]:
@@ -230,7 +222,7 @@ def check_rows(path: str | Path, file: Any) -> int:
     size = os.stat(path).st_size
     if sum(groups) != meta.num_rows or any(count < 0 for count in groups):
         what = f"the footer says {meta.num_rows:,} rows, its row groups {sum(groups):,}"
-        raise MalformedFileError(what, where=str(path), fix="Write the file again")
+        raise _damaged_error(path, what)
     if meta.num_rows > max(MIN_ROWS_LIMIT, MAX_EXPANSION * size) and not os.environ.get(LIMIT_VARIABLE):
         what = f"{meta.num_rows:,} rows in {size:,} bytes"
         raise TooLargeError(what, where=str(path), fix=memory_limit_fix(path, _POINTER * meta.num_rows))
@@ -303,8 +295,7 @@ def read_batches(
             for batch in file.iter_batches(batch_rows, row_groups=part, columns=[column]):
                 yield batch.column(batch.schema.get_field_index(column))
     except (pa.ArrowException, OSError, ValueError, OverflowError, KeyError) as error:
-        what = f"column {column!r} is damaged ({first_line(error)})"
-        raise MalformedFileError(what, where=str(path), fix="Write the file again") from None
+        raise _damaged_error(path, f"column {column!r} is damaged ({first_line(error)})") from None
 
 
 def _leaves(file: Any, column: str) -> list[tuple[int, Any]]:
@@ -326,18 +317,22 @@ def _column_pages(path: str | Path, file: Any, column: str, groups: Sequence[int
                 start = chunk.data_page_offset
                 if chunk.has_dictionary_page and 0 < (first := chunk.dictionary_page_offset or 0) < start:
                     start = first
-                what = ""
+                num_before = total.values
                 try:
-                    pages = chunk_pages(raw, start, chunk.total_compressed_size)
+                    add_chunk(total, raw, start, chunk.total_compressed_size)
                 except (OSError, ValueError) as error:
-                    what = f"column {column!r} is damaged ({error})"
+                    raise _damaged_error(path, f"column {column!r} is damaged ({error})") from None
                 has_lists = has_lists or leaf.max_repetition_level != 0
-                if not what and not has_lists and pages.values != metadata.num_rows:
-                    what = f"column {column!r} has {pages.values:,} values in {metadata.num_rows:,} rows"
-                if what:
-                    raise MalformedFileError(what, where=str(path), fix="Write the file again")
-                total.add(pages)
+                num_values, rows = total.values - num_before, metadata.num_rows
+                if not has_lists and num_values != rows:
+                    raise _damaged_error(
+                        path, f"column {column!r} has {num_values:,} values in {rows:,} rows"
+                    )
     return total
+
+
+def _damaged_error(path: str | Path, what: str) -> DataError:
+    return MalformedFileError(what, where=str(path), fix="Write the file again")
 
 
 def expanded_size(array: Any) -> int:

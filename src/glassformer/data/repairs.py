@@ -11,7 +11,7 @@ from typing import Any
 from glassformer.config import listed, nearest
 from glassformer.data.checks import place
 from glassformer.data.dataset import label_names
-from glassformer.data.duplicates import case_insensitive_key, digest
+from glassformer.data.duplicates import case_insensitive_key, digest, grouped
 from glassformer.data.findings import Finding, listed_in_part
 from glassformer.data.label_kinds import NUMBER_OPTION, find_proposed_separator, plain_name
 from glassformer.data.label_sets import NONE, LabelSet, are_sets, flat_labels
@@ -124,10 +124,7 @@ def usual_spelling(splits: Mapping[str, Any], only: Collection[Any] | None = Non
     """
     labels = (label for split in splits.values() for label in flat_labels(split.labels))
     counts = Counter(label for label in labels if only is None or label in only)
-    spellings: dict[str, list[str]] = {}
-    for label in counts:
-        if isinstance(label, str):
-            spellings.setdefault(plain_name(label), []).append(label)
+    spellings = grouped((label for label in counts if isinstance(label, str)), plain_name)
     best = {plain: min(names, key=lambda name: (-counts[name], name)) for plain, names in spellings.items()}
     return {label: best[plain_name(label)] if isinstance(label, str) else label for label in counts}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +15,7 @@ from glassformer.config import nearest
 from glassformer.data.checks import FIT_LABELS
 from glassformer.data.columns import check_no_target_in_pairs
 from glassformer.data.dataset import Dataset
-from glassformer.data.duplicates import copy_keys, first_occurrences
+from glassformer.data.duplicates import copy_keys, first_occurrences, grouped, positions_by_key
 from glassformer.data.findings import listed_in_part
 from glassformer.data.label_kinds import (
     MIN_CLASS_EXAMPLES,
@@ -203,7 +203,7 @@ def block_split(
 
 def grouped_split(
     labels: Labels,
-    groups: Sequence[str],
+    groups: Sequence[Any],
     size: float,
     seed: int,
     blocks: bool = False,
@@ -331,11 +331,8 @@ def split_by_distinct_text(
     if not sizes or min(sizes.values()) <= 0 or abs(sum(sizes.values()) - 1) > 1e-9:
         fix = 'Use shares such as {"train": 0.8, "test": 0.2}'
         raise DataError("the shares do not add up to 1", where="sizes", fix=fix)
-    copies, by_class = defaultdict[str, list[int]](list), defaultdict[Any, list[str]](list)
-    for index, text in enumerate(texts):
-        copies[text].append(index)
-    for text, indices in copies.items():
-        by_class[labels[indices[0]]].append(text)
+    copies = positions_by_key(texts)
+    by_class = grouped(copies, lambda text: labels[copies[text][0]])
     rng = random.Random(seed)
     parts: dict[str, list[int]] = {name: [] for name in sizes}
     for label in sorted(by_class, key=str):
@@ -456,20 +453,16 @@ def hold_out(
 ) -> tuple[Any, Any]:
     """Divide a split into the remaining and the held-out examples; for arguments see ``make_splits``."""
     copies, seed = getattr(settings, "copies", None), settings.split_seed
-    groups = None if copies in ungrouped else copy_keys(train, copies == "sides")
+    groups = range(len(train)) if copies in ungrouped else copy_keys(train, copies == "sides")
     if not train.STRATIFIED:
-        held_out = grouped_choice(groups or range(len(train)), _count(size, len(train), size_name), seed)
+        held_out = grouped_choice(groups, _count(size, len(train), size_name), seed)
         rest = np.setdiff1d(np.arange(len(train)), held_out)
         return train.select(rest.tolist()), train.select(held_out.tolist())
-    labels, blocks = train.labels or [], settings.hold_out == "blocks"
+    labels, blocks = train.labels, settings.hold_out == "blocks"
     if not labels:
         fix = "Name the column of labels with label_column"
         raise DataError("there are no labels to stratify the held-out split by", where=train.origin, fix=fix)
-    if groups is not None:
-        rest, held_out = grouped_split(labels, groups, size, seed, blocks, size_name=size_name)
-    else:
-        split = block_split if blocks else stratified_split
-        rest, held_out = split(labels, size, seed, size_name=size_name)
+    rest, held_out = grouped_split(labels, groups, size, seed, blocks, size_name=size_name)
     return train.select(rest.tolist()), train.select(held_out.tolist())
 
 

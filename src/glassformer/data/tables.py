@@ -9,7 +9,6 @@ state their delimiter, whether they have a header, or what other lines they cont
 
 from __future__ import annotations
 
-import codecs
 import csv
 import json
 import re
@@ -38,15 +37,16 @@ from glassformer.data.files import (
     MAX_TEXT,
     NOT_UTF8,
     NotUtf8Error,
+    RaggedRowError,
     RewindableLines,
     RowError,
     RowErrorHandler,
+    UndecodedRowError,
     check_file,
     check_utf8,
     decoding_error_message,
     encoding_fix,
     ignore_error,
-    open_file,
     raise_error,
     read_utf8,
     reading,
@@ -86,7 +86,6 @@ MAX_NAME = 1_000  # characters of a column's name; a longer first row is probabl
 BLANK_AFTER_QUOTE_FIX = "Remove the blanks between a closing quote and the separator or line end after it"
 RAGGED_FIX = "Put a text that contains the separator or a line break into double quotes"
 BLANK_FIX = "Remove the blanks between a separator and an opening quote: such a quote is a part of the text"
-_CHUNK = 1 << 20
 MAX_VALUES = 1 << 22  # values of one JSON object, and separators in one line of CSV
 MAX_CACHED_COLUMNS = 16  # a file with more columns is read again for each requested column
 
@@ -123,9 +122,7 @@ def read_table(path: str | Path, on_error: RowErrorHandler = raise_error) -> Tab
         DataError: the file is missing, of an unsupported type, not UTF-8, damaged, ragged, or without rows.
     """
     path = Path(path)
-    reader = READERS.get(path.suffix.lower())
-    if reader is None and is_tab_separated(path):
-        reader = _read_text_table
+    reader = READERS.get(path.suffix.lower()) or (_read_text_table if is_tab_separated(path) else None)
     if reader is None:
         raise file_type_error(path, READERS)
     table = reader(path, on_error)
@@ -398,40 +395,36 @@ def _header_below(rows: Sequence[Row]) -> Row | None:
     return table[0] if kind == "header" else None
 
 
-class RepeatedHeaders:
-    """Repeated header rows below the header, as in concatenated tables."""
+def repeats_header(record: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether the cells of a record are the names of the header, in any order, as in concatenated tables."""
+    if len(record) != len(names) or len(names) < 2 or record[0].strip() not in names:
+        return False
+    return sorted(cell.strip() for cell in record) == sorted(names)
 
-    def __init__(self, names: Sequence[str], path: Path):
-        self.names, self.path = [name.strip() for name in names], path
-        self._sorted = sorted(self.names)
 
-    def remove_from(self, records: Iterable[Row], on_error: RowErrorHandler) -> Iterator[Row]:
-        """The records that do not repeat the header; ``on_error`` is called for every repeated header."""
-        records = iter(records)
-        for row, record in records:
-            if not self.is_repeat(record):
-                yield row, record
-            elif [cell.strip() for cell in record] != self.names:
-                what = f"row {row} is a second header, in another order ({','.join(record)}), so another "
-                what += f"table than the one with the header in row 1 ({','.join(self.names)}) begins there"
-                fix = f"Save the rows from row {row} on as another file, or bring their columns into "
-                fix += "the order of the first header"
-                raise MalformedFileError(what, where=str(self.path), fix=fix)
-            else:
-                what = "the header again, where a row is expected"
-                if on_error is raise_error:
-                    later = (n for n, cells in records if [cell.strip() for cell in cells] == self.names)
-                    rows = [str(n) for n in islice(chain([row], later), MAX_NAMED_ROWS + 1)]
-                    shown = ", ".join(rows[:MAX_NAMED_ROWS]) + ", ..." * (len(rows) > MAX_NAMED_ROWS)
-                    what += f" (rows {shown})" if len(rows) > 1 else ""
-                fix = "Remove the rows that repeat the header"
-                on_error(RowError(what, where=f"{self.path}, row {row}", fix=fix), row)
-
-    def is_repeat(self, record: Sequence[str]) -> bool:
-        """Whether the cells of a record are the names of the header, in any order."""
-        if len(record) != len(self.names) or len(record) < 2 or record[0].strip() not in self._sorted:
-            return False
-        return sorted(cell.strip() for cell in record) == self._sorted
+def remove_repeated_headers(
+    records: Iterable[Row], names: Sequence[str], path: Path, on_error: RowErrorHandler
+) -> Iterator[Row]:
+    """The records that do not repeat the header; ``on_error`` is called for every repeated header."""
+    records = iter(records)
+    for row, record in records:
+        if not repeats_header(record, names):
+            yield row, record
+        elif [cell.strip() for cell in record] != names:
+            what = f"row {row} is a second header, in another order ({','.join(record)}), so another "
+            what += f"table than the one with the header in row 1 ({','.join(names)}) begins there"
+            fix = f"Save the rows from row {row} on as another file, or bring their columns into "
+            fix += "the order of the first header"
+            raise MalformedFileError(what, where=str(path), fix=fix)
+        else:
+            what = "the header again, where a row is expected"
+            if on_error is raise_error:
+                later = (n for n, cells in records if [cell.strip() for cell in cells] == names)
+                rows = [str(n) for n in islice(chain([row], later), MAX_NAMED_ROWS + 1)]
+                shown = ", ".join(rows[:MAX_NAMED_ROWS]) + ", ..." * (len(rows) > MAX_NAMED_ROWS)
+                what += f" (rows {shown})" if len(rows) > 1 else ""
+            fix = "Remove the rows that repeat the header"
+            on_error(RowError(what, where=f"{path}, row {row}", fix=fix), row)
 
 
 # --- the delimiter --------------------------------------------------------------------------------
@@ -581,11 +574,11 @@ def read_records(path: Path, delimiter: str, on_error: RowErrorHandler, errors: 
     detector.width, header = len(first), reading_setting("header")
     rows = [] if header else list(islice(records, FIRST_ROWS))
     records = chain(rows, records)
-    repeated = RepeatedHeaders(first, path)
-    below = [record for _, record in rows if len(record) == len(first) and not repeated.is_repeat(record)]
+    names = [name.strip() for name in first]
+    below = [record for _, record in rows if len(record) == len(first) and not repeats_header(record, names)]
     kind, reason = classify_first_row(first, below)
     if kind == "header" or header == "yes":
-        records = repeated.remove_from(records, on_error)
+        records = remove_repeated_headers(records, names, path, on_error)
     if header == "no" or (not header and path.suffix.lower() == TXT and kind != "header"):
         names, records = [f"column{i}" for i in range(1, len(first) + 1)], chain([(row, first)], records)
         row = 0
@@ -593,7 +586,6 @@ def read_records(path: Path, delimiter: str, on_error: RowErrorHandler, errors: 
         what = f"the first row looks like data, not like a header: {reason}"
         raise MalformedFileError(what, where=f"{path}, row {row}", fix=HEADER_FIX)
     else:
-        names = [name.strip() for name in first]
         if errors != STRICT and any(map(NOT_UTF8, names)):
             check_utf8(path)  # raises the error: without names, no column can be read
         check_names(names, f"{path}, row {row}", delimited=True)
@@ -611,17 +603,13 @@ def _valid_records(
             continue
         if errors != STRICT and any(map(NOT_UTF8, record)):
             fix = fix or encoding_fix(path)
-            error = RowError(decoding_error_message(), where=f"{path}, row {row}", fix=fix)
-            error.code = NotUtf8Error.code
-            if len(record) == len(names):
-                error.values = dict(zip(names, map(replace_undecoded, record), strict=True))
-            on_error(error, row)
+            cells = map(replace_undecoded, record) if len(record) == len(names) else ()
+            values, what = dict(zip(names, cells, strict=False)), decoding_error_message()
+            on_error(UndecodedRowError(what, values=values, where=f"{path}, row {row}", fix=fix), row)
         elif len(record) != len(names):
-            what = f"{len(record)} fields where the header has {len(names)}"
+            what, values = f"{len(record)} fields where the header has {len(names)}", dict(zip(names, record))
             ragged_fix = BLANK_FIX if any(map(begins_with_blank_quote, record)) else RAGGED_FIX
-            error = RowError(what, where=f"{path}, row {row}", fix=ragged_fix)
-            error.values, error.ragged = dict(zip(names, record, strict=False)), True
-            on_error(error, row)
+            on_error(RaggedRowError(what, values=values, where=f"{path}, row {row}", fix=ragged_fix), row)
         else:
             yield row, record
 
@@ -675,18 +663,11 @@ def encoding_errors(path: Path, on_error: RowErrorHandler) -> str:
 
 
 def _limit_separators(path: Path, delimiter: str, errors: str) -> Iterator[str]:
-    lines = text_lines(path, newline="", errors=errors)
-    if path.stat().st_size <= MAX_VALUES:
-        return lines
-
-    def checked() -> Iterator[str]:
-        for number, line in enumerate(lines, 1):
-            if len(line) > MAX_VALUES and line.count(delimiter) > MAX_VALUES:
-                what, where = f"more than {MAX_VALUES:,} separators in one line", f"{path}, line {number}"
-                raise MalformedFileError(what, where=where, fix="Check that it is the intended file")
-            yield line
-
-    return checked()
+    for number, line in enumerate(text_lines(path, newline="", errors=errors), 1):
+        if len(line) > MAX_VALUES and line.count(delimiter) > MAX_VALUES:
+            what, where = f"more than {MAX_VALUES:,} separators in one line", f"{path}, line {number}"
+            raise MalformedFileError(what, where=where, fix="Check that it is the intended file")
+        yield line
 
 
 def check_names(names: Sequence[str], where: str, delimited: bool = False) -> None:
@@ -753,13 +734,7 @@ def _check_not_single_object(path: Path) -> None:
 
 
 def _begins_with_array(path: Path) -> bool:
-    if reading_setting("encoding"):
-        return next((s for s in text_lines(path, errors="replace") if s.strip()), "").lstrip().startswith("[")
-    with open_file(path) as file:
-        piece = file.read(_CHUNK).removeprefix(codecs.BOM_UTF8)
-        while piece and not (start := piece.lstrip()):
-            piece = file.read(_CHUNK)
-        return bool(piece) and start.startswith(b"[")
+    return next((s for s in text_lines(path, errors="replace") if s.strip()), "").lstrip().startswith("[")
 
 
 def _json_lines(path: Path, on_error: RowErrorHandler, errors: str) -> Iterator[tuple[int, Any]]:
@@ -768,13 +743,11 @@ def _json_lines(path: Path, on_error: RowErrorHandler, errors: str) -> Iterator[
         if not line.strip():
             continue
         if errors != STRICT and NOT_UTF8(line):
-            fix = fix or encoding_fix(path)
-            error = RowError(decoding_error_message(), where=f"{path}, row {row}", fix=fix)
-            error.code = NotUtf8Error.code
+            fix, value = fix or encoding_fix(path), None
             with suppress(DataError):  # a row that is not JSON has no readable values
                 value = _parse_json(replace_undecoded(line), "")
-                error.values = value if isinstance(value, dict) else {}
-            on_error(error, row)
+            values, what = value if isinstance(value, dict) else {}, decoding_error_message()
+            on_error(UndecodedRowError(what, values=values, where=f"{path}, row {row}", fix=fix), row)
             continue
         try:
             value = _parse_json(line, f"{path}, row {row}")

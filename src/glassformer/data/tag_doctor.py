@@ -100,7 +100,7 @@ def _split_stats(split: TaggedSplit, counts: Counter[str], scheme: Scheme) -> di
 def _similar_kind_names(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
     all_tags = (tag for split in splits.values() for tags in split.tags or () for tag in tags)
     kinds = {tag_kind(tag, scheme) for tag in all_tags}
-    groups = [" and ".join(map(repr, names)) for names in group_spellings(kinds)]
+    groups = group_spellings(kinds)
     message = f"kinds whose names differ only in case or white space: {'; '.join(groups[:3])}"
     fix = "they are learned as different kinds: use one spelling"
     yield from finding_if_any("warning", "twin-kinds", groups, message, fix, shown=groups[:10])

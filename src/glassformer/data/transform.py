@@ -186,57 +186,57 @@ UNSUPPORTED_STEPS = {
 
 
 def _from_settings(settings: dict[str, Any], where: str) -> ImageTransform:
+    def check(condition: Any, problem: str, fix: str | None = None) -> None:
+        if not condition:
+            raise ConfigError(problem, where=where, fix=fix)
+
     names = {number: name for name, number in RESAMPLE.items()}
-    if (resample := settings.get("resample", 2)) not in names:
-        raise ConfigError(f"resample = {resample!r} is not supported", where=where)
+    resample = settings.get("resample", 2)
+    check(resample in names, f"resample = {resample!r} is not supported")
     processor = str(settings.get("image_processor_type") or settings.get("feature_extractor_type") or "ViT")
     is_normalized = settings.get("do_normalize", True)
     required = ("resample", "image_mean", "image_std") if is_normalized else ("resample",)
-    if not processor.startswith("ViT") and (missing := [key for key in required if key not in settings]):
-        what = f"{missing[0]} is missing, and the default of a {processor} differs from that of a ViT"
-        raise ConfigError(what, where=where, fix="Write it into the file")
+    for key in () if processor.startswith("ViT") else required:
+        what = f"{key} is missing, and the default of a {processor} differs from that of a ViT"
+        check(key in settings, what, "Write it into the file")
     for key in UNSUPPORTED_KEYS:
-        if settings.get(key):
-            raise ConfigError(f"{key} = {settings[key]!r} is not supported", where=where)
+        check(not settings.get(key), f"{key} = {settings.get(key)!r} is not supported")
     for name, step in UNSUPPORTED_STEPS.items():
-        if processor.startswith(name) and settings.get(step, True):
-            raise ConfigError(f"{step}, a step of {processor}, is not supported", where=where)
-    if not settings.get("do_resize", True):
-        raise ConfigError("images that are not resized are not supported", where=where)
-    is_rescaled = settings.get("do_rescale", True)
-    if is_rescaled and abs(float(settings.get("rescale_factor", 1 / 255)) - 1 / 255) > 1e-9:
-        raise ConfigError(f"rescale_factor = {settings['rescale_factor']} is not supported", where=where)
+        is_applied = processor.startswith(name) and settings.get(step, True)
+        check(not is_applied, f"{step}, a step of {processor}, is not supported")
+    check(settings.get("do_resize", True), "images that are not resized are not supported")
+    is_rescaled, factor = settings.get("do_rescale", True), settings.get("rescale_factor", 1 / 255)
+    is_usual = not is_rescaled or abs(float(factor) - 1 / 255) <= 1e-9
+    check(is_usual, f"rescale_factor = {factor} is not supported")
 
     size, is_cropped = settings.get("size", 224), bool(settings.get("do_center_crop", False))
     if isinstance(size, int):
         resize_to, is_squashed = size, processor.startswith("DeiT")
     else:
         resize_to, is_squashed = size.get("shortest_edge"), "shortest_edge" not in size
-        if not is_squashed and not is_cropped:
-            raise ConfigError("a shortest edge without a crop gives images of many sizes", where=where)
+        what = "a shortest edge without a crop gives images of many sizes"
+        check(is_squashed or is_cropped, what)
     if is_squashed and is_cropped:
         resize_to, other = _height_and_width(size, where)
-        if resize_to != other:
-            raise ConfigError("a crop after scaling to a rectangle is not supported", where=where)
+        check(resize_to == other, "a crop after scaling to a rectangle is not supported")
     final_size = _height_and_width(settings.get("crop_size") if is_cropped else size, where)
     resize_to = int(resize_to) if is_cropped else 0
-    if not all(1 <= side <= MAX_SIDE for side in (*final_size, resize_to or 1)):
-        raise ConfigError(f"{final_size} is not a size up to {MAX_SIDE:,} pixels", where=where)
+    are_sides = all(1 <= side <= MAX_SIDE for side in (*final_size, resize_to or 1))
+    check(are_sides, f"{final_size} is not a size up to {MAX_SIDE:,} pixels")
 
     mean, std = (settings.get(key, 0.5) for key in ("image_mean", "image_std"))
     mean, std = (3 * [x] if isinstance(x, int | float) else x for x in (mean, std))
     mean, std = tuple(map(float, mean)), tuple(map(float, std))
     top = MAX_STATISTIC
-    if not all(abs(m) <= top for m in mean) or not all(1 / top <= s <= top for s in std):
-        what = f"mean {mean} and std {std} are out of range"
-        raise ConfigError(what, where=where, fix=f"Use a mean up to {top:,}, and a std from {1 / top:g}")
-    if resize_to > MAX_RESIZE_RATIO * max(final_size):
-        what = f"a shorter side of {resize_to:,} pixels is too large for a crop of {final_size}"
-        raise ConfigError(what, where=where)
+    in_range = all(abs(m) <= top for m in mean) and all(1 / top <= s <= top for s in std)
+    fix = f"Use a mean up to {top:,}, and a std from {1 / top:g}"
+    check(in_range, f"mean {mean} and std {std} are out of range", fix)
+    what = f"a shorter side of {resize_to:,} pixels is too large for a crop of {final_size}"
+    check(resize_to <= MAX_RESIZE_RATIO * max(final_size), what)
     white: Any = settings.get(RANGE_KEY)
     is_number = isinstance(white, int | float) and not isinstance(white, bool)
-    if (is_number and not 0 < white < math.inf) or not (is_number or white in (None, "full")):
-        raise ConfigError(f"{RANGE_KEY} = {white!r} is neither a number above 0 nor full", where=where)
+    is_white = 0 < white < math.inf if is_number else white in (None, "full")
+    check(is_white, f"{RANGE_KEY} = {white!r} is neither a number above 0 nor full")
     if not is_normalized:
         mean, std = (0.0,) * len(mean), (1.0,) * len(mean)
     if not is_rescaled:  # the file's mean and std are for values from 0 to 255, ours for 0 to 1
