@@ -201,6 +201,14 @@ def _apply_color_operations(x: Tensor, operation: Tensor, sign: Tensor) -> Tenso
         low, high = images.amin((2, 3), keepdim=True), images.amax((2, 3), keepdim=True)
         return torch.where(high > low, (images - low) / (high - low).clamp(min=1e-6), images)
 
+    step = 2 ** round(4 * MAGNITUDE)  # posterize keeps some of the 8 bits
+    other_operations: dict[str, Callable[[Tensor], Tensor]] = {
+        "sharpness": lambda images: enhance.sharpness(images, 1 + 0.9 * MAGNITUDE),
+        "autocontrast": stretch,
+        "equalize": enhance.equalize,
+        "solarize": lambda images: torch.where(images >= 1 - MAGNITUDE, 1 - images, images),
+        "posterize": lambda images: (images * 255 / step).floor() * step / 255,
+    }
     result = x.clone()
     for number, name in enumerate(OPERATIONS[6:], 6):
         indices = (operation == number).nonzero().squeeze(1)
@@ -210,17 +218,8 @@ def _apply_color_operations(x: Tensor, operation: Tensor, sign: Tensor) -> Tenso
         images = x[device_indices].clamp(0, 1)
         if name in COLORS:
             images = COLORS[name](images, (1 + 0.9 * MAGNITUDE * sign[indices]).to(x.device))
-        elif name == "sharpness":
-            images = enhance.sharpness(images, 1 + 0.9 * MAGNITUDE)
-        elif name == "autocontrast":
-            images = stretch(images)
-        elif name == "equalize":
-            images = enhance.equalize(images)
-        elif name == "solarize":
-            images = torch.where(images >= 1 - MAGNITUDE, 1 - images, images)
-        else:  # posterize: keep some of the 8 bits
-            steps = 2.0 ** (8 - round(4 * MAGNITUDE))
-            images = (images * 255 / (256 / steps)).floor() * (256 / steps) / 255
+        else:
+            images = other_operations[name](images)
         result[device_indices] = images.clamp(0, 1)
     return result
 

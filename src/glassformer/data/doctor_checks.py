@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from glassformer.data.duplicates import case_insensitive_key, grouped
+from glassformer.data.duplicates import case_insensitive_key, conflicts, grouped
 from glassformer.data.findings import (
     Check,
     DoctorReport,
@@ -201,13 +201,11 @@ find_dropped_names = re.compile(r'("(?:[^"\\]|\\.)*") = ""').findall  # in a tab
 
 def contradictions(splits: Mapping[str, Any], stats: Stats) -> Findings:
     """Equal texts with different labels."""
-    labels_of_text: dict[str, set] = {}
-    for split in splits.values():
-        for text, label in zip(split.texts, split.labels or ()):
-            labels_of_text.setdefault(text, set()).add(label)
-    if not labels_of_text:
+    labeled = [split for split in splits.values() if split.labels]
+    if not labeled:
         return
-    conflicting = [(text, labels) for text, labels in labels_of_text.items() if len(labels) > 1]
+    examples = (example for split in labeled for example in zip(split.texts, split.labels))
+    conflicting = [*conflicts(examples).items()]
     examples = [
         f"{' and '.join(sorted(map(str, labels)))} ({_rows_in_splits(text, splits)}): {excerpt(text)}"
         for text, labels in conflicting[:3]

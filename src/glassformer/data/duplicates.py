@@ -119,6 +119,14 @@ def grouped(items: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[A
     return dict(groups)
 
 
+def conflicts(examples: Iterable[tuple[Any, Any]]) -> dict[Any, set[Any]]:
+    """Key -> its different targets, for the keys of examples that occur with several targets."""
+    targets: dict[Any, set[Any]] = defaultdict(set)
+    for key, target in examples:
+        targets[key].add(target)
+    return {key: found for key, found in targets.items() if len(found) > 1}
+
+
 def positions_by_key(keys: Sequence[Any]) -> dict[Any, list[int]]:
     """Key -> the positions at which it occurs, ascending."""
     return grouped(range(len(keys)), keys.__getitem__)

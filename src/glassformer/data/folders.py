@@ -318,6 +318,5 @@ def load_sentences(source: Any, settings: Any, requested: Sequence[str] | None) 
     for split, paths in choose_splits(files, requested, source.folder).items():
         tables = list(map(settings.table, paths))
         texts = [" ".join(words) for table in tables for words in table.read("tokens")]
-        rows = tables[0].rows if len(tables) == 1 else range(1, len(texts) + 1)
-        splits[split] = TextSplit(texts, None, " + ".join(table.origin for table in tables), rows)
+        splits[split] = TextSplit(texts, None, *combined_origin(tables, len(texts), 0))
     return TextDataset(source.folder, splits, (), source.description, source.licence, source.notes)

@@ -11,7 +11,8 @@ import numpy as np
 
 from glassformer.config import listed
 from glassformer.data.checks import is_missing, place
-from glassformer.data.findings import Finding, excerpt
+from glassformer.data.duplicates import conflicts
+from glassformer.data.findings import Finding, excerpt, finding_if_any
 from glassformer.data.in_memory import one_column
 from glassformer.data.label_kinds import (
     LOOKS_LIKE_AMOUNT,
@@ -263,16 +264,12 @@ def number_findings(
             if scale == "linear" and (values > 0).all():
                 fix += ", or learn logarithms with --set number_scale=log"
             yield Finding("warning", "far-numbers", what, len(outliers), fix=fix)
-    numbers_by_key: dict[str, set[float]] = {}
-    for name, keys in examples.items():
-        for key, number in zip(keys, splits.get(name, ()), strict=False):
-            numbers_by_key.setdefault(key, set()).add(number)
-    conflicting = [(key, numbers) for key, numbers in numbers_by_key.items() if len(numbers) > 1]
-    if conflicting:
-        shown = tuple(
-            f"{' and '.join(f'{x:g}' for x in sorted(numbers)[:4])}: {excerpt(key)}"
-            for key, numbers in conflicting[:3]
-        )
-        what = f"equal examples with different numbers: {len(conflicting):,}"
-        fix = "give each its mean, or keep one"
-        yield Finding("note", "contradictions", what, len(conflicting), shown, fix)
+    pairs = (pair for name, keys in examples.items() for pair in zip(keys, splits.get(name, ())))
+    conflicting = [*conflicts(pairs).items()]
+    shown = [
+        f"{' and '.join(f'{x:g}' for x in sorted(numbers)[:4])}: {excerpt(key)}"
+        for key, numbers in conflicting[:3]
+    ]
+    what = f"equal examples with different numbers: {len(conflicting):,}"
+    fix = "give each its mean, or keep one"
+    yield from finding_if_any("note", "contradictions", conflicting, what, fix, shown=shown)

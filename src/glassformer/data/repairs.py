@@ -56,27 +56,25 @@ def _merge_labels(dataset: Any, merges: str | Mapping[str, Any], messages: list[
         merges = {old: name for old, name in merges.items() if old != NONE}
         if not merges:
             return dataset
-    if isinstance(merges, Mapping):
-        others = merges.get(OTHER_LABELS)
-        merges = {old: name for old, name in merges.items() if old != OTHER_LABELS}
-        if others not in (None, "spelling"):
-            fix = f'Write {{"{OTHER_LABELS}" = "spelling"}}, or leave it out'
-            what = f"{others!r} is not a way to merge the other labels"
-            raise BadValueError(what, where="merge_labels", fix=fix)
-        names = [str(label) for label in classes]
-        unknown = next((name for name in merges if name not in (*names, *merges.values())), None)
-        if unknown is not None and not classes & {*merges.values()}:
-            fix = nearest(unknown, names)
-            raise BadValueError(f"there is no class {unknown!r}", where="merge_labels", fix=fix)
-        new_names = {label: merges.get(str(label), label) for label in classes}
-        if others:
-            unnamed = [label for label in classes if str(label) not in merges]
-            new_names |= usual_spelling(dataset.splits, unnamed)
-    elif merges == "spelling":
-        new_names = usual_spelling(dataset.splits)
-    else:
+    merges = {OTHER_LABELS: merges} if merges == "spelling" else merges
+    if not isinstance(merges, Mapping):
         fix = 'Use spelling, or a table such as {"Good" = "good"}'
         raise BadValueError(f"{merges!r} is not a way to merge labels", where="merge_labels", fix=fix)
+    others = merges.get(OTHER_LABELS)
+    merges = {old: name for old, name in merges.items() if old != OTHER_LABELS}
+    if others not in (None, "spelling"):
+        fix = f'Write {{"{OTHER_LABELS}" = "spelling"}}, or leave it out'
+        what = f"{others!r} is not a way to merge the other labels"
+        raise BadValueError(what, where="merge_labels", fix=fix)
+    names = [str(label) for label in classes]
+    unknown = next((name for name in merges if name not in (*names, *merges.values())), None)
+    if unknown is not None and not classes & {*merges.values()}:
+        fix = nearest(unknown, names)
+        raise BadValueError(f"there is no class {unknown!r}", where="merge_labels", fix=fix)
+    new_names = {label: merges.get(str(label), label) for label in classes}
+    if others:
+        unnamed = {label for label in classes if str(label) not in merges}
+        new_names |= usual_spelling(dataset.splits, unnamed)
     changed = {old: name for old, name in new_names.items() if old != name}
     if not changed:
         return dataset

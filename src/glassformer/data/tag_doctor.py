@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from glassformer.data.doctor_checks import count_texts, duplicates, group_spellings, leakage, run_checks
+from glassformer.data.duplicates import conflicts
 from glassformer.data.findings import (
     Check,
     DoctorReport,
@@ -181,11 +183,8 @@ def _span_texts(split: TaggedSplit, scheme: Scheme) -> Iterable[tuple[str, str]]
 
 def _contradictions(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
     """Equal sentences with different tags."""
-    tags_of_words: dict[tuple[str, ...], set[tuple[str, ...]]] = defaultdict(set)
-    for split in splits.values():
-        for words, tags in zip(split.words, split.tags or (), strict=True):
-            tags_of_words[tuple(words)].add(tuple(tags))
-    conflicting = [" ".join(words) for words, tags in tags_of_words.items() if len(tags) > 1]
+    tagged = (zip(map(tuple, split.words), map(tuple, split.tags or ())) for split in splits.values())
+    conflicting = [" ".join(words) for words in conflicts(chain.from_iterable(tagged))]
     message = f"sentences that occur with different tags: {len(conflicting):,}"
     shown, ok = map(excerpt, conflicting[:3]), "no sentence occurs with different tags"
     fix = "give each one set of tags"
