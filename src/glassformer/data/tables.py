@@ -239,10 +239,13 @@ class QuotedRowDetector:
         """Whether each line of one record looks like a separate row."""
         rows = [line.rstrip("\r\n").split(self.delimiter) for line in lines if line.strip()]
         fitting = [row for row in rows if len(row) == self.width]
-        if self.width < 2 or len(rows) < 2 or len(fitting) < MIN_FITTING * len(rows):
-            return False
-        if len(rows[0]) != self.width:  # a multi-line cell: no label follows its first line
-            return False
+        if (
+            self.width < 2
+            or len(rows) < 2
+            or len(fitting) < MIN_FITTING * len(rows)
+            or rows[0] not in fitting
+        ):
+            return False  # if the first line does not fit, it begins a multi-line cell without a label
         if self._patterns is None:
             sample = list(islice(self._single_lines(), SAMPLE_ROWS))
             self._patterns = [infer_pattern(cells) for cells in zip(*sample, strict=True)]
@@ -258,20 +261,13 @@ class QuotedRowDetector:
 
     def _single_lines(self) -> Iterator[list[str]]:
         """The records of one line, without the header."""
-        record_lines: list[str] = []
-
-        def lines() -> Iterator[str]:
-            for line in text_lines(self.path, newline="", errors=self.errors):
-                record_lines.append(line)
-                yield line
-
-        header_seen = False
+        lines, header_seen = RewindableLines(text_lines(self.path, newline="", errors=self.errors)), False
         with suppress(csv.Error):
-            for record in csv_rows(lines(), MAX_TEXT, delimiter=self.delimiter):
-                if len(record_lines) == 1 and len(record) == self.width and header_seen:
+            for record in csv_rows(lines, MAX_TEXT, delimiter=self.delimiter):
+                if len(lines.record_lines) == 1 and len(record) == self.width and header_seen:
                     yield record
                 header_seen = header_seen or len(record) == self.width
-                record_lines.clear()
+                lines.record_lines.clear()
 
 
 # --- the header -------------------------------------------------------------------------------
