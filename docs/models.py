@@ -28,8 +28,8 @@ TRIED: dict[str, tuple[Any, ...]] = {
     "is_decoder": (True,),
     "add_cross_attention": (True,),
     "position_embedding_type": ("relative_key",),
-    "hidden_act": ("silu",),
-    "activation": ("silu",),
+    "hidden_act": ("mish",),
+    "activation": ("mish",),
     "pooler_act": ("relu",),
     "pad_token_id": (-1,),
     "relative_attention_num_buckets": (64,),
@@ -39,6 +39,9 @@ TRIED: dict[str, tuple[Any, ...]] = {
     "embedding_size": (128,),
     "pooler_dropout": (0.1,),
     "rope_scaling": ({"rope_type": "yarn"},),
+    "rope_parameters": ({"rope_type": "dynamic", "factor": 2.0},),
+    "num_experts": (8,),
+    "logn_attention_scale": (True,),
 }
 SENTENCE_PIECES = "benchmarks/results/sentence-pieces.json"
 ELSEWHERE = ("t5", "llama", "beit")
@@ -124,6 +127,9 @@ BY_NAME = (  # what people type, model_type, what pools, prompts of the model's 
     ("Snowflake/snowflake-arctic-embed-l-v2.0", "xlm-roberta", "[CLS]", "queries: `query: `", ""),
     ("nomic-ai/modernbert-embed-base", "modernbert", "mean", "`search_query: `, `search_document: `", ""),
     ("Alibaba-NLP/gte-modernbert-base", "modernbert", "[CLS]", "", ""),
+    ("nomic-ai/nomic-embed-text-v1, v1.5", "nomic_bert", "mean", "`search_query: `, `search_document: `", ""),
+    ("Alibaba-NLP/gte-multilingual-base, gte-base-en-v1.5, gte-large-en-v1.5", "gte", "[CLS]", "", ""),
+    ("Snowflake/snowflake-arctic-embed-m-v2.0", "gte", "[CLS]", "queries: `query: `", ""),
     ("distilbert/distilbert-base-uncased-finetuned-sst-2-english", "distilbert", "classifier", "", ""),
     ("cardiffnlp/twitter-roberta-base-sentiment-latest", "roberta", "classifier", "", ""),
     ("ProsusAI/finbert, nlptown/bert-base-multilingual-uncased-sentiment", "bert", "classifier", "", ""),
@@ -148,7 +154,7 @@ BY_NAME = (  # what people type, model_type, what pools, prompts of the model's 
         "",
     ),
 )
-NOT_YET = "gte-multilingual-base, arctic-embed-m-v2.0, nomic-embed-text-v1.5, jina-embeddings, BEiT, Swin, the text half of SigLIP"
+NOT_YET = "jina-embeddings, BEiT, Swin, the text half of SigLIP"
 BY_NAME_INTRO = f"""## By the names people type
 
 Pooling, prompts and normalization are read from the folder (`modules.json`, `1_Pooling/config.json`,

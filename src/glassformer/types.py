@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-Activation = Literal["relu", "gelu", "gelu_tanh", "quick_gelu"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "quick_gelu", "silu"]
 NormOrder = Literal["pre", "post"]
 AttentionKind = Literal["full", "local", "linear"]
 FeedForwardKind = Literal["plain", "swiglu", "geglu"]

@@ -269,7 +269,7 @@ def test_what_embed_will_do(gf, tmp_path):
     ("harm", "what", "said"),
     [
         ({"model_type": "bart"}, "model", "model_type 'bart' is not supported"),
-        ({"hidden_act": "silu"}, "model", "hidden_act = 'silu' is not supported"),
+        ({"hidden_act": "mish"}, "model", "hidden_act = 'mish' is not supported"),
         ({}, "tokenizer", "no tokenizer here"),
     ],
 )

@@ -58,7 +58,7 @@ def test_scales_multiply_each_branch(norm):
 def test_updates_inside_of_a_gate_are_refused():
     model = Model(feed_forward="swiglu")
     for targets in ("up", "down", "all-linear"):
-        with pytest.raises(ConfigError, match=r"in a SwiGLU feed-forward network.*Use q,k,v,o"):
+        with pytest.raises(ConfigError, match=r"in this gated feed-forward network.*Use q,k,v,o"):
             add_lora(model, 2, targets=targets)
     before = model.encoder(torch.ones(3, 16), Packing((3,)))
     add_lora(model, 2, targets="q,k,v,o")

@@ -53,7 +53,8 @@ def outputs_of(kind: str, head: str | None, draw: int) -> tuple[dict[str, Any], 
     """A case as ``compare_recorded`` reads it: config with shapes, and inputs with outputs."""
     labels = {"num_labels": 5} if head in ("classification", "tokens") else {}
     if kind in test_text_families.KINDS:
-        made = test_text_families.peer_of(kind, draw, head, **labels)
+        has_pooler = kind not in test_text_families.ROTARY_BERTS  # AutoModel builds these without
+        made = test_text_families.peer_of(kind, draw, head, pooler=has_pooler, **labels)
     else:
         ending = "ForImageClassification" if head else "Model"
         made = test_image_families.peer_of(kind, draw, ending, **labels)

@@ -310,11 +310,11 @@ def test_both_heads_of_a_distilled_model_are_there(lacks, tmp_path):
     [
         ("deit", {"pooler_act": "relu"}, "pooler_act = 'relu' is not supported"),
         ("deit", {"image_size": [8, 0]}, r"image_size = \[8, 0\] is not a size"),
-        ("deit", {"hidden_act": "silu"}, "hidden_act = 'silu' is not supported"),
+        ("deit", {"hidden_act": "mish"}, "hidden_act = 'mish' is not supported"),
         ("deit", {"hidden_dropout_prob": 1.0}, "hidden_dropout_prob = 1.0 is not a number from 0 to 1"),
         ("dinov2_with_registers", {"image_size": [23, 46]}, "have a grid that is not square"),
         ("dinov2_with_registers", {"use_swiglu_ffn": 1}, "use_swiglu_ffn = 1 is neither true nor false"),
-        ("dinov2_with_registers", {"hidden_act": "silu"}, "hidden_act = 'silu' is not supported"),
+        ("dinov2_with_registers", {"hidden_act": "mish"}, "hidden_act = 'mish' is not supported"),
         ("dinov2_with_registers", {"layerscale_value": -1.0}, "layerscale_value = -1.0 is not a number"),
         ("dinov2_with_registers", {"num_register_tokens": 0}, "num_register_tokens = 0 is not a size"),
         *(
@@ -322,7 +322,7 @@ def test_both_heads_of_a_distilled_model_are_there(lacks, tmp_path):
             for kind in HALVES
             for change, said in (
                 ({"image_size": [8, 16]}, "have a grid that is not square"),
-                ({"hidden_act": "silu"}, "hidden_act = 'silu' is not supported"),
+                ({"hidden_act": "mish"}, "hidden_act = 'mish' is not supported"),
                 ({"hidden_act": None}, "hidden_act = None is not supported"),
                 ({"num_attention_heads": 5}, "is not a multiple of num_heads 5"),
                 ({"attention_dropout": 1}, "attention_dropout = 1 is not a number from 0 to 1"),

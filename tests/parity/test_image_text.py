@@ -247,7 +247,7 @@ def test_the_layout_of_published_files_is_explained(published):
         *(
             ({"text_config": PUBLISHED["text_config"] | change}, said)
             for change, said in (
-                ({"hidden_act": "silu"}, "hidden_act = 'silu' is not supported"),
+                ({"hidden_act": "mish"}, "hidden_act = 'mish' is not supported"),
                 ({"num_attention_heads": 7}, "is not a multiple of num_heads 7"),
                 ({"attention_dropout": 1}, "attention_dropout = 1 is not a number from 0 to 1"),
                 ({"eos_token_id": 101}, "eos_token_id = 101 is not in the vocabulary of 101 tokens"),

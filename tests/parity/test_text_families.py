@@ -17,7 +17,7 @@ import glassformer as gf
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError
-from glassformer.families import FAMILIES, modernbert
+from glassformer.families import FAMILIES, modernbert, nomic_bert
 from glassformer.nn import Trace
 
 transformers = pytest.importorskip("transformers")
@@ -39,7 +39,12 @@ OPENED_BY = {
     "mlm": "AutoModelForMaskedLM",
     "pretraining": "AutoModelForPreTraining",
 }
-KEY_BIAS = re.compile(r"\.(key|k_lin|k)\.bias$")  # its gradient is 0 but for rounding
+ROTARY_BERTS = (
+    "nomic_bert",
+    "gte",
+)  # no head for answers, AutoModel without pooler
+KEY_BIAS = re.compile(r"\.(key|k_lin|k|k_proj)\.bias$")  # its gradient is 0 but for rounding
+UNNAMED = {"cls.predictions.decoder.bias"}  # the same as cls.predictions.bias
 SINES = "distilbert.embeddings.position_embeddings.weight"  # written anew where no row of it is learned
 HEADS = [(kind, head) for kind in KINDS for head in OPENED_BY if head in FAMILIES[kind].hub.classes]
 # Of config.json, what nothing of ours depends on: ids that the tokenizer knows, the pooling of another head.
@@ -105,6 +110,21 @@ def sizes_of(kind: str, draw: int) -> dict[str, Any]:
                 ),
             }
         )
+    if kind in ROTARY_BERTS:
+        rope = {"rope_type": "default", "rope_theta": rng.choice((101.0, 1e4))}
+        linear = {"rope_type": "linear", "factor": 1.5} if draw % 3 == 2 else {}
+        return both | {
+            # Wider and deeper, the rounding of fp32 grows to 1e-3, in transformers too: no bias damps it.
+            "hidden_size": min(heads, 7) * 2 * rng.choice((3, 5)),  # rotary positions turn pairs of numbers
+            "num_attention_heads": min(heads, 7),
+            "num_hidden_layers": min(layers, 2),
+            "initializer_range": 0.05,
+            "hidden_act": rng.choice(("silu", "gelu", "relu", "gelu_pytorch_tanh")),
+            "type_vocab_size": rng.choice((1, 2, 3)) if kind == "nomic_bert" else draw % 3,
+            "hidden_dropout_prob": 0.2,
+            "classifier_dropout": 0.3 if draw % 2 else None,
+            "rope_parameters": rope | linear,
+        }
     if kind == "deberta-v2":
         return both | {
             "relative_attention": True,
@@ -343,13 +363,55 @@ def test_modernberts_old_keys_mean_the_same(tmp_path):
         close(asked.of_model(model).last_hidden_state, asked.of_model(peer).last_hidden_state, asked.mask)
 
 
+def test_nomics_published_config(tmp_path):
+    """As the authors' code writes it, with the names of GPT-2."""
+    peer = peer_of(
+        "nomic_bert", 1, hidden_act="silu", rope_parameters={"rope_type": "default", "rope_theta": 997.0}
+    )
+    peer.save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    settings = json.loads(file.read_text())
+    old = {name: settings[key] for name, key in nomic_bert.PUBLISHED_KEYS.items() if key in settings}
+    old |= {"activation_function": "swiglu", "rotary_emb_base": 997.0, "rotary_emb_fraction": 1.0}
+    kept = {
+        key: settings[key] for key in ("model_type", "vocab_size", "type_vocab_size", "initializer_range")
+    }
+    file.write_text(json.dumps(kept | old | nomic_bert.FIXED))
+    model, asked = gf.load_pretrained(tmp_path), Asked.of(peer.config)
+    with torch.no_grad():
+        close(asked.of_model(model).last_hidden_state, asked.of_model(peer).last_hidden_state, asked.mask)
+
+
+@pytest.mark.parametrize("head", ["mlm", "tokens"])
+def test_gtes_published_files(head, tmp_path):
+    """As the authors' code writes them: ``model_type`` and prefix ``new``, static NTK scaling of positions."""
+    width, factor = 14, 8.0
+    sizes = {"hidden_size": 5 * width, "num_attention_heads": 5}
+    linear = {"rope_type": "linear", "rope_theta": 160.0 * factor, "factor": factor ** (2 / width)}
+    peer = peer_of("gte", 1, head, rope_parameters=linear, **sizes)
+    peer.save_pretrained(tmp_path)
+    tensors = {re.sub("^gte", "new", key): tensor for key, tensor in read_tensors(tmp_path).items()}
+    table = peer.get_input_embeddings().weight.detach().clone()
+    write_tensors(tmp_path, tensors | ({"lm_head.decoder.weight": table} if head == "mlm" else {}))
+    file = tmp_path / "config.json"
+    settings = json.loads(file.read_text())
+    del settings["rope_parameters"]
+    old = {"rope_theta": 160.0, "rope_scaling": {"type": "ntk", "factor": factor}, "pack_qkv": True}
+    fixed = {"model_type": "new", "position_embedding_type": "rope", "layer_norm_type": "layer_norm"}
+    file.write_text(json.dumps(settings | old | fixed))
+    model, asked = gf.load_pretrained(tmp_path), Asked.of(peer.config)
+    with torch.no_grad():
+        close(*(asked.answers(asked.of_model(one))[0] for one in (model, peer)))
+
+
 def test_heads_of_every_family_of_the_hub():
     known = tuple(
-        "bert roberta xlm-roberta camembert distilbert mpnet electra modernbert deberta-v2 albert".split()
+        "bert roberta xlm-roberta camembert distilbert mpnet electra modernbert deberta-v2 albert nomic_bert gte".split()
     )
     assert set(KINDS) >= set(known)
     for kind in KINDS:
-        assert {head for name, head in HEADS if name == kind} >= {"classification", "tokens", "spans", "mlm"}
+        spans = set() if kind in ROTARY_BERTS else {"spans"}
+        assert {head for name, head in HEADS if name == kind} >= {"classification", "tokens", "mlm"} | spans
 
 
 @pytest.mark.parametrize("draw", range(5))
@@ -369,7 +431,14 @@ def test_heads_both_ways(kind, head, draw, tmp_path):
     for found in (ours, theirs):
         sum((x * g).sum() for x, g in zip(found, upstream, strict=True)).backward()
     learning = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    gradients = FAMILIES[kind].hub.to_hub(learning, True, model.config)
+    hub = FAMILIES[kind].hub
+    if kind in ROTARY_BERTS:
+        gradients = hub.names.to_hub(learning, True)
+        assert (
+            gradients.keys() >= {name for name, p in peer.named_parameters() if p.grad is not None} - UNNAMED
+        )
+    else:
+        gradients = hub.to_hub(learning, True, model.config)
     for name, p in peer.named_parameters():
         if name in gradients.keys() - {SINES} and p.grad is not None and not KEY_BIAS.search(name):
             size = 2 * max(1.0, float(p.grad.abs().max()))  # the rounding of fp32 grows with them
@@ -416,7 +485,7 @@ def test_an_encoder_opens_there_alone_and_under_a_head_of_ours(kind, draw, tmp_p
             close(ours.last_hidden_state, theirs.last_hidden_state, asked.mask)
             if one is headed:
                 close(asked.of_model(read).logits, asked.of_model(headed).logits)
-            elif getattr(theirs, "pooler_output", None) is not None:
+            elif getattr(theirs, "pooler_output", None) is not None and kind not in ROTARY_BERTS:
                 close(ours.pooler_output, theirs.pooler_output)
 
 
@@ -497,6 +566,43 @@ def test_a_decoder_of_its_own_is_refused(kind, tmp_path):
                 ({"hidden_act": "gelu_10"}, "hidden_act = 'gelu_10' is not supported"),
             )
         ),
+        *(
+            ("nomic_bert", change, said)
+            for change, said in (
+                ({"num_experts": 8}, "num_experts = 8 is not supported"),
+                ({"prenorm": True}, "prenorm = True is not supported"),
+                ({"qkv_proj_bias": True}, "qkv_proj_bias = True is not supported"),
+                ({"rotary_emb_fraction": 0.5}, "rotary_emb_fraction = 0.5 is not supported"),
+                ({"rotary_emb_interleaved": True}, "rotary_emb_interleaved = True is not supported"),
+                ({"rotary_scaling_factor": 2}, "rotary_scaling_factor = 2 is not supported"),
+                ({"head_dim": 5}, "head_dim = 5 is not supported"),
+                ({"head_dim": 0}, "head_dim = 0 is not a size"),
+                ({"hidden_act": "mish"}, "hidden_act = 'mish' is not supported"),
+                ({"rope_parameters": []}, "rope_parameters"),
+                (
+                    {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}},
+                    "rotary positions .* not supported",
+                ),
+                (
+                    {"rope_parameters": {"rope_type": "linear", "factor": 0.5}},
+                    "rotary positions .* not supported",
+                ),
+                ({"rope_parameters": {"rope_theta": -1}}, "rope_theta = -1 is not a number"),
+                ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "rotary positions .* not supported"),
+                ({"is_decoder": True}, "is_decoder = True is not supported"),
+            )
+        ),
+        *(
+            ("gte", change, said)
+            for change, said in (
+                ({"layer_norm_type": "rms_norm"}, "layer_norm_type = 'rms_norm' is not supported"),
+                ({"logn_attention_scale": True}, "logn_attention_scale = True is not supported"),
+                ({"position_embedding_type": "absolute"}, "position_embedding_type = 'absolute' is not"),
+                ({"rope_scaling": {"type": "yarn", "factor": 2.0}}, "rotary positions .* are not supported"),
+                ({"rope_scaling": {"type": "ntk", "factor": "8"}}, "factor = '8' is not a number"),
+                ({"rope_scaling": 8.0}, "rope_scaling"),
+            )
+        ),
         ("roberta", {"num_attention_heads": 10007}, r"config\.json: .* is not a multiple of num_heads 10007"),
         ("roberta", {"is_decoder": True}, "is_decoder = True is not supported"),
         ("roberta", {"hidden_act": "swish"}, "hidden_act = 'swish'"),
@@ -519,7 +625,7 @@ def test_settings_that_cannot_be(kind, change, said, tmp_path):
         gf.load_pretrained(tmp_path)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ROTARY_BERTS])
 def test_a_head_that_chooses_among_texts_is_refused_as_one(kind, tmp_path):
     name = FAMILIES[kind].hub.classes[None].removesuffix("Model") + "ForMultipleChoice"
     config = transformers.CONFIG_MAPPING[kind](**sizes_of(kind, 1))

@@ -27,6 +27,7 @@ HUB_ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_tanh": "gelu_pytorch_tanh",
     "quick_gelu": "quick_gelu",
+    "silu": "silu",
 }
 ACTIVATION_NAMES = {theirs: ours for ours, theirs in HUB_ACTIVATIONS.items()} | {"gelu_new": "gelu_tanh"}
 MAX_NUMBER = 10_000_000  # maximum of any setting without an entry in RANGES

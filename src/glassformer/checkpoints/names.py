@@ -16,6 +16,7 @@ from torch import Tensor
 from glassformer.errors import CheckpointError
 
 OLD_ENDINGS = {"gamma": "weight", "beta": "bias"}  # names of layer norms in old checkpoints
+FUSED_PARTS = {3: ("query", "key", "value"), 2: ("gate", "up")}  # parts of a fused layer, by their number
 _OUR_LAYER = re.compile(r"(?<=encoder\.layers\.)\d+")
 
 
@@ -28,7 +29,7 @@ class NameTable:
     Args:
         prefix: prefix of the encoder's names in models with a head (``bert.``).
         encoder: our name -> the Hub's name.
-        fused: our name of a fused layer -> the Hub's names of query, key and value.
+        fused: our name of a fused layer -> the Hub's names of its parts (``FUSED_PARTS``).
         heads: our name -> the Hub's name, without prefix.
         full_names: our name -> the Hub's name, for tensors that are neither ``.weight`` nor ``.bias``.
         ignored: a full Hub name, or a prefix that ends in a dot -> the reason to ignore it.
@@ -40,12 +41,12 @@ class NameTable:
 
     prefix: str
     encoder: Mapping[str, str]
-    fused: Mapping[str, tuple[str, str, str]]
+    fused: Mapping[str, tuple[str, ...]]
     heads: Mapping[str, str]
     full_names: Mapping[str, str] = field(default_factory=dict)
     ignored: Mapping[str, str] = field(default_factory=dict)
     head_parameters: tuple[str, ...] = ()
-    new_names: Mapping[str, str | tuple[str, str, str]] = field(default_factory=dict)
+    new_names: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     tied: Mapping[str, str] = field(default_factory=dict)
 
     def without_prefix(self, tensors: Mapping[str, Tensor]) -> dict[str, str]:
@@ -62,7 +63,7 @@ class NameTable:
         self._check_tied(tensors, where)
         our_names = {hub_name: ours for ours, hub_name in (*self.encoder.items(), *self.heads.items())}
         our_full_names = {hub_name: ours for ours, hub_name in self.full_names.items()}
-        qkv_names = {name: (ours, n) for ours, names in self.fused.items() for n, name in enumerate(names)}
+        part_names = {name: (ours, n) for ours, names in self.fused.items() for n, name in enumerate(names)}
         out: dict[str, Tensor] = {}
         fused: dict[str, dict[int, Tensor]] = {}
         unexpected = []
@@ -75,27 +76,28 @@ class NameTable:
                 continue
             stem, _, ending = key.rpartition(".")
             ending = OLD_ENDINGS.get(ending, ending)
-            matches = ((p, layer) for p, layer in layer_patterns(stem) if p in our_names or p in qkv_names)
+            matches = ((p, layer) for p, layer in layer_patterns(stem) if p in our_names or p in part_names)
             pattern, layer = next(matches, (stem, ""))
             if ending not in ("weight", "bias"):
                 unexpected.append(full)
             elif pattern in our_names:
                 out[f"{our_names[pattern].format(i=layer)}.{ending}"] = tensors[full]
-            elif pattern in qkv_names:
-                ours, n = qkv_names[pattern]
+            elif pattern in part_names:
+                ours, n = part_names[pattern]
                 fused.setdefault(f"{ours.format(i=layer)}.{ending}", {})[n] = tensors[full]
             else:
                 unexpected.append(full)
         if unexpected:
             raise CheckpointError(list_names("unexpected tensors", unexpected), where=where)
-        for name, qkv in fused.items():
-            if len(qkv) < 3:
-                part = ("query", "key", "value")[min({0, 1, 2} - set(qkv))]
-                raise CheckpointError(f"missing tensor: the {part} of {name}", where=where)
+        counts = {ours: len(names) for ours, names in self.fused.items()}
+        for name, found in fused.items():
+            parts = FUSED_PARTS[counts[_OUR_LAYER.sub("{i}", name.rpartition(".")[0])]]
+            if missing := {*range(len(parts))} - {*found}:
+                raise CheckpointError(f"missing tensor: the {parts[min(missing)]} of {name}", where=where)
             try:
-                out[name] = torch.cat([qkv[n] for n in range(3)])
+                out[name] = torch.cat([found[n] for n in range(len(parts))])
             except RuntimeError:  # different shapes
-                what = f"query, key and value of {name} have different shapes"
+                what = f"{', '.join(parts[:-1])} and {parts[-1]} of {name} have different shapes"
                 raise CheckpointError(what, where=where) from None
         return out
 
@@ -117,8 +119,8 @@ class NameTable:
             stem, _, ending = key.rpartition(".")
             layer = (_OUR_LAYER.findall(stem) or [""])[0]
             pattern = _OUR_LAYER.sub("{i}", stem)
-            if pattern in self.fused:
-                for name, part in zip(self.fused[pattern], tensor.chunk(3), strict=True):
+            if (names := self.fused.get(pattern)) is not None:
+                for name, part in zip(names, tensor.chunk(len(names)), strict=True):
                     out[f"{prefix}{name.format(i=layer)}.{ending}"] = part
             elif pattern in self.encoder:
                 out[f"{prefix}{self.encoder[pattern].format(i=layer)}.{ending}"] = tensor

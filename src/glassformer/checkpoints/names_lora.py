@@ -158,7 +158,7 @@ def _split_qkv(updates: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _names(table: NameTable) -> list[dict[str, str]]:
     """Part -> name of its layer, on the Hub; and the same for later releases of ``transformers``."""
 
-    def by_part(fused: Mapping[str, tuple[str, str, str]], single: Mapping[str, str]) -> dict[str, str]:
+    def by_part(fused: Mapping[str, tuple[str, ...]], single: Mapping[str, str]) -> dict[str, str]:
         qkv = dict(zip(QKV_PARTS, fused.get(QKV, ()), strict=False))
         return qkv | {part: single[ours] for part, ours in LAYER_NAMES.items() if ours in single}
 

@@ -16,8 +16,10 @@ from glassformer.families.dinov2 import DINOV2, DINOV2_REGISTERS
 from glassformer.families.distilbert import DISTILBERT
 from glassformer.families.electra import ELECTRA
 from glassformer.families.family import Family
+from glassformer.families.gte import GTE
 from glassformer.families.modernbert import MODERNBERT
 from glassformer.families.mpnet import MPNET
+from glassformer.families.nomic_bert import NOMIC_BERT
 from glassformer.families.own import OWN_IMAGE, OWN_TEXT
 from glassformer.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 from glassformer.families.siglip import SIGLIP
@@ -34,6 +36,8 @@ FAMILIES: dict[str, Family] = {
     "deberta-v2": DEBERTA_V2,
     "mpnet": MPNET,
     "modernbert": MODERNBERT,
+    "nomic_bert": NOMIC_BERT,
+    "gte": GTE,
     "vit": VIT,
     "deit": DEIT,
     "dinov2": DINOV2,
@@ -52,7 +56,6 @@ FAMILIES: dict[str, Family] = {
 UNSUPPORTED_FAMILIES = {
     "clip_text_model": "the half of CLIP that reads texts opens with the half that reads images only",
     "neobert": "its code is on the Hub alone, so that nothing shows whether ours computes the same",
-    "nomic_bert": "version 1 is not written yet, and version 2 is a mixture of experts",
     "swin": "its windows shift, and its patches are merged in four stages",
     "swinv2": "its windows shift, and its patches are merged in four stages",
 }

@@ -172,6 +172,7 @@ def text_family(
     *,
     from_hub: Callable[..., dict[str, Tensor]] | None = None,
     to_hub: Callable[..., dict[str, Tensor]] | None = None,
+    endings: Mapping[str | None, str] = TEXT_CLASSES,
     more_classes: Mapping[str | None, str] | None = None,
     tiny: Mapping[str, Any] | None = None,
     pretraining: Mapping[str, Callable[..., Any]] | None = None,
@@ -184,7 +185,8 @@ def text_family(
         class_prefix: prefix of the class names in ``transformers``, such as ``Bert``.
         preset: returns the config for a vocabulary size, width, layers, heads, d_ff, positions and options.
         from_hub, to_hub: as in ``HubLayout``; None: only names are converted.
-        more_classes: classes in addition to ``TEXT_CLASSES``.
+        endings: head -> ending of the name of its class.
+        more_classes: classes in addition to these.
         tiny: further options of ``preset`` for ``Family.tiny``.
         classifier: ``pooling``, ``head_type``, ``head_activation`` and ``head_settings`` of ``HubLayout``.
     """
@@ -196,7 +198,7 @@ def text_family(
         names,
         from_hub or (lambda tensors, where, config: names.from_hub(tensors, where)),
         to_hub or (lambda tensors, with_prefix, config: names.to_hub(tensors, with_prefix)),
-        {head: f"{class_prefix}{ending}" for head, ending in TEXT_CLASSES.items()} | dict(more_classes or {}),
+        {head: f"{class_prefix}{ending}" for head, ending in endings.items()} | dict(more_classes or {}),
         **classifier,
     )
     return Family(

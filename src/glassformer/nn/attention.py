@@ -434,6 +434,7 @@ class MultiHeadAttention(nn.Module):
         dropout: rate on the attention weights, in training.
         bias: whether both projections have a bias.
         rotary: base of rotary positions (``positions.rotary``) in self-attention; None: no rotary positions.
+        rotary_factor: rotary positions are divided by this number.
 
     Raises:
         ConfigError: ``num_heads`` does not divide ``d_model``.
@@ -447,13 +448,14 @@ class MultiHeadAttention(nn.Module):
         *,
         bias: bool = True,
         rotary: float | None = None,
+        rotary_factor: float = 1.0,
     ):
         super().__init__()
         check_heads(d_model, num_heads)
         check_rate("dropout", dropout)
         self.d_model, self.num_heads, self.dropout = d_model, num_heads, dropout
         self.heads = num_heads, d_model // num_heads  # [H, K]
-        self.rotary = rotary
+        self.rotary, self.rotary_factor = rotary, rotary_factor
         self.qkv = Linear(d_model, 3 * d_model, bias)  # queries, keys, values in one product
         self.out = Linear(d_model, d_model, bias)
 
@@ -476,9 +478,10 @@ class MultiHeadAttention(nn.Module):
         """
         if self.rotary is None:
             return q, k
-        pos, longest = packing.positions, packing.max_length
+        pos = packing.positions
         q_pos = pos if rows is None else pos[rows]
-        return apply_rotary(q, q_pos, longest, self.rotary), apply_rotary(k, pos, longest, self.rotary)
+        angles = packing.max_length, self.rotary, self.rotary_factor
+        return apply_rotary(q, q_pos, *angles), apply_rotary(k, pos, *angles)
 
     def queries(self, x: Tensor) -> Tensor:
         """Queries only: ``[N, D]`` -> ``[N, H, K]``."""
@@ -541,7 +544,7 @@ class MultiHeadAttention(nn.Module):
         b, t = x.shape[0], x.shape[1]
         q, k, v = self.qkv(x).view(b, t, 3, *self.heads).permute(2, 0, 3, 1, 4).unbind(0)
         if self.rotary is not None:
-            q, k = apply_rotary_padded(q, self.rotary), apply_rotary_padded(k, self.rotary)
+            q, k = (apply_rotary_padded(t, self.rotary, self.rotary_factor) for t in (q, k))
         return q, k, v
 
     def padded(

@@ -254,7 +254,7 @@ class LocalAttention(CheaperAttention):
     Args:
         d_model, num_heads: as for ``MultiHeadAttention``.
         window: positions on either side of a row that it attends to.
-        options: ``bias`` and ``rotary``, as for ``MultiHeadAttention``.
+        options: ``bias``, ``rotary`` and ``rotary_factor``, as for ``MultiHeadAttention``.
 
     Raises:
         ConfigError: ``num_heads`` does not divide ``d_model``, or a window below 1.

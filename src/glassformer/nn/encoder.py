@@ -55,10 +55,14 @@ class EncoderConfig:
     layer_scale: float | None = None  # initial value of LayerScale on residual branches; None: no LayerScale
     rotary_base: float | None = None  # base of rotary positions (nn/positions.py); None: no rotary positions
     rotary_base_local: float | None = None  # base in layers with local attention; None: rotary_base
+    rotary_factor: float = 1.0  # rotary positions are divided by this number
     full_layers: tuple[int, ...] = ()  # layers, from 0, that keep full attention
     first_norm: bool = True  # pre-norm: whether the first layer has a norm before its attention
     attention_bias: bool = True
     feed_forward_bias: bool = True
+    feed_forward_up_bias: bool | None = (
+        None  # gated networks: bias of the first layer; None: as feed_forward_bias
+    )
     norm_bias: bool = True
     layer_order: tuple[int, ...] = ()  # which layer each of the num_layers steps runs (ALBERT); (): each once
     disentangled: Disentangled | None = None  # DeBERTa: separate scores for content and distance
@@ -129,7 +133,11 @@ def attention_of(config: EncoderConfig, number: int = 0) -> MultiHeadAttention:
     if c.disentangled is not None:
         sizes = c.d_model, c.num_heads, c.attention_dropout
         return DisentangledAttention(*sizes, c.disentangled, c.dropout)
-    options: dict[str, Any] = {"bias": c.attention_bias, "rotary": c.rotary_base}
+    options: dict[str, Any] = {
+        "bias": c.attention_bias,
+        "rotary": c.rotary_base,
+        "rotary_factor": c.rotary_factor,
+    }
     if c.attention == "local" and number not in c.full_layers:
         options["rotary"] = c.rotary_base_local or c.rotary_base
         return LocalAttention(c.d_model, c.num_heads, c.attention_window, **options)
@@ -170,7 +178,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward: FeedForward | GatedFeedForward = (
             FeedForward(*sizes, c.activation, drop, bias)
             if c.feed_forward == "plain"
-            else GatedFeedForward(*sizes, drop, gate, bias)
+            else GatedFeedForward(*sizes, drop, gate, bias, c.feed_forward_up_bias)
         )
         self.norm2 = norm_of(c)
         self.dropout = Dropout(c.dropout)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -41,16 +40,14 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": gelu,
     "gelu_tanh": gelu_tanh,
     "quick_gelu": quick_gelu,
+    "silu": F.silu,
 }
 
 
-GATES = {"silu": F.silu, **ACTIVATIONS}
-
-
-def check_activation(name: str, known: Mapping[str, Any]) -> None:
-    """Raise ConfigError for a name that is not in ``known``."""
-    if name not in known:
-        raise BadValueError(f"unknown activation {name!r}", fix=nearest(name, list(known)))
+def check_activation(name: str) -> None:
+    """Raise ConfigError for a name that is not in ``ACTIVATIONS``."""
+    if name not in ACTIVATIONS:
+        raise BadValueError(f"unknown activation {name!r}", fix=nearest(name, list(ACTIVATIONS)))
 
 
 class GatedFeedForward(nn.Module):
@@ -58,26 +55,33 @@ class GatedFeedForward(nn.Module):
 
     Args:
         dropout: rate on the hidden units, in training; the encoder layer applies dropout to the output.
-        activation: f: "silu", or one of ``ACTIVATIONS``.
+        activation: f, one of ``ACTIVATIONS``.
         bias: whether the linear layers have a bias.
+        up_bias: whether ``up`` has one; None: as ``bias``.
 
     Raises:
         ConfigError: an unknown activation.
     """
 
     def __init__(
-        self, d_model: int, d_ff: int, dropout: float = 0.0, activation: str = "silu", bias: bool = True
+        self,
+        d_model: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        activation: str = "silu",
+        bias: bool = True,
+        up_bias: bool | None = None,
     ):
         super().__init__()
-        check_activation(activation, GATES)
-        self.up = Linear(d_model, 2 * d_ff, bias)
+        check_activation(activation)
+        self.up = Linear(d_model, 2 * d_ff, bias if up_bias is None else up_bias)
         self.down = Linear(d_ff, d_model, bias)
         self.activation = activation
         self.dropout = Dropout(dropout)
 
     def apply_gate(self, gate: Tensor) -> Tensor:
         """Apply f to the first half of the output of ``up``."""
-        return GATES[self.activation](gate)
+        return ACTIVATIONS[self.activation](gate)
 
     def forward(self, x: Tensor) -> Tensor:  # [N, D] -> [N, D]
         gate, up = self.up(x).chunk(2, -1)
@@ -104,7 +108,7 @@ class FeedForward(nn.Module):
         bias: bool = True,
     ):
         super().__init__()
-        check_activation(activation, ACTIVATIONS)
+        check_activation(activation)
         self.up = Linear(d_model, d_ff, bias)
         self.down = Linear(d_ff, d_model, bias)
         self.activation = activation

@@ -98,10 +98,11 @@ def add_lora(model: nn.Module, rank: int, alpha: float = 16.0, targets: str | Se
         raise BadValueError(
             f"lora_rank = {rank} for a width of {width}", where="lora_rank", fix="Use 4 to 64"
         )
-    # PEFT's SwiGLU has two layers instead of ``up``; its GeGLU (ModernBERT) has one.
-    has_swiglu = any(isinstance(m, GatedFeedForward) and m.activation == "silu" for m in model.modules())
-    if has_swiglu and (unsupported := [part for part in selected if part in ("up", "down")]):
-        what = f"PEFT has no format for updates of {unsupported[0]!r} in a SwiGLU feed-forward network"
+    gated = [m for m in model.modules() if isinstance(m, GatedFeedForward)]
+    # In ``transformers``, these have two layers instead of ``up``; ModernBERT's have one.
+    is_split = any(m.activation == "silu" or (m.up.bias is None) != (m.down.bias is None) for m in gated)
+    if is_split and (unsupported := [part for part in selected if part in ("up", "down")]):
+        what = f"PEFT has no format for updates of {unsupported[0]!r} in this gated feed-forward network"
         raise ConfigError(what, where="lora_targets", fix="Use q,k,v,o")
     for name, p in model.named_parameters():
         if name.startswith(("embeddings.", "encoder.")):

@@ -98,39 +98,45 @@ class LearnedPositions(nn.Embedding):
 # --- rotary positions -----------------------------------------------------------------------------
 
 
-def rotary(length: int, width: int, base: float, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
-    """Cosines and sines of the angles ``p / base^(2i / width)`` (Su et al., 2021), each ``[length, width]``.
+def rotary(
+    length: int, width: int, base: float, factor: float = 1.0, device: torch.device | str = "cpu"
+) -> tuple[Tensor, Tensor]:
+    """Cosines and sines ``[length, width]`` of the angles ``p / (factor base^(2i / width))``.
 
-    Features i and i + width / 2 of a row share an angle, as in ``transformers``; the paper pairs neighbors.
+    Features i and i + width / 2 of a row share an angle, as in ``transformers``; the paper (Su et al., 2021)
+    pairs neighbors.
     """
-    rates = 1.0 / base ** (torch.arange(0, width, 2, dtype=torch.float32, device=device) / width)
+    rates = 1.0 / base ** (torch.arange(0, width, 2, dtype=torch.float32, device=device) / width) / factor
     angles = torch.arange(length, dtype=torch.float32, device=device)[:, None] * rates
     angles = torch.cat([angles, angles], 1)
     return angles.cos(), angles.sin()
 
 
 @lru_cache(maxsize=8)
-def _rotary_table(length: int, width: int, base: float, device: torch.device) -> tuple[Tensor, Tensor]:
+def _rotary_table(
+    length: int, width: int, base: float, factor: float, device: torch.device
+) -> tuple[Tensor, Tensor]:
     with torch.inference_mode(False), torch.no_grad():
-        return rotary(length, width, base, device)
+        return rotary(length, width, base, factor, device)
 
 
-def apply_rotary(x: Tensor, positions: Tensor, longest: int, base: float) -> Tensor:
+def apply_rotary(x: Tensor, positions: Tensor, longest: int, base: float, factor: float = 1.0) -> Tensor:
     """Queries or keys ``[N, H, K]``, rotated by the angles of their positions ``positions`` ``[N]``, in fp32.
 
     The score of two rotated rows depends only on the distance of their positions.
 
     Args:
         longest: an exclusive upper bound of ``positions``.
+        base, factor: as for ``rotary``; positions are divided by the factor.
     """
     length = 1 << max(longest - 1, 1).bit_length()  # powers of 2, so that few tables are cached
-    cosines, sines = _rotary_table(length, x.shape[-1], base, x.device)
+    cosines, sines = _rotary_table(length, x.shape[-1], base, factor, x.device)
     return _rotate(x, cosines[positions][:, None], sines[positions][:, None])
 
 
-def apply_rotary_padded(x: Tensor, base: float) -> Tensor:
+def apply_rotary_padded(x: Tensor, base: float, factor: float = 1.0) -> Tensor:
     """As ``apply_rotary`` for padded ``[B, H, T, K]``, whose positions are 0 to T - 1."""
-    cosines, sines = rotary(x.shape[-2], x.shape[-1], base, x.device)
+    cosines, sines = rotary(x.shape[-2], x.shape[-1], base, factor, x.device)
     return _rotate(x, cosines, sines)
 
 
