@@ -13,9 +13,9 @@ from tests.sources import PACKAGE, modules, tree_of
 from glassformer.cli.output import say_json
 from glassformer.errors import NotFiniteError
 from glassformer.finite import finite, json_text, undefined
-from glassformer.targets.multiclass import ClassificationMeter
-from glassformer.targets.multilabel import LabelSetMeter
-from glassformer.targets.regression import NumberMeter
+from glassformer.targets.multiclass import Classes
+from glassformer.targets.multilabel import LabelSets
+from glassformer.targets.regression import Numbers
 from glassformer.tasks.task import write_json
 
 # Between processes of one program, never a file: the writer itself, a trial of a pattern, ranks.
@@ -97,20 +97,17 @@ def test_a_reason_stands_beside_what_is_null_and_nowhere_else():
 
 
 def test_one_class_has_no_curve():
-    meter = ClassificationMeter(["no", "yes"])
-    meter.update(np.array([[0.2, 0.8], [0.4, 0.6]]), np.array([1, 1]))
-    found = meter.result(bootstrap=0)
+    p, names = np.array([[0.2, 0.8], [0.4, 0.6], [0.9, 0.1]]), ["no", "yes"]
+    found = Classes().score(p[:2], np.array([1, 1]), names, bootstrap=0)
     assert (found["accuracy"], found["roc_auc"], found["average_precision"]) == (1.0, None, None)
     same = "all examples have the same label"
     assert found["undefined"] == {"roc_auc": same, "average_precision": same}
-    meter.update(np.array([[0.9, 0.1]]), np.array([0]))
-    assert "undefined" not in meter.result(bootstrap=0)
+    assert "undefined" not in Classes().score(p, np.array([1, 1, 0]), names, bootstrap=0)
 
 
 def test_a_label_that_all_have_has_no_curve():
-    meter = LabelSetMeter(["a", "b"])
-    meter.update(np.array([[0.9, 0.8], [0.7, 0.3]]), np.array([[1, 1], [1, 0]]))
-    first, second = meter.result(bootstrap=0)["per_class"]
+    p, y = np.array([[0.9, 0.8], [0.7, 0.3]]), np.array([[1, 1], [1, 0]])
+    first, second = LabelSets().score(p, y, ["a", "b"], bootstrap=0)["per_class"]
     assert first["undefined"] == {"average_precision": "all examples have it, or none"}
     assert "undefined" not in second
 
@@ -133,8 +130,6 @@ def test_a_label_that_all_have_has_no_curve():
     ],
 )
 def test_numbers_say_why_a_correlation_is_null(found, true, wanted):
-    meter = NumberMeter(0.0, 1.0)
-    meter.update(np.array(found), np.array(true))
-    result = meter.result(bootstrap=0)
+    result = Numbers(0.0, 1.0).score(np.array(found), np.array(true), bootstrap=0)
     assert result.get("undefined") == wanted
     assert [key for key in ("r2", "pearson", "spearman") if result[key] is None] == list(wanted or ())

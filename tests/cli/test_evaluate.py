@@ -115,9 +115,7 @@ def test_values_of_json_are_told_as_json_has_them(ok, run, tmp_path):
 def test_equal_numbers_have_no_share_of_their_spread(numbers):
     true = np.array(numbers)
     found = true + np.random.default_rng(0).normal(size=len(true))
-    meter = Numbers().meter(None)
-    meter.update(found[:, None], true)
-    figures = meter.result()
+    figures = Numbers().score(found[:, None], true)
     assert figures["r2"] is None
     assert figures["r2_interval"] is None
 

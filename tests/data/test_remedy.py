@@ -19,7 +19,7 @@ from glassformer.data.repairs import apply_repairs, fixing_options, needed_corre
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import word_tokenizer
 from glassformer.study.review import training_command
-from glassformer.targets.multiclass import ClassificationMeter, no_better_than_majority
+from glassformer.targets.multiclass import Classes, no_better_than_majority
 from glassformer.tasks.supervised import small_validation
 
 
@@ -99,9 +99,8 @@ def test_several_columns_of_labels_are_a_warning(tmp_path: Path, capsys):
 def test_a_model_that_always_answers_one_label_is_called_so(right, sentence):
     targets = np.array([0] * 7 + [1] * 3)
     predicted = np.array([0] * right[0] + [1] * (7 - right[0]) + [1] * right[1] + [0] * (3 - right[1]))
-    meter = ClassificationMeter(["a", "b"])
-    meter.update(np.eye(2)[predicted], targets)
-    assert no_better_than_majority(meter.result(0)) == sentence
+    scores = Classes().score(np.eye(2)[predicted], targets, ["a", "b"], bootstrap=0)
+    assert no_better_than_majority(scores) == sentence
 
 
 def test_few_validation_examples_are_said():

@@ -12,8 +12,8 @@ from glassformer.evaluate.intervals import macro_f1_interval, multilabel_f1_inte
 from glassformer.report import wording
 from glassformer.report.card import _metrics_in
 from glassformer.targets.answer_span import answer_metrics
-from glassformer.targets.multiclass import Classes, ClassificationMeter
-from glassformer.targets.multilabel import LabelSetMeter
+from glassformer.targets.multiclass import Classes
+from glassformer.targets.multilabel import LabelSets
 from glassformer.targets.token_tags import tag_metrics
 from glassformer.tasks.classifier import abstention
 
@@ -108,32 +108,27 @@ def test_seeds_that_scatter_widen_it():
     assert high - low > 4 * (alone[1] - alone[0])
 
 
-def test_the_meters_give_it():
+def test_the_targets_give_it():
     y, guess = examples(drawn_table(np.random.default_rng(0), (0.5, 0.6, 0.8, 0.95)))
-    meter, sets = ClassificationMeter(list("abcd")), LabelSetMeter(list("abcd"))
-    meter.update(np.eye(4)[guess], y)
-    sets.update(np.eye(4)[guess], np.eye(4)[y])
-    table = sk.confusion_matrix(y, guess, labels=range(4))
-    assert meter.result(bootstrap=50, seed=1)["macro_f1_interval"] == macro_f1_interval(
-        table, resamples=50, seed=1
-    )
-    assert sets.result(bootstrap=50, seed=1)["macro_f1_interval"] == multilabel_f1_interval(
-        np.eye(4)[y], np.eye(4)[guess][None], resamples=50, seed=1
-    )
+    table, sets = sk.confusion_matrix(y, guess, labels=range(4)), (np.eye(4)[y], np.eye(4)[guess][None])
+    options = {"classes": list("abcd"), "bootstrap": 50, "seed": 1}
+    found = Classes().score(np.eye(4)[guess], y, **options)["macro_f1_interval"]
+    assert found == macro_f1_interval(table, resamples=50, seed=1)
+    found = LabelSets().score(np.eye(4)[guess], np.eye(4)[y], **options)["macro_f1_interval"]
+    assert found == multilabel_f1_interval(*sets, resamples=50, seed=1)
 
 
 def all_or_none(right: bool, n: int) -> dict[str, tuple[float, list[float]]]:
     """Shares of ``n`` examples that are all right, or all wrong, from every place that counts them."""
     y = np.arange(n) % 2
     guess = y if right else 1 - y
-    meter, sets = ClassificationMeter(["a", "b"]), LabelSetMeter(["a", "b"])
-    meter.update(np.eye(2)[guess], y)
-    sets.update(np.eye(2)[guess], np.eye(2)[y])
+    p, names = np.eye(2)[guess], ["a", "b"]
     tags = [["B-a"]] * n, [["B-a" if right else "B-b"]] * n
     answers = [Answers(("Rome",), (0,))] * n
     asked = answer_metrics(answers, ["Rome" if right else "Oslo"] * n, [str(i) for i in range(n)])
-    left = abstention(Classes(), np.eye(2)[guess], y, None, 0.5)
-    found = {"classes": meter.result(), "sets": sets.result(), "tags": tag_metrics(*tags, "BIO")}
+    left = abstention(Classes(), p, y, None, 0.5)
+    found = {"classes": Classes().score(p, y, names), "sets": LabelSets().score(p, np.eye(2)[y], names)}
+    found |= {"tags": tag_metrics(*tags, "BIO")}
     keys = {"classes": ("accuracy",), "sets": ("accuracy", "micro_f1"), "tags": ("entity_f1",)}
     found |= {"answers": asked, "abstaining": left}
     keys |= {"answers": ("exact_match", "f1"), "abstaining": ("accuracy",)}
@@ -166,9 +161,7 @@ def test_all_right_and_none_right_have_one_interval_everywhere(right, n, wanted)
 
 def test_what_a_macro_f1_knows_of_rare_classes_stays():
     y = np.repeat([0, 1], [97, 3])
-    meter = ClassificationMeter(["a", "b"])
-    meter.update(np.eye(2)[y], y)
-    scores = meter.result()
+    scores = Classes().score(np.eye(2)[y], y, ["a", "b"])
     assert scores["accuracy_interval"] == [0.97, 1.0]
     low, high = scores["macro_f1_interval"]
     assert low < 0.9

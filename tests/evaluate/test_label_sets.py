@@ -7,7 +7,7 @@ from sklearn.metrics import accuracy_score, average_precision_score, f1_score, l
 from glassformer.errors import DataError, GlassformerError, ShapeError
 from glassformer.evaluate.calibrate import gap_over_bins
 from glassformer.targets.multilabel import (
-    LabelSetMeter,
+    LabelSets,
     binary_loss,
     describe_labels,
     fit_temperatures,
@@ -28,10 +28,7 @@ def answers():
 
 def test_figures_are_scikit_learns(answers):
     p, y = answers
-    meter = LabelSetMeter(NAMES)
-    for part in np.split(np.arange(211), [13, 14, 100]):
-        meter.update(p[part], y[part])
-    found, given = meter.result(bootstrap=50), p > 0.5
+    found, given = LabelSets().score(p, y, NAMES, bootstrap=50), p > 0.5
     assert found["accuracy"] == accuracy_score(y, given)
     for average in ("macro", "micro", "weighted"):
         assert found[f"{average}_f1"] == pytest.approx(f1_score(y, given, average=average, zero_division=0))
@@ -50,15 +47,13 @@ def test_figures_are_scikit_learns(answers):
     for key in ("accuracy", "macro_f1", "micro_f1"):
         low, high = found[f"{key}_interval"]
         assert low < found[key] < high
-    assert LabelSetMeter(NAMES, curves=False)._areas(p, y) == [None] * 5
+    assert LabelSets().score(p, y, NAMES, bootstrap=0, curves=False)["roc_auc"] is None
 
 
 def test_thresholds_decide_and_pairs_are_counted():
     y = np.array([[1, 1], [1, 1], [0, 1], [0, 0]])
     given = np.array([[1, 1], [1, 0], [0, 1], [0, 0]], bool)
-    meter = LabelSetMeter(["x", "y"])
-    meter.update(np.full((4, 2), 0.4), y, predicted=given)
-    found = meter.result(bootstrap=0)
+    found = LabelSets().score(np.full((4, 2), 0.4), y, ["x", "y"], given, bootstrap=0)
     assert found["accuracy"] == 0.75
     assert found["together"] == [
         {
@@ -109,10 +104,9 @@ def test_calibration_by_hand():
 
 
 def test_what_does_not_fit_is_refused():
-    meter = LabelSetMeter(NAMES)
     with pytest.raises(ShapeError):
-        meter.update(np.zeros((3, 4)), np.zeros((3, 4)))
+        LabelSets().score(np.zeros((3, 4)), np.zeros((3, 4)), NAMES)
     with pytest.raises(GlassformerError, match="not finite"):
-        meter.update(np.full((1, 5), np.nan), np.zeros((1, 5)))
+        LabelSets().score(np.full((1, 5), np.nan), np.zeros((1, 5)), NAMES)
     with pytest.raises(DataError, match="no example"):
-        meter.result()
+        LabelSets().score(np.zeros((0, 5)), np.zeros((0, 5)), NAMES)

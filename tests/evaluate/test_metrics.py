@@ -1,6 +1,7 @@
-"""Metrics against scikit-learn's own, and what the meter refuses."""
+"""Metrics against scikit-learn's own, and what is refused."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from glassformer.errors import DataError, GlassformerError, InputError, ShapeError
-from glassformer.targets.multiclass import ClassificationMeter
+from glassformer.targets.multiclass import Classes
 
 
 def draw(n: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -17,19 +18,11 @@ def draw(n: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.dirichlet(np.full(classes, 0.7), n), rng.integers(0, classes, n)
 
 
-def meter_of(p: np.ndarray, y: np.ndarray, classes: list, cuts: list[int] = ()) -> ClassificationMeter:
-    meter = ClassificationMeter(classes)
-    for part_p, part_y in zip(np.split(p, cuts), np.split(y, cuts), strict=True):
-        meter.update(part_p, part_y)
-    return meter
-
-
 @settings(max_examples=40, deadline=None)
-@given(st.integers(2, 60), st.integers(2, 5), st.integers(0, 10**6), st.data())
-def test_figures_equal_scikit_learn_however_the_batches_are_cut(n, classes, seed, data):
+@given(st.integers(2, 60), st.integers(2, 5), st.integers(0, 10**6))
+def test_figures_equal_scikit_learn(n, classes, seed):
     p, y = draw(n, classes, seed)
-    cuts = sorted(data.draw(st.lists(st.integers(0, n), max_size=4)))
-    got = meter_of(p, y, list("abcde"[:classes]), cuts).result(bootstrap=0)
+    got = Classes().score(p, y, list("abcde"[:classes]), bootstrap=0)
     chosen = p.argmax(1)
     assert got["n"] == n
     assert got["accuracy"] == pytest.approx(sk.accuracy_score(y, chosen))
@@ -57,14 +50,12 @@ def test_figures_equal_scikit_learn_however_the_batches_are_cut(n, classes, seed
 def test_a_class_without_examples_has_no_part_in_the_areas(monkeypatch):
     p, y = draw(97, 3, 5)
     y = np.where(y == 2, 0, y)
-    got = meter_of(p, y, list("abc"), [13]).result(bootstrap=0)
+    got = Classes().score(p, y, list("abc"), bootstrap=0)
     areas = [sk.roc_auc_score(y == c, p[:, c]) for c in (0, 1)]
     assert got["roc_auc"] == pytest.approx(np.mean(areas), abs=1e-6)
-    without = ClassificationMeter(list("abc"), curves=False)
-    without.update(p, y)
-    assert without.result(bootstrap=0)["roc_auc"] is None
+    assert Classes().score(p, y, list("abc"), bootstrap=0, curves=False)["roc_auc"] is None
     monkeypatch.setattr("glassformer.targets.multiclass.MAX_SCORES", 97 * 3 - 1)
-    too_many = meter_of(p, y, list("abc"), [13]).result(bootstrap=0)
+    too_many = Classes().score(p, y, list("abc"), bootstrap=0)
     why = dict.fromkeys(("roc_auc", "average_precision"), "there are more than 290 scores")
     assert too_many == got | {"roc_auc": None, "average_precision": None, "undefined": why}
 
@@ -73,65 +64,64 @@ def test_bootstrap_agrees_with_resampling_the_examples():
     rng = np.random.default_rng(3)
     y = rng.integers(0, 3, 211)
     p = np.eye(3)[np.where(rng.random(211) < 0.7, y, rng.integers(0, 3, 211))]
-    got = meter_of(p, y, list("abc")).result(bootstrap=4000)
+    got = Classes().score(p, y, list("abc"), bootstrap=4000)
     rows = rng.integers(0, 211, (2000, 211))
     chosen = p.argmax(1)
     accuracy = [(y[r] == chosen[r]).mean() for r in rows]
     macro_f1 = [sk.f1_score(y[r], chosen[r], average="macro") for r in rows[:600]]
     assert got["accuracy_interval"] == pytest.approx(np.quantile(accuracy, [0.025, 0.975]), abs=0.01)
     assert got["macro_f1_interval"] == pytest.approx(np.quantile(macro_f1, [0.025, 0.975]), abs=0.015)
-    assert got == meter_of(p, y, list("abc")).result(bootstrap=4000)  # the same seed, the same interval
+    assert got == Classes().score(p, y, list("abc"), bootstrap=4000)  # the same seed, the same interval
 
 
 def test_roc_keeps_the_order_of_near_certain_answers():
     # As float32 probabilities these four would tie.
     p = 1 - np.array([4e-9, 3e-9, 2e-9, 1e-9])
-    got = meter_of(np.stack([1 - p, p], 1), np.array([0, 0, 1, 1]), ["neg", "pos"]).result()
+    got = Classes().score(np.stack([1 - p, p], 1), np.array([0, 0, 1, 1]), ["neg", "pos"])
     assert got["roc_auc"] == 1.0
 
 
 def test_bad_input_is_named():
-    meter = ClassificationMeter(np.array(["a", "b"]))
+    names, score = np.array(["a", "b"]), Classes().score
     with pytest.raises(DataError, match="no example to evaluate"):
-        meter.result()
+        score(np.zeros((0, 2)), [], names)
     with pytest.raises(ShapeError, match=r"\(1, 3\)"):
-        meter.update([[0.2, 0.3, 0.5]], [0])
+        score([[0.2, 0.3, 0.5]], [0], names)
     with pytest.raises(ShapeError):
-        meter.update([[0.5, 0.5]], [0, 1])
+        score([[0.5, 0.5]], [0, 1], names)
     with pytest.raises(DataError, match=r"0\.\.1"):
-        meter.update([[0.5, 0.5]], [2])
+        score([[0.5, 0.5]], [2], names)
     with pytest.raises(DataError):
-        meter.update([[0.5, 0.5]], [-1])
+        score([[0.5, 0.5]], [-1], names)
     with pytest.raises(GlassformerError, match="not finite"):
-        meter.update([[np.nan, 0.5]], [0])
+        score([[np.nan, 0.5]], [0], names)
     with pytest.raises(InputError, match="two or more"):
-        ClassificationMeter(["only"])
+        score([[1.0]], [0], ["only"])
 
 
 def test_a_threshold_may_decide_instead_of_the_largest_probability():
     p, y = draw(31, 2, 0)
     predicted = (p[:, 1] >= 0.8).astype(int)
-    meter = ClassificationMeter(["a", "b"])
-    meter.update(p, y, predicted=predicted)
-    got = meter.result(bootstrap=0)
+    got = Classes().score(p, y, ["a", "b"], predicted, bootstrap=0)
     assert got["accuracy"] == pytest.approx((predicted == y).mean())
     assert got["log_loss"] == pytest.approx(sk.log_loss(y, p))
     with pytest.raises(ShapeError, match="predicted classes"):
-        meter.update(p, y, predicted=predicted + 1)
+        Classes().score(p, y, ["a", "b"], predicted + 1)
     with pytest.raises(ShapeError, match="predicted classes"):
-        meter.update(p, y, predicted=predicted[:-1])
+        Classes().score(p, y, ["a", "b"], predicted[:-1])
 
 
 def test_intervals_are_those_of_a_thousand_resamples_unless_said():
     p, y = draw(31, 3, 5)
-    meter = meter_of(p, y, list("abc"))
-    assert meter.result() == meter.result(bootstrap=1000, seed=0)
-    assert meter.result()["macro_f1_interval"] != meter.result(seed=1)["macro_f1_interval"]
+    score = partial(Classes().score, p, y, list("abc"))
+    assert score() == score(bootstrap=1000, seed=0)
+    assert score()["macro_f1_interval"] != score(seed=1)["macro_f1_interval"]
 
 
 def test_each_figure_has_its_own_interval():
     y = np.array([0] * 90 + [1] * 7)  # always the first class: accurate, and useless
-    found = meter_of(np.tile([0.9, 0.1], (97, 1)), y, ["a", "b"]).result(bootstrap=200)
+    p = np.tile([0.9, 0.1], (97, 1))
+    found = Classes().score(p, y, ["a", "b"], bootstrap=200)
     assert found["accuracy"] == pytest.approx(90 / 97)
     assert found["macro_f1"] == pytest.approx(180 / 187 / 2)
     for figure in ("accuracy", "macro_f1"):

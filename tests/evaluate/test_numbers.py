@@ -7,7 +7,7 @@ from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
 from glassformer.errors import ConfigError, DataError, GlassformerError
 from glassformer.targets.regression import (
-    NumberMeter,
+    Numbers,
     conformal_rank,
     coverage_metrics,
     examples_needed,
@@ -27,10 +27,7 @@ def numbers():
 
 def test_figures_are_those_of_scikit_learn_and_scipy(numbers):
     found, true = numbers
-    meter = NumberMeter(mean=3.0, unit=0.5)
-    for part in (slice(0, 47), slice(47, None)):
-        meter.update(found[part, None], (true[part] - 3.0) / 0.5)
-    out = meter.result(bootstrap=0)
+    out = Numbers(mean=3.0, unit=0.5).score(found[:, None], (true - 3.0) / 0.5, bootstrap=0)
     assert out["n"] == 131
     wanted = {
         "r2": r2_score(true, found),
@@ -62,18 +59,14 @@ def test_the_bootstrap_is_that_of_drawn_rows(numbers):
 
 
 def test_what_is_not_defined_is_none_and_what_diverged_is_refused():
-    meter = NumberMeter()
-    meter.update([1.0, 1.0, 1.0], [0.5, 2.0, 3.5])
-    out = meter.result()
+    out = Numbers().score([1.0, 1.0, 1.0], [0.5, 2.0, 3.5])
     assert (out["pearson"], out["spearman"]) == (None, None)
     assert out["r2"] == pytest.approx(r2_score([0.5, 2.0, 3.5], [1.0, 1.0, 1.0]))
-    same = NumberMeter()
-    same.update([1.0, 2.0], [3.0, 3.0])
-    assert same.result()["r2"] is None
+    assert Numbers().score([1.0, 2.0], [3.0, 3.0])["r2"] is None
     with pytest.raises(GlassformerError, match="diverged"):
-        meter.update([np.nan], [1.0])
+        Numbers().score([np.nan], [1.0])
     with pytest.raises(DataError, match="no example"):
-        NumberMeter().result()
+        Numbers().score([], [])
 
 
 @pytest.mark.parametrize(("coverage", "fewest"), [(0.5, 1), (0.8, 4), (0.9, 9), (0.95, 19), (0.99, 99)])

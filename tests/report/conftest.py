@@ -12,7 +12,7 @@ import pytest
 
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.report.maps import encode
-from glassformer.targets.multiclass import ClassificationMeter
+from glassformer.targets.multiclass import Classes
 
 OPENINGS = [
     "I went in expecting very little.",
@@ -83,9 +83,7 @@ def answers(n: int, classes: int, skill: float, rng: np.random.Generator) -> tup
 
 
 def judge(p: np.ndarray, y: np.ndarray, classes: list[str]) -> dict[str, Any]:
-    meter = ClassificationMeter(classes)
-    meter.update(p, y)
-    return meter.result(bootstrap=200)
+    return Classes().score(p, y, classes, bootstrap=200)
 
 
 def history(steps: int, epochs: int, rng: np.random.Generator) -> list[dict[str, Any]]:

@@ -9,7 +9,6 @@ from glassformer.report.wording import bounds, how_tested
 from glassformer.study.paired import add_tests
 from glassformer.study.results import sentences
 from glassformer.targets import AnswerSpan, LabelSets, TokenTags
-from glassformer.targets.multilabel import LabelSetMeter
 from glassformer.targets.target import RunPredictions
 from glassformer.targets.token_tags import SpanCounts
 
@@ -76,9 +75,8 @@ def test_a_label_that_is_nowhere_counts_as_in_a_runs_own_figure():
     y = rng.random((67, 4)) < 0.4
     y[:, 3] = False
     made = [np.where(rng.random(y.shape) < noise, ~y, y) & [True, True, True, False] for noise in (0.1, 0.3)]
-    meter = LabelSetMeter(["a", "b", "c", "d"], curves=False)
-    meter.update(made[0].astype(float), y, predicted=made[0])
-    own = meter.result(bootstrap=0)["macro_f1"]
+    options = {"bootstrap": 0, "curves": False}
+    own = LabelSets().score(made[0].astype(float), y, ["a", "b", "c", "d"], made[0], **options)["macro_f1"]
     once = np.ones((1, 67), np.float32)
     assert multilabel_f1_statistic(y, made[0][None])(once)[0, 0] == pytest.approx(own)
     assert own == pytest.approx(f1_score(y, made[0], average="macro", zero_division=0))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -32,7 +33,7 @@ from glassformer.report.run import LabeledRun
 from glassformer.serve.app import create_app
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import load_models
-from glassformer.targets.multiclass import Classes, ClassificationMeter
+from glassformer.targets.multiclass import Classes
 from glassformer.targets.target import read_object
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.classifier import Classifier
@@ -71,32 +72,6 @@ class CumulativeCrossEntropy:
         wanted = wanted * (1 - self.smoothing) + self.smoothing / 2
         losses = -(wanted * above + (1 - wanted) * below).sum(1)
         return losses, (median(logits.detach().softmax(1)) == targets).sum()
-
-
-class RatingMeter(ClassificationMeter):
-    """The metrics of classes, and how many ranks predictions are off."""
-
-    def update(
-        self,
-        probabilities: ArrayLike,
-        targets: ArrayLike,
-        predicted: ArrayLike | None = None,
-    ) -> None:
-        p = np.asarray(probabilities)
-        super().update(p, targets, median(p) if predicted is None else predicted)
-
-    def result(self, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
-        found = super().result(bootstrap, seed)
-        counts, n = np.array(found["confusion"]).ravel(), found["n"]
-        places = np.arange(len(self.classes))
-        off = np.abs(places[:, None] - places).ravel()  # ranks between the true and the predicted class
-        drawn = np.random.default_rng(seed).multinomial(n, counts / n, bootstrap)  # [bootstrap, C * C]
-        for key, each in {"mae": off, "within_one": off <= 1}.items():
-            ends = np.quantile(drawn @ each / n, [0.025, 0.975]).tolist() if bootstrap else None
-            found |= {key: float(counts @ each / n), f"{key}_interval": ends}
-        if (ends := found["within_one_interval"]) is not None:  # of 0 or 1, how far from there it may be
-            found["within_one_interval"] = share_interval(found["within_one"], n, ends)
-        return found
 
 
 @dataclass(frozen=True)
@@ -150,8 +125,31 @@ class Ratings(Classes):
         what = "ordered classes are predicted by their median"
         raise NotForThisModelError(what, where="threshold", fix="Leave it out")
 
-    def meter(self, classes: list[Any], *, curves: bool = True) -> RatingMeter:
-        return RatingMeter(classes, curves=curves)
+    def score(
+        self,
+        outputs: ArrayLike,
+        targets: ArrayLike,
+        classes: Sequence[Any],
+        predicted: ArrayLike | None = None,
+        *,
+        bootstrap: int = 1000,
+        seed: int = 0,
+        curves: bool = True,
+    ) -> dict[str, Any]:
+        """The metrics of classes, and how many ranks predictions are off."""
+        p, options = np.asarray(outputs), {"bootstrap": bootstrap, "seed": seed, "curves": curves}
+        predicted = median(p) if predicted is None else predicted
+        found = super().score(p, targets, classes, predicted, **options)
+        counts, n = np.array(found["confusion"]).ravel(), found["n"]
+        places = np.arange(len(classes))
+        off = np.abs(places[:, None] - places).ravel()  # ranks between the true and the predicted class
+        drawn = np.random.default_rng(seed).multinomial(n, counts / n, bootstrap)  # [bootstrap, C * C]
+        for key, each in {"mae": off, "within_one": off <= 1}.items():
+            ends = np.quantile(drawn @ each / n, [0.025, 0.975]).tolist() if bootstrap else None
+            found |= {key: float(counts @ each / n), f"{key}_interval": ends}
+        if (ends := found["within_one_interval"]) is not None:  # of 0 or 1, how far from there it may be
+            found["within_one_interval"] = share_interval(found["within_one"], n, ends)
+        return found
 
     def metadata(self) -> dict[str, Any]:
         return {"targets": "ratings"}
@@ -296,14 +294,14 @@ def test_the_loss_is_that_of_the_limits_between_ranks():
 
 def test_metrics_count_ranks():
     """By the median the third is one rank off, where the most probable class is right; the last is two off."""
-    meter = Ratings().meter(["bad", "ok", "good"])
-    meter.update([[0.9, 0.1, 0.0], [0.1, 0.8, 0.1], [0.4, 0.2, 0.4], [0.7, 0.2, 0.1]], [0, 1, 0, 2])
-    found = meter.result(bootstrap=31)
+    p = [[0.9, 0.1, 0.0], [0.1, 0.8, 0.1], [0.4, 0.2, 0.4], [0.7, 0.2, 0.1]]
+    score = partial(Ratings().score, p, [0, 1, 0, 2], ["bad", "ok", "good"])
+    found = score(bootstrap=31)
     assert (found["accuracy"], found["within_one"], found["mae"]) == (0.5, 0.75, 0.75)
     for key in ("within_one", "mae"):
         low, high = found[f"{key}_interval"]
         assert low <= 0.75 <= high
-    assert meter.result(bootstrap=0)["mae_interval"] is None
+    assert score(bootstrap=0)["mae_interval"] is None
 
 
 def test_labels_have_the_order_of_their_ranks():

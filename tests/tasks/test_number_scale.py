@@ -15,7 +15,7 @@ from glassformer.cli.app import main
 from glassformer.data.numbers import from_scale, number_findings, to_scale, wide_range
 from glassformer.errors import DataError
 from glassformer.targets import target_from_hub
-from glassformer.targets.regression import NumberMeter, Numbers, bounds_around, coverage_metrics, half_width
+from glassformer.targets.regression import Numbers, bounds_around, coverage_metrics, half_width
 from glassformer.tasks.task import TINY as SIZES
 
 SMALL = SIZES | {"batch_size": 5, "epochs": 5, "min_count": 1, "max_length": 16, "lr": 0.02}
@@ -100,9 +100,8 @@ def test_figures_of_a_scale():
     values = np.array([0.5, 3.0, 8000.0])
     np.testing.assert_allclose(from_scale(to_scale(values, "log"), "log"), values)
     assert from_scale([1e4, -1e4], "log").tolist() == pytest.approx([1e100, 1e-100])
-    meter = NumberMeter(mean=1.0, unit=2.0, scale="log")
-    meter.update(np.array([np.e**3 * 2, np.e]), np.array([1.0, 0.0]))  # of e³ and e
-    found = meter.result(bootstrap=0)
+    target, true = Numbers(mean=1.0, unit=2.0, scale="log"), np.array([1.0, 0.0])  # of e³ and e
+    found = target.score(np.array([np.e**3 * 2, np.e]), true, bootstrap=0)
     assert found["mae"] == pytest.approx(np.e**3 / 2)
     assert found["ratios"]["median_factor"] == pytest.approx(np.sqrt(2))
     np.testing.assert_allclose(bounds_around([3.0], np.log(2), "log"), [[1.5, 6.0]])

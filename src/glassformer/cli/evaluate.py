@@ -91,7 +91,7 @@ def evaluate(
     every_epoch: bool = False,
     by: str | None = None,
 ) -> dict[str, Any]:
-    """The metrics of a run's model; see ``ClassificationMeter.result``."""
+    """The metrics of a run's model; see ``Classes.score``."""
     check_bad_row(on_bad_row)
     folder = check_run(folder)
     from glassformer.tasks.run import evaluate_task

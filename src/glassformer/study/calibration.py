@@ -297,9 +297,8 @@ def _before_and_after(
     out, kind = {}, clf.kind_
     for name, (temperature, threshold) in (("before", before), ("after", after)):
         p = kind.probabilities(logits, temperature)
-        meter = kind.meter(clf.classes_.tolist())
-        meter.update(p, targets, predicted=kind.predicted_index(p, threshold))
-        scores = meter.result(bootstrap=n)
+        predicted = kind.predicted_index(p, threshold)
+        scores = kind.score(p, targets, clf.classes_.tolist(), predicted, bootstrap=n)
         keys = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", *kind.main_metrics)
         out[name] = kind.describe(p, targets, n) | {k: scores[k] for k in keys if k in scores}
         if abstain_threshold is not None and name == "after":

@@ -64,7 +64,7 @@ from glassformer.train.solved_head import SolvedHead, solve_classes
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 1e3  # calibration itself searches 0.05 to 20
 MAX_THRESHOLD = 1 + 1e-6  # slightly above 1, for a threshold that no probability reaches
-MAX_SCORES = 2**25  # maximum number of scores that are stored for the curves (128 MiB)
+MAX_SCORES = 2**25  # maximum number of scores for the curves (128 MiB)
 MIN_F1_GAIN = 0.02  # smaller differences in macro-F1 are ignored
 TINY = np.finfo(np.float64).eps  # replaces a probability of 0 in the log loss, as in scikit-learn
 LOSS = {"log_loss": Plain("log loss", lower=True, form=".4f")}
@@ -174,9 +174,7 @@ class Classes(Target):
 
     def validation_metrics(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """Validation metrics after an epoch."""
-        meter = self.meter(clf.classes_.tolist(), curves=False)
-        meter.update(softmax(logits), targets)
-        out = meter.result(bootstrap=0)
+        out = self.score(softmax(logits), targets, clf.classes_.tolist(), bootstrap=0, curves=False)
         return {"loss": out["log_loss"], "accuracy": out["accuracy"], "macro_f1": out["macro_f1"]}
 
     def threshold(self, train: Any, logits: np.ndarray, targets: np.ndarray) -> Any:
@@ -235,9 +233,79 @@ class Classes(Target):
         """Name of class ``target`` in the explanation of an input with probabilities ``[C]``."""
         return classes[target]
 
-    def meter(self, classes: list[Any], *, curves: bool = True) -> Any:
-        """An accumulator of the metrics over batches."""
-        return ClassificationMeter(classes, curves=curves)
+    def score(
+        self,
+        outputs: ArrayLike,
+        targets: ArrayLike,
+        classes: Sequence[Any],
+        predicted: ArrayLike | None = None,
+        *,
+        bootstrap: int = 1000,
+        seed: int = 0,
+        curves: bool = True,
+    ) -> dict[str, Any]:
+        """The metrics of predictions, ready for JSON; all shares are in [0, 1].
+
+        Args:
+            outputs: ``[n, K]`` probabilities, whose rows sum to 1.
+            targets: ``[n]`` class indices in [0, K).
+            classes: the K >= 2 labels in the order of the columns.
+            predicted: ``[n]`` class indices, if a threshold decides; None: the most probable class.
+            bootstrap: number of resamples; 0: no intervals.
+            curves: compute ROC-AUC and average precision.
+
+        Returns:
+            - n, accuracy, log_loss (nats), weighted_f1 (weighted by support)
+            - macro_f1: over the classes that occur in targets or predictions, as in scikit-learn
+            - roc_auc, average_precision: for ``positive``, or with more than two classes the one-vs-rest
+              mean; None if only one class occurs, without ``curves``, or with more than ``MAX_SCORES``
+              scores, and ``undefined`` has the reason
+            - positive: None for more than two classes
+            - accuracy_interval: 95 %, percentile bootstrap; for 0 and 1 see ``share_interval``
+            - macro_f1_interval: 95 %, see ``intervals``; both intervals are None with ``bootstrap=0``
+            - labels, confusion ([true][predicted] counts), per_class (label, precision, recall, f1, support)
+
+        Raises:
+            DataError: there is no example.
+        """
+        from sklearn.metrics import f1_score, precision_recall_fscore_support
+
+        labels, size = plain_labels(classes), len(classes)
+        if size < 2 or len(set(labels)) < size:
+            raise InputError(f"needs two or more different classes, got {labels}", where="classes")
+        p, y, index = _check_scored(outputs, targets, predicted, size)
+        n, columns = len(y), [1] if size == 2 else range(size)
+        confusion = np.bincount(y * size + index, minlength=size * size).reshape(size, size)
+        # One weighted sample per cell of the confusion matrix is equivalent to all examples.
+        true, chosen = np.nonzero(confusion)
+        cells: dict[str, Any] = {"y_true": true, "y_pred": chosen, "zero_division": 0}  # value of 0/0
+        cells["sample_weight"] = confusion[true, chosen]
+        scores = precision_recall_fscore_support(**cells, labels=range(size))
+        precision, recall, f1, _ = cast(tuple[np.ndarray, ...], scores)
+        intervals = _bootstrap(confusion, bootstrap, seed) if bootstrap else (None, None)
+        reason = "all examples have the same label" if curves else "curves were not computed"
+        if curves and n * len(columns) > MAX_SCORES:
+            curves, reason = False, f"there are more than {MAX_SCORES:,} scores"
+        roc_auc, average_precision = _areas(p, y, columns) if curves else (None, None)
+        out = {
+            "n": n,
+            "accuracy": float(np.trace(confusion) / n),
+            "accuracy_interval": intervals[0],
+            "macro_f1": float(f1_score(**cells, average="macro")),
+            "macro_f1_interval": intervals[1],
+            "weighted_f1": float(f1_score(**cells, average="weighted")),
+            "roc_auc": roc_auc,
+            "average_precision": average_precision,
+            "positive": labels[1] if size == 2 else None,
+            "log_loss": float(-np.log(p[np.arange(n), y].clip(TINY)).mean()),
+            "labels": labels,
+            "confusion": confusion.tolist(),
+            "per_class": [
+                {"label": c, "precision": float(a), "recall": float(b), "f1": float(f), "support": int(s)}
+                for c, a, b, f, s in zip(labels, precision, recall, f1, confusion.sum(1), strict=True)
+            ],
+        }
+        return undefined(out, dict.fromkeys(("roc_auc", "average_precision"), reason))
 
     # --- calibration ------------------------------------------------------------------------------
 
@@ -557,6 +625,11 @@ def _calibrated(
 # --- metrics --------------------------------------------------------------------------------------
 
 
+def plain_labels(classes: Sequence[Any]) -> list[Any]:
+    """The classes as Python objects."""
+    return [c.item() if isinstance(c, np.generic) else c for c in classes]
+
+
 def no_better_than_majority(metrics: Mapping[str, Any]) -> str:
     """A message if the model is not better than always predicting the most frequent label, else empty.
 
@@ -574,145 +647,49 @@ def no_better_than_majority(metrics: Mapping[str, Any]) -> str:
     return f"no better than always answering {metrics['labels'][majority]!r}, which {share:.1%} are"
 
 
-class ClassificationMeter:
-    """Metrics of multi-class predictions, accumulated over batches.
+def _check_scored(
+    probabilities: ArrayLike, targets: ArrayLike, predicted: ArrayLike | None, size: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Probabilities ``[n, size]``, true and predicted class numbers ``[n]``, checked."""
+    p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
+    if p.ndim != 2 or p.shape[1] != size or y.shape != p.shape[:1]:
+        raise ShapeError(f"probabilities {p.shape} and targets {y.shape} do not fit {size} classes")
+    if not len(y):
+        raise DataError("no example to evaluate", fix="Give a split that is not empty")
+    finite(p, "probabilities")
+    if y.min() < 0 or y.max() >= size or np.any(y != y.astype(np.int64)):
+        raise DataError(f"targets must be class indices in 0..{size - 1}", where="targets")
+    index = p.argmax(1) if predicted is None else np.asarray(predicted).astype(np.int64)
+    if index.shape != y.shape or not 0 <= index.min() <= index.max() < size:
+        raise ShapeError(f"predicted classes {index.shape} do not fit targets {y.shape}")
+    return p, y.astype(np.int64), index
 
-    Args:
-        classes: the K >= 2 labels in the order of the probability columns.
-        curves: store the scores, for ROC-AUC and average precision.
+
+def _areas(p: np.ndarray, y: np.ndarray, columns: Sequence[int]) -> tuple[float | None, float | None]:
+    """Means over ``columns`` of ROC-AUC and average precision, each class versus the rest.
+
+    The means exclude classes that all examples have, or no example. None if no class is left.
     """
+    from sklearn.metrics import average_precision_score, roc_auc_score
 
-    def __init__(self, classes: Sequence[Any], *, curves: bool = True):
-        self.classes = [c.item() if isinstance(c, np.generic) else c for c in classes]
-        if len(self.classes) < 2 or len(set(self.classes)) < len(self.classes):
-            raise InputError(f"needs two or more different classes, got {self.classes}", where="classes")
-        self.positive = self.classes[1] if len(self.classes) == 2 else None
-        self._confusion = np.zeros((len(self.classes), len(self.classes)), np.int64)  # [true, predicted]
-        self._loss_sum = 0.0
-        self._curves = curves
-        self._no_curves_reason = "all examples have the same label" if curves else "curves were not computed"
-        self._scores: list[np.ndarray] = []  # log-odds [b, K], or [b, 1] of the positive class
-        self._targets: list[np.ndarray] = []
+    complements = p[:, ::-1] if p.shape[1] == 2 else 1 - p
+    # Log-odds, because float32 probabilities would tie near 1.
+    scores = (np.log(p.clip(TINY**2)) - np.log(complements.clip(TINY**2))).astype(np.float32)
+    areas = [
+        (roc_auc_score(is_class, scores[:, k]), average_precision_score(is_class, scores[:, k]))
+        for k in columns
+        if (is_class := y == k).any() and not is_class.all()
+    ]
+    roc, precision = np.mean(areas, axis=0).tolist() if areas else (None, None)
+    return roc, precision
 
-    def update(
-        self, probabilities: ArrayLike, targets: ArrayLike, predicted: ArrayLike | None = None
-    ) -> None:
-        """Count one batch.
 
-        Args:
-            probabilities: [b, K], rows sum to 1.
-            targets: [b] class indices in [0, K).
-            predicted: [b] class indices, if a threshold decides; None: the most probable class.
-        """
-        p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
-        size = len(self.classes)
-        if p.ndim != 2 or p.shape[1] != size or y.shape != p.shape[:1]:
-            raise ShapeError(f"probabilities {p.shape} and targets {y.shape} do not fit {size} classes")
-        finite(p, "probabilities")
-        if y.size and (y.min() < 0 or y.max() >= size or np.any(y != y.astype(np.int64))):
-            raise DataError(f"targets must be class indices in 0..{size - 1}", where="targets")
-        y = y.astype(np.int64)
-        index = p.argmax(1) if predicted is None else np.asarray(predicted).astype(np.int64)
-        if index.shape != y.shape or (index.size and not 0 <= index.min() <= index.max() < size):
-            raise ShapeError(f"predicted classes {index.shape} do not fit targets {y.shape}")
-        cells = y * size + index
-        self._confusion += np.bincount(cells, minlength=size * size).reshape(size, size)
-        self._loss_sum += float(-np.log(p[np.arange(len(y)), y].clip(TINY)).sum())
-        if self._curves:
-            self._store_scores(p, y)
-
-    def _store_scores(self, p: np.ndarray, y: np.ndarray) -> None:
-        """Store the scores of a batch; if there are too many, drop all, since curves need every score."""
-        if self.positive is None:
-            scores, complements = p, 1 - p  # [b, K]
-        else:
-            scores, complements, y = p[:, [1]], p[:, [0]], 1 - y  # [b, 1]; index 0 is now the positive class
-        if sum(map(np.size, self._scores)) + scores.size > MAX_SCORES:
-            self._curves, self._scores, self._targets = False, [], []
-            self._no_curves_reason = f"there are more than {MAX_SCORES:,} scores"
-            return
-        # Log-odds, because float32 probabilities would tie near 1.
-        odds = np.log(scores.clip(TINY**2)) - np.log(complements.clip(TINY**2))
-        self._scores.append(odds.astype(np.float32))
-        self._targets.append(y)
-
-    def result(self, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
-        """The metrics so far, ready for JSON; all shares are in [0, 1].
-
-        Returns:
-            - n, accuracy, log_loss (nats), weighted_f1 (weighted by support)
-            - macro_f1: over the classes that occur in targets or predictions, as in scikit-learn
-            - roc_auc, average_precision: for ``positive``, or with more than two classes the one-vs-rest
-              mean; None if only one class occurs, without ``curves``, or with more than ``MAX_SCORES``
-              scores, and ``undefined`` has the reason
-            - positive: None for more than two classes
-            - accuracy_interval: 95 %, percentile bootstrap; for 0 and 1 see ``share_interval``
-            - macro_f1_interval: 95 %, see ``intervals``; both intervals are None with ``bootstrap=0``
-            - labels, confusion ([true][predicted] counts), per_class (label, precision, recall, f1, support)
-
-        Raises:
-            DataError: no example was counted.
-        """
-        from sklearn.metrics import f1_score, precision_recall_fscore_support
-
-        n = int(self._confusion.sum())
-        if n == 0:
-            raise DataError("no example to evaluate", fix="Give a split that is not empty")
-        # One weighted sample per cell of the confusion matrix is equivalent to all examples.
-        true, predicted = np.nonzero(self._confusion)
-        weight = self._confusion[true, predicted]
-        cells: dict[str, Any] = {"y_true": true, "y_pred": predicted, "sample_weight": weight}
-        cells["zero_division"] = 0  # value of 0/0
-        columns = precision_recall_fscore_support(**cells, labels=range(len(self.classes)))
-        precision, recall, f1, _ = cast(tuple[np.ndarray, ...], columns)
-        intervals = self._bootstrap(bootstrap, seed) if bootstrap else (None, None)
-        roc_auc, average_precision = self._areas()
-        out = {
-            "n": n,
-            "accuracy": float(np.trace(self._confusion) / n),
-            "accuracy_interval": intervals[0],
-            "macro_f1": float(f1_score(**cells, average="macro")),
-            "macro_f1_interval": intervals[1],
-            "weighted_f1": float(f1_score(**cells, average="weighted")),
-            "roc_auc": roc_auc,
-            "average_precision": average_precision,
-            "positive": self.positive,
-            "log_loss": self._loss_sum / n,
-            "labels": self.classes,
-            "confusion": self._confusion.tolist(),
-            "per_class": [
-                {"label": c, "precision": float(a), "recall": float(b), "f1": float(f), "support": int(s)}
-                for c, a, b, f, s in zip(
-                    self.classes, precision, recall, f1, self._confusion.sum(1), strict=True
-                )
-            ],
-        }
-        return undefined(out, dict.fromkeys(("roc_auc", "average_precision"), self._no_curves_reason))
-
-    def _areas(self) -> tuple[float | None, float | None]:
-        """ROC-AUC and average precision of the positive class, or their one-vs-rest means.
-
-        The means exclude classes that all examples have, or no example. None if no class is left.
-        """
-        from sklearn.metrics import average_precision_score, roc_auc_score
-
-        if not self._curves or not self._scores:
-            return None, None
-        scores, targets = np.concatenate(self._scores), np.concatenate(self._targets)
-        areas = [
-            (roc_auc_score(is_class, scores[:, column]), average_precision_score(is_class, scores[:, column]))
-            for column in range(scores.shape[1])
-            if (is_class := targets == column).any() and not is_class.all()
-        ]
-        roc, precision = np.mean(areas, axis=0).tolist() if areas else (None, None)
-        return roc, precision
-
-    def _bootstrap(self, resamples: int, seed: int) -> tuple[list[float], list[float]]:
-        """95 % intervals of accuracy and macro-F1, from multinomial draws of the confusion matrix."""
-        n, rng = int(self._confusion.sum()), np.random.default_rng(seed)
-        true, predicted = np.nonzero(self._confusion)
-        share = self._confusion[true, predicted] / n
-        accuracy = [rng.multinomial(n, share)[true == predicted].sum() / n for _ in range(resamples)]
-        ends = np.quantile(accuracy, [0.025, 0.975]).tolist()
-        ends = share_interval(float(np.trace(self._confusion) / n), n, ends)
-        return ends, macro_f1_interval(self._confusion, resamples=resamples, seed=seed)
+def _bootstrap(confusion: np.ndarray, resamples: int, seed: int) -> tuple[list[float], list[float]]:
+    """95 % intervals of accuracy and macro-F1, from multinomial draws of the confusion matrix."""
+    n, rng = int(confusion.sum()), np.random.default_rng(seed)
+    true, predicted = np.nonzero(confusion)
+    share = confusion[true, predicted] / n
+    accuracy = [rng.multinomial(n, share)[true == predicted].sum() / n for _ in range(resamples)]
+    ends = np.quantile(accuracy, [0.025, 0.975]).tolist()
+    ends = share_interval(float(np.trace(confusion) / n), n, ends)
+    return ends, macro_f1_interval(confusion, resamples=resamples, seed=seed)

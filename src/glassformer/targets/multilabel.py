@@ -40,7 +40,7 @@ from glassformer.evaluate.intervals import multilabel_f1_interval, share_interva
 from glassformer.evaluate.metrics import Share
 from glassformer.finite import finite, undefined
 from glassformer.process import one_thread
-from glassformer.targets.multiclass import LABEL_METRICS, TINY, Classes, check_known
+from glassformer.targets.multiclass import LABEL_METRICS, TINY, Classes, check_known, plain_labels
 from glassformer.targets.target import RunPredictions, SeedRuns, read_object
 from glassformer.train.loop import SELECTION_SCORE
 from glassformer.train.objectives import BinaryCrossEntropy
@@ -130,10 +130,8 @@ class LabelSets(Classes):
 
     def validation_metrics(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         p = sigmoid(logits)
-        thresholds = self.threshold(clf.configs()["train"], logits, targets)
-        meter = self.meter(clf.classes_.tolist(), curves=False)
-        meter.update(p, targets, predicted=self.predicted_index(p, thresholds))
-        out = meter.result(bootstrap=0)
+        predicted = self.predicted_index(p, self.threshold(clf.configs()["train"], logits, targets))
+        out = self.score(p, targets, clf.classes_.tolist(), predicted, bootstrap=0, curves=False)
         metrics = {key: out[key] for key in ("accuracy", "macro_f1", "micro_f1")}
         if clf.monitor == "accuracy":  # exact matches are rare, and thresholds are not tuned for them
             metrics[SELECTION_SCORE] = out["macro_f1"]
@@ -179,8 +177,88 @@ class LabelSets(Classes):
     def explain_target(self, probabilities: np.ndarray, threshold: Any) -> int:
         return int(probabilities.argmax())
 
-    def meter(self, classes: list[Any], *, curves: bool = True) -> Any:
-        return LabelSetMeter(classes, curves=curves)
+    def score(
+        self,
+        outputs: ArrayLike,
+        targets: ArrayLike,
+        classes: Sequence[Any],
+        predicted: ArrayLike | None = None,
+        *,
+        bootstrap: int = 1000,
+        seed: int = 0,
+        curves: bool = True,
+    ) -> dict[str, Any]:
+        """The metrics of predictions, ready for JSON; all shares are in [0, 1].
+
+        Args:
+            outputs, targets: ``[n, K]`` probabilities and indicators.
+            predicted: ``[n, K]`` bool, if the thresholds are not 0.5.
+
+        Returns:
+            - n, kind ("labels"), weighted_f1, log_loss (nats, mean over examples and labels), labels
+            - accuracy (share of examples with all labels right), macro_f1 (mean over all labels), micro_f1,
+              each with an ``_interval`` (95 %, bootstrap over examples; None with ``bootstrap=0``)
+            - roc_auc, average_precision: means over the labels that some, but not all examples have; None if
+              no such label exists or without ``curves``, and ``undefined`` has the reason
+            - positive (always None), confusion (always empty)
+            - per_class: label, precision, recall, f1, support, predicted, average_precision,
+              calibration_error
+            - labels_per_example: mean number of true and of predicted labels
+            - together: pairs of labels, see ``label_pairs``, and how often both were predicted
+        """
+        from sklearn.metrics import f1_score, precision_recall_fscore_support
+
+        labels = plain_labels(classes)
+        p, y = np.asarray(outputs, np.float32), np.asarray(targets).astype(bool)
+        if p.ndim != 2 or p.shape[1] != len(labels) or y.shape != p.shape:
+            raise ShapeError(f"probabilities {p.shape} and targets {y.shape} do not fit {len(labels)} labels")
+        if not len(y):
+            raise DataError("no example to evaluate", fix="Give a split that is not empty")
+        finite(p, "probabilities")
+        pred = p > HALF if predicted is None else np.asarray(predicted).astype(bool)
+        if pred.shape != y.shape:
+            raise ShapeError(f"predicted labels {pred.shape} do not fit targets {y.shape}")
+        n = len(y)
+        args: dict[str, Any] = {"y_true": y.astype(int), "y_pred": pred.astype(int), "zero_division": 0}
+        columns = precision_recall_fscore_support(**args, labels=range(y.shape[1]))
+        precision, recall, f1, support = cast(tuple[np.ndarray, ...], columns)
+        areas = _areas(p, y) if curves else [None] * y.shape[1]
+        likelihoods = np.where(y, p, 1 - p).astype(np.float64).clip(TINY)
+        out: dict[str, Any] = {"n": n, "kind": "labels", "accuracy": float((y == pred).all(1).mean())}
+        for average in ("macro", "micro"):
+            out[f"{average}_f1"] = float(f1_score(**args, average=average))
+        intervals = _bootstrap(y, pred, out, bootstrap, seed) if bootstrap else {}
+        out |= {f"{key}_interval": intervals.get(key) for key in ("accuracy", "macro_f1", "micro_f1")}
+        defined = [area for area in areas if area is not None]
+        reason = "each label: all examples have it, or none" if curves else "curves were not computed"
+        out |= {
+            "weighted_f1": float(f1_score(**args, average="weighted")),
+            "roc_auc": float(np.mean([area[0] for area in defined])) if defined else None,
+            "average_precision": float(np.mean([area[1] for area in defined])) if defined else None,
+            "positive": None,
+            "log_loss": float(-np.log(likelihoods).mean()),
+            "labels": labels,
+            "confusion": [],
+            "per_class": [
+                undefined(
+                    {
+                        "label": label,
+                        "precision": float(precision[k]),
+                        "recall": float(recall[k]),
+                        "f1": float(f1[k]),
+                        "support": int(support[k]),
+                        "predicted": int(pred[:, k].sum()),
+                        "average_precision": None if (area := areas[k]) is None else area[1],
+                        "calibration_error": gap_over_bins(np.asarray(p[:, k], np.float64), y[:, k]),
+                    },
+                    {"average_precision": reason.replace("each label: ", "")},
+                )
+                for k, label in enumerate(labels)
+            ],
+            "labels_per_example": {"true": float(y.sum(1).mean()), "predicted": float(pred.sum(1).mean())},
+            "together": _together(y, pred, labels),
+        }
+        return undefined(out, {"roc_auc": reason, "average_precision": reason})
 
     def fit_temperature(self, logits: np.ndarray, targets: np.ndarray) -> Any:
         return fit_temperatures(logits, targets)
@@ -403,138 +481,43 @@ def _check_arrays(values: ArrayLike, targets: ArrayLike) -> tuple[np.ndarray, np
     return p, y
 
 
-class LabelSetMeter:
-    """Metrics of multi-label predictions, accumulated over batches.
+def _together(y: np.ndarray, pred: np.ndarray, labels: Sequence[Any]) -> list[dict[str, Any]]:
+    """Pairs of labels that occur together, and how often both were predicted."""
+    pairs, names = label_pairs(as_sets(y, labels).tolist(), MAX_PAIRS), list(map(str, labels))
+    for pair in pairs:
+        a, b = (names.index(label) for label in pair["labels"])
+        pair["predicted"] = int((pred[:, a] & pred[:, b]).sum())
+    return pairs
 
-    Args:
-        classes: the K labels in the order of the probability columns.
-        curves: compute ROC-AUC and average precision.
-    """
 
-    def __init__(self, classes: Sequence[Any], *, curves: bool = True):
-        self.classes = [c.item() if isinstance(c, np.generic) else c for c in classes]
-        self._curves = curves
-        self._batches: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+def _areas(p: np.ndarray, y: np.ndarray) -> list[tuple[float, float] | None]:
+    """ROC-AUC and average precision of each label; None if all examples have the label, or no example."""
+    from sklearn.metrics import average_precision_score, roc_auc_score
 
-    def update(
-        self, probabilities: ArrayLike, targets: ArrayLike, *, predicted: ArrayLike | None = None
-    ) -> None:
-        """Count one batch.
+    return [
+        (float(roc_auc_score(is_positive, s)), float(average_precision_score(is_positive, s)))
+        if is_positive.any() and not is_positive.all()
+        else None
+        for is_positive, s in zip(y.T, p.T, strict=True)
+    ]
 
-        Args:
-            probabilities, targets: ``[b, K]``.
-            predicted: ``[b, K]`` bool, if the thresholds are not 0.5.
-        """
-        p, y = np.asarray(probabilities, np.float32), np.asarray(targets).astype(bool)
-        if p.ndim != 2 or p.shape[1] != len(self.classes) or y.shape != p.shape:
-            raise ShapeError(
-                f"probabilities {p.shape} and targets {y.shape} do not fit {len(self.classes)} labels"
-            )
-        finite(p, "probabilities")
-        pred = p > HALF if predicted is None else np.asarray(predicted).astype(bool)
-        if pred.shape != y.shape:
-            raise ShapeError(f"predicted labels {pred.shape} do not fit targets {y.shape}")
-        self._batches.append((p, y, pred))
 
-    def result(self, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
-        """The metrics so far, ready for JSON; all shares are in [0, 1].
-
-        Returns:
-            - n, kind ("labels"), weighted_f1, log_loss (nats, mean over examples and labels), labels
-            - accuracy (share of examples with all labels right), macro_f1 (mean over all labels), micro_f1,
-              each with an ``_interval`` (95 %, bootstrap over examples; None with ``bootstrap=0``)
-            - roc_auc, average_precision: means over the labels that some, but not all examples have; None if
-              no such label exists or without ``curves``, and ``undefined`` has the reason
-            - positive (always None), confusion (always empty)
-            - per_class: label, precision, recall, f1, support, predicted, average_precision,
-              calibration_error
-            - labels_per_example: mean number of true and of predicted labels
-            - together: pairs of labels, see ``label_pairs``, and how often both were predicted
-        """
-        from sklearn.metrics import f1_score, precision_recall_fscore_support
-
-        if not sum(len(y) for _, y, _ in self._batches):
-            raise DataError("no example to evaluate", fix="Give a split that is not empty")
-        p, y, pred = (np.concatenate(parts) for parts in zip(*self._batches, strict=True))
-        n = len(y)
-        args: dict[str, Any] = {"y_true": y.astype(int), "y_pred": pred.astype(int), "zero_division": 0}
-        columns = precision_recall_fscore_support(**args, labels=range(y.shape[1]))
-        precision, recall, f1, support = cast(tuple[np.ndarray, ...], columns)
-        areas = self._areas(p, y)
-        likelihoods = np.where(y, p, 1 - p).astype(np.float64).clip(TINY)
-        out: dict[str, Any] = {"n": n, "kind": "labels", "accuracy": float((y == pred).all(1).mean())}
-        for average in ("macro", "micro"):
-            out[f"{average}_f1"] = float(f1_score(**args, average=average))
-        intervals = self._bootstrap(y, pred, out, bootstrap, seed) if bootstrap else {}
-        out |= {f"{key}_interval": intervals.get(key) for key in ("accuracy", "macro_f1", "micro_f1")}
-        defined = [area for area in areas if area is not None]
-        reason = "each label: all examples have it, or none" if self._curves else "curves were not computed"
-        out |= {
-            "weighted_f1": float(f1_score(**args, average="weighted")),
-            "roc_auc": float(np.mean([area[0] for area in defined])) if defined else None,
-            "average_precision": float(np.mean([area[1] for area in defined])) if defined else None,
-            "positive": None,
-            "log_loss": float(-np.log(likelihoods).mean()),
-            "labels": self.classes,
-            "confusion": [],
-            "per_class": [
-                undefined(
-                    {
-                        "label": label,
-                        "precision": float(precision[k]),
-                        "recall": float(recall[k]),
-                        "f1": float(f1[k]),
-                        "support": int(support[k]),
-                        "predicted": int(pred[:, k].sum()),
-                        "average_precision": None if (area := areas[k]) is None else area[1],
-                        "calibration_error": gap_over_bins(np.asarray(p[:, k], np.float64), y[:, k]),
-                    },
-                    {"average_precision": reason.replace("each label: ", "")},
-                )
-                for k, label in enumerate(self.classes)
-            ],
-            "labels_per_example": {"true": float(y.sum(1).mean()), "predicted": float(pred.sum(1).mean())},
-            "together": self._together(y, pred),
-        }
-        return undefined(out, {"roc_auc": reason, "average_precision": reason})
-
-    def _together(self, y: np.ndarray, pred: np.ndarray) -> list[dict[str, Any]]:
-        """Pairs of labels that occur together, and how often both were predicted."""
-        pairs, names = label_pairs(as_sets(y, self.classes).tolist(), MAX_PAIRS), list(map(str, self.classes))
-        for pair in pairs:
-            a, b = (names.index(label) for label in pair["labels"])
-            pair["predicted"] = int((pred[:, a] & pred[:, b]).sum())
-        return pairs
-
-    def _areas(self, p: np.ndarray, y: np.ndarray) -> list[tuple[float, float] | None]:
-        """ROC-AUC and average precision of each label; None if all examples have the label, or no example."""
-        from sklearn.metrics import average_precision_score, roc_auc_score
-
-        if not self._curves:
-            return [None] * y.shape[1]
-        return [
-            (float(roc_auc_score(is_positive, s)), float(average_precision_score(is_positive, s)))
-            if is_positive.any() and not is_positive.all()
-            else None
-            for is_positive, s in zip(y.T, p.T, strict=True)
-        ]
-
-    @staticmethod
-    def _bootstrap(
-        y: np.ndarray, pred: np.ndarray, shares: Mapping[str, float], resamples: int, seed: int
-    ) -> dict[str, list[float]]:
-        n, rng = len(y), np.random.default_rng(seed)
-        counts = np.concatenate([y & pred, y.astype(np.int8) + pred], 1).astype(np.float32)  # [n, 2K]
-        right = (y == pred).all(1).astype(np.float32)
-        resampled: dict[str, list[np.ndarray]] = {"accuracy": [], "micro_f1": []}
-        for start in range(0, resamples, 100):
-            size = min(100, resamples - start)
-            weights = rng.multinomial(n, np.full(n, 1 / n), size).astype(np.float32)  # [r, n]
-            hits, total = np.split(weights @ counts, 2, axis=1)  # [r, K]; F1 = 2 hits / (true + predicted)
-            resampled["accuracy"].append(weights @ right / n)
-            resampled["micro_f1"].append(2 * hits.sum(1) / np.maximum(total.sum(1), 1))
-        ends = {}
-        for key, parts in resampled.items():
-            bounds = np.quantile(np.concatenate(parts), [0.025, 0.975]).astype(float).tolist()
-            ends[key] = share_interval(shares[key], n, bounds)
-        return ends | {"macro_f1": multilabel_f1_interval(y, pred[None], resamples=resamples, seed=seed)}
+def _bootstrap(
+    y: np.ndarray, pred: np.ndarray, shares: Mapping[str, float], resamples: int, seed: int
+) -> dict[str, list[float]]:
+    """95 % intervals of accuracy, micro-F1 and macro-F1, by bootstrap over the examples."""
+    n, rng = len(y), np.random.default_rng(seed)
+    counts = np.concatenate([y & pred, y.astype(np.int8) + pred], 1).astype(np.float32)  # [n, 2K]
+    right = (y == pred).all(1).astype(np.float32)
+    resampled: dict[str, list[np.ndarray]] = {"accuracy": [], "micro_f1": []}
+    for start in range(0, resamples, 100):
+        size = min(100, resamples - start)
+        weights = rng.multinomial(n, np.full(n, 1 / n), size).astype(np.float32)  # [r, n]
+        hits, total = np.split(weights @ counts, 2, axis=1)  # [r, K]; F1 = 2 hits / (true + predicted)
+        resampled["accuracy"].append(weights @ right / n)
+        resampled["micro_f1"].append(2 * hits.sum(1) / np.maximum(total.sum(1), 1))
+    ends = {}
+    for key, parts in resampled.items():
+        bounds = np.quantile(np.concatenate(parts), [0.025, 0.975]).astype(float).tolist()
+        ends[key] = share_interval(shares[key], n, bounds)
+    return ends | {"macro_f1": multilabel_f1_interval(y, pred[None], resamples=resamples, seed=seed)}

@@ -248,8 +248,48 @@ class Numbers(NumericTarget, Classes):
         digits_before = math.log10(abs(number) / spread) if number and spread else 0.0
         return f"{number:.{min(6 + max(0, math.ceil(digits_before)), 17)}g}"
 
-    def meter(self, classes: list[Any], *, curves: bool = True) -> Any:
-        return NumberMeter(self.mean, self.unit, self.scale)
+    def score(
+        self,
+        outputs: ArrayLike,
+        targets: ArrayLike,
+        classes: Sequence[Any] = (OUTPUT,),
+        predicted: ArrayLike | None = None,
+        *,
+        bootstrap: int = 1000,
+        seed: int = 0,
+        curves: bool = True,
+    ) -> dict[str, Any]:
+        """The metrics of predictions, ready for JSON.
+
+        Args:
+            outputs: predicted numbers ``[n]`` or ``[n, 1]``.
+            targets: standardized true numbers ``[n]``.
+            predicted: numbers that replace ``outputs``.
+
+        Returns:
+            n, kind ("numbers"), r2, mse, rmse, mae, pearson and spearman. Each metric except rmse has an
+            ``_interval`` (95 %, percentile bootstrap over examples; None with ``bootstrap=0``). If all true
+            or all predicted numbers are the same, undefined metrics are None, and ``undefined`` has the
+            reason. On a log scale there is also ``ratios``, see the function of that name.
+
+        Raises:
+            DataError: there is no example.
+        """
+        numbers = np.asarray(outputs if predicted is None else predicted, np.float64)
+        true = self.to_numbers(targets)
+        if numbers.size != len(true):
+            raise ShapeError(f"predictions {numbers.shape} do not fit {len(true)} targets")
+        if not len(true):
+            raise DataError("no example to evaluate", fix="Give a split that is not empty")
+        numbers = finite(numbers.reshape(-1), "predictions")
+        out: dict[str, Any] = {"n": len(true), "kind": "numbers", **regression_metrics(numbers, true)}
+        out = undefined(out, why_undefined(numbers, true))
+        out["rmse"] = math.sqrt(out["mse"])
+        if self.scale == "log":
+            out["ratios"] = ratios(numbers, true)
+        bounds = intervals(numbers, true, bootstrap, seed) if bootstrap else {}
+        valid = {key for key in self.metrics if out[key] is not None}
+        return out | {f"{key}_interval": bounds.get(key) if key in valid else None for key in self.metrics}
 
     # --- calibration ------------------------------------------------------------------------------
 
@@ -535,53 +575,6 @@ def largest_errors(est: Any, split: Any, outputs: np.ndarray, limit: int) -> dic
 
 
 # --- metrics --------------------------------------------------------------------------------------
-
-
-class NumberMeter:
-    """Metrics of predicted numbers, accumulated over batches; arguments as for ``Numbers``."""
-
-    def __init__(self, mean: float = 0.0, unit: float = 1.0, scale: Scale = "linear"):
-        self._target = Numbers(mean, unit, scale)
-        self._batches: list[tuple[np.ndarray, np.ndarray]] = []
-
-    def update(self, values: ArrayLike, targets: ArrayLike, *, predicted: ArrayLike | None = None) -> None:
-        """Count one batch.
-
-        Args:
-            values: predicted numbers ``[b]`` or ``[b, 1]``.
-            targets: standardized true numbers ``[b]``.
-            predicted: numbers that replace ``values``.
-        """
-        predicted_numbers = np.asarray(values if predicted is None else predicted, np.float64)
-        true = self._target.to_numbers(targets)
-        if predicted_numbers.size != len(true):
-            raise ShapeError(f"predictions {predicted_numbers.shape} do not fit {len(true)} targets")
-        finite(predicted_numbers, "predictions")
-        self._batches.append((predicted_numbers.reshape(-1), true))
-
-    def result(self, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
-        """The metrics so far, ready for JSON.
-
-        Returns:
-            n, kind ("numbers"), r2, mse, rmse, mae, pearson and spearman. Each metric except rmse has an
-            ``_interval`` (95 %, percentile bootstrap over examples; None with ``bootstrap=0``). If all true
-            or all predicted numbers are the same, undefined metrics are None, and ``undefined`` has the
-            reason. On a log scale there is also ``ratios``, see the function of that name.
-
-        Raises:
-            DataError: nothing was counted.
-        """
-        if not sum(len(true) for _, true in self._batches):
-            raise DataError("no example to evaluate", fix="Give a split that is not empty")
-        predicted, true = (np.concatenate(parts) for parts in zip(*self._batches, strict=True))
-        out: dict[str, Any] = {"n": len(true), "kind": "numbers", **regression_metrics(predicted, true)}
-        out = undefined(out, why_undefined(predicted, true))
-        out["rmse"] = math.sqrt(out["mse"])
-        if self._target.scale == "log":
-            out["ratios"] = ratios(predicted, true)
-        bounds = intervals(predicted, true, bootstrap, seed) if bootstrap else {}
-        valid = {key for key in Numbers.metrics if out[key] is not None}
-        return out | {f"{key}_interval": bounds.get(key) if key in valid else None for key in Numbers.metrics}
 
 
 def regression_metrics(predicted: np.ndarray, true: np.ndarray) -> dict[str, float | None]:

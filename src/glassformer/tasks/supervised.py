@@ -310,10 +310,8 @@ def score_probabilities(
     clf: Any, split: Any, probabilities: np.ndarray, recipe: Any, predicted: np.ndarray | None = None
 ) -> dict[str, Any]:
     """Metrics of a split from probabilities ``[n, C]``; by default the most probable class is predicted."""
-    meter = clf.kind_.meter(clf.classes_.tolist())
-    targets = clf.targets(split.labels or [], split.origin, split.rows)
-    meter.update(probabilities, targets, predicted=predicted)
-    return meter.result(recipe.evaluate.bootstrap)
+    targets, classes = clf.targets(split.labels or [], split.origin, split.rows), clf.classes_.tolist()
+    return clf.kind_.score(probabilities, targets, classes, predicted, bootstrap=recipe.evaluate.bootstrap)
 
 
 def baseline_weights(clf: Any, targets: np.ndarray) -> np.ndarray | None:
@@ -552,10 +550,8 @@ class LabelsOutOfFold(OutOfFold):
             if kind.is_multilabel:
                 threshold = align_columns(kind.thresholds(threshold, known)[None], known, classes, 1.0)[0]
             p = align_columns(p, known, classes, 0.0)
-        meter = kind.meter(classes)
         targets = kind.encode(split.labels, classes, split.origin)
-        meter.update(p, targets, predicted=kind.predicted_index(p, threshold))
-        scores = meter.result(bootstrap=0)
+        scores = kind.score(p, targets, classes, kind.predicted_index(p, threshold), bootstrap=0)
         metrics = {key: scores[key] for key in self.METRICS if key in scores}
         return scores["n"], metrics | ({"threshold": plain(threshold)} if kind.is_multilabel else {}), p
 
@@ -566,9 +562,9 @@ class LabelsOutOfFold(OutOfFold):
         out, indices = np.empty((len(train), len(classes))), np.empty(self.targets.shape, self.targets.dtype)
         for (rows, p), record in zip(predictions, records, strict=True):
             out[rows], indices[rows] = p, kind.predicted_index(p, record.get("threshold"))
-        meter = kind.meter(self.classes)
-        meter.update(out, self.targets, predicted=indices)
-        metrics = {"test": meter.result(self.recipe.evaluate.bootstrap), "measure": self.measure}
+        resamples = self.recipe.evaluate.bootstrap
+        scores = kind.score(out, self.targets, self.classes, indices, bootstrap=resamples)
+        metrics = {"test": scores, "measure": self.measure}
         metrics |= {"label_names": [str(c) for c in self.classes]}
         predicted = kind.labels(indices.astype(bool) if kind.is_multilabel else indices, classes).tolist()
         shares = kind.confidence(out, indices).tolist()
@@ -644,7 +640,7 @@ BY_FIX = "Name a column whose values repeat; put numbers and dates into classes 
 
 def check_column(context: RunContext, source: str | None, column: str) -> None:
     """Check the option ``--by`` before the evaluation; raise ConfigError if the column cannot be used."""
-    if not hasattr(getattr(context.estimator, "kind_", None), "meter"):
+    if not hasattr(getattr(context.estimator, "kind_", None), "score"):
         what = f"{context.recipe.task} is not evaluated by a column"
         raise NotForThisModelError(
             what, where=BY_OPTION, fix="Leave it out; classifiers and regressors have it"

@@ -387,10 +387,9 @@ def robustness(clf: ImageClassifier, split: ImageSplit, count: Count = no_progre
             for severity in SEVERITIES:
                 changed = corrupt(table, kind, severity, seed=0)
                 logits = clf.table_outputs(model, changed, "logits", torch.device(device), progress)
-                meter = clf.kind_.meter(clf.classes_.tolist(), curves=False)
-                probabilities = clf.to_probabilities(logits)
-                meter.update(probabilities, targets, predicted=clf.predicted_index(probabilities))
-                result = meter.result(bootstrap=0)
+                p, classes = clf.to_probabilities(logits), clf.classes_.tolist()
+                predicted = clf.predicted_index(p)
+                result = clf.kind_.score(p, targets, classes, predicted, bootstrap=0, curves=False)
                 out[kind].append(
                     {key: result[key] for key in ("accuracy", "macro_f1")}
                     | {"severity": severity, "n": len(targets)}
