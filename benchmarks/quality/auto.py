@@ -298,13 +298,13 @@ def measure(data: str, rows: str, method: str, draws: int) -> None:
 
 def _calibration_error(fitted: tuple[Any, dict[str, Any]], X: list[Any], truth: list[Any]) -> float:
     """Of the examples whose class the training rows have."""
-    from glassformer.evaluate.calibrate import calibration_error
+    from glassformer.evaluate.calibrate import calibration_error, confidences
 
     model, labels = fitted
     number = {labels[name]: k for k, name in enumerate(model.classes_.tolist())}
     known = [i for i, label in enumerate(truth) if label in number]
     found = model.predict_proba([X[i] for i in known])
-    return calibration_error(found, [number[truth[i]] for i in known])
+    return calibration_error(*confidences(found, [number[truth[i]] for i in known]))
 
 
 def cells() -> dict[tuple[str, str, str], list[dict[str, Any]]]:

@@ -5,7 +5,7 @@
 Answers state a probability between 0.5 and 1 and are right with that chance, less a constant: so their true calibration
 error, over the same 15 bins, is known. Data sets of several sizes are drawn, and each kind of interval says from one of
 them where the truth lies: ``basic`` is the bootstrap's, reflected about the estimate; ``percentile`` its plain quantiles;
-``ours`` is ``calibration_interval``. Asked: in 95 % of them. Results: ``benchmarks/results/error-intervals.json``.
+``ours`` is ``error_interval``. Asked: in 95 % of them. Results: ``benchmarks/results/error-intervals.json``.
 """
 
 import argparse

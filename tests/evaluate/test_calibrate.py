@@ -12,9 +12,10 @@ from glassformer.evaluate.calibrate import (
     BINS,
     MAX_TEMPERATURE,
     calibration_error,
-    calibration_interval,
+    confidences,
     curve_bins,
     describe,
+    error_interval,
     fit_temperature,
     log_loss,
     smoothed_loss,
@@ -59,8 +60,8 @@ def test_temperature_scaling_lowers_the_error_and_changes_no_answer():
     t = fit_temperature(sure, y)
     before, after = softmax(sure), softmax(sure, t)
     assert np.array_equal(before.argmax(1), after.argmax(1))
-    assert calibration_error(before, y) > 0.1
-    assert calibration_error(after, y) < 0.03
+    assert calibration_error(*confidences(before, y)) > 0.1
+    assert calibration_error(*confidences(after, y)) < 0.03
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_calibration_error_by_hand():
     # Stated 0.9 four times, right three times; stated 0.6 twice, right twice: (4 * .15 + 2 * .4) / 6.
     p = np.array([[0.9, 0.1]] * 4 + [[0.4, 0.6]] * 2)
     y = np.array([0, 0, 0, 1, 1, 1])
-    assert calibration_error(p, y, bins=10) == pytest.approx((4 * 0.15 + 2 * 0.4) / 6)
+    assert calibration_error(*confidences(p, y), bins=10) == pytest.approx((4 * 0.15 + 2 * 0.4) / 6)
     curve = reliability(p, y, bins=10)
     assert [(b["n"], b["accuracy"]) for b in curve] == [(2, 1.0), (4, 0.75)]
     assert [b["confidence"] for b in curve] == pytest.approx([0.6, 0.9])
@@ -103,9 +104,9 @@ def test_every_example_is_in_one_bin():
 def test_interval_holds_the_error_of_other_draws():
     logits, y = honest(3001, 2)
     p = softmax(2.2 * logits)
-    low, high = calibration_interval(p, y, resamples=300)
+    low, high = error_interval(*confidences(p, y), resamples=300)
     others = [honest(3001, 2, seed) for seed in range(1, 9)]
-    errors = [calibration_error(softmax(2.2 * z), t) for z, t in others]
+    errors = [calibration_error(*confidences(softmax(2.2 * z), t)) for z, t in others]
     assert low < np.mean(errors) < high
     assert high - low < 0.06
 
@@ -151,7 +152,7 @@ def test_bad_input():
     with pytest.raises(DataError, match="no example"):
         fit_temperature(np.zeros((0, 2)), np.zeros(0, int))
     with pytest.raises(ShapeError):
-        calibration_error(np.zeros((3, 2)), np.zeros(2, int))
+        calibration_error(*confidences(np.zeros((3, 2)), np.zeros(2, int)))
 
 
 def test_thresholds_by_hand():
@@ -189,7 +190,7 @@ def test_a_probability_beside_1_is_in_the_last_bin_and_0_in_the_first():
         3,
         pytest.approx(2 / 3),
     )
-    assert calibration_error(np.zeros((0, 2)), np.zeros(0, int)) == 0
+    assert calibration_error(*confidences(np.zeros((0, 2)), np.zeros(0, int))) == 0
     assert (
         len(reliability(np.linspace(0.5, 1, 1000)[:, None] * [1, 0], np.zeros(1000, int))) == BINS - BINS // 2
     )
@@ -199,21 +200,25 @@ def test_the_interval_is_reflected_about_the_estimate_and_repeats_itself():
     logits, y = honest(101, 3)
     p = softmax(2 * logits)
     rng = np.random.default_rng(7)
-    drawn = [calibration_error(p[i], y[i], 5) for i in (rng.integers(0, 101, 101) for _ in range(50))]
+    drawn = [
+        calibration_error(*confidences(p[i], y[i]), 5) for i in (rng.integers(0, 101, 101) for _ in range(50))
+    ]
     low, high = np.quantile(drawn, [0.025, 0.975])
-    estimate = calibration_error(p, y, 5)
-    found = calibration_interval(p, y, bins=5, resamples=50, seed=7)
+    estimate = calibration_error(*confidences(p, y), 5)
+    found = error_interval(*confidences(p, y), bins=5, resamples=50, seed=7)
     above, few = np.mean(drawn) - estimate, t.ppf(0.975, 100) / 1.959964 * np.sqrt(101 / 100)
     low, high = (np.mean(drawn) + few * (end - np.mean(drawn)) for end in (low, high))
     assert found == pytest.approx([2 * estimate - high - above, max(2 * estimate - low, high - above)])
     assert found[0] > 0
-    assert calibration_interval(p, y, resamples=50) == calibration_interval(p, y, resamples=50, seed=0)
+    assert error_interval(*confidences(p, y), resamples=50) == error_interval(
+        *confidences(p, y), resamples=50, seed=0
+    )
     sure = np.array([[1.0, 0.0]] * 7)
-    assert calibration_interval(sure, np.zeros(7, int), resamples=5) == [0.0, 0.0]
-    assert calibration_interval(p, y, resamples=0) == [calibration_error(p, y)] * 2
-    assert describe(p, y, resamples=5)["ece_interval"] == calibration_interval(p, y, resamples=5)
-    assert describe(p, y)["ece_interval"] == calibration_interval(p, y, resamples=1000)
-    assert describe(p, y)["ece_interval"] == calibration_interval(p, y)
+    assert error_interval(*confidences(sure, np.zeros(7, int)), resamples=5) == [0.0, 0.0]
+    assert error_interval(*confidences(p, y), resamples=0) == [calibration_error(*confidences(p, y))] * 2
+    assert describe(p, y, resamples=5)["ece_interval"] == error_interval(*confidences(p, y), resamples=5)
+    assert describe(p, y)["ece_interval"] == error_interval(*confidences(p, y), resamples=1000)
+    assert describe(p, y)["ece_interval"] == error_interval(*confidences(p, y))
 
 
 @pytest.mark.parametrize(("off", "size"), [(0.0, 1), (0.03, 1), (0.1, 1), (0.1, 10)])
@@ -225,8 +230,8 @@ def test_the_interval_holds_the_true_error_about_as_often_as_it_says(off, size):
     for seed in range(80):
         right = rng.random(400 // size)[groups] < stated - off
         p = np.stack([stated, 1 - stated], 1)
-        low, high = calibration_interval(p, 1 - right, resamples=150, seed=seed, groups=groups)
-        assert low <= calibration_error(p, 1 - right) <= high
+        low, high = error_interval(*confidences(p, 1 - right), resamples=150, seed=seed, groups=groups)
+        assert low <= calibration_error(*confidences(p, 1 - right)) <= high
         held.append(low <= off <= high)
     assert np.mean(held) >= 0.9
 
@@ -235,7 +240,9 @@ def test_answers_that_stand_and_fall_together_say_less():
     rng, p = np.random.default_rng(0), np.tile([0.7, 0.3], (400, 1))
     groups = np.repeat(np.arange(20), 20)
     right = np.repeat(rng.random(20) < 0.45, 20)
-    alone, together = (calibration_interval(p, 1 - right, resamples=200, groups=g) for g in (None, groups))
+    alone, together = (
+        error_interval(*confidences(p, 1 - right), resamples=200, groups=g) for g in (None, groups)
+    )
     assert alone[0] > 0.1
     assert together[0] < alone[0]
     assert together[1] > alone[1]

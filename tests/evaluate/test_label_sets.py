@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, log_loss, roc_auc_score
 
 from glassformer.errors import DataError, GlassformerError, ShapeError
-from glassformer.evaluate.calibrate import gap_over_bins
+from glassformer.evaluate.calibrate import calibration_error
 from glassformer.targets.multilabel import (
     LabelSets,
     binary_loss,
@@ -91,7 +91,9 @@ def test_temperatures_undo_a_scale_of_each_label():
     scale = np.array([0.5, 1.0, 3.0])
     np.testing.assert_allclose(fit_temperatures(z * scale, y), scale, rtol=0.08)
     assert binary_loss(z, y) == pytest.approx(log_loss(y.ravel(), sigmoid(z).ravel()))
-    assert gap_over_bins(sigmoid(z)[:, 1], y[:, 1]) < 0.01 < gap_over_bins(sigmoid(3 * z)[:, 1], y[:, 1])
+    assert (
+        calibration_error(sigmoid(z)[:, 1], y[:, 1]) < 0.01 < calibration_error(sigmoid(3 * z)[:, 1], y[:, 1])
+    )
 
 
 def test_calibration_by_hand():

@@ -12,7 +12,7 @@ import glassformer as gf
 from glassformer.cli.app import app
 from glassformer.data.tagged import format_conll, load_tagged
 from glassformer.errors import CheckpointError, InputError
-from glassformer.evaluate.calibrate import calibration_error
+from glassformer.evaluate.calibrate import calibration_error, confidences
 from glassformer.targets.token_tags import tag_metrics
 from glassformer.tasks.load import load
 
@@ -106,7 +106,7 @@ def test_temperature_is_fitted_to_words_and_saved(work):
     for side, tagger in (("before", before), ("after", after)):
         p = np.concatenate(tagger.predict_proba(held.words))
         told = found["splits"]["validation"][side]
-        assert told["ece"] == pytest.approx(calibration_error(p, targets))
+        assert told["ece"] == pytest.approx(calibration_error(*confidences(p, targets)))
         assert told["log_loss"] == pytest.approx(log_loss(targets, p, labels=range(5)))
         assert told["ece_interval"][0] <= told["ece_interval"][1]
     figures = found["splits"]

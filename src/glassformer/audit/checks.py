@@ -23,7 +23,7 @@ from glassformer.data.findings import Finding, excerpt, listed_in_part
 from glassformer.data.label_sets import flat_labels
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import InputError
-from glassformer.evaluate.calibrate import calibration_error, calibration_interval
+from glassformer.evaluate.calibrate import calibration_error, confidences, error_interval
 from glassformer.evaluate.compare import mcnemar
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import percent
@@ -151,9 +151,10 @@ def calibration(p: Predictions, count: Count = no_progress) -> CheckResult:
     result = partial(CheckResult, "calibration")
     if p.predicts_numbers or p.targets.ndim > 1:
         return result(not_measured="it needs a classifier with one label per example")
-    error = calibration_error(p.outputs, p.targets)
-    interval = calibration_interval(p.outputs, p.targets, resamples=RESAMPLES)
-    overconfidence = float(p.outputs.max(1).mean() - (p.outputs.argmax(1) == p.targets).mean())
+    confidence, right = confidences(p.outputs, p.targets)
+    error = calibration_error(confidence, right)
+    interval = error_interval(confidence, right, resamples=RESAMPLES)
+    overconfidence = float(confidence.mean() - right.mean())
     values = {"calibration_error": error, "interval": interval, "confidence_minus_accuracy": overconfidence}
     findings = []
     if interval[0] > 0.03:

@@ -85,7 +85,7 @@ def fit_temperature(logits: ArrayLike, targets: ArrayLike) -> float:
     return float(np.exp(result.x))
 
 
-def _confidence(probabilities: ArrayLike, targets: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+def confidences(probabilities: ArrayLike, targets: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """The largest probability ``[n]`` of each example, and whether its class is right ``[n]``."""
     p, y = _check_arrays(probabilities, targets)
     return p.max(1), p.argmax(1) == y
@@ -107,13 +107,11 @@ def curve_bins(confidence: np.ndarray, right: np.ndarray, bins: int = BINS) -> l
     ]
 
 
-def calibration_error(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) -> float:
-    """Expected calibration error: the gap between confidence and accuracy, weighted by bin size."""
-    return gap_over_bins(*_confidence(probabilities, targets), bins)
+def calibration_error(confidence: np.ndarray, right: np.ndarray, bins: int = BINS) -> float:
+    """Expected calibration error: the mean gap between probabilities ``[n]`` and outcomes ``[n]``.
 
-
-def gap_over_bins(confidence: np.ndarray, right: np.ndarray, bins: int = BINS) -> float:
-    """Mean gap between probabilities ``[n]`` and outcomes over bins of equal width, weighted by bin size."""
+    It is the mean over bins of equal width, weighted by bin size.
+    """
     return _mean_gap(_bin_indices(confidence, bins), confidence - right, bins)
 
 
@@ -126,20 +124,6 @@ def _mean_gap(indices: np.ndarray, gaps: np.ndarray, bins: int) -> float:
     return float(np.abs(np.bincount(indices, gaps, bins)).sum() / max(len(gaps), 1))
 
 
-def calibration_interval(
-    probabilities: ArrayLike,
-    targets: ArrayLike,
-    *,
-    bins: int = BINS,
-    resamples: int = 1000,
-    seed: int = 0,
-    groups: ArrayLike | None = None,
-) -> list[float]:
-    """95 % interval of ``calibration_error``; see ``error_interval``."""
-    confidence, right = _confidence(probabilities, targets)
-    return error_interval(confidence, right, groups, bins=bins, resamples=resamples, seed=seed)
-
-
 def error_interval(
     confidence: np.ndarray,
     right: np.ndarray,
@@ -149,7 +133,7 @@ def error_interval(
     resamples: int = 1000,
     seed: int = 0,
 ) -> list[float]:
-    """95 % interval of the calibration error ``gap_over_bins``.
+    """95 % interval of the calibration error ``calibration_error``.
 
     The error is a sum of absolute gaps, so noise makes it positive, and resamples have even more noise.
     Therefore the interval is the basic bootstrap interval (reflected at the estimate), and the mean excess of
@@ -171,7 +155,7 @@ def error_interval(
     indices, gaps = _bin_indices(confidence, bins), confidence - right
     group = np.arange(len(confidence)) if groups is None else np.asarray(groups)
     count, rng = int(group.max()) + 1, np.random.default_rng(seed)
-    sizes, estimate = np.bincount(group, minlength=count), gap_over_bins(confidence, right, bins)
+    sizes, estimate = np.bincount(group, minlength=count), calibration_error(confidence, right, bins)
     if not resamples:
         return [estimate, estimate]
     resampled = np.empty(resamples)
@@ -191,17 +175,27 @@ def error_interval(
 
 
 def describe(
-    probabilities: ArrayLike, targets: ArrayLike, *, resamples: int = 1000, groups: ArrayLike | None = None
+    probabilities: ArrayLike, targets: ArrayLike, resamples: int = 1000, groups: ArrayLike | None = None
 ) -> dict[str, Any]:
     """Calibration error with its interval, log loss and the curve, ready for JSON."""
     p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
-    true_class = p[np.arange(len(y)), y].clip(np.finfo(np.float64).eps)
+    likelihoods = p[np.arange(len(y)), y]
+    return {"n": len(y)} | describe_outcomes(*confidences(p, y), likelihoods, resamples, groups)
+
+
+def describe_outcomes(
+    confidence: np.ndarray,
+    right: np.ndarray,
+    likelihoods: np.ndarray,
+    resamples: int = 1000,
+    groups: ArrayLike | None = None,
+) -> dict[str, Any]:
+    """Like ``describe``, from the arguments of ``error_interval`` and the probabilities of what is true."""
     return {
-        "n": len(y),
-        "ece": calibration_error(p, y),
-        "ece_interval": calibration_interval(p, y, resamples=resamples, groups=groups),
-        "log_loss": float(-np.log(true_class).mean()),
-        "curve": curve_bins(*_confidence(p, y)),
+        "ece": calibration_error(confidence, right),
+        "ece_interval": error_interval(confidence, right, groups, resamples=resamples),
+        "log_loss": float(-np.log(likelihoods.clip(np.finfo(np.float64).eps)).mean()),
+        "curve": curve_bins(confidence, right),
     }
 
 

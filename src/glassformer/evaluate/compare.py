@@ -87,58 +87,40 @@ def macro_f1_statistic(targets: ArrayLike, predicted: ArrayLike, classes: int) -
 def multilabel_f1_statistic(
     targets: ArrayLike, predicted: ArrayLike, *, include_absent: bool = True
 ) -> Statistic:
-    """Multi-label macro-F1 of each seed under resampling.
+    """Multi-label macro-F1 of each seed under resampling, see ``f1_statistic``.
 
     Args:
         targets: [n, K], 0 or 1.
         predicted: [S, n, K], 0 or 1.
+    """
+    y, predictions = np.asarray(targets, np.float32), np.asarray(predicted, np.float32)
+    return f1_statistic(predictions * y, predictions + y, include_absent=include_absent)
+
+
+def f1_statistic(
+    hits: Sequence[Any] | np.ndarray, totals: Sequence[Any] | np.ndarray, *, include_absent: bool = True
+) -> Statistic:
+    """The mean F1 over K labels or kinds of spans, of each of S seeds under resampling.
+
+    Args:
+        hits, totals: per seed [n, K], the right predictions of each example, and all true and predicted ones.
         include_absent: count labels that are neither present nor predicted as F1 0, as in the metrics of a
             run; otherwise exclude them.
     """
-    y, predictions = np.asarray(targets, np.float32), np.asarray(predicted, np.float32)
+    seeds = [tuple(np.asarray(x, np.float32) for x in seed) for seed in zip(hits, totals, strict=True)]
 
-    def statistic(counts: np.ndarray) -> np.ndarray:
-        hits, total = counts @ (predictions * y), counts @ y + counts @ predictions  # [S, c, K]
-        f1 = np.divide(2 * hits, total, out=np.zeros_like(hits), where=total > 0)
+    def f1(counts: np.ndarray, hits: np.ndarray, totals: np.ndarray) -> np.ndarray:
+        total = counts @ totals  # [c, K]
+        f1 = np.divide(2 * (counts @ hits), total, out=np.zeros_like(total), where=total > 0)
         return f1.mean(-1) if include_absent else f1.sum(-1) / np.maximum((total > 0).sum(-1), 1)
 
-    return statistic
+    return lambda counts: np.stack([f1(counts, *seed) for seed in seeds])
 
 
 def ratio_statistic(parts: ArrayLike, wholes: ArrayLike) -> Statistic:
     """The ratio of sums of each seed under resampling: ``parts`` [S, n] over ``wholes`` [n]."""
     top, bottom = np.asarray(parts, np.float32), np.asarray(wholes, np.float32)
     return lambda counts: (top @ counts.T) / np.maximum(counts @ bottom, 1)
-
-
-def span_f1_statistic(
-    true: Sequence[ArrayLike],
-    predicted: Sequence[ArrayLike],
-    exact: Sequence[ArrayLike],
-    *,
-    macro: bool = False,
-) -> Statistic:
-    """Entity F1 of each of S seeds under resampling of sentences.
-
-    Args:
-        true, predicted, exact: per seed [n, K] counts of true, predicted and correctly predicted spans by
-            sentence and type.
-        macro: the mean F1 over the types; otherwise the F1 of all spans together.
-    """
-    seeds = [
-        tuple(
-            np.asarray(x, np.float32) if macro else np.asarray(x, np.float32).sum(1, keepdims=True)
-            for x in seed
-        )
-        for seed in zip(true, predicted, exact, strict=True)
-    ]
-
-    def f1(counts: np.ndarray, true: np.ndarray, predicted: np.ndarray, hits: np.ndarray) -> np.ndarray:
-        total = counts @ true + counts @ predicted  # [c, K]
-        f1 = np.divide(2 * (counts @ hits), total, out=np.zeros_like(total), where=total > 0)
-        return f1.sum(-1) / np.maximum((total > 0).sum(-1), 1)
-
-    return lambda counts: np.stack([f1(counts, *seed) for seed in seeds])
 
 
 def bootstrap_means(

@@ -124,6 +124,9 @@ class Classes(Target):
     script_name: ClassVar[str] = "classes"  # file in scripts/ with the decision rule of exported folders
     is_multilabel: ClassVar[bool] = False  # each logit is a separate yes-or-no decision
     is_single_label: ClassVar[bool] = True
+    solve: ClassVar[Callable[..., SolvedHead]] = staticmethod(
+        solve_classes
+    )  # the best linear head on vectors
     comparison_kind: ClassVar[str] = "predicts one label per example"
 
     # --- raw targets ------------------------------------------------------------------------------
@@ -165,12 +168,6 @@ class Classes(Target):
     def criterion(self, targets: np.ndarray, classes: list[Any], train: Any) -> Callable | None:
         """The loss, as a function of logits and targets; None: cross-entropy over classes."""
         return None
-
-    def solve(
-        self, vectors: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, seed: int
-    ) -> SolvedHead:
-        """The best linear head on the vectors ``[n, D]`` of the training examples."""
-        return solve_classes(vectors, targets, weights, seed)
 
     def validation_metrics(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """Validation metrics after an epoch."""
@@ -325,7 +322,7 @@ class Classes(Target):
 
     def describe(self, probabilities: np.ndarray, targets: np.ndarray, resamples: int) -> dict[str, Any]:
         """Calibration error, log loss and calibration curve, ready for JSON."""
-        return describe(probabilities, targets, resamples=resamples)
+        return describe(probabilities, targets, resamples)
 
     # --- other programs ---------------------------------------------------------------------------
 

@@ -30,10 +30,9 @@ from glassformer.data.label_sets import (
 )
 from glassformer.errors import BadValueError, DataError, NotForThisModelError, ShapeError
 from glassformer.evaluate.calibrate import (
-    curve_bins,
-    error_interval,
+    calibration_error,
+    describe_outcomes,
     fit_temperature,
-    gap_over_bins,
     tune_threshold,
 )
 from glassformer.evaluate.intervals import multilabel_f1_interval, share_interval
@@ -77,6 +76,7 @@ class LabelSets(Classes):
     saved_names: ClassVar[Sequence[str | None]] = ("label-sets", "label-matrix")
     is_multilabel: ClassVar[bool] = True
     is_single_label: ClassVar[bool] = False
+    solve: ClassVar[Callable[..., SolvedHead]] = staticmethod(solve_label_sets)
 
     def read(self, y: Any, origin: str = "labels") -> list[Any]:
         if not is_matrix(y):
@@ -122,11 +122,6 @@ class LabelSets(Classes):
 
     def criterion(self, targets: np.ndarray, classes: list[Any], train: Any) -> Callable | None:
         return BinaryCrossEntropy(pos_weights(targets, classes, train.pos_weight), train.label_smoothing)
-
-    def solve(
-        self, vectors: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, seed: int
-    ) -> SolvedHead:
-        return solve_label_sets(vectors, targets, weights, seed)
 
     def validation_metrics(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         p = sigmoid(logits)
@@ -249,7 +244,7 @@ class LabelSets(Classes):
                         "support": int(support[k]),
                         "predicted": int(pred[:, k].sum()),
                         "average_precision": None if (area := areas[k]) is None else area[1],
-                        "calibration_error": gap_over_bins(np.asarray(p[:, k], np.float64), y[:, k]),
+                        "calibration_error": calibration_error(np.asarray(p[:, k], np.float64), y[:, k]),
                     },
                     {"average_precision": reason.replace("each label: ", "")},
                 )
@@ -274,7 +269,7 @@ class LabelSets(Classes):
         return tune_thresholds(probabilities, targets)
 
     def describe(self, probabilities: np.ndarray, targets: np.ndarray, resamples: int) -> dict[str, Any]:
-        return describe_labels(probabilities, targets, resamples=resamples)
+        return describe_labels(probabilities, targets, resamples)
 
     def run_metadata(self, est: Any, splits: Any, train: Any, outputs: np.ndarray | None) -> dict[str, Any]:
         metadata = super().run_metadata(est, splits, train, outputs)
@@ -456,19 +451,15 @@ def fit_temperatures(logits: ArrayLike, targets: ArrayLike) -> np.ndarray:
     return out
 
 
-def describe_labels(probabilities: ArrayLike, targets: ArrayLike, *, resamples: int = 1000) -> dict[str, Any]:
+def describe_labels(probabilities: ArrayLike, targets: ArrayLike, resamples: int = 1000) -> dict[str, Any]:
     """Calibration error of all labels together and of each label, log loss and calibration curve."""
     p, y = _check_arrays(probabilities, targets)
-    all_p, all_y = p.reshape(-1), y.reshape(-1)
     examples = np.repeat(np.arange(len(y)), y.shape[1])  # the labels of an example are resampled together
-    likelihoods = np.where(y > 0, p, 1 - p).clip(TINY)
+    outcomes = p.reshape(-1), y.reshape(-1), np.where(y > 0, p, 1 - p)
     return {
         "n": len(y),
-        "ece": gap_over_bins(all_p, all_y),
-        "ece_interval": error_interval(all_p, all_y, examples, resamples=resamples),
-        "ece_per_label": [gap_over_bins(p[:, k], y[:, k]) for k in range(p.shape[1])],
-        "log_loss": float(-np.log(likelihoods).mean()),
-        "curve": curve_bins(all_p, all_y),
+        **describe_outcomes(*outcomes, resamples, examples),
+        "ece_per_label": [calibration_error(p[:, k], y[:, k]) for k in range(p.shape[1])],
     }
 
 

@@ -47,28 +47,48 @@ def number_statistic(measure: str, targets: ArrayLike, predicted: ArrayLike) -> 
 
     def statistic(counts: np.ndarray) -> np.ndarray:
         weights = np.asarray(counts, np.float64)  # [c, n]
-        return np.stack([_statistic(measure, weights, true, row) for row in predictions])
+        return _defined([number_metric(measure, true, x, weights) for x in predictions])
 
     return statistic
 
 
-def _statistic(measure: str, weights: np.ndarray, true: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """The measure ``[c]`` of resamples in which each example occurs ``weights`` ``[c, n]`` times."""
-    n = weights.sum(1)
+def _defined(values: ArrayLike) -> np.ndarray:
+    """The values, with 0 for undefined ones."""
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def number_metric(
+    measure: str, true: np.ndarray, predicted: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """A measure in ``Numbers.metrics`` ``[c]``; not finite if it is undefined.
+
+    Args:
+        true: ``[n]``.
+        predicted: ``[n]``, or without weights ``[c, n]``.
+        weights: how often each example occurs in each resample, ``[c, n]``; None: once.
+    """
+    from scipy.stats import rankdata
+
+    counts = np.ones((1, len(true))) if weights is None else weights
+
+    def mean(x: np.ndarray) -> np.ndarray:
+        return (counts * x).sum(1) / counts.sum(1)
+
     if measure == "mae":
-        return weights @ np.abs(predicted - true) / n
+        return mean(np.abs(predicted - true))
+    if measure == "mse":
+        return mean((predicted - true) ** 2)
     with np.errstate(invalid="ignore", divide="ignore"):
+        centered = true - true.mean()  # the squares of large numbers would lose precision
         if measure == "r2":
-            centered = true - true.mean()  # the squares of large numbers would lose precision
-            mean = weights @ centered / n
-            spread = weights @ centered**2 / n - mean**2
-            varies = spread > 1e-12 * centered.var()
-            values = 1 - weights @ (predicted - true) ** 2 / n / np.where(varies, spread, np.nan)
-        elif measure == "pearson":
-            values = correlation(weights, predicted[None] - predicted.mean(), true[None] - true.mean())
-        else:
-            values = correlation(weights, midranks(predicted, weights), midranks(true, weights))
-    return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+            spread = mean(centered**2) - mean(centered) ** 2
+            spread = np.where(spread > 1e-12 * centered.var(), spread, np.nan)
+            return 1 - mean((predicted - true) ** 2) / spread
+        if measure == "pearson":
+            return correlation(counts, predicted - predicted.mean(-1, keepdims=True), centered)
+        if weights is None:
+            return correlation(counts, rankdata(predicted, axis=-1), rankdata(true))
+        return correlation(counts, midranks(predicted, counts), midranks(true, counts))
 
 
 def permutation(
@@ -94,14 +114,16 @@ def permutation(
     if true.ndim != 1 or not true.shape == a.shape == b.shape:
         raise ShapeError(f"predictions {a.shape} and {b.shape} are not of {true.shape} examples")
     a, b = (_without_scale(measure, x) for x in (a, b))
-    ones = np.ones((1, len(true)))
-    observed = float(np.subtract(*(_statistic(measure, ones, true, x)[0] for x in (a, b))))
+
+    def difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        return np.subtract(*_defined([number_metric(measure, true, x) for x in (first, second)]))
+
+    observed = float(difference(a[None], b[None])[0])
     rng, step = np.random.default_rng(seed), max(1, min(resamples, MAX_SWAPS // max(len(true), 1)))
     num_extreme = 0
     for start in range(0, resamples, step):
         swapped = rng.random((min(step, resamples - start), len(true))) < 0.5
-        first, second = np.where(swapped, b, a), np.where(swapped, a, b)
-        differences = _row_statistics(measure, true, first) - _row_statistics(measure, true, second)
+        differences = difference(np.where(swapped, b, a), np.where(swapped, a, b))
         num_extreme += int((np.abs(differences) >= abs(observed) - 1e-12).sum())
     return {"difference": observed, "p": (num_extreme + 1) / (resamples + 1)}
 
@@ -115,19 +137,3 @@ def _without_scale(measure: str, predicted: np.ndarray) -> np.ndarray:
     if measure != "pearson":
         return predicted
     return (predicted - predicted.mean()) / predicted.std() if np.ptp(predicted) else np.zeros(len(predicted))
-
-
-def _row_statistics(measure: str, true: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """The measure ``[c]`` of each row of predictions ``[c, n]``; 0 if it is undefined."""
-    from scipy.stats import rankdata
-
-    if measure == "mae":
-        return np.abs(predicted - true).mean(1)
-    if measure == "r2":
-        spread = true.var()
-        return 1 - ((predicted - true) ** 2).mean(1) / spread if spread > 0 else np.zeros(len(predicted))
-    if measure == "spearman":
-        true, predicted = rankdata(true), rankdata(predicted, axis=1)
-    true, predicted = true - true.mean(), predicted - predicted.mean(1, keepdims=True)
-    norm = np.sqrt((true**2).sum() * (predicted**2).sum(1))
-    return np.divide(predicted @ true, norm, out=np.zeros(len(predicted)), where=norm > 0)

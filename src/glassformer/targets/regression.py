@@ -56,7 +56,7 @@ from glassformer.evaluate.predictions import has_numbers, read_numbers, write_nu
 from glassformer.finite import finite, undefined
 from glassformer.process import one_thread
 from glassformer.targets.multiclass import Classes
-from glassformer.targets.permutation import correlation, midranks, number_statistic, permutation
+from glassformer.targets.permutation import number_metric, number_statistic, permutation
 from glassformer.targets.target import RunPairs, RunPredictions, SeedRuns, Target, TestResult
 from glassformer.train.objectives import SquaredError
 from glassformer.train.solved_head import SolvedHead, solve_numbers
@@ -136,6 +136,7 @@ class Numbers(NumericTarget, Classes):
     metrics_per_fold: ClassVar[tuple[str, ...]] = tuple(metrics)
     terminal_layout: ClassVar[str] = "numbers"
     is_single_label: ClassVar[bool] = False
+    solve: ClassVar[Callable[..., SolvedHead]] = staticmethod(solve_numbers)
     predicts_labels: ClassVar[bool] = False
 
     @classmethod
@@ -195,11 +196,6 @@ class Numbers(NumericTarget, Classes):
 
     def criterion(self, targets: np.ndarray, classes: list[Any], train: Any) -> Callable | None:
         return SquaredError()
-
-    def solve(
-        self, vectors: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, seed: int
-    ) -> SolvedHead:
-        return solve_numbers(vectors, targets, weights, seed)
 
     def validation_metrics(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """Validation metrics after an epoch; undefined values are 0.
@@ -621,20 +617,11 @@ def intervals(
 ) -> dict[str, list[float]]:
     """95 % intervals of each of ``Numbers.metrics``, by bootstrap over the examples."""
     n, rng = len(true), np.random.default_rng(seed)
-    errors, centered = predicted - true, true - true.mean()  # centered: exactly 0 if constant
     resampled: dict[str, list[np.ndarray]] = {key: [] for key in Numbers.metrics}
-    with np.errstate(invalid="ignore", divide="ignore"):
-        for start in range(0, resamples, BATCH):
-            size = min(BATCH, resamples - start)
-            counts = rng.multinomial(n, np.full(n, 1 / n), size).astype(np.float64)  # [r, n]
-            mse = counts @ errors**2 / n
-            mean = counts @ centered / n
-            resampled["mse"].append(mse)
-            resampled["mae"].append(counts @ np.abs(errors) / n)
-            resampled["r2"].append(1 - mse / (counts @ centered**2 / n - mean**2))
-            resampled["pearson"].append(correlation(counts, predicted[None], true[None]))
-            ranks = midranks(predicted, counts), midranks(true, counts)
-            resampled["spearman"].append(correlation(counts, *ranks))
+    for start in range(0, resamples, BATCH):
+        counts = rng.multinomial(n, np.full(n, 1 / n), min(BATCH, resamples - start)).astype(np.float64)
+        for key, parts in resampled.items():
+            parts.append(number_metric(key, true, predicted, counts))
     out = {}
     for key, parts in resampled.items():
         values = np.concatenate(parts)

@@ -27,7 +27,7 @@ from glassformer.data.tags import (
     tagged_positions,
     tags_to_spans,
 )
-from glassformer.evaluate.compare import Statistic, ratio_statistic, span_f1_statistic
+from glassformer.evaluate.compare import Statistic, f1_statistic, ratio_statistic
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import Share
 from glassformer.targets.multiclass import LOSS
@@ -90,14 +90,13 @@ class TokenTags(Target):
         return RunPredictions(self, digest, len(words), None, counts, log_loss=loss)
 
     def statistics(self, runs: SeedRuns) -> dict[str, Statistic]:
-        counts_per_seed = [run.predicted for run in runs]
-        counts = [[getattr(c, name) for c in counts_per_seed] for name in ("true", "predicted", "exact")]
+        counts = [run.predicted for run in runs]
+        hits, totals = [c.exact for c in counts], [c.true + c.predicted for c in counts]
+        all_spans = ([x.sum(1, keepdims=True) for x in values] for values in (hits, totals))
         return {
-            MEASURE: span_f1_statistic(*counts),
-            "accuracy": ratio_statistic(
-                np.stack([c.right for c in counts_per_seed]), counts_per_seed[0].words
-            ),
-            "macro_f1": span_f1_statistic(*counts, macro=True),
+            MEASURE: f1_statistic(*all_spans),
+            "accuracy": ratio_statistic(np.stack([c.right for c in counts]), counts[0].words),
+            "macro_f1": f1_statistic(hits, totals, include_absent=False),
         }
 
 
