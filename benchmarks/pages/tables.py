@@ -137,7 +137,7 @@ def serve(result: dict[str, Any]) -> str:
         who = f"{', '.join(names)}; {' and '.join(clients['models'])}"
         told = f"{inputs:,} inputs: {labels} different labels, probabilities within {worst:.0e} of `predict_proba`"
         rows.append((who, told, *where(clients)))
-    return text(table("Under load | Measured | Threads | Load average before", rows))
+    return text(table("Test | Result | Threads | Load average before", rows))
 
 
 def _answers(r: dict[str, Any]) -> tuple[str, str]:
@@ -145,37 +145,41 @@ def _answers(r: dict[str, Any]) -> tuple[str, str]:
     asked = sum(sum(c["statuses"].values()) for c in counts)
     wrong, broken = (sum(c[key] for c in counts) for key in ("wrong", "broken"))
     failed = sum(n for c in counts for status, n in c["statuses"].items() if status >= "500")
-    told = f"{asked:,} requests: {wrong} wrong, {failed} answered 5xx, {broken} broken"
-    return "1, 8, 64 and 256 clients, fp32 within 1e-5 and bf16 within 0.02", told
+    told = f"{asked:,} requests: {wrong} wrong predictions, {failed} responses 5xx, {broken} broken responses"
+    return (
+        "predictions compared with `predict_proba` (fp32 within 1e-5, bf16 within 0.02); 1, 8, 64 and 256 clients",
+        told,
+    )
 
 
 WITH_PANDAS = {
     None: "",
-    True: "; with pandas installed, which scikit-learn loads where it is",
-    False: "; nothing but `glassformer[serve]` installed",
+    True: "; pandas was installed, so scikit-learn loads it",
+    False: "; only `glassformer[serve]` was installed",
 }
 SERVED: dict[str, Callable[[dict[str, Any]], tuple[str, str]]] = {
     "speed": lambda r: (
-        "requests a second, 32 clients",
-        f"glassformer {r['requests_per_second_32_clients']['glassformer']['median']:.0f}, FastAPI and a pipeline "
+        "requests per second, 32 clients",
+        f"glassformer {r['requests_per_second_32_clients']['glassformer']['median']:.0f}, FastAPI with a pipeline "
         f"{r['requests_per_second_32_clients']['FastAPI + pipeline']['median']:.0f}: {times(r['times_the_peer'])}; "
-        f"at 8 clients the 99th percentile is {r['p99_over_p50_8_clients']['median']:.1f} times the median",
+        f"at 8 clients, the 99th percentile of the latency is {r['p99_over_p50_8_clients']['median']:.1f} times the median",
     ),
     "answers": _answers,
     "overload": lambda r: (
-        "a queue of 2,000 tokens, 64 clients",
-        ", ".join(f"{n:,} answered {status}" for status, n in r["statuses"].items())
-        + f"; latency of the 429 responses: p99 {r['refused_p99_ms']:.0f} ms",
+        "overload: a queue of 2,000 tokens, 64 clients",
+        ", ".join(f"{n:,} responses {status}" for status, n in r["statuses"].items())
+        + f"; 99th percentile of the latency of the 429 responses: {r['refused_p99_ms']:.0f} ms",
     ),
     "restarts": lambda r: (
-        f"{r['kills']} times `kill -9` under load",
+        f"restarts: {r['kills']} times `kill -9` under load",
         f"ready after {r['seconds_to_ready']['median']:.1f} s "
         f"({r['seconds_to_ready']['min']:.1f} to {r['seconds_to_ready']['max']:.1f}), "
-        f"{r['wrong_or_broken_after']} wrong or broken answers after" + WITH_PANDAS[r.get("with_pandas")],
+        f"{r['wrong_or_broken_after']} wrong or broken responses afterwards"
+        + WITH_PANDAS[r.get("with_pandas")],
     ),
     "soak": lambda r: (
         f"{sum(r['statuses'].values()):,} requests ({r['model']})",
-        f"memory {r['memory_mib'][0]:,.0f} MiB, at the end {r['memory_mib'][-1]:,.0f} ({r['growth']:+.1%}); "
+        f"memory at the start {r['memory_mib'][0]:,.0f} MiB, at the end {r['memory_mib'][-1]:,.0f} MiB ({r['growth']:+.1%}); "
         f"{r['wrong']} wrong, {r['broken']} broken",
     ),
 }
@@ -188,10 +192,10 @@ def export(result: dict[str, Any]) -> str:
     for name, m in result["models"].items():
         cost = ""
         if small := m.get("int8"):
-            accuracy = f"{small['accuracy_int8']:.1%} for {small['accuracy_fp32']:.1%}"
+            accuracy = f"{small['accuracy_int8']:.1%} instead of {small['accuracy_fp32']:.1%}"
             cost = f"{small['labels_changed']} labels changed; accuracy {accuracy}"
         rows.append((name, f"{m['inputs']:,}", f"{m['largest_difference']:.1e}", m["labels_changed"], cost))
-    return text(table("Build | Inputs | Largest difference of a logit | Labels changed | int8", rows))
+    return text(table("Model | Inputs | Largest difference of a logit | Labels changed | int8", rows))
 
 
 @of("hf-export", "benchmarks/reliability/hf_exports.py --other-python PATH")
@@ -201,7 +205,7 @@ def hf_export(result: dict[str, Any]) -> str:
     for e in result["exports"]:
         apart = f"{e['inputs']:,}", f"{e['largest_difference']:.1e}", e["labels_changed"]
         rows.append((e["build"], e["transformers"], f"`{e['opened']}`", *apart))
-    head = "Build | transformers | Opened by | Inputs | Largest difference of a logit | Labels changed"
+    head = "Model | transformers | Opened by | Inputs | Largest difference of a logit | Labels changed"
     return text(table(head, rows))
 
 

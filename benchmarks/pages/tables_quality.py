@@ -457,13 +457,13 @@ def audit(result: dict[str, Any]) -> str:
     simulated, pairs = result["diff"], result["pairs"].values()
     longest = max(one["seconds"] for pair in pairs for one in pair.values())
     about = (
-        f"Found: {result['found']} of {len(rows)}. Warnings about data or probabilities where nothing was planted: "
-        f"{result['false_alarms']}. The longest audit took {longest / 60:.1f} minutes beside other work. In "
-        f"{simulated['named']} of {simulated['simulations']} simulations `diff` finds a planted slice: 4 to 6 % of the rows, in "
-        f"which 30 % of the right predictions get lost. In {simulated['false_alarms']} of {simulated['simulations']} without a "
-        f"planted slice it names one; {on(result)}."
+        f"The audit found {result['found']} of {len(rows)} defects. Without a defect it gave {result['false_alarms']} warning(s) about data or "
+        f"probabilities. The longest audit took {longest / 60:.1f} minutes, on a machine shared with other jobs.\n\n"
+        f"`diff` was tested in {simulated['simulations']} simulations, in which the second model loses 30 % of its correct predictions on "
+        f"one slice of 4 to 6 % of the rows. `diff` reported that slice in {simulated['named']} of them. In {simulated['simulations']} "
+        f"simulations without such a slice it reported one {simulated['false_alarms']} times. Both {on(result)}."
     )
-    return text(table("Defect | Found and named | Warnings without it", rows), about)
+    return text(table("Defect | Found and named | Warnings without the defect", rows), about)
 
 
 @of("zero-shot", "benchmarks/quality/zero_shot.py")
