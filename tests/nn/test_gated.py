@@ -55,8 +55,11 @@ def test_scales_multiply_each_branch(norm):
     assert not config.is_plain
 
 
-def test_updates_inside_of_a_gate_are_refused():
-    model = Model(feed_forward="swiglu")
+@pytest.mark.parametrize(
+    "gated", [{"feed_forward": "swiglu"}, {"feed_forward": "geglu", "feed_forward_up_bias": False}]
+)
+def test_updates_inside_of_a_gate_are_refused(gated):
+    model = Model(**gated)
     for targets in ("up", "down", "all-linear"):
         with pytest.raises(ConfigError, match=r"in this gated feed-forward network.*Use q,k,v,o"):
             add_lora(model, 2, targets=targets)
