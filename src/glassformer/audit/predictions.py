@@ -30,7 +30,7 @@ from glassformer.tasks.load import load
 from glassformer.tasks.run import read_run_recipe, with_bad_rows, with_columns
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.tasks.supervised import column_as_text, load_other_data, with_known_labels
-from glassformer.tasks.task import Log, RunContext, is_named, reload_data, training_split
+from glassformer.tasks.task import Log, RunContext, is_named
 from glassformer.train.callbacks import Count, no_progress
 
 WORST_SHARE = 0.2  # regression: the share of predictions with the largest errors counts as wrong
@@ -135,7 +135,7 @@ def predict(
     context = _context(model, folder, data, columns or {}, on_bad_row, log, count)
     clf = context.estimator
     splits = (
-        reload_data(context) if data is None else load_other_data(context.task, context.recipe, clf, data)
+        context.reload_data() if data is None else load_other_data(context.task, context.recipe, clf, data)
     )
     notes = []
     if context.drop_unreadable:
@@ -194,8 +194,8 @@ def _training(context: RunContext) -> Any:
     """The training examples of a run; None if they have changed or are not available."""
     if is_named(context.trained.data.source):
         with suppress(InputError):
-            return reload_data(replace(context, recipe=context.trained), ("train",)).train
-    return training_split(context)
+            return replace(context, recipe=context.trained).reload_data(("train",)).train
+    return context.training_split()
 
 
 def _other_columns(split: Any, used: set[str | None]) -> dict[str, list[str]]:

@@ -80,14 +80,14 @@ def sample_validation(run: str | Path) -> tuple[list[Any], list[Any]] | None:
     import numpy as np
 
     from glassformer.tasks.run import read_run_recipe
-    from glassformer.tasks.task import RunContext, reload_data
+    from glassformer.tasks.task import RunContext
 
     if not (Path(run) / "config.toml").is_file():
         return None
     recipe = read_run_recipe(Path(run))
     try:
         context = RunContext(TASKS[recipe.task], recipe, Path(run), note)
-        examples = labeled_or_none(reload_data(context, ["validation"]).validation)
+        examples = labeled_or_none(context.reload_data(["validation"]).validation)
     except DataError as error:
         note(f"the run's validation data are not used ({error})")
         return None

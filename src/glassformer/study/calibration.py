@@ -51,7 +51,7 @@ from glassformer.tasks.estimator import refuse_int8
 from glassformer.tasks.load import load
 from glassformer.tasks.run import read_run_recipe, with_bad_rows, with_columns
 from glassformer.tasks.supervised import load_other_data, with_known_labels
-from glassformer.tasks.task import RunContext, reload_data
+from glassformer.tasks.task import RunContext
 
 Log = Callable[[str], None]
 
@@ -112,7 +112,7 @@ def calibrate_run(
 def _run_splits(context: RunContext, has_other_data: bool) -> Any:
     """The splits of the run; None if other data are used, and the run's data have changed or are missing."""
     try:
-        return reload_data(context, ("validation", "judged"))
+        return context.reload_data(("validation", "judged"))
     except DataError as error:
         if not has_other_data:
             raise
@@ -360,7 +360,7 @@ def _check_int8(folder: Path, model: Any, log: Log) -> None:
         raise ConfigError(what, where=str(folder), fix=fix)
     recipe = read_run_recipe(run)
     context = RunContext(TASKS[recipe.task], recipe, run, log)
-    validation = labeled_or_none(reload_data(context, ["validation"]).validation)
+    validation = labeled_or_none(context.reload_data(["validation"]).validation)
     if validation is None:
         what = "int8 is checked on validation labels, and this run has no validation split"
         raise ConfigError(what, where=str(run), fix="Train with --set validation_size=0.1, or use auto")

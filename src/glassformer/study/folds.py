@@ -94,18 +94,21 @@ def cross_validate(
         if rejected := getattr(splits.dataset, "rejected", ()):
             log(skipped_rows_message(rejected, is_listed=False))
         log(f"{len(splits.train):,} {out.NOUN} in {folds} folds")
-        predictions, per_fold = [], []
+        predictions: list[Any] = [None] * len(out.train)
+        per_fold = []
         for k in range(folds):
             held_out = fold_numbers == k
             fold = Fold(k, np.flatnonzero(~held_out), np.flatnonzero(held_out), folder / f"fold-{k}")
             was_finished = (fold.folder / MARKER).is_file()
             per_fold.append(run_fold(fold, out, callbacks))
-            predictions.append((fold.held_out, load_fold_predictions(out, fold.folder, fold.held_out)))
+            found = load_fold_predictions(out, fold.folder, fold.held_out)
+            for row, prediction in zip(fold.held_out.tolist(), found, strict=True):
+                predictions[row] = prediction
             seconds_left = (time.perf_counter() - started) / (k + 1) * (folds - k - 1)
             note = f" (about {time_left(seconds_left)} left)" if seconds_left else ""
             note = " (kept)" if was_finished else note
             log(f"fold {k + 1} of {folds}: {out.summary(per_fold[-1])}{note}")
-        metrics = out.pooled_metrics(folder, predictions, per_fold)
+        metrics = out.pooled_metrics(folder, predictions, fold_numbers, per_fold)
         metrics |= facts(per_fold, out.METRICS, recipe, started, *out.PACKAGES)
         replace_text(folder / "metrics.json", json_text(metrics, indent=1) + "\n")
         task.render_report(folder, known_recipe(folder))

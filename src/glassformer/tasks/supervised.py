@@ -57,21 +57,7 @@ from glassformer.targets.regression import largest_errors
 from glassformer.tasks import task as run_steps
 from glassformer.tasks.card import export
 from glassformer.tasks.classifier import abstention
-from glassformer.tasks.task import (
-    NAME,
-    TINY,
-    DataPreview,
-    FoldPredictions,
-    Log,
-    OutOfFold,
-    RunContext,
-    Task,
-    main_metric,
-    reload_data,
-    report_renderer,
-    score_splits,
-    training_split,
-)
+from glassformer.tasks.task import NAME, TINY, DataPreview, Log, OutOfFold, RunContext, Task, main_metric
 from glassformer.train.callbacks import Count, epoch_weights, no_progress, saved_epochs
 from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import class_weights
@@ -111,7 +97,7 @@ def supervised_task(
         "packages": inputs.packages,
         "fit": fit,
         "example_fixture": fixture,
-        "render_report": report_renderer(report),
+        "report": report,
         "answer": labels_and_confidences,
         "folds": LabelsOutOfFold,
         "export": export,
@@ -265,7 +251,7 @@ def evaluate_splits(context: RunContext) -> dict[str, Any]:
         scores, outputs[id(split)] = evaluate_split(est, split, recipe, context.count)
         return scores, outputs[id(split)]
 
-    out = score_splits(context, score, training_sample(splits), kind.measure or main_metric(recipe))
+    out = context.score_splits(score, training_sample(splits), kind.measure or main_metric(recipe))
     out |= kind.run_metadata(est, splits, recipe.train, outputs.get(id(splits.validation)))
     if kind.predicts_labels and (still := still_learning(est.history_)) is not None:
         lr = getattr(est, "lr", None) or est.chosen_.get("lr")
@@ -422,7 +408,7 @@ def load_other_data(task: Task, recipe: Any, estimator: Any, source: str) -> Any
 
 def _reload_splits(context: RunContext, source: str | None) -> Any:
     if source is None:
-        return reload_data(context)
+        return context.reload_data()
     return load_other_data(context.task, context.recipe, context.estimator, source)
 
 
@@ -484,7 +470,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
 
 def seen_in_training(context: RunContext, split: Any) -> int | None:
     """Number of examples that equal or duplicate a training example; None: unknown."""
-    if (train := training_split(context)) is None:
+    if (train := context.training_split()) is None:
         return None
     training_keys = set(copy_keys(train))
     return sum(key in training_keys for key in copy_keys(split))
@@ -556,12 +542,12 @@ class LabelsOutOfFold(OutOfFold):
         return scores["n"], metrics | ({"threshold": plain(threshold)} if kind.is_multilabel else {}), p
 
     def pooled_metrics(
-        self, folder: Path, predictions: FoldPredictions, records: Sequence[dict[str, Any]]
+        self, folder: Path, predictions: list[Any], fold: np.ndarray, records: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
         kind, classes, train = self.kind, np.asarray(self.classes), self.train
-        out, indices = np.empty((len(train), len(classes))), np.empty(self.targets.shape, self.targets.dtype)
-        for (rows, p), record in zip(predictions, records, strict=True):
-            out[rows], indices[rows] = p, kind.predicted_index(p, record.get("threshold"))
+        out, indices = np.array(predictions, np.float64), np.empty(self.targets.shape, self.targets.dtype)
+        for number, record in enumerate(records):
+            indices[fold == number] = kind.predicted_index(out[fold == number], record.get("threshold"))
         resamples = self.recipe.evaluate.bootstrap
         scores = kind.score(out, self.targets, self.classes, indices, bootstrap=resamples)
         metrics = {"test": scores, "measure": self.measure}

@@ -27,6 +27,10 @@ from glassformer.targets.target import NO_TARGET, Target
 from glassformer.train.callbacks import Count, no_progress
 
 Log = Callable[[str], None]
+KEY = "data_sha256"  # key of the digests in metrics.json
+# Name in metrics.json -> field of ``Splits``. The run evaluates the last split at its end.
+SPLITS = {"train": "train", "validation": "validation", "judged": "evaluated"}
+TRAINING_SAMPLE = 500  # number of training examples that are evaluated, to show overfitting
 
 
 @dataclass
@@ -44,6 +48,111 @@ class RunContext:
     trained: Any = None  # the run's own recipe, if ``recipe`` was changed to read other data
     drop_unreadable: bool = False  # whether ``evaluate_saved`` leaves out unusable examples
 
+    def held_out_warning(self, noun: str, predictions: str) -> list[str]:
+        """A warning for the preview if no examples are held out, else no line.
+
+        ``noun`` and ``predictions`` are words of its text.
+        """
+        if self.data.validation is not None or self.data.evaluated is not None:
+            return []
+        what = f"no held-out {noun}: nothing will evaluate the {predictions}"
+        return [f"{what}; --set test_size=0.1 holds out a tenth"]
+
+    def reload_data(self, splits: Sequence[str] = ("judged",)) -> Any:
+        """Load the data of a finished run again; ``splits`` are those that the caller uses.
+
+        Raises:
+            DataError: the training split and one of ``splits`` have changed. If only the latter has, a line
+                is logged.
+        """
+        data, source = self.task.load(self.recipe), self.recipe.data.source
+        changed = changed_splits(self.folder, data)
+        if changed is None:
+            if not is_named(source):
+                self.log(f"whether {source} has changed since the training is unknown: the run has no digest")
+            return data
+        changed_used = changed.intersection(splits)
+        if changed_used and "train" in changed:
+            what = "has changed since the training: a new split may have rows that the model was trained on"
+            fix = f"Restore it, or give rows that are new: glassformer evaluate {self.folder} --data FILE"
+            raise DataChangedError(what, where=source, fix=fix)
+        if changed_used:
+            self.log(f"{source} has changed since the training; its training examples are the same")
+        return data
+
+    def training_split(self) -> Any:
+        """The training split of a finished run; None if it has changed or cannot be loaded."""
+        recipe = self.trained or self.recipe  # ``self.recipe`` may have the columns of other data
+        if not Path(recipe.data.source).exists():  # a named data set would perhaps be downloaded
+            return None
+        try:
+            data = self.task.load(recipe)
+        except InputError:
+            return None
+        return None if "train" in (changed_splits(self.folder, data) or ()) else data.train
+
+    def score_splits(
+        self, score: Callable[[Any], tuple[dict[str, Any], Any]], sample: Any, measure: str
+    ) -> dict[str, Any]:
+        """Metrics of the splits and of a ``sample`` of the training split, for metrics.json.
+
+        ``score`` returns the metrics and predictions of a split. The predictions for the evaluated split
+        become ``self.predictions``.
+        """
+        splits = self.data
+        out: dict[str, Any] = {
+            "train": score(sample)[0] | {"of": len(splits.train)},
+            "validation": None if splits.validation is None else score(splits.validation)[0],
+            "test": None,
+            "judged": splits.evaluated_split,
+            "measure": measure,
+            "baselines": {},
+            "seconds": {},
+        }
+        if splits.evaluated is not None and splits.evaluated.labels is not None:
+            started = time.perf_counter()
+            out["test"], self.predictions = score(splits.evaluated)
+            out["seconds"]["inference"] = time.perf_counter() - started
+            out["openings"] = {splits.evaluated_split: 1}
+        return out
+
+    def evaluate_splits(
+        self, evaluate: Callable[..., tuple[dict[str, Any], Any]], measure: str
+    ) -> dict[str, Any]:
+        """``score_splits`` with a function of estimator, split, number of resamples and progress."""
+        train = self.data.train
+        sample = train.select(range(min(TRAINING_SAMPLE, len(train))))
+
+        def score(split: Any) -> tuple[dict[str, Any], Any]:
+            bootstrap = 0 if split is sample else self.recipe.evaluate.bootstrap
+            with self.count("evaluating", len(split)) as progress:
+                return evaluate(self.estimator, split, bootstrap, progress)
+
+        return self.score_splits(score, sample, measure)
+
+    def split_to_evaluate(
+        self,
+        source: str | None,
+        load: Callable[..., Any],
+        noun: str,
+        needed: str = "",
+        note: Callable[[Any], str] = lambda dataset: "",
+    ) -> Any:
+        """Load the split to evaluate, from the data of the run or from another source.
+
+        ``needed`` names the targets that the split must have (empty: none). ``note`` returns an addition
+        to the logged line about the data set.
+        """
+        splits = self.reload_data() if source is None else load(self.recipe, source)
+        if rejected := splits.dataset.rejected:
+            self.log(skipped_rows_message(rejected, is_listed=False))
+        split, where = splits.evaluated, source or self.recipe.data.source
+        if split is None or (needed and split.labels is None):
+            what = f"nothing to evaluate: no {needed or 'validation and no test split'}"
+            raise NoSuchSplitError(what, where=where)
+        self.log(f"{len(split):,} {noun} of {split.origin}{note(splits.dataset)}")
+        return split
+
 
 @dataclass(frozen=True)
 class DataPreview:
@@ -53,6 +162,13 @@ class DataPreview:
     rejected: Sequence[Any] = ()  # rows that were skipped
     doctor: Callable[[], DoctorReport] | None = None  # called once the estimator is prepared
     severities: Sequence[Severity] = ("warning",)  # of the doctor's findings that are logged
+
+
+def fit(context: RunContext, **options: Any) -> None:
+    """Train on the training split and select the best epoch on the validation split."""
+    train, val = context.data.train, context.data.validation
+    validation = (val.examples, val.labels) if val else None
+    context.estimator.fit(train.examples, train.labels, validation=validation, **options)
 
 
 TINY = {
@@ -72,13 +188,14 @@ class Task:
     # recipe -> the examples in splits. Raises errors that would otherwise occur later.
     load: Callable[..., Any]
     preview_data: Callable[[RunContext], DataPreview]  # raises errors for data that cannot be used
-    fit: Callable[..., None]  # context, options of ``Estimator.fit``
     evaluate: Callable[[RunContext], dict[str, Any]]  # context -> the task's entries of metrics.json
     # context, other data or None -> metrics of a saved model
     evaluate_saved: Callable[[RunContext, str | None], dict[str, Any]]
-    render_report: Callable[[Path, KnownRecipe], Path]  # folder of a run, recipe -> report.html
+    # One of ``report.html.KINDS``, or a function that writes report.html: folder of a run, recipe -> path.
+    report: str | Callable[[Path, KnownRecipe], Path]
     # A minimal estimator and the arguments of its ``fit``, for the contract tests.
     example_fixture: Callable[[], tuple[Any, tuple]]
+    fit: Callable[..., None] = fit  # context, options of ``Estimator.fit``
     # data, context -> the data without unreadable examples, and messages about them
     drop_unreadable: Callable[[Any, RunContext], tuple[Any, list[str]]] = lambda data, context: (data, [])
     # context -> name of a file for the report -> its JSON
@@ -108,30 +225,22 @@ class Task:
         """The value of ``task`` in recipes."""
         return self.estimator.RECIPE.task
 
+    def render_report(self, folder: Path, known: KnownRecipe) -> Path:
+        """Write report.html into the folder of a run."""
+        from glassformer.report.html import write_report
+
+        if callable(self.report):
+            return self.report(folder, known)
+        return write_report(folder, known, self.report)
+
     def __post_init__(self) -> None:
         """Wrap ``load``, so that it reads files in the recipe's encoding."""
         object.__setattr__(self, "load", with_recipe_settings(self.load))
 
 
-def report_renderer(kind: str) -> Callable[[Path, KnownRecipe], Path]:
-    """A function for ``Task.render_report``; ``kind`` is one of ``report.html.KINDS``."""
-
-    def render_report(folder: Path, known: KnownRecipe) -> Path:
-        from glassformer.report.html import write_report
-
-        return write_report(folder, known, kind)
-
-    return render_report
-
-
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file of a run folder atomically."""
     replace_text(path, json_text(value, indent=1) + "\n")
-
-
-KEY = "data_sha256"  # key of the digests in metrics.json
-# Name in metrics.json -> field of ``Splits``. The run evaluates the last split at its end.
-SPLITS = {"train": "train", "validation": "validation", "judged": "evaluated"}
 
 
 def is_named(source: str) -> bool:
@@ -160,44 +269,6 @@ def check_resumed(folder: Path, data: Any, source: str) -> None:
     if "train" in (changed_splits(folder, data) or ()):
         fix = "Restore it, or train into another folder: --out FOLDER"
         raise DataChangedError("has changed since the training", where=source, fix=fix)
-
-
-def reload_data(context: RunContext, splits: Sequence[str] = ("judged",)) -> Any:
-    """Load the data of a finished run again; ``splits`` are those that the caller uses.
-
-    Raises:
-        DataError: the training split and one of ``splits`` have changed. If only the latter has, a line is
-            logged.
-    """
-    data, source = context.task.load(context.recipe), context.recipe.data.source
-    changed = changed_splits(context.folder, data)
-    if changed is None:
-        if not is_named(source):
-            context.log(f"whether {source} has changed since the training is unknown: the run has no digest")
-        return data
-    changed_used = changed.intersection(splits)
-    if changed_used and "train" in changed:
-        what = "has changed since the training: a new split may have rows that the model was trained on"
-        fix = f"Restore it, or give rows that are new: glassformer evaluate {context.folder} --data FILE"
-        raise DataChangedError(what, where=source, fix=fix)
-    if changed_used:
-        context.log(f"{source} has changed since the training; its training examples are the same")
-    return data
-
-
-def training_split(context: RunContext) -> Any:
-    """The training split of a finished run; None if it has changed or cannot be loaded."""
-    recipe = context.trained or context.recipe  # ``context.recipe`` may have the columns of other data
-    if not Path(recipe.data.source).exists():  # a named data set would perhaps be downloaded
-        return None
-    try:
-        data = context.task.load(recipe)
-    except InputError:
-        return None
-    return None if "train" in (changed_splits(context.folder, data) or ()) else data.train
-
-
-TRAINING_SAMPLE = 500  # number of training examples that are evaluated, to show overfitting
 
 
 def read_source(load_dataset: Callable[..., Any], recipe: Any, source: str | None, *columns: str) -> Any:
@@ -239,93 +310,10 @@ def split_rows(n: int, noun: str, d: Any, keys: Sequence[str] | None) -> tuple[l
     return np.setdiff1d(np.arange(n), validation_rows).tolist(), validation_rows.tolist()
 
 
-def warn_if_nothing_held_out(splits: Any, noun: str, predictions: str) -> list[str]:
-    """A warning for the preview if no examples are held out, else no line.
-
-    ``noun`` and ``predictions`` are words of its text.
-    """
-    if splits.validation is not None or splits.evaluated is not None:
-        return []
-    what = f"no held-out {noun}: nothing will evaluate the {predictions}"
-    return [f"{what}; --set test_size=0.1 holds out a tenth"]
-
-
 def main_metric(recipe: Any) -> Literal["accuracy", "macro_f1"]:
     """The main metric of a classification run: macro F1 if ``monitor`` is macro F1, otherwise accuracy."""
     monitor = getattr(getattr(recipe, "train", None), "monitor", None)
     return "macro_f1" if monitor == "macro_f1" else "accuracy"
-
-
-def fit(context: RunContext, **options: Any) -> None:
-    """Train on the training split and select the best epoch on the validation split."""
-    train, val = context.data.train, context.data.validation
-    validation = (val.examples, val.labels) if val else None
-    context.estimator.fit(train.examples, train.labels, validation=validation, **options)
-
-
-def score_splits(
-    context: RunContext, score: Callable[[Any], tuple[dict[str, Any], Any]], sample: Any, measure: str
-) -> dict[str, Any]:
-    """Metrics of the splits and of a ``sample`` of the training split, for metrics.json.
-
-    ``score`` returns the metrics and predictions of a split. The predictions for the evaluated split become
-    ``context.predictions``.
-    """
-    splits = context.data
-    out: dict[str, Any] = {
-        "train": score(sample)[0] | {"of": len(splits.train)},
-        "validation": None if splits.validation is None else score(splits.validation)[0],
-        "test": None,
-        "judged": splits.evaluated_split,
-        "measure": measure,
-        "baselines": {},
-        "seconds": {},
-    }
-    if splits.evaluated is not None and splits.evaluated.labels is not None:
-        started = time.perf_counter()
-        out["test"], context.predictions = score(splits.evaluated)
-        out["seconds"]["inference"] = time.perf_counter() - started
-        out["openings"] = {splits.evaluated_split: 1}
-    return out
-
-
-def evaluate_splits(
-    context: RunContext, evaluate: Callable[..., tuple[dict[str, Any], Any]], measure: str
-) -> dict[str, Any]:
-    """``score_splits`` with a function of estimator, split, number of resamples and progress."""
-    train = context.data.train
-    sample = train.select(range(min(TRAINING_SAMPLE, len(train))))
-
-    def score(split: Any) -> tuple[dict[str, Any], Any]:
-        bootstrap = 0 if split is sample else context.recipe.evaluate.bootstrap
-        with context.count("evaluating", len(split)) as progress:
-            return evaluate(context.estimator, split, bootstrap, progress)
-
-    return score_splits(context, score, sample, measure)
-
-
-def split_to_evaluate(
-    context: RunContext,
-    source: str | None,
-    load: Callable[..., Any],
-    noun: str,
-    needed: str = "",
-    note: Callable[[Any], str] = lambda dataset: "",
-) -> Any:
-    """Load the split to evaluate, from the data of the run or from another source.
-
-    ``needed`` names the targets that the split must have (empty: none). ``note`` returns an addition to the
-    logged line about the data set.
-    """
-    splits = reload_data(context) if source is None else load(context.recipe, source)
-    if rejected := splits.dataset.rejected:
-        context.log(skipped_rows_message(rejected, is_listed=False))
-    split, where = splits.evaluated, source or context.recipe.data.source
-    if split is None or (needed and split.labels is None):
-        what = f"nothing to evaluate: no {needed or 'validation and no test split'}"
-        raise NoSuchSplitError(what, where=where)
-    context.log(f"{len(split):,} {noun} of {split.origin}{note(splits.dataset)}")
-    return split
 
 
 # --- cross-validation: assign examples to folds, evaluate a fold, pool the predictions -------------
@@ -334,7 +322,6 @@ def split_to_evaluate(
 
 
 NAME = "out-of-fold"  # name of the split in metrics and predictions
-FoldPredictions = list[tuple[np.ndarray, Any]]  # the row numbers and predictions of each fold
 
 
 class OutOfFold(ABC):
@@ -386,9 +373,11 @@ class OutOfFold(ABC):
 
     @abstractmethod
     def pooled_metrics(
-        self, folder: Path, predictions: FoldPredictions, records: Sequence[dict[str, Any]]
+        self, folder: Path, predictions: list[Any], fold: np.ndarray, records: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
         """Write the predictions of all folds together, and return their entries of metrics.json.
 
-        ``records`` has the metrics of each fold.
+        Args:
+            predictions: one per training example, from the fold ``fold[i]`` ``[n]``.
+            records: the metrics of each fold.
         """

@@ -10,16 +10,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from glassformer.config import (
-    EVERY_MODEL,
-    INF,
-    LINEAR,
-    SEARCH,
-    Section,
-    check_ranges,
-    section,
-    setting,
-)
+from glassformer.config import EVERY_MODEL, INF, LINEAR, SEARCH, Section, check_ranges, section, setting
 from glassformer.errors import (
     BadValueError,
     ConfigError,

@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from glassformer.runtime import cache_folder
 from glassformer.train.config import FitConfig
 from glassformer.train.freezing import num_frozen_layers
 from glassformer.train.loop import TextStream
-from glassformer.train.objectives import Classification, ImageClassification, targets_and_weights
+from glassformer.train.objectives import Classification, targets_and_weights
 
 FORMAT = 1  # version of cached features; other versions are recomputed
 MAX_CACHE_BYTES = 2 << 30  # size of the cache; the least recently used features are removed
@@ -101,10 +101,6 @@ def cached_features(
     return out.to(device)
 
 
-def _read_features(model: Any, batch: TextBatch) -> Tensor:
-    return model.features(batch.ids, batch.packing, batch.segments)
-
-
 def _key(model: nn.Module, inputs: Sequence[np.ndarray | None], setting: str) -> str:
     """SHA-256 of everything that determines the features: weights, settings, inputs."""
     digest = hashlib.sha256()
@@ -160,8 +156,9 @@ class ImageFeatureStream(ImageStream):
     features: Tensor
 
     def pack(self, index: BatchDraw) -> FeatureBatch:
-        packing = Packing.uniform(len(index.index), self.tokens, self.device)
-        return FeatureBatch(self.features[torch.from_numpy(index.index)], packing, index.index)
+        rows = index.index if index.rows is None else index.index[index.rows]
+        packing = Packing.uniform(len(rows), self.tokens, self.device)
+        return FeatureBatch(self.features[torch.from_numpy(rows)], packing, rows)
 
 
 @dataclass
@@ -189,10 +186,11 @@ class UpperClassification(HeadClassification):
 def text_features(model: Any, table: Any, batch_tokens: int, device: torch.device) -> Tensor:
     """The input of the head for each text of a ``TokenTable``, ``[n, D]``."""
 
-    def compute() -> np.ndarray:
-        return predict_rows(model, table, _read_features, batch_tokens=batch_tokens, device=device)
+    def read(model: Any, batch: TextBatch) -> Tensor:
+        return model.features(batch.ids, batch.packing, batch.segments)
 
     setting = f"{model.config.pooling} " + ("apart " if getattr(model.config, "sides", None) else "")
+    compute = partial(predict_rows, model, table, read, batch_tokens=batch_tokens, device=device)
     return cached_features(model, (table.ids, table.starts, table.segments), setting, compute, device)
 
 
@@ -200,92 +198,54 @@ def image_features(
     model: Any, table: PixelTable, transform: Any, batch_size: int, device: torch.device, layers: int = 0
 ) -> Tensor:
     """The head's input for each image ``[n, D]``, or the output ``[n, T, D]`` of the lowest ``layers``."""
-
-    def compute() -> np.ndarray:
-        what = layers or "features"
-        return predict_images(model, table, transform, what, batch_size=batch_size, device=device)
-
+    what = layers or "features"
+    compute = partial(predict_images, model, table, transform, what, batch_size=batch_size, device=device)
     setting = f"{layers or model.config.pooling} {transform}"
     return cached_features(model, (table.pixels,), setting, compute, device)
 
 
 def feature_training(
-    model: Any,
-    stream: TextStream,
+    stream: TextStream | ImageStream,
     objective: Classification,
-    windows: Windows | None,
-    batch_tokens: int,
+    features_of: Callable[[Any], Tensor],
+    classify: Callable[[Tensor], np.ndarray],
+    validation: Windows | PixelTable | None,
+    layers: int = 0,
     how: str = "mean",
-) -> tuple[FeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
+) -> tuple[FeatureStream | ImageFeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
     """Batches, objective and a function for validation logits, for training on features.
 
     Args:
-        windows: the validation texts; None: no validation.
+        features_of: computes the features of a table.
+        classify: computes the logits of features.
+        validation: the validation examples; None: no validation.
+        layers: number of frozen layers below the features of images; 0: only the head is trained.
         how: "mean" or "max" of the logits of a text's windows.
     """
-
-    def prepare(table: Any) -> Tensor:
-        return text_features(model, table, batch_tokens, stream.device)
-
-    s, o = stream, objective
-    train = FeatureStream(s.table, s.settings, s.accumulate, s.seed, s.device, prepare(s.table))
-    head = HeadClassification(o.targets, o.weights, o.label_smoothing, criterion=o.criterion)
-    if windows is None:
+    kind = ImageFeatureStream if isinstance(stream, ImageStream) else FeatureStream
+    settings = {field.name: getattr(stream, field.name) for field in fields(stream)}
+    train = kind(**settings, features=features_of(stream.table))
+    o, head_kind = objective, partial(UpperClassification, layers=layers) if layers else HeadClassification
+    head = head_kind(o.targets, o.weights, o.label_smoothing, criterion=o.criterion)
+    if validation is None:
         return train, head, None
-    validation = prepare(windows.table)
+    if not isinstance(validation, Windows):
+        return train, head, partial(classify, features_of(validation))
+    features, owners = features_of(validation.table), validation.owners
 
     def logits() -> np.ndarray:
-        rows = _classify(model, validation)
-        return rows if windows.owners is None else pool_windows(rows, windows.owners, windows.num_texts, how)
+        rows = classify(features)
+        return rows if owners is None else pool_windows(rows, owners, validation.num_texts, how)
 
     return train, head, logits
 
 
-def train_on_image_features(
-    model: Any,
-    stream: ImageStream,
-    objective: ImageClassification,
-    validation_table: PixelTable | None,
-    batch_size: int,
-    layers: int = 0,
-) -> tuple[ImageFeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
-    """As ``feature_training``, for images without augmentation; ``layers`` 0: only the head is trained."""
-    s, o = stream, objective
-
-    def prepare(table: PixelTable) -> Tensor:
-        return image_features(model, table, s.transform, batch_size, s.device, layers)
-
-    train = ImageFeatureStream(
-        s.table,
-        s.transform,
-        s.augmentation,
-        s.tokens,
-        s.batch_size,
-        s.accumulate,
-        s.seed,
-        s.device,
-        prepare(s.table),
-    )
-    kind = partial(UpperClassification, layers=layers) if layers else HeadClassification
-    head = kind(o.targets, o.weights, o.label_smoothing, criterion=o.criterion)
-    if validation_table is None:
-        return train, head, None
-    validation = prepare(validation_table)
-    return train, head, lambda: classify_rows(model, validation, layers, batch_size)
-
-
 @torch.inference_mode()
-def _classify(model: Any, features: Tensor) -> np.ndarray:
+def classify_rows(model: Any, features: Tensor, layers: int = 0, batch_size: int = 0) -> np.ndarray:
+    """The logits ``[n, C]`` of features, or of outputs ``[n, T, D]`` of the lowest ``layers`` for images."""
     model.eval()
-    return model.classify(features).float().cpu().numpy()
-
-
-@torch.inference_mode()
-def classify_rows(model: Any, features: Tensor, layers: int, batch_size: int) -> np.ndarray:
-    """The logits ``[n, C]`` of image features, or of outputs ``[n, T, D]`` of the lowest ``layers``."""
     if not layers:
-        return _classify(model, features)
-    model.eval()
+        return model.classify(features).float().cpu().numpy()
     packings = [Packing.uniform(len(x), x.shape[1], x.device) for x in features.split(batch_size)]
     parts = zip(features.split(batch_size), packings, strict=True)
     out = [model.apply_above(x.flatten(0, 1), packing, layers).logits for x, packing in parts]

@@ -78,8 +78,8 @@ from glassformer.train.features import (
     cached_layers,
     can_be_cached,
     classify_rows,
+    feature_training,
     image_features,
-    train_on_image_features,
 )
 from glassformer.train.objectives import ImageClassification, InputMasking
 
@@ -176,7 +176,10 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
             layers = cached_layers(model, fit.train, len(fit.table), *changes)
             if not layers:
                 return stream, objective, logits
-        return train_on_image_features(model, stream, objective, table, max(self.batch_size or 0, 64), layers)
+        options = {"batch_size": max(self.batch_size or 0, 64), "layers": layers}
+        features_of = partial(image_features, model, transform=self.transform_, device=fit.device, **options)
+        classify = partial(classify_rows, model, **options)
+        return feature_training(stream, objective, features_of, classify, table, layers)
 
     @computes
     def cached_outputs(self, X: Sequence[Any]) -> np.ndarray:
@@ -187,7 +190,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         device, batch_size = next(model.parameters()).device, max(self.batch_size or 0, 64)
         table = self.evaluation_table(self.check_examples(X))
         rows = image_features(model, table, self.transform_, batch_size, device)
-        return self.to_probabilities(finite(classify_rows(model, rows, 0, batch_size), "logits"))
+        return self.to_probabilities(finite(classify_rows(model, rows), "logits"))
 
     def table_outputs(
         self,

@@ -50,17 +50,7 @@ from glassformer.tasks.masked_lm.recipe import (
     PretrainModelConfig,
     PretrainRecipe,
 )
-from glassformer.tasks.task import (
-    TINY,
-    DataPreview,
-    RunContext,
-    Task,
-    named_splits,
-    reload_data,
-    report_renderer,
-    sample_items,
-    split_rows,
-)
+from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, named_splits, sample_items, split_rows
 from glassformer.train.callbacks import Callback
 from glassformer.train.distributed import require_single_process
 from glassformer.train.objectives import MaskedWords, masked_token_losses
@@ -476,7 +466,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """Metrics of a saved model on its validation texts or on other texts."""
     d = context.recipe.data
     if source is None:
-        texts, origin = reload_data(context, ["validation"]).validation, f"{d.source}, held out"
+        texts, origin = context.reload_data(["validation"]).validation, f"{d.source}, held out"
     else:
         dataset = load_text_dataset(source, text_column=d.text_column, on_bad_row=d.on_bad_row, labels=False)
         splits = dataset.splits
@@ -502,7 +492,7 @@ TASK = Task(
     fit=fit,
     evaluate=evaluate,
     evaluate_saved=evaluate_saved,
-    render_report=report_renderer("masked words"),
+    report="masked words",
     example_fixture=example_fixture,
     opens=("mlm", "pretraining"),
     verb="fill",

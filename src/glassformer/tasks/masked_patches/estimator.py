@@ -61,17 +61,7 @@ from glassformer.tasks.masked_patches.recipe import (
     PatchImageConfig,
     PatchModelConfig,
 )
-from glassformer.tasks.task import (
-    TINY,
-    DataPreview,
-    RunContext,
-    Task,
-    named_splits,
-    reload_data,
-    report_renderer,
-    sample_items,
-    split_rows,
-)
+from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, named_splits, sample_items, split_rows
 from glassformer.train.callbacks import Callback
 from glassformer.train.objectives import MaskedPatchLoss
 
@@ -449,7 +439,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """Metrics of a saved model on its validation images or on other images."""
     d = context.recipe.data
     if source is None:
-        images, origin = reload_data(context, ["validation"]).validation.images, f"{d.source}, held out"
+        images, origin = context.reload_data(["validation"]).validation.images, f"{d.source}, held out"
     else:
         images, origin = load_images(source, d, context.recipe.image.image_range)[0], source
     context.log(f"{counted(len(images), 'image')} of {origin}")
@@ -471,7 +461,7 @@ TASK = Task(
     fit=fit,
     evaluate=evaluate,
     evaluate_saved=evaluate_saved,
-    render_report=report_renderer("masked patches"),
+    report="masked patches",
     collect_artifacts=collect_artifacts,
     example_fixture=example_fixture,
     verb="evaluate",

@@ -79,21 +79,7 @@ from glassformer.tasks.question_answering.recipe import (
     AnswererTextConfig,
     AnsweringRecipe,
 )
-from glassformer.tasks.task import (
-    NAME,
-    TINY,
-    DataPreview,
-    FoldPredictions,
-    OutOfFold,
-    RunContext,
-    Task,
-    evaluate_splits,
-    fit,
-    read_source,
-    report_renderer,
-    split_to_evaluate,
-    warn_if_nothing_held_out,
-)
+from glassformer.tasks.task import NAME, TINY, DataPreview, OutOfFold, RunContext, Task, read_source
 from glassformer.train.callbacks import Callback
 from glassformer.train.config import auto_values_for
 from glassformer.train.loop import TextStream
@@ -484,7 +470,7 @@ def preview_data(context: RunContext) -> DataPreview:
         f"{count:,} training questions have no answer" if count else "every training question has an answer"
     )
     lines = [f"{splits.dataset.name}: {splits.sizes()} questions; {note}"]
-    lines += warn_if_nothing_held_out(splits, "questions", "answers")
+    lines += context.held_out_warning("questions", "answers")
     dataset = replace(splits.dataset, splits=splits.parts())
 
     def doctor() -> Any:
@@ -499,7 +485,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     started = time.perf_counter()
     context.log("evaluating")
     model, recipe, splits = context.estimator, context.recipe, context.data
-    out, evaluated = evaluate_splits(context, _evaluate_split, MEASURE), splits.evaluated
+    out, evaluated = context.evaluate_splits(_evaluate_split, MEASURE), splits.evaluated
     out["threshold"] = model.threshold_
     out["answers"] = {"max_length": model.length_, "max_answer_length": model.max_answer_length}
     if out["test"] is not None:
@@ -568,22 +554,19 @@ class AnswersOutOfFold(OutOfFold):
         return scores["n"], {**metrics, "threshold": model.threshold_}, predicted
 
     def pooled_metrics(
-        self, folder: Path, predictions: FoldPredictions, records: Sequence[dict[str, Any]]
+        self, folder: Path, predictions: list[Any], fold: np.ndarray, records: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
-        train, predicted = self.train, [""] * len(self.train)
-        for rows, texts in predictions:
-            for i, text in zip(rows.tolist(), texts, strict=True):
-                predicted[i] = text
-        _write_lines(folder / PREDICTIONS, train, NAME, predicted)
+        train = self.train
+        _write_lines(folder / PREDICTIONS, train, NAME, predictions)
         test = answer_metrics(
-            train.answers or [], predicted, train.texts, bootstrap=self.recipe.evaluate.bootstrap
+            train.answers or [], predictions, train.texts, bootstrap=self.recipe.evaluate.bootstrap
         )
         return {"task": self.recipe.task, "test": test, "measure": MEASURE, "threshold": None, "answers": {}}
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """Metrics of a saved model on its own test split, or on other data."""
-    split = split_to_evaluate(context, source, load, "questions", "split with answers")
+    split = context.split_to_evaluate(source, load, "questions", "split with answers")
     with context.count("evaluating", len(split)) as progress:
         return _evaluate_split(context.estimator, split, context.recipe.evaluate.bootstrap, progress)[0]
 
@@ -657,10 +640,9 @@ TASK = Task(
     gives="answers",
     load=load,
     preview_data=preview_data,
-    fit=fit,
     evaluate=evaluate,
     evaluate_saved=evaluate_saved,
-    render_report=report_renderer("answers"),
+    report="answers",
     example_fixture=example_fixture,
     collect_artifacts=collect_artifacts,
     predict_records=predict_records,

@@ -115,19 +115,7 @@ from glassformer.tasks.similarity.search import (
     pairs_within,
     save_index,
 )
-from glassformer.tasks.task import (
-    NAME,
-    TINY,
-    DataPreview,
-    FoldPredictions,
-    OutOfFold,
-    RunContext,
-    Task,
-    read_source,
-    report_renderer,
-    split_to_evaluate,
-    warn_if_nothing_held_out,
-)
+from glassformer.tasks.task import NAME, TINY, DataPreview, OutOfFold, RunContext, Task, read_source
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.train.callbacks import Callback
 from glassformer.train.distributed import require_single_process
@@ -772,7 +760,7 @@ def preview_data(context: RunContext) -> DataPreview:
         else "no score column: all pairs are positive"
     )
     lines = [f"{dataset.name}: {splits.sizes()} pairs; {what}"]
-    lines += warn_if_nothing_held_out(splits, "pairs", "model")
+    lines += context.held_out_warning("pairs", "model")
     parts = splits.parts()
     return DataPreview(lines, dataset.rejected, lambda: examine_scored(dataset.name, parts, dataset.rejected))
 
@@ -932,11 +920,9 @@ class CosinesOutOfFold(OutOfFold):
         return f"{measure} {metrics[measure]:.4f}"
 
     def pooled_metrics(
-        self, folder: Path, predictions: FoldPredictions, records: Sequence[dict[str, Any]]
+        self, folder: Path, predictions: list[Any], fold: np.ndarray, records: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
-        train, cosines = self.train, np.empty(len(self.train))
-        for rows, cosines_of_fold in predictions:
-            cosines[rows] = cosines_of_fold
+        train, cosines = self.train, np.array(predictions, np.float64)
         if train.scores is not None:
             test = correlations(cosines, np.asarray(train.scores, np.float64), self.recipe.evaluate.bootstrap)
         else:
@@ -952,7 +938,7 @@ class CosinesOutOfFold(OutOfFold):
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """Metrics of a saved model on its own test split, or on other pairs."""
-    split = split_to_evaluate(context, source, load, "pairs")
+    split = context.split_to_evaluate(source, load, "pairs")
     return evaluate_split(context.estimator, split, context.recipe.evaluate.bootstrap)[0]
 
 
@@ -972,7 +958,7 @@ TASK = Task(
     fit=fit,
     evaluate=evaluate,
     evaluate_saved=evaluate_saved,
-    render_report=report_renderer("similarity"),
+    report="similarity",
     example_fixture=example_fixture,
     collect_artifacts=collect_artifacts,
     export=export,

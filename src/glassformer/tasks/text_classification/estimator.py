@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ from glassformer.tasks.text_classification.recipe import (
     TextNumberRecipe,
 )
 from glassformer.train.config import TokenBatches, with_values
-from glassformer.train.features import can_be_cached, feature_training, text_features
+from glassformer.train.features import can_be_cached, classify_rows, feature_training, text_features
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification, input_masking
 
@@ -304,7 +305,9 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
     ) -> tuple:
         if not can_be_cached(fit.network, fit.train.word_dropout, fit.train.maskable):
             return stream, objective, logits
-        return feature_training(fit.network, stream, objective, table, self.token_budget(), self.long_texts)
+        model, options = fit.network, {"batch_tokens": self.token_budget(), "device": fit.device}
+        features_of, classify = partial(text_features, model, **options), partial(classify_rows, model)
+        return feature_training(stream, objective, features_of, classify, table, how=self.long_texts)
 
     def token_budget(self) -> int:
         """Number of tokens per batch in prediction."""

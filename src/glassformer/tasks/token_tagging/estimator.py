@@ -83,20 +83,7 @@ from glassformer.tasks.build import (
 )
 from glassformer.tasks.card import export
 from glassformer.tasks.estimator import Estimator, FitState, fitted, with_settings
-from glassformer.tasks.task import (
-    TINY,
-    DataPreview,
-    FoldPredictions,
-    OutOfFold,
-    RunContext,
-    Task,
-    evaluate_splits,
-    fit,
-    read_source,
-    report_renderer,
-    split_to_evaluate,
-    warn_if_nothing_held_out,
-)
+from glassformer.tasks.task import TINY, DataPreview, OutOfFold, RunContext, Task, read_source
 from glassformer.tasks.token_tagging.recipe import (
     TaggerFitConfig,
     TaggerModelConfig,
@@ -566,7 +553,7 @@ def preview_data(context: RunContext) -> DataPreview:
     scheme = read_tags(splits.train.tags or (), setting).scheme
     training_kinds = _kinds(splits.train, scheme)
     lines = [*splits.dataset.messages, f"{splits.dataset.name}: {splits.sizes()} sentences, tags in {scheme}"]
-    lines += warn_if_nothing_held_out(splits, "sentences", "tags")
+    lines += context.held_out_warning("sentences", "tags")
     for split in {id(s): s for s in (splits.validation, splits.evaluated) if s is not None}.values():
         if unseen := sorted(_kinds(split, scheme) - training_kinds):
             lines.append(f"{split.origin} has kinds that training does not show: {', '.join(unseen)}")
@@ -583,7 +570,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     started = time.perf_counter()
     context.log("evaluating")
     tagger, recipe, splits = context.estimator, context.recipe, context.data
-    out, evaluated = evaluate_splits(context, _evaluate_split, MEASURE), splits.evaluated
+    out, evaluated = context.evaluate_splits(_evaluate_split, MEASURE), splits.evaluated
     out |= {"scheme": tagger.scheme_, "repaired": tagger.repaired_, "label_names": tagger.classes_.tolist()}
     if out["test"] is not None:
         if recipe.evaluate.baselines:
@@ -667,12 +654,10 @@ class TagsOutOfFold(OutOfFold):
         return np.split(predictions, np.cumsum(counts)[:-1]) if sum(counts) == len(predictions) else None
 
     def pooled_metrics(
-        self, folder: Path, predictions: FoldPredictions, records: Sequence[dict[str, Any]]
+        self, folder: Path, predictions: list[Any], fold: np.ndarray, records: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
-        predicted: list[list[str]] = [[] for _ in self.truth]
-        for indices, rows in predictions:
-            for i, row in zip(indices.tolist(), rows, strict=True):
-                predicted[i] = repair_tags([self.classes[c] for c in row.argmax(1).tolist()], self.scheme)
+        names = [[self.classes[c] for c in p.argmax(1).tolist()] for p in predictions]
+        predicted = [repair_tags(tags, self.scheme) for tags in names]
         replace_text(folder / "predictions.conll", format_conll(self.train.words, self.truth, predicted))
         test = tag_metrics(self.truth, predicted, self.scheme, bootstrap=self.recipe.evaluate.bootstrap)
         out = {"task": self.recipe.task, "measure": MEASURE, "scheme": self.scheme}
@@ -681,7 +666,7 @@ class TagsOutOfFold(OutOfFold):
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """Metrics of a saved tagger on its own test split, or on other data."""
-    split = split_to_evaluate(context, source, load, "sentences", "tagged split")
+    split = context.split_to_evaluate(source, load, "sentences", "tagged split")
     scheme = context.estimator.scheme_
     true = context.estimator.true_tags(split.tags, split.words, split.origin)
     known_kinds = {tag_kind(tag, scheme) for tag in context.estimator.classes_.tolist()}
@@ -759,10 +744,9 @@ TASK = Task(
     gives="tags",
     load=load,
     preview_data=preview_data,
-    fit=fit,
     evaluate=evaluate,
     evaluate_saved=evaluate_saved,
-    render_report=report_renderer("tags"),
+    report="tags",
     example_fixture=example_fixture,
     collect_artifacts=collect_artifacts,
     predict_records=predict_records,

@@ -52,17 +52,7 @@ from glassformer.runtime import computes, computing
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.targets.target_text import TargetText, translation_scores
 from glassformer.tasks.estimator import Estimator, FitState, with_settings
-from glassformer.tasks.task import (
-    TINY,
-    DataPreview,
-    Log,
-    RunContext,
-    Task,
-    read_source,
-    report_renderer,
-    split_to_evaluate,
-    warn_if_nothing_held_out,
-)
+from glassformer.tasks.task import TINY, DataPreview, Log, RunContext, Task, read_source
 from glassformer.tasks.translation.recipe import (
     PairTextConfig,
     Seq2SeqModelConfig,
@@ -391,7 +381,7 @@ def preview_data(context: RunContext) -> DataPreview:
     """Log lines about the pairs."""
     pairs = context.data
     lines = [f"{pairs.dataset.name}: {pairs.sizes()} pairs, {' to '.join(pairs.dataset.columns)}"]
-    lines += warn_if_nothing_held_out(pairs, "pairs", "translations")
+    lines += context.held_out_warning("pairs", "translations")
     return DataPreview(lines, pairs.dataset.rejected)
 
 
@@ -521,8 +511,8 @@ def _load_other(recipe: TranslationRecipe, source: str) -> Splits:
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """Metrics of a saved translator for both searches, on its own test split or on other pairs."""
     translator, recipe = context.estimator, context.recipe
-    split = split_to_evaluate(
-        context, source, _load_other, "pairs", note=lambda d: f", {' to '.join(d.columns)}"
+    split = context.split_to_evaluate(
+        source, _load_other, "pairs", note=lambda d: f", {' to '.join(d.columns)}"
     )
     log_truncated(translator, "source", count_truncated(translator, split), len(split), context.log)
     return search(translator, recipe, split)[0]
@@ -542,7 +532,7 @@ TASK = Task(
     fit=fit,
     evaluate=evaluate,
     evaluate_saved=evaluate_saved,
-    render_report=report_renderer("translation"),
+    report="translation",
     example_fixture=example_fixture,
     collect_artifacts=collect_artifacts,
     verb="translate",

@@ -50,7 +50,7 @@ from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.models.skipgram import SkipGram
 from glassformer.runtime import computing, own_generator, set_seed, use_own_generator
 from glassformer.tasks.estimator import Estimator, fitted, read_saved, with_settings
-from glassformer.tasks.task import DataPreview, RunContext, Task, report_renderer
+from glassformer.tasks.task import DataPreview, RunContext, Task
 from glassformer.tasks.word2vec.recipe import CorpusConfig, JudgeConfig, VectorsRecipe
 from glassformer.train.callbacks import Callback, Checkpoints, StopOnSignal, run_with
 from glassformer.train.config import VectorsConfig
@@ -640,7 +640,7 @@ TASK = Task(
     fit=fit,
     evaluate=evaluate,
     evaluate_saved=evaluate_saved,
-    render_report=report_renderer("vectors"),
+    report="vectors",
     example_fixture=example_fixture,
     verb="vectors",
     packages=("numba",),
