@@ -52,7 +52,6 @@ MODULES = {
             "tasks.probe",
             "tasks.token_tagging.estimator",
             "tasks.question_answering.estimator",
-            "tasks.regressor",
             "tasks.word2vec.estimator",
         ],
     ),

@@ -32,7 +32,7 @@ def test_every_task_has_a_price_and_its_own_files_are_found(price):
     assert {"data.tag_doctor"} <= rows["token-tagging"]["beyond"].keys()
     alone = [name for row in rows.values() for name in row["beyond"]]
     assert len(alone) == len(set(alone))
-    assert not {"tasks.estimator", "tasks.regressor"} & {*alone}
+    assert not {"tasks.estimator", "tasks.classifier"} & {*alone}
 
 
 def test_lines_count_where_an_import_holds(price):

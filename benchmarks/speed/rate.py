@@ -151,7 +151,7 @@ def training(model: Any, table: TokenTable, dtype: torch.dtype, steps: int) -> W
     def step(batch: Any) -> None:
         model.train()
         (objective(model, batch).loss / 32).backward()
-        optimizer.step(settings.lr)
+        optimizer.update(settings.lr, optimizer.gradient_norm())
 
     return Work("training step", batches, step, model, backward=True)
 

@@ -14,7 +14,7 @@ from glassformer.data.ngrams import Ngrams
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import ConfigError
 from glassformer.export.plain_ngrams import features, index_ngrams
-from glassformer.tasks.card import export
+from glassformer.tasks.task import export
 
 TEXTS = [
     "The ferry was late, and nobody said why!",

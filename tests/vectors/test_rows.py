@@ -67,5 +67,5 @@ def test_texts_are_counted_and_not_their_pieces(tmp_path):
     long = " ".join(["the dog runs far"] * 6_000)
     path.write_text("\n".join(["text", f"{long}", "the dog runs", "rare words alone", ""]))
     found = load(recipe(path, "min_count=2"))
-    assert found.texts == 3
+    assert len(found.sentences) == 3
     assert len(found.corpus) > 3

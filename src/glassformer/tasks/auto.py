@@ -38,13 +38,12 @@ from glassformer.data.text_pairs import are_pairs
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, FromScratchWarning, OtherLanguageWarning
 from glassformer.process import without_warnings
-from glassformer.runtime import choose_device
 from glassformer.targets.regression import regression_metrics
 from glassformer.tasks.build import pieces_if_foreign
 from glassformer.tasks.estimator import FitState
 from glassformer.train.callbacks import INTERRUPTED, RESUME_HINT, Callback, Interrupted, StopOnSignal
 from glassformer.train.config import auto_values, user_stacklevel
-from glassformer.train.distributed import join, world
+from glassformer.train.distributed import world
 from glassformer.train.loop import START_SHARES
 
 ENCODER = "all-minilm-l6-v2"
@@ -155,10 +154,7 @@ def fit_auto(
         )
         return copy_fitted_state(clf, winner, list(winner.tried_))
     started, to_try = time.perf_counter(), candidates(clf)
-    device = choose_device(clf.device)
-    fit = FitState(clf.configs(), device, join(clf.strategy, device, clf.seed))
-    fit.group_duplicates = bool(clf.validation_fraction)
-    fit.examples, fit.validation = clf._examples(fit, *data)
+    fit = FitState.of(clf, data)
     if are_pairs(fit.examples.X):
         to_try = [sides_apart(c) if c.settings.get("train_layers") == 0 else c for c in to_try]
     kind, classes = clf.kind_, clf.classes_  # restored below: each candidate sets its own for callbacks

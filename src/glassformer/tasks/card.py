@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,8 @@ def build_card(estimator: Any, run: str | Path | None = None, **loading: Any) ->
     settings = {k: v for k, v in estimator.get_params(deep=False).items() if k not in idle}
     model = getattr(estimator, "model_", None)
     classes = getattr(estimator, "classes_", None)  # None: for example an Embedder trained on pairs
-    classes = classes if _gives_labels(estimator) else None
+    kind = getattr(estimator, "kind_", None)
+    classes = classes if kind is None or kind.predicts_labels else None
     facts = Model(
         kind=type(estimator).__name__,
         task=estimator.RECIPE.task,
@@ -66,7 +66,7 @@ def build_card(estimator: Any, run: str | Path | None = None, **loading: Any) ->
         versions=versions(),
         examples=getattr(estimator, "examples_", {}),
         validation=_validation_metrics(estimator),
-        is_multilabel=_is_multilabel(estimator),
+        is_multilabel=kind is not None and kind.is_multilabel,
         limits=tuple(_limits(estimator, settings, run is not None)),
     )
     return model_card(facts, *_run_facts(run), loading=LoadingInfo(**loading) if loading else None)
@@ -129,7 +129,7 @@ def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list
         out.append(f"It reads the first {settings['max_length']:,} tokens of a text and no more.")
     if settings.get("clean", "none") not in ("none", None):
         out.append(f"Texts are cleaned before it reads them (clean = {settings['clean']}).")
-    multilabel = _is_multilabel(estimator)
+    multilabel = getattr(getattr(estimator, "kind_", None), "is_multilabel", False)
     if (errors := getattr(estimator, "errors_", None)) is not None:
         log = estimator.kind_.scale == "log"
         width = "reach as many times the number up as down" if log else "have one width for every input"
@@ -160,32 +160,7 @@ def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list
     return out
 
 
-def _gives_labels(estimator: Any) -> bool:
-    return bool(getattr(getattr(estimator, "kind_", None), "predicts_labels", True))
-
-
-def _is_multilabel(estimator: Any) -> bool:
-    return bool(getattr(getattr(estimator, "kind_", None), "is_multilabel", False))
-
-
 def _range(value: Any) -> str:
     """Format a number, or the smallest and largest of several."""
     low, high = float(np.min(value)), float(np.max(value))
     return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
-
-
-def export(
-    clf: Any, form: str, folder: Path, samples: list[Any], *, run: str | Path | None = None, **options: Any
-) -> dict[str, Any]:
-    """Export an estimator, check the export on ``samples``, and return the results of the check.
-
-    ``form`` is ``hf``, whose card has facts about ``run``, or ``onnx`` with the ``options`` of
-    ``export_onnx``.
-    """
-    from glassformer.export.hf_folder import export_hf
-    from glassformer.export.onnx_folder import export_onnx
-
-    if form == "hf":
-        run_folder = None if run is None else find_run_folder(run)
-        return export_hf(clf, folder, samples, partial(build_card, clf, run_folder))
-    return export_onnx(clf, folder, samples, **options)

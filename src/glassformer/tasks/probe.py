@@ -46,8 +46,7 @@ from glassformer.sklearn_base import BaseEstimator, ClassifierMixin, check_is_fi
 from glassformer.targets import kind_of_targets
 from glassformer.targets.multiclass import Classes, warn_of_spelling
 from glassformer.tasks.classifier import accuracy
-from glassformer.tasks.estimator import FORMAT, read_saved
-from glassformer.tasks.named_columns import NamedColumns
+from glassformer.tasks.estimator import FORMAT, NamedColumns, read_saved
 from glassformer.train.solved_head import Head, fit_head, restore_head, unit
 
 BACKBONE, HEAD = "backbone", "head"  # folder and file of a saved probe

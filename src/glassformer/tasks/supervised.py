@@ -55,9 +55,18 @@ from glassformer.targets.multiclass import Classes, unseen_labels, without_unsee
 from glassformer.targets.multilabel import HALF, align_columns, one_vs_rest, tune_thresholds
 from glassformer.targets.regression import largest_errors
 from glassformer.tasks import task as run_steps
-from glassformer.tasks.card import export
 from glassformer.tasks.classifier import abstention
-from glassformer.tasks.task import NAME, TINY, DataPreview, Log, OutOfFold, RunContext, Task, main_metric
+from glassformer.tasks.task import (
+    NAME,
+    TINY,
+    DataPreview,
+    Log,
+    OutOfFold,
+    RunContext,
+    Task,
+    export,
+    main_metric,
+)
 from glassformer.train.callbacks import Count, epoch_weights, no_progress, saved_epochs
 from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import class_weights

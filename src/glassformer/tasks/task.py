@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -24,6 +25,7 @@ from glassformer.data.splits import Splits, grouped_choice, labeled_or_none, str
 from glassformer.errors import DataChangedError, InputError, NoSuchSplitError, TooFewExamplesError
 from glassformer.finite import json_text
 from glassformer.targets.target import NO_TARGET, Target
+from glassformer.tasks.card import build_card, find_run_folder
 from glassformer.train.callbacks import Count, no_progress
 
 Log = Callable[[str], None]
@@ -206,7 +208,7 @@ class Task:
     answer: Callable[..., tuple[list, list[float]]] | None = None
     # estimator, inputs -> one JSON record per input; for tasks without labels
     predict_records: Callable[[Any, Sequence[Any]], list[dict[str, Any]]] | None = None
-    export: Callable[..., dict[str, Any]] | None = None  # as ``card.export``
+    export: Callable[..., dict[str, Any]] | None = None  # as ``export`` below
     opens: Sequence[str] = ()  # heads of transformers checkpoints that ``estimator.from_checkpoint`` supports
     target: Target = NO_TARGET
     read: Callable[..., Any] | None = None  # recipe, source or None -> the data set before it is split
@@ -236,6 +238,23 @@ class Task:
     def __post_init__(self) -> None:
         """Wrap ``load``, so that it reads files in the recipe's encoding."""
         object.__setattr__(self, "load", with_recipe_settings(self.load))
+
+
+def export(
+    clf: Any, form: str, folder: Path, samples: list[Any], *, run: str | Path | None = None, **options: Any
+) -> dict[str, Any]:
+    """Export an estimator, check the export on ``samples``, and return the results of the check.
+
+    ``form`` is ``hf``, whose card has facts about ``run``, or ``onnx`` with the ``options`` of
+    ``export_onnx``.
+    """
+    from glassformer.export.hf_folder import export_hf
+    from glassformer.export.onnx_folder import export_onnx
+
+    if form == "hf":
+        run_folder = None if run is None else find_run_folder(run)
+        return export_hf(clf, folder, samples, partial(build_card, clf, run_folder))
+    return export_onnx(clf, folder, samples, **options)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -193,11 +193,16 @@ class ZeroShotClassifier(ZeroShot):
             self.columns = np.searchsorted(self.classifier.classes_, self.classes_)
             return
         self.classifier = clf
-        names = [str(label).lower() for label in clf.classes_.tolist()]
-        self.entailment = _find_entailment(names, (ENTAILS,), clf)
-        self.contradiction = (
-            _find_contradiction(names, self.entailment, clf) if multi_label or len(labels) == 1 else None
-        )
+        names = list(map(str, clf.classes_.tolist()))
+        fix = "Use an entailment model, with the classes entailment, neutral and contradiction"
+        self.entailment = _find_class(names, (ENTAILS,), "entailment", fix)
+        if multi_label or len(labels) == 1:
+            has_contradiction = any(name.lower().startswith(CONTRADICTS) for name in names)
+            if len(names) == 2 and not has_contradiction:
+                self.contradiction = 1 - self.entailment
+            else:
+                fix = "Use a model with such a class, or leave multi_label out"
+                self.contradiction = _find_class(names, CONTRADICTS, "contradiction", fix)
 
     @property
     def max_length(self) -> int:
@@ -281,26 +286,13 @@ class ZeroShotClassifier(ZeroShot):
         return self.classifier.explain(x, **options)
 
 
-def _find_entailment(names: Sequence[str], beginnings: Sequence[str], clf: TextClassifier) -> int:
+def _find_class(names: Sequence[str], beginnings: tuple[str, ...], what: str, fix: str) -> int:
     """The index of the only class whose name starts with one of ``beginnings``."""
-    matches = [i for i, name in enumerate(names) if name.startswith(tuple(beginnings))]
+    matches = [i for i, name in enumerate(names) if name.lower().startswith(beginnings)]
     if len(matches) != 1:
-        what = f"expected one entailment class among {', '.join(map(str, clf.classes_.tolist()))}"
-        fix = "Use an entailment model, with the classes entailment, neutral and contradiction"
+        what = f"expected one {what} class among {', '.join(names)}"
         raise NotForThisModelError(what, where="model", fix=fix)
     return matches[0]
-
-
-def _find_contradiction(names: Sequence[str], entailment: int, clf: TextClassifier) -> int:
-    matches = [i for i, name in enumerate(names) if name.startswith(CONTRADICTS)]
-    if len(matches) == 1:
-        return matches[0]
-    if len(names) == 2:
-        return 1 - entailment
-    what = f"expected one contradiction class among {', '.join(map(str, clf.classes_.tolist()))}"
-    raise NotForThisModelError(
-        what, where="model", fix="Use a model with such a class, or leave multi_label out"
-    )
 
 
 PHOTO = "a photo of a {}."

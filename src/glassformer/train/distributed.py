@@ -255,9 +255,7 @@ class MultipleRanks(Ranks):
         longest = -(-shape[0] // self.size)
         padded = part.new_zeros(longest, *shape[1:])
         padded[: len(part)] = part
-        parts = [torch.empty_like(padded) for _ in range(self.size)]
-        dist.all_gather(parts, padded)
-        return torch.cat(parts)[: shape[0]]
+        return torch.cat(self._all_gather(padded))[: shape[0]]
 
     def norm(self, norm: Tensor) -> Tensor:
         if not self.sharded:
@@ -340,9 +338,7 @@ class MultipleRanks(Ranks):
         text = json.dumps(value).encode() if self.is_main else b""
         length = torch.tensor([len(text)])
         dist.broadcast(length, 0)
-        data = torch.frombuffer(bytearray(text), dtype=torch.uint8) if text else None
-        if data is None:
-            data = torch.empty(int(length), dtype=torch.uint8)
+        data = torch.frombuffer(bytearray(text or bytes(int(length))), dtype=torch.uint8)
         dist.broadcast(data, 0)
         return json.loads(data.numpy().tobytes())
 

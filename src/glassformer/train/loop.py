@@ -170,7 +170,7 @@ def run(
             ).tolist()
             sums = ranks.sum(loss=sum(parts[::2]), correct=sum(parts[1::2]), count=count, tokens=tokens)
             loss_sum, count, tokens = sums["loss"], sums["count"], sums.pop("tokens")
-            _add(training.epoch_sums, **sums)
+            training.epoch_sums = {k: training.epoch_sums.get(k, 0.0) + v for k, v in sums.items()}
             if not np.isfinite(loss_sum):
                 clip = "" if config.clip else " or set clip=1"
                 raise DivergedError(
@@ -270,8 +270,3 @@ def _evaluate(training: Training, evaluate: Callable | None, epoch: int) -> tupl
         {"kind": "evaluation", "step": training.step, "epoch": epoch, **record, "best": is_best}
     )
     return record, is_best
-
-
-def _add(sums: dict[str, float], **values: float) -> None:
-    for key, value in values.items():
-        sums[key] = sums.get(key, 0.0) + value

@@ -378,12 +378,16 @@ class MaskedPatchLoss:
 # --- question answering ---------------------------------------------------------------------------
 
 
+def sequence_max(logits: Tensor, packing: Packing) -> Tensor:
+    """The maximum over the tokens of each sequence ``[B, 2]``, for logits ``[N, 2]``; without a gradient."""
+    index = packing.sequence_ids[:, None].expand_as(logits)
+    highest = logits.detach().new_full((packing.count, logits.shape[1]), -torch.inf)
+    return highest.scatter_reduce(0, index, logits.detach(), "amax")
+
+
 def sequence_log_softmax(logits: Tensor, packing: Packing) -> Tensor:
     """Log-softmax over the tokens of each sequence, for each column of the logits ``[N, 2]``: ``[N, 2]``."""
-    sequence = packing.sequence_ids
-    index = sequence[:, None].expand_as(logits)
-    highest = logits.new_full((packing.count, logits.shape[1]), -torch.inf)
-    highest = highest.scatter_reduce(0, index, logits.detach(), "amax")  # [B, 2]
+    sequence, highest = packing.sequence_ids, sequence_max(logits, packing)
     shifted = logits - highest[sequence]
     sums = logits.new_zeros(highest.shape).index_add(0, sequence, shifted.exp())
     return shifted - sums.log()[sequence]
@@ -408,8 +412,6 @@ class AnswerSpans:
         log_probs = sequence_log_softmax(logits, batch.packing)  # [N, 2]
         rows = batch.packing.first_rows[:, None] + targets
         answer = log_probs.gather(0, rows)  # [B, 2]
-        best = log_probs.detach().new_full(answer.shape, -torch.inf)
-        index = batch.packing.sequence_ids[:, None].expand_as(log_probs)
-        best = best.scatter_reduce(0, index, log_probs.detach(), "amax")
+        best = sequence_max(log_probs, batch.packing)
         num_correct = (answer.detach() >= best).all(1).sum()
         return StepLoss(-answer.mean(1).sum(), num_correct, len(targets))

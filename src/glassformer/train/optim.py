@@ -179,12 +179,6 @@ class MixedPrecisionOptimizer:
             optimizers.append(torch.optim.Muon(grouped[True], lr=config.lr, adjust_lr_fn="match_rms_adamw"))
         return optimizers
 
-    def step(self, lr: float) -> float:
-        """Update the weights from the gradients of the model; returns the gradient norm before clipping."""
-        norm = self.gradient_norm()
-        self.update(lr, norm)
-        return float(norm)
-
     def gradient_norm(self) -> Tensor:
         """Copy the gradients of the model to the masters; returns their norm before clipping."""
         local = {name: self.ranks.local(self.params[name].grad) for name in self.separate}
@@ -211,9 +205,9 @@ class MixedPrecisionOptimizer:
         self.copy_to_model()
         if self.average is not None:
             with torch.no_grad():
-                torch.ops.aten._foreach_lerp_.Scalar(
-                    list(self.average.values()), self._detached(), self._newest_weight()
-                )
+                masters = [m.detach() for m in self.masters.values()]
+                averages = list(self.average.values())
+                torch.ops.aten._foreach_lerp_.Scalar(averages, masters, self._newest_weight())
 
     def _newest_weight(self) -> float:
         """The share of this step's weights in the average, bias-corrected (Kingma and Ba, 2015)."""
@@ -266,9 +260,6 @@ class MixedPrecisionOptimizer:
 
     def _full_tensors(self, parts: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: self.ranks.full_tensor(w.detach(), self.shapes[name]) for name, w in parts.items()}
-
-    def _detached(self) -> list[Tensor]:
-        return [m.detach() for m in self.masters.values()]
 
     def tensors(self) -> dict[str, Tensor]:
         """The complete state of the optimizer, by name."""

@@ -6,7 +6,7 @@ import time
 import warnings
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import eq
@@ -66,9 +66,6 @@ class History(Sequence[dict[str, Any]]):
         if num_before < len(self._other_indices) and self._other_indices[num_before] == i:
             return self._other_records[num_before]
         return {"kind": "step"} | {name: column[i - num_before] for name, column in self._columns.items()}
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return (self[i] for i in range(len(self)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))

@@ -53,7 +53,7 @@ from glassformer.tasks.build import (
     with_new_head,
     without_none,
 )
-from glassformer.tasks.classifier import NEW_HEAD, Classifier, Supervised
+from glassformer.tasks.classifier import NEW_HEAD, Classifier, Regressor, Supervised
 from glassformer.tasks.estimator import FitState, with_settings
 from glassformer.tasks.image_classification.recipe import (
     ImageConfig,
@@ -63,7 +63,6 @@ from glassformer.tasks.image_classification.recipe import (
     ImageNumberRecipe,
     ImageRecipe,
 )
-from glassformer.tasks.regressor import Regressor
 from glassformer.tasks.supervised import (
     baseline_weights,
     collect_numbers,

@@ -71,7 +71,6 @@ from glassformer.tasks.build import (
     is_from_scratch,
     save_tokenizer,
 )
-from glassformer.tasks.card import export
 from glassformer.tasks.estimator import Estimator, FitState, fitted, with_settings
 from glassformer.tasks.question_answering.recipe import (
     AnswererFitConfig,
@@ -79,7 +78,7 @@ from glassformer.tasks.question_answering.recipe import (
     AnswererTextConfig,
     AnsweringRecipe,
 )
-from glassformer.tasks.task import NAME, TINY, DataPreview, OutOfFold, RunContext, Task, read_source
+from glassformer.tasks.task import NAME, TINY, DataPreview, OutOfFold, RunContext, Task, export, read_source
 from glassformer.train.callbacks import Callback
 from glassformer.train.config import auto_values_for
 from glassformer.train.loop import TextStream

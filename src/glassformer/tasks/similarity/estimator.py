@@ -26,14 +26,14 @@ from glassformer.checkpoints.sentences import write_sentences
 from glassformer.checkpoints.settings import find_metadata
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.config import listed
-from glassformer.data.batching import BatchSettings, pack_texts
+from glassformer.data.batching import pack_texts
 from glassformer.data.checks import check_labels, check_texts, check_validation, read_labels
 from glassformer.data.duplicates import comparison_key
 from glassformer.data.in_memory import as_targets, read_rows
 from glassformer.data.label_sets import are_booleans
 from glassformer.data.pair_doctor import examine_scored
 from glassformer.data.pairs import ScoredSplit, load_scored_pairs
-from glassformer.data.splits import Splits, evaluation_splits, make_splits, random_split
+from glassformer.data.splits import Splits, evaluation_splits, make_splits
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.data.text import TokenTable, clean_text, encode
 from glassformer.data.tokenizer_file import load_tokenizer
@@ -81,24 +81,22 @@ from glassformer.tasks.build import (
     save_tokenizer,
     shared_settings,
 )
-from glassformer.tasks.card import export
-from glassformer.tasks.estimator import Estimator, FitState, digest, fitted, read_saved, with_settings
-from glassformer.tasks.named_columns import warn_of_order
+from glassformer.tasks.estimator import (
+    Estimator,
+    FitState,
+    digest,
+    fitted,
+    read_saved,
+    warn_of_order,
+    with_settings,
+)
 from glassformer.tasks.similarity.pairs import (
     VALIDATION_PAIRS,
     LabeledTexts,
-    LabelStream,
-    PairLoss,
     Pairs,
-    PairStream,
-    check_classes,
     check_text_pairs,
-    choose_loss,
     encode_table,
     pairs_of_labels,
-    scale_scores,
-    score_range,
-    split_labels,
 )
 from glassformer.tasks.similarity.recipe import (
     EmbedderFitConfig,
@@ -115,7 +113,7 @@ from glassformer.tasks.similarity.search import (
     pairs_within,
     save_index,
 )
-from glassformer.tasks.task import NAME, TINY, DataPreview, OutOfFold, RunContext, Task, read_source
+from glassformer.tasks.task import NAME, TINY, DataPreview, OutOfFold, RunContext, Task, export, read_source
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.train.callbacks import Callback
 from glassformer.train.distributed import require_single_process
@@ -219,27 +217,19 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
                 X, scores = check_validation(validation, "pairs, scores")
                 val = check_text_pairs(self.prediction_rows(X, "validation", 2), scores, "validation")
         if val is None and train.validation_fraction:
-            train_rows, validation_rows = self._split(examples, fit)
-            examples, val = examples.select(train_rows), examples.select(validation_rows)
+            texts = examples.all_texts[: len(examples)]  # of pairs, the first ones
+            is_grouped = fit.group_duplicates
+            groups = list(map(comparison_key, texts)) if is_grouped else [*map(str, range(len(texts)))]
+            examples, val = examples.split(groups, train.validation_fraction, train.seed)
         if isinstance(examples, LabeledTexts):
-            check_classes(examples.targets)
+            examples.check_classes()
             if val is not None:
                 val = pairs_of_labels(val.texts, val.targets, VALIDATION_PAIRS, train.seed)
         elif val is not None and (val.scores is None) != (examples.scores is None):
             what = "only one of training and validation has scores"
             raise DataError(what, where="validation", fix="Give scores for both or for none")
-        self.loss_ = choose_loss(train.loss, None if isinstance(examples, LabeledTexts) else examples)
+        self.loss_ = examples.choose_loss(train.loss)
         return examples, val
-
-    def _split(self, examples: LabeledTexts | Pairs, fit: FitState) -> tuple[Any, Any]:
-        """Indices of training and validation examples. Each class has training examples."""
-        texts = examples.texts if isinstance(examples, LabeledTexts) else examples.first
-        groups = list(map(comparison_key, texts)) if fit.group_duplicates else [*map(str, range(len(texts)))]
-        fraction, seed = fit.train.validation_fraction, fit.train.seed
-        if isinstance(examples, LabeledTexts):
-            return split_labels(examples.targets, groups, fraction, seed)
-        (train_rows,), (validation_rows,) = random_split([list(range(len(texts)))], fraction, seed, groups)
-        return train_rows, validation_rows
 
     def _check_labels(self, texts: list[str], y: Any) -> LabeledTexts:
         """Check texts and labels, and set ``classes_``."""
@@ -266,47 +256,33 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         return LabeledTexts(texts, np.array([index[label] for label in labels]))
 
     def _prepare(self, fit: FitState) -> tuple[TokenTable, TokenTable | None]:
-        texts = _all_texts(fit.examples)
+        texts = fit.examples.all_texts
         self.tokenizer_ = open_tokenizer(fit.configs["text"], fit.configs["model"], texts)
         sentences = sentences_for(fit.configs["model"], self.max_length)
         self._sentences = replace(sentences, similarity=COSINE)  # every loss uses the cosine
-        val = None if fit.validation is None else self.table(_all_texts(fit.validation))
+        val = None if fit.validation is None else self.table(fit.validation.all_texts)
         return self.table(texts), val
 
     def _build(self, fit: FitState) -> TextEncoder:
         return build_encoder(fit.configs["model"], self._sentences, self.tokenizer_, self.max_length)
 
     def _loop(self, fit: FitState) -> tuple[Any, Any, Callable[[], dict[str, float]] | None]:
-        train, examples = fit.train, fit.examples
-        num_skipped = self.num_prompt_tokens()
-        objective = PairLoss(self.loss_, train.scale, skip=num_skipped)
-        if isinstance(examples, LabeledTexts):
-            settings = train.batch_size or len(examples), train.pairs_per_text, train.accumulate, train.seed
-            stream: Any = LabelStream(fit.table, examples.targets, *settings, fit.device)
-            objective.targets, score_span = examples.targets, (0.0, 1.0)
-        else:
-            batches = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
-            stream = PairStream(fit.table, batches, train.accumulate, train.seed, fit.device)
-            score_span = score_range(examples.scores)
-            objective.scores = scale_scores(examples.scores, score_span)
+        skip = self.num_prompt_tokens()
+        stream, objective = fit.examples.training(fit.table, fit.train, fit.device, self.loss_, skip)
         if fit.validation is None:
             return stream, objective, None
-        scores = scale_scores(fit.validation.scores, score_span)
+        scores = fit.validation.scaled_scores(fit.examples.score_range)
         table, network = fit.validation_table, fit.network
 
         def evaluate() -> dict[str, float]:
-            first, second = np.split(encode_table(network, table, fit.device, num_skipped), 2)
+            first, second = np.split(encode_table(network, table, fit.device, skip), 2)
             return validation_metrics(first, second, scores, fit.validation.second)
 
         return stream, objective, evaluate
 
     def _arrays(self, fit: FitState) -> list[np.ndarray | None]:
         tables = [fit.table] if fit.validation is None else [fit.table, fit.validation_table]
-        targets = [
-            part.targets if isinstance(part, LabeledTexts) else part.scores
-            for part in (fit.examples, fit.validation)
-            if part is not None
-        ]
+        targets = [part.answers for part in (fit.examples, fit.validation) if part is not None]
         return [array for table in tables for array in (table.ids, table.starts)] + targets
 
     def _finish_fit(self, fit: FitState, training: Any) -> None:
@@ -645,11 +621,6 @@ def _check_lengths(texts: Sequence[Any], labels: Sequence[Any], where: str) -> N
     if len(texts) != len(labels):
         what = f"{len(texts)} texts, {len(labels)} labels"
         raise UnequalLengthsError(what, where=where, fix="Give one label per text")
-
-
-def _all_texts(examples: LabeledTexts | Pairs) -> list[str]:
-    """All texts. For pairs: the first texts, then the second texts."""
-    return examples.texts if isinstance(examples, LabeledTexts) else [*examples.first, *examples.second]
 
 
 # --- tokenizer and encoder ------------------------------------------------------------------------

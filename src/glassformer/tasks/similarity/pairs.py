@@ -32,7 +32,6 @@ from glassformer.data.in_memory import one_column, read_rows
 from glassformer.data.splits import grouped_split, random_split
 from glassformer.data.text import TokenTable
 from glassformer.errors import (
-    ConfigError,
     DataError,
     NotANumberError,
     NotForThisModelError,
@@ -61,6 +60,58 @@ class Pairs:
         rows = np.asarray(rows, np.int64)
         scores = None if self.scores is None else self.scores[rows]
         return Pairs([self.first[i] for i in rows], [self.second[i] for i in rows], scores)
+
+    @property
+    def all_texts(self) -> list[str]:
+        """The first texts, then the second texts."""
+        return [*self.first, *self.second]
+
+    @property
+    def answers(self) -> np.ndarray | None:
+        """What the pairs are trained on, for the fingerprint."""
+        return self.scores
+
+    @property
+    def score_range(self) -> tuple[float, float]:
+        """The lowest score, and the difference between the highest and the lowest."""
+        return (0.0, 1.0) if self.scores is None else (float(self.scores.min()), float(np.ptp(self.scores)))
+
+    def scaled_scores(self, span: tuple[float, float]) -> np.ndarray | None:
+        """The scores in the range from 0 to 1, fp32; ``span`` is the ``score_range`` for training."""
+        return None if self.scores is None else ((self.scores - span[0]) / span[1]).astype(np.float32)
+
+    def split(self, groups: Sequence[str], fraction: float, seed: int) -> tuple[Pairs, Pairs]:
+        """Training and validation pairs; those of the same group are in the same split."""
+        (train_rows,), (validation_rows,) = random_split([[*range(len(self))]], fraction, seed, groups)
+        return self.select(train_rows), self.select(validation_rows)
+
+    def choose_loss(self, loss: str) -> str:
+        """Check that a loss fits these pairs, or choose one for ``auto``."""
+        if self.scores is None:
+            if loss not in ("auto", "negatives"):
+                what = f"{loss} needs scores"
+                raise NotForThisModelError(what, where="loss", fix="Give scores, or use negatives")
+            if len(self) < 2:
+                what = "a single pair has no negatives"
+                raise TooFewExamplesError(what, where="pairs", fix="Give more pairs")
+            return "negatives"
+        if np.ptp(self.scores) == 0:
+            raise OneClassError("all scores are equal", where="scores", fix="Give none: fit(pairs)")
+        if loss == "negatives":
+            fix = "Give the pairs that belong together, without scores"
+            raise NotForThisModelError("negatives does not use scores", where="loss", fix=fix)
+        if loss != "auto":
+            return loss
+        return "cosine" if set(np.unique(self.scores).tolist()) == {0.0, 1.0} else "cosent"
+
+    def training(
+        self, table: TokenTable, train: Any, device: torch.device, loss: str, skip: int
+    ) -> tuple[PairStream, PairLoss]:
+        """Batches and objective; ``skip`` is the number of prompt tokens that pooling leaves out."""
+        batches = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
+        scores = self.scaled_scores(self.score_range)
+        stream = PairStream(table, batches, train.accumulate, train.seed, device)
+        return stream, PairLoss(loss, train.scale, scores=scores, skip=skip)
 
 
 def check_text_pairs(X: Any, y: Any = None, origin: str = "pairs") -> Pairs:
@@ -116,9 +167,6 @@ class PairStream:
     def pack(self, index: np.ndarray) -> TextBatch:
         batch = pack_texts(self.table, np.concatenate([index, index + self.examples]), self.device)
         return TextBatch(batch.ids, batch.segments, batch.packing, index)
-
-    def shard(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
-        raise ConfigError("the pairs of a batch are compared in one process", where="torchrun")
 
 
 def vectors_of(model: Any, batch: TextBatch, skip: int = 0) -> Tensor:
@@ -189,40 +237,6 @@ def all_pairs(vectors: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]
     return (vectors @ vectors.T)[i, j], same_class.to(vectors), 1 / (num_kinds * counts[same_class.long()])
 
 
-def score_range(scores: np.ndarray | None) -> tuple[float, float]:
-    """The lowest score, and the difference between the highest and the lowest."""
-    return (0.0, 1.0) if scores is None else (float(scores.min()), float(np.ptp(scores)))
-
-
-def scale_scores(scores: np.ndarray | None, span: tuple[float, float]) -> np.ndarray | None:
-    """Scale scores to the range from 0 to 1, fp32; ``span`` is the result of ``score_range``."""
-    return None if scores is None else ((scores - span[0]) / span[1]).astype(np.float32)
-
-
-def choose_loss(loss: str, pairs: Pairs | None) -> str:
-    """Check that a loss fits the pairs (None: texts with labels), or choose one for ``auto``."""
-    if pairs is None:
-        if loss == "negatives":
-            fix = "Use cosine or cosent, or give pairs that belong together"
-            raise NotForThisModelError("negatives needs pairs, not texts with labels", where="loss", fix=fix)
-        return "cosine" if loss == "auto" else loss
-    if pairs.scores is None:
-        if loss not in ("auto", "negatives"):
-            what = f"{loss} needs scores"
-            raise NotForThisModelError(what, where="loss", fix="Give scores, or use negatives")
-        if len(pairs) < 2:
-            raise TooFewExamplesError("a single pair has no negatives", where="pairs", fix="Give more pairs")
-        return "negatives"
-    if np.ptp(pairs.scores) == 0:
-        raise OneClassError("all scores are equal", where="scores", fix="Give none: fit(pairs)")
-    if loss == "negatives":
-        fix = "Give the pairs that belong together, without scores"
-        raise NotForThisModelError("negatives does not use scores", where="loss", fix=fix)
-    if loss != "auto":
-        return loss
-    return "cosine" if set(np.unique(pairs.scores).tolist()) == {0.0, 1.0} else "cosent"
-
-
 def encode_table(network: Any, table: TokenTable, device: torch.device, skip: int = 0) -> np.ndarray:
     """Embeddings of length 1 of all texts of a table; see ``vectors_of``."""
     out: list[Any] = [None] * len(table)
@@ -253,14 +267,45 @@ class LabeledTexts:
         rows = np.asarray(rows, np.int64)
         return LabeledTexts([self.texts[i] for i in rows], self.targets[rows])
 
+    @property
+    def all_texts(self) -> list[str]:
+        """All texts."""
+        return self.texts
 
-def check_classes(targets: np.ndarray) -> None:
-    """Raise DataError if there is only one class, or only one text per class."""
-    counts = np.unique(targets, return_counts=True)[1]
-    _require_two_classes(len(counts))
-    if counts.max() < 2:
-        what = "each text has a label of its own"
-        raise TooFewExamplesError(what, where="labels", fix="Give two texts or more of a class")
+    @property
+    def answers(self) -> np.ndarray:
+        """What the texts are trained on, for the fingerprint."""
+        return self.targets
+
+    score_range = (0.0, 1.0)  # of the pairs of these texts
+
+    def split(self, groups: Sequence[str], fraction: float, seed: int) -> tuple[LabeledTexts, LabeledTexts]:
+        """Training and validation texts; see ``split_labels``."""
+        train_rows, validation_rows = split_labels(self.targets, groups, fraction, seed)
+        return self.select(train_rows), self.select(validation_rows)
+
+    def check_classes(self) -> None:
+        """Raise DataError if there is only one class, or only one text per class."""
+        counts = np.unique(self.targets, return_counts=True)[1]
+        _require_two_classes(len(counts))
+        if counts.max() < 2:
+            what = "each text has a label of its own"
+            raise TooFewExamplesError(what, where="labels", fix="Give two texts or more of a class")
+
+    def choose_loss(self, loss: str) -> str:
+        """Check that a loss fits texts with labels, or choose one for ``auto``."""
+        if loss == "negatives":
+            fix = "Use cosine or cosent, or give pairs that belong together"
+            raise NotForThisModelError("negatives needs pairs, not texts with labels", where="loss", fix=fix)
+        return "cosine" if loss == "auto" else loss
+
+    def training(
+        self, table: TokenTable, train: Any, device: torch.device, loss: str, skip: int
+    ) -> tuple[LabelStream, PairLoss]:
+        """Batches and objective; ``skip`` is the number of prompt tokens that pooling leaves out."""
+        settings = train.batch_size or len(self), train.pairs_per_text, train.accumulate, train.seed
+        stream = LabelStream(table, self.targets, *settings, device)
+        return stream, PairLoss(loss, train.scale, targets=self.targets, skip=skip)
 
 
 def _require_two_classes(num_classes: int) -> None:
@@ -345,6 +390,3 @@ class LabelStream:
     def pack(self, index: np.ndarray) -> TextBatch:
         batch = pack_texts(self.table, index, self.device)
         return TextBatch(batch.ids, batch.segments, batch.packing, index)
-
-    def shard(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
-        raise ConfigError("the texts of a batch are compared in one process", where="torchrun")

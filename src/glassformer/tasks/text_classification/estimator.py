@@ -74,9 +74,8 @@ from glassformer.tasks.build import (
     save_tokenizer,
     warn_of_language,
 )
-from glassformer.tasks.classifier import Classifier, Supervised
+from glassformer.tasks.classifier import Classifier, Regressor, Supervised
 from glassformer.tasks.estimator import FitState, with_settings
-from glassformer.tasks.regressor import Regressor
 from glassformer.tasks.supervised import (
     baseline_weights,
     collect_numbers,

@@ -23,13 +23,12 @@ import torch
 
 from glassformer.errors import DataError, NotForThisModelError
 from glassformer.models.sentences import Dense, Sentences
-from glassformer.runtime import choose_device, use_own_generator
+from glassformer.runtime import use_own_generator
 from glassformer.tasks.auto import CopyStateOnStart, StopUnsaved, assign_folds, copy_fitted_state
 from glassformer.tasks.build import matching_pooling
 from glassformer.tasks.estimator import FitState
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.train.callbacks import Callback, StopOnSignal
-from glassformer.train.distributed import join
 from glassformer.train.solved_head import STRENGTHS, LinearHead, fit_head
 
 # Setting without effect, because the head is not trained by gradient descent -> the required value.
@@ -66,12 +65,7 @@ def fit_few_shot(
     """Fit a ``TextClassifier`` with ``method="few-shot"`` on the arguments of ``fit``."""
     started = time.perf_counter()
     _check_settings(clf)
-    configs = clf.configs()
-    fit = FitState(
-        configs, choose_device(clf.device), join(clf.strategy, choose_device(clf.device), clf.seed)
-    )
-    fit.group_duplicates = bool(clf.validation_fraction)
-    fit.examples, fit.validation = clf._examples(fit, *data)
+    fit = FitState.of(clf, data)
     texts, targets, weights = fit.examples
     if clf.kind_.is_multilabel or weights is not None:
         unsupported = "several labels per example" if clf.kind_.is_multilabel else "weights of examples"

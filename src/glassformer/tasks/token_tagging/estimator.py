@@ -81,9 +81,8 @@ from glassformer.tasks.build import (
     is_from_scratch,
     save_tokenizer,
 )
-from glassformer.tasks.card import export
 from glassformer.tasks.estimator import Estimator, FitState, fitted, with_settings
-from glassformer.tasks.task import TINY, DataPreview, OutOfFold, RunContext, Task, read_source
+from glassformer.tasks.task import TINY, DataPreview, OutOfFold, RunContext, Task, export, read_source
 from glassformer.tasks.token_tagging.recipe import (
     TaggerFitConfig,
     TaggerModelConfig,

@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
@@ -489,6 +489,7 @@ class Texts:
     sentences: list[list[str]]  # the words of each text
     excluded: dict[str, int]  # excluded split -> texts that it has too
     rejected: tuple[Any, ...] = ()  # rows that cannot be used
+    corpus: Any = None  # the ``Corpus``, which splits long texts and drops texts without words
 
 
 def load_texts(data: CorpusConfig) -> Texts:
@@ -536,22 +537,12 @@ def _read_source(data: CorpusConfig, **options: Any) -> Any:
     return load_text_dataset(data.source, labels=False, **columns, **options)
 
 
-@dataclass(frozen=True)
-class RunCorpus:
-    """The corpus of a run, and the numbers of its texts."""
-
-    corpus: Corpus
-    texts: int  # number of texts; the corpus splits long texts, and drops texts without words
-    excluded: dict[str, int]  # see ``Texts``
-    rejected: tuple[Any, ...] = ()
-
-
-def load(recipe: VectorsRecipe) -> RunCorpus:
+def load(recipe: VectorsRecipe) -> Texts:
     """Check the tests of a recipe, and load its corpus."""
     check_evaluation(recipe.judge)
     texts, settings = load_texts(recipe.data), recipe.vectors
     corpus = read_corpus(texts.sentences, min_count=settings.min_count, max_words=settings.max_words)
-    return RunCorpus(corpus, len(texts.sentences), texts.excluded, texts.rejected)
+    return replace(texts, corpus=corpus)
 
 
 def check_evaluation(settings: JudgeConfig) -> None:
@@ -573,7 +564,7 @@ def check_tests(tests: Sequence[str], where: str) -> None:
 def preview_data(context: RunContext) -> DataPreview:
     """Log lines about the corpus."""
     corpus, words = context.data.corpus, f"{len(context.data.corpus.words):,} different ones with a vector"
-    lines = [f"{context.data.texts:,} texts, {corpus.raw_words:,} words, {words}"]
+    lines = [f"{len(context.data.sentences):,} texts, {corpus.raw_words:,} words, {words}"]
     for split, n in context.data.excluded.items():
         lines.append(f"texts that are also in {split}, left out: {n:,}")
     return DataPreview(lines, context.data.rejected)
@@ -611,7 +602,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
         "neighbours": {word: vectors.most_similar(word, 8) for word in known},
         "analogies": {" ".join(words): vectors.analogy(*words, 3) for words in analogies},
         "norms": vectors.norms_,
-        "texts": context.data.texts,
+        "texts": len(context.data.sentences),
         "excluded": context.data.excluded,
         "words": corpus.raw_words,
         "vocabulary": len(corpus.words),
