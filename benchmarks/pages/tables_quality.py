@@ -51,8 +51,9 @@ def translations() -> str:
             rows.append((f"`{result['recipe']}` ({len(scores)})", search, reached, *means))
             for one in scores:
                 signatures |= dict.fromkeys(f"{key}: `{value}`" for key, value in one["signatures"].items())
-    head = "Recipe (seeds) | Search | BLEU (lowest to highest) | chrF | BLEU, lower-cased and tokenised | Said / reference, tokens"
-    return text(table(head, rows), f"{n:,} test sentences. sacrebleu's signatures: {'; '.join(signatures)}.")
+    head = "Recipe (seeds) | Search | BLEU (lowest to highest) | chrF | BLEU, lower-cased and tokenized | Length / reference's"
+    about = f"{n:,} test sentences. The last column is the number of tokens in the translations divided by that in the references."
+    return text(table(head, rows), f"{about} sacrebleu's signatures: {'; '.join(signatures)}.")
 
 
 @of("starts", "benchmarks/quality/starts.py")
@@ -68,11 +69,11 @@ def starts(result: dict[str, Any]) -> str:
         minutes = f"{run['seconds'] / 60:.0f} min"
         rows.append((f"{name}, {seed}", *losses, f"{run['loss']:.2f}", right, minutes))
     read_so_far = " | ".join(f"Loss at {m} million tokens" for m in at)
-    lines = table(f"Start, seed | {read_so_far} | Held-out loss | Held-out words guessed right | Time", rows)
+    lines = table(f"Start, seed | {read_so_far} | Held-out loss | Held-out words predicted | Time", rows)
     lines[1] = "|---" * (lines[0].count("|") - 1) + "|"
     m = result["machine"]
     about = (
-        f"The recipe `{result['recipe']}` on {result['limit']:,} reviews of each split, one pass; each loss is the "
+        f"The recipe `{result['recipe']}` on {result['limit']:,} reviews of each split, one epoch. Each training loss is the "
         f"mean over {result['window']:,} tokens. {m['cpu']}, threads: {m['threads']}; {result['date'][:10]}."
     )
     return text(lines, about)
@@ -91,7 +92,7 @@ def masked() -> str:
             name, chosen = f"`{result['recipe']}`, {run['seed']}", f"{n:,} ({n / m['tokens']:.1%})"
             right = f"{run['masked']['accuracy']:.1%}"
             rows.append((name, f"{m['tokens']:,}", chosen, *shares, right, left or "none"))
-    head = "Recipe, seed | Tokens | Chosen | Became [MASK] | Another token | Stayed | Held-out words guessed right | Texts left out"
+    head = "Recipe, seed | Tokens | Selected | Replaced by [MASK] | By a random token | Unchanged | Held-out words predicted | Texts removed"
     return text(table(head, rows))
 
 
@@ -121,10 +122,10 @@ def word_vectors_quality() -> str:
             rows.append((n, VECTOR_TESTS[test], *means, apart, " and ".join(str(len(f)) for f in found)))
     if not rows:
         return missing("benchmarks/speed/word2vec.py quality")
-    head = "Epochs | Test (points of 100) | glassformer | gensim | Difference (95 % interval) | Seeds"
+    head = "Epochs | Test | glassformer | gensim | Difference (95 % interval) | Seeds"
     lines = table(head, rows)
-    told = f"Seeds are those of glassformer and of gensim; threads: {result['setting']['threads']}, "
-    return text(lines, f"{told}vectors of {result['setting']['dim']} numbers.")
+    told = f"Scores are multiplied by 100. Seeds: number of trainings with glassformer and with gensim. Threads: {result['setting']['threads']}; "
+    return text(lines, f"{told}{result['setting']['dim']} dimensions.")
 
 
 def word_vectors_seconds(ending: str = "") -> str:
@@ -165,8 +166,8 @@ def defaults(result: dict[str, Any]) -> str:
     chance = {r["data"]: r["chance"] for r in result["rows"]}
     told = ", ".join(f"{data} {share:.1%}" for data, share in sorted(chance.items()))
     about = (
-        "Accuracy, its range over seeds, seconds of training on one thread (CPU seconds; wall-clock time for 64 examples). "
-        f"The most frequent class has: {told}.\nFlowers has fewer than 5,000 images: all of them are used."
+        "Each entry has the accuracy (mean and range over seeds) and the training time on one thread in seconds (CPU time; for 64 examples wall-clock time). "
+        f"Share of the most frequent class: {told}.\nFlowers has fewer than 5,000 images, so all are used."
     )
     return text(table(head, rows), about)
 
@@ -188,10 +189,12 @@ def untuned(result: dict[str, Any]) -> str:
     machine, seeds = result["machine"], ", ".join(map(str, result["seeds"]))
     limit = f" A try with {result['limit']:,} texts of each split." if result.get("limit") else ""
     about = (
-        f"Evaluated on each data set's validation split ({judged}). Seeds {seeds}; the range is over them. The last column is the "
-        f"processor's time of a training. {machine['cpu']}, one thread, {result['date'][:10]}.{limit}"
+        f"Evaluated on the validation split of each data set ({judged}). Mean and range over seeds {seeds}. Measured on "
+        f"{machine['cpu']}, one thread, {result['date'][:10]}.{limit}"
     )
-    return text(table("Data | Model | Macro-F1 | TF-IDF, same weights | Difference | Processor", rows), about)
+    return text(
+        table("Data | Model | Macro-F1 | Macro-F1 of TF-IDF | Difference | CPU time of training", rows), about
+    )
 
 
 @of("untuned", "benchmarks/quality/untuned.py")
@@ -220,16 +223,16 @@ def advice(all_of: list[list[dict[str, Any]]], data: str, model: str) -> str:
             asked = " ".join(f"--set {value}" for value in best["settings"][2:])
             left = 100 * (best["macro_f1"] - best["tfidf"]["macro_f1"])
             said.append(
-                f"`{asked}` ({best['change']}) adds {gain:.1f} (one seed), {left:+.1f} compared with TF-IDF."
+                f"`{asked}` ({best['change']}) adds {gain:.1f} points (one seed); the difference from TF-IDF is then {left:+.1f}."
             )
         else:
-            said.append(f"Tried without a gain, one seed: {', '.join(r['change'] for r in changes)}.")
+            said.append(f"Tried without a gain (one seed): {', '.join(r['change'] for r in changes)}.")
     first = max(defaults, key=lambda name: fmean(r["macro_f1"] for r in defaults[name]))
     if gap(defaults[first]) >= -100 * SHORT:
-        said.append(f"Take `{first}` there ({gap(defaults[first]):+.1f} points).")
+        said.append(f"Better: use `{first}` ({gap(defaults[first]):+.1f} points compared with TF-IDF).")
     else:
         said.append(
-            f"Of {', '.join(f'`{name}`' for name in sorted(defaults))} none reaches TF-IDF there: take TF-IDF, or "
+            f"None of {', '.join(f'`{name}`' for name in sorted(defaults))} reaches TF-IDF: use TF-IDF, or "
             "a checkpoint that was trained on this language."
         )
     return " ".join(said)
@@ -333,21 +336,21 @@ def explained_run(result: dict[str, Any]) -> str:
     counter = result.get("counter_examples", {})
     cut = f", cut to {length} tokens" if length else ""
     fewest = min(row["deletion"]["n"] for row in result["methods"].values())
-    cut += f"; methods of many passes and peers: the first {fewest:,}" if fewest < result["count"] else ""
+    cut += f" (slow methods and other libraries: the first {fewest:,})" if fewest < result["count"] else ""
     lines = [
-        f"**`{result['run']}`, {result['count']:,} test {result['inputs']} of {result['data']}{cut}**; differences "
-        "from random orders of the same input, positive is better:",
+        f"**`{result['run']}`, {result['count']:,} test {result['inputs']} of {result['data']}{cut}.** Differences "
+        "from random orders of the same input; positive is better:",
         "",
         *table(f"{head}{under}Seconds | Verdict", rows),
         "",
         (
-            f"Integrated gradients: relative error of completeness {error['median']:.1e} in the median, "
+            f"Integrated gradients: the relative difference between the sum of the scores and the change of the logit is {error['median']:.1e} in the median, "
             f"{error['max']:.1e} at most. "
             if error
             else ""
         )
         + f"Measured on {result['machine']['cpu']}, {result['date'][:10]}; `explain-{result['run']}.json` "
-        "has the heads, the agreement of the methods and the rest.",
+        "also has the tests of attention heads and the agreement of the methods.",
     ]
     compared = [
         (f"`{own}` minus `{peer}`", *(mean_of(by_operator[by]) for by in ways))
@@ -358,15 +361,16 @@ def explained_run(result: dict[str, Any]) -> str:
         head = "".join(f" | {faithfulness.MASKING_NAMES[by]}" for by in ways)
         lines += [
             "",
-            "The same inputs, our gap minus the gap of a peer:",
+            "On the same inputs, the gap of our method minus the gap of another library's method:",
             "",
             *table(f"Methods{head}", compared),
         ]
     if counter.get("searched"):
         lines += [
             "",
-            f"Sentences in which the most attended word can go while another one decides: {counter['found']:,} of "
-            f"{counter['searched']:,}" + (". The clearest:" if counter["clearest"] else "."),
+            "Sentences in which removing the most attended word does not change the prediction, but removing another word does: "
+            f"{counter['found']:,} of {counter['searched']:,}"
+            + (". The clearest:" if counter["clearest"] else "."),
             "",
         ]
         for one in counter["clearest"][:CLEAREST]:
@@ -419,7 +423,8 @@ def verdicts() -> str:
         shares = ", ".join(f"`{name}` {method['share']:.0%}" for name, method in best)
         hits.append((found[0]["data"], "yes" if one["maskable"] else "no", one["count"], shares))
     lines = table(
-        "Run | Order from | Inputs the test can judge | Passes under every way of hiding | Under any", rows
+        "Run | Scores from | Inputs with a result | Passes with every way of hiding | Passes with any way",
+        rows,
     )
     planted = table("Data | `maskable` | Texts | Ranks the planted word first", hits)
     return text([*lines, "", *planted], f"Explained by `{found[0]['method']}`, {on(found[0])}.")
@@ -442,8 +447,12 @@ def inside() -> str:
     if not found:
         return missing("benchmarks/quality/inside.py RUN")
     lines = table("Run | Fewer parameters | Accuracy | Pruned by 30 % | Difference | Faster prediction", rows)
-    head = "Run | Texts | Valid counterfactuals | Valid by greedy deletion | Words changed | By greedy deletion | Fewer words"
-    return text([*lines, "", *table(head, turned)], f"At most six words change; seconds {on(found[0])}.")
+    head = "Run | Texts | Valid counterfactuals | Valid by greedy deletion | Words changed | Words changed by greedy deletion | Fewer words"
+    about = (
+        "At most six words are changed; a text without such a counterfactual counts as seven. *Fewer words* is the mean paired "
+        f"difference between the two methods. Both tables {on(found[0])}."
+    )
+    return text([*lines, "", *table(head, turned)], about)
 
 
 @of("audit", "benchmarks/quality/audit.py")
@@ -491,10 +500,10 @@ def before_after(result: dict[str, Any]) -> str:
     for method, correlation in result["correlation"].items():
         middle = [mean_of(result[turn][method]["middle"], ".1%") for turn in ("before", "after")]
         rows.append((method, mean_of(correlation, ".2f"), *middle))
-    head = "Method | Maps before and after, rank correlation | Share in the middle quarter, before | after"
+    head = "Method | Rank correlation of the two runs' maps | Share in the middle quarter, before | after"
     pair = " and ".join(f"`{run}`" for run in result["runs"])
     where = f"measured on {result['machine']['cpu']}, {result['date'][:10]}"
-    return text(table(head, rows), f"{result['pictures']} pictures, {pair}; {where}.")
+    return text(table(head, rows), f"{result['pictures']} images, {pair}; {where}.")
 
 
 def label_noise() -> str:

@@ -361,8 +361,8 @@ def overall(found: dict[tuple[str, str], np.ndarray]) -> str:
     means = np.array([100 * gap.mean() for gap in reporting.values()])
     half = stats.t.ppf(0.975, len(means) - 1) * means.std(ddof=1) / len(means) ** 0.5
     return (
-        f"Over the {len(means)} cells on data sets not used to design `auto`, `auto` minus that simple model is {means.mean():+.1f} points on"
-        f" average ({means.mean() - half:+.1f} to {means.mean() + half:+.1f}); significantly behind after Holm's correction: "
+        f"On the data sets that were not used to design `auto` ({len(means)} entries), `auto` minus that simple model is {means.mean():+.1f} points on"
+        f" average ({means.mean() - half:+.1f} to {means.mean() + half:+.1f}). Entries with `auto` significantly worse after Holm's correction: "
         f"{', '.join(behind) or 'none'}."
     )
 
@@ -405,7 +405,8 @@ def table(of: tuple[str, ...] = DATA) -> str:
     scores = " (stsb: Spearman)" if "stsb" in of else ""
     lines += [
         "",
-        f"Test accuracy in %{scores}, seconds of the fit on one thread (all rows: two). Draws per cell: {draws}.",
+        f"Test accuracy in %{scores}, with the time of the fit in seconds on one thread (all rows: two threads). "
+        f"Random draws of the training examples per entry: {draws}.",
         overall(compared),
     ]
     return "\n".join(lines)
