@@ -54,9 +54,9 @@ Every family has every feature: it is fine-tuned whole, in part, by LoRA or by i
 explanations and features; is evaluated, served, exported as a graph (ONNX) and in the Hub's layout, where `transformers`
 opens it with the classes below. A family with `ForMaskedLM` can be trained further on raw texts (`MaskedLM`).
 
-CLIP (`model_type` `clip`) also opens with the half that reads texts, as in `CLIPModel`, for
-[zero-shot image classification](guide/own-images.md#zero-shot-image-classification); every key of both halves is read.
-Other uses take its image half. It was tested with random weights only.
+CLIP and SigLIP (`model_type` `clip` and `siglip`) also open with the half that reads texts, as in `CLIPModel` and `SiglipModel`,
+for [zero-shot image classification](guide/own-images.md#zero-shot-image-classification); every key of both halves is read.
+Other uses take the image half. They were tested with random weights only.
 """
 
 
@@ -154,7 +154,7 @@ BY_NAME = (  # what people type, model_type, what pools, prompts of the model's 
         "",
     ),
 )
-NOT_YET = "jina-embeddings, BEiT, Swin, the text half of SigLIP"
+NOT_YET = "jina-embeddings, BEiT, Swin"
 BY_NAME_INTRO = f"""## By the names people type
 
 Pooling, prompts and normalization are read from the folder (`modules.json`, `1_Pooling/config.json`,

@@ -32,5 +32,6 @@ PoolingKind = Literal[
     "patches",
     "unit-first",
     "unit-mean",
+    "unit-multihead",
 ]
 HeadKind = Literal["classification", "mlm", "pretraining", "spans"]

@@ -293,6 +293,22 @@ def test_ids_as_transformers(name, tmp_path):
     assert count_ids(ours) == len(theirs)
 
 
+def test_ids_as_siglips_tokenizer(tmp_path):
+    """On lines without Σ, which Python writes as ς at the end of a word, and Rust as σ."""
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("google.protobuf")
+    put(tmp_path, trained(pad_id=0, eos_id=1, unk_id=2, bos_id=-1), "spiece.model")
+    theirs = transformers.SiglipTokenizer.from_pretrained(tmp_path)
+    put(tmp_path, (tmp_path / "spiece.model").read_bytes(), "spiece.model", tokenizer_class="SiglipTokenizer")
+    ours = load_tokenizer(tmp_path)
+    texts = [
+        t for t in lines(17, 400) if unicodedata.is_normalized("NFC", t) and not set(t) & set("ﾞﾟﬁ\u200dΣ")
+    ]
+    assert len(texts) > 200
+    for text in [*texts, "A photo of a Cat.", "it's {[x]}  -- y_z!", "a"]:
+        assert ours.encode(text).ids == theirs(text)["input_ids"], text
+
+
 def test_albert_makes_quotes_plain_and_drops_case_and_accents(tmp_path):
     file, options, _ = FAMILIES["AlbertTokenizer"]
     raw = trained(**options)

@@ -128,6 +128,57 @@ def test_vectors_logits_gradients_and_folders_both_ways(draw, tmp_path):
     assert distance(found, theirs.logits_per_image) <= 1e-5
 
 
+def siglip_of(draw: int):
+    """A random SiglipModel, and padded texts: the padding is read, the last token is pooled."""
+    halves = settings_of(draw)
+    vision, text = (halves[f"{half}_config"] for half in ("vision", "text"))
+    acts = {"quick_gelu": "gelu_pytorch_tanh"}
+    for half in (vision, text):
+        half["hidden_act"] = acts.get(half["hidden_act"], half["hidden_act"])
+    text["projection_size"] = vision["hidden_size"]
+    config = transformers.SiglipConfig(vision_config=vision, text_config=text)
+    config.text_config._attn_implementation = config.vision_config._attn_implementation = "eager"
+    torch.manual_seed(draw)
+    peer = shaken(transformers.SiglipModel(config), 0.2)
+    pixels, _, _ = inputs_of(peer, draw)
+    length = text["max_position_embeddings"]
+    ids = torch.randint(0, 43, (5, length), generator=torch.Generator().manual_seed(draw))
+    for row, used in zip(ids, (length, 3, 1, 7, 2), strict=True):
+        row[used:] = 1
+    return peer, pixels, ids
+
+
+@DRAWS
+def test_siglips_vectors_logits_gradients_and_folders_both_ways(draw, tmp_path):
+    peer, pixels, ids = siglip_of(draw)
+    peer.save_pretrained(tmp_path / "theirs")
+    model = load_image_text(tmp_path / "theirs")
+    theirs = peer(pixel_values=pixels, input_ids=ids)
+    logits = model(pixels, ids)
+    assert distance(model.image_vectors(pixels), theirs.image_embeds) <= 1e-5
+    assert distance(model.text_vectors(ids), theirs.text_embeds) <= 1e-5
+    assert distance(logits, theirs.logits_per_image) <= 1e-5
+    weights = torch.randn(logits.shape, generator=torch.Generator().manual_seed(3))
+    (logits * weights).sum().backward()
+    (theirs.logits_per_image * weights).sum().backward()
+    gradients = to_hub({name: p.grad for name, p in model.named_parameters()}, model.config)
+    for name, p in peer.named_parameters():
+        if not name.endswith("k_proj.bias"):  # 0 but for rounding
+            found = gradients[name]
+            assert distance(found, p.grad) <= 1e-4, name
+
+    save_image_text(model, tmp_path / "ours")
+    again, info = transformers.SiglipModel.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    before, after = (read_tensors(tmp_path / side) for side in ("theirs", "ours"))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[key], after[key]) for key in before)
+    assert load_image_text(tmp_path / "ours").config == model.config
+    with torch.no_grad():
+        found = again.eval()(pixel_values=pixels, input_ids=ids).logits_per_image
+    assert distance(found, theirs.logits_per_image) <= 1e-5
+
+
 @DRAWS
 def test_states_and_maps_of_texts(draw, tmp_path):
     peer = peer_of(draw)
@@ -331,6 +382,91 @@ def test_probabilities_are_those_of_their_model(folder, images, clf):
     assert clf.predict(images).tolist() == [LABELS[i] for i in logits.argmax(1)]
     assert clf.decide(clf.outputs(images)).tolist() == clf.predict(images).tolist()
     assert clf.classes_.tolist() == LABELS
+
+
+@pytest.fixture(scope="module")
+def siglip_folder(tmp_path_factory) -> Path:
+    """Random weights with SigLIP's pieces and preprocessor, as transformers saves them."""
+    library = pytest.importorskip("sentencepiece", reason="trains a model with the package sentencepiece")
+    pytest.importorskip("google.protobuf")
+    folder = tmp_path_factory.mktemp("siglip")
+    lines = [f"a photo of a {word}, {n} {word}s" for n in range(31) for word in ("tree", "dog", "cat", "hat")]
+    ids = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+    with (folder / "spiece.model").open("wb") as file:
+        library.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines), model_writer=file, vocab_size=31, minloglevel=2, **ids
+        )
+    (folder / "tokenizer_config.json").write_text(
+        '{"tokenizer_class": "SiglipTokenizer", "pad_token": "</s>"}'
+    )
+    size = {"height": 21, "width": 21}
+    transformers.SiglipImageProcessorPil(size=size).save_pretrained(folder)
+    text = {"vocab_size": 31, "max_position_embeddings": 17, "projection_size": 15, **SMALL}
+    config = transformers.SiglipConfig(
+        vision_config={"image_size": 21, "patch_size": 7, **SMALL}, text_config=text
+    )
+    torch.manual_seed(1)
+    shaken(transformers.SiglipModel(config), 0.2).save_pretrained(folder)
+    return folder
+
+
+def test_siglip_compares_labels_as_their_model_does(siglip_folder, images, tmp_path, capsys):
+    clf = gf.ZeroShotImageClassifier(siglip_folder, LABELS)
+    clf.classifier.set_params(precision="fp32")
+    peer = transformers.SiglipModel.from_pretrained(siglip_folder).eval()
+    processor = transformers.SiglipImageProcessorPil.from_pretrained(siglip_folder)
+    tokenizer = transformers.SiglipTokenizer.from_pretrained(siglip_folder)
+    pixels = processor([Image.open(path).convert("RGB") for path in images], return_tensors="pt")
+    texts = [PHOTO.replace("{}", label) for label in LABELS]
+    ids = tokenizer(texts, padding="max_length", max_length=17, truncation=True, return_tensors="pt")[
+        "input_ids"
+    ]
+    with torch.no_grad():
+        logits = peer(**pixels, input_ids=ids).logits_per_image
+    np.testing.assert_allclose(clf.logits(images), logits, atol=1e-5 * float(logits.abs().max()))
+    np.testing.assert_allclose(clf.predict_proba(images), logits.softmax(1), atol=1e-5)
+
+    clf.classifier.save(tmp_path / "model")
+    again = gf.load(tmp_path / "model")
+    columns = [LABELS.index(label) for label in again.classes_]
+    np.testing.assert_allclose(again.predict_proba(images), clf.predict_proba(images)[:, columns], atol=1e-6)
+    network, pixels = again.model_, torch.zeros(2, 3, 21, 21)
+    with torch.no_grad():
+        graph = network.padded_logits(network.embeddings.padded(pixels), None)
+        assert distance(graph, network(pixels).logits) <= 1e-5
+    assert clf.explain(images[0], "cat").target == "cat"
+    assert (
+        main(["predict", str(siglip_folder), *images, "--labels", ",".join(LABELS), "--precision", "fp32"])
+        == 0
+    )
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [label for label, *_ in lines] == clf.predict(images).tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"text_config": None}, "'text_config' is missing or not an object"),
+        ({"text_config": {"projection_size": 7, **SMALL}}, r"another width than images \(15\)"),
+        ({"text_config": {"hidden_act": "mish", **SMALL}}, "hidden_act = 'mish' is not supported"),
+        ({"text_config": {"vocab_size": 59, **SMALL}}, "config.json says"),
+        ({"text_config": {**SMALL, "num_attention_heads": 7}}, "is not a multiple of num_heads 7"),
+        ({"model_type": "siglip2"}, "model_type 'siglip2' does not compare images with texts"),
+    ],
+)
+def test_settings_of_siglip_that_cannot_be_raise_an_error(change, said, siglip_folder, tmp_path):
+    for file in siglip_folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    settings = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(settings | change))
+    with pytest.raises(CheckpointError, match=said):
+        load_image_text(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    (tmp_path / "tokenizer_config.json").write_text(
+        '{"tokenizer_class": "SiglipTokenizer", "pad_token": "<p>"}'
+    )
+    with pytest.raises(CheckpointError, match="no padding token '<p>'"):
+        gf.ZeroShotImageClassifier(tmp_path, LABELS)
 
 
 def test_vectors_of_several_templates_are_averaged(folder, images):

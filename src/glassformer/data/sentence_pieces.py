@@ -41,6 +41,8 @@ MAX_MARKS = 3  # of one composed letter
 # that it can still be composed with the letter before it.
 IOTA, IOTA_PLACEHOLDER = "\u0345", "\ufdd2"
 
+ASCII_PUNCTUATION = r"[!-/:-@\[-`{-~]"
+
 # --- Protocol Buffers -----------------------------------------------------------------------------
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types; groups (3 and 4) are not supported
@@ -356,6 +358,10 @@ def class_normalizers(piece_ids: PieceIds, config: Mapping[str, Any]) -> list[di
         if config.get("keep_accents") is not True:
             steps += [{"type": "NFKD"}, {"type": "StripAccents"}]
     lowercase = config.get("do_lower_case")
-    if piece_ids.simplifies_text if lowercase is None else lowercase is True:
+    folds_case = piece_ids.simplifies_text or piece_ids.drops_punctuation
+    if folds_case if lowercase is None else lowercase is True:
         steps.append({"type": "Lowercase"})
+    if piece_ids.drops_punctuation:
+        steps += [_replace("", Regex=ASCII_PUNCTUATION), _replace(" ", Regex=r"\s+")]
+        steps.append({"type": "Strip", "strip_left": True, "strip_right": True})
     return steps

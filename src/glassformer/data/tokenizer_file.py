@@ -381,6 +381,22 @@ def model_inputs(folder: Path) -> list[str]:
     return names or ["input_ids", "token_type_ids", "attention_mask"]
 
 
+def padding_id(tokenizer: Tokenizer, folder: Path) -> int:
+    """The id of the token that ``tokenizer_config.json`` names for padding; by default ``<pad>`` or ``</s>``.
+
+    Raises:
+        CheckpointError: the tokenizer has no such token.
+    """
+    named = _read_config(folder / TOKENIZER_FILE).get("pad_token")
+    named = named.get("content") if isinstance(named, dict) else named
+    names = ("<pad>", "</s>") if named is None else (str(named),)
+    found = next((index for name in names if (index := tokenizer.token_to_id(name)) is not None), None)
+    if found is None:
+        what = f"the tokenizer has no padding token {names[0][:60]!r}"
+        raise CheckpointError(what, where=str(folder / CONFIG_FILE), fix=FIX)
+    return found
+
+
 def check_truncation_side(folder: Path, fix: str) -> None:
     """Raise CheckpointError if the tokenizer truncates texts at their beginning, which is not supported."""
     config, file = folder / CONFIG_FILE, folder / TOKENIZER_FILE
@@ -417,7 +433,10 @@ def _find_file(path: Path) -> Path:
         if not path.exists():
             raise NoTokenizerError("no tokenizer here", where=str(path), fix=EXPECTED_FILES)
         return path.with_name(BYTE_LEVEL_FILES[0]) if path.name == BYTE_LEVEL_FILES[1] else path
+    # ``transformers`` reads SigLIP's pieces even if there is a ``tokenizer.json``, which keeps punctuation.
+    has_pieces = _class_name(_read_config(path / TOKENIZER_FILE), path / TOKENIZER_FILE) == "SiglipTokenizer"
     for names in (
+        *([n] for n in SENTENCE_PIECE_FILES if has_pieces),
         [TOKENIZER_FILE],
         BYTE_LEVEL_FILES,
         FASTBPE_FILES[:1],
@@ -472,7 +491,7 @@ def _load_sentence_pieces(file: Path) -> Tokenizer:
     mask = _special_token(config, "mask", TOKEN_SPELLINGS["mask"][FRAME_BY_CLASS.get(name) == "angles"], file)
     try:
         model = read_sentence_pieces(_read_bytes(file))
-        pieces = assign_ids(model, piece_ids, mask if is_known else None)
+        pieces = assign_ids(model, piece_ids, mask if is_known and not piece_ids.drops_punctuation else None)
         definition = build_definition(model, pieces, class_normalizers(piece_ids, config))
     except Invalid as error:
         what = f"not a SentencePiece model that can be used: {error}"
@@ -518,6 +537,11 @@ def _add_frame(tokenizer: Tokenizer, frame: str | None, config: Mapping[str, Any
         return tokenizer
     if frame == "brackets":
         return frame_texts(tokenizer, cls, sep)
+    if frame == "end":
+        tokenizer.post_processor = processors.TemplateProcessing(
+            f"$A {sep}", f"$A {sep} $B {sep}", [(sep, sep_id)]
+        )
+        return tokenizer
     tokenizer.post_processor = processors.RobertaProcessing((sep, sep_id), (cls, cls_id))
     return tokenizer
 

@@ -38,8 +38,10 @@ FRAME_BY_CLASS = {
     **dict.fromkeys(("AlbertTokenizer", "DebertaV2Tokenizer", "albert", "deberta-v2"), "brackets"),
     **dict.fromkeys(("RobertaTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer"), "angles"),
     **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "MPNetTokenizer", "mpnet"), "angles"),
+    **dict.fromkeys(("SiglipTokenizer", "siglip"), "end"),
 }
-FRAME_TOKENS = {"brackets": ("[CLS]", "[SEP]"), "angles": ("<s>", "</s>")}
+# "end" (SigLIP): only ``</s>`` after a text
+FRAME_TOKENS = {"brackets": ("[CLS]", "[SEP]"), "angles": ("<s>", "</s>"), "end": ("</s>", "</s>")}
 # Usual file names of SentencePiece models in checkpoint folders.
 SENTENCE_PIECE_FILES = [
     f"{name}.model" for name in "sentencepiece.bpe spiece sentencepiece spm tokenizer".split()
@@ -55,12 +57,15 @@ class PieceIds:
         unknown: index of the unknown token in ``special``.
         simplifies_text: normalize texts as ALBERT does: `` and '' become ", and accents and case are dropped
             unless ``tokenizer_config.json`` keeps them.
+        drops_punctuation: normalize texts as SigLIP does: punctuation of ASCII and case are dropped. Such a
+            tokenizer has no mask token.
     """
 
     special: tuple[str, ...] = ()
     num_replaced: int = 0
     unknown: int = 3
     simplifies_text: bool = False
+    drops_punctuation: bool = False
 
 
 XLM_IDS = PieceIds(("<s>", "<pad>", "</s>", "<unk>"), 3)
@@ -70,6 +75,7 @@ PIECE_IDS = {
     **dict.fromkeys(("CamembertTokenizer", "camembert"), CAMEMBERT_IDS),
     **dict.fromkeys(("AlbertTokenizer", "albert"), PieceIds(simplifies_text=True)),
     **dict.fromkeys(("DebertaV2Tokenizer", "deberta-v2"), PieceIds()),
+    **dict.fromkeys(("SiglipTokenizer", "siglip"), PieceIds(drops_punctuation=True)),
 }
 
 

@@ -55,6 +55,7 @@ FAMILIES: dict[str, Family] = {
 # ``model_type`` of well-known unsupported encoders -> the reason.
 UNSUPPORTED_FAMILIES = {
     "clip_text_model": "the half of CLIP that reads texts opens with the half that reads images only",
+    "siglip_text_model": "the half of SigLIP that reads texts opens with the half that reads images only",
     "neobert": "its code is on the Hub alone, so that nothing shows whether ours computes the same",
     "swin": "its windows shift, and its patches are merged in four stages",
     "swinv2": "its windows shift, and its patches are merged in four stages",

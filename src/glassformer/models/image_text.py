@@ -1,16 +1,21 @@
-"""An image encoder and a text encoder whose vectors share one space (CLIP; Radford et al., 2021).
+"""An image encoder and a text encoder whose vectors share one space (CLIP and SigLIP).
 
-    image vectors [B, E] and text vectors [K, E], all of length 1        logits [B, K] = exp(s) * cosines
+    image vectors [B, E] and text vectors [K, E], all of length 1        logits [B, K] = exp(s) * cosines + b
 
-The image encoder applies layer norm to its first row and projects it (``FirstNormPooling``). The text encoder
-is causal: the state of the end-of-text token, which has read the whole text, is projected. s is
-``logit_scale``.
+CLIP (Radford et al., 2021) applies layer norm to the first row of an image and projects it
+(``FirstNormPooling``). Its text encoder is causal: the state of the end-of-text token, which has read the
+whole text, is projected. b is 0.
+
+SigLIP (Zhai et al., 2023) pools an image by attention (``UnitMultiHeadPooling``). Its texts are padded to the
+same length, as in its training, and the encoder reads the padding too. The state of the last token is
+projected. s is ``logit_scale`` and b is ``logit_bias``.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -30,43 +35,57 @@ class ImageTextConfig:
     """Config of both encoders.
 
     Args:
-        image: with a pooling that projects to E features.
+        image: with a pooling that returns E features of length 1: "first-norm" with a projection (CLIP), or
+            "unit-multihead" (SigLIP).
         text: without pooling and head.
-        end_token: id of the end-of-text token; None: it is the highest id of a text (``end_rows``).
+        end_token: id of the end-of-text token; None: it is the highest id of a text; "last": the last token
+            of a padded text is read (SigLIP).
     """
 
     image: ImageEncoderConfig
     text: TextEncoderConfig
-    end_token: int | None = None
+    end_token: int | Literal["last"] | None = None
 
     def __post_init__(self) -> None:
-        if self.image.projection is None:
+        if self.image.projection is None and self.image.pooling != "unit-multihead":
             what = f"images with {self.image.pooling} pooling have no projection to compare with texts"
             raise ConfigError(what, where="projection", fix="Use pooling='first-norm' and a projection")
 
+    @property
+    def width(self) -> int:
+        """E, the number of features of a vector."""
+        return self.image.projection or self.image.encoder.d_model
 
-def end_rows(ids: Tensor, packing: Packing, end_token: int | None) -> Tensor:
-    """The row of the end of each text, ``[B]``: of its first ``end_token``, or (None) of its highest id.
+    @property
+    def has_biases(self) -> bool:
+        """Whether the projection of texts and the logits have a bias, as in SigLIP."""
+        return self.image.projection is None
+
+
+def end_rows(ids: Tensor, packing: Packing, end_token: int | Literal["last"] | None) -> Tensor:
+    """The row of the end of each text, ``[B]``; see ``ImageTextConfig.end_token``.
 
     Args:
         ids: ``[N]``.
     """
+    if end_token == "last":
+        return packing.first_rows + packing.length_tensor - 1
     marks = ids if end_token is None else (ids == end_token).int()
     return packing.first_rows + packing.pad(marks, -1).argmax(1)  # argmax returns the first maximum
 
 
 class ImageTextModel(nn.Module):
-    """The encoders of images and texts, both projections, and the scale of the cosines."""
+    """The encoders of images and texts, both projections, and the scale and bias of the logits."""
 
     def __init__(self, config: ImageTextConfig):
         super().__init__()
         c = self.config = config
-        d, e = c.text.encoder.d_model, c.image.projection
-        assert e is not None, "checked by the config"
+        d = c.text.encoder.d_model
         self.image, self.text = ImageEncoder(c.image), TextEncoder(c.text)
-        self.text_projection = nn.Linear(d, e, bias=False)
+        self.text_projection = nn.Linear(d, c.width, bias=c.has_biases)
         nn.init.normal_(self.text_projection.weight, std=d**-0.5)
         self.logit_scale = nn.Parameter(torch.tensor(math.log(SCALE)))
+        self.logit_bias = nn.Parameter(torch.tensor(0.0)) if c.has_biases else None
 
     def image_vectors(self, pixel_values: Images) -> Tensor:
         """Vectors ``[B, E]`` of length 1 of normalized images ``[B, C, H, W]``; see ``ImageEncoder``."""
@@ -78,7 +97,7 @@ class ImageTextModel(nn.Module):
         self, input_ids: Tensor, attention_mask: Tensor | None = None, *, packing: Packing | None = None
     ) -> Tensor:
         """Vectors ``[K, E]`` of length 1 of padded ids ``[K, T]`` with a mask (None: no padding), or of
-        packed ids ``[N]`` with a packing.
+        packed ids ``[N]`` with a packing. For SigLIP, the padding is a part of the text: no mask.
         """
         if packing is None:
             mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
@@ -99,4 +118,5 @@ class ImageTextModel(nn.Module):
         """Logits ``[B, K]`` of each image with each text; the inputs are those of ``image_vectors`` and
         ``text_vectors``."""
         texts = self.text_vectors(input_ids, attention_mask, packing=packing)
-        return self.logit_scale.exp() * self.image_vectors(pixel_values) @ texts.T
+        logits = self.logit_scale.exp() * self.image_vectors(pixel_values) @ texts.T
+        return logits if self.logit_bias is None else logits + self.logit_bias

@@ -221,6 +221,16 @@ class MultiHeadPooling(nn.Module):
         return z + self.feed_forward(self.norm(z))
 
 
+class UnitMultiHeadPooling(MultiHeadPooling):
+    """SigLIP's image vector: the output of ``MultiHeadPooling``, scaled to length 1."""
+
+    def forward(self, x: Tensor, packing: Packing, record: LayerRecord | None = None) -> Tensor:
+        return F.normalize(super().forward(x, packing, record), dim=1)
+
+    def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        return F.normalize(super().padded(x, mask), dim=1)
+
+
 class Pooler(nn.Module):
     """BERT's pooler: ``tanh(W x_[CLS] + b)`` (Devlin et al., 2019).
 
@@ -297,7 +307,11 @@ POOLINGS = {
 }
 
 
-ENCODER_POOLINGS = {"multihead": MultiHeadPooling, "first-norm": FirstNormPooling}  # with sizes of its layers
+ENCODER_POOLINGS = {  # with sizes of the encoder's layers
+    "multihead": MultiHeadPooling,
+    "unit-multihead": UnitMultiHeadPooling,
+    "first-norm": FirstNormPooling,
+}
 PATCH_POOLINGS = {"first-mean": FirstMeanPooling, "patches": PatchMeanPooling}
 
 
@@ -319,7 +333,7 @@ def make_pooling(
     Args:
         dropout: rate, for "pooler".
         skip: number of rows before the patches, for "first-mean" and "patches".
-        encoder: config of the encoder, required by "multihead" and "first-norm".
+        encoder: config of the encoder, required by ``ENCODER_POOLINGS``.
         projection: number of features, for "first-norm".
 
     Raises:

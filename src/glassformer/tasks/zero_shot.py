@@ -7,9 +7,9 @@ can be used.
 A sentence encoder compares the vector of a text with those of "This text is about sports.", "This text is
 about politics." and so on. It reads each text once for all labels.
 
-CLIP (Radford et al., 2021) compares the vector of an image with those of "a photo of a cat.", "a photo of a
-dog." and so on. The vectors of the labels are the rows of a linear head, so that the model reads each image
-once for all labels.
+CLIP (Radford et al., 2021) and SigLIP (Zhai et al., 2023) compare the vector of an image with those of "a
+photo of a cat.", "a photo of a dog." and so on. The vectors of the labels are the rows of a linear head, so
+that the model reads each image once for all labels.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.config import listed
 from glassformer.data.checks import check_class_names, check_texts
 from glassformer.data.in_memory import read_rows
-from glassformer.data.text import Windows, encode
+from glassformer.data.text import TokenTable, Windows, encode
 from glassformer.data.text_pairs import TextPair, encode_pairs, without_segments
-from glassformer.data.tokenizer_file import TOKENIZER_FILE, load_tokenizer
+from glassformer.data.tokenizer_file import TOKENIZER_FILE, load_tokenizer, padding_id
 from glassformer.errors import ConfigError, NotForThisModelError, NoTokenizerError
 from glassformer.evaluate.predict import predict_rows, softmax
 from glassformer.families.image_text import load_image_text
@@ -299,11 +299,23 @@ PHOTO = "a photo of a {}."
 
 
 def label_vectors(
-    model: ImageTextModel, tokenizer: Any, labels: Sequence[str], templates: Sequence[str]
+    model: ImageTextModel,
+    tokenizer: Any,
+    labels: Sequence[str],
+    templates: Sequence[str],
+    padding: int | None = None,
 ) -> Tensor:
-    """The mean vector of each label over the templates, ``[K, E]`` of length 1 (Radford et al., 3.1.4)."""
+    """The mean vector of each label over the templates, ``[K, E]`` of length 1 (Radford et al., 3.1.4).
+
+    Args:
+        padding: id of the token that texts are padded with to the maximum length (SigLIP); None: no padding.
+    """
     texts = [template.replace("{}", label) for label in labels for template in templates]
-    table = encode(tokenizer, texts, max_length=model.config.text.embedding.max_positions)
+    longest = model.config.text.embedding.max_positions
+    table = encode(tokenizer, texts, max_length=longest)
+    if padding is not None:
+        rows = (table[i].tolist() for i in range(len(table)))
+        table = TokenTable.of([row + [padding] * (longest - len(row)) for row in rows])
     rows = predict_rows(
         model, table, lambda _, batch: model.text_vectors(batch.ids, packing=batch.packing)
     )  # [K * templates, E]
@@ -314,23 +326,29 @@ def label_vectors(
 def classifier_of(
     folder: str | Path, labels: Sequence[str], templates: Sequence[str] = (PHOTO,)
 ) -> ImageClassifier:
-    """A classifier whose head has the label vectors as rows, scaled as CLIP scales cosines.
+    """A classifier whose head has the label vectors as rows, scaled as the model scales cosines.
+
+    SigLIP's own probability of a label is the sigmoid of its logit. Here, the softmax compares the labels.
 
     Raises:
-        CheckpointError: the folder is not of both halves of CLIP, or lacks its tokenizer or preprocessor.
+        CheckpointError: the folder is not of both halves of CLIP or SigLIP, or lacks its tokenizer or
+            preprocessor.
     """
     path, _, _ = resolve_checkpoint(folder)
     model = load_image_text(path)
-    if not (path / TOKENIZER_FILE).is_file():  # vocab.json is read as another tokenizer's
+    is_padded = model.config.end_token == "last"
+    if not is_padded and not (path / TOKENIZER_FILE).is_file():  # vocab.json is read as another tokenizer's
         fix = "Write it with transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
         raise NoTokenizerError(f"holds no {TOKENIZER_FILE}", where=str(path), fix=fix)
     clf = ImageClassifier(str(path))
     clf.read_parts(path, {})
     network = model.image.with_head(head="classification", num_labels=len(labels)).eval()
     classes = np.unique(labels)
-    vectors = label_vectors(model, load_tokenizer(path), classes.tolist(), templates)
+    tokenizer = load_tokenizer(path)
+    padding = padding_id(tokenizer, path) if is_padded else None
+    vectors = label_vectors(model, tokenizer, classes.tolist(), templates, padding)
     network.head.out.weight.copy_(model.logit_scale.exp() * vectors)
-    network.head.out.bias.zero_()
+    network.head.out.bias.fill_(0.0 if model.logit_bias is None else model.logit_bias)
     network.weights_source += ", head of label vectors"
     clf._with_parts(
         network, classes=classes, class_order=None, kind=ZeroShot.kind_, temperature=1.0, threshold=None
@@ -340,7 +358,7 @@ def classifier_of(
 
 
 class ZeroShotImageClassifier(ZeroShot):
-    """Classifies images by the names of labels, without training, with CLIP.
+    """Classifies images by the names of labels, without training, with CLIP or SigLIP.
 
     ``predict``, ``predict_proba`` and ``explain`` work as in a fitted ``ImageClassifier``. ``classes_`` has
     the labels in your order. ``classifier`` is an ``ImageClassifier`` of the labels, which can be saved.
@@ -355,19 +373,19 @@ class ZeroShotImageClassifier(ZeroShot):
         """Combine a model with labels.
 
         Args:
-            model: the folder or Hub id of a CLIP model, such as "openai/clip-vit-base-patch32".
+            model: the folder or Hub id of a CLIP or SigLIP model, such as "openai/clip-vit-base-patch32".
             labels: the labels, as words in the language of the model.
             template: a text whose ``{}`` is replaced by the label, or several, whose vectors are averaged;
                 None: "a photo of a {}.".
 
         Raises:
-            CheckpointError: the model cannot be read, or is not of both halves of CLIP.
+            CheckpointError: the model cannot be read, or is not of both halves of CLIP or SigLIP.
             ConfigError: a template without ``{}``, or a single label.
             DataError: a duplicate label.
         """
         self.classes_ = check_candidate_labels(labels)
         if len(self.classes_) == 1:
-            what = "CLIP only compares labels with each other"
+            what = "a zero-shot classifier only compares labels with each other"
             raise NotForThisModelError(what, where="labels", fix="Give two labels or more")
         templates = [PHOTO] if template is None else template
         templates = [templates] if isinstance(templates, str) else templates
