@@ -382,14 +382,15 @@ def model_inputs(folder: Path) -> list[str]:
 
 
 def padding_id(tokenizer: Tokenizer, folder: Path) -> int:
-    """The id of the token that ``tokenizer_config.json`` names for padding; by default ``<pad>`` or ``</s>``.
+    """The id of the token that ``tokenizer_config.json`` names for padding; by default its usual names.
 
     Raises:
         CheckpointError: the tokenizer has no such token.
     """
     named = _read_config(folder / TOKENIZER_FILE).get("pad_token")
     named = named.get("content") if isinstance(named, dict) else named
-    names = ("<pad>", "</s>") if named is None else (str(named),)
+    usual = *TOKEN_SPELLINGS["pad"], *TOKEN_SPELLINGS["sep"]
+    names = usual if named is None else (str(named),)
     found = next((index for name in names if (index := tokenizer.token_to_id(name)) is not None), None)
     if found is None:
         what = f"the tokenizer has no padding token {names[0][:60]!r}"
@@ -434,9 +435,10 @@ def _find_file(path: Path) -> Path:
             raise NoTokenizerError("no tokenizer here", where=str(path), fix=EXPECTED_FILES)
         return path.with_name(BYTE_LEVEL_FILES[0]) if path.name == BYTE_LEVEL_FILES[1] else path
     # ``transformers`` reads SigLIP's pieces even if there is a ``tokenizer.json``, which keeps punctuation.
-    has_pieces = _class_name(_read_config(path / TOKENIZER_FILE), path / TOKENIZER_FILE) == "SiglipTokenizer"
+    class_name = str(_read_config(path / TOKENIZER_FILE).get("tokenizer_class"))
+    pieces_first = PIECE_IDS.get(class_name, PieceIds()).drops_punctuation
     for names in (
-        *([n] for n in SENTENCE_PIECE_FILES if has_pieces),
+        *([n] for n in SENTENCE_PIECE_FILES if pieces_first),
         [TOKENIZER_FILE],
         BYTE_LEVEL_FILES,
         FASTBPE_FILES[:1],
