@@ -116,7 +116,7 @@ def test_pictures_before_and_after(drawn):
     assert made.caption.count("recipe `digits`") == 2
     made = drawn("by_two_arms", "digits", "digits")
     assert svg_texts(made.content)[:4] == ["rollout", "without", "rollout", "with"]
-    assert made.caption.startswith("Trained without augmentation the model names ")
+    assert made.caption.startswith("Trained without augmentation, the model classifies ")
     sheet = drawn("augmentation", "digits")
     assert sheet.content.startswith(b"\x89PNG")
     assert "original, shift, light, medium, strong, mixup, cutmix" in sheet.caption

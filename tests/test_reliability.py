@@ -191,6 +191,6 @@ def test_the_page_says_whether_the_whole_suite_ran_without_a_network(monkeypatch
     for fewer in (0, 7):
         result["rows"]["suite"]["run"] -= fewer
         lines = soak.page(result).splitlines()
-        told.append(next(line for line in lines if line.startswith("Tests with the network")))
-    assert told[0].startswith("Tests with the network shut (the whole suite): ")
-    assert told[1].startswith("Tests with the network shut (some folders have not been run so): ")
+        told.append(next(line for line in lines if line.startswith("Tests without a network")))
+    assert told[0].startswith("Tests without a network (all tests): ")
+    assert told[1].startswith("Tests without a network (some folders were not run in this way): ")

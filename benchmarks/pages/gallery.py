@@ -167,17 +167,19 @@ def grid(run: GalleryRun) -> Drawn:
     file = run.file("grid.png")
     examples = json.loads(run.file("pictures.json").read_text(encoding="utf-8"))["examples"]
     right = sum(e["label"] == e["predicted"] for e in examples)
-    wrong = [f"{e['label']} as {e['predicted']}" for e in examples if e["label"] != e["predicted"]]
-    told = f"{right} of {len(examples)} are right" + (f"; taken wrongly: {', '.join(wrong)}" if wrong else "")
-    return Drawn(file.read_bytes(), f"{len(examples)} small pictures, one a class, with true and predicted label: {told}",
+    wrong = [f"{e['label']} predicted as {e['predicted']}" for e in examples if e["label"] != e["predicted"]]
+    told = f"{right} of {len(examples)} predictions are correct" + (
+        f"; wrong: {', '.join(wrong)}" if wrong else ""
+    )
+    return Drawn(file.read_bytes(), f"{len(examples)} small images, one per class, with true and predicted label: {told}",
                  f"{told}. {run.told()}")  # fmt: skip
 
 
 def confusion(run: GalleryRun) -> Drawn:
     """The confusion matrix of the judged split."""
     scores = run.metrics[run.metrics["judged"]]
-    pairs = [f"{p['label']} taken for {p['predicted']} ({p['count']})" for p in confusions(scores)[:3]]
-    most = f"Most often mistaken: {', '.join(pairs)}" if pairs else "Two classes"
+    pairs = [f"{p['label']} predicted as {p['predicted']} ({p['count']})" for p in confusions(scores)[:3]]
+    most = f"Most frequent errors: {', '.join(pairs)}" if pairs else "Two classes"
     content = confusion_matrix(scores["labels"], scores["confusion"])
     return Drawn(content.encode(), f"A table of {len(scores['labels'])} by {len(scores['labels'])} counts. {most}",
                  f"{most}. {run.told()}")  # fmt: skip
@@ -191,8 +193,9 @@ def curves(run: GalleryRun) -> Drawn:
         raise InputError("fewer than two evaluations", where=run.recipe.name)
     each = ", ".join(f"{e['accuracy']:.1%}" for e in epochs)
     told = f"Test accuracy after each epoch: {each}. " if epochs else ""
-    told += "Each epoch's weights were kept and judged at the end; nothing was chosen by them. " * bool(
-        epochs
+    told += (
+        "The weights of each epoch were kept and evaluated at the end; no epoch was selected by these scores. "
+        * bool(epochs)
     )
     return Drawn(drawn.encode(), f"Two panels: loss and accuracy over {len(run.evaluations)} epochs. {told}".strip(),
                  f"{told}{run.told()}")  # fmt: skip
@@ -217,9 +220,7 @@ def maps(run: GalleryRun) -> Drawn:
         for i, row in enumerate(last)
     )
     said = {"1": "yes", "0": "no"}[str(e.label)]  # whether a European country is named
-    told = (
-        f"“{SENTENCE}”: the answer is {said} (label {e.label}), {e.probability:.1%} sure. From [CLS], {each}."
-    )
+    told = f"“{SENTENCE}”: the prediction is {said} (label {e.label}) with probability {e.probability:.1%}. From [CLS], {each}."
     alt = f"{len(last)} square maps of {len(e.tokens)} tokens; of the words, [CLS] reads {strongest[0]} most"
     return Drawn(heads(e).encode(), alt, f"{told} {run.told()}")
 
@@ -229,7 +230,7 @@ def alignment(run: GalleryRun) -> Drawn:
     example = json.loads(run.file("alignments.json").read_text(encoding="utf-8"))["examples"][0]
     content = to_svg_file(alignment_picture(example["source"], example["target"], example["weights"]))
     text, said = " ".join(str(example["text"]).split()), " ".join(str(example["translation"]).split())
-    alt = "A table: a row a token of the German translation, a column a token of the English text, dark near a diagonal"
+    alt = "A table with a row for each token of the German translation and a column for each token of the English text, dark near a diagonal"
     return Drawn(content.encode(), alt, f"“{text}” → “{said}”. {run.told()}")
 
 
@@ -240,22 +241,22 @@ def augmentation(run: GalleryRun) -> Drawn:
     file = io.BytesIO()
     sheet.quantize(64).save(file, "PNG", optimize=True)
     names = ", ".join(sheet_columns(LEVEL))
-    told = f"Columns: {names}; drawn from one fixed seed, from the training pictures of `{run.recipe.data.source}`."
+    told = f"Columns: {names}; with one fixed seed, for training images of `{run.recipe.data.source}`."
     return Drawn(file.getvalue(), f"{len(rows)} photos in rows, changed from left to right: {names}",
-                 f"{told} No model has a part in it.{_credits(split, rows)}")  # fmt: skip
+                 f"{told}{_credits(split, rows)}")  # fmt: skip
 
 
 def before_and_after(before: GalleryRun, after: GalleryRun) -> Drawn:
     """Rollout and occlusion of the same pictures: a head on frozen weights, then all weights fine-tuned."""
-    said = "Before fine-tuning {} of these {} validation pictures are named rightly, after it {}."
+    said = (
+        "Before fine-tuning {} of these {} validation images are classified correctly, after fine-tuning {}."
+    )
     return _by_two(before, after, ("before", "after"), after, "before and after", said)
 
 
 def by_two_arms(plain: GalleryRun, augmented: GalleryRun) -> Drawn:
     """Rollout and occlusion of the same pictures by two arms of a study: without and with augmentation."""
-    said = (
-        "Trained without augmentation the model names {} of these {} validation pictures rightly, with it {}."
-    )
+    said = "Trained without augmentation, the model classifies {} of these {} validation images correctly; trained with augmentation, {}."
     return _by_two(plain, augmented, ("without", "with"), plain, "by both models", said)
 
 

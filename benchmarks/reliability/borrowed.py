@@ -28,7 +28,7 @@ def answers() -> list[dict[str, Any]]:
     for precision, words in (("fp32", "1e-5 in fp32"), ("auto", "0.02 in bf16")):
         loads = [load for name, load in found.items() if name.startswith(f"{precision},")]
         rows.append({
-            "promise": f"HTTP server, 1 to 256 clients: every request answered, within {words} of `predict_proba` "
+            "promise": f"HTTP server with 1 to 256 clients. Every request gets a response within {words} of `predict_proba` "
                        "(`benchmarks/results/serve.json`)",
             "asked": 8_900, "run": sum(map(_requests, loads)), "passed": sum(map(_right, loads)),
         })  # fmt: skip
@@ -40,10 +40,10 @@ def refusals() -> dict[str, Any]:
     load = _file("serve.json").get("overload", {})
     refused = load.get("statuses", {}).get("429", 0)
     soon = refused if (load.get("refused_p99_ms") or 0) <= MOST_MS else 0
-    took = f"; they took {load['refused_p99_ms']:.0f} ms at most in 99 of 100 cases" if refused else ""
+    took = f" (measured: {load['refused_p99_ms']:.0f} ms)" if refused else ""
     return {
-        "promise": f"HTTP server with a full queue: what is let in is answered within 0.02 of `predict_proba`, the "
-                   f"rest refused with 429, 99 of 100 refusals within {MOST_MS} ms{took}",
+        "promise": f"HTTP server with a full queue. Accepted requests get a response within 0.02 of `predict_proba`; all other "
+                   f"requests get status 429, 99 % of them within {MOST_MS} ms{took}",
         "asked": "all", "run": _requests(load) if load else 0, "passed": _right(load) + soon if load else 0,
     }  # fmt: skip
 
@@ -56,8 +56,8 @@ def fuzz() -> dict[str, Any]:
     held = found.get("slowest_health_ms", 0) < MOST_HEALTH_MS
     run = sum(statuses.values())
     return {
-        "promise": "HTTP server: requests made up from its own description, right and wrong ones: no answer with 5xx, "
-                   f"and `/health` within 1 s throughout{health} (`make fuzz`)",
+        "promise": "HTTP server: valid and invalid requests generated from its OpenAPI description. No status 5xx, "
+                   f"and `/health` within 1 s{health} (`make fuzz`)",
         "asked": 20_000, "run": run, "passed": (run - statuses.get("5xx", 0)) * held if found else "not measured",
     }  # fmt: skip
 
@@ -70,7 +70,7 @@ def onnx() -> tuple[dict[str, Any], str]:
         for m in models.values()
     ]
     row = {
-        "promise": "ONNX beside torch: the same label, logits within 1e-4 (`benchmarks/results/export.json`)",
+        "promise": "ONNX exports compared with their models. The same label, logits within 1e-4 (`benchmarks/results/export.json`)",
         "asked": 8_000, "run": sum(m["inputs"] for m in models.values()), "passed": sum(held),
         "seconds": sum(m["seconds"] for m in models.values()),
     }  # fmt: skip

@@ -109,10 +109,10 @@ def section() -> list[str]:
         return [*lines, "Not measured yet: `make mutants`.", ""]
     result = json.loads(file.read_text(encoding="utf-8"))
     lines += [
-        "Small faults put into the package one at a time: how many does a test of `make test` notice? A seed draws",
-        "them, in each file in proportion to its size. Equivalent ones change nothing that a test could see. The share",
-        "at first is what was noticed before the seed's survivors led to new tests.", "",
-        "| Package | Seed | Tried | Killed | Equivalent | Share of non-equivalent mutants killed | At first |", "|---|---|---|---|---|---|---|",
+        "A mutant is the package with one small fault. A mutant is killed if a test of `make test` fails. The faults are drawn at random with a seed, in",
+        "each file in proportion to its size. An equivalent mutant changes nothing that a test could detect. The last column is the share killed",
+        "before tests were added for the surviving mutants of this seed.", "",
+        "| Package | Seed | Tried | Killed | Equivalent | Share of non-equivalent mutants killed | Before new tests |", "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for run in sorted(result["runs"], key=lambda run: (run["seed"], run["package"])):
         real = max(run["tried"] - run["equivalent"], 1)
@@ -125,7 +125,7 @@ def section() -> list[str]:
     said = sum(one["kind"] == "left" for one in left)
     lines += [
         "",
-        f"Of the {len(left)} others that survived, {said} are explained in `benchmarks/reliability/mutants_explained.json`; each",
-        "stands with its place in `benchmarks/results/mutants.json`.", "",
+        f"{len(left)} mutants survived that are not equivalent. {said} of them are explained in `benchmarks/reliability/mutants_explained.json`;",
+        "`benchmarks/results/mutants.json` lists all with their places.", "",
     ]  # fmt: skip
     return lines

@@ -43,82 +43,94 @@ ATTEMPTS: list[str] = []
 
 # name: (what is promised, how often it is tested, the test); a test without a count has one of its own
 ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
-    "kills": ("`kill -9` at a random instant, half of them aimed inside a save, over text, pictures, word vectors (one "
-              "thread) and pre-training; resumed: every tensor and the history bit for bit as without the kill", 200,
+    "kills": ("Training is killed with `kill -9` at a random time, in half of the cases inside a save, and "
+              "resumed. All tensors and the history are bit-identical to an uninterrupted run (text, images, word "
+              "vectors with one thread, pre-training)", 200,
               kill_tests.kills),
-    "crashes": ("the process killed at each call to the disk in a save: the newest complete checkpoint is found", 0,
+    "crashes": ("The process is killed at each disk call of a save. The newest complete checkpoint is found", 0,
                 lambda count: kill_tests.crashes()),
-    "damages": ("a file of a checkpoint removed, cut, flipped, swapped, grown, emptied: named, and the older one used",
+    "damages": ("A file of a checkpoint is removed, truncated, changed by a bit, exchanged, extended or emptied. "
+                "The error names it, and the previous checkpoint is used",
                 600, bad_files.damaged_checkpoints),
-    "resumes": ("resumed at each step of a run: the same bits and history, early stopping included", 0,
+    "resumes": ("Training is stopped and resumed at each step. Bits and history are the same, also with early "
+                "stopping", 0,
                 lambda count: kill_tests.resumes()),
-    "full_disks": ("the disk refuses bytes inside a save: older checkpoint whole, nothing left behind, exit code 1", 30,
+    "full_disks": ("The disk refuses to write inside a save. The previous checkpoint is intact, nothing is left "
+                   "behind, exit code 1", 30,
                    kill_tests.full_disks),
-    "full_disks_verbs": ("the disk full at a random byte of a random file, in each verb that writes: one line, exit "
-                         "code 1, nothing half-written under its name, what was there intact", 72, full_disks.verbs),
-    "signals": ("SIGTERM or Ctrl-C at a random instant: saved, exit code 130, the resumed run ends the same", 30,
+    "full_disks_verbs": ("The disk is full at a random byte of a random file, for each command that writes. One "
+                         "error line, exit code 1, no incomplete file, existing files intact", 72, full_disks.verbs),
+    "signals": ("SIGTERM or Ctrl-C at a random time. The state is saved, exit code 130, and the resumed run has "
+                "the same result", 30,
                 kill_tests.signals),
-    "interruptions": ("`kill -9`, SIGTERM, Ctrl-C or SIGHUP at a random instant of the whole life of `train` (text, "
-                      "pictures, word vectors), `evaluate`, `predict --data` and `export`: exit code 130 and one line "
-                      "(but for `kill -9`), no files left if nothing was started, and the same command, with "
-                      "`--resume` for a run that was begun, ends with the same bytes, the clock aside", 200,
+    "interruptions": ("`kill -9`, SIGTERM, Ctrl-C or SIGHUP at a random time in `train` (text, images, word "
+                      "vectors), `evaluate`, `predict --data` and `export`. Exit code 130 and one line (except "
+                      "for `kill -9`). No files are left if nothing was started. The same command, with "
+                      "`--resume` for a started run, then ends with the same bytes, except for times", 200,
                       interrupt_tests.interruptions),
-    "races": ("two trainings into one folder (new and new, resumed and resumed, new and resumed), a training beside "
-              "`evaluate` and `report`, two `save` beside `load` and a server's loading: both right, or one refused in "
-              "one line that names the process; every reader sees one save, no folder is damaged", 50,
+    "races": ("Two processes use one folder: two trainings (new or resumed), a training and `evaluate` or "
+              "`report`, two `save` and `load` or a server. Both succeed, or one fails with a line that names the "
+              "other process. Every reader gets a complete save; no folder is damaged", 50,
               interrupt_tests.races),
-    "pairs": ("the same seed twice, in two processes: the same bits (there are no loader workers whose number could "
-              "matter: a training makes its batches itself)", 24, kill_tests.pairs),
-    "tables": ("malformed tables, 60 by hand and the rest mutated: read, or a typed error that names the file", 2000,
+    "pairs": ("The same seed in two processes gives the same bits", 24, kill_tests.pairs),
+    "tables": ("Malformed tables, 60 written by hand and the others mutated. They are read, or an error names the "
+               "file", 2000,
                bad_files.tables),
-    "hostile_tables": ("hand-crafted malicious tables: 2 kB that unfold to gigabytes, false footers, 100,000 columns, lines "
-                       "without end, deep JSON, columns of every odd kind, pipes and devices: read rightly or a typed "
-                       "error that names the file, below 700 MB and 30 s of CPU time", 0, hostile_tables.hostile_tables),
-    "pictures": ("malformed pictures, 40 by hand and the rest mutated: likewise, below 500 MB and 2 s", 2000,
+    "hostile_tables": ("Malicious tables written by hand: 2 kB that unpack to gigabytes, false footers, 100,000 "
+                       "columns, endless lines, deep JSON, unusual column types, pipes and devices. They are read "
+                       "correctly, or an error names the file, with less than 700 MB and 30 s of CPU time", 0, hostile_tables.hostile_tables),
+    "pictures": ("Malformed images, 40 written by hand and the others mutated. They are read, or an error names "
+                 "the file, with less than 500 MB and 2 s", 2000,
                  bad_files.pictures),
-    "hostile_pictures": ("pictures built to do harm: scans, segments, chunks, frames, texts, EXIF, directories, strips "
-                         "and runs without measure, in ten formats: the right pixels or a typed error that names the "
-                         "file, below 500 MB and 2 s of the processor", 0, hostile_pictures.hostile_pictures),
-    "readers": ("weights, settings, tokenizers, word vectors and recipes from outside, mutated: read, or a typed error",
+    "hostile_pictures": ("Malicious images in ten formats with excessive scans, segments, chunks, frames, texts, "
+                         "EXIF data, directories, strips or runs. The pixels are correct, or an error names the "
+                         "file, with less than 500 MB and 2 s of CPU time", 0, hostile_pictures.hostile_pictures),
+    "readers": ("Mutated weights, settings, tokenizers, word vectors and recipes. They are read, or raise an "
+                "error of the package",
                 1200, bad_files.readers),
-    "settings": ("`config.json`, `glassformer.json`, `preprocessor_config.json` and `words.json` of saved models with "
-                 "keys dropped, of another type, huge or negative: a typed error, or a model that answers", 600,
+    "settings": ("Mutated `config.json`, `glassformer.json`, `preprocessor_config.json` and `words.json` of saved "
+                 "models: keys missing, of another type, huge or negative. Loading raises an error of the "
+                 "package, or the model predicts", 600,
                  bad_files.settings),
-    "malicious": ("checkpoints with pickles in any slot, 200 MB headers, impossible shapes, path traversal in names, "
-                  "configs that ask for more than the weights hold: refused, nothing executed", 0,
+    "malicious": ("Malicious checkpoints: pickles in any file, headers of 200 MB, impossible shapes, path "
+                  "traversal in names, configs larger than the weights. Loading raises an error; no code runs", 0,
                   lambda count: bad_files.malicious_checkpoints()),
-    "hostile_tokenizers": ("hand-crafted malicious tokenizer files (ids out of range, patterns and "
-                           "replacements without end, ids beyond every table, templates of unknown tokens): refused in "
-                           "a line, or every answer right; each in a minute, memory + 300 MB at most, no panic", 750,
+    "hostile_tokenizers": ("Malicious tokenizer files written by hand: ids out of range, endless patterns and "
+                           "replacements, templates of unknown tokens. Loading raises a one-line error, or all "
+                           "results are correct; within a minute each, with at most 300 MB more memory, no crash", 750,
                            hostile_folders.tokenizers),
-    "hostile_labels": ("pairs of labels through tables, `fit` and model folders (NUL, lone surrogates, control "
-                       "characters, numbers beyond 64 bits, booleans mixed with numbers): kept apart as they are, or "
-                       "refused in a line", 567, hostile_folders.labels),
-    "injections": ("200 strings of markup, script, template and formula as text, label and file name, into the report "
-                   "with its table, and into the pages of explanations and server, opened in Chromium: all stands as "
-                   "text; nothing runs, is asked for or said on the console, no cell begins a formula", 1200,
+    "hostile_labels": ("Pairs of similar labels (NUL, lone surrogates, control characters, numbers beyond 64 "
+                       "bits, booleans mixed with numbers) in tables, `fit` and model folders. They stay "
+                       "different and unchanged, or raise a one-line error", 567, hostile_folders.labels),
+    "injections": ("200 strings of markup, script, template and formula as text, label and file name. Chromium "
+                   "opens the report, its table, and the pages of explanations and of the server. All strings are "
+                   "shown as text; no script runs, nothing is requested or logged, no cell begins a formula", 1200,
                    injections.injections),
-    "round_trips": ("random BERTs with each head and ViTs: from `transformers` to here and back, all answers within "
-                    "1e-5 of the largest one; 24 each with 5.x and 4.57", 48,
+    "round_trips": ("Random BERTs with each head and random ViTs, from `transformers` to glassformer and back. "
+                    "All outputs are within 1e-5 of the largest one; 24 each with 5.x and 4.57", 48,
                     lambda count: round_trips.round_trips(24, OPTIONS["other"])),
-    "suite": ("the tests of `make test` with the network shut: no attempt to reach another machine", 0,
+    "suite": ("The tests of `make test` without a network. No attempt to reach another machine", 0,
               lambda count: offline_suite.suite(OPTIONS["tests"])),
-    "hostile_requests": ("hostile requests of 13 kinds (too many values, keys and levels, no JSON, heads, framing, "
-                         "methods, hosts, paths, texts, pictures, slow and gone clients) to a real server with default "
-                         "limits: 4xx or closed, good requests in between right; `/health` within 1 s throughout, "
-                         "memory at most 300 MB more, no traceback", 0, hostile_requests.hostile_requests),
-    "soak_server": ("100,000 requests of all kinds, hostile ones among them: every good answer as offline, memory at "
-                    "each further tenth at most 5 % above that after the first", 0,
+    "hostile_requests": ("Malicious requests of 13 kinds (too many values, keys and levels, no JSON, headers, "
+                         "framing, methods, hosts, paths, texts, images, slow and disconnected clients) to a "
+                         "server with default limits. Status 4xx or a closed connection; valid requests in "
+                         "between get correct responses; `/health` within 1 s; at most 300 MB more memory; no "
+                         "traceback", 0, hostile_requests.hostile_requests),
+    "soak_server": ("100,000 requests of all kinds, malicious ones included. Every valid response equals "
+                    "`predict`; memory in each tenth is at most 5 % above that in the first", 0,
                     lambda count: soak_server.soak_server(count or 100_000)),
-    "memory": ("100,000 steps of a tiny training that evaluates, saves and logs: its memory at each further 10,000 at "
-               "most 5 % above that at 10,000", 0, lambda count: long_run.memory(count or 100_000)),
+    "memory": ("100,000 steps of a tiny training that evaluates, saves and logs. Memory after each further 10,000 "
+               "steps is at most 5 % above that at 10,000", 0, lambda count: long_run.memory(count or 100_000)),
 }  # fmt: skip
 PEER: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
-    "trainer_kills": ("`kill -9` at a random instant, half of them aimed inside a save; resumed: the same bits", 24,
+    "trainer_kills": ("`kill -9` at a random time, in half of the cases inside a save, then resumed. The same "
+                      "bits", 24,
                       trainer_tests.kills),
-    "trainer_early_stops": ("stopped while the early-stopping counter is running, and resumed: the run ends at the same step", 8,
+    "trainer_early_stops": ("Stopped while the early-stopping counter is above 0, then resumed. The run ends at "
+                            "the same step", 8,
                             trainer_tests.early_stops),
-    "trainer_damages": ("a file of the newest checkpoint damaged: refused, or resumed to the right model", 40,
+    "trainer_damages": ("A file of the newest checkpoint is damaged. An error, or the resumed training has the "
+                        "correct result", 40,
                         trainer_tests.damages),
 }  # fmt: skip
 # Begin where earlier runs ended.
@@ -198,9 +210,10 @@ def page(result: dict[str, Any]) -> str:
     found, about = result["rows"], result["environment"]
     lines = [
         "# Reliability", "",
-        "What is promised, how often it was put to the test, and how often it held. Written by",
-        "`python -m benchmarks.reliability.reliability` (`make soak`) from `benchmarks/results/reliability.json`, not by hand.", "",
-        "## The scoreboard", "", "| Property | Planned | Run | Passed | Seconds |", "|---|---|---|---|---|",
+        "This page lists the promises of the package and how often each was tested and kept. The command",
+        "`python -m benchmarks.reliability.reliability` (`make soak`) writes it from `benchmarks/results/reliability.json`.", "",
+        "## The scoreboard", "",
+        "*Planned* is the number of tests intended, *Run* the number made, *Passed* the number in which the promise was kept. *Seconds* is the total time.", "", "| Property | Planned | Run | Passed | Seconds |", "|---|---|---|---|---|",
     ]  # fmt: skip
     for name in ROWS:
         row = found.get(name)
@@ -211,21 +224,21 @@ def page(result: dict[str, Any]) -> str:
         kills = found["kills"]
         lines += [
             "",
-            f"Of the {kills['run']:,} kills, {kills['in_a_save']:,} left a half-written folder: they hit a save.",
+            f"Of the {kills['run']:,} kills, {kills['in_a_save']:,} were during a save and left an incomplete folder.",
         ]
     told = [note for note in (borrowed.onnx()[1],) if note]
     for name, words in (("round_trips", "Round trips"),
                         ("interruptions", "Interruptions"), ("races", "Races"),
-                        ("suite", "Tests with the network shut"),
-                        ("memory", "Memory against that at 10,000 steps"),
-                        ("hostile_requests", "Hostile requests"),
-                        ("soak_server", "Soak test of the server, memory per tenth")):  # fmt: skip
+                        ("suite", "Tests without a network"),
+                        ("memory", "Memory compared with that at 10,000 steps"),
+                        ("hostile_requests", "Malicious requests"),
+                        ("soak_server", "The 100,000 requests to the server, memory in each tenth")):  # fmt: skip
         if answers := found.get(name, {}).get("answers"):
             largest = found[name].get("largest")
             words += f" (largest difference {largest:.1e})" if largest else ""
             if name == "suite":
                 whole = found[name]["run"] == found[name]["asked"]
-                words += " (the whole suite)" if whole else " (some folders have not been run so)"
+                words += " (all tests)" if whole else " (some folders were not run in this way)"
             told.append(f"{words}: " + ", ".join(f"{n:,} of {what}" if name not in SPELLED else ", ".join([what] * n)
                                                  for what, n in answers.items()) + ".")  # fmt: skip
     lines += [line for note in told for line in ("", note)]
@@ -233,7 +246,7 @@ def page(result: dict[str, Any]) -> str:
     lines += ["", f"Attempts to reach another machine during all of these: {attempts}.", ""]
     lines += mutant_results.section()
     lines += ["## The same on Hugging Face's Trainer", "",
-              "The documented way: `save_steps=1`, `resume_from_checkpoint=True`.",
+              "The Trainer was used as documented: `save_steps=1`, `resume_from_checkpoint=True`.",
               "", "| Test | Planned | Run | Passed | What happened |", "|---|---|---|---|---|"]  # fmt: skip
     for name, (promise, asked, _) in PEER.items():
         row = found.get(name)
