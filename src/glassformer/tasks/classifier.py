@@ -62,7 +62,6 @@ from glassformer.tasks.adapters import AdapterMixin
 from glassformer.tasks.estimator import Estimator, FitState, compute_model, warn_of_order, weights_state
 from glassformer.train.callbacks import Callback
 from glassformer.train.config import auto_values_for
-from glassformer.train.distributed import Ranks
 from glassformer.train.loop import Stream
 from glassformer.train.state import Training
 
@@ -287,15 +286,14 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
             logits = partial(self.table_outputs, fit.network, table, "logits", fit.device)
         if not fit.ranks.sharded:
             stream, objective, logits = self._cache_frozen_features(fit, stream, objective, table, logits)
-        return stream, objective, logits and self._evaluator(logits, fit.validation[1], fit.ranks)
+        if logits is None:
+            return stream, objective, None
+        targets = fit.validation[1]
 
-    def _evaluator(
-        self, logits: Callable[[], np.ndarray], targets: np.ndarray, ranks: Ranks
-    ) -> Callable[[], dict[str, float]]:
         def evaluate() -> dict[str, float]:
-            return self.kind_.validation_metrics(self, ranks.gather(logits())[: len(targets)], targets)
+            return self.kind_.validation_metrics(self, fit.ranks.gather(logits())[: len(targets)], targets)
 
-        return evaluate
+        return stream, objective, evaluate
 
     def _finish_fit(self, fit: FitState, training: Training) -> None:
         """Store the weights; fit thresholds (multi-label) or the temperature on the validation examples."""

@@ -368,7 +368,10 @@ def _run(
     doctor = RunDoctor(context, preview)
     setup = time.perf_counter() - started
     fit_started = time.perf_counter()
-    calls = _all_callbacks(doctor, callbacks, best_so_far)
+    calls: list[Callback] = [HistoryFile(folder / "history.jsonl"), *callbacks]
+    if not task.estimator.SINGLE_PROCESS_REASON:  # others handle signals and show progress themselves
+        stop = StopOnSignal(folder / "checkpoints", best_so_far=best_so_far)
+        calls = [calls[0], doctor, LogStart(context), *callbacks, stop]
     try:
         task.fit(context, checkpoints=folder / "checkpoints", resume=resume, callbacks=calls)
     except CheckpointError as error:
@@ -481,15 +484,6 @@ def _facts(context: RunContext) -> dict[str, Any]:
         "tokens_per_second": tokens_per_second,
         "best_step": estimator.best_step_,
     }
-
-
-def _all_callbacks(doctor: RunDoctor, callbacks: Sequence[Callback], best_so_far: bool) -> list[Callback]:
-    context = doctor.context
-    calls: list[Callback] = [HistoryFile(context.folder / "history.jsonl")]
-    if context.estimator.SINGLE_PROCESS_REASON:  # this estimator handles signals and shows progress itself
-        return [*calls, *callbacks]
-    stop = StopOnSignal(context.folder / "checkpoints", best_so_far=best_so_far)
-    return [*calls, doctor, LogStart(context), *callbacks, stop]
 
 
 class RunDoctor(Callback):

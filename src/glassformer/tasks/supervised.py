@@ -6,7 +6,6 @@ The stages load and preview the data, fit and evaluate. The classes ``Inputs`` (
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections import Counter
@@ -51,6 +50,7 @@ from glassformer.errors import (
 from glassformer.evaluate.predictions import BASELINES_FILE, write_baselines
 from glassformer.finite import json_text
 from glassformer.inputs.inputs import Inputs
+from glassformer.report.run import read_history
 from glassformer.targets.multiclass import Classes, unseen_labels, without_unseen_labels
 from glassformer.targets.multilabel import HALF, align_columns, one_vs_rest, tune_thresholds
 from glassformer.targets.regression import largest_errors
@@ -614,13 +614,10 @@ def _load_weights(clf: Any, weights: Mapping[str, torch.Tensor], path: Path) -> 
 
 def _batch_losses(history: Path) -> dict[int, float]:
     """Epoch (from 1) -> mean loss over its steps."""
-    if not history.is_file():
-        return {}
     by_epoch: dict[int, list[float]] = {}
-    with open(history, encoding="utf-8") as file:
-        for record in map(json.loads, file):
-            if record["kind"] == "step":
-                by_epoch.setdefault(record["epoch"] + 1, []).append(record["loss"])
+    for record in read_history(history):
+        if record["kind"] == "step":
+            by_epoch.setdefault(record["epoch"] + 1, []).append(record["loss"])
     return {epoch: sum(losses) / len(losses) for epoch, losses in by_epoch.items()}
 
 

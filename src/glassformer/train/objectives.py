@@ -7,6 +7,7 @@ tensors of a batch (``inputs``) and the computation (``compute``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -278,10 +279,6 @@ MIN_CLASS_WEIGHT, MAX_CLASS_WEIGHT = (
 )  # range of class weights other than 0, which fp32 can represent
 
 
-def _is_valid_weight(weight: Any) -> bool:
-    return weight == 0 or MIN_CLASS_WEIGHT <= weight <= MAX_CLASS_WEIGHT
-
-
 def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict | None) -> np.ndarray | None:
     """One weight per example with mean 1, from ``"balanced"`` or ``{label: weight}``; None: no weights."""
     if class_weight is None:
@@ -301,7 +298,8 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
                 raise BadValueError(
                     f"unknown label {label!r}", where="class_weight", fix=nearest(label, [*map(str, classes)])
                 )
-            if not isinstance(weight, Real) or not _is_valid_weight(weight):
+            number = float(weight) if isinstance(weight, Real) else math.nan
+            if number != 0 and not MIN_CLASS_WEIGHT <= number <= MAX_CLASS_WEIGHT:
                 raise BadValueError(
                     f"{weight!r} is not a weight",
                     where="class_weight",

@@ -437,14 +437,12 @@ def evaluate(context: RunContext) -> dict[str, Any]:
         "chunks": learner.chunks_,
     }
     if sentences:
-        out["sentences"] = [{"text": s, "fills": fills(learner, s, context.recipe)} for s in sentences]
+        out["sentences"] = []
+    for text in sentences:
+        masks = learner.fill_each(text, context.recipe.evaluate.top)
+        fills = [[{"token": token, "probability": p} for token, p in words] for words in masks]
+        out["sentences"].append({"text": text, "fills": fills})
     return out
-
-
-def fills(learner: MaskedLM, sentence: str, recipe: PretrainRecipe) -> list[list[dict[str, Any]]]:
-    """The best words for each [MASK] of a sentence."""
-    masks = learner.fill_each(sentence, recipe.evaluate.top)
-    return [[{"token": token, "probability": p} for token, p in words] for words in masks]
 
 
 def count_masks(learner: MaskedLM, texts: Sequence[str]) -> dict[str, int]:

@@ -367,7 +367,9 @@ def load_images(
 ) -> tuple[list[Any], list[str]]:
     """The images of one source, and messages about it; ``image_range`` as in ``open_image``."""
     path = Path(source).expanduser() if source else None
-    if path is not None and path.is_dir() and not split_files(path) and not _folders(path):
+    files = path.iterdir() if path is not None and path.is_dir() else ()
+    has_folders = any(p.is_dir() and not is_system_file(p) for p in files)
+    if path is not None and path.is_dir() and not split_files(path) and not has_folders:
         split = ImageSplit([str(file) for file in image_files(path)], None, str(path))
         if not split.images:
             raise MissingValueError("no images", where=str(path), fix="Put images there, or folders of them")
@@ -381,10 +383,6 @@ def load_images(
             splits[name], messages = remove_unreadable(split, name, image_range=image_range or "full")
             notes += messages
     return sample_items([image for split in splits.values() for image in split.images], d), notes
-
-
-def _folders(path: Path) -> bool:
-    return any(p.is_dir() and not is_system_file(p) for p in path.iterdir())
 
 
 def preview_data(context: RunContext) -> DataPreview:

@@ -365,16 +365,11 @@ SEARCHES = (("greedy", 1), ("beam", 0))  # name and beam width; 0: the recipe's
 
 def load(recipe: TranslationRecipe) -> Splits:
     """Check the requirements of the evaluation, and load and split the pairs of a recipe."""
-    check_sacrebleu()
+    translation_scores(["a"], ["a"])  # raises an error before training if sacrebleu is not installed
     if recipe.evaluate.sentences:
         check_texts(recipe.evaluate.sentences, "evaluate.sentences")
     dataset = read_source(load_pairs, recipe, None, "source_column", "target_column")
     return make_splits(dataset, recipe.data, recipe.evaluate.split)
-
-
-def check_sacrebleu() -> None:
-    """Raise an error before training if sacrebleu is not installed."""
-    translation_scores(["a"], ["a"])
 
 
 def preview_data(context: RunContext) -> DataPreview:
@@ -419,11 +414,6 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     for name, (count, total) in truncated.items():
         log_truncated(translator, name, count, total, context.log)
     return out
-
-
-def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """``alignments.json``: attention of a few translations."""
-    return {"alignments.json": {"examples": alignments(context.estimator, context.recipe, context.data)}}
 
 
 def search(
@@ -478,11 +468,12 @@ def write_translations(path: Path, split: PairSplit, translations: dict[str, lis
             writer.writerow([csv_safe(cell) for cell in row])
 
 
-def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Splits) -> list[dict[str, Any]]:
-    """A few evaluated sentences of readable length with cross-attention, if the decoder has it."""
+def collect_artifacts(context: RunContext) -> dict[str, Any]:
+    """``alignments.json``: evaluated sentences of readable length with cross-attention, if there is any."""
+    translator, recipe = context.estimator, context.recipe
     if recipe.model.model == "rnn" and recipe.model.attention == "none":
-        return []
-    split = pairs.evaluated or pairs.train
+        return {"alignments.json": {"examples": []}}
+    split = context.data.evaluated or context.data.train
     table = translator.encode(split.source[:2000], True)
     order = np.argsort(np.abs(table.lengths - 14), kind="stable")
     numbers = order[~table.truncated[order]][: recipe.evaluate.maps].tolist()
@@ -499,7 +490,7 @@ def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Splits)
                 "weights": np.round(alignment.weights, 4).tolist(),
             }
         )
-    return examples
+    return {"alignments.json": {"examples": examples}}
 
 
 def _load_other(recipe: TranslationRecipe, source: str) -> Splits:
