@@ -67,7 +67,7 @@ def test_it_goes_on_where_it_ended(tool, tmp_path, capsys, monkeypatch):
     made = speed.equal_accuracy()
     assert "| 2 | 75.47% | 79.25% |" in made
     assert "+3.77 points (95 % interval" in made
-    assert "101 reviews to learn from, 53 judged a seed." in made
+    assert "101 training reviews, 53 evaluated per seed." in made
 
 
 def test_other_settings_are_refused(tool, tmp_path, capsys):

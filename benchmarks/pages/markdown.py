@@ -74,6 +74,6 @@ def measured(result: dict[str, Any]) -> str:
     """On which machine, with how many threads, when."""
     m = result["machine"]
     return (
-        f"Measured on {m['cpu']}, {result['threads']} thread{'s' * (result['threads'] > 1)}, load before "
+        f"Measured on {m['cpu']}, {result['threads']} thread{'s' * (result['threads'] > 1)}, load average before "
         f"{m['load_before'][0]:.1f}; torch {result['versions']['torch']}, {result['date'][:10]}."
     )

@@ -556,23 +556,54 @@ def points(found: dict[str, Any]) -> str:
     return f"{found['points']:+.1f} {span(*found['interval'], '+.1f')}"
 
 
+PLAIN = {  # words in result files -> those on the page
+    r"\bfrom nothing\b": "from scratch",
+    r"\bFrom nothing\b": "From scratch",
+    r"\bpictures\b": "images",
+    r"\brung\b": "step",
+    r"\bjudging\b": "evaluation",
+    r"\barm\b": "variant",
+    r"values of their own": "separate values",
+    r"at rates of their own": "with different learning rates",
+    r"How much hangs on the spread of the first weights": "How much does the spread of the initial weights matter",
+    r"What does a training lose whose keys are its values": "What does it cost if the keys are also the values",
+    r"What does a training without the root of d_k lose": "What does it cost not to divide by the root of d_k",
+    r"one whose last block learns too": "one whose last block is trained too",
+    r"last block learning\?": "last block trained?",
+    r"last block learns": "last block trained",
+    r"One pre-training stands behind all seeds\.": "All seeds start from the same pre-trained weights.",
+    r"so this does not tell what pre-training is worth beside them": "so this does not show the value of pre-training compared with those settings",
+    r"other settings go further than either variant": "other settings are more accurate than both variants",
+}
+
+
+def plain(said: str) -> str:
+    """A text of a result file in the words of the page."""
+    for old, new in PLAIN.items():
+        said = re.sub(old, new, said)
+    return said
+
+
 @of("lab-questions", "benchmarks/quality/lab_questions.py")
 def questions(result: dict[str, Any]) -> str:
     """A section a question: its differences with intervals and corrected p, and what each arm reaches."""
     parts = []
     for one in result["questions"].values():
         differences = one["differences"].items()
-        rows = [(name, points(f), p_value(f["p_holm"]), f["says"]) for name, f in differences]
-        arms = "; ".join(f"{name} {fmean(arm['accuracy']):.1%}" for name, arm in one["arms"].items())
+        rows = [
+            (plain(name).replace(" less ", " minus "), points(f), p_value(f["p_holm"]), f["says"])
+            for name, f in differences
+        ]
+        arms = "; ".join(f"{plain(name)} {fmean(arm['accuracy']):.1%}" for name, arm in one["arms"].items())
         judges = " or ".join(f"{n:,}" for n in sorted({found["n"] for found in one["differences"].values()}))
         of = one["measured"]
         precision = "bf16" if of["machine"]["bf16"] else "fp32"
         about = (
-            f"Accuracy: {arms}. {len(one['seeds'])} seeds, {judges} judged examples. "
+            f"Accuracy: {arms}. {len(one['seeds'])} seeds, {judges} evaluated examples. "
             f"Transformers in {precision}, on {of['machine']['cpu']}, {of['date'][:10]}."
         )
         lines = table("Difference | Points (95 % interval) | p (Holm) | Shows", rows)
-        parts.append(f"## {one['asked']}\n\n" + text(lines, one.get("note", ""), about))
+        parts.append(f"## {plain(one['asked'])}\n\n" + text(lines, plain(one.get("note", "")), about))
     return "\n\n".join(parts)
 
 
@@ -589,8 +620,8 @@ def folds() -> str:
         mean = fmean(found["arms"][found["baseline"]]["accuracy"])
         half = 196 * (mean * (1 - mean) / found["n"]) ** 0.5
         about = (
-            f"{found['n']:,} pictures, each judged once a seed by {found['folds']}-fold cross-validation; seeds "
-            f"{', '.join(map(str, found['seeds']))}. The accuracy of one arm alone is known to ± {half:.0f} points. Read from "
+            f"{found['n']:,} images, each evaluated once per seed by {found['folds']}-fold cross-validation; seeds "
+            f"{', '.join(map(str, found['seeds']))}. The 95 % interval of a single accuracy is ± {half:.0f} points. Read from "
             f"`folds-{found['name']}.json`, measured on {found['machine']['cpu']}, {found['date'][:10]}{weights(found)}."
         )
         lines = table("Arm | Accuracy | Macro-F1 | Difference (95 % interval) | p (Holm)", rows)
@@ -606,10 +637,13 @@ def weights(found: dict[str, Any]) -> str:
 
 def studies() -> str:
     """Every measured study as ``glassformer compare`` tells it, under a heading of its own."""
-    from glassformer.study.results import markdown
+    from glassformer.study.results import markdown, sentences
 
-    found = read_all("study-*")
-    told = ["#" + markdown(study) + f"Read from `study-{study['name']}.json`." for study in found]
+    told = []
+    for study in read_all("study-*"):
+        names = sorted((re.escape(arm["name"]) for arm in study["arms"]), key=len, reverse=True)
+        verdict = re.sub(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", r"`\g<0>`", sentences(study)["verdict"])
+        told.append(f"#{markdown(study | {'verdict': verdict})}Read from `study-{study['name']}.json`.")
     return "\n\n".join(told) or missing("benchmarks/quality/studies.py NAME")
 
 

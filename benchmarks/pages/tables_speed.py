@@ -68,10 +68,10 @@ def attentions(contenders: list[dict[str, Any]]) -> list[str]:
     others = [c for c in contenders if not c["name"].startswith("glassformer")]
     peers = [c for c in others if not any(word in c["name"] for word in apart)]
     chosen = [(c["name"], a) for c in peers if "times the time" in (a := c["setting"].get("attention", ""))]
-    told = ["Attention taken: " + "; ".join(f"{name}: {a}" for name, a in chosen) + "."] if chosen else []
+    told = ["Attention used: " + "; ".join(f"{name}: {a}" for name, a in chosen) + "."] if chosen else []
     if any("bf16" in c["setting"].get("precision", "") for c in peers if c["name"] not in dict(chosen)):
         told.append(
-            "Measured before peers had the choice: those in bf16 had sdpa, which may not be their faster attention."
+            "Measured before the faster attention was selected: libraries in bf16 used sdpa, which may be slower for them."
         )
     return told
 
@@ -84,7 +84,7 @@ def compared(rate: str, unit: str, result: dict[str, Any]) -> str:
         shown = spread(speed, ",.0f" if speed["median"] >= 100 else ",.1f")
         ratio = times(result["glassformer_against"].get(c["name"]))
         rows.append((c["name"], shown, ratio, "" if apart is None else f"{apart:+.1%}"))
-    lines = table(f"Contender | {unit} (median, range) | glassformer is | Its loss, beside ours", rows)
+    lines = table(f"Contender | {unit} (median, range) | glassformer is | Its loss relative to ours", rows)
     return text(lines, *attentions(result["contenders"]), measured(result))
 
 
@@ -110,7 +110,7 @@ def end_to_end(result: dict[str, Any]) -> str:
     head = (
         "| Seconds, command to report (median, range) | Training's tokens/s | Peak memory, MB | Test accuracy"
     )
-    told = f"Before took {times(result['before_against_now'])} as long, over {len(runs)} rounds"
+    told = f"The earlier commit took {times(result['before_against_now'])} as long, over {len(runs)} rounds"
     limit = result["limit"]
     part = f"; at most {limit:,} examples of a split." if limit else "; the whole data set."
     return text(table(head, rows), told + part, measured(result))
@@ -131,7 +131,7 @@ def equal_accuracy() -> str:
     whole = [run for run in runs if all(name in run for name in names)]
     rows = [(run["seed"], *(f"{run[name]['accuracy']:.2%}" for name in names)) for run in whole]
     rows.append(("mean", *(f"{full['accuracy'][name]:.2%}" for name in names)))
-    learned = f"{full['train_reviews']:,} reviews to learn from, {full['judged_reviews']:,} judged a seed"
+    learned = f"{full['train_reviews']:,} training reviews, {full['judged_reviews']:,} evaluated per seed"
     said = f"Ours minus the Trainer's: {points:+.2f} points ({interval}); {learned}."
     return text(table(f"Seed | {' | '.join(names)}", rows), said)
 
@@ -167,8 +167,8 @@ def inference_part(part: str, checked: str, result: dict[str, Any]) -> str:
     if against := found.get("int8_against", {}):
         gate = result["int8_gate"]
         told = ", ".join(f"{times(ratio)} {name}" for name, ratio in against.items())
-        int8 = f"In int8 glassformer is {told}; its gate: {gate['agree']:.2%} of {gate['n']:,} labels as in fp32."
-    head = f"Contender | Reviews/s (median, range) | glassformer is | {checked} | Made ready in"
+        int8 = f"In int8 glassformer is {told}; its check: {gate['agree']:.2%} of {gate['n']:,} labels equal those in fp32."
+    head = f"Contender | Reviews/s (median, range) | glassformer is | {checked} | Start-up time"
     return text(table(head, rows), int8, *attentions(found["contenders"]), measured(result))
 
 
@@ -194,11 +194,13 @@ def int8(result: dict[str, Any]) -> str:
             shown = ["" if t is None else f"{t / 1000:.2f}{wrong[way]}" for way, t in spent.items()]
             products.append((name, f"{one['inputs']} → {one['columns']}", *shown))
         gate = found["gate"]
-        passed = f"gate {'passed' if gate['passed'] else 'not passed'}"
+        passed = f"check {'passed' if gate['passed'] else 'not passed'}"
         told.append(
             f"{name}: {passed}, {gate['agree']:.2%} of {gate['n']:,} labels. {measured(result | level)}"
         )
-    lines = table("Level | Reviews | Format | Seconds | int8 takes less | Labels as in fp32 | Accuracy", rows)
+    lines = table(
+        "Level | Reviews | Format | Seconds | Time / int8's | Labels equal to fp32 | Accuracy", rows
+    )
     beside = table("Level | Layer, 1,024 rows | " + " | ".join(INT8_WAYS.values()), products)
     return text([*lines, "", *beside], " ".join(told))
 
@@ -215,7 +217,9 @@ def families(result: dict[str, Any]) -> str:
             ours = next(rate for own, rate in rates.items() if own.startswith("glassformer"))
             day = found.get("date", result["date"])[:10]
             rows.append((f"{family}, {work}", name, rates[name], ours, times(against[name]), day))
-    lines = table("Work | Best peer | Peer, real tokens/s | glassformer | glassformer is | Measured", rows)
+    lines = table(
+        "Work | Fastest other | Its real tokens/s | glassformer's | glassformer is | Measured", rows
+    )
     return text(lines, measured(result))
 
 
@@ -228,14 +232,17 @@ def long_texts(result: dict[str, Any]) -> str:
             peer, own = ({c["name"]: c for c in found["contenders"]}[name] for name in names_of(found))
             rates = (f"{c['tokens_per_second']['median']:,.0f}" for c in (peer, own))
             rows.append((work, peer["name"], *rates, times(found["glassformer_against"][peer["name"]])))
-    lines = table("Work | Peer | Peer, real tokens/s | glassformer | glassformer is", rows)
+    lines = table("Work | Compared with | Its real tokens/s | glassformer's | glassformer is", rows)
     used = {(row["work"], row["tokens"], row["who"]): row["peak_mb"] for row in result.get("memory", ())}
     rows = [
         (work, f"{tokens:,}", *(f"{used[work, tokens, who]:,.0f}" for who in ("transformers", "glassformer")))
         for work, tokens, who in used
         if who == "glassformer"
     ]
-    lines += ["", *table("Work | Tokens of the text | transformers, MB | glassformer, MB", rows)]
+    lines += [
+        "",
+        *table("Work | Tokens of the text | Memory of transformers, MB | Memory of glassformer, MB", rows),
+    ]
     said = f"{result['texts_per_window']} texts in a window, spread evenly on a logarithmic scale. Memory: peak of the process on one text (training: two). "
     if whole := result.get("whole"):
         said += (
@@ -261,7 +268,7 @@ def maps(result: dict[str, Any]) -> str:
         share = result["time_against_plain"].get(c["name"])
         slower = times(result["all_maps_against"].get(c["name"]))
         rows.append((c["name"], spread(share, ".2f") if share else "", slower and slower + " the time"))
-    head = "Forward pass | Time, of the plain one | Against all maps of glassformer"
+    head = "Forward pass | Time / plain forward pass | Time / all maps by glassformer"
     return text(table(head, rows), measured(result))
 
 
@@ -285,7 +292,7 @@ def cost_encoder(result: dict[str, Any]) -> str:
         (f"{int(n):,}", *(f"{found[kind]['median_ms']:,.0f}" for kind in kinds))
         for n, found in result["forward_backward"].items()
     ]
-    lines = table("Tokens a text | " + " | ".join(f"{kind} (ms)" for kind in kinds), rows)
+    lines = table("Tokens per text | " + " | ".join(f"{kind} (ms)" for kind in kinds), rows)
     about = f"{result['num_layers']} layers of {result['d_model']}, {result['tokens']:,} tokens, {result['dtype']}, {result['clock']}; local: places on either side."
     return "\n".join([*lines, "", about, measured(result)])
 
@@ -343,7 +350,9 @@ def kernels_fp32(result: dict[str, Any]) -> str:
         f"Training step and prediction over {sum(levels[0]['tokens']):,} tokens with {levels[0]['level']}: "
         f"{'; '.join(told)}. {result['rounds']} rounds, the process's time on one core. {measured(result)}"
     )
-    return text(table("| " + " | ".join(f"{level['level']}: torch takes" for level in levels), rows), about)
+    return text(
+        table("| " + " | ".join(f"{level['level']}: time of torch / ours" for level in levels), rows), about
+    )
 
 
 @of("tuned", "benchmarks/speed/tuned.py")
@@ -356,7 +365,7 @@ def tuned(result: dict[str, Any]) -> str:
             own.sort(key=lambda c: not c["setting"]["tuned"])
             peaks = [f"{c['windows'][-1]['peak_mb']:,.0f} MB" for c in own]
             rows.append((work, part["busy"] or "none", times(gain, 2), peaks[0], peaks[1]))
-    head = "Work | Other busy processes | Tuned is | Largest memory, tuned | As Python starts it"
+    head = "Work | Other busy processes | Speed, tuned / default | Peak memory, tuned | Peak memory, default"
     return text(table(head, rows), f"{result['rounds']} rounds. {measured(result)}")
 
 
@@ -384,7 +393,7 @@ def attention(rows: list[dict[str, Any]], by: str, unit: str) -> str:
     for name, kinds in taken.items():
         each = [f"{kind} at {' and '.join(sizes)}" for kind, sizes in kinds.items()]
         told.append(f"{name}: {', '.join(each if len(kinds) > 1 else kinds)}")
-    return f"Attention taken ({unit}): {'; '.join(told)}." if told else ""
+    return f"Attention used ({unit}): {'; '.join(told)}." if told else ""
 
 
 @of("startup", "benchmarks/speed/startup.py")
@@ -451,7 +460,7 @@ def found(ending: str) -> dict[str, str]:
         for peer, ratio in peers.items():
             cells[f"Prediction: {names[peer]}"] = times(ratio)
         for peer, ratio in part.get("int8_against", dict.fromkeys(names) if off else {}).items():
-            cells[f"Prediction, ours in int8: {names[peer]}"] = "gate not passed" if off else times(ratio)
+            cells[f"Prediction, ours in int8: {names[peer]}"] = "check not passed" if off else times(ratio)
         if "vectors" in result:
             cells["Embeddings: sentence-transformers"] = nearest(result["vectors"])
     if result := read("pretrain" + ending):
