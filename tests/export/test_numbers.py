@@ -8,7 +8,14 @@ import pytest
 
 import glassformer as gf
 from glassformer.errors import ConfigError, GlassformerError
-from glassformer.evaluate.predictions import read_baselines, read_numbers, write_baselines, write_numbers
+from glassformer.evaluate.predictions import (
+    NUMBER_HEADER,
+    number_cells,
+    read_baselines,
+    read_numbers,
+    write_baselines,
+    write_table,
+)
 from glassformer.export.hf_folder import export_hf
 from glassformer.export.onnx_folder import export_onnx
 from glassformer.targets.regression import Numbers
@@ -71,7 +78,8 @@ def test_files_and_lines_keep_numbers_far_from_0_and_tiny_ones_apart(regressor, 
 
     est = placed(regressor, mean, unit)
     found = est.predict(TEXTS)
-    write_numbers(tmp_path / "p.csv", TEXTS, found, bounds=est.predict_interval(TEXTS), labels=found)
+    cells = map(number_cells, est.predict_interval(TEXTS))
+    write_table(tmp_path / "p.csv", NUMBER_HEADER, TEXTS, found.tolist(), cells, labels=found.tolist())
     read = list(read_numbers(tmp_path / "p.csv"))
     assert [row.predicted for row in read] == [row.label for row in read] == found.tolist()
     write_baselines(tmp_path / "b.csv", {"mean": found.tolist()})

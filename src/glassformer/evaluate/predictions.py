@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -103,58 +104,38 @@ def number_cells(bounds: Sequence[float] | None) -> list[str]:
     return ["", ""] if bounds is None else [repr(float(x)) for x in bounds]
 
 
-@contextmanager
-def _predictions_file(
-    path: str | Path, header: Sequence[str], texts: Sequence[Any], columns: Mapping[str, Sequence[Any]] | None
-) -> Iterator[Callable[..., None]]:
-    """Yield a function that writes the row of an example: (index, prediction, further cells)."""
-    extra: dict[str, Sequence[Any]] = {}
-    if are_pairs(texts):
-        extra[SECOND_COLUMN] = [second_text(text) for text in texts]
-    extra |= columns or {}
-    _check_lengths(texts, extra)
-    with table_file(path) as writer:
-        writer.writerow(map(csv_safe, [*header, *extra]))
-
-        def write(i: int, predicted: Any, cells: Sequence[str], **known: Any) -> None:
-            last_cells = [csv_safe(column[i]) for column in extra.values()]
-            writer.writerow([*row_cells(texts[i], predicted, cells, **known), *last_cells])
-
-        yield write
-
-
-def _check_lengths(texts: Sequence[Any], columns: Mapping[str, Sequence[Any] | None]) -> None:
-    for name, column in columns.items():
-        if column is not None and len(column) != len(texts):
-            raise ShapeError(f"{len(column)} {name} for {len(texts)} texts")
-
-
-def _at(column: Any, i: int) -> Any:
-    return None if column is None else column[i]
-
-
-def write_numbers(
+def write_table(
     path: str | Path,
+    header: Sequence[str],
     texts: Sequence[Any],
-    predicted: Sequence[float],
+    predicted: Sequence[Any],
+    cells: Iterable[Sequence[str]],
     *,
-    bounds: np.ndarray | None = None,
     labels: Sequence[Any] | None = None,
     rows: Sequence[int | None] | None = None,
     split: str = "",
 ) -> None:
-    """Write predicted numbers as a table, without loss of precision.
+    """Write a table of predictions atomically.
 
     Args:
-        predicted: [n].
-        bounds: [n, 2] intervals, or None.
-        labels, rows, split: see ``write_predictions``.
+        path: the file, UTF-8.
+        texts: [n]; the second texts of pairs get an additional column ``text_pair``.
+        predicted: [n] predictions; None for rows without a prediction.
+        cells: [n] further cells of each row, see ``label_cells`` and ``number_cells``.
+        labels: [n] true labels, if known.
+        rows: [n] row numbers in the source file.
+        split: name of the split, the same for every row.
     """
-    with _predictions_file(path, NUMBER_HEADER, texts, None) as write:
-        for i, number in enumerate(predicted):
-            label = None if labels is None else repr(float(labels[i]))
-            cells = number_cells(_at(bounds, i))
-            write(i, repr(float(number)), cells, row=_at(rows, i), label=label, split=split)
+    for name, column in (("labels", labels), ("predicted", predicted), ("rows", rows)):
+        if column is not None and len(column) != len(texts):
+            raise ShapeError(f"{len(column)} {name} for {len(texts)} texts")
+    has_pairs, nothing = are_pairs(texts), [None] * len(texts)
+    with table_file(path) as writer:
+        writer.writerow(map(csv_safe, [*header, *([SECOND_COLUMN] if has_pairs else ())]))
+        known = zip(nothing if labels is None else labels, nothing if rows is None else rows, strict=True)
+        for text, label, further, (true, row) in zip(texts, predicted, cells, known, strict=True):
+            second = [csv_safe(second_text(text))] if has_pairs else []
+            writer.writerow([*row_cells(text, label, further, row=row, label=true, split=split), *second])
 
 
 def write_predictions(
@@ -163,54 +144,49 @@ def write_predictions(
     probabilities: ArrayLike,
     classes: Sequence[Any],
     *,
-    labels: Sequence[Any] | None = None,
     predicted: Sequence[Any] | None = None,
-    rows: Sequence[int | None] | None = None,
-    split: str = "",
-    columns: Mapping[str, Sequence[Any]] | None = None,
     shares: Sequence[float | None] | None = None,
+    **known: Any,
 ) -> None:
-    """Write ``predictions.csv`` atomically.
+    """Write the ``predictions.csv`` of labels.
 
     Args:
-        path: the file, UTF-8.
-        texts: [n]; the second texts of pairs get an additional column ``text_pair``.
         probabilities: [n, K].
         classes: [K] labels.
-        labels: [n] true labels, if known.
         predicted: [n] predicted labels, None for rows without a prediction; by default the most probable
             classes.
-        rows: [n] row numbers in the source file.
-        split: name of the split, the same for every row.
-        columns: additional columns: name -> [n] values.
         shares: [n] probabilities of ``predicted``; by default those in ``probabilities``.
+        known: ``labels``, ``rows`` and ``split``, see ``write_table``.
     """
     p = np.asarray(probabilities, np.float64)
     if p.shape != (len(texts), len(classes)):
         raise ShapeError(f"probabilities {p.shape} for {len(texts)} texts and {len(classes)} classes")
-    _check_lengths(texts, {"labels": labels, "predicted": predicted, "rows": rows})
     predictions = [classes[k] for k in p.argmax(1).tolist()] if predicted is None else list(predicted)
     if shares is None:
         column = {label: k for k, label in enumerate(classes)}
         shares = [None if label is None else p[i, column[label]] for i, label in enumerate(predictions)]
-    with _predictions_file(path, [*HEADER, *(f"p:{c}" for c in classes)], texts, columns) as write:
-        for i, label in enumerate(predictions):
-            known = {"row": _at(rows, i), "label": _at(labels, i), "split": split}
-            write(i, label, label_cells(shares[i], p[i]), **known)
+    header = [*HEADER, *(f"p:{c}" for c in classes)]
+    write_table(path, header, texts, predictions, map(label_cells, shares, p), **known)
 
 
 # --- reading --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class NumberRow:
-    """One row of a ``predictions.csv`` with numbers."""
+class Prediction:
+    """One row of ``predictions.csv``; with numbers, ``label`` and ``predicted`` are a float or None."""
 
     split: str
-    row: str
+    row: str  # row number in the source file, or ""
     text: str  # for pairs a ``TextPair``
-    label: float | None
-    predicted: float | None  # None: no prediction
+    label: Any  # true label, or ""
+    predicted: Any
+    probability: float = math.nan  # of the predicted class
+    probabilities: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_wrong(self) -> bool:
+        return self.label != "" and self.label != self.predicted
 
 
 def has_numbers(path: str | Path) -> bool:
@@ -254,12 +230,12 @@ def _parse_text(row: Mapping[str, str]) -> str:
     return TextPair(row["text"], row[SECOND_COLUMN]) if SECOND_COLUMN in row else row["text"]
 
 
-def read_numbers(path: str | Path) -> Iterator[NumberRow]:
+def read_numbers(path: str | Path) -> Iterator[Prediction]:
     """Read the rows of a ``predictions.csv`` with numbers; errors as in ``read_predictions``."""
 
-    def parse(row: dict[str, str]) -> NumberRow:
+    def parse(row: dict[str, str]) -> Prediction:
         label, predicted = (float(row[key]) if row[key] else None for key in ("label", "predicted"))
-        return NumberRow(row["split"], row["row"], _parse_text(row), label, predicted)
+        return Prediction(row["split"], row["row"], _parse_text(row), label, predicted)
 
     return _read(Path(path), NUMBER_HEADER, parse)
 
@@ -267,23 +243,6 @@ def read_numbers(path: str | Path) -> Iterator[NumberRow]:
 def read_texts(path: Path) -> Iterator[str]:
     """Read the texts of a ``predictions.csv``, pairs as ``TextPair``; errors as in ``read_predictions``."""
     return _read(path, COMMON_HEADER, _parse_text)
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """One row of ``predictions.csv``."""
-
-    split: str
-    row: str  # row number in the source file, or ""
-    text: str
-    label: str  # true label, or ""
-    predicted: str
-    probability: float  # of the predicted class
-    probabilities: dict[str, float]
-
-    @property
-    def is_wrong(self) -> bool:
-        return self.label != "" and self.label != self.predicted
 
 
 def read_predictions(path: str | Path) -> Iterator[Prediction]:

@@ -7,14 +7,13 @@ question only "no answer" is right. ``tests/evaluate`` compares the metrics with
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
 import string
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,7 +27,7 @@ from glassformer.errors import DataError
 from glassformer.evaluate.compare import Statistic, ratio_statistic
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import Share
-from glassformer.targets.target import RunPredictions, SeedRuns, Target
+from glassformer.targets.target import RunPredictions, SeedRuns, Target, hash_examples
 
 MEASURE = "f1"
 METRICS = ("exact_match", MEASURE)
@@ -86,24 +85,21 @@ class AnswerSpan(Target):
         return f" on {scores['contexts']:,} texts"
 
     def read_run(self, folder: Path) -> RunPredictions:
-        path, digest, scores = folder / self.file, hashlib.sha256(), []
-        contexts: dict[str, int] = {}
-        groups: list[int] = []
+        path, scores, examples = folder / self.file, [], []
         if not (text := path.read_text(encoding="utf-8").rstrip("\n")):
             raise DataError("no answers to compare", where=str(path), fix="Evaluate on a split with answers")
         for line in text.split("\n"):  # not splitlines, since a text may have U+2028
             try:
                 row = json.loads(line)
                 scores.append((float(row["exact_match"]), float(row["f1"])))
-                identity = (row["question"], row["context"], row["answers"])
+                examples.append((row["question"], row["context"], row["answers"]))
             except (ValueError, KeyError, TypeError) as error:
                 what = f"a line that is not an answer ({type(error).__name__} {error})"
                 raise DataError(what, where=str(path), fix="Evaluate the run again") from None
-            digest.update(repr(identity).encode("utf-8", "backslashreplace"))
-            groups.append(contexts.setdefault(str(row["context"]), len(contexts)))
         # The predictions are exact match and F1, [n, 2].
-        predicted, groups_array = np.array(scores), np.array(groups)
-        return RunPredictions(self, digest.hexdigest(), len(scores), None, predicted, groups=groups_array)
+        contexts = [str(context) for _, context, _ in examples]
+        predicted, groups = np.array(scores), _numbers(contexts, dict.fromkeys(contexts))
+        return RunPredictions(self, hash_examples(examples), len(scores), None, predicted, groups=groups)
 
     def statistics(self, runs: SeedRuns) -> dict[str, Statistic]:
         assert runs[0].groups is not None
@@ -181,8 +177,7 @@ def answer_metrics(
         [answer_scores(text, true) for text, true in zip(predicted, truth, strict=True)]
     )  # [n, 2]
     answerable = np.array([bool(true.texts) for true in truth])
-    numbers = {context: i for i, context in enumerate(sorted(set(contexts)))}
-    groups = np.array([numbers[context] for context in contexts], np.int64)
+    groups = _numbers(contexts, sorted(set(contexts)))
     errors = Counter(error_kind(text, true.texts) for text, true in zip(predicted, truth, strict=True))
     out: dict[str, Any] = {"n": len(truth), "contexts": int(groups.max(initial=-1)) + 1}
     out |= dict(zip(METRICS, scores.mean(0).tolist(), strict=True))
@@ -194,6 +189,12 @@ def answer_metrics(
             means = scores[mask].mean(0).tolist()
             out[name] = {"n": int(mask.sum()), **dict(zip(METRICS, means, strict=True))}
     return out | {"errors": {error: errors[error] for error in ERRORS}}
+
+
+def _numbers(contexts: Sequence[str], distinct: Iterable[str]) -> np.ndarray:
+    """The number of each question's context among the ``distinct`` contexts, from 0."""
+    numbers = {context: i for i, context in enumerate(distinct)}
+    return np.array([numbers[context] for context in contexts], np.int64)
 
 
 def answer_scores(text: str, truth: Answers) -> tuple[float, float]:

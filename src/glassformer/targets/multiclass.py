@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -57,7 +56,15 @@ from glassformer.evaluate.metrics import Plain, Share
 from glassformer.evaluate.predict import softmax
 from glassformer.evaluate.predictions import read_predictions, write_predictions
 from glassformer.finite import finite, undefined
-from glassformer.targets.target import MIN_WRITTEN, RunPairs, RunPredictions, SeedRuns, Target, TestResult
+from glassformer.targets.target import (
+    MIN_WRITTEN,
+    RunPairs,
+    RunPredictions,
+    SeedRuns,
+    Target,
+    TestResult,
+    hash_examples,
+)
 from glassformer.train.config import user_stacklevel
 from glassformer.train.objectives import class_weights
 from glassformer.train.solved_head import SolvedHead, solve_classes
@@ -511,25 +518,21 @@ class Classes(Target):
     # --- comparisons ------------------------------------------------------------------------------
 
     def read_run(self, folder: Path) -> RunPredictions:
-        digest, labels, predicted, rows = hashlib.sha256(), [], [], []
-        classes: tuple[str, ...] = ()
-        for row in read_predictions(folder / self.file):
-            digest.update(repr((row.split, row.row, row.text, row.label)).encode("utf-8", "backslashreplace"))
-            classes = tuple(row.probabilities)
-            labels.append(row.label)
-            predicted.append(row.predicted)
-            rows.append(list(row.probabilities.values()))
+        rows = list(read_predictions(folder / self.file))
+        classes = tuple(rows[0].probabilities) if rows else ()
         try:
-            truth = self.parse_cells(labels, classes)
+            truth = self.parse_cells([row.label for row in rows], classes)
         except KeyError:
             truth = np.array(())
         if not len(truth):
             what, fix = "no labeled predictions to compare", "Evaluate on a split that has labels"
             raise DataError(what, where=str(folder / self.file), fix=fix)
-        likelihoods = self.true_probabilities(np.array(rows), truth)
+        probabilities = np.array([[*row.probabilities.values()] for row in rows])
+        likelihoods = self.true_probabilities(probabilities, truth)
         loss = float(-np.log(np.clip(likelihoods, MIN_WRITTEN, 1.0)).mean())
-        indices = self.parse_cells(predicted, classes)
-        return RunPredictions(self, digest.hexdigest(), len(labels), truth, indices, classes, loss)
+        predicted = self.parse_cells([row.predicted for row in rows], classes)
+        digest = hash_examples((row.split, row.row, row.text, row.label) for row in rows)
+        return RunPredictions(self, digest, len(rows), truth, predicted, classes, loss)
 
     def parse_cells(self, cells: Sequence[str], classes: tuple[str, ...]) -> np.ndarray:
         """Class numbers ``[n]`` of a table's cells; raises KeyError for a value not in ``classes``."""

@@ -11,7 +11,6 @@ from the number divided by a factor to the number times this factor.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,12 +51,18 @@ from glassformer.errors import (
 from glassformer.evaluate.baselines import pixel_features, word_features
 from glassformer.evaluate.compare import Statistic
 from glassformer.evaluate.metrics import Plain, Share
-from glassformer.evaluate.predictions import has_numbers, read_numbers, write_numbers
+from glassformer.evaluate.predictions import (
+    NUMBER_HEADER,
+    has_numbers,
+    number_cells,
+    read_numbers,
+    write_table,
+)
 from glassformer.finite import finite, undefined
 from glassformer.process import one_thread
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.permutation import number_metric, number_statistic, permutation
-from glassformer.targets.target import RunPairs, RunPredictions, SeedRuns, Target, TestResult
+from glassformer.targets.target import RunPairs, RunPredictions, SeedRuns, Target, TestResult, hash_examples
 from glassformer.train.objectives import SquaredError
 from glassformer.train.solved_head import SolvedHead, solve_numbers
 
@@ -430,8 +435,9 @@ class Numbers(NumericTarget, Classes):
         shares: Sequence[float] = (),
     ) -> None:
         bounds = None if est is None else bounds_of(est, outputs[:, 0])
-        metadata = {"labels": split.labels, "rows": split.rows, "split": name}
-        write_numbers(path, split.names(), outputs[:, 0].tolist(), bounds=bounds, **metadata)
+        cells = map(number_cells, [None] * len(split) if bounds is None else bounds)
+        numbers, known = outputs[:, 0].tolist(), {"labels": split.labels, "rows": split.rows, "split": name}
+        write_table(path, NUMBER_HEADER, split.names(), numbers, cells, **known)
 
     # --- tables -----------------------------------------------------------------------------------
 
@@ -444,16 +450,13 @@ class Numbers(NumericTarget, Classes):
         return super().has_file(folder) and has_numbers(folder / self.file)
 
     def read_run(self, folder: Path) -> RunPredictions:
-        digest, targets, predicted = hashlib.sha256(), [], []
-        for row in read_numbers(folder / self.file):
-            digest.update(repr((row.split, row.row, row.text, row.label)).encode("utf-8", "backslashreplace"))
-            targets.append(row.label)
-            predicted.append(row.predicted)
-        if not targets or any(x is None for x in (*targets, *predicted)):
+        rows = list(read_numbers(folder / self.file))
+        true, predicted = [row.label for row in rows], [row.predicted for row in rows]
+        if not rows or None in true or None in predicted:
             what, fix = "no true numbers to compare", "Evaluate on a split that has numbers"
             raise DataError(what, where=str(folder / self.file), fix=fix)
-        true, predicted_numbers = np.array(targets, np.float64), np.array(predicted, np.float64)
-        return RunPredictions(self, digest.hexdigest(), len(true), true, predicted_numbers)
+        digest = hash_examples((row.split, row.row, row.text, row.label) for row in rows)
+        return RunPredictions(self, digest, len(rows), np.array(true), np.array(predicted))
 
     def parse_cells(self, cells: Sequence[str], classes: tuple[str, ...]) -> Any:
         return np.array(cells, np.float64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +13,7 @@ from glassformer.errors import DataError
 from glassformer.evaluate.baselines import fit_vectorizer
 from glassformer.evaluate.metrics import Plain, Share
 from glassformer.targets.regression import NumericTarget
-from glassformer.targets.target import RunPredictions
+from glassformer.targets.target import RunPredictions, hash_examples
 
 
 class Similarity(NumericTarget):
@@ -39,10 +38,10 @@ class Similarity(NumericTarget):
 
     def read_run(self, folder: Path) -> RunPredictions:
         """Read the score and the cosine of each evaluated pair."""
-        path, digest, scores, cosines = folder / self.file, hashlib.sha256(), [], []
+        path, examples, scores, cosines = folder / self.file, [], [], []
         with path.open(encoding="utf-8", newline="") as file:
             for number, row in enumerate(csv_dicts(file), 2):
-                digest.update(repr((row.get("first"), row.get("second"), row.get("score"))).encode("utf-8"))
+                examples.append((row.get("first"), row.get("second"), row.get("score")))
                 try:
                     scores.append(float(row["score"]) if row["score"] else None)
                     cosines.append(float(row["cosine"]))
@@ -52,8 +51,8 @@ class Similarity(NumericTarget):
         if not scores or None in scores:
             what, fix = ("the pairs have no scores", "Evaluate on pairs that have scores")
             raise DataError(what, where=str(path), fix=fix)
-        truth, predicted = np.array(scores, np.float64), np.array(cosines, np.float64)
-        return RunPredictions(self, digest.hexdigest(), len(truth), truth, predicted)
+        truth, predicted = np.array(scores), np.array(cosines)
+        return RunPredictions(self, hash_examples(examples), len(truth), truth, predicted)
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -147,6 +148,14 @@ class Target:
 
 
 NO_TARGET = Target()  # for tasks without scored predictions
+
+
+def hash_examples(examples: Iterable[Any]) -> str:
+    """A hash of examples, each with its true target."""
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update(repr(example).encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -6,7 +6,6 @@ The metrics are those of seqeval: a span is right if its kind, first word and la
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from glassformer.evaluate.compare import Statistic, f1_statistic, ratio_statisti
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import Share
 from glassformer.targets.multiclass import LOSS
-from glassformer.targets.target import RunPredictions, SeedRuns, Target, read_object
+from glassformer.targets.target import RunPredictions, SeedRuns, Target, hash_examples, read_object
 
 ERRORS = ("missed", "invented", "wrong_kind", "wrong_border")  # see ``span_errors``
 MAX_CONFUSIONS = 12  # maximum number of pairs of kinds in ``confusions``
@@ -82,11 +81,10 @@ class TokenTags(Target):
         pairs = zip(*without_ignored(tags, predicted), strict=True)
         right = np.array([sum(a == b for a, b in zip(t, p, strict=True)) for t, p in pairs])
         words = np.array([len(tagged_positions(row)) for row in tags])
-        examples = repr([*zip(truth.words, tags, strict=True)]).encode("utf-8", "backslashreplace")
         counts = SpanCounts(*span_counts(tags, predicted, scheme, kinds), right, words)
         loss = (metrics.get("test") or {}).get("log_loss")
         # The digest has only sentences and true tags, since runs may predict different kinds.
-        digest = hashlib.sha256(examples).hexdigest()
+        digest = hash_examples([[*zip(truth.words, tags, strict=True)]])
         return RunPredictions(self, digest, len(words), None, counts, log_loss=loss)
 
     def statistics(self, runs: SeedRuns) -> dict[str, Statistic]:
