@@ -40,6 +40,11 @@ from glassformer.reading import read_regular, unique_keys
 FIX = "Download it again"  # for most errors of this module
 T = TypeVar("T")
 
+
+def _damaged(what: str, where: object) -> CheckpointError:
+    return CheckpointError(what, where=str(where), fix=FIX)
+
+
 # --- added tokens ---------------------------------------------------------------------------------
 # Added tokens, such as special tokens, are found in a text before it is split into pieces.
 # ``added_tokens.json`` has names and ids. ``added_tokens_decoder`` of ``tokenizer_config.json`` also has the
@@ -64,15 +69,13 @@ def _added_tokens(
     Raises:
         CheckpointError: a file has other content, or the new ids do not follow those of the vocabulary.
     """
-    source = file.with_name(CONFIG_FILE if DECODER_KEY in config else ADDED_FILE)
-    if DECODER_KEY in config:
-        added = _read_decoder_tokens(config[DECODER_KEY], str(source))
-    else:
-        added = _read_added_tokens(source)
+    has_flags = DECODER_KEY in config
+    source = file.with_name(CONFIG_FILE if has_flags else ADDED_FILE)
+    added = _read_decoder_tokens(config[DECODER_KEY], source) if has_flags else _read_added_tokens(source)
     new = _find_new_tokens(added, pieces, file, str(source))
     tokens = {token["content"]: token for token in _special_tokens(special, pieces, file, config)}
     for token in added:
-        if token["content"] in new or DECODER_KEY in config:
+        if token["content"] in new or has_flags:
             is_special = token["special"] or token["content"] in tokens
             tokens[token["content"]] = token | {"special": is_special}
     return sorted(tokens.values(), key=lambda token: token["id"])
@@ -87,37 +90,36 @@ def _special_tokens(
         if token not in pieces or token in tokens:
             continue
         if not isinstance(pieces[token], int):
-            raise CheckpointError("the id of a special token is not a number", where=str(file), fix=FIX)
+            raise _damaged("the id of a special token is not a number", file)
         entry = config.get(f"{kind}_token")
         entry = entry if isinstance(entry, dict) else {"normalized": False}
-        flags = _token_flags(entry, token, str(file.with_name(CONFIG_FILE)))
+        flags = _token_flags(entry, token, file.with_name(CONFIG_FILE))
         tokens[token] = {"id": pieces[token], "content": token, **flags, "special": True}
     return [*tokens.values()]
 
 
-def _token_flags(entry: Mapping[str, Any], token: str, where: str) -> dict[str, bool]:
+def _token_flags(entry: Mapping[str, Any], token: str, file: Path) -> dict[str, bool]:
     flags = {"normalized": not entry.get("special", False)} | {k: entry[k] for k in FLAGS if k in entry}
     if invalid := [key for key, value in flags.items() if not isinstance(value, bool)]:
-        what = f"{invalid[0]!r} of {token[:60]!r} is not a truth value"
-        raise CheckpointError(what, where=where, fix=FIX)
+        raise _damaged(f"{invalid[0]!r} of {token[:60]!r} is not a truth value", file)
     return dict.fromkeys(FLAGS, False) | flags
 
 
-def _read_decoder_tokens(decoder: Any, where: str) -> list[dict[str, Any]]:
+def _read_decoder_tokens(decoder: Any, file: Path) -> list[dict[str, Any]]:
     """The tokens of ``added_tokens_decoder``, which maps ids to tokens with flags."""
     if not isinstance(decoder, dict) or len(decoder) > MAX_ADDED:
-        what = f"{DECODER_KEY} is not an object of ids with their tokens, {MAX_ADDED:,} at most"
-        raise CheckpointError(what, where=where, fix=FIX)
+        raise _damaged(
+            f"{DECODER_KEY} is not an object of ids with their tokens, {MAX_ADDED:,} at most", file
+        )
     tokens = []
     for number, token in decoder.items():
         content = token.get("content") if isinstance(token, dict) else None
         is_id = number.isascii() and number.isdecimal() and len(number) < 10
         if not is_id or not isinstance(content, str) or not 0 < len(content) <= MAX_TOKEN:
-            what = f"{DECODER_KEY}: {number[:60]!r} is not an id with its token"
-            raise CheckpointError(what, where=where, fix=FIX)
-        tokens.append({"id": int(number), "content": content, **_token_flags(token, content, where)})
+            raise _damaged(f"{DECODER_KEY}: {number[:60]!r} is not an id with its token", file)
+        tokens.append({"id": int(number), "content": content, **_token_flags(token, content, file)})
     if len({token["content"] for token in tokens}) < len(tokens):
-        raise CheckpointError(f"{DECODER_KEY} has a token twice", where=where, fix=FIX)
+        raise _damaged(f"{DECODER_KEY} has a token twice", file)
     return tokens
 
 
@@ -125,17 +127,13 @@ def _read_added_tokens(file: Path) -> list[dict[str, Any]]:
     """The tokens of ``added_tokens.json``, which maps tokens to ids; empty if the file does not exist."""
     if not file.exists():
         return []
-    where, text = str(file), _read_text(file)
-    _check_num_values(text, file)
-    ids = _parse_json(text, where)
+    ids = _read_json(file)
     if not isinstance(ids, dict) or len(ids) > MAX_ADDED:
-        what = f"not an object of tokens with their ids, {MAX_ADDED:,} at most"
-        raise CheckpointError(what, where=where, fix=FIX)
+        raise _damaged(f"not an object of tokens with their ids, {MAX_ADDED:,} at most", file)
     for token, index in ids.items():
         if not 0 < len(token) <= MAX_TOKEN or isinstance(index, bool) or not isinstance(index, int):
-            what = f"{token[:60]!r} is not a token with its id"
-            raise CheckpointError(what, where=where, fix=FIX)
-    return [{"id": index, "content": token, **_token_flags({}, token, where)} for token, index in ids.items()]
+            raise _damaged(f"{token[:60]!r} is not a token with its id", file)
+    return [{"id": index, "content": token, **_token_flags({}, token, file)} for token, index in ids.items()]
 
 
 def _find_new_tokens(
@@ -167,19 +165,18 @@ WORD_PATTERN = r"\S+\n?"  # like the original tokenizer, which leaves a line bre
 MAX_LINES = 2_000_000
 
 
-def _byte_level_definition(vocab: str, merges: str, file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+def _byte_level_definition(file: Path, merges_file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """The definition for ``vocab.json`` (``file``) and ``merges.txt``.
 
     Raises:
         CheckpointError: a file has another format, or the vocabulary lacks the special tokens around a text.
     """
-    pieces = _parse_json(vocab, str(file))
+    pieces = _read_json(file)
     if not isinstance(pieces, dict):
-        raise CheckpointError("not an object of pieces with their ids", where=str(file), fix=FIX)
+        raise _damaged("not an object of pieces with their ids", file)
     special = {kind: _special_token(config, kind, names[1], file) for kind, names in TOKEN_SPELLINGS.items()}
     _check_contains(pieces, [special["cls"], special["sep"]], file, FIX)
-    merges_file = file.with_name(BYTE_LEVEL_FILES[1])
-    lines = _numbered_lines(merges, merges_file)
+    lines = _numbered_lines(_read_text(merges_file), merges_file)
     pairs = [_parse_merge(line.split(" "), n, merges_file) for n, line in lines if line]
     adds_blank = config.get("add_prefix_space") is True
     step = {"type": "ByteLevel", "add_prefix_space": adds_blank, "trim_offsets": True, "use_regex": True}
@@ -192,7 +189,7 @@ def _byte_level_definition(vocab: str, merges: str, file: Path, config: Mapping[
     }
 
 
-def _fastbpe_definition(vocab: str, codes: str, file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+def _fastbpe_definition(file: Path, codes_file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """The definition for ``vocab.txt`` (``file``) and ``bpe.codes``.
 
     Each line has one piece, or one merge, with its count. The ids of the vocabulary are those of the original
@@ -204,19 +201,18 @@ def _fastbpe_definition(vocab: str, codes: str, file: Path, config: Mapping[str,
     """
     special = {kind: _special_token(config, kind, names[1], file) for kind, names in TOKEN_SPELLINGS.items()}
     pieces = {special[kind]: n for n, kind in enumerate(("cls", "pad", "sep", "unk"))}
-    for n, line in _numbered_lines(vocab, file):
+    for n, line in _numbered_lines(_read_text(file), file):
         word, blank, _ = line.strip().rpartition(" ")
         if not blank:
-            what = f"line {n} is not a piece with its count: {line[:60]!r}"
-            raise CheckpointError(what, where=str(file), fix=FIX)
+            raise _damaged(f"line {n} is not a piece with its count: {line[:60]!r}", file)
         is_continued = word.endswith(CONTINUED_SUFFIX) and word != CONTINUED_SUFFIX
         name = word.removesuffix(CONTINUED_SUFFIX) if is_continued else word + WORD_END
         if word in special.values() or pieces.setdefault(name, len(pieces)) != len(pieces) - 1:
-            raise CheckpointError(f"line {n} repeats {word[:60]!r}", where=str(file), fix=FIX)
+            raise _damaged(f"line {n} repeats {word[:60]!r}", file)
     pieces.setdefault(special["mask"], len(pieces))
     added = _added_tokens(special, pieces, file, config)
     pieces |= {token["content"]: token["id"] for token in added}
-    codes_file = file.with_name(FASTBPE_FILES[1])
+    codes = _read_text(codes_file)
     lines = _numbered_lines(codes[: codes.rfind("\n") + 1], codes_file)
     pairs = [_parse_merge(line.split()[:-1], n, codes_file) for n, line in lines]
     pairs = list(dict.fromkeys(reversed(pairs)))[::-1]  # the last occurrence of a repeated merge counts
@@ -239,8 +235,7 @@ def _special_token(config: Mapping[str, Any], kind: str, default: str, file: Pat
     token = value.get("content") if isinstance(value, dict) else value
     token = default if token is None else token
     if not isinstance(token, str) or not 0 < len(token) <= MAX_TOKEN:
-        where = str(file.with_name(CONFIG_FILE))
-        raise CheckpointError(f"{kind}_token is not a token", where=where, fix=FIX)
+        raise _damaged(f"{kind}_token is not a token", file.with_name(CONFIG_FILE))
     return token
 
 
@@ -252,14 +247,14 @@ def _check_contains(pieces: Container[str], tokens: Sequence[str], file: Path, f
 def _numbered_lines(text: str, file: Path) -> list[tuple[int, str]]:
     """Lines with their numbers, without a ``#version`` in the first line."""
     if text.count("\n") > MAX_LINES:
-        raise CheckpointError(f"more than {MAX_LINES:,} lines", where=str(file), fix=FIX)
+        raise _damaged(f"more than {MAX_LINES:,} lines", file)
     lines = enumerate(text.removesuffix("\n").split("\n") if text else (), 1)
     return [(n, line.removesuffix("\r")) for n, line in lines if n > 1 or not line.startswith("#version")]
 
 
 def _parse_merge(parts: list[str], n: int, file: Path) -> tuple[str, str]:
     if len(parts) != 2 or not all(parts):
-        raise CheckpointError(f"line {n} is not a merge of two pieces", where=str(file), fix=FIX)
+        raise _damaged(f"line {n} is not a merge of two pieces", file)
     return parts[0], parts[1]
 
 
@@ -330,7 +325,9 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     if file.suffix == ".model":
         tokenizer = _load_sentence_pieces(file)
     elif merges:
-        tokenizer = _load_bpe_files(file)
+        define = _byte_level_definition if file.name == BYTE_LEVEL_FILES[0] else _fastbpe_definition
+        definition = define(file, merges[0], _read_config(file))
+        tokenizer = _from_definition(definition, f"{file} with {merges[0].name}")
     elif file.suffix == ".txt":
         tokenizer = _load_wordpiece_vocabulary(file)
     else:
@@ -449,17 +446,6 @@ def _find_file(path: Path) -> Path:
     raise NoTokenizerError("no tokenizer here", where=str(path), fix=EXPECTED_FILES)
 
 
-def _load_bpe_files(file: Path) -> Tokenizer:
-    """The tokenizer of a vocabulary, ``vocab.json`` or ``vocab.txt``, and the merges in the same folder."""
-    define, merges = _byte_level_definition, BYTE_LEVEL_FILES[1]
-    if file.name == FASTBPE_FILES[0]:
-        define, merges = _fastbpe_definition, FASTBPE_FILES[1]
-    text = _read_text(file)
-    _check_num_values(text, file)
-    definition = define(text, _read_text(file.with_name(merges)), file, _read_config(file))
-    return _from_definition(definition, f"{file} with {merges}")
-
-
 def _load_json(file: Path) -> Tokenizer:
     text = _read_text(file)
     fix = FIX if file.suffix == ".json" else EXPECTED_FILES
@@ -496,8 +482,7 @@ def _load_sentence_pieces(file: Path) -> Tokenizer:
         pieces = assign_ids(model, piece_ids, mask if is_known and not piece_ids.drops_punctuation else None)
         definition = build_definition(model, pieces, class_normalizers(piece_ids, config))
     except Invalid as error:
-        what = f"not a SentencePiece model that can be used: {error}"
-        raise CheckpointError(what, where=str(file), fix=FIX) from None
+        raise _damaged(f"not a SentencePiece model that can be used: {error}", file) from None
     ids = {piece.text: i for i, piece in enumerate(pieces)}
     usual = {kind: next((n for n in names if n in ids), names[0]) for kind, names in TOKEN_SPELLINGS.items()}
     if is_known:
@@ -593,20 +578,24 @@ def _check_num_values(text: str, file: Path, fix: str = FIX) -> None:
 def _read_config(file: Path, name: str = CONFIG_FILE) -> dict[str, Any]:
     """``tokenizer_config.json``, or another file, in the same folder; empty if it does not exist."""
     config_file = file.with_name(name)
-    if not config_file.is_file():
-        return {}
-    config = _parse_json(_read_text(config_file), str(config_file), unique=False)
+    config = _read_json(config_file, unique=False) if config_file.is_file() else {}
     if not isinstance(config, dict):
-        raise CheckpointError("not a JSON object", where=str(config_file), fix=FIX)
+        raise _damaged("not a JSON object", config_file)
     return config
 
 
-def _parse_json(text: str, where: str, unique: bool = True) -> Any:
-    """Parse JSON; raise CheckpointError if the text is not JSON, or (with ``unique``) has a key twice."""
+def _read_json(file: Path, unique: bool = True) -> Any:
+    """The content of a JSON file; raise CheckpointError if it is too large or damaged.
+
+    Args:
+        unique: whether no object may have a key twice.
+    """
+    text = _read_text(file)
+    _check_num_values(text, file)
     try:
         return json.loads(text, object_pairs_hook=unique_keys if unique else None)
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"not JSON ({error})", where=where, fix=FIX) from None
+        raise _damaged(f"not JSON ({error})", file) from None
 
 
 def _load_wordpiece_vocabulary(file: Path) -> Tokenizer:
@@ -640,11 +629,11 @@ def _read_text(file: Path) -> str:
     try:
         return _read_bytes(file).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise CheckpointError(f"not UTF-8 ({error})", where=str(file), fix=FIX) from None
+        raise _damaged(f"not UTF-8 ({error})", file) from None
 
 
 def _read_bytes(file: Path) -> bytes:
     try:
         return read_regular(file, MAX_TOKENIZER_BYTES)
     except OSError as error:
-        raise CheckpointError(error.strerror or "cannot be read", where=str(file), fix=FIX) from None
+        raise _damaged(error.strerror or "cannot be read", file) from None
