@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.data.answered import find_question_columns, is_squad, load_answered
+from glassformer.data.image import is_image_name
 from glassformer.data.questions import check_questions
 from glassformer.data.tables import TXT
 from glassformer.data.text_pairs import TextPair
@@ -20,7 +21,6 @@ from glassformer.inputs.rows import (
     Row,
     check_arguments,
     is_file_name,
-    is_image,
     read_counting_errors,
 )
 from glassformer.inputs.texts import gather_pairs, read_pairs
@@ -77,7 +77,7 @@ class Questions(Inputs):
 
         for number, argument in enumerate(request.arguments, 1):
             is_table = (
-                is_file_name(argument) and not is_image(argument) and not argument.lower().endswith(TXT)
+                is_file_name(argument) and not is_image_name(argument) and not argument.lower().endswith(TXT)
             )
             if argument != STDIN and not is_table:
                 texts.append(argument)

@@ -18,6 +18,14 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from glassformer.data.checks import check_cells, check_texts
+from glassformer.data.columns import find_text_column
+from glassformer.data.files import check_file, check_utf8, read_lines, split_lines, text_lines
+from glassformer.data.folders import name_file_fix, tables_in
+from glassformer.data.image import is_image_name
+from glassformer.data.rejected import RejectedRow, encoding_note, group_reasons, with_num_unusable
+from glassformer.data.tables import NO_ROWS, READERS, TXT, is_plain, read_table
+from glassformer.data.text_pairs import TextPair
 from glassformer.errors import (
     CannotReadError,
     DataError,
@@ -140,8 +148,6 @@ def read_counting_errors(read: Callable[[InputRequest], list[Row]], request: Inp
     except DataError as error:
         if request.skip or not error.where or ", row " not in error.where:
             raise
-        from glassformer.data.rejected import with_num_unusable
-
         num_unusable = 0
         with suppress(DataError):
             num_unusable = sum(row.error is not None for row in read(replace(request, skip=True)))
@@ -150,10 +156,6 @@ def read_counting_errors(read: Callable[[InputRequest], list[Row]], request: Inp
 
 def read_rows(path: Path, request: InputRequest = DEFAULT_REQUEST) -> list[Row]:
     """The rows of a table or a ``.txt`` file, in order, including empty lines of a ``.txt`` file."""
-    from glassformer.data.columns import find_text_column
-    from glassformer.data.files import check_utf8, text_lines
-    from glassformer.data.tables import is_plain
-
     if is_plain(path):
         check_utf8(path)
         rows = rows_of_lines(dict(enumerate(text_lines(path), 1)), str(path), request.skip)
@@ -180,8 +182,6 @@ def read_columns(
 
     With ``request.skip``, unreadable rows are marked and have an empty tuple; otherwise they raise an error.
     """
-    from glassformer.data.tables import NO_ROWS, read_table
-
     ragged: dict[int, DataError] = {}
     try:
         table = read_table(path, handle_ragged_row(request.skip, ragged))
@@ -233,8 +233,6 @@ def unreadable_row(
 
 
 def _find_problem(text: Any, where: str, skip: bool, fix: str = "") -> str | None:
-    from glassformer.data.checks import check_cells
-
     try:
         check_cells([text])
     except DataError as error:
@@ -265,8 +263,6 @@ class Layout(NamedTuple):
 
 def detect_layout(rows: Sequence[Row]) -> Layout:
     """The layout for rows in memory."""
-    from glassformer.data.text_pairs import TextPair
-
     columns = tuple(dict.fromkeys(name for row in rows for name in row.other_columns))
     several = len({row.file for row in rows if row.file}) > 1
     pairs = any(isinstance(row.text, TextPair) for row in rows)
@@ -283,18 +279,12 @@ def copied_columns(layout: Layout, used_names: Sequence[str]) -> dict[str, Calla
         output_name = (
             f"given:{name}" if name in (*used_names, *writers) or name.startswith(("p:", "given:")) else name
         )
-        writers[output_name] = partial(_copied_cell, name)
+        writers[output_name] = lambda row, name=name: row.other_columns.get(name, "")
     return writers
-
-
-def _copied_cell(name: str, row: Row) -> str:
-    return row.other_columns.get(name, "")
 
 
 def unusable_message(rows: Sequence[Row]) -> str:
     """A message about unusable rows, by reason; empty if there are none."""
-    from glassformer.data.rejected import RejectedRow
-
     rejected = [
         RejectedRow(r.file, r.row or i, r.error) for i, r in enumerate(rows, 1) if r.error is not None
     ]
@@ -303,8 +293,6 @@ def unusable_message(rows: Sequence[Row]) -> str:
 
 def rejected_message(rejected: Sequence[Any]) -> str:
     """A message about rejected rows, by reason; empty if there are none."""
-    from glassformer.data.rejected import encoding_note, group_reasons
-
     if not rejected:
         return ""
     count = "1 row was" if len(rejected) == 1 else f"{len(rejected):,} rows were"
@@ -331,7 +319,7 @@ def gather_rows(request: InputRequest, first: int = 1) -> list[Row]:
             rows += rows_of_lines(lines, "standard input", request.skip)
         elif not is_file_name(argument):
             rows.append(argument_row(argument, number, request.skip))
-        elif is_image(argument):
+        elif is_image_name(argument):
             raise image_error(argument)
         else:
             rows += read_counting_errors(partial(read_rows, Path(argument)), request)
@@ -340,9 +328,6 @@ def gather_rows(request: InputRequest, first: int = 1) -> list[Row]:
 
 def check_encodings(arguments: Sequence[str]) -> None:
     """Raise DataError for a file of texts that does not exist or is not UTF-8, before the model is loaded."""
-    from glassformer.data.files import check_file, check_utf8
-    from glassformer.data.tables import READERS, TXT
-
     extensions = tuple(end for end in (TXT, *READERS) if end != ".parquet")
     for argument in arguments:
         if argument.lower().endswith(extensions) and os.path.isfile(argument):
@@ -351,20 +336,10 @@ def check_encodings(arguments: Sequence[str]) -> None:
             check_file(Path(argument))  # reports a missing file before torch is imported
 
 
-def is_image(argument: str) -> bool:
-    """Whether an argument has the extension of an image."""
-    from glassformer.data.image import is_image_name
-
-    return is_image_name(argument)
-
-
 def check_not_a_folder(argument: str) -> None:
     """Raise DataError if the argument is a folder, where a text or a file is expected."""
     if not os.path.isdir(argument):  # False, not an error, for a text too long to be a name
         return
-    from glassformer.data.folders import name_file_fix, tables_in
-    from glassformer.data.tables import TXT
-
     path = Path(argument)
     files = tables_in(path) or [p for p in sorted(path.iterdir()) if p.suffix.lower() == TXT]
     fix = f"{name_file_fix(files) if files else 'Name a file'}; {_as_text(argument)}"
@@ -388,14 +363,12 @@ def check_arguments(arguments: Sequence[str], skip: bool = False) -> None:
 
     Without ``skip``, an unusable text also raises an error.
     """
-    from glassformer.data.files import check_file
-
     for number, argument in enumerate(arguments, 1):
         if argument == STDIN:
             continue
         if not is_file_name(argument):
             argument_row(argument, number, skip)
-        elif is_image(argument):
+        elif is_image_name(argument):
             raise image_error(argument)
         else:
             check_file(Path(argument))
@@ -403,8 +376,6 @@ def check_arguments(arguments: Sequence[str], skip: bool = False) -> None:
 
 def is_file_name(argument: str) -> bool:
     """Whether an argument is a file, or has the extension of a supported file."""
-    from glassformer.data.tables import READERS, TXT
-
     check_not_a_folder(argument)
     if os.path.isfile(argument):  # False, not an error, for a text too long to be a name
         if not any(map(str.isalpha, Path(argument).suffix)):
@@ -425,8 +396,6 @@ def is_file_name(argument: str) -> bool:
 
 def read_stdin() -> tuple[list[str], list[int]]:
     """The non-blank lines of standard input, and their numbers from 1."""
-    from glassformer.data.files import split_lines
-
     where = "standard input"
     content = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
     if len(content) > MAX_STDIN_BYTES:
@@ -451,11 +420,6 @@ def read_with_columns(
 
     Columns of bytes are left out.
     """
-    from glassformer.data.checks import check_texts
-    from glassformer.data.columns import find_text_column
-    from glassformer.data.files import read_lines
-    from glassformer.data.tables import is_plain, read_table
-
     if is_plain(path):
         lines, rows = read_lines(path)
         return check_texts(lines, str(path), rows), rows, [{} for _ in lines]

@@ -20,6 +20,7 @@ from glassformer.data.columns import (
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor import DoctorReport, examine
 from glassformer.data.files import check_utf8, text_lines
+from glassformer.data.image import is_image_name
 from glassformer.data.pairs import SCORED_SOURCES, load_scored_pairs
 from glassformer.data.rejected import with_num_unusable
 from glassformer.data.sources import load_text_dataset
@@ -45,7 +46,6 @@ from glassformer.inputs.rows import (
     gather_rows,
     handle_ragged_row,
     is_file_name,
-    is_image,
     read_columns,
     read_counting_errors,
     read_stdin,
@@ -332,7 +332,7 @@ def gather_pairs(
     rows: list[Row] = []
     first: str | None = None
     for number, argument in enumerate(request.arguments, start):
-        is_file = argument == STDIN or (is_file_name(argument) and not is_image(argument))
+        is_file = argument == STDIN or (is_file_name(argument) and not is_image_name(argument))
         if first is not None and is_file:
             raise _lone_text_error(first, sides)
         if argument == STDIN:
