@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from glassformer.data.batching import BatchSettings
-from glassformer.data.masking import MaskSettings, chunk_texts, clean_around_mask, mask_tokens, masked_stream
+from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, clean_around_mask, mask_tokens
 from glassformer.data.text import clean_text, word_tokenizer, wordpiece_tokenizer
 from glassformer.errors import DataError
 
@@ -18,6 +18,12 @@ TEXTS = [
     for c in ("red", "greenish")
     for d in ("two", "seventeen", "thirty")
 ]
+
+
+def make_stream(table, tokenizer, max_length, settings, seed=0, next_sentence=True) -> MaskedStream:
+    known = {"accumulate": 1, "seed": seed, "device": torch.device("cpu"), "next_sentence": next_sentence}
+    masks = MaskSettings.of(tokenizer)
+    return MaskedStream.of(table, tokenizer, masks=masks, max_length=max_length, settings=settings, **known)
 
 
 @pytest.fixture(scope="module")
@@ -91,17 +97,7 @@ def test_long_texts_become_several_chunks_and_lose_little(tokenizer):
 
 def stream_of(tokenizer, next_sentence=False, seed=3, tokens=301):
     table = chunk_texts(tokenizer, TEXTS, 29)
-    return masked_stream(
-        table,
-        tokenizer,
-        MaskSettings.of(tokenizer),
-        32,
-        BatchSettings(0, tokens),
-        1,
-        seed,
-        torch.device("cpu"),
-        next_sentence,
-    )
+    return make_stream(table, tokenizer, 32, BatchSettings(0, tokens), seed, next_sentence)
 
 
 @pytest.mark.parametrize("pairs", [False, True])
@@ -171,9 +167,7 @@ def test_lengths_do_not_tell_strangers_from_what_follows():
     ]
     own = wordpiece_tokenizer(texts, vocab_size=101, min_count=1)
     table = chunk_texts(own, texts, 37)
-    stream = masked_stream(
-        table, own, MaskSettings.of(own), 40, BatchSettings(0, 400), 1, 0, torch.device("cpu"), True
-    )
+    stream = make_stream(table, own, 40, BatchSettings(0, 400))
     lengths: dict[int, list[int]] = {0: [], 1: []}
     for epoch in range(3):
         for step in stream.steps(epoch):

@@ -165,6 +165,20 @@ class MaskedStream:
     device: torch.device
     next_sentence: bool = False
 
+    @staticmethod
+    def of(table: TokenTable, tokenizer: Tokenizer, **settings: Any) -> MaskedStream:
+        """A stream that uses the tokenizer's [CLS], [SEP] and punctuation marks; ``settings``: other fields.
+
+        Raises:
+            DataError: the vocabulary lacks [CLS] or [SEP].
+        """
+        vocabulary = Vocabulary.of(tokenizer)
+        cls, sep = vocabulary.cls, vocabulary.sep
+        if cls is None or sep is None:
+            raise DataError(f"the vocabulary lacks {CLS} or {SEP}", where="tokenizer", fix=FIX_TOKENIZER)
+        sentence_ends = tuple(i for i in map(tokenizer.token_to_id, SENTENCE_ENDS) if i is not None)
+        return MaskedStream(table, frame=(cls, sep), sentence_ends=sentence_ends, **settings)
+
     @property
     def examples(self) -> int:
         """Expected number of tokens to predict per epoch; the loss is their mean over all batches."""
@@ -258,29 +272,3 @@ class MaskedStream:
     def _sentence_starts(self, ids: np.ndarray) -> np.ndarray:
         """Positions at which a new sentence begins within the chunk."""
         return np.flatnonzero(np.isin(ids[:-1], self.sentence_ends)) + 1
-
-
-def masked_stream(
-    table: TokenTable,
-    tokenizer: Tokenizer,
-    masks: MaskSettings,
-    max_length: int,
-    settings: BatchSettings,
-    accumulate: int,
-    seed: int,
-    device: torch.device,
-    next_sentence: bool,
-) -> MaskedStream:
-    """A stream that uses the tokenizer's [CLS], [SEP] and punctuation marks.
-
-    Raises:
-        DataError: the vocabulary lacks [CLS] or [SEP].
-    """
-    vocabulary = Vocabulary.of(tokenizer)
-    cls, sep = vocabulary.cls, vocabulary.sep
-    if cls is None or sep is None:
-        raise DataError(f"the vocabulary lacks {CLS} or {SEP}", where="tokenizer", fix=FIX_TOKENIZER)
-    sentence_ends = tuple(i for i in map(tokenizer.token_to_id, SENTENCE_ENDS) if i is not None)
-    return MaskedStream(
-        table, masks, (cls, sep), sentence_ends, max_length, settings, accumulate, seed, device, next_sentence
-    )

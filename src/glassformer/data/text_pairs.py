@@ -31,6 +31,7 @@ from glassformer.errors import ConfigError, DataError, UnequalLengthsError, Wron
 
 SEPARATOR = "\n"  # separates the sides in the string
 SIDES = ("first", "second")
+CHUNK = 2048  # number of pairs encoded at a time, to bound the memory
 SECOND_COLUMN = "text_pair"  # name of the column, field and argument of the second text, as in transformers
 
 
@@ -164,8 +165,6 @@ def encode_pairs(
     max_length: int,
     clean: Clean = "none",
     add_special_tokens: bool = True,
-    unk_id: int | None = None,
-    chunk: int = 2048,
     keep_second: bool = False,
 ) -> TokenTable:
     """Encode ``TextPair`` objects as token ids and segments; the tokenizer is not modified.
@@ -184,18 +183,14 @@ def encode_pairs(
         max_length, tokenizer.num_special_tokens_to_add(True) if add_special_tokens else 0, num_texts=2
     )
     tables: list[TokenTable] = []
-    for start in range(0, len(pairs), chunk):
-        sides = [clean_pair(pair, clean) for pair in pairs[start : start + chunk]]
+    for start in range(0, len(pairs), CHUNK):
+        sides = [clean_pair(pair, clean) for pair in pairs[start : start + CHUNK]]
         encodings = encode_batch(tokenizer, sides, add_special_tokens)
         truncated = [len(encoding.ids) > max_length for encoding in encodings]
         for i in np.flatnonzero(truncated).tolist():
             encodings[i] = truncate_pair(tokenizer, sides[i], max_length, add_special_tokens, keep_second)
-        rows, segments = (
-            [encoding.ids for encoding in encodings],
-            [encoding.type_ids for encoding in encodings],
-        )
-        for i in [i for i, row in enumerate(rows) if not row]:
-            rows[i], segments[i] = [require_unknown_id(tokenizer, "pair") if unk_id is None else unk_id], [0]
+        rows = [encoding.ids or [require_unknown_id(tokenizer, "pair")] for encoding in encodings]
+        segments = [encoding.type_ids or [0] for encoding in encodings]
         tables.append(TokenTable.of(rows, truncated, segments))
     return TokenTable.joined(tables or [TokenTable.of([], segments=[])])
 

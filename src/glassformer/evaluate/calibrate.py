@@ -296,7 +296,6 @@ def cross_validated_metric(
     predict: Callable[[np.ndarray, np.ndarray], np.ndarray],
     metric: Callable[[np.ndarray], float],
     targets: np.ndarray,
-    folds: int = FOLDS,
 ) -> float | None:
     """Cross-validated metric of a tuned decision rule: each fold uses the rule tuned on the other folds.
 
@@ -307,14 +306,14 @@ def cross_validated_metric(
         targets: [n] class indices, for stratification.
 
     Returns:
-        The metric; None if a class has fewer examples than folds.
+        The metric; None if a class has fewer examples than ``FOLDS``.
     """
     from sklearn.model_selection import StratifiedKFold
 
-    if np.unique(targets, return_counts=True)[1].min() < folds:
+    if np.unique(targets, return_counts=True)[1].min() < FOLDS:
         return None
     predicted = np.empty(len(targets), np.int64)
-    for train, test in StratifiedKFold(folds, shuffle=True, random_state=0).split(targets, targets):
+    for train, test in StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(targets, targets):
         predicted[test] = predict(train, test)
     return metric(predicted)
 

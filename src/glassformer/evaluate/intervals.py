@@ -11,6 +11,7 @@ In shapes, K is the number of classes, S of seeds, and n of examples.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -54,15 +55,16 @@ def macro_f1_interval(confusion: ArrayLike, *, resamples: int = 1000, seed: int 
     """
     table = np.asarray(confusion, np.float64)
     table = table[:, seen][seen] if not (seen := table.sum(0) + table.sum(1) > 0).all() else table
-    hits, support, predicted_counts = np.diag(table), table.sum(1), table.sum(0)
-    total = support + predicted_counts
+    hits = np.diag(table)
+    counts = _Counts(hits[None], table.sum(1), table.sum(0)[None], int(table.sum()), False)
+    total = counts.totals[0]
     # The effect of one example in each cell on the F1 of each class, and the sums of products of effects.
     slope = 2 * hits / total**2
     wrong = table - np.diag(hits)
     covariance = (wrong + wrong.T) * np.outer(slope, slope)
     variance = hits * (2 / total - 2 * slope) ** 2 + (wrong.sum(0) + wrong.sum(1)) * slope**2
     np.fill_diagonal(covariance, variance)
-    return _interval(hits[None], support, predicted_counts[None], covariance, variance[None], resamples, seed)
+    return _interval(counts, covariance, variance[None], 0.0, _bias(counts, resamples, seed))
 
 
 def multilabel_f1_interval(
@@ -83,25 +85,34 @@ def multilabel_f1_interval(
         include_absent: count classes that neither occur nor are predicted as F1 0; otherwise exclude them.
     """
     y, predictions = np.asarray(targets, np.float64), np.asarray(predicted, np.float64)
-    support, predicted_counts = y.sum(0), predictions.sum(1)  # [K], [S, K]
     hits = np.einsum("nk,snk->sk", y, predictions)  # [S, K]
-    total = np.maximum(support + predicted_counts, 1)
-    weight = _weights(support, predicted_counts, include_absent)
+    counts = _Counts(hits, y.sum(0), predictions.sum(1), len(y), include_absent)
+    total, weight = np.maximum(counts.totals, 1), counts.weights()
     # The effect of each example on the F1 of each class and seed, [S, n, K].
     effects = (2 * predictions * y - (2 * hits / total)[:, None] * (predictions + y)) / total[:, None]
     mean_effect = np.einsum("sk,snk->nk", weight, effects) / len(predictions)
-    return _interval(
-        hits,
-        support,
-        predicted_counts,
-        mean_effect.T @ mean_effect,
-        (effects**2).sum(1),
-        resamples,
-        seed,
-        include_absent=include_absent,
-        n=len(y),
-        seed_width=_seed_width((weight * 2 * hits / total).sum(1), np.einsum("sk,snk->sn", weight, effects)),
-    )
+    seed_width = _seed_width((weight * 2 * hits / total).sum(1), np.einsum("sk,snk->sn", weight, effects))
+    variances, bias = (effects**2).sum(1), _bias(counts, resamples, seed)
+    return _interval(counts, mean_effect.T @ mean_effect, variances, seed_width, bias)
+
+
+class _Counts(NamedTuple):
+    """Numbers of examples of K classes, in the predictions of S seeds."""
+
+    hits: np.ndarray  # [S, K] right predictions
+    support: np.ndarray  # [K] true labels
+    predicted: np.ndarray  # [S, K] predictions
+    n: int
+    include_absent: bool  # see ``multilabel_f1_interval``
+
+    @property
+    def totals(self) -> np.ndarray:
+        return self.support + self.predicted
+
+    def weights(self) -> np.ndarray:
+        """The weight of each class in each seed's mean ``[S, K]``."""
+        is_included = (self.totals > 0) | self.include_absent
+        return is_included / np.maximum(is_included.sum(1, keepdims=True), 1)
 
 
 def _seed_width(values: np.ndarray, effects: np.ndarray) -> float:
@@ -115,36 +126,17 @@ def _seed_width(values: np.ndarray, effects: np.ndarray) -> float:
     return float(t.ppf(0.975, seeds - 1)) ** 2 * seed_variance / seeds
 
 
-def _weights(support: np.ndarray, predicted_counts: np.ndarray, include_absent: bool) -> np.ndarray:
-    """The weight of each class in each seed's mean ``[S, K]``."""
-    is_included = (support + predicted_counts > 0) | include_absent
-    return is_included / np.maximum(is_included.sum(1, keepdims=True), 1)
-
-
 def _interval(
-    hits: np.ndarray,
-    support: np.ndarray,
-    predicted_counts: np.ndarray,
-    covariance: np.ndarray,
-    variances: np.ndarray,
-    resamples: int,
-    seed: int,
-    *,
-    include_absent: bool = False,
-    n: int | None = None,
-    seed_width: float = 0.0,
+    counts: _Counts, covariance: np.ndarray, variances: np.ndarray, seed_width: float, bias: float
 ) -> list[float]:
     """The interval from counts.
 
     Args:
-        hits, predicted_counts: ``[S, K]``.
-        support: ``[K]``.
         covariance: ``[K, K]``, of the classes, up to a scale per class.
         variances: ``[S, K]``, of the classes in each seed.
         seed_width: squared half-width due to seeds.
     """
-    weight = _weights(support, predicted_counts, include_absent)
-    total = support + predicted_counts
+    hits, total, weight = counts.hits, counts.totals, counts.weights()
     union = np.maximum(total - hits, 1)  # F1 = 2 J / (1 + J) with the Jaccard index J, a share
     f1 = 2 * hits / np.maximum(total, 1)
     ends = [np.clip(end, 0, 1) for end in wilson(hits, union, Z)]
@@ -160,33 +152,25 @@ def _interval(
     down, up = ((weight * (total > 0) * half).mean(0) * agreement for half in (f1 - low, high - f1))
     down, up = (float(np.sqrt(max(half @ correlation @ half, 0.0) + seed_width)) for half in (down, up))
     value = float((weight * f1).sum(1).mean())
-    bias = _bias(hits, support, predicted_counts, n, include_absent, resamples, seed)
     return [max(value - down - max(bias, 0.0), 0.0), min(value + up - min(bias, 0.0), 1.0)]
 
 
-def _bias(
-    hits: np.ndarray,
-    support: np.ndarray,
-    predicted_counts: np.ndarray,
-    n: int | None,
-    include_absent: bool,
-    resamples: int,
-    seed: int,
-) -> float:
+def _bias(counts: _Counts, resamples: int, seed: int) -> float:
     """The bias of macro-F1 for test sets of this size, estimated from simulated test sets.
 
     The simulation uses the error rates of the counts, with half a right and half a wrong example added to
     each class.
     """
-    n, rng, bias = int(support.sum()) if n is None else n, np.random.default_rng(seed), 0.0
+    hits, support, n, rng, bias = counts.hits, counts.support, counts.n, np.random.default_rng(seed), 0.0
     true_positive_rates = (hits + 0.5) / (support + 1)  # [S, K]
-    false_positive_rates = (predicted_counts - hits) / np.maximum(n - support, 1)
+    false_positive_rates = (counts.predicted - hits) / np.maximum(n - support, 1)
     for tp_rate, fp_rate in zip(true_positive_rates, false_positive_rates, strict=True):
         positives = rng.binomial(n, support / n, (resamples, len(support)))
         tp, fp = rng.binomial(positives, tp_rate), rng.binomial(n - positives, np.minimum(fp_rate, 1))
-        f1 = _weights(positives, tp + fp, include_absent) * 2 * tp / np.maximum(positives + tp + fp, 1)
+        drawn = counts._replace(support=positives, predicted=tp + fp)
+        f1 = drawn.weights() * 2 * tp / np.maximum(drawn.totals, 1)
         expected_tp, expected_fp = support * tp_rate, (n - support) * fp_rate
-        expected_f1 = _weights(support, (expected_tp + expected_fp)[None], include_absent)[0]
-        expected_f1 = expected_f1 * 2 * expected_tp / np.maximum(support + expected_tp + expected_fp, 1e-9)
+        expected = counts._replace(predicted=(expected_tp + expected_fp)[None])
+        expected_f1 = expected.weights() * 2 * expected_tp / np.maximum(expected.totals, 1e-9)
         bias += float(f1.sum(1).mean() - expected_f1.sum()) / len(hits)
     return bias

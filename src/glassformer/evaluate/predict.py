@@ -56,12 +56,8 @@ def _in_batches(
             except torch.OutOfMemoryError:  # on a GPU: halve all remaining batches
                 if len(index) == 1:
                     raise
-                pending = [
-                    half
-                    for batch in [*pending, index]
-                    for half in np.array_split(batch, 2)[::-1]
-                    if len(half)
-                ]
+                halves = (half for batch in [*pending, index] for half in np.array_split(batch, 2)[::-1])
+                pending = [half for half in halves if len(half)]
                 continue
             if out is None:
                 out = np.empty((sum(map(len, batches)), *rows.shape[1:]), np.float32)
@@ -148,18 +144,13 @@ def predict_windows(
     compute: Callable[[nn.Module, TextBatch], Tensor],
     *,
     pooling: str = "mean",
-    batch_tokens: int = 8192,
-    device: torch.device | str = "cpu",
     progress: Callable[[int], None] | None = None,
+    **options: Any,
 ) -> np.ndarray:
-    """One row per text, the mean or maximum over its windows; see ``predict_rows``."""
-    has_windows = windows.owners is not None
-    report = None if has_windows else progress  # progress is in texts, not in windows
-    rows = predict_rows(
-        model, windows.table, compute, batch_tokens=batch_tokens, device=device, progress=report
-    )
+    """One row per text, the mean or maximum over its windows; ``options``: see ``predict_rows``."""
     if windows.owners is None:
-        return rows
+        return predict_rows(model, windows.table, compute, progress=progress, **options)
+    rows = predict_rows(model, windows.table, compute, **options)  # progress is in texts, not in windows
     if progress is not None:
         progress(windows.num_texts)
     return pool_windows(rows, windows.owners, windows.num_texts, pooling)

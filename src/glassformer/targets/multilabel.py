@@ -423,14 +423,11 @@ def tune_thresholds(probabilities: ArrayLike, targets: ArrayLike) -> np.ndarray:
     Args:
         probabilities, targets: ``[n, K]``, of examples that the model was not trained on.
     """
-    p, y = _check_arrays(probabilities, targets)
-    flat = y.reshape(-1)
-    common = tune_threshold(p.reshape(-1), flat, "f1")[0] if 0 < flat.sum() < flat.size else HALF
-    out = np.full(p.shape[1], common)
-    for k, count in enumerate(y.sum(0).tolist()):
-        if min(count, len(y) - count) >= MIN_EXAMPLES:
-            out[k] = tune_threshold(p[:, k], y[:, k], "f1")[0]
-    return out
+
+    def fit(p: np.ndarray, y: np.ndarray) -> float:
+        return tune_threshold(p, y, "f1")[0] if 0 < y.sum() < y.size else HALF
+
+    return _fit_per_label(probabilities, targets, fit)
 
 
 def fit_temperatures(logits: ArrayLike, targets: ArrayLike) -> np.ndarray:
@@ -439,15 +436,20 @@ def fit_temperatures(logits: ArrayLike, targets: ArrayLike) -> np.ndarray:
     If fewer than ``MIN_EXAMPLES`` examples have a label, or do not have it, its temperature is the common one
     of all labels.
     """
-    z, y = _check_arrays(logits, targets)
 
-    def fit_one(column: np.ndarray, count: np.ndarray) -> float:
-        return fit_temperature(np.stack([np.zeros_like(column), column], 1), count)
+    def fit(z: np.ndarray, y: np.ndarray) -> float:
+        return fit_temperature(np.stack([np.zeros_like(z), z], 1), y)
 
-    out = np.full(z.shape[1], fit_one(z.reshape(-1), y.reshape(-1)))
+    return _fit_per_label(logits, targets, fit)
+
+
+def _fit_per_label(values: ArrayLike, targets: ArrayLike, fit: Callable[..., float]) -> np.ndarray:
+    """``fit`` to the values ``[n]`` of each label ``[K]``; to all values for labels with too few examples."""
+    x, y = _check_arrays(values, targets)
+    out = np.full(x.shape[1], fit(x.reshape(-1), y.reshape(-1)))
     for k, count in enumerate(y.sum(0).tolist()):
         if min(count, len(y) - count) >= MIN_EXAMPLES:
-            out[k] = fit_one(z[:, k], y[:, k])
+            out[k] = fit(x[:, k], y[:, k])
     return out
 
 

@@ -98,7 +98,6 @@ def permutation(
     theirs: ArrayLike,
     *,
     resamples: int = 2000,
-    seed: int = 0,
 ) -> dict[str, float]:
     """The two-sided paired permutation test of two models.
 
@@ -119,7 +118,7 @@ def permutation(
         return np.subtract(*_defined([number_metric(measure, true, x) for x in (first, second)]))
 
     observed = float(difference(a[None], b[None])[0])
-    rng, step = np.random.default_rng(seed), max(1, min(resamples, MAX_SWAPS // max(len(true), 1)))
+    rng, step = np.random.default_rng(0), max(1, min(resamples, MAX_SWAPS // max(len(true), 1)))
     num_extreme = 0
     for start in range(0, resamples, step):
         swapped = rng.random((min(step, resamples - start), len(true))) < 0.5

@@ -25,7 +25,6 @@ from glassformer.data.masking import (
     chunk_texts,
     clean_around_mask,
     mask_tokens,
-    masked_stream,
     multi_sentence_share,
 )
 from glassformer.data.rejected import skipped_rows_message
@@ -138,16 +137,16 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
     def _stream(self, table: TokenTable, train: PretrainFitConfig, device: torch.device) -> MaskedStream:
         masks = MaskSettings.of(self.tokenizer_, self.mask_share, self.whole_words)
         settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
-        return masked_stream(
+        return MaskedStream.of(
             table,
             self.tokenizer_,
-            masks,
-            self.max_length,
-            settings,
-            train.accumulate,
-            train.seed,
-            device,
-            self.next_sentence,
+            masks=masks,
+            max_length=self.max_length,
+            settings=settings,
+            accumulate=train.accumulate,
+            seed=train.seed,
+            device=device,
+            next_sentence=self.next_sentence,
         )
 
     @classmethod
