@@ -17,6 +17,7 @@ from glassformer.data.tokenizer_checks import (
     NORMALIZERS,
     PRE_TOKENIZERS,
     PROCESSORS,
+    Invalid,
     check_charsmap,
     check_pattern,
     max_expansion,
@@ -232,13 +233,15 @@ def charsmap(entries: dict[str, str], size: int = 2048) -> bytes:
 def test_a_table_of_characters_is_walked_before_it_is_used(tmp_path):
     good = charsmap({"A": "a", "B": "bb"})
     assert normalizers.Precompiled(good).normalize_str("xAB") == "xabb"
-    assert check_charsmap(base64.b64encode(good).decode()) == (None, 2.0)
+    assert check_charsmap(base64.b64encode(good).decode()) == 2.0
     stage = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(good).decode()}
     ours = load_tokenizer(put(tmp_path, made(normalizer=stage)))
     assert ours.encode("A").ids == [VOCAB["a"]]
 
     def said(raw: bytes) -> str:
-        return check_charsmap(base64.b64encode(raw).decode())[0] or ""
+        with pytest.raises(Invalid) as error:
+            check_charsmap(base64.b64encode(raw).decode())
+        return str(error.value)
 
     out = bytearray(good)
     struct.pack_into("<I", out, 4 + 4 * (256 ^ ord("A")), (2**21 - 1) << 10 | 1 << 8 | ord("A"))
@@ -279,11 +282,16 @@ def test_simple_patterns_and_the_fewest_characters_that_they_match(pattern, leas
 
 
 def test_other_patterns_are_tried():
-    assert check_pattern(r"(?i:it's)|\p{L}+(?!\d)|\S") is None
-    for slow in (r"(\w+\s?)+!", r"\s+$"):
-        assert check_pattern(slow) == "a pattern that takes too long"
-    assert "repeats its parts more than" in str(check_pattern(r"((a{1,1000}){1,1000})b"))
-    assert "a pattern of 2,001 characters" in str(check_pattern("a" * 2001))
+    check_pattern(r"(?i:it's)|\p{L}+(?!\d)|\S")
+    slow = "a pattern that takes too long"
+    for pattern, problem in (
+        (r"(\w+\s?)+!", slow),
+        (r"\s+$", slow),
+        (r"((a{1,1000}){1,1000})b", "repeats its parts more than"),
+        ("a" * 2001, "a pattern of 2,001 characters"),
+    ):
+        with pytest.raises(Invalid, match=problem):
+            check_pattern(pattern)
 
 
 @pytest.mark.parametrize(

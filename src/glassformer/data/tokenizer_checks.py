@@ -24,6 +24,11 @@ from tokenizers import normalizers
 
 from glassformer.errors import CheckpointError
 
+
+class Invalid(ValueError):
+    """A part of the file is invalid; the message states the problem."""
+
+
 # --- SentencePiece's normalization table (``Precompiled``) ----------------------------------------
 # The bytes are a size, a trie as a double array of 32-bit units, and the strings that its leaves point to.
 # The library follows the offsets of the file without a check. So every reachable offset is checked here.
@@ -31,52 +36,52 @@ from glassformer.errors import CheckpointError
 MAX_CHARSMAP_BYTES = 8 << 20  # real tables have up to 300 kB
 MAX_DEPTH = 64  # bytes of the longest key
 COMPOSED_LETTERS_END = 0x3400  # code points below it include all letters of Unicode's compositions
+BAD_OFFSET = "its table has an offset out of range"
 MAX_REPLACEMENT = 64  # characters that may replace one character; 18 in Unicode's own tables
 
 
-def check_charsmap(encoded: object) -> tuple[str | None, float]:
-    """The problem of a base64 table (None: it is usable), and its factor of expansion beyond NFKD."""
-    problem, replacements = _read_charsmap(encoded)
-    if problem is not None:
-        return problem, 1.0
+def check_charsmap(encoded: object) -> float:
+    """The factor of expansion beyond NFKD of a base64 table.
+
+    Raises:
+        Invalid: the table is damaged.
+    """
+    replacements = _read_charsmap(encoded)
     table = normalizers.Precompiled(base64.b64decode(str(encoded)))
     characters = set(map(chr, range(0x20, COMPOSED_LETTERS_END))).union(*replacements)
-    return None, max(len(table.normalize_str(c)) / len(unicodedata.normalize("NFKD", c)) for c in characters)
+    return max(len(table.normalize_str(c)) / len(unicodedata.normalize("NFKD", c)) for c in characters)
 
 
-def _read_charsmap(encoded: object) -> tuple[str | None, list[str]]:
-    """The problem of a base64 table (None: it is usable), and its replacement strings."""
+def _read_charsmap(encoded: object) -> list[str]:
+    """The replacement strings of a base64 table."""
     if not isinstance(encoded, str) or len(encoded) > 4 * MAX_CHARSMAP_BYTES // 3 + 4:
-        return "its table is not a text, or too long", []
+        raise Invalid("its table is not a text, or too long")
     try:
         raw = base64.b64decode(encoded, validate=True)
     except ValueError:
-        return "its table is not base64", []
+        raise Invalid("its table is not base64") from None
     size = struct.unpack("<I", raw[:4])[0] if len(raw) >= 4 else 0
     if not 1024 <= size <= len(raw) - 4 or size % 4:
-        return "its table is truncated", []
+        raise Invalid("its table is truncated")
     units = np.frombuffer(raw, "<u4", size // 4, 4)
     strings = raw[4 + size :]
     try:
         strings.decode("utf-8")
     except UnicodeDecodeError:
-        return "its strings are not UTF-8", []
-    values = _read_leaf_values(units)
-    if values is None:
-        return "its table has an offset out of range", []
+        raise Invalid("its strings are not UTF-8") from None
     replacements = []
-    for value in values.tolist():
+    for value in _read_leaf_values(units).tolist():
         if value >= len(strings) or strings[value] & 0xC0 == 0x80:
-            return "its table points outside its strings", []
+            raise Invalid("its table points outside its strings")
         end = strings.find(b"\0", value)
         replacements.append(strings[value : end if end >= 0 else len(strings)].decode("utf-8"))
         if (size := len(replacements[-1])) > MAX_REPLACEMENT:
-            return f"it replaces one character by {size:,}, at most {MAX_REPLACEMENT} are supported", []
-    return None, replacements
+            raise Invalid(f"it replaces one character by {size:,}, at most {MAX_REPLACEMENT} are supported")
+    return replacements
 
 
-def _read_leaf_values(units: np.ndarray) -> np.ndarray | None:
-    """The targets of the trie's leaves; None if an offset is out of range or the trie has a cycle."""
+def _read_leaf_values(units: np.ndarray) -> np.ndarray:
+    """The targets of the trie's leaves; raises Invalid if an offset is out of range or there is a cycle."""
     byte_values = np.arange(1, 256, dtype=np.int64)
     nodes = np.zeros(1, np.int64) ^ _child_offset(units[:1])
     visited = np.zeros(len(units), bool)
@@ -85,7 +90,7 @@ def _read_leaf_values(units: np.ndarray) -> np.ndarray | None:
         if not len(nodes):
             return np.unique(np.concatenate(leaves))
         if (nodes | 255).max() >= len(units):
-            return None
+            break
         nodes = np.unique(nodes)
         nodes = nodes[~visited[nodes]]  # branches may share nodes
         visited[nodes] = True
@@ -98,11 +103,11 @@ def _read_leaf_values(units: np.ndarray) -> np.ndarray | None:
             child_nodes = targets ^ _child_offset(target_units)
             leaf = (target_units >> 8) & 1 == 1
             if len(child_nodes) and child_nodes.max() >= len(units):
-                return None
+                raise Invalid(BAD_OFFSET)
             leaves.append((units[child_nodes[leaf]] & np.uint32(0x7FFFFFFF)).astype(np.int64))
             children.append(child_nodes)
         nodes = np.concatenate(children)
-    return None
+    raise Invalid(BAD_OFFSET)
 
 
 def _child_offset(units: np.ndarray) -> np.ndarray:
@@ -119,11 +124,8 @@ MAX_PATTERN = 2000  # characters
 MAX_REPEATS = 10_000  # product of all {m,n}, which bounds the size of the compiled pattern
 MAX_SIMPLE_REPEAT = 100  # largest {m,n} in a pattern that is accepted without a trial
 MAX_OPTIONAL = 3  # optional parts in one alternative of such a pattern
-LONG_TEXT, SHORT_TEXT, MAX_PAIRS = (
-    20_000,
-    1_000,
-    80,
-)  # lengths of the trial texts, and number of letter pairs in them
+LONG_TEXT, SHORT_TEXT = 20_000, 1_000  # lengths of the trial texts
+MAX_PAIRS = 80  # number of letter pairs in them
 CPU_SECONDS, WALL_SECONDS = 4, 30
 
 # Patterns of steps in converted SentencePiece files; see `sentence_pieces._normalizers`.
@@ -189,23 +191,24 @@ KNOWN_PATTERNS = frozenset(
 )
 
 
-def check_pattern(pattern: str) -> str | None:
-    """The problem of a regular expression; None if it is accepted.
+def check_pattern(pattern: str) -> None:
+    """Raise Invalid unless a regular expression is accepted.
 
     A pattern that is neither known nor simple is tried in another process, which takes a second.
     """
     if not 0 < len(pattern) <= MAX_PATTERN:
-        return f"a pattern of {len(pattern):,} characters, 1 to {MAX_PATTERN:,} are supported"
+        raise Invalid(f"a pattern of {len(pattern):,} characters, 1 to {MAX_PATTERN:,} are supported")
     if pattern in KNOWN_PATTERNS or simple_min_length(pattern) is not None:
-        return None
+        return
     if re.search(r"\\[1-9]|\\[kg]|\(\?[{&PR0-9~@]|\(\*", pattern):
-        return "a pattern that calls or repeats a part of itself"
+        raise Invalid("a pattern that calls or repeats a part of itself")
     repeats = 1
     for low, high in re.findall(r"\{(\d*),?(\d*)\}", pattern):
         repeats *= max(int(low or 1), int(high or 1), 1)
         if repeats > MAX_REPEATS:
-            return f"a pattern that repeats its parts more than {MAX_REPEATS:,} times"
-    return _run_trial(pattern)
+            raise Invalid(f"a pattern that repeats its parts more than {MAX_REPEATS:,} times")
+    if (problem := _run_trial(pattern)) is not None:
+        raise Invalid(problem)
 
 
 # --- patterns that need no trial --------------------------------------------------------------------
@@ -400,11 +403,13 @@ PRE_TOKENIZERS = (
 ).split()
 PROCESSORS = ("BertProcessing", "ByteLevel", "RobertaProcessing", "TemplateProcessing")
 DECODERS = "BPEDecoder ByteFallback ByteLevel CTC Fuse Metaspace Replace Strip WordPiece".split()
+STAGES = (  # name, key of the steps of a sequence, known types
+    ("normalizer", "normalizers", NORMALIZERS),
+    ("pre-tokenizer", "pretokenizers", PRE_TOKENIZERS),
+    ("decoder", "decoders", DECODERS),
+    ("post-processor", "processors", PROCESSORS),
+)
 PARTS = ("model", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder")
-
-
-class Invalid(ValueError):
-    """A part of the file is invalid; the message states the problem."""
 
 
 def check_definition(definition: Any, where: str) -> dict[str, Any]:
@@ -461,29 +466,27 @@ def _check_added(tokens: Any) -> None:
 
 
 def _check_stages(definition: dict[str, Any]) -> None:
-    normalizers = list(_steps(definition.get("normalizer"), "normalizer", "normalizers", NORMALIZERS))
-    pre_tokenizers = list(
-        _steps(definition.get("pre_tokenizer"), "pre-tokenizer", "pretokenizers", PRE_TOKENIZERS)
+    normalizers, pre_tokenizers, decoders, processors = (
+        list(_steps(definition.get(noun.replace("-", "_")), noun, list_key, types))
+        for noun, list_key, types in STAGES
     )
-    decoders = list(_steps(definition.get("decoder"), "decoder", "decoders", DECODERS))
-    for stage in _steps(definition.get("post_processor"), "post-processor", "processors", PROCESSORS):
+    for stage in processors:
         _check_template(stage)
     for stage in (*normalizers, *pre_tokenizers, *decoders):
         _check_stage(stage)
     tables = [stage for stage in normalizers if stage["type"] == "Precompiled"]
     if len(tables) > 1:
         raise Invalid("more than one table of characters")
-    charsmap_factor = 1.0
-    for table in tables:
-        problem, charsmap_factor = check_charsmap(table.get("precompiled_charsmap"))
-        if problem is not None:
-            raise Invalid(f"the normalizer Precompiled is damaged: {problem}")
+    try:
+        factor = check_charsmap(tables[0].get("precompiled_charsmap")) if tables else 1.0
+    except Invalid as error:
+        raise Invalid(f"the normalizer Precompiled is damaged: {error}") from None
     for noun, steps, limit in (
         ("normalizer", normalizers, MAX_EXPANSION),
         ("pre-tokenizer", pre_tokenizers, MAX_PRE_TOKENIZER_EXPANSION),
         ("decoder", [stage for stage in decoders if stage["type"] == "Replace"], MAX_EXPANSION),
     ):
-        if (expansion := max_expansion(steps, charsmap_factor)) > limit:
+        if (expansion := max_expansion(steps, factor)) > limit:
             shown = f"10^{math.log10(expansion):.0f}" if expansion < 1e300 else "endless"
             shown = f"{expansion:,.0f}" if expansion < 1e15 else shown
             raise Invalid(
@@ -532,8 +535,8 @@ def _check_pattern_stage(stage: dict[str, Any]) -> None:
         raise Invalid(f"the pattern of a {stage['type']} is neither a String nor a Regex")
     if kind == "String" and not 0 < len(value) <= MAX_TOKEN:
         raise Invalid(f"a pattern of {len(value):,} characters, from 1 to {MAX_TOKEN:,} are read")
-    if kind == "Regex" and (problem := check_pattern(value)) is not None:
-        raise Invalid(problem)
+    if kind == "Regex":
+        check_pattern(value)
 
 
 def _check_template(stage: dict[str, Any]) -> None:
