@@ -24,7 +24,7 @@ from glassformer.data.answered import AnsweredSplit
 from glassformer.data.questions import Answers, Question
 from glassformer.data.windows import QuestionRows
 from glassformer.errors import DataError
-from glassformer.evaluate.compare import Statistic, ratio_statistic
+from glassformer.evaluate.compare import Statistic, bootstrap_means, bounds, ratio_statistic
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import Share
 from glassformer.targets.target import RunPredictions, SeedRuns, Target, hash_examples
@@ -103,12 +103,8 @@ class AnswerSpan(Target):
 
     def statistics(self, runs: SeedRuns) -> dict[str, Statistic]:
         assert runs[0].groups is not None
-        texts = runs[0].groups  # texts are resampled, since the questions on one text are not independent
-        sizes = np.bincount(texts)
-        exact, f1 = (
-            ratio_statistic([np.bincount(texts, run.predicted[:, k]) for run in runs], sizes)
-            for k in range(2)
-        )
+        # Texts are resampled, since the questions on one text are not independent.
+        exact, f1 = _means(runs[0].groups, *(run.predicted for run in runs))
         return {MEASURE: f1, "accuracy": exact, "macro_f1": f1}
 
 
@@ -203,16 +199,15 @@ def answer_scores(text: str, truth: Answers) -> tuple[float, float]:
 
 def _intervals(scores: np.ndarray, groups: np.ndarray, draws: int, seed: int) -> list[list[float]]:
     """95 % intervals of both means by resampling groups."""
-    count = int(groups.max()) + 1
-    sums = np.stack([np.bincount(groups, scores[:, k], count) for k in range(2)], 1)  # [G, 2]
-    sizes = np.bincount(groups, minlength=count)
-    rng = np.random.default_rng(seed)
-    resampled = np.empty((draws, 2))
-    for i in range(draws):
-        drawn = rng.integers(0, count, count)
-        resampled[i] = sums[drawn].sum(0) / sizes[drawn].sum()
-    ends = np.quantile(resampled, [0.025, 0.975], axis=0).T.tolist()
-    return [share_interval(share, count, bounds) for share, bounds in zip(scores.mean(0), ends, strict=True)]
+    statistics, count = _means(groups, scores), int(groups.max()) + 1
+    ends = map(bounds, bootstrap_means(statistics, count, resamples=draws, seed=seed))
+    return [share_interval(share, count, pair) for share, pair in zip(scores.mean(0), ends, strict=True)]
+
+
+def _means(groups: np.ndarray, *seeds: np.ndarray) -> list[Statistic]:
+    """Mean exact match and F1 under resampling of groups, from the scores ``[n, 2]`` of each seed."""
+    sizes = np.bincount(groups)
+    return [ratio_statistic([np.bincount(groups, s[:, k]) for s in seeds], sizes) for k in range(2)]
 
 
 # --- from logits to answers -----------------------------------------------------------------------

@@ -11,7 +11,9 @@ import numpy as np
 from glassformer.data.spreadsheet import csv_dicts
 from glassformer.errors import DataError
 from glassformer.evaluate.baselines import fit_vectorizer
+from glassformer.evaluate.compare import bootstrap_means, bounds
 from glassformer.evaluate.metrics import Plain, Share
+from glassformer.targets.permutation import number_statistic
 from glassformer.targets.regression import NumericTarget
 from glassformer.targets.target import RunPredictions, hash_examples
 
@@ -114,18 +116,16 @@ def validation_metrics(
     return {"loss": float(np.square(cosines - scores).mean()), "score": spearman(cosines, scores)}
 
 
-def correlations(
-    cosines: np.ndarray, scores: np.ndarray, resamples: int = 1000, seed: int = 0
-) -> dict[str, Any]:
+def correlations(cosines: np.ndarray, scores: np.ndarray, resamples: int = 1000) -> dict[str, Any]:
     """Spearman's and Pearson's correlation, with 95 % bootstrap intervals over pairs."""
-    rng = np.random.default_rng(seed)
     out: dict[str, Any] = {"pairs": len(scores)}
-    rows = [rng.integers(0, len(scores), len(scores)) for _ in range(resamples)]
     for name, measure in (("spearman", spearman), ("pearson", pearson)):
         out[name] = measure(cosines, scores)
-        if rows:
-            resampled = [measure(cosines[r], scores[r]) for r in rows]
-            out[f"{name}_interval"] = [float(v) for v in np.quantile(resampled, (0.025, 0.975))]
+        if resamples:
+            statistic = number_statistic(name, scores, cosines[None])
+            out[f"{name}_interval"] = bounds(
+                bootstrap_means([statistic], len(scores), resamples=resamples)[0]
+            )
     return out
 
 

@@ -26,7 +26,7 @@ from glassformer.data.tags import (
     tagged_positions,
     tags_to_spans,
 )
-from glassformer.evaluate.compare import Statistic, f1_statistic, ratio_statistic
+from glassformer.evaluate.compare import Statistic, bootstrap_means, bounds, f1_statistic, ratio_statistic
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import Share
 from glassformer.targets.multiclass import LOSS
@@ -233,11 +233,9 @@ def _scores(right: int, predicted: int, true: int) -> dict[str, Any]:
 
 def _interval(total: dict[str, Any], counts: np.ndarray, draws: int, seed: int) -> list[float]:
     """95 % interval of the F1 from resampled sentences; ``counts`` ``[n, 3]`` exact, predicted, true."""
-    n = len(counts)
-    rng = np.random.default_rng(seed)
-    sums = np.array([counts[rng.integers(0, n, n)].sum(0) for _ in range(draws)])  # [draws, 3]
-    f1 = 2 * sums[:, 0] / np.maximum(sums[:, 1] + sums[:, 2], 1)
-    return share_interval(total["f1"], total["support"], np.quantile(f1, [0.025, 0.975]).tolist())
+    f1 = f1_statistic(counts[None, :, :1], counts[None, :, 1:].sum(2, keepdims=True))
+    ends = bounds(bootstrap_means([f1], len(counts), resamples=draws, seed=seed)[0])
+    return share_interval(total["f1"], total["support"], ends)
 
 
 def frequent_tags(train: TaggedSplit, split: TaggedSplit, scheme: Scheme) -> list[list[str]]:
