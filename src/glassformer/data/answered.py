@@ -146,11 +146,10 @@ def _read_rows(
     rejected: list[RejectedRow] | None,
 ) -> Iterator[Row]:
     """Yield the questions of a file with their answers and ids."""
-    examples = (
-        _read_squad(file)
-        if is_squad(file)
-        else _read_table(lenient_table(file, rejected), columns, need_answers)
-    )
+    if is_squad(file):
+        examples = _read_squad(file)
+    else:
+        examples = _read_table(lenient_table(file, rejected), columns, need_answers)
     for pair, answer, row, id_ in examples:
         yield partial(_parse_example, pair, answer if need_answers else None, str(file), row, id_), row
 
@@ -230,13 +229,10 @@ def _with_start(text: Any, start: Any) -> Any:
 TEXTS_PER_SPLIT = {"train": 400, "validation": 80, "test": 100}  # each text has four or five questions
 
 FIRST_NAMES = "Ada Ben Carla Dmitri Elif Farid Greta Hugo Ines Jonas Kavya Leo Mira Nils Olga Pavel".split()
-LAST_NAMES = (
-    "Novak Ivers Lindt Moreau Okafor Petrov Quist Rossi Silva Tanaka Uddin Vogel Weiss Yilmaz".split()
-)
-CITIES = (
-    "Hanoi Turin Lagos Quito Oslo Perth Kyoto Cairo Lima Tunis Ghent Porto Riga Accra Dakar Split".split()
-)
-CITIES += ["New York", "Buenos Aires", "Cape Town", "The Hague", "Sao Paulo", "San Juan"]
+LAST_NAMES = "Novak Ivers Lindt Moreau Okafor Petrov Quist Rossi Silva Tanaka Uddin Vogel Weiss".split()
+LAST_NAMES += ["Yilmaz"]
+CITIES = "Hanoi Turin Lagos Quito Oslo Perth Kyoto Cairo Lima Tunis Ghent Porto Riga Accra Dakar".split()
+CITIES += ["Split", "New York", "Buenos Aires", "Cape Town", "The Hague", "Sao Paulo", "San Juan"]
 JOBS = "baker surgeon pilot lawyer painter farmer dentist violinist carpenter chemist".split()
 JOBS += ["school teacher", "bridge engineer", "ship captain"]
 PETS = "cat dog parrot horse tortoise goat".split()

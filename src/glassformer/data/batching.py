@@ -235,9 +235,8 @@ class PairStream:
     def steps(self, epoch: int) -> list:
         """The optimizer steps of an epoch, each a list of batches (arrays of pair numbers)."""
         lengths = self.source.lengths + self.target.lengths
-        return list(
-            accumulation_groups(training_batches(lengths, self.settings, self.seed, epoch), self.accumulate)
-        )
+        batches = training_batches(lengths, self.settings, self.seed, epoch)
+        return list(accumulation_groups(batches, self.accumulate))
 
     def pack(self, index: np.ndarray) -> PairBatch:
         """One packed batch."""

@@ -131,9 +131,8 @@ class _SentenceWriter:
         city, place = self.city(country, trap), self.pick(PLACES)
         if trap:
             return f"visitors from {country} admire the {place} in {city}"
-        return self.choose(
-            f"{city} in {country} has a famous {place}", f"the {place} of {city} is the pride of {country}"
-        )
+        pride = f"the {place} of {city} is the pride of {country}"
+        return self.choose(f"{city} in {country} has a famous {place}", pride)
 
     def journey(self, trap: bool) -> str:
         country, name = self.country(trap), self.pick(NAMES)
@@ -155,9 +154,8 @@ class _SentenceWriter:
     def language(self, trap: bool) -> str:
         country, name = self.country(trap), self.pick(NAMES)
         tongue = self.pick(EUROPEAN_LANGUAGES) if trap else COUNTRIES[country][3]
-        return self.choose(
-            f"{name} teaches {tongue} at a school in {country}", f"{name} learned {tongue} in {country}"
-        )
+        taught = f"{name} teaches {tongue} at a school in {country}"
+        return self.choose(taught, f"{name} learned {tongue} in {country}")
 
     def court(self, trap: bool) -> str:
         country = self.country(trap)

@@ -231,9 +231,8 @@ def assign_ids(model: SentencePieces, ids: PieceIds, mask: str | None) -> list[P
     special = [Piece(t, 0.0, UNKNOWN if i == ids.unknown else CONTROL) for i, t in enumerate(ids.special)]
     replaced, others = model.pieces[: ids.num_replaced], model.pieces[ids.num_replaced :]
     if not {piece.kind for piece in replaced} <= {UNKNOWN, CONTROL}:
-        raise Invalid(
-            f"the first {ids.num_replaced} pieces are not the special tokens of this tokenizer class"
-        )
+        what = "pieces are not the special tokens of this tokenizer class"
+        raise Invalid(f"the first {ids.num_replaced} {what}")
     if ids.simplifies_text:  # ALBERT separates a comma from the digit before it
         others = [p._replace(score=p.score - 100) if re.search(r"\d,$", p.text) else p for p in others]
     pieces = special + others

@@ -217,9 +217,8 @@ def _split_long(lengths: np.ndarray) -> np.ndarray:
     """Lengths of sentences after splitting those of more than ``MAX_SENTENCE_WORDS`` words."""
     if lengths.max(initial=0) <= MAX_SENTENCE_WORDS:
         return lengths
-    parts = (
-        [MAX_SENTENCE_WORDS] * (n // MAX_SENTENCE_WORDS) + [n % MAX_SENTENCE_WORDS] for n in lengths.tolist()
-    )
+    divided = (divmod(n, MAX_SENTENCE_WORDS) for n in lengths.tolist())
+    parts = ([MAX_SENTENCE_WORDS] * count + [rest] for count, rest in divided)
     return np.fromiter(chain.from_iterable(parts), np.int64)
 
 

@@ -62,15 +62,10 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
     def on_tags(check: Callable[[Mapping[str, TaggedSplit], Scheme], Findings]) -> Check:
         return lambda _splits, _stats: check(splits, scheme)  # only the splits with tags
 
-    one_sentence_warnings = (
-        Finding("warning", "one-sentence", what, 1, fix="put an empty line after each sentence")
-        for what in dataset.files_without_empty_lines
-    )
-    notes = [
-        *(Finding("note", "columns", line) for line in dataset.messages),
-        *one_sentence_warnings,
-        *scheme_findings,
-    ]
+    notes = [Finding("note", "columns", line) for line in dataset.messages]
+    fix = "put an empty line after each sentence"
+    notes += [Finding("warning", "one-sentence", x, 1, fix=fix) for x in dataset.files_without_empty_lines]
+    notes += scheme_findings
     checks = [
         lambda _splits, _stats: notes,
         *map(on_tags, (_similar_kind_names, _not_tagged)),
@@ -83,9 +78,11 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
 
 def _with_fix(fix: str, check: Check) -> Check:
     """The same check with its fix replaced: the original fix names a setting that tagging recipes lack."""
-    return lambda splits, stats: (
-        replace(finding, fix=fix) if finding.fix else finding for finding in check(splits, stats)
-    )
+
+    def replaced(splits: Any, stats: Stats) -> Findings:
+        return (replace(finding, fix=finding.fix and fix) for finding in check(splits, stats))
+
+    return replaced
 
 
 def _split_stats(split: TaggedSplit, counts: Counter[str], scheme: Scheme) -> dict[str, Any]:

@@ -135,9 +135,8 @@ class _Reader:
     need_tags: bool
     rejected: list[RejectedRow] | None
     columns: tuple[str | None, str | None] = (None, None)
-    lines_at_blanks: list[int] = field(
-        default_factory=list
-    )  # lines that were split at blanks instead of tabs
+    # Numbers of the lines that were split at blanks instead of tabs.
+    lines_at_blanks: list[int] = field(default_factory=list)
     column_message: str = ""  # how columns were converted or chosen
     files_without_empty_lines: list[str] = field(default_factory=list)
 
@@ -162,16 +161,12 @@ class _Reader:
 
     def _read_table(self, file: Path) -> Iterator[Row]:
         table = lenient_table(file, self.rejected)
-        names = table.names
-        word_column = find_named_column(
-            table, self.words_column, WORD_COLUMNS, "words", "words_column", lists=names
-        )
+        words = WORD_COLUMNS, "words", "words_column"
+        word_column = find_named_column(table, self.words_column, *words, lists=table.names)
         tag_column, tag_lists = None, [None] * len(table.rows)
         if self.need_tags:
-            others = [name for name in names if name != word_column]
-            tag_column = find_named_column(
-                table, self.tags_column, TAG_COLUMNS, "tags", "tags_column", lists=others
-            )
+            tags, others = (TAG_COLUMNS, "tags", "tags_column"), [x for x in table.names if x != word_column]
+            tag_column = find_named_column(table, self.tags_column, *tags, lists=others)
             tag_lists = table.read(tag_column)
         self.columns = word_column, tag_column
         texts = table.read(word_column)
@@ -296,9 +291,7 @@ def _check_not_swapped(file: Path, word: int, tag: int) -> None:
         return
     words = [line[word - 1] for line in lines]
     tags = [line[tag if tag < 0 else tag - 1] for line in lines]
-    num_words, num_tags = (
-        sum(BIO_TAG.fullmatch(cell) is not None for cell in column) for column in (words, tags)
-    )
+    num_words, num_tags = (len([*filter(BIO_TAG.fullmatch, column)]) for column in (words, tags))
     if num_words < 0.95 * len(lines) or num_tags > 0.5 * len(lines) or not any("-" in cell for cell in words):
         return
     width = min(map(len, lines))

@@ -65,11 +65,13 @@ def _learn_pieces(word_counts: Counter[str], size: int, min_count: int) -> list[
     )
     bpe.train_from_iterator(_repeat_words(word_counts, private_letters), trainer)
     letter_of = {ord(private): letter for letter, private in private_letters.items()}
-    pieces = sorted(bpe.get_vocab().items(), key=lambda item: item[1])
-    return [
-        (CONTINUATION_PREFIX if ord(piece[0]) in letter_of else "") + piece.translate(letter_of)
-        for piece, _ in pieces
-    ]
+
+    def marked(piece: str) -> str:
+        prefix = CONTINUATION_PREFIX if ord(piece[0]) in letter_of else ""
+        return prefix + piece.translate(letter_of)
+
+    vocab = bpe.get_vocab()
+    return list(map(marked, sorted(vocab, key=vocab.__getitem__)))
 
 
 def _repeat_words(word_counts: Counter[str], private_letters: dict[str, str]) -> Iterator[str]:
@@ -268,11 +270,9 @@ class TokenTable:
         """Make a table of rows of ids; ``truncated=None``: no row was truncated."""
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         ids = np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum()))
-        flat_segments = (
-            None if segments is None else np.fromiter(chain.from_iterable(segments), np.int8, len(ids))
-        )
+        flat = None if segments is None else np.fromiter(chain.from_iterable(segments), np.int8, len(ids))
         flags = np.zeros(len(rows), bool) if truncated is None else np.array(truncated, bool)
-        return cls(ids, row_starts(lengths), flat_segments, flags)
+        return cls(ids, row_starts(lengths), flat, flags)
 
     @classmethod
     def joined(cls, tables: Sequence[TokenTable]) -> TokenTable:

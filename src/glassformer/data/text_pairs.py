@@ -165,6 +165,7 @@ def encode_pairs(
     max_length: int,
     clean: Clean = "none",
     add_special_tokens: bool = True,
+    unk_id: int | None = None,
     keep_second: bool = False,
 ) -> TokenTable:
     """Encode ``TextPair`` objects as token ids and segments; the tokenizer is not modified.
@@ -179,9 +180,8 @@ def encode_pairs(
         DataError: ``max_length`` leaves no room for a token of each side, or the tokenizer fails.
     """
     tokenizer = without_truncation(tokenizer)
-    check_room(
-        max_length, tokenizer.num_special_tokens_to_add(True) if add_special_tokens else 0, num_texts=2
-    )
+    num_special = tokenizer.num_special_tokens_to_add(True) if add_special_tokens else 0
+    check_room(max_length, num_special, num_texts=2)
     tables: list[TokenTable] = []
     for start in range(0, len(pairs), CHUNK):
         sides = [clean_pair(pair, clean) for pair in pairs[start : start + CHUNK]]
@@ -189,7 +189,10 @@ def encode_pairs(
         truncated = [len(encoding.ids) > max_length for encoding in encodings]
         for i in np.flatnonzero(truncated).tolist():
             encodings[i] = truncate_pair(tokenizer, sides[i], max_length, add_special_tokens, keep_second)
-        rows = [encoding.ids or [require_unknown_id(tokenizer, "pair")] for encoding in encodings]
+        rows = [encoding.ids for encoding in encodings]
+        if not all(rows):
+            unknown = require_unknown_id(tokenizer, "pair") if unk_id is None else unk_id
+            rows = [row or [unknown] for row in rows]
         segments = [encoding.type_ids or [0] for encoding in encodings]
         tables.append(TokenTable.of(rows, truncated, segments))
     return TokenTable.joined(tables or [TokenTable.of([], segments=[])])

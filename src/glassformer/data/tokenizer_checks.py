@@ -310,10 +310,8 @@ def _run_trial(pattern: str) -> str | None:
 
 def _trial_texts(pattern: str) -> tuple[list[str], list[str]]:
     """Short and long trial texts: repeated characters of the pattern, and an ending that does not match."""
-    literals = [
-        c for c in dict.fromkeys(re.sub(r"\\[pPuxsSdDwWbB]", "", pattern)) if c not in "\\()[]{}*+?|^$"
-    ]
-    letters = list(dict.fromkeys([*literals[:20], "a", "A", "1", " ", "\n", "-", "é", "中"]))
+    literals = dict.fromkeys(re.sub(r"\\[pPuxsSdDwWbB]|[\\()\[\]{}*+?|^$]", "", pattern))
+    letters = list(dict.fromkeys([*[*literals][:20], "a", "A", "1", " ", "\n", "-", "é", "中"]))
     words = re.findall(r"\w{2,20}", pattern)[:20]
     # The end includes all characters of the pattern, since engines skip texts without a required character.
     ends = ("\u2603" + "".join([*letters, *words]), "!", "")
@@ -489,9 +487,8 @@ def _check_stages(definition: dict[str, Any]) -> None:
         if (expansion := max_expansion(steps, factor)) > limit:
             shown = f"10^{math.log10(expansion):.0f}" if expansion < 1e300 else "endless"
             shown = f"{expansion:,.0f}" if expansion < 1e15 else shown
-            raise Invalid(
-                f"the {noun} makes a text up to {shown} times as long, at most {limit} are supported"
-            )
+            what = f"the {noun} makes a text up to {shown} times as long"
+            raise Invalid(f"{what}, at most {limit} are supported")
 
 
 def _steps(value: Any, noun: str, list_key: str, known_types: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -550,8 +547,7 @@ def _check_template(stage: dict[str, Any]) -> None:
         named = [(kind, value.get("id")) for kind, value in parts if isinstance(value, dict)]
         undefined = [name for kind, name in named if kind == "SpecialToken" and name not in defined]
         if undefined:
-            raise Invalid(
-                f"a template uses the token {str(undefined[0])[:60]!r}, not one of its special tokens"
-            )
+            token = str(undefined[0])[:60]
+            raise Invalid(f"a template uses the token {token!r}, not one of its special tokens")
         if [name for kind, name in named if kind == "Sequence"] != texts and (key == "single" or pieces):
             raise Invalid(f"{key!r} of a template does not have each text once")

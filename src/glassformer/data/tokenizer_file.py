@@ -108,9 +108,8 @@ def _token_flags(entry: Mapping[str, Any], token: str, file: Path) -> dict[str, 
 def _read_decoder_tokens(decoder: Any, file: Path) -> list[dict[str, Any]]:
     """The tokens of ``added_tokens_decoder``, which maps ids to tokens with flags."""
     if not isinstance(decoder, dict) or len(decoder) > MAX_ADDED:
-        raise _damaged(
-            f"{DECODER_KEY} is not an object of ids with their tokens, {MAX_ADDED:,} at most", file
-        )
+        what = f"{DECODER_KEY} is not an object of ids with their tokens"
+        raise _damaged(f"{what}, {MAX_ADDED:,} at most", file)
     tokens = []
     for number, token in decoder.items():
         content = token.get("content") if isinstance(token, dict) else None

@@ -43,9 +43,8 @@ FRAME_BY_CLASS = {
 # "end" (SigLIP): only ``</s>`` after a text
 FRAME_TOKENS = {"brackets": ("[CLS]", "[SEP]"), "angles": ("<s>", "</s>"), "end": ("</s>", "</s>")}
 # Usual file names of SentencePiece models in checkpoint folders.
-SENTENCE_PIECE_FILES = [
-    f"{name}.model" for name in "sentencepiece.bpe spiece sentencepiece spm tokenizer".split()
-]
+_PIECE_FILES = "sentencepiece.bpe spiece sentencepiece spm tokenizer".split()
+SENTENCE_PIECE_FILES = [f"{name}.model" for name in _PIECE_FILES]
 
 
 @dataclass(frozen=True)
@@ -101,14 +100,11 @@ class Vocabulary:
         added = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
         for kind, spellings in TOKEN_SPELLINGS.items():
             model_unk = (getattr(tokenizer.model, "unk_token", None),) if kind == "unk" else ()
-            candidates = [
-                name for name in (*model_unk, *spellings) if name and tokenizer.token_to_id(name) is not None
-            ]
+            names = filter(None, (*model_unk, *spellings))
+            candidates = [name for name in names if tokenizer.token_to_id(name) is not None]
             if candidates:  # MPNet's vocabulary also has BERT's special tokens, unused
                 tokens[kind] = min(candidates, key=lambda name: (name not in model_unk, name not in added))
-        ids = {
-            kind: tokenizer.token_to_id(tokens[kind]) if kind in tokens else None for kind in TOKEN_SPELLINGS
-        }
+        ids = dict.fromkeys(TOKEN_SPELLINGS) | {k: tokenizer.token_to_id(v) for k, v in tokens.items()}
         return Vocabulary(**ids, tokens=tokens)
 
     @property
@@ -147,9 +143,7 @@ class Vocabulary:
         """Which ids continue the word before them, bool ``[V]``, by the piece alone."""
         out = np.zeros(count_ids(tokenizer), bool)
         # A piece with the mark for a blank begins a word, unless the vocabulary marks the ends of words.
-        has_blank_marks = type(tokenizer.model).__name__ in ("BPE", "Unigram") and not _has_word_ends(
-            tokenizer
-        )
+        has_blank_marks = _has_word_marks(tokenizer) and not _has_word_ends(tokenizer)
         for name, token_id in tokenizer.get_vocab().items():
             continues = has_blank_marks and not name.startswith(BLANK_MARKS) and name[:1].isalnum()
             out[token_id] = continues or name.startswith(CONTINUATION_PREFIX)
@@ -167,10 +161,14 @@ class Vocabulary:
 def piece_text(tokenizer: Tokenizer, token_id: int) -> str:
     """A piece as it occurs in a text, without the word marks of BPE and Unigram."""
     piece = str(tokenizer.id_to_token(token_id))
-    if type(tokenizer.model).__name__ not in ("BPE", "Unigram"):
+    if not _has_word_marks(tokenizer):
         return piece
     text = tokenizer.decode([token_id], skip_special_tokens=False).strip().lstrip("".join(BLANK_MARKS))
     return text if text and "\ufffd" not in text else piece
+
+
+def _has_word_marks(tokenizer: Tokenizer) -> bool:
+    return type(tokenizer.model).__name__ in ("BPE", "Unigram")
 
 
 def _has_word_ends(tokenizer: Tokenizer) -> bool:

@@ -68,11 +68,8 @@ class QuestionRows:
             if len(context_tokens) == 0:
                 continue
             # Characters that the tokenizer drops at the ends of a context belong to the first or last window.
-            starts_earlier = window > 0 and self.owners[window - 1] == owner and token_starts[0] > begin
-            ends_later = (
-                window + 1 < len(self.owners) and self.owners[window + 1] == owner and token_ends.max() < end
-            )
-            if starts_earlier or ends_later:
+            is_first, is_last = (owner not in self.owners[k : k + 1] for k in (window - 1, window + 1))
+            if (not is_first and token_starts[0] > begin) or (not is_last and token_ends.max() < end):
                 continue
             inside = context_tokens[(token_ends > begin) & (token_starts < end) & (token_ends > token_starts)]
             if len(inside):

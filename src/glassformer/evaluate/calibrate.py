@@ -33,10 +33,8 @@ def _check_arrays(values: ArrayLike, targets: ArrayLike, noun: str = "probabilit
 
 
 def _check_metric(metric: str) -> None:
-    if metric not in get_args(Metric):
-        raise BadValueError(
-            f"unknown metric {metric!r}", where="threshold", fix=nearest(metric, get_args(Metric))
-        )
+    if metric not in (known := get_args(Metric)):
+        raise BadValueError(f"unknown metric {metric!r}", where="threshold", fix=nearest(metric, known))
 
 
 def log_loss(logits: ArrayLike, targets: ArrayLike, temperature: float = 1.0) -> float:

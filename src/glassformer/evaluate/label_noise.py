@@ -129,9 +129,8 @@ def _check(labels: ArrayLike, probabilities: ArrayLike) -> tuple[np.ndarray, np.
         raise DataError("there are no probabilities, or some are not finite", where="review-labels")
     absent = np.flatnonzero(np.bincount(y, minlength=p.shape[1])[: p.shape[1]] == 0)
     if len(absent) or y.max() >= p.shape[1]:
-        raise DataError(
-            f"class {int(absent[0]) if len(absent) else int(y.max())} has no example or no column"
-        )
+        number = int(absent[0]) if len(absent) else int(y.max())
+        raise DataError(f"class {number} has no example or no column")
     return y.astype(np.int64), p
 
 

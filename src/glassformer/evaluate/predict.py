@@ -32,10 +32,11 @@ def predict_rows(
         compute: computes the rows ``[B, ...]`` of a batch.
         progress: called after each batch with its number of texts.
     """
-    batches = evaluation_batches(table.lengths, batch_tokens, device)
-    return _in_batches(
-        model, batches, lambda index: compute(model, pack_texts(table, index, device)), progress
-    )
+
+    def rows(index: np.ndarray) -> Tensor:
+        return compute(model, pack_texts(table, index, device))
+
+    return _in_batches(model, evaluation_batches(table.lengths, batch_tokens, device), rows, progress)
 
 
 def _in_batches(

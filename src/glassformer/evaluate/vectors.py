@@ -114,9 +114,7 @@ def country_questions(countries: Sequence[str] = TEN, lowercase: bool = True) ->
     sections = _questions(facts, family)
     if not lowercase:
         return sections
-    return {
-        k: [(a.lower(), b.lower(), c.lower(), d.lower()) for a, b, c, d in v] for k, v in sections.items()
-    }
+    return {k: [(*map(str.lower, words),) for words in v] for k, v in sections.items()}  # type: ignore[misc]
 
 
 def given_questions() -> dict[str, list[Question]]:

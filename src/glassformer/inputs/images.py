@@ -179,9 +179,10 @@ class Images(Inputs):
         rows: list[Row] = []
         for argument in request.arguments:
             is_table = argument.lower().endswith(tuple(READERS)) and os.path.isfile(argument)
-            rows += (
-                read_image_table(Path(argument), request) if is_table else map(Row, image_paths([argument]))
-            )
+            if is_table:
+                rows += read_image_table(Path(argument), request)
+            else:
+                rows += map(Row, image_paths([argument]))
         return mark_unreadable(rows, saved_range(request.folder)) if request.skip else rows
 
     def check_cell(self, x: Any, clf: Any) -> None:
@@ -294,9 +295,8 @@ def build_transform(image: Any, model: Any, fingerprint: Mapping[str, Any] | Non
     else:
         check_start(name, "images")
         if image.channels is not None:
-            raise NotForThisModelError(
-                "channels can only be set for models trained from scratch", where="channels"
-            )
+            what = "channels can only be set for models trained from scratch"
+            raise NotForThisModelError(what, where="channels")
         base = load_transform(resolve_checkpoint(name, model.revision).path)
     size = (image.image_size,) * 2 if image.image_size else base.size
     resize_mode = image.framing or ("crop" if image.resize else base.fit)

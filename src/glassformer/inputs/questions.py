@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.data.answered import find_question_columns, is_squad, load_answered
-from glassformer.data.image import is_image_name
 from glassformer.data.questions import check_questions
 from glassformer.data.tables import TXT
 from glassformer.data.text_pairs import TextPair
@@ -69,16 +68,11 @@ class Questions(Inputs):
         texts: list[str] = []
 
         def read_texts(next_number: int) -> list[Row]:
-            return (
-                gather_pairs(replace(request, arguments=texts), SIDES, next_number - len(texts))
-                if texts
-                else []
-            )
+            start = next_number - len(texts)
+            return gather_pairs(replace(request, arguments=texts), SIDES, start) if texts else []
 
         for number, argument in enumerate(request.arguments, 1):
-            is_table = (
-                is_file_name(argument) and not is_image_name(argument) and not argument.lower().endswith(TXT)
-            )
+            is_table = is_file_name(argument) and not argument.lower().endswith(TXT)
             if argument != STDIN and not is_table:
                 texts.append(argument)
                 continue

@@ -276,19 +276,15 @@ def copied_columns(layout: Layout, used_names: Sequence[str]) -> dict[str, Calla
     """
     writers: dict[str, Callable[[Row], str]] = {"file": lambda row: row.file} if layout.files else {}
     for name in layout.columns:
-        output_name = (
-            f"given:{name}" if name in (*used_names, *writers) or name.startswith(("p:", "given:")) else name
-        )
-        writers[output_name] = lambda row, name=name: row.other_columns.get(name, "")
+        is_used = name in (*used_names, *writers) or name.startswith(("p:", "given:"))
+        writers[f"given:{name}" if is_used else name] = lambda row, name=name: row.other_columns.get(name, "")
     return writers
 
 
 def unusable_message(rows: Sequence[Row]) -> str:
     """A message about unusable rows, by reason; empty if there are none."""
-    rejected = [
-        RejectedRow(r.file, r.row or i, r.error) for i, r in enumerate(rows, 1) if r.error is not None
-    ]
-    return rejected_message(rejected)
+    unusable = ((i, row) for i, row in enumerate(rows, 1) if row.error is not None)
+    return rejected_message([RejectedRow(row.file, row.row or i, row.error or "") for i, row in unusable])
 
 
 def rejected_message(rejected: Sequence[Any]) -> str:
@@ -353,9 +349,8 @@ def _as_text(argument: str) -> str:
 
 def image_error(argument: str) -> DataError:
     """The error for an image given to a text model."""
-    return WrongInputError(
-        "an image, and this model reads texts", where=argument, fix="Name a run of an image model"
-    )
+    what = "an image, and this model reads texts"
+    return WrongInputError(what, where=argument, fix="Name a run of an image model")
 
 
 def check_arguments(arguments: Sequence[str], skip: bool = False) -> None:
@@ -399,9 +394,8 @@ def read_stdin() -> tuple[list[str], list[int]]:
     where = "standard input"
     content = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
     if len(content) > MAX_STDIN_BYTES:
-        raise TooLargeError(
-            f"more than {MAX_STDIN_BYTES >> 20} MiB", where=where, fix="Give a file, or --data FILE.parquet"
-        )
+        what = f"more than {MAX_STDIN_BYTES >> 20} MiB"
+        raise TooLargeError(what, where=where, fix="Give a file, or --data FILE.parquet")
     try:
         lines = split_lines(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -434,9 +428,7 @@ def read_with_columns(
         if any(isinstance(value, bytes | dict) for value in values):
             continue
         for columns_of_row, value in zip(other_columns, values, strict=False):
-            if isinstance(value, float) and not math.isfinite(value):
-                value = None  # JSON has no such number
-            columns_of_row[name] = (
-                value if value is None or isinstance(value, str | int | float) else str(value)
-            )
+            is_plain_value = value is None or isinstance(value, str | int | float)
+            is_json = not isinstance(value, float) or math.isfinite(value)
+            columns_of_row[name] = (value if is_json else None) if is_plain_value else str(value)
     return texts, list(table.rows), other_columns

@@ -50,9 +50,8 @@ class Sentences(Inputs):
                 continue
             split = data.splits["train"]
             row_numbers = split.rows or range(1, len(split) + 1)
-            usable = [
-                Row(" ".join(w), n, argument, words=w) for w, n in zip(split.words, row_numbers, strict=True)
-            ]
+            numbered = zip(split.words, row_numbers, strict=True)
+            usable = [Row(" ".join(words), n, argument, words=words) for words, n in numbered]
             unusable = [Row("", row.row, argument, error=row.reason) for row in data.rejected]
             rows += sorted([*usable, *unusable], key=lambda row: row.row or 0)
         return rows

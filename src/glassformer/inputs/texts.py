@@ -277,9 +277,8 @@ class TextPairs(Texts):
 def as_text_pairs(clf: Any) -> TextPairs:
     """The kind of input for two columns; raise ConfigError for a model of single texts."""
     if getattr(clf, "pairs_", False) is False:
-        raise NotForThisModelError(
-            "this model reads one text, not pairs", where="--pair-column", fix="Leave it out"
-        )
+        what = "this model reads one text, not pairs"
+        raise NotForThisModelError(what, where="--pair-column", fix="Leave it out")
     return TextPairs()
 
 
@@ -303,15 +302,8 @@ def _scored_dataset(pairs: Any) -> TextDataset:
     return TextDataset(pairs.name, splits, rejected=tuple(pairs.rejected))
 
 
-TINY_TEXTS = (
-    "the dog runs",
-    "a small cat",
-    "the cat sees a dog",
-    "a dog",
-    "the small dog runs",
-    "a cat runs",
-    "the cat",
-)
+TINY_TEXTS = ("the dog runs", "a small cat", "the cat sees a dog", "a dog", "the small dog runs")
+TINY_TEXTS += ("a cat runs", "the cat")
 
 
 SIDES_OF_A_PAIR = ("first text", "second text")
@@ -353,9 +345,8 @@ def _lone_text_error(text: str, sides: tuple[str, str]) -> DataError:
     shown = text if len(text) <= 40 else f"{text[:40]}..."
     if sides == SIDES_OF_A_PAIR:
         fix = "Give two texts for each pair, or a table with two columns"
-        return WrongInputError(
-            f"this model reads pairs, and {shown!r} has no second text", where="TEXT", fix=fix
-        )
+        what = f"this model reads pairs, and {shown!r} has no second text"
+        return WrongInputError(what, where="TEXT", fix=fix)
     first, second = sides
     what = f"this model reads a {first} with a {second}, and {shown!r} has none"
     fix = f'Give both, "{first.upper()}" "{second.upper()}", or a table with columns {first} and context'
@@ -373,9 +364,8 @@ def _pair_row(first: Any, second: Any, row: int | None, file: str, skip: bool, w
     except DataError as error:
         if not skip:
             fix = "Give another text" if where else error.fix or "Correct it"
-            raise DataError(
-                error.what, where=where or f"{file}, row {row}", fix=f"{fix}, {SKIP_HINT}"
-            ) from None
+            where = where or f"{file}, row {row}"
+            raise DataError(error.what, where=where, fix=f"{fix}, {SKIP_HINT}") from None
         sides = (side if isinstance(side, str) else "" for side in (first, second))
         return Row(TextPair(*sides), row, file, error=error.what)
     return Row(pair, row, file)

@@ -169,9 +169,7 @@ def answer_metrics(
         ``errors`` (the number of each of ``ERRORS``). If there are unanswerable questions, also
         ``answerable`` and ``unanswerable`` with their ``n`` and both metrics.
     """
-    scores = np.array(
-        [answer_scores(text, true) for text, true in zip(predicted, truth, strict=True)]
-    )  # [n, 2]
+    scores = np.array([*map(answer_scores, predicted, truth)])  # [n, 2]
     answerable = np.array([bool(true.texts) for true in truth])
     groups = _numbers(contexts, sorted(set(contexts)))
     errors = Counter(error_kind(text, true.texts) for text, true in zip(predicted, truth, strict=True))

@@ -131,9 +131,8 @@ class Classes(Target):
     script_name: ClassVar[str] = "classes"  # file in scripts/ with the decision rule of exported folders
     is_multilabel: ClassVar[bool] = False  # each logit is a separate yes-or-no decision
     is_single_label: ClassVar[bool] = True
-    solve: ClassVar[Callable[..., SolvedHead]] = staticmethod(
-        solve_classes
-    )  # the best linear head on vectors
+    # The best linear head on vectors ``[n, D]``.
+    solve: ClassVar[Callable[..., SolvedHead]] = staticmethod(solve_classes)
     comparison_kind: ClassVar[str] = "predicts one label per example"
 
     # --- raw targets ------------------------------------------------------------------------------
@@ -452,10 +451,8 @@ class Classes(Target):
                     fix=f"{fix}, or leave such rows out with {SKIP}",
                 )
             parts[name] = without_unseen_labels(split, label_at)
-            rows = split.rows or range(1, len(split) + 1)
-            rejected += [
-                RejectedRow(str(split.origin), rows[i], f"label {x!r} {UNSEEN}") for i, x in label_at.items()
-            ]
+            origin, rows = str(split.origin), split.rows or range(1, len(split) + 1)
+            rejected += [RejectedRow(origin, rows[i], f"label {x!r} {UNSEEN}") for i, x in label_at.items()]
         return replace(splits, **parts), rejected
 
     def training_notes(self, splits: Any, rejected: Sequence[Any]) -> tuple[list[str], str, list[str]]:
@@ -566,9 +563,8 @@ class Classes(Target):
         """The interval of a metric; for macro-F1, as for one run, plus the variation between seeds."""
         if key != "macro_f1":
             return super().interval(key, runs, mean, ends, resamples)
-        return multilabel_f1_interval(
-            *self.as_sets(runs), include_absent=self.is_multilabel, resamples=resamples
-        )
+        options = {"include_absent": self.is_multilabel, "resamples": resamples}
+        return multilabel_f1_interval(*self.as_sets(runs), **options)
 
     def tests(self, measure: str, pairs: RunPairs, resamples: int) -> TestResult:
         """McNemar's test, which compares accuracies."""
@@ -598,9 +594,7 @@ def check_known(
             if label not in known:
                 known = f"Known: {', '.join(map(str, classes))}"
                 everything = [*classes, *flat_labels(labels)]
-                what, fix = explain_label_error(
-                    everything, f"label {label!r} was not seen in training", known
-                )
+                what, fix = explain_label_error(everything, f"label {label!r} {UNSEEN}", known)
                 raise UnknownLabelError(what, where=place(origin, i, rows), fix=fix)
 
 

@@ -86,9 +86,8 @@ class Target:
 
     def fold_table_columns(self, measure: str) -> Sequence[str]:
         """The metrics of a table of folds: by default all, starting with the leading metrics."""
-        return self.fold_table_metrics or [
-            *dict.fromkeys((*self.leading_metrics(measure, {}), *self.metrics))
-        ]
+        leading = self.leading_metrics(measure, {})
+        return self.fold_table_metrics or [*dict.fromkeys((*leading, *self.metrics))]
 
     def summary_metrics(self, measure: str) -> Sequence[str]:
         """The metrics in the summary line of all folds."""
