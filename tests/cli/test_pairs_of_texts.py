@@ -100,6 +100,9 @@ def test_bad_rows_of_a_table_are_marked(run, tmp_path, capsys):
     out, err = capsys.readouterr()
     assert [bool(line.split("\t")[0]) for line in out.splitlines()] == [True, False, True]
     assert "1 row was not predicted" in err
+    table.write_text(table.read_text() + "f\n")  # a row without the second column
+    assert main(["predict", str(run), str(table), "--on-bad-row", "skip"]) == 0
+    assert "2 rows were not predicted" in capsys.readouterr().err
 
 
 def test_a_large_table_is_answered_piece_by_piece(run, tmp_path, capsys):

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from glassformer.data.answered import find_question_columns, is_squad, load_answered
 from glassformer.data.questions import check_questions
-from glassformer.data.tables import TXT
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.windows import concatenate_questions
 from glassformer.inputs.inputs import CHARS_PER_TOKEN, Inputs, Item, ServedInputs
-from glassformer.inputs.rows import (
-    STDIN,
-    InputRequest,
-    Row,
-    check_arguments,
-    is_file_name,
-    read_counting_errors,
-)
+from glassformer.inputs.rows import InputRequest, Row, check_arguments
 from glassformer.inputs.texts import gather_pairs, read_pairs
 
 SIDES = ("question", "text")
@@ -64,24 +54,7 @@ class Questions(Inputs):
         ``.txt`` file or of standard input has both texts, separated by a tab.
         """
         check_arguments(request.arguments, request.skip)
-        rows: list[Row] = []
-        texts: list[str] = []
-
-        def read_texts(next_number: int) -> list[Row]:
-            start = next_number - len(texts)
-            return gather_pairs(replace(request, arguments=texts), SIDES, start) if texts else []
-
-        for number, argument in enumerate(request.arguments, 1):
-            is_table = is_file_name(argument) and not argument.lower().endswith(TXT)
-            if argument != STDIN and not is_table:
-                texts.append(argument)
-                continue
-            rows, texts = [*rows, *read_texts(number)], []
-            if argument == STDIN:
-                rows += gather_pairs(replace(request, arguments=[argument]))
-            else:
-                rows += read_counting_errors(partial(_read_file, Path(argument)), request)
-        return [*rows, *read_texts(len(request.arguments) + 1)]
+        return gather_pairs(request, SIDES, _read_file)
 
 
 def _read_file(path: Path, request: InputRequest) -> list[Row]:

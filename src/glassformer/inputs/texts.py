@@ -306,39 +306,8 @@ TINY_TEXTS = ("the dog runs", "a small cat", "the cat sees a dog", "a dog", "the
 TINY_TEXTS += ("a cat runs", "the cat")
 
 
+TAB_FIX = "Write both texts of a pair in one line, separated by a tab"
 SIDES_OF_A_PAIR = ("first text", "second text")
-
-
-def gather_pairs(
-    request: InputRequest, sides: tuple[str, str] = SIDES_OF_A_PAIR, start: int = 1
-) -> list[Row]:
-    """One row per pair, in order.
-
-    A pair is two arguments, or one row of a table, of a ``.txt`` file or of standard input. The texts in a
-    line of text are separated by a tab.
-
-    Args:
-        sides: names of the two texts.
-        start: number of the first argument, for messages.
-    """
-    rows: list[Row] = []
-    first: str | None = None
-    for number, argument in enumerate(request.arguments, start):
-        is_file = argument == STDIN or (is_file_name(argument) and not is_image_name(argument))
-        if first is not None and is_file:
-            raise _lone_text_error(first, sides)
-        if argument == STDIN:
-            rows += _pairs_of_lines(zip(*reversed(read_stdin()), strict=True), "standard input", request.skip)
-        elif is_file:
-            rows += read_counting_errors(partial(_pairs_of_file, Path(argument)), request)
-        elif first is None:
-            first = argument
-        else:
-            rows.append(_pair_row(first, argument, None, "", request.skip, f"TEXT {number - 1} and {number}"))
-            first = None
-    if first is not None:
-        raise _lone_text_error(first, sides)
-    return rows
 
 
 def _lone_text_error(text: str, sides: tuple[str, str]) -> DataError:
@@ -376,21 +345,20 @@ def _pairs_of_lines(lines: Iterable[tuple[int, str]], file: str, skip: bool) -> 
     for number, line in lines:
         first, tab, second = line.rstrip("\r\n").partition("\t")
         if not tab and not skip:
-            fix = "Write both texts of a pair in one line, separated by a tab"
-            raise DataError("the line has no tab", where=f"{file}, row {number}", fix=fix)
+            raise DataError("the line has no tab", where=f"{file}, row {number}", fix=TAB_FIX)
         rows.append(_pair_row(first, second, number, file, skip))
     return rows
 
 
-def _pairs_of_file(path: Path, request: InputRequest) -> list[Row]:
-    if path.suffix.lower() == TXT:
-        check_utf8(path)
-        lines = [(i, line) for i, line in enumerate(text_lines(path), 1) if line.strip()]
-        if not lines:
-            fix = "Write both texts of a pair in one line, separated by a tab"
-            raise MissingValueError("the file has no texts", where=str(path), fix=fix)
-        return _pairs_of_lines(lines, str(path), request.skip)
+def _pairs_of_text_file(path: Path, request: InputRequest) -> list[Row]:
+    check_utf8(path)
+    lines = [(i, line) for i, line in enumerate(text_lines(path), 1) if line.strip()]
+    if not lines:
+        raise MissingValueError("the file has no texts", where=str(path), fix=TAB_FIX)
+    return _pairs_of_lines(lines, str(path), request.skip)
 
+
+def _pairs_of_table(path: Path, request: InputRequest) -> list[Row]:
     def columns(table: Any) -> tuple[str, str]:
         first, second, message = columns_for_pair_model(
             table.names, request.text_column, request.pair_column, str(path), request.training_columns
@@ -404,11 +372,46 @@ def _pairs_of_file(path: Path, request: InputRequest) -> list[Row]:
 
 def read_pairs(path: Path, choose: Callable[[Any], tuple[str, ...]], request: InputRequest) -> list[Row]:
     """The pairs in two columns of a table."""
-    return [
-        row
-        if row.error is not None
-        else replace(
-            _pair_row(first, second, row.row, row.file, request.skip), other_columns=row.other_columns
-        )
-        for (first, second), row in read_columns(path, choose, request)
-    ]
+    rows = []
+    for values, row in read_columns(path, choose, request):
+        if row.error is None:
+            pair = _pair_row(*values, row.row, row.file, request.skip)
+            row = replace(pair, other_columns=row.other_columns)
+        rows.append(row)
+    return rows
+
+
+def gather_pairs(
+    request: InputRequest,
+    sides: tuple[str, str] = SIDES_OF_A_PAIR,
+    read_table: Callable[[Path, InputRequest], list[Row]] = _pairs_of_table,
+) -> list[Row]:
+    """One row per pair, in order.
+
+    A pair is two arguments, or one row of a table, of a ``.txt`` file or of standard input. The texts in a
+    line of text are separated by a tab.
+
+    Args:
+        sides: names of the two texts.
+        read_table: reads a file that is not ``.txt``.
+    """
+    rows: list[Row] = []
+    first: str | None = None
+    for number, argument in enumerate(request.arguments, 1):
+        is_file = argument == STDIN or (is_file_name(argument) and not is_image_name(argument))
+        if first is not None and is_file:
+            raise _lone_text_error(first, sides)
+        if argument == STDIN:
+            rows += _pairs_of_lines(zip(*reversed(read_stdin()), strict=True), "standard input", request.skip)
+        elif is_file:
+            path = Path(argument)
+            read = _pairs_of_text_file if path.suffix.lower() == TXT else read_table
+            rows += read_counting_errors(partial(read, path), request)
+        elif first is None:
+            first = argument
+        else:
+            rows.append(_pair_row(first, argument, None, "", request.skip, f"TEXT {number - 1} and {number}"))
+            first = None
+    if first is not None:
+        raise _lone_text_error(first, sides)
+    return rows
