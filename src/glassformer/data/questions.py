@@ -47,13 +47,10 @@ def check_questions(X: Any, origin: str = "questions", rows: Sequence[int] | Non
         what = f"a {type(X).__name__} is not a list of questions"
         raise DataError(what, where=origin, fix="Give a list of (question, context)")
     X = read_rows(X, origin, "questions", max_columns=2, names=(QUESTION, CONTEXT), is_example=is_example)
-    sides: tuple[list[Any], list[Any]] = [], []
-    for i, x in enumerate(X):
-        for side, text in zip(sides, _question_and_context(x, place(origin, i, rows)), strict=True):
-            side.append(text)
-    if not sides[0]:
+    pairs = [_question_and_context(x, place(origin, i, rows)) for i, x in enumerate(X)]
+    if not pairs:
         raise MissingValueError("there are no questions", where=origin, fix="Give at least one")
-    named = zip((QUESTION, CONTEXT), sides, strict=True)
+    named = zip((QUESTION, CONTEXT), zip(*pairs, strict=True), strict=True)
     return list(map(Question, *(check_side(side, name, origin, rows) for name, side in named)))
 
 

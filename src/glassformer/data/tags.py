@@ -370,6 +370,10 @@ class _Spelling(NamedTuple):
         match = self.pattern.fullmatch(tag)
         return (match["letter"].upper(), match["kind"]) if match else None
 
+    def letters(self, tags: Iterable[str]) -> set[str]:
+        """The letters of the tags that have this spelling, without O."""
+        return {read[0] for tag in tags if (read := self.read(tag))} - {OUTSIDE}
+
     def canonical(self, tag: str) -> str:
         """A tag in BIO or BIOES; O if it has another spelling."""
         letter, kind = self.read(tag) or (OUTSIDE, "")
@@ -468,9 +472,8 @@ def _distinct_tags(sequences: Iterable[Sequence[str]]) -> list[str]:
 
 def read_model_labels(names: Sequence[str]) -> TagReading:
     """The labels of an imported model, as one list, and their detected scheme."""
-    parsed = {name: USUAL.read(name) for name in names}
-    letters = {tag[0] for tag in parsed.values() if tag} - {OUTSIDE}
-    if all(parsed.values()) and letters <= {*"BIESLU"} and not {*OUTSIDE_SPELLINGS[1:]} & {*names}:
+    letters, others = USUAL.letters(names), [name for name in names if not USUAL.read(name)]
+    if not others and letters <= {*"BIESLU"} and not {*OUTSIDE_SPELLINGS[1:]} & {*names}:
         return TagReading([[*names]], detect_scheme([names]))
     spelling = _find_spelling(names)
     if spelling is not None:
@@ -483,7 +486,7 @@ def read_model_labels(names: Sequence[str]) -> TagReading:
         message = f"its labels have no names ({names[0]} ...), so each of them counts as a kind of span"
         return TagReading([[*names]], "plain", message)
     if letters & {"B", "I"}:
-        message = f"each of {listed([name for name in names if not parsed[name]])} counts as a kind of span"
+        message = f"each of {listed(others)} counts as a kind of span"
         return TagReading([[*names]], _scheme_of_letters(letters), message)
     return TagReading([[*names]], "plain")
 
@@ -510,10 +513,8 @@ def _read_numbers(tag_lists: list[list[str]], requested: str, where: str) -> Tag
     if requested == "plain":
         return TagReading(_map_tags(tag_lists, lambda tag: OUTSIDE if tag == "0" else tag), "plain")
     listing = f"{numbers[0]} to {numbers[-1]}"
-    fix = (
-        f"Set scheme to their {numbers[-1] + 1} names in order from 0, such as scheme=O,B-PER,I-PER; or to "
-        "plain if each is a kind and 0 is O"
-    )
+    fix = f"Set scheme to their {numbers[-1] + 1} names in order from 0, such as scheme=O,B-PER,I-PER; "
+    fix += "or to plain if each is a kind and 0 is O"
     num_pairs = _count_bio_pairs(tag_lists)
     if SCHEMES[requested] != "BIO":
         what = f"the tags are numbers without names ({listing})"
@@ -547,9 +548,9 @@ def _count_bio_pairs(tag_lists: TagLists) -> int:
 
 def _read_usual_spelling(tag_lists: list[list[str]], distinct: list[str], where: str) -> TagReading:
     """Convert tags whose scheme is clear from their spelling."""
-    parsed = {tag: None if tag in OUTSIDE_SPELLINGS[1:] else USUAL.read(tag) for tag in distinct}
-    letters = {tag[0] for tag in parsed.values() if tag} - {OUTSIDE}
-    if all(parsed.values()) and (letters <= {*"BIESLU"} or _is_one_scheme(letters)):
+    others = [tag for tag in distinct if tag in OUTSIDE_SPELLINGS[1:] or not USUAL.read(tag)]
+    letters = USUAL.letters(distinct)
+    if not others and (letters <= {*"BIESLU"} or _is_one_scheme(letters)):
         return _convert_by_letters(tag_lists, letters)
     if (spelling := _find_spelling(distinct)) is not None:
         canonical = {tag: spelling.canonical(tag) for tag in distinct}
@@ -560,7 +561,7 @@ def _read_usual_spelling(tag_lists: list[list[str]], distinct: list[str], where:
         fix = f"Set scheme={scheme} to read {respelled[0]!r} as {canonical[respelled[0]]!r}"
         raise BadTagsError(what, where=where, fix=f"{fix}, or scheme=plain if each is a kind")
     if letters & {"B", "I"}:
-        other = next(tag for tag, read in parsed.items() if read is None or read[0] in "MW")
+        other = next(tag for tag in distinct if tag in others or tag[0] in "MW")
         what = f"tag {other!r} is neither {OUTSIDE} nor one with B- or I- before its kind"
         fix = f"Write {OUTSIDE}, or B-{other} and I-{other}; or set scheme=plain if each tag is a kind"
         raise BadTagsError(what, where=where, fix=fix)
@@ -597,8 +598,7 @@ def _is_one_scheme(letters: set[str]) -> bool:
 def _find_spelling(distinct: Sequence[str]) -> _Spelling | None:
     """The spelling in which all of these tags belong to one scheme; None: there is none."""
     for spelling in SPELLINGS:
-        parsed = [spelling.read(tag) for tag in distinct]
-        letters = {tag[0] for tag in parsed if tag} - {OUTSIDE}
+        parsed, letters = list(map(spelling.read, distinct)), spelling.letters(distinct)
         if all(parsed) and _is_one_scheme(letters) and (len(letters) > 1 or (OUTSIDE, "") in parsed):
             return spelling
     return None

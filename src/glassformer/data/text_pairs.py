@@ -104,20 +104,17 @@ def check_inputs(X: Any, origin: str = "texts", rows: Sequence[int] | None = Non
         DataError: see ``check_texts``; also if only some are pairs, or a tuple has another length.
     """
     X = read_rows(X, origin, "texts", max_columns=2)
-    if not X or not _is_pair(X[0]):
-        for i, x in enumerate(X):
-            if _is_pair(x):
-                raise _mixed_error("a pair of texts where the first is one text", origin, i, rows)
+    has_pairs = bool(X) and _is_pair(X[0])
+    if (i := next((i for i, x in enumerate(X) if _is_pair(x) != has_pairs), None)) is not None:
+        given, expected = ("one text", "a pair") if has_pairs else ("a pair of texts", "one text")
+        what, fix = f"{given} where the first is {expected}", "Give texts only, or pairs only"
+        raise WrongInputError(what, where=place(origin, i, rows), fix=fix)
+    if not has_pairs:
         return check_texts(X, origin, rows)
-    sides = []
-    for i, x in enumerate(X):
-        if not _is_pair(x):
-            raise _mixed_error("one text where the first is a pair", origin, i, rows)
-        texts = x.sides if isinstance(x, TextPair) else list(x)
-        if len(texts) != 2:
-            what = f"{len(texts)} texts where a pair is expected"
-            raise WrongInputError(what, where=place(origin, i, rows), fix="Give two texts: (first, second)")
-        sides.append(texts)
+    sides = [x.sides if isinstance(x, TextPair) else list(x) for x in X]
+    if (i := next((i for i, texts in enumerate(sides) if len(texts) != 2), None)) is not None:
+        what = f"{len(sides[i])} texts where a pair is expected"
+        raise WrongInputError(what, where=place(origin, i, rows), fix="Give two texts: (first, second)")
     return join_sides([a for a, _ in sides], [b for _, b in sides], origin, rows)
 
 
@@ -125,10 +122,6 @@ def _is_pair(x: Any) -> bool:
     if isinstance(x, str | bytes):
         return isinstance(x, TextPair)
     return isinstance(x, tuple | list) or getattr(x, "ndim", 0) == 1
-
-
-def _mixed_error(what: str, origin: str, index: int, rows: Sequence[int] | None) -> DataError:
-    return WrongInputError(what, where=place(origin, index, rows), fix="Give texts only, or pairs only")
 
 
 # --- pairs of texts as token ids ------------------------------------------------------------------

@@ -160,9 +160,9 @@ def error_interval(
     for i in range(resamples):
         draws = np.bincount(rng.integers(0, count, count), minlength=count)
         resampled[i] = _mean_gap(indices, draws[group] * gaps, bins) * len(gaps) / max(draws @ sizes, 1)
-    calibrated = [  # errors that a perfectly calibrated model could have
-        _mean_gap(indices, rng.choice([-1.0, 1.0], count)[group] * gaps, bins) for _ in range(resamples)
-    ]
+    # Errors that a perfectly calibrated model could have.
+    signs = (rng.choice([-1.0, 1.0], count)[group] for _ in range(resamples))
+    calibrated = [_mean_gap(indices, sign * gaps, bins) for sign in signs]
     widening = float(t.ppf(0.975, count - 1) / NORMAL * math.sqrt(count / (count - 1))) if count > 1 else 1.0
     mean, excess = resampled.mean(), resampled.mean() - estimate
     low, high = (mean + widening * (end - mean) for end in np.quantile(resampled, [0.025, 0.975]))

@@ -144,12 +144,9 @@ def bootstrap_means(
         for parts, model in zip(resampled, models, strict=True):
             parts.append(np.asarray(model(counts.astype(np.float32)), np.float64))  # [S, c]
     once = np.ones((1, n), np.float32)
-    return np.stack(
-        [
-            _with_seeds(np.asarray(model(once), np.float64)[:, 0], np.concatenate(parts, 1), rng)
-            for model, parts in zip(models, resampled, strict=True)
-        ]
-    )
+    observed = [np.asarray(model(once), np.float64)[:, 0] for model in models]
+    joined = (np.concatenate(parts, 1) for parts in resampled)
+    return np.stack([_with_seeds(*values, rng) for values in zip(observed, joined, strict=True)])
 
 
 def _with_seeds(observed: np.ndarray, resampled: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -223,11 +223,9 @@ def select_inputs(rows_read: Sequence[Row], numbers: Sequence[int]) -> list[Any]
         return [row.text for row in rows_read if row.error is None]
     rows_by_number = {row.row: row for row in rows_read if row.row is not None}
     if missing := [n for n in numbers if n not in rows_by_number]:
-        fix = (
-            f"Rows {min(rows_by_number)} to {max(rows_by_number)} have texts"
-            if rows_by_number
-            else "Name a file: --data FILE"
-        )
+        fix = "Name a file: --data FILE"
+        if rows_by_number:
+            fix = f"Rows {min(rows_by_number)} to {max(rows_by_number)} have texts"
         raise DataError(f"there is no row {missing[0]}", where="--row", fix=fix)
     rows = [rows_by_number[n] for n in numbers]
     for row in rows:

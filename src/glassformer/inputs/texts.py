@@ -375,7 +375,8 @@ def read_pairs(path: Path, choose: Callable[[Any], tuple[str, ...]], request: In
     rows = []
     for values, row in read_columns(path, choose, request):
         if row.error is None:
-            pair = _pair_row(*values, row.row, row.file, request.skip)
+            first, second = values
+            pair = _pair_row(first, second, row.row, row.file, request.skip)
             row = replace(pair, other_columns=row.other_columns)
         rows.append(row)
     return rows

@@ -106,10 +106,8 @@ class LabelSets(Classes):
         """The sets with labels spelled as in ``classes``, and in the order of ``classes``."""
         known = dict(zip(flat := flat_labels(labels), super().normalize(flat, classes), strict=True))
         order = {label: i for i, label in enumerate(classes)}
-        return [
-            LabelSet(sorted({known[label] for label in label_set}, key=lambda x: order.get(x, len(order))))
-            for label_set in labels
-        ]
+        distinct = ({known[label] for label in label_set} for label_set in labels)
+        return [LabelSet(sorted(x, key=lambda label: order.get(label, len(order)))) for x in distinct]
 
     def stratify_by(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
         return labels

@@ -99,10 +99,8 @@ class NumericTarget(Target):
         return np.clip(ends, *self.metrics[key].limits).tolist()
 
     def tests(self, measure: str, pairs: RunPairs, resamples: int) -> TestResult:
-        results = [
-            permutation(measure, run.truth, run.predicted, base.predicted, resamples=resamples)
-            for run, base in pairs
-        ]
+        compared = ((run.truth, run.predicted, base.predicted) for run, base in pairs)
+        results = [permutation(measure, *arrays, resamples=resamples) for arrays in compared]
         return "permutation", results, True
 
 

@@ -47,14 +47,11 @@ def translation_scores(hypotheses: Sequence[str], references: Sequence[str]) -> 
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
     except ImportError:
-        raise GlassformerError(
-            "evaluating translations needs sacrebleu: pip install 'glassformer[translate]', or "
-            "'.[translate]' in a clone"
-        ) from None
+        what = "evaluating translations needs sacrebleu: pip install 'glassformer[translate]'"
+        raise GlassformerError(f"{what}, or '.[translate]' in a clone") from None
     if len(hypotheses) != len(references) or not references:
-        raise UnequalLengthsError(
-            f"{len(hypotheses)} translations for {len(references)} references", where="translation_scores"
-        )
+        what = f"{len(hypotheses)} translations for {len(references)} references"
+        raise UnequalLengthsError(what, where="translation_scores")
     bleu, chrf, word_bleu = BLEU(), CHRF(), BLEU(tokenize="none", force=True)
     score = bleu.corpus_score(list(hypotheses), [list(references)])
     characters = chrf.corpus_score(list(hypotheses), [list(references)])
