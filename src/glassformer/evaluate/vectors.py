@@ -109,12 +109,10 @@ def evaluate_analogies(
 
 def country_questions(countries: Sequence[str] = TEN, lowercase: bool = True) -> dict[str, list[Question]]:
     """Analogies for the corpora in ``data/corpus.py``."""
-    facts = {name: (COUNTRIES[name][0], COUNTRIES[name][2]) for name in countries}
-    family = [(m, w, other, pair) for m, w in FAMILY for other, pair in FAMILY if m != other]
-    sections = _questions(facts, family)
-    if not lowercase:
-        return sections
-    return {k: [(*map(str.lower, words),) for words in v] for k, v in sections.items()}  # type: ignore[misc]
+    spell = str.lower if lowercase else str
+    named = {name: (COUNTRIES[name][0], COUNTRIES[name][2]) for name in countries}
+    facts = {spell(name): (spell(capital), spell(currency)) for name, (capital, currency) in named.items()}
+    return _questions(facts, [(m, w, other, pair) for m, w in FAMILY for other, pair in FAMILY if m != other])
 
 
 def given_questions() -> dict[str, list[Question]]:
