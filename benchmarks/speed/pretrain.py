@@ -39,7 +39,7 @@ from benchmarks.harness.rounds import Contender, Window, compared, glassformer_e
 from benchmarks.speed.hf_trainer import Rows, TrainerLoop, batches_alike, be_quiet
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.batching import BatchSettings, training_batches
-from glassformer.data.masking import MaskedBatch, MaskSettings, chunk_texts, masked_stream
+from glassformer.data.masking import MaskedBatch, MaskedStream, MaskSettings, chunk_texts
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import InputError
@@ -76,10 +76,9 @@ class Pair:
 def make_pairs(tokenizer: Tokenizer, texts: Sequence[str], max_length: int, seed: int) -> list[Pair]:
     """Pairs from texts, paired and masked as ``MaskedLM`` does it in its first epoch."""
     table = chunk_texts(tokenizer, texts, max_length - 3)
-    stream = masked_stream(
-        table, tokenizer, MaskSettings.of(tokenizer), max_length, BatchSettings(), 1, seed, torch.device("cpu"),
-        next_sentence=True,
-    )  # fmt: skip
+    masks, settings = MaskSettings.of(tokenizer), BatchSettings()
+    known = {"accumulate": 1, "seed": seed, "device": torch.device("cpu"), "next_sentence": True}
+    stream = MaskedStream.of(table, tokenizer, masks=masks, max_length=max_length, settings=settings, **known)
     pairs = []
     for i in range(len(table)):
         one = stream.pack((0, np.array([i])))
