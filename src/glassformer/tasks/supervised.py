@@ -91,8 +91,7 @@ def supervised_task(
 
     def fixture() -> tuple[Any, tuple]:
         examples = inputs.example_fixture()
-        settings: dict[str, Any] = {**TINY, **inputs.fixture_settings}
-        return estimator(**settings), (examples, [label_of(x) for x in examples])
+        return estimator(**TINY, **inputs.fixture_settings), (examples, [label_of(x) for x in examples])
 
     defaults: dict[str, Any] = {
         "load": partial(load, inputs, target),

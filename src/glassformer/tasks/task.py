@@ -173,7 +173,7 @@ def fit(context: RunContext, **options: Any) -> None:
     context.estimator.fit(train.examples, train.labels, validation=validation, **options)
 
 
-TINY = {
+TINY: dict[str, Any] = {
     "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11, "batch_size": 3, "epochs": 2,
     "precision": "fp32", "threads": 1, "seed": 3,
 }  # fmt: skip

@@ -477,9 +477,8 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
 
 def example_fixture() -> tuple[MaskedLM, tuple]:
     """A minimal estimator and a few texts."""
-    sizes = {"max_length": 16, "min_count": 1, "vocab_size": 60, "tokenizer": "word", "max_positions": 17}
-    settings: dict[str, Any] = {**TINY, **sizes}
-    return MaskedLM(**settings), (TINY_TEXTS,)
+    sizes: dict[str, Any] = {"max_length": 16, "max_positions": 17, "min_count": 1, "vocab_size": 60}
+    return MaskedLM(**TINY, **sizes, tokenizer="word"), (TINY_TEXTS,)
 
 
 TASK = Task(

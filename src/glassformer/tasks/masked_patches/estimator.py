@@ -447,9 +447,8 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
 def example_fixture() -> tuple[MaskedPatches, tuple]:
     """A minimal estimator and images of noise."""
     pictures = list(np.random.default_rng(1).integers(0, 256, (7, 8, 8, 3)).astype(np.uint8))
-    sizes = {"image_size": 8, "patch_size": 2, "decoder_width": 8, "decoder_layers": 1, "decoder_heads": 2}
-    settings: dict[str, Any] = {**TINY, **sizes}
-    return MaskedPatches(**settings), (pictures,)
+    sizes: dict[str, Any] = {"image_size": 8, "patch_size": 2, "decoder_width": 8}
+    return MaskedPatches(**TINY, **sizes, decoder_layers=1, decoder_heads=2), (pictures,)
 
 
 TASK = Task(

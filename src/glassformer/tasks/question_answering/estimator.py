@@ -624,14 +624,13 @@ def _example(split: AnsweredSplit, i: int, answer: Any, error: str) -> dict[str,
 
 def example_fixture() -> tuple[QuestionAnswerer, tuple]:
     """A minimal estimator and a few questions."""
-    settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1}
     questions, answers = [], []
     for text in TINY_TEXTS:
         words = text.split()
         animal = next((word for word in words if word in ("dog", "cat")), "")
         questions.append(("which animal", text))
         answers.append({"text": [animal], "answer_start": [text.index(animal)]})
-    return QuestionAnswerer("encoder-mini", **settings), (questions, answers)
+    return QuestionAnswerer("encoder-mini", **TINY, max_length=16, min_count=1), (questions, answers)
 
 
 TASK = Task(

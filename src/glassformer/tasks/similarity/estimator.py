@@ -915,9 +915,9 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
 
 def example_fixture() -> tuple[Embedder, tuple]:
     """A minimal estimator, and pairs with scores."""
-    settings: dict[str, Any] = {**TINY, "min_count": 1, "model": "encoder-mini", "max_length": 16}
     pairs = list(zip(TINY_TEXTS, TINY_TEXTS[1:] + TINY_TEXTS[:1], strict=True))
-    return Embedder(**settings), (pairs, [float(i % 3) for i in range(len(pairs))])
+    embedder = Embedder("encoder-mini", **TINY, max_length=16, min_count=1)
+    return embedder, (pairs, [float(i % 3) for i in range(len(pairs))])
 
 
 TASK = Task(

@@ -732,10 +732,9 @@ def _error(split: TaggedSplit, spans: list, i: int, scheme: Scheme) -> float:
 
 def example_fixture() -> tuple[TokenTagger, tuple]:
     """A minimal estimator, and sentences in which animals are tagged."""
-    settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1}
     words = [text.split() for text in TINY_TEXTS]
     tags = [["B-animal" if word in ("dog", "cat") else "O" for word in sentence] for sentence in words]
-    return TokenTagger("encoder-mini", **settings), (words, tags)
+    return TokenTagger("encoder-mini", **TINY, max_length=16, min_count=1), (words, tags)
 
 
 TASK = Task(

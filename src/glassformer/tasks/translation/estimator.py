@@ -511,8 +511,8 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
 
 def example_fixture() -> tuple[Translator, tuple]:
     """A minimal estimator and pairs of texts."""
-    settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1, "vocab_size": 300}
-    return Translator(**settings), (TINY_TEXTS, TINY_TEXTS[::-1])
+    translator = Translator(**TINY, max_length=16, min_count=1, vocab_size=300)
+    return translator, (TINY_TEXTS, TINY_TEXTS[::-1])
 
 
 TASK = Task(
