@@ -4,9 +4,11 @@ import math
 
 import pytest
 import torch
+from tests.nn.levels import HERE, at_level, drawn
 
 from glassformer.errors import ConfigError
-from glassformer.nn.disentangled import Disentangled, DisentangledAttention, DistanceTable
+from glassformer.nn import kernels
+from glassformer.nn.disentangled import Disentangled, DisentangledAttention, DistanceTable, used_rows
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.trace import LayerRecord
 from glassformer.packing import Packing
@@ -128,3 +130,136 @@ def test_its_own_rows_and_a_table_are_needed():
     for options in ({}, {"bias": table(13), "causal": True}, {"bias": table(13), "memory": x}):
         with pytest.raises(ConfigError, match="requires a table of distances"):
             attention(x, Packing(LENGTHS), **options)
+
+
+# --- the kernel in C ------------------------------------------------------------------------------
+
+KERNEL_KINDS = [
+    Disentangled(6, 11),
+    Disentangled(0, 7, norm=False),
+    Disentangled(0, 211),  # no length here reaches the furthest distance
+    Disentangled(4, 5, by_key=False, shared=False),
+    Disentangled(8, 23, by_query=False, shared=False),
+    Disentangled(6, 11, by_query=False, by_key=False),
+    Disentangled(256, 512),
+]
+BATCHES = (  # lengths, and the number and width of the heads
+    ((13, 1, 97, 7, 31), (3, 16)),
+    ((53, 113), (2, 48)),
+    ((211,), (5, 64)),
+    ((2, 3, 5, 7, 11, 13, 17, 19, 23), (1, 128)),
+)
+AT_LEVELS = pytest.mark.parametrize("name", [level.name for level in HERE])
+
+
+def both(config, lengths, heads, dtype, first=False):
+    """(output, gradients of x and of all weights) of the kernel, and of torch's operators in fp64."""
+    width, packing = math.prod(heads), Packing(lengths)
+    torch.manual_seed(3)
+    attention = DisentangledAttention(width, heads[0], 0.0, config, 0.0)
+    table = DistanceTable(config, width, 1e-7)
+    for weight in (*attention.parameters(), *table.parameters()):
+        weight.data.normal_(std=0.3 if weight.ndim == 1 else 1.3 * len(weight) ** -0.5)
+    x, rows = drawn(packing.total, width).to(dtype), packing.first_rows if first else None
+    upstream = drawn(len(lengths) if first else packing.total, width, seed=7).to(dtype)
+    found = []
+    for exact in (dtype, torch.float64):
+        attention, table = attention.to(dtype).to(exact), table.to(dtype).to(exact)
+        own = x.to(exact).requires_grad_()
+        parts = [own, *attention.parameters(), *table.parameters()]
+        out = attention(own, packing, rows=rows, bias=table(packing.max_length))
+        gradients = torch.autograd.grad(out, parts, upstream.to(exact), allow_unused=True)
+        found.append([out.detach(), *(g for g in gradients if g is not None)])
+    return zip(*found, strict=True)
+
+
+def check(config, lengths, heads, dtype, first=False):
+    rough = dtype == torch.bfloat16
+    for ours, wanted in both(config, lengths, heads, dtype, first):
+        assert ours.isfinite().all()
+        off, size = float((ours.double() - wanted).norm()), float(wanted.norm())
+        # A sum that cancels, such as the gradient of the keys' bias, is what its terms round to.
+        assert off <= (0.03 if rough else 3e-6) * size + (0.02 if rough else 3e-6) * ours.numel() ** 0.5
+
+
+@AT_LEVELS
+@pytest.mark.parametrize("config", KERNEL_KINDS)
+def test_the_kernel_computes_what_torch_computes(name, config):
+    with at_level(name) as level:
+        for dtype in (torch.float32, *([torch.bfloat16] if level.bf16 else [])):
+            for lengths, heads in BATCHES:
+                check(config, lengths, heads, dtype)
+
+
+@AT_LEVELS
+def test_the_first_rows_alone_are_as_among_all(name):
+    with at_level(name) as level:
+        for dtype in (torch.float32, *([torch.bfloat16] if level.bf16 else [])):
+            for config in KERNEL_KINDS[:5]:
+                check(config, (13, 1, 97, 7), (2, 32), dtype, first=True)
+
+
+@AT_LEVELS
+def test_bits_depend_neither_on_the_threads_nor_on_other_sequences(name):
+    lengths = (31, 97, 5, 64)
+    with at_level(name) as level:
+        for dtype in (torch.float32, *([torch.bfloat16] if level.bf16 else [])):
+            attention = DisentangledAttention(96, 3, 0.0, Disentangled(6, 11), 0.0).to(dtype)
+            table, packing = drawn(12, 96).to(dtype), Packing(lengths)
+            before, found = torch.get_num_threads(), []
+            try:
+                for threads in (1, 2, 3):
+                    torch.set_num_threads(threads)
+                    q, k, v = drawn(197, 9, 32).to(dtype).requires_grad_().split(3, dim=1)
+                    _, rows = used_rows(attention.config, 97, torch.device("cpu"))
+                    out = kernels.disentangled(
+                        q, k, v, packing, packing, 0.1, *attention.distances(table), rows
+                    )
+                    gradients = kernels.disentangled_backward(
+                        q, k, v, *out, v, packing, packing, 0.1, *attention.distances(table), rows
+                    )
+                    found.append([*out, *gradients])
+            finally:
+                torch.set_num_threads(before)
+            for other in found[1:]:
+                assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+            keys, queries = attention.distances(table)
+            for n, *parts in zip(lengths, *(packing.split(t) for t in (q, k, v, found[0][0])), strict=True):
+                used, rows = used_rows(attention.config, n, torch.device("cpu"))
+                alone, (*heads, wanted) = Packing((n,)), parts
+                own = kernels.disentangled(*heads, alone, alone, 0.1, keys[used], queries[used], rows)
+                assert torch.equal(own[0], wanted)
+
+
+def test_what_the_kernel_does_not_compute_stays_with_torch(monkeypatch):
+    attention = DisentangledAttention(32, 2, 0.3, Disentangled(6, 11), 0.0)
+    table, x, called = drawn(12, 32), drawn(20, 32), []
+    monkeypatch.setattr(attention, "_by_kernel", lambda q, *_: called.append(q.dtype) or q)
+    attention(x, Packing((13, 7)), bias=table)  # dropout in training
+    attention.eval()
+    attention(x, Packing((13, 7)), bias=table, record=LayerRecord("all"))
+    attention.double()(x.double(), Packing((13, 7)), bias=table.double())
+    assert called == []
+    attention.float()(x, Packing((13, 7)), bias=table)
+    assert called == ([torch.float32] if kernels.has_dtype(torch.float32) else [])
+
+
+@pytest.mark.skipif(not kernels.has_dtype(torch.float32), reason="no kernels")
+def test_a_graph_holds_the_kernel():
+    packing = Packing((7, 31))
+    for config in KERNEL_KINDS[2:6]:
+        attention = DisentangledAttention(32, 2, 0.0, config, 0.0)
+        table, found = DistanceTable(config, 32, 1e-7), []
+
+        def run(x, attention=attention, table=table):
+            return attention(x, packing, bias=table(31))
+
+        for one in (run, torch.compile(run, backend="aot_eager", fullgraph=True)):
+            x = drawn(38, 32).requires_grad_()
+            attention.zero_grad(), table.zero_grad()
+            out = one(x)
+            out.backward(drawn(38, 32, seed=5))
+            weights = (*attention.parameters(), *table.parameters())
+            found.append([out.detach(), x.grad, *(w.grad for w in weights if w.grad is not None)])
+        for ours, theirs in zip(*found, strict=True):
+            torch.testing.assert_close(ours, theirs)

@@ -22,6 +22,7 @@ class Emulated(levels.Level):
 
 loading.LEVELS = (Emulated(*levels.LEVELS[0]._replace(flags=levels.LEVELS[1].flags - {"avx512_vnni"})),)
 from glassformer.nn import attend, attend_local, kernels
+from glassformer.nn.disentangled import Disentangled, DisentangledAttention
 from glassformer.nn.linear import Linear
 from glassformer.packing import Packing
 assert kernels.has_amx(), kernels.why_not()
@@ -49,6 +50,20 @@ for lengths, width, window, causal in (((7, 333, 131), 32, 64, False), ((257, 1)
         out.backward(draw(*out.shape).to(dtype))
         found.append((out.detach(), qkv.grad))
     print(*(error(a, b) for a, b in zip(*found)))
+for lengths, width, buckets in (((7, 33, 131), 32, 8), ((65, 1, 97), 48, 64)):
+    torch.manual_seed(3)
+    attention = DisentangledAttention(3 * width, 3, 0.0, Disentangled(buckets, 101), 0.0)
+    table, found = torch.randn(2 * buckets, 3 * width), []
+    for dtype in (torch.bfloat16, torch.float64):
+        own = [draw(sum(lengths), 3 * width), table, attention.qkv.weight.detach(), draw(sum(lengths), 3 * width) + 1]
+        x, table, weight, up = (t.bfloat16().to(dtype) for t in own)
+        attention.to(dtype).qkv.weight.data.copy_(weight)
+        x.requires_grad_(), table.requires_grad_()
+        out = attention(x, Packing(lengths), bias=table)
+        out.backward(up)
+        found.append((out.detach(), x.grad, table.grad))
+        table = table.detach()
+    print(*(error(a, b) for a, b in zip(*found)))
 for rows, out, width in ((257, 16, 16), (521, 48, 80), (300, 400, 784)):
     grad, x = draw(rows, out), draw(rows, width) + 1
     weight, bias = kernels.weight_gradient(grad, x, bias=True)
@@ -71,5 +86,5 @@ def test_tiles_compute_the_products(tmp_path):
         [sys.executable, "-c", PROGRAM, library], capture_output=True, text=True, check=True
     )
     errors = [float(word) for word in done.stdout.split()]
-    assert len(errors) == 16
+    assert len(errors) == 22
     assert max(errors) < 0.01  # bf16 rounds to 2 ** -8

@@ -12,18 +12,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigError
+from glassformer.nn import kernels
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.dropout import dropout as drop
+from glassformer.nn.kernels import ops
 from glassformer.nn.linear import Linear
 from glassformer.nn.maps import length_groups, masked_softmax
 from glassformer.nn.trace import LayerRecord
 from glassformer.packing import Packing
+from glassformer.runtime import is_compiling
 
 
 @dataclass(frozen=True)
@@ -62,12 +66,16 @@ class Disentangled:
         """Number of terms in a score; the score is divided by the square root of this number."""
         return 1 + self.by_query + self.by_key
 
-    def rows(self, length: int, device: torch.device) -> Tensor:
-        """``[T, T]``: the table's row for query t and key s."""
+    def rows_by_distance(self, length: int, device: torch.device) -> Tensor:
+        """``[2 T - 1]``: the table's row for each distance from ``1 - T`` on; it grows with the distance."""
         distances = torch.arange(1 - length, length, device=device)
         buckets = distances if not self.buckets else self._bucket(distances)
-        rows = (buckets + self.span).clamp(0, 2 * self.span - 1)
+        return (buckets + self.span).clamp(0, 2 * self.span - 1)
+
+    def rows(self, length: int, device: torch.device) -> Tensor:
+        """``[T, T]``: the table's row for query t and key s."""
         positions = torch.arange(length, device=device)
+        rows = self.rows_by_distance(length, device)
         return rows[positions[:, None] - positions + length - 1]
 
     def _bucket(self, distances: Tensor) -> Tensor:
@@ -77,6 +85,21 @@ class Disentangled:
         steps = torch.log(size / half) / torch.log(torch.tensor((self.furthest - 1) / half)) * (half - 1)
         wide = (torch.ceil(steps) + half) * torch.sign(distances)
         return torch.where(size <= half, distances.to(wide.dtype), wide).long()
+
+
+def used_rows(config: Disentangled, length: int, device: torch.device) -> tuple[slice, Tensor]:
+    """The rows of the table for sequences of up to ``length`` rows, and ``rows_by_distance`` inside them."""
+    if is_compiling():  # a graph knows no numbers of its tensors
+        return slice(0, 2 * config.span), config.rows_by_distance(length, device)
+    return _used_rows(config, length, device)
+
+
+@lru_cache(maxsize=8)  # all layers use the same rows
+def _used_rows(config: Disentangled, length: int, device: torch.device) -> tuple[slice, Tensor]:
+    with torch.inference_mode(False), torch.no_grad():
+        rows = config.rows_by_distance(length, device)
+        first, last = int(rows[0]), int(rows[-1])
+        return slice(first, last + 1), rows - first
 
 
 class DistanceTable(nn.Module):
@@ -111,21 +134,32 @@ class DisentangledAttention(MultiHeadAttention):
         self.distance_keys = Linear(d_model, d_model) if is_separate and config.by_query else None
         self.distance_queries = Linear(d_model, d_model) if is_separate and config.by_key else None
 
+    @property
+    def scale(self) -> float:
+        """Factor of the scores."""
+        return 1.0 / math.sqrt(self.heads[1] * self.config.num_terms)
+
     def distances(self, table: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Keys and queries of the distances ``[2 S, H, K]``; None: scores do not use them."""
-        table, d = self.table_dropout(table), self.d_model
-        keys, queries = self.distance_keys, self.distance_queries
-        k = keys(table) if keys is not None else self.qkv.part(table, d, 2 * d)
-        q = queries(table) if queries is not None else self.qkv.part(table, 0, d)
-        shape = -1, *self.heads
-        return (
-            k.view(shape) if self.config.by_query else None,
-            q.view(shape) if self.config.by_key else None,
-        )
+        table, d, shape = self.table_dropout(table), self.d_model, (-1, *self.heads)
+        if self.config.shared and self.config.by_query and self.config.by_key:
+            q, k = self.qkv.part(table, 0, 2 * d).view(-1, 2, *self.heads).unbind(1)
+            return k, q
+        k = q = None
+        if self.config.by_query:
+            keys = self.distance_keys
+            k = self.qkv.part(table, d, 2 * d) if keys is None else keys(table)
+        if self.config.by_key:
+            queries = self.distance_queries
+            q = self.qkv.part(table, 0, d) if queries is None else queries(table)
+        return None if k is None else k.view(shape), None if q is None else q.view(shape)
 
     def scores(self, q: Tensor, k: Tensor, table: Tensor) -> Tensor:
         """Scores of padded rows: 2 x ``[G, H, T, K]`` -> ``[G, H, T, T]``."""
-        keys, queries = self.distances(table.to(q.dtype))
+        return self._scores(q, k, self.distances(table.to(q.dtype)))
+
+    def _scores(self, q: Tensor, k: Tensor, distances: tuple[Tensor | None, Tensor | None]) -> Tensor:
+        keys, queries = distances
         rows = self.config.rows(q.shape[-2], q.device).expand(*q.shape[:-2], -1, -1)  # [G, H, T, T]
         scores = q @ k.transpose(-2, -1)
         if keys is not None:
@@ -147,11 +181,19 @@ class DisentangledAttention(MultiHeadAttention):
         record: LayerRecord | None = None,
         bias: Tensor | None = None,
     ) -> Tensor:
-        """As ``MultiHeadAttention.forward``, but only for self-attention; ``rows`` saves no computation."""
+        """As ``MultiHeadAttention.forward``, but only for self-attention.
+
+        ``rows`` other than the first ones save no computation.
+        """
         if memory is not None or causal or bias is None:
             what = "requires a table of distances, and supports neither cross-attention nor a causal mask"
             raise ConfigError(what, where=type(self).__name__)
         p = self.dropout if self.training else 0.0
+        heads = x.view(-1, *self.heads)  # queries, keys and values have this shape
+        if record is None and p == 0.0 and kernels.supports(heads, heads, heads):
+            first = rows if rows is packing.first_rows else None  # their positions are those of the kernel
+            out = self._by_kernel(*self.project(x, None, first), packing, bias).flatten(1)
+            return self.out(out if rows is None or rows is first else out[rows])
         q, k, v = self.project(x)
         if record is None:
             out = self._grouped(q, k, v, packing, bias, p)
@@ -165,14 +207,21 @@ class DisentangledAttention(MultiHeadAttention):
         out = out.flatten(1)
         return self.out(out if rows is None else out[rows])
 
+    def _by_kernel(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, table: Tensor) -> Tensor:
+        """The attention output of the kernel in C: ``[N, H, K]``, or of each first row."""
+        used, rows = used_rows(self.config, packing.max_length, q.device)
+        distances = self.distances(table[used].to(q.dtype))
+        q_packing = packing if len(q) == len(k) else packing.one_row_each
+        return ops.packed_disentangled(q, k, v, q_packing, packing, self.scale, *distances, rows)
+
     def _grouped(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, table: Tensor, p: float) -> Tensor:
         """The attention output ``[N, H, K]``, computed in groups of sequences of nearly equal length."""
-        outs, targets = [], []
+        outs, targets, distances = [], [], self.distances(table.to(q.dtype))
         for group in length_groups(packing, packing):
             keys, shape = group.k, (len(group.members), group.k.length, *self.heads)
             q_g, k_g, v_g = (t[keys.rows].view(shape).transpose(1, 2) for t in (q, k, v))  # [G, H, T, K]
             allowed = None if keys.is_uniform else keys.token_mask[:, None, None]
-            weights = masked_softmax(self.scores(q_g, k_g, table), allowed)
+            weights = masked_softmax(self._scores(q_g, k_g, distances), allowed)
             out = (drop(weights, p, True) @ v_g).transpose(1, 2).flatten(0, 1)  # [G * T, H, K]
             outs.append(out[keys.slots])
             targets.append(keys.targets)
@@ -182,10 +231,10 @@ class DisentangledAttention(MultiHeadAttention):
         self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, table: Tensor, p: float
     ) -> tuple[Tensor, list[Tensor]]:
         """The attention output, and the differentiable weights of each sequence, ``[H, T_i, T_i]``."""
-        outs, maps = [], []
+        outs, maps, distances = [], [], self.distances(table.to(q.dtype))
         for qkv in zip(*(packing.split(t) for t in (q, k, v)), strict=True):
             q_i, k_i, v_i = (t.transpose(0, 1) for t in qkv)  # [H, T, K]
-            maps.append(self.scores(q_i, k_i, table).softmax(-1))
+            maps.append(self._scores(q_i, k_i, distances).softmax(-1))
             outs.append((drop(maps[-1], p, True) @ v_i).transpose(0, 1))
         return torch.cat(outs), maps
 

@@ -21,8 +21,11 @@ from glassformer.packing import Packing
 
 __all__ = [
     "KernelAttention",
+    "KernelDisentangled",
     "attention",
     "attention_backward",
+    "disentangled",
+    "disentangled_backward",
     "has_amx",
     "has_dtype",
     "has_gradient",
@@ -35,6 +38,7 @@ __all__ = [
 ]
 MIN_ROWS = 256  # with fewer rows torch's product is as fast
 BIAS_PADDING = 32  # zeros after each head's bias: the kernel reads whole vectors
+PARTS = 4  # of a batch; gradients of distances are summed per part, then over parts
 
 
 def supports(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -48,22 +52,14 @@ def supports(q: Tensor, k: Tensor, v: Tensor) -> bool:
     )
 
 
-def _run(
-    backward: bool,
-    q_packing: Packing,
-    kv_packing: Packing,
-    causal: bool,
-    scale: float,
-    bias: Tensor | None,
-    window: int | None,
-    **tensors: Tensor,
-) -> Tensor | None:
-    """Run the attention kernel. ``tensors`` are ``[N, H, K]``, with the names of ``AttentionJob``.
+def _attention_job(
+    q_packing: Packing, kv_packing: Packing, scale: float, tensors: dict[str, Tensor], causal: bool = False
+) -> tuple[AttentionJob, list]:
+    """A job for the attention kernel, and the arrays that it refers to.
 
-    Returns:
-        The gradient of the bias ``[H, 2 L - 1]``; None without a bias or in the forward pass.
+    ``tensors`` are ``[N, H, K]``, with the names of ``AttentionJob``.
     """
-    job = AttentionJob(causal=causal, threads=torch.get_num_threads(), scale=scale)
+    job = AttentionJob(causal=causal, threads=torch.get_num_threads(), scale=scale, window=-1)
     for name, x in tensors.items():
         setattr(job, name, x.data_ptr())
         if name != "stats":
@@ -80,8 +76,34 @@ def _run(
     q = tensors["q"]
     job.sequences, job.heads, job.dim = q_packing.count, q.shape[1], q.shape[2]
     job.longest_q, job.longest_k = q_packing.max_length, kv_packing.max_length
-    job.window = -1 if window is None else window
-    run = library().attention if q.dtype == torch.bfloat16 else library().attention_fp32
+    job.parts = job.sequences
+    return job, [*arrays.values()]
+
+
+def _call_attention(job: AttentionJob, dtype: torch.dtype, backward: bool) -> None:
+    run = library().attention if dtype == torch.bfloat16 else library().attention_fp32
+    if run(ctypes.byref(job), int(backward), torch_threads()):
+        raise MemoryError("attention: no memory for a head's working set")
+
+
+def _run(
+    backward: bool,
+    q_packing: Packing,
+    kv_packing: Packing,
+    causal: bool,
+    scale: float,
+    bias: Tensor | None,
+    window: int | None,
+    **tensors: Tensor,
+) -> Tensor | None:
+    """Run the attention kernel.
+
+    Returns:
+        The gradient of the bias ``[H, 2 L - 1]``; None without a bias or in the forward pass.
+    """
+    job, _arrays = _attention_job(q_packing, kv_packing, scale, tensors, causal)
+    if window is not None:
+        job.window = window
     dbias = None
     if bias is not None:
         # The kernel adds the bias before it scales the scores.
@@ -91,8 +113,7 @@ def _run(
         if backward:
             dbias = padded.new_zeros(q_packing.count, *padded.shape)
             job.dbias = dbias.data_ptr() + middle
-    if run(ctypes.byref(job), int(backward), torch_threads()):
-        raise MemoryError("attention: no memory for a head's working set")
+    _call_attention(job, tensors["q"].dtype, backward)
     return None if dbias is None or bias is None else dbias.sum(0)[:, :-BIAS_PADDING].to(bias.dtype) / scale
 
 
@@ -231,3 +252,117 @@ class KernelAttention(torch.autograd.Function):
             q, k, v, out, stats, grad, q_packing, kv_packing, causal, scale, bias, window, stack=True
         )
         return *dqkv, None, None, None, None, dbias, None
+
+
+def _run_disentangled(
+    backward: bool,
+    q_packing: Packing,
+    kv_packing: Packing,
+    scale: float,
+    keys: Tensor | None,
+    queries: Tensor | None,
+    rows: Tensor,
+    tensors: dict[str, Tensor],
+) -> list[Tensor | None]:
+    """Run the attention kernel with scores of distances; returns their gradients in the backward pass."""
+    job, _arrays = _attention_job(q_packing, kv_packing, scale, tensors)
+    q, middle = tensors["q"], len(rows) // 2
+    _, heads, width = q.shape
+    # By distance key - query for the keys, and query - key for the queries.
+    tables = {"k": (keys, rows.flip(0)), "q": (queries, rows)}
+    by_distance = {name: t.flatten(1)[index] for name, (t, index) in tables.items() if t is not None}
+    gradients = {}
+    job.distance_stride = heads * width
+    if backward:
+        job.parts = min(q_packing.count, PARTS)
+        job.ddistance_stride = -(-(len(rows) + BIAS_PADDING) // 16) * 16
+    for name, table in by_distance.items():
+        offset = middle * job.distance_stride * table.element_size()
+        setattr(job, f"distance_{name}", table.data_ptr() + offset)
+        if backward:
+            gradients[name] = q.new_zeros(job.parts, heads, width, job.ddistance_stride, dtype=torch.float32)
+            setattr(job, f"ddistance_{name}", gradients[name].data_ptr() + 4 * middle)
+    _call_attention(job, q.dtype, backward)
+    summed: list[Tensor | None] = []
+    for name, (table, index) in tables.items():
+        if table is None or not backward:
+            summed.append(None)
+            continue
+        by_row = gradients[name].sum(0)[..., : len(rows)].permute(2, 0, 1)  # [2 L - 1, H, K]
+        total = q.new_zeros(table.shape, dtype=torch.float32)
+        summed.append(total.index_add_(0, index, by_row).to(table.dtype))
+    return summed
+
+
+def disentangled(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_packing: Packing,
+    kv_packing: Packing,
+    scale: float,
+    keys: Tensor | None,
+    queries: Tensor | None,
+    rows: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Attention with scores of distances (``nn/disentangled.py``), and softmax statistics, as ``attention``.
+
+    Args:
+        q_packing: of queries from each sequence's first position on, no more than keys.
+        keys, queries: of the distances, ``[R, H, K]``; None: scores do not use them.
+        rows: ``[2 L - 1]``, the row of each distance query - key from ``-(L - 1)`` on; L is the length of the
+            longest sequence.
+    """
+    q, k, v = _rows(q), _rows(k), _rows(v)
+    out = q.new_empty(q.shape)
+    stats = q.new_empty(*q.shape[:2], 2, dtype=torch.float32)
+    tensors = {"q": q, "k": k, "v": v, "o": out, "stats": stats}
+    _run_disentangled(False, q_packing, kv_packing, scale, keys, queries, rows, tensors)
+    return out, stats
+
+
+def disentangled_backward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    stats: Tensor,
+    grad: Tensor,
+    q_packing: Packing,
+    kv_packing: Packing,
+    scale: float,
+    keys: Tensor | None,
+    queries: Tensor | None,
+    rows: Tensor,
+) -> tuple[Tensor | None, ...]:
+    """Gradients of queries, keys and values, and of the keys and queries of distances."""
+    q, k, v, out, grad = map(_rows, (q, k, v, out, grad))
+    if q.shape == k.shape:
+        dq, dk, dv = q.new_empty(len(q), 3, *q.shape[1:]).unbind(1)
+    else:
+        dq, dk, dv = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+    tensors = {"q": q, "k": k, "v": v, "out": out, "grad": grad, "stats": stats.contiguous()}
+    tensors |= {"dq": dq, "dk": dk, "dv": dv}
+    return dq, dk, dv, *_run_disentangled(True, q_packing, kv_packing, scale, keys, queries, rows, tensors)
+
+
+class KernelDisentangled(torch.autograd.Function):
+    """Differentiable ``disentangled``."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, q_packing: Packing, kv_packing: Packing, scale: float, keys, queries, rows):
+        q, k, v = _rows(q), _rows(k), _rows(v)
+        out, stats = disentangled(q, k, v, q_packing, kv_packing, scale, keys, queries, rows)
+        ctx.save_for_backward(q, k, v, out, stats, keys, queries, rows)
+        ctx.settings = q_packing, kv_packing, scale
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        q, k, v, out, stats, keys, queries, rows = ctx.saved_tensors
+        q_packing, kv_packing, scale = ctx.settings
+        dq, dk, dv, dkeys, dqueries = disentangled_backward(
+            q, k, v, out, stats, grad, q_packing, kv_packing, scale, keys, queries, rows
+        )
+        return dq, dk, dv, None, None, None, dkeys, dqueries, None

@@ -19,6 +19,7 @@
 /* Query rows of a backward block (a multiple of ROWS); what a sum over places or rows is filled up to with zeros. */
 enum { BLOCK = PAIRS > 1 ? 64 : 48, FULL = 2 * PAIRS, WIDE = PAIRS > 8 ? 2 * PAIRS : 16 };
 enum { BLOCK_PAIRS = ROUND(BLOCK / 2, 16) }; /* a row of pairs of a block, as pair_rows_transposed writes it */
+#include "distances.h"
 
 /* e^(score - highest) of rows i ... i + TOGETHER - 1, so that no row waits for its own sums; past the last row is junk.
  * Column 0 of scores and weights is key `near`. */
@@ -109,8 +110,11 @@ static void forward_task(const AttentionJob *job, int64_t b, int64_t h, char *me
     const int64_t t = job->q_lengths[b], s = job->k_lengths[b], dim = job->dim, places = ROUND(dim, FULL);
     const int64_t chunk = chunk_rows(job, t, BLOCK);
     const bf16 *q = job->q + job->q_starts[b] * job->q_stride + h * dim;
+    const int distant = has_distances(job);
     Room room;
-    carve(&room, memory, dim, chunk_keys(job, BLOCK), job->longest_k, 0);
+    Distances far;
+    carve_distances(&far, memory + carve(&room, memory, dim, chunk_keys(job, BLOCK), job->longest_k, 0), job, 0);
+    if (distant) lay_out_distances(job, h, s, 0, &far);
     for (int64_t start = 0; start < t; start += chunk) {
         const int64_t end = start + chunk < t ? start + chunk : t;
         const int64_t from = first_key(job, start, t, s), keys = end_key(job, end - 1, t, s) - from;
@@ -120,9 +124,13 @@ static void forward_task(const AttentionJob *job, int64_t b, int64_t h, char *me
         for (int64_t i = start; i < end; i += ROWS) {
             const int64_t rows = end - i < ROWS ? end - i : ROWS, skip = columns_skipped(job, i, t, s, from), near = from + skip;
             const int64_t seen = end_key(job, i + rows - 1, t, s) - near, columns = ROUND(seen, WIDE);
+            const int64_t at = (i - start) % DISTANT, block = end - i < DISTANT ? end - i : DISTANT;
             float stats[2 * ROUND(ROWS, TOGETHER)];
             copy_rows(q + i * job->q_stride, job->q_stride, rows, dim, places, room.q);
-            product(rows, columns / 16, (uint32_t *)room.q, places / 2, room.keys + skip, width, places / 2, room.scores, width, 0);
+            if (distant && at == 0) score_keys(job, &far, job->k + k0 * job->k_stride + h * dim, i, block, s, width);
+            if (distant) begin_scores(job, &far, room.q, i, rows, at, s, width, room.scores);
+            product(rows, columns / 16, (uint32_t *)room.q, places / 2, room.keys + skip, width, places / 2, room.scores, width,
+                    distant);
             add_bias(job, h, i, rows, seen, room.scores, width);
             for (int64_t r = 0; r < rows; r += TOGETHER)
                 softmax(job, room.scores + r * width, width, i + r, t, s, near, columns, stats + 2 * r, room.p + r * width);
@@ -162,8 +170,11 @@ static void backward_task(const AttentionJob *job, int64_t b, int64_t h, char *m
     const int64_t chunk = chunk_rows(job, t, BLOCK), total = gradient_width(s), q0 = job->q_starts[b], k0 = job->k_starts[b];
     const bf16 *q = job->q + q0 * job->q_stride + h * dim, *out = job->out + q0 * job->out_stride + h * dim;
     const bf16 *grad = job->grad + q0 * job->grad_stride + h * dim;
+    const int distant = has_distances(job);
     Room room;
-    carve(&room, memory, dim, chunk_keys(job, BLOCK), job->longest_k, 1);
+    Distances far;
+    carve_distances(&far, memory + carve(&room, memory, dim, chunk_keys(job, BLOCK), job->longest_k, 1), job, 1);
+    if (distant) lay_out_distances(job, h, s, 1, &far);
     memset(room.dk, 0, sizeof(float) * dim * total);
     memset(room.dv, 0, sizeof(float) * dim * total);
     for (int64_t start = 0; start < t; start += chunk) {
@@ -178,12 +189,16 @@ static void backward_task(const AttentionJob *job, int64_t b, int64_t h, char *m
             const int64_t block = end - begin < BLOCK ? end - begin : BLOCK, pairs = ROUND(block, FULL) / 2;
             const int64_t skip = columns_skipped(job, begin, t, s, from), near = from + skip;
             const int64_t seen = end_key(job, begin + block - 1, t, s) - near, columns = ROUND(seen, WIDE);
+            bf16 *block_ds = job->distance_q ? far.ds + begin * columns : room.ds;
+            if (distant) score_keys(job, &far, k, begin, block, s, columns);
             for (int64_t i = begin; i < begin + block; i += ROWS) {
                 const int64_t rows = begin + block - i < ROWS ? begin + block - i : ROWS;
-                bf16 *p = room.p + (i - begin) * columns, *ds = room.ds + (i - begin) * columns;
+                bf16 *p = room.p + (i - begin) * columns, *ds = block_ds + (i - begin) * columns;
                 copy_rows(q + i * job->q_stride, job->q_stride, rows, dim, places, room.q);
                 copy_rows(grad + i * job->grad_stride, job->grad_stride, rows, dim, places, room.grad);
-                product(rows, columns / 16, (uint32_t *)room.q, places / 2, room.keys + skip, width, places / 2, room.scores, columns, 0);
+                if (distant) begin_scores(job, &far, room.q, i, rows, i - begin, s, columns, room.scores);
+                product(rows, columns / 16, (uint32_t *)room.q, places / 2, room.keys + skip, width, places / 2, room.scores, columns,
+                        distant);
                 product(rows, columns / 16, (uint32_t *)room.grad, places / 2, room.values + skip, width, places / 2, room.dots,
                         columns, 0);
                 add_bias(job, h, i, rows, seen, room.scores, columns);
@@ -192,28 +207,40 @@ static void backward_task(const AttentionJob *job, int64_t b, int64_t h, char *m
                                   grad + (i + r) * job->grad_stride, job->stats + 2 * ((q0 + i + r) * job->heads + h),
                                   first_key(job, i + r, t, s) - near, end_key(job, i + r, t, s) - near, columns, p + r * columns,
                                   ds + r * columns, bias_gradient(job, b, h, i + r));
-                product(rows, dim / 16, (uint32_t *)ds, columns / 2, room.key_rows + skip / 2 * dim, dim, ROUND(seen, FULL) / 2,
-                        room.sums, dim, 0);
+            }
+            pair_rows_transposed(q + begin * job->q_stride, job->q_stride, block, dim, BLOCK_PAIRS, room.q_columns);
+            if (job->distance_k)
+                slice_gradients(job, &far, block_ds, columns, room.q_columns, block, begin, s, s, far.key_rows,
+                                distance_gradients_of(job, job->ddistance_k, b, h) - (s - 1));
+            for (int64_t i = 0; i < block; i += ROWS) {
+                const int64_t rows = block - i < ROWS ? block - i : ROWS;
+                float *sums = job->distance_k ? far.sums + i * dim : room.sums;
+                product(rows, dim / 16, (uint32_t *)(block_ds + i * columns), columns / 2, room.key_rows + skip / 2 * dim, dim,
+                        ROUND(seen, FULL) / 2, sums, dim, job->distance_k != NULL);
                 for (int64_t r = 0; r < rows; r++)
                     for (int64_t d = 0; d < dim; d += 16)
-                        narrow(job->dq + (q0 + i + r) * job->dq_stride + h * dim + d, _mm512_loadu_ps(room.sums + r * dim + d));
+                        narrow(job->dq + (q0 + begin + i + r) * job->dq_stride + h * dim + d, _mm512_loadu_ps(sums + r * dim + d));
             }
             pair_rows(room.p, columns, block, columns, pairs, room.p_pairs);
-            pair_rows(room.ds, columns, block, columns, pairs, room.ds_pairs);
+            pair_rows(block_ds, columns, block, columns, pairs, room.ds_pairs);
             pair_rows_transposed(grad + begin * job->grad_stride, job->grad_stride, block, dim, BLOCK_PAIRS, room.grad_columns);
-            pair_rows_transposed(q + begin * job->q_stride, job->q_stride, block, dim, BLOCK_PAIRS, room.q_columns);
             product(dim, columns / 16, room.grad_columns, BLOCK_PAIRS, room.p_pairs, columns, pairs, room.dv + near, total, 1);
             product(dim, columns / 16, room.q_columns, BLOCK_PAIRS, room.ds_pairs, columns, pairs, room.dk + near, total, 1);
         }
     }
+    if (job->distance_q)
+        key_gradients(job, &far, job->k + k0 * job->k_stride + h * dim, b, h, t, s, ROUND(s, WIDE), room.q_columns, room.dk, total);
     store_transposed(room.dk, total, s, dim, job->dk + k0 * job->dk_stride + h * dim, job->dk_stride);
     store_transposed(room.dv, total, s, dim, job->dv + k0 * job->dv_stride + h * dim, job->dv_stride);
 }
 
 static void work(void *argument) {
     Crew *crew = argument;
+    const AttentionJob *job = crew->job;
     Room room;
-    char *memory = aligned_alloc(64, carve(&room, NULL, crew->job->dim, chunk_keys(crew->job, BLOCK), crew->job->longest_k, crew->backward) + 64);
+    Distances far;
+    const size_t size = carve(&room, NULL, job->dim, chunk_keys(job, BLOCK), job->longest_k, crew->backward);
+    char *memory = aligned_alloc(64, size + carve_distances(&far, NULL, job, crew->backward) + 64);
     if (!memory) return;
     product_begin();
     take_shares(crew, crew->backward ? backward_task : forward_task, memory);

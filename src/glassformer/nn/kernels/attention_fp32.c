@@ -12,6 +12,7 @@
 #include "product_fp32.h"
 
 enum { BLOCK = 4 * ROWS }; /* query rows of a backward block, whose weights stay in the nearest cache */
+#include "distances_fp32.h"
 
 /* What a task works in: carved from one stretch of memory, whose size is asked for with memory = NULL. */
 typedef struct {
@@ -69,21 +70,27 @@ static void softmax(float scale, float *scores, int64_t low, int64_t seen, int64
 static void forward_task(const AttentionJob *job, int64_t b, int64_t h, char *memory) {
     const int64_t t = job->q_lengths[b], s = job->k_lengths[b], dim = job->dim, chunk = chunk_rows(job, t, BLOCK);
     const int64_t q0 = job->q_starts[b];
+    const int distant = has_distances(job);
     Workspace space;
-    carve(&space, memory, dim, chunk_keys(job, BLOCK), job->longest_k, 0);
+    Distances far;
+    carve_distances(&far, memory + carve(&space, memory, dim, chunk_keys(job, BLOCK), job->longest_k, 0), job, 0);
+    if (distant) lay_out_distances(job, h, s, 0, &far);
     for (int64_t begin = 0; begin < t; begin += chunk) {
         const int64_t end = begin + chunk < t ? begin + chunk : t;
         const int64_t from = first_key(job, begin, t, s), keys = end_key(job, end - 1, t, s) - from, width = ROUND(keys, 16);
         const int64_t k0 = job->k_starts[b] + from;
-        turn(job->k + k0 * job->k_stride + h * dim, job->k_stride, keys, dim, width, space.keys);
+        turn(job->k + k0 * job->k_stride + h * dim, job->k_stride, keys, dim, width, space.keys, width);
         copy_rows(job->v + k0 * job->v_stride + h * dim, job->v_stride, keys, dim, space.value_rows, dim);
         for (int64_t i = begin; i < end; i += ROWS) {
             const int64_t rows = end - i < ROWS ? end - i : ROWS;
             const int64_t skip = (first_key(job, i, t, s) - from) / 16 * 16, near = from + skip;
             const int64_t seen = end_key(job, i + rows - 1, t, s) - near, reach = ROUND(seen, 16);
+            const int64_t at = (i - begin) % DISTANT, block = end - i < DISTANT ? end - i : DISTANT;
             float *out = job->o + (q0 + i) * job->out_stride + h * dim, stats[2 * ROWS];
             copy_rows(job->q + (q0 + i) * job->q_stride + h * dim, job->q_stride, rows, dim, space.q, dim);
-            product(rows, reach, space.q, dim, space.keys + skip, width, dim, space.p, width);
+            if (distant && at == 0) score_keys(job, &far, job->k + k0 * job->k_stride + h * dim, i, block, s, width);
+            if (distant) begin_scores(job, &far, space.q, i, rows, at, s, width, space.p);
+            products(rows, reach / LANES, space.q, dim, 1, space.keys + skip, width, dim, space.p, width, distant);
             add_bias(job, h, i, rows, seen, space.p, width);
             for (int64_t r = 0; r < rows; r++)
                 softmax(job->scale, space.p + r * width, first_key(job, i + r, t, s) - near, end_key(job, i + r, t, s) - near,
@@ -119,45 +126,61 @@ INLINE void row_gradients(const AttentionJob *job, const float *out, const float
 static void backward_task(const AttentionJob *job, int64_t b, int64_t h, char *memory) {
     const int64_t t = job->q_lengths[b], s = job->k_lengths[b], dim = job->dim, chunk = chunk_rows(job, t, BLOCK);
     const int64_t q0 = job->q_starts[b], k0 = job->k_starts[b];
+    const int distant = has_distances(job);
     Workspace space;
-    carve(&space, memory, dim, chunk_keys(job, BLOCK), job->longest_k, 1);
+    Distances far;
+    carve_distances(&far, memory + carve(&space, memory, dim, chunk_keys(job, BLOCK), job->longest_k, 1), job, 1);
+    if (distant) lay_out_distances(job, h, s, 1, &far);
     memset(space.dk, 0, sizeof(float) * s * dim);
     memset(space.dv, 0, sizeof(float) * s * dim);
     for (int64_t start = 0; start < t; start += chunk) {
         const int64_t end = start + chunk < t ? start + chunk : t;
         const int64_t from = first_key(job, start, t, s), keys = end_key(job, end - 1, t, s) - from, width = ROUND(keys, 16);
         const float *k = job->k + (k0 + from) * job->k_stride + h * dim, *v = job->v + (k0 + from) * job->v_stride + h * dim;
-        turn(k, job->k_stride, keys, dim, width, space.keys);
-        turn(v, job->v_stride, keys, dim, width, space.values);
+        turn(k, job->k_stride, keys, dim, width, space.keys, width);
+        turn(v, job->v_stride, keys, dim, width, space.values, width);
         copy_rows(k, job->k_stride, keys, dim, space.key_rows, dim);
         for (int64_t begin = start; begin < end; begin += BLOCK) {
             const int64_t block = end - begin < BLOCK ? end - begin : BLOCK, at = q0 + begin;
             const int64_t skip = (first_key(job, begin, t, s) - from) / 16 * 16, near = from + skip;
             const int64_t seen = end_key(job, begin + block - 1, t, s) - near, reach = ROUND(seen, 16);
             const float *out = job->out + at * job->out_stride + h * dim;
+            float *ds = job->distance_q ? far.ds + begin * width : space.ds, *dq = job->dq + at * job->dq_stride + h * dim;
             copy_rows(job->q + at * job->q_stride + h * dim, job->q_stride, block, dim, space.q, dim);
             copy_rows(job->grad + at * job->grad_stride + h * dim, job->grad_stride, block, dim, space.grad, dim);
-            product(block, reach, space.q, dim, space.keys + skip, width, dim, space.p, width);
-            product(block, reach, space.grad, dim, space.values + skip, width, dim, space.ds, width);
+            if (distant) {
+                score_keys(job, &far, k, begin, block, s, width);
+                for (int64_t r = 0; r < block; r += ROWS)
+                    begin_scores(job, &far, space.q + r * dim, begin + r, block - r < ROWS ? block - r : ROWS, r, s, width,
+                                 space.p + r * width);
+            }
+            products(block, reach / LANES, space.q, dim, 1, space.keys + skip, width, dim, space.p, width, distant);
+            product(block, reach, space.grad, dim, space.values + skip, width, dim, ds, width);
             add_bias(job, h, begin, block, seen, space.p, width);
             for (int64_t r = 0; r < block; r++)
                 row_gradients(job, out + r * job->out_stride, space.grad + r * dim, job->stats + 2 * ((at + r) * job->heads + h),
                               first_key(job, begin + r, t, s) - near, end_key(job, begin + r, t, s) - near, reach,
-                              space.p + r * width, space.ds + r * width, bias_gradient(job, b, h, begin + r));
-            product(block, dim, space.ds, width, space.key_rows + skip * dim, dim, seen, job->dq + at * job->dq_stride + h * dim,
-                    job->dq_stride);
+                              space.p + r * width, ds + r * width, bias_gradient(job, b, h, begin + r));
+            product(block, dim, ds, width, space.key_rows + skip * dim, dim, seen, dq, job->dq_stride);
+            if (job->distance_k)
+                slice_gradients(job, &far, ds, width, space.q, dim, block, begin, s, s, far.key_rows, dq, job->dq_stride,
+                                distance_gradients_of(job, job->ddistance_k, b, h) - (s - 1));
             product_turned(seen, dim, space.p, width, space.grad, dim, block, space.dv + near * dim, dim);
-            product_turned(seen, dim, space.ds, width, space.q, dim, block, space.dk + near * dim, dim);
+            product_turned(seen, dim, ds, width, space.q, dim, block, space.dk + near * dim, dim);
         }
     }
+    if (job->distance_q) key_gradients(job, &far, job->k + k0 * job->k_stride + h * dim, b, h, t, s, ROUND(s, 16), space.dk);
     copy_rows(space.dk, dim, s, dim, job->dk + k0 * job->dk_stride + h * dim, job->dk_stride);
     copy_rows(space.dv, dim, s, dim, job->dv + k0 * job->dv_stride + h * dim, job->dv_stride);
 }
 
 static void work(void *argument) {
     Crew *crew = argument;
+    const AttentionJob *job = crew->job;
     Workspace space;
-    char *memory = aligned_alloc(64, carve(&space, NULL, crew->job->dim, chunk_keys(crew->job, BLOCK), crew->job->longest_k, crew->backward) + 64);
+    Distances far;
+    const size_t size = carve(&space, NULL, job->dim, chunk_keys(job, BLOCK), job->longest_k, crew->backward);
+    char *memory = aligned_alloc(64, size + carve_distances(&far, NULL, job, crew->backward) + 64);
     if (!memory) return;
     take_shares(crew, crew->backward ? backward_task : forward_task, memory);
     free(memory);

@@ -64,15 +64,23 @@ INLINE void fetch_heads(const AttentionJob *job, int64_t b, int64_t first, int64
     }
 }
 
+/* The gradients of distances of sequence b and head h, from distance 0 on; all sequences of a part add to the same. */
+INLINE float *distance_gradients_of(const AttentionJob *job, float *gradients, int64_t b, int64_t h) {
+    const int64_t part = ((b + 1) * job->parts - 1) / job->sequences;
+    return gradients + (part * job->heads + h) * job->dim * job->ddistance_stride;
+}
+
 /* What each thread does: take one share after the other, until none is left. */
 INLINE void take_shares(Crew *crew, Task task, char *memory) {
     const AttentionJob *job = crew->job;
     const long shares = (job->heads + HEADS - 1) / HEADS;
-    for (long share; (share = atomic_fetch_add(&crew->next, 1)) < job->sequences * shares;) {
-        const int64_t b = share / shares, first = share % shares * HEADS;
+    for (long share; (share = atomic_fetch_add(&crew->next, 1)) < job->parts * shares;) {
+        const int64_t part = share / shares, first = share % shares * HEADS;
         const int64_t last = first + HEADS < job->heads ? first + HEADS : job->heads;
-        fetch_heads(job, b, first, last, crew->backward);
-        for (int64_t h = first; h < last; h++) task(job, b, h, memory);
+        for (int64_t b = part * job->sequences / job->parts; b < (part + 1) * job->sequences / job->parts; b++) {
+            fetch_heads(job, b, first, last, crew->backward);
+            for (int64_t h = first; h < last; h++) task(job, b, h, memory);
+        }
     }
 }
 #endif

@@ -4,7 +4,7 @@
 #define JOBS_H
 #include <stdint.h>
 
-enum { ABI = 6 };
+enum { ABI = 7 };
 
 typedef uint16_t bf16;
 #ifndef NUMBER
@@ -22,9 +22,16 @@ typedef struct {
      * room for a vector behind the furthest; and its gradient of each sequence, [B, H, bias_stride], which starts at 0. */
     const float *bias;
     float *dbias;
-    int64_t q_stride, k_stride, v_stride, out_stride, grad_stride, dq_stride, dk_stride, dv_stride, bias_stride;
+    /* NULL, or what is added to Q K^T before the scale, of which each may be NULL: q_t distance_k[s - t] + k_s distance_q[t - s].
+     * Rows of [H, dim] by distance, from distance 0 on; query i has position i, and there are at least as many keys. Their gradients,
+     * [parts, H, dim, ddistance_stride], start at 0 and have room for a vector behind the furthest distance. */
+    const NUMBER *distance_k, *distance_q;
+    float *ddistance_k, *ddistance_q;
+    int64_t q_stride, k_stride, v_stride, out_stride, grad_stride, dq_stride, dk_stride, dv_stride, bias_stride,
+        distance_stride, ddistance_stride;
     const int64_t *q_starts, *q_lengths, *k_starts, *k_lengths; /* [B] */
     int64_t sequences, heads, dim, longest_q, longest_k;
+    int64_t parts; /* of the sequences, in order: a thread takes some heads of all sequences of a part */
     int64_t window; /* how far from its own position a row attends, either way; below 0: any distance. No bias with a window. */
     int32_t causal, threads;
     float scale;

@@ -11,12 +11,13 @@ class AttentionJob(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "grad", "o", "dq", "dk", "dv", "stats")),
         *((name, ctypes.c_void_p) for name in ("bias", "dbias")),
+        *((name, ctypes.c_void_p) for name in ("distance_k", "distance_q", "ddistance_k", "ddistance_q")),
         *((f"{name}_stride", ctypes.c_int64) for name in ("q", "k", "v", "out", "grad", "dq", "dk", "dv")),
-        ("bias_stride", ctypes.c_int64),
+        *((f"{name}_stride", ctypes.c_int64) for name in ("bias", "distance", "ddistance")),
         *((name, ctypes.c_void_p) for name in ("q_starts", "q_lengths", "k_starts", "k_lengths")),
         *(
             (name, ctypes.c_int64)
-            for name in ("sequences", "heads", "dim", "longest_q", "longest_k", "window")
+            for name in ("sequences", "heads", "dim", "longest_q", "longest_k", "parts", "window")
         ),
         ("causal", ctypes.c_int32),
         ("threads", ctypes.c_int32),

@@ -104,6 +104,95 @@ def packed_attention(
     return kernels.KernelAttention.apply(q, k, v, q_packing, kv_packing, causal, scale, bias, window)
 
 
+@torch.library.custom_op("glassformer::disentangled", mutates_args=(), device_types="cpu")
+def disentangled(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_lengths: Sequence[int],
+    k_lengths: Sequence[int],
+    scale: float,
+    keys: Tensor | None,
+    queries: Tensor | None,
+    rows: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Disentangled attention over packed rows; returns what ``kernels.disentangled`` returns."""
+    packings = Packing(tuple(q_lengths)), Packing(tuple(k_lengths))
+    return kernels.disentangled(q, k, v, *packings, scale, keys, queries, rows)
+
+
+@disentangled.register_fake
+def _(q, k, v, q_lengths, k_lengths, scale, keys, queries, rows):
+    return q.new_empty(q.shape), q.new_empty(*q.shape[:2], 2, dtype=torch.float32)
+
+
+@torch.library.custom_op("glassformer::disentangled_backward", mutates_args=(), device_types="cpu")
+def disentangled_backward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    stats: Tensor,
+    grad: Tensor,
+    q_lengths: Sequence[int],
+    k_lengths: Sequence[int],
+    scale: float,
+    keys: Tensor | None,
+    queries: Tensor | None,
+    rows: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of queries, keys and values, and of those of the distances, empty where there are none."""
+    packings = Packing(tuple(q_lengths)), Packing(tuple(k_lengths))
+    settings = *packings, scale, keys, queries, rows
+    gradients = kernels.disentangled_backward(q, k, v, out, stats, grad, *settings)
+    dq, dk, dv, dkeys, dqueries = (q.new_empty(0) if g is None else g for g in gradients)
+    # The outputs of an operator share no memory.
+    return dq.contiguous(), dk.contiguous(), dv.contiguous(), dkeys, dqueries
+
+
+@disentangled_backward.register_fake
+def _(q, k, v, out, stats, grad, q_lengths, k_lengths, scale, keys, queries, rows):
+    shapes = (q.new_empty(0) if x is None else x.new_empty(x.shape) for x in (q, k, v, keys, queries))
+    return tuple(shapes)
+
+
+def _keep_disentangled(ctx, inputs, output):
+    q, k, v, *ctx.settings, keys, queries, rows = inputs
+    ctx.save_for_backward(q, k, v, *output, keys, queries, rows)
+
+
+def _disentangled_gradients(ctx, grad, _):
+    *saved_tensors, keys, queries, rows = ctx.saved_tensors
+    found = disentangled_backward(*saved_tensors, grad, *ctx.settings, keys, queries, rows)
+    *dqkv, dkeys, dqueries = found
+    distances = None if keys is None else dkeys, None if queries is None else dqueries
+    return *dqkv, None, None, None, *distances, None
+
+
+disentangled.register_autograd(_disentangled_gradients, setup_context=_keep_disentangled)
+
+
+def packed_disentangled(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_packing: Packing,
+    kv_packing: Packing,
+    scale: float,
+    keys: Tensor | None,
+    queries: Tensor | None,
+    rows: Tensor,
+) -> Tensor:
+    """Disentangled attention ``[N, H, K]``, by the operator in a graph, else by a direct call.
+
+    See ``kernels.disentangled``.
+    """
+    if is_compiling():
+        lengths = list(q_packing.lengths), list(kv_packing.lengths)
+        return disentangled(q, k, v, *lengths, scale, keys, queries, rows)[0]
+    return kernels.KernelDisentangled.apply(q, k, v, q_packing, kv_packing, scale, keys, queries, rows)
+
+
 @torch.library.custom_op("glassformer::gelu", mutates_args=(), device_types="cpu")
 def gelu(x: Tensor) -> Tensor:
     """``x * Phi(x)`` for a contiguous tensor."""

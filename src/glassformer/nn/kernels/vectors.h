@@ -88,9 +88,9 @@ INLINE vec power_of_2(vec x) {
     return times_power(p, n);
 }
 
-/* Rows [n][dim] -> [dim][width], width a multiple of 16 and dim of 8; columns from n on are 0. */
-INLINE void turn(const float *x, int64_t stride, int64_t n, int64_t dim, int64_t width, float *to) {
-    for (int64_t i = 0; i < width; i += 8)
+/* Rows [n][dim] -> [dim][columns] of a matrix, columns a multiple of 8 and dim made one; columns from n on are 0. */
+INLINE void turn(const float *x, int64_t stride, int64_t n, int64_t dim, int64_t columns, float *to, int64_t width) {
+    for (int64_t i = 0; i < columns; i += 8)
         for (int64_t d = 0; d < dim; d += 8) {
             __m256 r[8], t[8];
             UNROLL for (int k = 0; k < 8; k++)
