@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.data.files import ignore_error
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.tables import StreamedTable, read_table
+from glassformer.data.tables import StreamedTable, ignore_error, read_table
 from glassformer.errors import DataError
 
 ROWS = [

@@ -15,12 +15,11 @@ from glassformer.data.columns import (
     rank_label_candidates,
 )
 from glassformer.data.doctor import examine
-from glassformer.data.files import raise_error
 from glassformer.data.kinds import detect_kind
 from glassformer.data.rejected import group_reasons, skipped_rows_message
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import grouped_split, stratified_folds, stratified_split
-from glassformer.data.tables import StreamedTable, read_table
+from glassformer.data.tables import StreamedTable, raise_error, read_table
 from glassformer.errors import DataError
 
 MOODS = ["joy", "anger", "fear"]

@@ -10,7 +10,6 @@ import pytest
 from glassformer.cli.options import read_stdin
 from glassformer.data.files import (
     check_utf8,
-    raise_error,
     read_lines,
     read_utf8,
     reading,
@@ -20,7 +19,7 @@ from glassformer.data.files import (
 from glassformer.data.kinds import detect_kind
 from glassformer.data.pairs import load_pairs
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.tables import StreamedTable, read_table
+from glassformer.data.tables import StreamedTable, raise_error, read_table
 from glassformer.data.tagged import load_tagged
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.vectors import _lines

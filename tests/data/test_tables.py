@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.data.files import raise_error, read_utf8
+from glassformer.data.files import read_utf8
 from glassformer.data.parquet import read_column
 from glassformer.data.rejected import skipped_rows_message, write_rejected
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.tables import StreamedTable, detect_delimiter, read_table
+from glassformer.data.tables import StreamedTable, detect_delimiter, raise_error, read_table
 from glassformer.errors import DataError
 
 

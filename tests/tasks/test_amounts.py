@@ -8,8 +8,14 @@ import pytest
 from tests.cli.tiny import sets as settings
 
 from glassformer.cli.app import main
-from glassformer.data.label_kinds import ambiguous_values, amount_setting, amount_value, amounts_message
-from glassformer.data.numbers import are_outliers, check_numbers
+from glassformer.data.numbers import (
+    ambiguous_values,
+    amount_setting,
+    amount_value,
+    amounts_message,
+    are_outliers,
+    check_numbers,
+)
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import DataError
 

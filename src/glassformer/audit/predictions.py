@@ -14,8 +14,7 @@ import numpy as np
 
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.checks import place
-from glassformer.data.files import ignore_error
-from glassformer.data.tables import READERS, read_table
+from glassformer.data.tables import READERS, ignore_error, read_table
 from glassformer.errors import (
     ConfigError,
     InputError,

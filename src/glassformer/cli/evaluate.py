@@ -78,7 +78,7 @@ def _group_name(group: Mapping[str, Any]) -> str:
 # --- evaluate ---------------------------------------------------------------------------------------
 
 
-FORMATS = ("plain", "amount", "point", "comma")  # the values of ``NumberFormat`` in ``data/label_kinds.py``
+FORMATS = ("plain", "amount", "point", "comma")  # the values of ``NumberFormat`` in ``data/numbers.py``
 
 
 def evaluate(

@@ -27,15 +27,10 @@ from glassformer.data.column_contents import (
     SAMPLE_ROWS,
     TEXT_COLUMNS,
     are_dates,
-    are_measurements,
     are_numbers,
-    are_yes_no,
-    is_constant,
     looks_like_labels,
-    mean_sentence_length,
     mean_text_length,
     nonmissing_sample,
-    yes_or_no,
 )
 from glassformer.data.in_memory import MemoryTable, as_list, guess_input_column
 from glassformer.data.label_kinds import NUMBERS_FIX, is_number
@@ -55,6 +50,9 @@ PLACE_WORDS = re.compile(
 )
 PERSON_WORDS = "by agent author owner user name person who customer client employee staff from to".split()
 TITLE_RATIO = 2.0  # a column whose texts are this many times shorter than those of another has titles
+
+MIN_SENTENCE_WORDS = 5  # minimum mean number of words of sentences
+MAX_SENTENCE_REPEATS = 20  # maximum mean number of repetitions of a sentence
 
 
 @dataclass(frozen=True)
@@ -222,6 +220,19 @@ def no_column_error(table: Table, kind: str) -> DataError:
 
 
 # --- detection by content -------------------------------------------------------------------------
+
+
+def are_measurements(values: Sequence[Any]) -> bool:
+    """Whether a column has measurements, not ids (integers that are all different)."""
+    nonmissing = nonmissing_sample(values)
+    numbers = [float(value) for value in nonmissing if is_number(value)]
+    if 2 * len(numbers) <= len(nonmissing) or len({*numbers}) < 2:
+        return False
+    return len({*numbers}) < len(numbers) or not all(number.is_integer() for number in numbers)
+
+
+def is_constant(values: Sequence[Any]) -> bool:
+    return len({str(value).strip() for value in values}) < 2
 
 
 def _text_sizes(table: Table, names: Sequence[str]) -> dict[str, float]:
@@ -430,6 +441,18 @@ def row_checks(columns: Columns) -> dict[str, Callable]:
     return {name: partial(check_side, name=f"{which} text", origin="", rows=[0]) for name, which in names}
 
 
+def mean_sentence_length(values: Sequence[Any]) -> float | None:
+    """Mean number of characters of a sentence; None if the column does not look like (repeated) sentences."""
+    nonmissing = nonmissing_sample(values)
+    n = len(nonmissing)
+    if not n or not all(isinstance(value, str) for value in nonmissing):
+        return None
+    words = sum(len(value.split()) for value in nonmissing)
+    if words < MIN_SENTENCE_WORDS * n or len(set(nonmissing)) * MAX_SENTENCE_REPEATS < n:
+        return None
+    return sum(map(len, nonmissing)) / n
+
+
 def _guess_pair_columns(table: Table, names: Sequence[str], has_label: bool) -> tuple[str, str] | None:
     """The only two columns of texts, unless the texts of one are so short that they are probably titles.
 
@@ -512,6 +535,7 @@ def _no_pair_error(names: Sequence[str], trained: Sequence[str | None], where: s
 # One column of lists replaces these columns.
 
 NAME_SEPARATOR = ","  # separates the names of columns in the setting label_column
+YES_NO = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 
 
 def parse_columns(names: Sequence[str], setting: str | None) -> list[str]:
@@ -519,6 +543,17 @@ def parse_columns(names: Sequence[str], setting: str | None) -> list[str]:
     parts = [part.strip() for part in (setting or "").split(NAME_SEPARATOR)]
     is_list = len(parts) > 1 and setting not in names
     return parts if is_list and all(part in names for part in parts) else []
+
+
+def yes_or_no(value: Any) -> bool | None:
+    """The boolean in a cell: 1, 0, true or false, also as text; None for any other value."""
+    return YES_NO.get(str(value).strip().lower())
+
+
+def are_yes_no(values: Sequence[Any]) -> bool:
+    """Whether a column has only 0, 1, true and false."""
+    nonmissing = nonmissing_sample(values)
+    return bool(nonmissing) and all(yes_or_no(value) is not None for value in nonmissing)
 
 
 def with_label_sets(

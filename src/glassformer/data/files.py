@@ -13,7 +13,6 @@ import io
 import os
 import re
 import stat
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -129,35 +128,10 @@ def with_recipe_settings(load: Callable[..., Any]) -> Callable[..., Any]:
     return load_with_settings
 
 
-# --- unusable rows --------------------------------------------------------------------------------
+# --- bytes that are not UTF-8 -----------------------------------------------------------------------
 
 NOT_UTF8_BYTE = re.compile("[\udc80-\udcff]")  # a byte that is not UTF-8, decoded by ``surrogateescape``
 NOT_UTF8 = NOT_UTF8_BYTE.search
-# A function that is called with the error and the number of an unusable row.
-RowErrorHandler = Callable[[DataError, int], None]
-
-
-class RowError(DataError):
-    """An unusable row."""
-
-    code = MalformedFileError.code
-    ragged = False  # whether cells may be under the wrong column names
-
-    def __init__(self, what: str, *, values: dict[str, Any] | None = None, **place: str | None):
-        super().__init__(what, **place)
-        self.values = values or {}  # column -> its readable cell
-
-
-class RaggedRowError(RowError):
-    """A row with another number of cells than the header."""
-
-    ragged = True
-
-
-class UndecodedRowError(RowError):
-    """A row that is not UTF-8."""
-
-    code = NotUtf8Error.code
 
 
 def decoding_error_message() -> str:
@@ -168,14 +142,6 @@ def decoding_error_message() -> str:
 def replace_undecoded(cell: str) -> str:
     """A cell decoded by ``surrogateescape``, with U+FFFD for every byte that is not UTF-8."""
     return NOT_UTF8_BYTE.sub("\ufffd", cell)
-
-
-def raise_error(error: DataError, row: int) -> None:
-    raise error
-
-
-def ignore_error(error: DataError, row: int) -> None:
-    """Ignore an unusable row, for instance because it was reported before."""
 
 
 # --- limits ---------------------------------------------------------------------------------------
@@ -447,30 +413,6 @@ def text_lines(path: Path, newline: str | None = None, errors: str = "strict") -
         except (UnicodeDecodeError, OSError) as error:
             what = f"changed while it was read ({error})"
             raise CannotReadError(what, where=str(path), fix="Try again") from None
-
-
-class RewindableLines:
-    """An iterator of lines that can be rewound to the second line of a malformed record."""
-
-    def __init__(self, lines: Iterator[str]):
-        self.lines, self.repeated = lines, deque[str]()
-        self.record_lines: list[str] = []  # lines of the current record; the caller clears this list
-        self.number = 0  # number of the last line, from 1
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        line = self.repeated.popleft() if self.repeated else next(self.lines)
-        self.record_lines.append(line)
-        self.number += 1
-        return line
-
-    def rewind(self) -> None:
-        """Repeat the lines of the current record, except the first."""
-        self.repeated.extendleft(reversed(self.record_lines[1:]))
-        self.number -= len(self.record_lines) - 1
-        self.record_lines.clear()
 
 
 def read_utf8(path: Path, max_bytes: int | None = None) -> str:

@@ -1,7 +1,7 @@
 """Data sets in folders.
 
-A folder has one table or one folder of shards per split, or one text file per example and one subfolder per
-class. This module also finds the folders of built-in data sets.
+A folder has one table or one folder of shards per split, or one subfolder per class. This module also finds
+the folders of built-in data sets.
 """
 
 from __future__ import annotations
@@ -11,20 +11,16 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from glassformer.config import nearest, read_toml
-from glassformer.data.checks import check_class_names, check_texts
-from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits
-from glassformer.data.files import MAX_TEXT, is_system_file, read_utf8
+from glassformer.data.dataset import SPLIT_OF, SPLITS
+from glassformer.data.files import is_system_file
 from glassformer.data.image import is_image_name
 from glassformer.data.parquet import match_partition
-from glassformer.data.rejected import SKIP, RejectedRow, join_fixes
 from glassformer.data.spreadsheet import file_type_error
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import (
     DataError,
-    MissingValueError,
     NoSuchFileError,
     NoSuchSplitError,
     WrongInputError,
@@ -172,22 +168,6 @@ RUN_FILES = frozenset({"checkpoints", "model", "metrics.json", "history.jsonl", 
 MODEL_FILES = frozenset({"config.json", "glassformer.json", "modules.json"})
 
 
-def find_text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
-    """Split -> class -> its files: ``label/*.txt`` (one split, ``train``) or ``split/label/*.txt``.
-
-    Hidden files and folders and those of other programs (``__MACOSX``) are ignored. A folder ``unsup`` among
-    the classes, as in the original IMDb archive, becomes the split ``unsupervised``.
-    """
-    check_not_model(folder)
-    fix = "Put train.csv there, or one folder of .txt files for each class"
-    split_paths = split_folders(folder, "texts", fix) or {"train": folder}
-    layout = {split: _class_files(path, folder) for split, path in split_paths.items()}
-    for split, classes in list(layout.items()):
-        for name in [n for n in classes if SPLIT_OF.get(n.lower()) == "unsupervised" and len(classes) > 1]:
-            layout.setdefault("unsupervised", {})[f"{split}/{name}"] = classes.pop(name)
-    return layout
-
-
 def split_folders(folder: Path, noun: str, fix: str) -> dict[str, Path]:
     """Split -> its folder, if all subfolders have names of splits; otherwise empty.
 
@@ -225,57 +205,9 @@ def check_not_model(folder: Path) -> None:
     raise WrongInputError(what, where=str(folder), fix=fix)
 
 
-def read_texts(
-    split: str, classes: dict[str, list[Path]], folder: Path, rejected: list[RejectedRow] | None = None
-) -> TextSplit:
-    """The texts of a split of ``find_text_files``, sorted by class and name.
-
-    Args:
-        rejected: list to which unusable files are added, which are then skipped; None: they raise an error.
-    """
-    files = [(label, path) for label, paths in classes.items() for path in paths]
-    if not files:
-        fix = "Put some in, or move that folder elsewhere"
-        raise MissingValueError(f"no .txt files for {split}", where=str(folder), fix=fix)
-    texts, labels = [], []
-    for label, path in files:
-        try:
-            texts += check_texts([read_utf8(path, MAX_TEXT)])
-            labels.append(label)
-        except DataError as error:
-            if rejected is None:
-                fix = join_fixes(error.fix, f"leave such files out with {SKIP}")
-                where = error.where if error.where and str(path) in error.where else str(path)
-                raise error.but(where=where, fix=fix) from None
-            rejected.append(RejectedRow(str(path), 1, error.what))
-    if not texts:
-        raise DataError(f"no file of {split} can be used", where=str(folder), fix="Fill them")
-    return TextSplit(texts, None if split == "unsupervised" or "" in classes else labels, str(folder))
-
-
 def subfolders(folder: Path) -> list[Path]:
     """The subfolders that are not hidden, sorted by name."""
     return sorted(p for p in folder.iterdir() if p.is_dir() and not is_system_file(p))
-
-
-def _class_files(folder: Path, data_folder: Path) -> dict[str, list[Path]]:
-    """Class -> its files sorted by name, without hidden files."""
-    classes = {
-        sub.name: sorted(p for p in sub.glob("*.txt") if p.is_file() and not is_system_file(p))
-        for sub in subfolders(folder)
-    }
-    check_class_names(list(classes), str(folder))
-    if not classes:  # an unlabeled split: the folder has files and no subfolders
-        return {"": sorted(p for p in folder.glob("*.txt") if not is_system_file(p))}
-    for name, files in classes.items():
-        if not files:
-            check_no_tables(data_folder)
-            if any(map(is_image_name, (folder / name).iterdir())):
-                fix = "Give texts (.txt files or a table); images need an image model (--images)"
-                raise WrongInputError("contains images, not texts", where=str(data_folder), fix=fix)
-            fix = "Rename its files to *.txt, or move the folders of the classes into a separate folder"
-            raise MissingValueError(f"class {name!r} has no .txt files", where=str(folder), fix=fix)
-    return classes
 
 
 # --- data folders -----------------------------------------------------------------------------
@@ -310,13 +242,3 @@ def find_folder(name: str, fix: str = "", files: str = "its Parquet files", wher
     what = f"the data set {name!r} is not on this machine" + (", and none can be fetched" if not fix else "")
     fix = fix or f"Put {files} into a folder {name!r} and set GLASSFORMER_DATA to its parent folder"
     raise NoSuchFileError(what, where=name if where is None else where, fix=fix)
-
-
-def load_sentences(source: Any, settings: Any, requested: Sequence[str] | None) -> TextDataset:
-    """The sentences of a built-in data set of tagged words, as texts without labels."""
-    splits, files = {}, split_files(find_folder(source.folder))
-    for split, paths in choose_splits(files, requested, source.folder).items():
-        tables = list(map(settings.table, paths))
-        texts = [" ".join(words) for table in tables for words in table.read("tokens")]
-        splits[split] = TextSplit(texts, None, *combined_origin(tables, len(texts), 0))
-    return TextDataset(source.folder, splits, (), source.description, source.licence, source.notes)

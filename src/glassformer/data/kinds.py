@@ -12,7 +12,7 @@ from typing import Any, Literal
 from glassformer.data.answered import ANSWERED_SOURCES, has_answers, is_squad
 from glassformer.data.columns import COMPARED_COLUMNS, LABEL_COLUMNS, TEXT_COLUMNS, usual_pair_columns
 from glassformer.data.dataset import SPLIT_OF
-from glassformer.data.files import ignore_error, is_system_file
+from glassformer.data.files import is_system_file
 from glassformer.data.folders import check_not_model
 from glassformer.data.image import image_files
 from glassformer.data.image_sources import IMAGE_COLUMNS, NAMED_IMAGES
@@ -26,7 +26,7 @@ from glassformer.data.pairs import (
     find_parallel_files,
 )
 from glassformer.data.sources import NAMED_SOURCES, split_files
-from glassformer.data.tables import NO_ROWS, READERS, Table, is_tab_separated, read_table
+from glassformer.data.tables import NO_ROWS, READERS, Table, ignore_error, is_tab_separated, read_table
 from glassformer.data.tagged import CONLL, TAG_COLUMNS, WORD_COLUMNS, looks_tagged
 from glassformer.data.tags import has_character_spans
 from glassformer.errors import DataError

@@ -1,8 +1,11 @@
-"""Regression targets: checks, scales, outliers and their column."""
+"""Regression targets: checks, amounts of money, scales, outliers and their column."""
 
 from __future__ import annotations
 
 import math
+import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -14,18 +17,126 @@ from glassformer.data.checks import is_missing, place
 from glassformer.data.duplicates import conflicts
 from glassformer.data.findings import Finding, excerpt, finding_if_any
 from glassformer.data.in_memory import one_column
-from glassformer.data.label_kinds import (
-    LOOKS_LIKE_AMOUNT,
-    NumberFormat,
-    ambiguous_values,
-    amount_setting,
-    amount_value,
-    is_number,
-    parse_amount,
-)
+from glassformer.data.label_kinds import LOOKS_LIKE_AMOUNT, is_number
 from glassformer.data.rejected import SKIP, RejectedRow
 from glassformer.data.tables import Table
 from glassformer.errors import DataError, MissingValueError, NotANumberError, UnclearColumnError
+
+# --- amounts --------------------------------------------------------------------------------------
+# Numbers written as prices: with a currency, thousands separators, and a comma or a point as decimal mark.
+# ``1.234`` and ``1,234`` are ambiguous; they are read only if ``number_format`` names the decimal mark.
+
+NumberFormat = Literal["plain", "amount", "point", "comma"]
+CURRENCY_CODE = re.compile(
+    "AED|AUD|BGN|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|IDR|ILS|INR|ISK|JPY|KRW|MXN|MYR|NOK|NZD|PHP|PLN|RON|"
+    "RSD|RUB|SAR|SEK|SGD|THB|TRY|UAH|USD|VND|ZAR"
+)
+CURRENCY_SIGNS = dict(zip("€£₹₩₫₪₺₴", "EUR GBP INR KRW VND ILS TRY UAH".split(), strict=True))
+CURRENCIES = {"EURO": "EUR", "EUROS": "EUR", "KR": "KR", "ZŁ": "PLN", "KČ": "CZK", "FT": "HUF", "FR": "CHF"}
+# thousands separated by blank or apostrophe
+SPACED_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:[\s'’]\d{3})+(?=[.,]|$)")
+NO_CENTS = re.compile(r"[.,][-–—]{1,2}$")  # "5,-"
+AMOUNT = re.compile(
+    r"(?P<before>[^\d.,+−-]*)(?P<sign>[+−-]?)(?P<mid>[^\d.,]*?)(?P<body>[.,]?\d.*?)(?P<after>[^\d.,]*)"
+)
+has_decimal_point = re.compile(r"(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+").fullmatch
+has_decimal_comma = re.compile(r"(?:[1-9]\d{0,2}(?:\.\d{3})+|\d+)(?:,\d+)?|,\d+").fullmatch
+
+
+def parse_amount(text: str) -> tuple[str | None, float | None, float | None] | None:
+    """Parse an amount of money; None if the text is not an amount.
+
+    Returns:
+        The currency (None: not stated), the value if the decimal mark is a point, and the value if it is a
+        comma. A value is None if the text cannot have that decimal mark.
+    """
+    match = AMOUNT.fullmatch(NO_CENTS.sub("", text.strip()))
+    if match is None:
+        return None
+    words = [part for name in ("before", "mid", "after") if (part := match[name].strip())]
+    currency = _currency(words[0]) if len(words) == 1 else None
+    if len(words) > 1 or (words and currency is None):
+        return None
+    digits = SPACED_THOUSANDS.sub(lambda thousands: re.sub(r"\D", "", thousands[0]), match["body"])
+    sign = -1.0 if match["sign"] in ("-", "−") else 1.0
+    point = sign * float(digits.replace(",", "")) if has_decimal_point(digits) else None
+    comma = sign * float(digits.replace(".", "").replace(",", ".")) if has_decimal_comma(digits) else None
+    return None if point is None and comma is None else (currency, point, comma)
+
+
+def _currency(text: str) -> str | None:
+    name = text.upper()
+    if CURRENCY_CODE.fullmatch(name):
+        return name
+    if name.startswith("$") and len(name) == 3 and name[1:].isalpha():  # $US, as French Canada writes it
+        name = f"{name[1:]}$"
+    if len(name.rstrip("$")) <= 2 and name.endswith("$") and name.count("$") == 1:  # $, US$, A$
+        return "USD" if name in ("$", "US$") else name
+    sign = name if len(name) == 1 and unicodedata.category(name) == "Sc" else None
+    return CURRENCIES.get(name) or CURRENCY_SIGNS.get(name) or sign
+
+
+def amount_value(text: str, number_format: NumberFormat = "amount") -> float | None:
+    """The value of an amount; None if the text is not an amount, or is ambiguous (``ambiguous_values``)."""
+    parsed = parse_amount(text)
+    if parsed is None:
+        return None
+    _, point, comma = parsed
+    if number_format != "amount":
+        return point if number_format == "point" else comma
+    return None if ambiguous_values(text) else point if comma is None else comma
+
+
+def ambiguous_values(text: str) -> str | None:
+    """Both possible values of an ambiguous amount, in words; None if it is not ambiguous."""
+    _, point, comma = parse_amount(text) or (None, None, None)
+    return None if point is None or comma is None or point == comma else f"{comma:g} or {point:g}"
+
+
+def amount_setting(values: Iterable[Any]) -> str:
+    """A clause with the setting that reads a column of amounts; with both settings if all are ambiguous."""
+    texts = [value for value in values if isinstance(value, str) and not is_number(value)]
+    parsed = [amount for value in texts if (amount := parse_amount(value)) is not None]
+    ambiguous = next((value for value in texts if ambiguous_values(value)), None)
+    all_points, all_commas = (all(amount[i] is not None for amount in parsed) for i in (1, 2))
+    if ambiguous is not None and all_points == all_commas:
+        choice = "name the decimal mark with number_format=comma or number_format=point"
+        return f"{ambiguous!r} could be {ambiguous_values(ambiguous)}: {choice}"
+    number_format = "amount" if all_points == all_commas else "point" if all_points else "comma"
+    return f"read amounts with number_format={number_format}"
+
+
+def amounts_message(values: Iterable[Any], number_format: NumberFormat) -> str:
+    """A message about the cells that are read as amounts; otherwise empty.
+
+    The message has two examples, and the currencies if the cells have several.
+    """
+    if number_format == "plain":
+        return ""
+    counts = Counter(value for value in values if isinstance(value, str))
+    numbers = {text: amount_value(text, number_format) for text in counts}
+    amounts = [x for x, number in numbers.items() if not is_number(x) or number not in (None, float(x))]
+    if not amounts:
+        return ""
+    count = sum(counts[text] for text in amounts)
+    examples = ", ".join(f"{value!r} as {numbers[value]:g}" for value in amounts[:2])
+    names = {name for value in amounts if (name := (parse_amount(value) or (None,))[0])}
+    mixed = f"; several currencies are read as one: {', '.join(sorted(names))}" if len(names) > 1 else ""
+    return f"{count:,} cells are read as amounts ({examples}){mixed}"
+
+
+def skipped_amounts_message(reasons: Iterable[str]) -> str:
+    """A message if skipped rows look like amounts, with the setting that reads them; otherwise empty."""
+    reasons = list(reasons)
+    amounts = [reason.partition(" is not a number")[0] for reason in reasons if LOOKS_LIKE_AMOUNT in reason]
+    if not amounts:
+        return ""
+    examples = ", ".join(list(dict.fromkeys(amounts))[:3])
+    what = f"{len(amounts):,} of {len(reasons):,} rows left out look like amounts ({examples})"
+    return f"{what}: --set number_format=amount reads them"
+
+
+# --- numbers ---------------------------------------------------------------------------------------
 
 # Usual names of a column of numbers, by priority.
 NUMBER_COLUMNS = "score label target rating value number labels similarity relatedness stars price y".split()

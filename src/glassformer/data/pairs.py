@@ -22,12 +22,12 @@ from glassformer.data.checks import check_cells, check_texts, is_missing, place
 from glassformer.data.column_contents import mean_text_length
 from glassformer.data.columns import COMPARED_COLUMNS
 from glassformer.data.dataset import SPLIT_OF, SPLITS, Dataset, NamedSource, Split, choose_splits
-from glassformer.data.files import ignore_error, read_utf8, split_lines
+from glassformer.data.files import read_utf8, split_lines
 from glassformer.data.folders import check_one_file_or_shards, find_folder, find_split_files, split_files
 from glassformer.data.label_kinds import is_number
 from glassformer.data.rejected import RejectedRow, Row, check_source, lenient_table, read_examples
 from glassformer.data.splits import limit_examples
-from glassformer.data.tables import READERS, Table, read_table
+from glassformer.data.tables import READERS, Table, ignore_error, read_table
 from glassformer.errors import (
     DataError,
     MissingValueError,

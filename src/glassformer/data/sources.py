@@ -32,26 +32,22 @@ from glassformer.data.columns import (
     row_checks,
     with_label_sets,
 )
-from glassformer.data.dataset import NamedSource, TextDataset, TextSplit, choose_splits, label_names
-from glassformer.data.files import read_lines
+from glassformer.data.dataset import SPLIT_OF, NamedSource, TextDataset, TextSplit, choose_splits, label_names
+from glassformer.data.files import MAX_TEXT, is_system_file, read_lines, read_utf8
 from glassformer.data.folders import (
+    check_no_tables,
+    check_not_model,
     combined_origin,
     find_data_file,
     find_folder,
     find_local_folder,
-    find_text_files,
-    load_sentences,
     missing_source_error,
-    read_texts,
     split_files,
+    split_folders,
+    subfolders,
 )
-from glassformer.data.label_kinds import (
-    NumberFormat,
-    amounts_message,
-    find_label_problem,
-    unify_spelling,
-    whole_number,
-)
+from glassformer.data.image import is_image_name
+from glassformer.data.label_kinds import find_label_problem, unify_spelling, whole_number
 from glassformer.data.label_sets import (
     LabelSet,
     are_sets,
@@ -61,17 +57,26 @@ from glassformer.data.label_sets import (
     split_column,
 )
 from glassformer.data.network import unreachable
-from glassformer.data.numbers import check_numbers, find_number_column
+from glassformer.data.numbers import NumberFormat, amounts_message, check_numbers, find_number_column
 from glassformer.data.rejected import (
+    SKIP,
     RejectedRow,
     check_source,
     hint_to_skip,
+    join_fixes,
     keep_usable_rows,
     lenient_table,
 )
 from glassformer.data.splits import limit_examples
 from glassformer.data.tables import READERS, Table, is_plain
-from glassformer.errors import DataError, NoSuchColumnError, NoSuchFileError, UnclearColumnError
+from glassformer.errors import (
+    DataError,
+    MissingValueError,
+    NoSuchColumnError,
+    NoSuchFileError,
+    UnclearColumnError,
+    WrongInputError,
+)
 
 
 def load_text_dataset(
@@ -175,9 +180,9 @@ def _load_path(path: Path, settings: _Settings, requested: Requested) -> TextDat
         name, tables = path.name, split_files(path)
     elif not path.exists() and path.suffix.lower() not in READERS:
         raise missing_source_error(path, NAMED_SOURCES)
-    chosen: dict[str, Any] = choose_splits(tables or find_text_files(path), requested, str(path))
+    chosen: dict[str, Any] = choose_splits(tables or _find_text_files(path), requested, str(path))
     if not tables:
-        splits = {name: read_texts(name, files, path, settings.rejected) for name, files in chosen.items()}
+        splits = {name: _read_texts(name, files, path, settings.rejected) for name, files in chosen.items()}
     elif path.is_file() and is_plain(path):
         if settings.need_labels:
             fix = "Give a table (CSV, TSV, JSONL, Parquet), or write a text, a tab and its label "
@@ -296,6 +301,73 @@ def _find_columns(
     found = found or find_columns(table, text, label, pairs=settings.training_columns is None, **options)
     message = "; ".join(filter(None, (pair_message, label_message, found.message)))
     return table, replace(found, message=message, label=found.label if settings.read_labels else None)
+
+
+# --- folders of texts -------------------------------------------------------------------------
+
+
+def _find_text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
+    """Split -> class -> its files: ``label/*.txt`` (one split, ``train``) or ``split/label/*.txt``.
+
+    Hidden files and folders and those of other programs (``__MACOSX``) are ignored. A folder ``unsup`` among
+    the classes, as in the original IMDb archive, becomes the split ``unsupervised``.
+    """
+    check_not_model(folder)
+    fix = "Put train.csv there, or one folder of .txt files for each class"
+    split_paths = split_folders(folder, "texts", fix) or {"train": folder}
+    layout = {split: _class_files(path, folder) for split, path in split_paths.items()}
+    for split, classes in list(layout.items()):
+        for name in [n for n in classes if SPLIT_OF.get(n.lower()) == "unsupervised" and len(classes) > 1]:
+            layout.setdefault("unsupervised", {})[f"{split}/{name}"] = classes.pop(name)
+    return layout
+
+
+def _read_texts(
+    split: str, classes: dict[str, list[Path]], folder: Path, rejected: list[RejectedRow] | None = None
+) -> TextSplit:
+    """The texts of a split of ``_find_text_files``, sorted by class and name.
+
+    Args:
+        rejected: list to which unusable files are added, which are then skipped; None: they raise an error.
+    """
+    files = [(label, path) for label, paths in classes.items() for path in paths]
+    if not files:
+        fix = "Put some in, or move that folder elsewhere"
+        raise MissingValueError(f"no .txt files for {split}", where=str(folder), fix=fix)
+    texts, labels = [], []
+    for label, path in files:
+        try:
+            texts += check_texts([read_utf8(path, MAX_TEXT)])
+            labels.append(label)
+        except DataError as error:
+            if rejected is None:
+                fix = join_fixes(error.fix, f"leave such files out with {SKIP}")
+                where = error.where if error.where and str(path) in error.where else str(path)
+                raise error.but(where=where, fix=fix) from None
+            rejected.append(RejectedRow(str(path), 1, error.what))
+    if not texts:
+        raise DataError(f"no file of {split} can be used", where=str(folder), fix="Fill them")
+    return TextSplit(texts, None if split == "unsupervised" or "" in classes else labels, str(folder))
+
+
+def _class_files(folder: Path, data_folder: Path) -> dict[str, list[Path]]:
+    """Class -> its files sorted by name, without hidden files."""
+    classes = {
+        sub.name: sorted(p for p in sub.glob("*.txt") if p.is_file() and not is_system_file(p))
+        for sub in subfolders(folder)
+    }
+    check_class_names(list(classes), str(folder))
+    if not classes:  # an unlabeled split: the folder has files and no subfolders
+        return {"": sorted(p for p in folder.glob("*.txt") if not is_system_file(p))}
+    for name, files in classes.items():
+        if not files:
+            check_no_tables(data_folder)
+            if any(map(is_image_name, (folder / name).iterdir())):
+                fix = "Give texts (.txt files or a table); images need an image model (--images)"
+                raise WrongInputError("contains images, not texts", where=str(data_folder), fix=fix)
+            fix = "Rename its files to *.txt, or move the folders of the classes into a separate folder"
+            raise MissingValueError(f"class {name!r} has no .txt files", where=str(folder), fix=fix)
+    return classes
 
 
 # --- labels -----------------------------------------------------------------------------------
@@ -453,6 +525,16 @@ def _download(source: NamedSource, path: str) -> Path:
         raise NoSuchFileError(what, where=f"{source.hub} on the Hugging Face Hub", fix=fix) from error
 
 
+def _load_sentences(source: NamedSource, settings: _Settings, requested: Requested) -> TextDataset:
+    """The sentences of a built-in data set of tagged words, as texts without labels."""
+    splits, files = {}, split_files(find_folder(source.folder))
+    for split, paths in choose_splits(files, requested, source.folder).items():
+        tables = list(map(settings.table, paths))
+        texts = [" ".join(words) for table in tables for words in table.read("tokens")]
+        splits[split] = TextSplit(texts, None, *combined_origin(tables, len(texts), 0))
+    return TextDataset(source.folder, splits, (), source.description, source.licence, source.notes)
+
+
 def _load_composed(source: NamedSource, settings: _Settings, requested: Requested) -> TextDataset:
     """Like ``_load_downloadable``, with texts in Unicode's composed form (NFC)."""
     dataset = _load_downloadable(source, settings, requested)
@@ -562,7 +644,7 @@ NAMED_SOURCES = {
         description="WNUT 2017 (Derczynski et al.): 3,394 + 1,009 + 1,287 posts and comments whose words are "
         "tagged with persons, locations, corporations, products, creative works and groups",
         licence="CC BY 4.0",
-        load=load_sentences,
+        load=_load_sentences,
         notes=("training, validation and test are from different years and places, to test new names",),
         folder="wnut17",
         tagged=True,

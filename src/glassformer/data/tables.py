@@ -14,7 +14,7 @@ import json
 import re
 import shlex
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,17 +37,10 @@ from glassformer.data.files import (
     MAX_TEXT,
     NOT_UTF8,
     NotUtf8Error,
-    RaggedRowError,
-    RewindableLines,
-    RowError,
-    RowErrorHandler,
-    UndecodedRowError,
     check_file,
     check_utf8,
     decoding_error_message,
     encoding_fix,
-    ignore_error,
-    raise_error,
     read_utf8,
     reading,
     reading_setting,
@@ -88,6 +81,42 @@ RAGGED_FIX = "Put a text that contains the separator or a line break into double
 BLANK_FIX = "Remove the blanks between a separator and an opening quote: such a quote is a part of the text"
 MAX_VALUES = 1 << 22  # values of one JSON object, and separators in one line of CSV
 MAX_CACHED_COLUMNS = 16  # a file with more columns is read again for each requested column
+
+
+# --- unusable rows --------------------------------------------------------------------------------
+
+# A function that is called with the error and the number of an unusable row.
+RowErrorHandler = Callable[[DataError, int], None]
+
+
+class RowError(DataError):
+    """An unusable row."""
+
+    code = MalformedFileError.code
+
+    def __init__(
+        self, what: str, *, values: dict[str, Any] | None = None, ragged: bool = False, **place: str | None
+    ):
+        super().__init__(what, **place)
+        self.values = values or {}  # column -> its readable cell
+        self.ragged = ragged  # whether cells may be under the wrong column names
+
+
+class UndecodedRowError(RowError):
+    """A row that is not UTF-8."""
+
+    code = NotUtf8Error.code
+
+
+def raise_error(error: DataError, row: int) -> None:
+    raise error
+
+
+def ignore_error(error: DataError, row: int) -> None:
+    """Ignore an unusable row, for instance because it was reported before."""
+
+
+# --- tables ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -224,6 +253,30 @@ def infer_pattern(cells: Sequence[str]) -> ColumnPattern | None:
 
 
 # --- rows within a quoted cell ----------------------------------------------------------------
+
+
+class RewindableLines:
+    """An iterator of lines that can be rewound to the second line of a malformed record."""
+
+    def __init__(self, lines: Iterator[str]):
+        self.lines, self.repeated = lines, deque[str]()
+        self.record_lines: list[str] = []  # lines of the current record; the caller clears this list
+        self.number = 0  # number of the last line, from 1
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self.repeated.popleft() if self.repeated else next(self.lines)
+        self.record_lines.append(line)
+        self.number += 1
+        return line
+
+    def rewind(self) -> None:
+        """Repeat the lines of the current record, except the first."""
+        self.repeated.extendleft(reversed(self.record_lines[1:]))
+        self.number -= len(self.record_lines) - 1
+        self.record_lines.clear()
 
 
 class QuotedRowDetector:
@@ -605,7 +658,8 @@ def _valid_records(
         elif len(record) != len(names):
             what, values = f"{len(record)} fields where the header has {len(names)}", dict(zip(names, record))
             ragged_fix = BLANK_FIX if any(map(begins_with_blank_quote, record)) else RAGGED_FIX
-            on_error(RaggedRowError(what, values=values, where=f"{path}, row {row}", fix=ragged_fix), row)
+            where = f"{path}, row {row}"
+            on_error(RowError(what, values=values, ragged=True, where=where, fix=ragged_fix), row)
         else:
             yield row, record
 

@@ -23,7 +23,6 @@ from torch import Tensor
 
 from glassformer.checkpoints.settings import shorten
 from glassformer.data.duplicates import copy_keys
-from glassformer.data.label_kinds import skipped_amounts_message
 from glassformer.data.numbers import (
     MAX_LOGARITHM,
     MAX_NUMBER,
@@ -35,6 +34,7 @@ from glassformer.data.numbers import (
     drop_outliers,
     from_scale,
     number_findings,
+    skipped_amounts_message,
     to_scale,
     wide_range,
 )

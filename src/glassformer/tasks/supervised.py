@@ -22,7 +22,6 @@ from glassformer.config import listed, nearest, plain
 from glassformer.data.checks import ONE_CLASS_FIX
 from glassformer.data.columns import AUTO, NONE
 from glassformer.data.duplicates import copy_keys
-from glassformer.data.files import ignore_error
 from glassformer.data.findings import DoctorReport
 from glassformer.data.label_kinds import other_spellings
 from glassformer.data.label_sets import flat_labels
@@ -36,7 +35,7 @@ from glassformer.data.splits import (
     stratified_folds,
     stratified_subset,
 )
-from glassformer.data.tables import READERS, Table, read_table
+from glassformer.data.tables import READERS, Table, ignore_error, read_table
 from glassformer.errors import (
     CheckpointError,
     ConfigError,
