@@ -115,7 +115,13 @@ def load_answered(
     path = Path(source).expanduser()
     columns = question_column, context_column, answer_column
     rejected: list[RejectedRow] | None = [] if on_bad_row == "skip" else None
-    read = partial(_read_rows, columns=columns, need_answers=need_answers, rejected=rejected)
+
+    def read(file: Path) -> Iterator[Row]:
+        squad = _read_squad(file) if is_squad(file) else None
+        examples = squad or _read_table(lenient_table(file, rejected), columns, need_answers)
+        for pair, answer, row, id_ in examples:
+            yield partial(_parse_example, pair, answer if need_answers else None, str(file), row, id_), row
+
     files_by_split = find_split_files(path, [*ANSWERED_SOURCES], READERS, FIX_NAMES, SHARD_ENDING)
     splits = {}
     for name, files in choose_splits(files_by_split, None, str(source)).items():
@@ -137,21 +143,6 @@ def is_squad(path: Path) -> bool:
         if size >= LENGTH_TO_DETECT:
             break
     return beginning.lstrip().startswith("{") and bool(SQUAD_KEY.search(beginning))
-
-
-def _read_rows(
-    file: Path,
-    columns: tuple[str | None, str | None, str | None],
-    need_answers: bool,
-    rejected: list[RejectedRow] | None,
-) -> Iterator[Row]:
-    """Yield the questions of a file with their answers and ids."""
-    if is_squad(file):
-        examples = _read_squad(file)
-    else:
-        examples = _read_table(lenient_table(file, rejected), columns, need_answers)
-    for pair, answer, row, id_ in examples:
-        yield partial(_parse_example, pair, answer if need_answers else None, str(file), row, id_), row
 
 
 def _parse_example(pair: Any, answer: Any, origin: str, row: int, id_: str) -> tuple[Question, Answers, str]:

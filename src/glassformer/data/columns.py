@@ -110,9 +110,8 @@ def find_columns(
             fix = "Name both with text_column and label_column"
         raise UnclearColumnError(what, where=table.origin, fix=fix)
     candidates: list[str] = []
-    if found_label is None:
-        detect = labels or need_labels
-        found_label = find_label_column(table, [found_text], need_labels, candidates, found_text, detect)
+    if found_label is None and (labels or need_labels):
+        found_label = find_label_column(table, [found_text], need_labels, candidates, found_text)
         is_guess = is_guess or found_label is not None
     messages = [f"{_candidates_message(candidates)}: name it with label_column"] if candidates else []
     if is_guess:
@@ -257,14 +256,13 @@ def find_label_column(
     need_labels: bool,
     candidates: list[str] | None = None,
     text: str | None = None,
-    detect: bool = True,
 ) -> str | None:
     """The only column, except ``excluded``, that looks like labels.
 
     If the column is unclear, the possible names are added to ``candidates``. If labels are needed, an error
     also mentions the rows whose ``text`` is empty, since they would cause the next error.
     """
-    names = unused_columns(table, *excluded) if detect else []
+    names = unused_columns(table, *excluded)
     values = {name: table.read(name) for name in names}
     labels = [name for name in names if looks_like_labels(values[name])]
     for is_unlikely in (is_constant, are_numbers, are_dates):  # a count or a year next to names of classes
@@ -417,8 +415,8 @@ def find_columns_of_pairs(
     if column in texts:
         what = f"column {column!r} is taken for a text and for the label"
         raise UnclearColumnError(what, where=table.origin, fix="Name another column with label_column")
-    if column is None:
-        column = find_label_column(table, texts, need_labels, candidates, detect=labels or need_labels)
+    if column is None and (labels or need_labels):
+        column = find_label_column(table, texts, need_labels, candidates)
         messages += [f"labels in {column!r}, detected by content; or set label_column"] if column else []
     messages += [f"{_candidates_message(candidates)}: name it with label_column"] if candidates else []
     ranked = rank_label_candidates(table, candidates)

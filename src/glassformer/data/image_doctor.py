@@ -69,7 +69,16 @@ def examine_images(
         for name, split in splits.items():
             positions[name] = positions_by_key(list(map(digest, split.images)))
             positions[name].pop("", None)  # missing images are not duplicates of each other
-            yield from _check_split(name, split, positions[name], transform, decode, stats["splits"])
+            brightest, options = BrightestPixel(), (decode, transform and transform.image_range)
+            headers, errors = read_headers(split.images, split.origin, split.rows, *options, brightest)
+            counts, distinct = Counter(map(str, flat_labels(split.labels))), len(positions[name])
+            stats["splits"][name] = {"pictures": len(split), "distinct": distinct, "unreadable": len(errors)}
+            stats["splits"][name] |= _header_stats(headers) | counts
+            yield from _unreadable(name, split, errors)
+            yield from _duplicates(name, split, positions[name])
+            yield from () if are_sets(split.labels) else _balance(name, counts)
+            yield from _shapes(name, split, headers, transform)
+            yield from _range(name, headers, brightest)
 
     def compare_splits(splits: Mapping[str, ImageSplit], stats: Stats) -> Findings:
         image_range = (transform and transform.image_range) or "full"
@@ -84,27 +93,6 @@ def examine_images(
 
     checks = [check_splits, multilabel, label_problems, twin_classes, missing_label_names, compare_splits]
     return run_checks(name, splits, checks, rejected)
-
-
-def _check_split(
-    name: str,
-    split: ImageSplit,
-    positions: Mapping[str, list[int]],
-    transform: Any,
-    decode: bool,
-    stats: Any,
-) -> Findings:
-    brightest, image_range = BrightestPixel(), transform and transform.image_range
-    options = decode, image_range, brightest
-    headers, errors = read_headers(split.images, split.origin, split.rows, *options)
-    counts = Counter(map(str, flat_labels(split.labels)))
-    stats[name] = {"pictures": len(split), "distinct": len(positions), "unreadable": len(errors)}
-    stats[name] |= _header_stats(headers) | counts
-    yield from _unreadable(name, split, errors)
-    yield from _duplicates(name, split, positions)
-    yield from () if are_sets(split.labels) else _balance(name, counts)
-    yield from _shapes(name, split, headers, transform)
-    yield from _range(name, headers, brightest)
 
 
 def _header_stats(headers: Mapping[int, ImageHeader]) -> dict[str, Any]:

@@ -106,8 +106,8 @@ def load_image_dataset(
         dataset = named.described(named.load(named, splits))
     else:
         rejected: list[RejectedRow] | None = [] if "skip" in (broken, on_bad_row) else None
-        labels = _ImageLabels(label_separator, numbers, column=label_column, is_required=need_labels)
-        dataset = _load_path(source, image_column, labels, splits, rejected)
+        columns = image_column, label_column, need_labels, rejected
+        dataset = _load_path(source, _TableReader(label_separator, numbers, "plain", *columns), splits)
         if rejected:
             note = skipped_rows_message(rejected, is_listed=False)
             dataset = replace(dataset, rejected=tuple(rejected), notes=(*dataset.notes, note))
@@ -136,32 +136,33 @@ def missing_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _ImageLabels(LabelReader):
-    """Finds and reads the labels of a table."""
+class _TableReader(LabelReader):
+    """Finds and reads the columns of a table of images."""
 
-    column: str | None = None
-    is_required: bool = False
+    image: str | None = None
+    label: str | None = None
+    need_labels: bool = False
+    rejected: list[RejectedRow] | None = None  # skipped rows; None: an unusable row raises an error
 
-    def find(self, table: Table, image: str) -> tuple[Table, str | None]:
-        """The table (with one column of lists, if labels are 0/1 columns), and its column of labels."""
+    def find(self, table: Table) -> tuple[Table, str, str | None]:
+        """The table (with one column of lists, if labels are 0/1 columns), its images and its labels."""
+        image = find_column(table, self.image, IMAGE_COLUMNS, "image")
+        if image is None:
+            what = f"there is no column of images (columns: {listed(list(table.names))})"
+            fix = "For texts use a text model (--text); otherwise name the column with image_column"
+            raise NoSuchColumnError(what, where=table.origin, fix=fix)
         if self.numbers:
-            return table, find_number_column(table, self.column, [image])
-        table, label, _ = with_label_sets(table, self.column, [image], guess=self.separator is None)
+            return table, image, find_number_column(table, self.label, [image])
+        table, label, _ = with_label_sets(table, self.label, [image], guess=self.separator is None)
         named = find_column(table, label, LABEL_COLUMNS, "label")
-        return table, named or find_label_column(table, [image], self.is_required)
+        return table, image, named or find_label_column(table, [image], self.need_labels)
 
 
-def _load_path(
-    source: str | Path,
-    image_column: str | None,
-    labels: _ImageLabels,
-    requested: Sequence[str] | None,
-    rejected: list[RejectedRow] | None = None,
-) -> Dataset:
+def _load_path(source: str | Path, reader: _TableReader, requested: Sequence[str] | None) -> Dataset:
     path = Path(source).expanduser()
     if path.is_dir():
         files = split_files(path)
-        if not files and labels.numbers:
+        if not files and reader.numbers:
             raise WrongInputError("folders name classes, not numbers", where=str(path), fix=FIX_NUMBERS)
         if not files:
             check_not_model(path)
@@ -171,44 +172,27 @@ def _load_path(
     else:
         raise missing_source_error(source, NAMED_IMAGES)
     files_of_split = choose_splits(files, requested, str(path))
-    tables = {split: [lenient_table(p, rejected) for p in paths] for split, paths in files_of_split.items()}
-    name = path.name if path.is_dir() else path.stem
-    return _from_tables(name, tables, image_column, labels, rejected)
-
-
-def _from_tables(
-    name: str,
-    tables: dict[str, list[Table]],
-    image_column: str | None,
-    label_reader: _ImageLabels,
-    rejected: list[RejectedRow] | None = None,
-) -> Dataset:
     splits, class_names, notes = {}, (), {}
-    for split, tables_of_split in tables.items():
+    for split, paths in files_of_split.items():
         images: list[Any] = []
         labels: list[Any] = []
-        for i, table in enumerate(tables_of_split):
-            column = find_column(table, image_column, IMAGE_COLUMNS, "image")
-            if column is None:
-                what = f"there is no column of images (columns: {listed(list(table.names))})"
-                fix = "For texts use a text model (--text); otherwise name the column with image_column"
-                raise NoSuchColumnError(what, where=table.origin, fix=fix)
-            table, label = label_reader.find(table, column)
-            if rejected is not None and label is not None:
-                checks = label_reader.checks(table, label)
-                table = tables_of_split[i] = keep_usable_rows(table, column, label, rejected, checks)
+        tables = [lenient_table(path, reader.rejected) for path in paths]
+        for i, table in enumerate(tables):
+            table, column, label = reader.find(table)
+            if reader.rejected is not None and label is not None:
+                checks = reader.checks(table, label)
+                table = tables[i] = keep_usable_rows(table, column, label, reader.rejected, checks)
             images += [resolve_path(x, table.origin) for x in table.read(column)]
-            if label not in (None, label_reader.column) and label.lower() not in LABEL_COLUMNS:
+            if label not in (None, reader.label) and label.lower() not in LABEL_COLUMNS:
                 notes[f"detected by content: labels in {label!r}; or set label_column"] = 1
             if label is not None:
                 class_names = table.class_names.get(label, class_names)
-                labels += label_reader.read(table, label, class_names)
-        splits[split] = ImageSplit(
-            images, labels or None, *combined_origin(tables_of_split, len(images), len(labels))
-        )
-    splits = splits if label_reader.numbers else unify_spelling(splits)
-    names = () if label_reader.numbers else tuple(map(str, class_names)) or _class_names(splits)
-    return Dataset(name, splits, names, notes=tuple(notes))
+                labels += reader.read(table, label, class_names)
+        origin = combined_origin(tables, len(images), len(labels))
+        splits[split] = ImageSplit(images, labels or None, *origin)
+    splits = splits if reader.numbers else unify_spelling(splits)
+    names = () if reader.numbers else tuple(map(str, class_names)) or _class_names(splits)
+    return Dataset(path.name if path.is_dir() else path.stem, splits, names, notes=tuple(notes))
 
 
 def resolve_path(value: Any, origin: str) -> Any:
@@ -303,7 +287,7 @@ def _load_stored(source: NamedSource, requested: Sequence[str] | None) -> Datase
         f"Get it from {source.origin}, put its Parquet files (train.parquet ...) or images "
         f"(train/CLASS/*.jpg) into DIR/{source.folder}, and set GLASSFORMER_DATA=DIR"
     )
-    return _load_path(find_folder(source.folder, fix, where=""), None, _ImageLabels(), requested)
+    return _load_path(find_folder(source.folder, fix, where=""), _TableReader(), requested)
 
 
 def _load_digits(source: NamedSource, requested: Sequence[str] | None) -> Dataset:

@@ -127,7 +127,7 @@ def load_text_dataset(
     """
     check_source(source, limit, f"Give a path or one of: {', '.join(NAMED_SOURCES)}")
     rejected: list[RejectedRow] = []
-    settings = _Settings(
+    reader = _TextReader(
         text=text_column,
         label=label_column,
         need_labels=need_labels,
@@ -135,239 +135,22 @@ def load_text_dataset(
         find_labels=find_labels or need_labels,
         read_labels=labels,
         pair=pair_column,
-        label_reader=LabelReader(label_separator, numbers, number_format),
+        separator=label_separator,
+        numbers=numbers,
+        form=number_format,
         training_columns=None if trained is None else tuple(trained),
     )
     named_source = NAMED_SOURCES.get(str(source))
     if named_source is not None:
-        dataset = named_source.load(named_source, settings, splits)
+        dataset = named_source.load(named_source, reader, splits)
     else:
-        dataset = _load_path(Path(source), settings, splits)
+        dataset = _load_path(Path(source), reader, splits)
     if rejected:
         dataset = replace(dataset, rejected=tuple(rejected))
     return limit_examples(dataset, limit, seed)
 
 
 Requested = Sequence[str] | None  # names of the splits to load; None: all
-
-
-# --- paths ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """The arguments of ``load_text_dataset`` about the columns of tables."""
-
-    text: str | None
-    label: str | None
-    need_labels: bool
-    rejected: list[RejectedRow] | None  # skipped rows; None: an unusable row raises an error
-    find_labels: bool  # whether to detect labels by content
-    read_labels: bool
-    pair: str
-    label_reader: LabelReader
-    training_columns: tuple[str, ...] | None  # text columns in training
-
-    def table(self, path: Path) -> Table:
-        """Read a file, without ragged rows if skipping was requested."""
-        return lenient_table(path, self.rejected)
-
-
-def _load_path(path: Path, settings: _Settings, requested: Requested) -> TextDataset:
-    path = path.expanduser()
-    name, tables = path.stem, {"train": [path]}
-    if path.is_dir():
-        name, tables = path.name, split_files(path)
-    elif not path.exists() and path.suffix.lower() not in READERS:
-        raise missing_source_error(path, NAMED_SOURCES)
-    chosen: dict[str, Any] = choose_splits(tables or _find_text_files(path), requested, str(path))
-    if not tables:
-        splits = {name: _read_texts(name, files, path, settings.rejected) for name, files in chosen.items()}
-    elif path.is_file() and is_plain(path):
-        if settings.need_labels:
-            fix = "Give a table (CSV, TSV, JSONL, Parquet), or write a text, a tab and its label "
-            fix += "in every line"
-            raise UnclearColumnError("one text in each line, without labels", where=str(path), fix=fix)
-        lines, rows = read_lines(path)
-        checked = check_texts(lines, str(path), rows)
-        splits = {split: TextSplit(checked, None, str(path), rows) for split in chosen}
-    else:
-        tables_of_split = {split: list(map(settings.table, files)) for split, files in chosen.items()}
-        return _from_tables(name, tables_of_split, settings)
-    return TextDataset(name, splits, label_names(splits))
-
-
-def _from_tables(name: str, tables: dict[str, list[Table]], settings: _Settings) -> TextDataset:
-    splits: dict[str, TextSplit] = {}
-    class_names: tuple[str, ...] = ()
-    reader, notes, first, amounts = settings.label_reader, [], None, []
-    for split, parts in tables.items():
-        texts: list[str] = []
-        labels: list[Any] = []
-        for i, table in enumerate(parts):
-            try:
-                table, found = _find_columns(table, settings, split, first)
-            except DataError as error:
-                raise _missing_label_error(error, split, first, settings, tables) from None
-            parts[i] = table
-            first = first or (found if split != "unsupervised" else None)
-            if settings.rejected is not None:
-                table = parts[i] = _usable_rows(table, found, reader, settings.rejected)
-            with hint_to_skip(settings.rejected, partial(_usable_rows, table, found, reader)):
-                texts += read_inputs(table, found)
-                if found.label is not None:
-                    class_names = table.class_names.get(found.label, class_names)
-                    labels += reader.read(table, found.label, class_names)
-            if found.label is None and split != "unsupervised":
-                notes.append(f"{table.origin} has no labels (columns: {listed(table.names)})")
-            if found.label is not None and reader.numbers:
-                amounts.append(amounts_message(table.read(found.label), reader.form))
-        splits[split] = TextSplit(texts, labels or None, *combined_origin(parts, len(texts), len(labels)))
-    untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
-    if not reader.numbers:
-        splits = _with_integer_labels(unify_spelling(splits), untyped)
-    names = () if reader.numbers else class_names or label_names(splits)
-    table_messages = dict.fromkeys(table.message for parts in tables.values() for table in parts)
-    messages = tuple(filter(None, (*table_messages, first.message if first else "", *amounts)))
-    dataset = TextDataset(name, splits, names, notes=tuple(notes), messages=messages)
-    if first is None:
-        return dataset
-    return replace(
-        dataset,
-        columns=(first.text, first.label),
-        pair_column=first.pair,
-        label_candidates=first.candidates,
-        number_column=first.numbers,
-    )
-
-
-def _missing_label_error(
-    error: DataError,
-    split: str,
-    first: Columns | None,
-    settings: _Settings,
-    tables: dict[str, list[Table]],
-) -> DataError:
-    """A more specific error if an earlier split has labels but this split has none; otherwise ``error``."""
-    missing = tuple(f"there is no column {name!r}" for name in ("label", settings.label) if name)
-    first_split, parts = next(iter(tables.items()))
-    if first is None or first.label is None or not settings.need_labels:
-        return error
-    if first_split == split or not error.what.startswith(missing):
-        return error
-    training_files = parts[0].origin if len(parts) == 1 else f"the files of {first_split!r}"
-    what = f"the split {split!r} has no labels: it lacks the column {first.label!r} of {first_split!r}"
-    fix = f"Use only {training_files}, or move this file out of the folder, or add its labels"
-    return NoSuchColumnError(what, where=error.where, fix=fix)
-
-
-def _usable_rows(table: Table, found: Columns, reader: LabelReader, rejected: list[RejectedRow]) -> Table:
-    """The usable rows of a table; unusable rows are added to ``rejected``."""
-    checks = row_checks(found) | (reader.checks(table, found.label) if found.label else {})
-    return keep_usable_rows(table, found.text, found.label, rejected, checks)
-
-
-def _find_columns(
-    table: Table, settings: _Settings, split: str, first: Columns | None
-) -> tuple[Table, Columns]:
-    """A split's table and its columns; labels in several 0/1 columns become one column of lists.
-
-    Columns are detected in the first split, which is the largest; later splits use the same columns.
-    """
-    if split == "unsupervised" and (first is None or first.pair is None):
-        text = settings.text or (first.text if first and first.text in table.names else None)
-        names = tuple(n for n in table.names if n != settings.label and n.lower() not in LABEL_COLUMNS)
-        without_labels = replace(table, names=names or table.names)
-        return table, find_columns(without_labels, text, None, labels=False)
-    text, label, pair, pair_message = settings.text, settings.label, settings.pair, ""
-    reader = settings.label_reader
-    if first is not None:
-        text = text or (first.text if first.text in table.names else None)
-        has_label = first.label in table.names or parse_columns(table.names, first.label)
-        label = label or (first.label if has_label else None)
-        pair = NONE if first.pair is None else first.pair
-    elif settings.training_columns is not None and len(settings.training_columns) == 2:
-        trained = settings.training_columns
-        text, pair, pair_message = columns_for_pair_model(table.names, text, pair, table.origin, trained)
-    elif text is None and pair == NONE:
-        text = next((name for name in settings.training_columns or () if name in table.names), None)
-    if reader.numbers and split != "unsupervised" and label not in table.names:
-        used = [name for name in (text, pair) if name is not None]
-        label = find_number_column(table, settings.label, used, reader.form)
-    options = {"labels": settings.find_labels, "need_labels": settings.need_labels}
-    guess = any(options.values()) and not reader.numbers and reader.separator is None
-    table, label, label_message = with_label_sets(table, label, (text, pair), guess=guess)
-    found = find_columns_of_pairs(table, text, label, pair, **options)
-    found = found or find_columns(table, text, label, pairs=settings.training_columns is None, **options)
-    message = "; ".join(filter(None, (pair_message, label_message, found.message)))
-    return table, replace(found, message=message, label=found.label if settings.read_labels else None)
-
-
-# --- folders of texts -------------------------------------------------------------------------
-
-
-def _find_text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
-    """Split -> class -> its files: ``label/*.txt`` (one split, ``train``) or ``split/label/*.txt``.
-
-    Hidden files and folders and those of other programs (``__MACOSX``) are ignored. A folder ``unsup`` among
-    the classes, as in the original IMDb archive, becomes the split ``unsupervised``.
-    """
-    check_not_model(folder)
-    fix = "Put train.csv there, or one folder of .txt files for each class"
-    split_paths = split_folders(folder, "texts", fix) or {"train": folder}
-    layout = {split: _class_files(path, folder) for split, path in split_paths.items()}
-    for split, classes in list(layout.items()):
-        for name in [n for n in classes if SPLIT_OF.get(n.lower()) == "unsupervised" and len(classes) > 1]:
-            layout.setdefault("unsupervised", {})[f"{split}/{name}"] = classes.pop(name)
-    return layout
-
-
-def _read_texts(
-    split: str, classes: dict[str, list[Path]], folder: Path, rejected: list[RejectedRow] | None = None
-) -> TextSplit:
-    """The texts of a split of ``_find_text_files``, sorted by class and name.
-
-    Args:
-        rejected: list to which unusable files are added, which are then skipped; None: they raise an error.
-    """
-    files = [(label, path) for label, paths in classes.items() for path in paths]
-    if not files:
-        fix = "Put some in, or move that folder elsewhere"
-        raise MissingValueError(f"no .txt files for {split}", where=str(folder), fix=fix)
-    texts, labels = [], []
-    for label, path in files:
-        try:
-            texts += check_texts([read_utf8(path, MAX_TEXT)])
-            labels.append(label)
-        except DataError as error:
-            if rejected is None:
-                fix = join_fixes(error.fix, f"leave such files out with {SKIP}")
-                where = error.where if error.where and str(path) in error.where else str(path)
-                raise error.but(where=where, fix=fix) from None
-            rejected.append(RejectedRow(str(path), 1, error.what))
-    if not texts:
-        raise DataError(f"no file of {split} can be used", where=str(folder), fix="Fill them")
-    return TextSplit(texts, None if split == "unsupervised" or "" in classes else labels, str(folder))
-
-
-def _class_files(folder: Path, data_folder: Path) -> dict[str, list[Path]]:
-    """Class -> its files sorted by name, without hidden files."""
-    classes = {
-        sub.name: sorted(p for p in sub.glob("*.txt") if p.is_file() and not is_system_file(p))
-        for sub in subfolders(folder)
-    }
-    check_class_names(list(classes), str(folder))
-    if not classes:  # an unlabeled split: the folder has files and no subfolders
-        return {"": sorted(p for p in folder.glob("*.txt") if not is_system_file(p))}
-    for name, files in classes.items():
-        if not files:
-            check_no_tables(data_folder)
-            if any(map(is_image_name, (folder / name).iterdir())):
-                fix = "Give texts (.txt files or a table); images need an image model (--images)"
-                raise WrongInputError("contains images, not texts", where=str(data_folder), fix=fix)
-            fix = "Rename its files to *.txt, or move the folders of the classes into a separate folder"
-            raise MissingValueError(f"class {name!r} has no .txt files", where=str(folder), fix=fix)
-    return classes
 
 
 # --- labels -----------------------------------------------------------------------------------
@@ -490,10 +273,213 @@ def _with_integer_labels(splits: Mapping[str, Any], untyped: set[str]) -> dict[s
     return out
 
 
+# --- paths ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TextReader(LabelReader):
+    """Finds and reads the columns of a table; its fields are arguments of ``load_text_dataset``."""
+
+    text: str | None
+    label: str | None
+    need_labels: bool
+    rejected: list[RejectedRow] | None  # skipped rows; None: an unusable row raises an error
+    find_labels: bool  # whether to detect labels by content
+    read_labels: bool
+    pair: str
+    training_columns: tuple[str, ...] | None  # text columns in training
+
+    def tables(self, paths: Sequence[Path]) -> list[Table]:
+        """Read files, without ragged rows if skipping was requested."""
+        return [lenient_table(path, self.rejected) for path in paths]
+
+    def find_columns(self, table: Table, split: str, first: Columns | None) -> tuple[Table, Columns]:
+        """A split's table and its columns; labels in several 0/1 columns become one column of lists.
+
+        Columns are detected in the first split, which is the largest; later splits use the same columns.
+        """
+        if split == "unsupervised" and (first is None or first.pair is None):
+            text = self.text or (first.text if first and first.text in table.names else None)
+            names = tuple(n for n in table.names if n != self.label and n.lower() not in LABEL_COLUMNS)
+            without_labels = replace(table, names=names or table.names)
+            return table, find_columns(without_labels, text, None, labels=False)
+        text, label, pair, pair_message = self.text, self.label, self.pair, ""
+        if first is not None:
+            text = text or (first.text if first.text in table.names else None)
+            has_label = first.label in table.names or parse_columns(table.names, first.label)
+            label = label or (first.label if has_label else None)
+            pair = NONE if first.pair is None else first.pair
+        elif self.training_columns is not None and len(self.training_columns) == 2:
+            trained = self.training_columns
+            text, pair, pair_message = columns_for_pair_model(table.names, text, pair, table.origin, trained)
+        elif text is None and pair == NONE:
+            text = next((name for name in self.training_columns or () if name in table.names), None)
+        if self.numbers and split != "unsupervised" and label not in table.names:
+            used = [name for name in (text, pair) if name is not None]
+            label = find_number_column(table, self.label, used, self.form)
+        options = {"labels": self.find_labels, "need_labels": self.need_labels}
+        guess = any(options.values()) and not self.numbers and self.separator is None
+        table, label, label_message = with_label_sets(table, label, (text, pair), guess=guess)
+        found = find_columns_of_pairs(table, text, label, pair, **options)
+        found = found or find_columns(table, text, label, pairs=self.training_columns is None, **options)
+        message = "; ".join(filter(None, (pair_message, label_message, found.message)))
+        return table, replace(found, message=message, label=found.label if self.read_labels else None)
+
+    def usable_rows(self, table: Table, found: Columns, rejected: list[RejectedRow]) -> Table:
+        """The usable rows of a table; unusable rows are added to ``rejected``."""
+        checks = row_checks(found) | (self.checks(table, found.label) if found.label else {})
+        return keep_usable_rows(table, found.text, found.label, rejected, checks)
+
+    def missing_label_error(
+        self, error: DataError, split: str, first: Columns | None, tables: dict[str, list[Table]]
+    ) -> DataError:
+        """A specific error if an earlier split has labels but this split has none; otherwise ``error``."""
+        missing = tuple(f"there is no column {name!r}" for name in ("label", self.label) if name)
+        first_split, parts = next(iter(tables.items()))
+        if first is None or first.label is None or not self.need_labels:
+            return error
+        if first_split == split or not error.what.startswith(missing):
+            return error
+        training_files = parts[0].origin if len(parts) == 1 else f"the files of {first_split!r}"
+        what = f"the split {split!r} has no labels: it lacks the column {first.label!r} of {first_split!r}"
+        fix = f"Use only {training_files}, or move this file out of the folder, or add its labels"
+        return NoSuchColumnError(what, where=error.where, fix=fix)
+
+
+def _load_path(path: Path, reader: _TextReader, requested: Requested) -> TextDataset:
+    path = path.expanduser()
+    name, tables = path.stem, {"train": [path]}
+    if path.is_dir():
+        name, tables = path.name, split_files(path)
+    elif not path.exists() and path.suffix.lower() not in READERS:
+        raise missing_source_error(path, NAMED_SOURCES)
+    chosen: dict[str, Any] = choose_splits(tables or _find_text_files(path), requested, str(path))
+    if not tables:
+        splits = {name: _read_texts(name, files, path, reader.rejected) for name, files in chosen.items()}
+    elif path.is_file() and is_plain(path):
+        if reader.need_labels:
+            fix = "Give a table (CSV, TSV, JSONL, Parquet), or write a text, a tab and its label "
+            fix += "in every line"
+            raise UnclearColumnError("one text in each line, without labels", where=str(path), fix=fix)
+        lines, rows = read_lines(path)
+        checked = check_texts(lines, str(path), rows)
+        splits = {split: TextSplit(checked, None, str(path), rows) for split in chosen}
+    else:
+        tables_of_split = {split: reader.tables(files) for split, files in chosen.items()}
+        return _from_tables(name, tables_of_split, reader)
+    return TextDataset(name, splits, label_names(splits))
+
+
+def _from_tables(name: str, tables: dict[str, list[Table]], reader: _TextReader) -> TextDataset:
+    splits: dict[str, TextSplit] = {}
+    class_names: tuple[str, ...] = ()
+    notes, first, amounts = [], None, []
+    for split, parts in tables.items():
+        texts: list[str] = []
+        labels: list[Any] = []
+        for i, table in enumerate(parts):
+            try:
+                table, found = reader.find_columns(table, split, first)
+            except DataError as error:
+                raise reader.missing_label_error(error, split, first, tables) from None
+            parts[i] = table
+            first = first or (found if split != "unsupervised" else None)
+            if reader.rejected is not None:
+                table = parts[i] = reader.usable_rows(table, found, reader.rejected)
+            with hint_to_skip(reader.rejected, partial(reader.usable_rows, table, found)):
+                texts += read_inputs(table, found)
+                if found.label is not None:
+                    class_names = table.class_names.get(found.label, class_names)
+                    labels += reader.read(table, found.label, class_names)
+            if found.label is None and split != "unsupervised":
+                notes.append(f"{table.origin} has no labels (columns: {listed(table.names)})")
+            if found.label is not None and reader.numbers:
+                amounts.append(amounts_message(table.read(found.label), reader.form))
+        splits[split] = TextSplit(texts, labels or None, *combined_origin(parts, len(texts), len(labels)))
+    untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
+    if not reader.numbers:
+        splits = _with_integer_labels(unify_spelling(splits), untyped)
+    names = () if reader.numbers else class_names or label_names(splits)
+    table_messages = dict.fromkeys(table.message for parts in tables.values() for table in parts)
+    messages = tuple(filter(None, (*table_messages, first.message if first else "", *amounts)))
+    dataset = TextDataset(name, splits, names, notes=tuple(notes), messages=messages)
+    if first is None:
+        return dataset
+    columns = {"columns": (first.text, first.label), "pair_column": first.pair}
+    return replace(dataset, **columns, label_candidates=first.candidates, number_column=first.numbers)
+
+
+# --- folders of texts -------------------------------------------------------------------------
+
+
+def _find_text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
+    """Split -> class -> its files: ``label/*.txt`` (one split, ``train``) or ``split/label/*.txt``.
+
+    Hidden files and folders and those of other programs (``__MACOSX``) are ignored. A folder ``unsup`` among
+    the classes, as in the original IMDb archive, becomes the split ``unsupervised``.
+    """
+    check_not_model(folder)
+    fix = "Put train.csv there, or one folder of .txt files for each class"
+    split_paths = split_folders(folder, "texts", fix) or {"train": folder}
+    layout = {split: _class_files(path, folder) for split, path in split_paths.items()}
+    for split, classes in list(layout.items()):
+        for name in [n for n in classes if SPLIT_OF.get(n.lower()) == "unsupervised" and len(classes) > 1]:
+            layout.setdefault("unsupervised", {})[f"{split}/{name}"] = classes.pop(name)
+    return layout
+
+
+def _read_texts(
+    split: str, classes: dict[str, list[Path]], folder: Path, rejected: list[RejectedRow] | None = None
+) -> TextSplit:
+    """The texts of a split of ``_find_text_files``, sorted by class and name.
+
+    Args:
+        rejected: list to which unusable files are added, which are then skipped; None: they raise an error.
+    """
+    files = [(label, path) for label, paths in classes.items() for path in paths]
+    if not files:
+        fix = "Put some in, or move that folder elsewhere"
+        raise MissingValueError(f"no .txt files for {split}", where=str(folder), fix=fix)
+    texts, labels = [], []
+    for label, path in files:
+        try:
+            texts += check_texts([read_utf8(path, MAX_TEXT)])
+            labels.append(label)
+        except DataError as error:
+            if rejected is None:
+                fix = join_fixes(error.fix, f"leave such files out with {SKIP}")
+                where = error.where if error.where and str(path) in error.where else str(path)
+                raise error.but(where=where, fix=fix) from None
+            rejected.append(RejectedRow(str(path), 1, error.what))
+    if not texts:
+        raise DataError(f"no file of {split} can be used", where=str(folder), fix="Fill them")
+    return TextSplit(texts, None if split == "unsupervised" or "" in classes else labels, str(folder))
+
+
+def _class_files(folder: Path, data_folder: Path) -> dict[str, list[Path]]:
+    """Class -> its files sorted by name, without hidden files."""
+    classes = {
+        sub.name: sorted(p for p in sub.glob("*.txt") if p.is_file() and not is_system_file(p))
+        for sub in subfolders(folder)
+    }
+    check_class_names(list(classes), str(folder))
+    if not classes:  # an unlabeled split: the folder has files and no subfolders
+        return {"": sorted(p for p in folder.glob("*.txt") if not is_system_file(p))}
+    for name, files in classes.items():
+        if not files:
+            check_no_tables(data_folder)
+            if any(map(is_image_name, (folder / name).iterdir())):
+                fix = "Give texts (.txt files or a table); images need an image model (--images)"
+                raise WrongInputError("contains images, not texts", where=str(data_folder), fix=fix)
+            fix = "Rename its files to *.txt, or move the folders of the classes into a separate folder"
+            raise MissingValueError(f"class {name!r} has no .txt files", where=str(folder), fix=fix)
+    return classes
+
+
 # --- named sources ----------------------------------------------------------------------------
 
 
-def _load_downloadable(source: NamedSource, settings: _Settings, requested: Requested) -> TextDataset:
+def _load_downloadable(source: NamedSource, reader: _TextReader, requested: Requested) -> TextDataset:
     folder = find_local_folder(source.folder) if source.hub else find_folder(source.folder)
     if folder is not None:
         files = split_files(folder)
@@ -504,8 +490,8 @@ def _load_downloadable(source: NamedSource, settings: _Settings, requested: Requ
         remote = choose_splits(dict(source.files), requested, source.folder)
         files = {split: [_download(source, path)] for split, path in remote.items()}
     chosen = choose_splits(files, requested, source.folder)
-    tables = {split: list(map(settings.table, paths)) for split, paths in chosen.items()}
-    return source.described(_from_tables(source.folder, tables, settings))
+    tables = {split: reader.tables(paths) for split, paths in chosen.items()}
+    return source.described(_from_tables(source.folder, tables, reader))
 
 
 def _download(source: NamedSource, path: str) -> Path:
@@ -525,19 +511,19 @@ def _download(source: NamedSource, path: str) -> Path:
         raise NoSuchFileError(what, where=f"{source.hub} on the Hugging Face Hub", fix=fix) from error
 
 
-def _load_sentences(source: NamedSource, settings: _Settings, requested: Requested) -> TextDataset:
+def _load_sentences(source: NamedSource, reader: _TextReader, requested: Requested) -> TextDataset:
     """The sentences of a built-in data set of tagged words, as texts without labels."""
     splits, files = {}, split_files(find_folder(source.folder))
     for split, paths in choose_splits(files, requested, source.folder).items():
-        tables = list(map(settings.table, paths))
+        tables = reader.tables(paths)
         texts = [" ".join(words) for table in tables for words in table.read("tokens")]
         splits[split] = TextSplit(texts, None, *combined_origin(tables, len(texts), 0))
     return TextDataset(source.folder, splits, (), source.description, source.licence, source.notes)
 
 
-def _load_composed(source: NamedSource, settings: _Settings, requested: Requested) -> TextDataset:
+def _load_composed(source: NamedSource, reader: _TextReader, requested: Requested) -> TextDataset:
     """Like ``_load_downloadable``, with texts in Unicode's composed form (NFC)."""
-    dataset = _load_downloadable(source, settings, requested)
+    dataset = _load_downloadable(source, reader, requested)
     splits = {k: replace(v, texts=[normalize("NFC", t) for t in v.texts]) for k, v in dataset.splits.items()}
     return replace(dataset, splits=splits)
 
@@ -545,7 +531,7 @@ def _load_composed(source: NamedSource, settings: _Settings, requested: Requeste
 def _generated(name: str, make: Callable[[], tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]]):
     """The loader of a generated data set; ``make`` returns its splits, class names and notes."""
 
-    def load(source: NamedSource, settings: _Settings, requested: Requested) -> TextDataset:
+    def load(source: NamedSource, reader: _TextReader, requested: Requested) -> TextDataset:
         splits, classes, notes = make()
         selected = choose_splits(splits, requested, name)
         return source.described(TextDataset(name, selected, classes, notes=notes))

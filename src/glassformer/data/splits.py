@@ -410,8 +410,14 @@ def make_splits(
                 splits["train"], size, settings, ungrouped, size_name=f"{name}_size"
             )
         except DataError as error:
-            is_reduced = name == "validation" and "test" in splits and "test" not in dataset.splits
-            raise _split_error_with_place(error, dataset, splits["train"].origin, is_reduced) from None
+            origin, what = splits["train"].origin, error.what
+            if error.where == FIT_LABELS:
+                if name == "validation" and "test" in splits and "test" not in dataset.splits:
+                    what = f"with the test split held out, {what}"
+                raise error.but(what=what, where=place_of_labels(dataset, origin)) from None
+            if not str(error.where).endswith("_size"):
+                raise
+            raise error.but(where=f"{origin}, {error.where}") from None
     train, train_size = splits["train"], settings.train_size
     if train_size is not None and train_size < len(train):
         train = train.select(_draw(train, train_size, settings.split_seed, shuffled=train.SHUFFLED).tolist())
@@ -429,18 +435,6 @@ def place_of_labels(dataset: Any, origin: str) -> str:
     """The file and the column of the labels, for messages."""
     label = getattr(dataset, "columns", (None, None))[1]
     return f"{origin}, column {label!r}" if label else origin
-
-
-def _split_error_with_place(error: DataError, dataset: Any, origin: str, is_reduced: bool) -> DataError:
-    """The error of a random split with the file or folder of the examples.
-
-    Args:
-        is_reduced: whether the test split was already held out of these examples.
-    """
-    if error.where == FIT_LABELS:
-        what = f"with the test split held out, {error.what}" if is_reduced else error.what
-        return error.but(what=what, where=place_of_labels(dataset, origin))
-    return error.but(where=f"{origin}, {error.where}") if str(error.where).endswith("_size") else error
 
 
 def hold_out(

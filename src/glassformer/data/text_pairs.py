@@ -181,7 +181,14 @@ def encode_pairs(
         encodings = encode_batch(tokenizer, sides, add_special_tokens)
         truncated = [len(encoding.ids) > max_length for encoding in encodings]
         for i in np.flatnonzero(truncated).tolist():
-            encodings[i] = truncate_pair(tokenizer, sides[i], max_length, add_special_tokens, keep_second)
+            first, second = (tokenizer.encode(text, add_special_tokens=False) for text in sides[i])
+            room = max_length - num_special
+            lengths = truncated_lengths(len(first), len(second), room)
+            if keep_second and len(second) < room:
+                lengths = room - len(second), len(second)
+            first.truncate(lengths[0])
+            second.truncate(lengths[1])
+            encodings[i] = tokenizer.post_process(first, second, add_special_tokens)
         rows = [encoding.ids for encoding in encodings]
         if not all(rows):
             unknown = require_unknown_id(tokenizer, "pair") if unk_id is None else unk_id
@@ -197,24 +204,6 @@ def clean_pair(pair: Any, clean: Clean) -> tuple[str, str]:
         fix = "Give (first, second) each"
         raise WrongInputError("not every input is a pair of texts", where="texts", fix=fix)
     return clean_text(pair.first, clean), clean_text(pair.second, clean)
-
-
-def truncate_pair(
-    tokenizer: Tokenizer,
-    pair: tuple[str, str],
-    max_length: int,
-    add_special_tokens: bool,
-    keep_second: bool = False,
-) -> Any:
-    """The ``Encoding`` of a pair, truncated to ``max_length``; the tokenizer itself must not truncate."""
-    first, second = (tokenizer.encode(text, add_special_tokens=False) for text in pair)
-    room = max_length - (tokenizer.num_special_tokens_to_add(True) if add_special_tokens else 0)
-    lengths = truncated_lengths(len(first), len(second), room)
-    if keep_second and len(second) < room:
-        lengths = room - len(second), len(second)
-    for side, length in zip((first, second), lengths, strict=True):
-        side.truncate(length)
-    return tokenizer.post_process(first, second, add_special_tokens)
 
 
 def with_separate_sides(tokenizer: Tokenizer) -> Tokenizer:
