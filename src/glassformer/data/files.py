@@ -256,7 +256,7 @@ def encoding_of(path: Path) -> str:
     """The encoding of a file: UTF-8 if it is valid UTF-8, otherwise the encoding in the settings."""
     if setting := reading_setting("encoding"):
         try:
-            _check_decoded(path, UTF8)
+            check_utf8(path, UTF8)
         except DataError:
             return setting
     return UTF8
@@ -310,52 +310,17 @@ def _wide_encoding(first_bytes: bytes) -> str:
     return ""
 
 
-def check_utf8(path: Path) -> None:
+def check_utf8(path: Path, encoding: str | None = None) -> None:
     """Check in one pass that a file can be decoded.
+
+    Args:
+        encoding: the encoding to check; None: the encoding of the file (``encoding_of``).
 
     Raises:
         NotUtf8Error: neither UTF-8 nor the encoding in the settings; the message has line and byte.
         DataError: the file is missing, unreadable, UTF-16, has NUL bytes or a line that is too long.
     """
-    _check_decoded(path, encoding_of(path))
-
-
-# --- lines ------------------------------------------------------------------------------------
-
-
-def _newline_in(pieces: Iterable[str]) -> str:
-    """The ``newline`` argument for ``open``.
-
-    The argument is ``""`` (CR also ends a line) if most lines end with CR alone, as in files of old Macs.
-    Otherwise it is ``"\\n"``, so that a CR within a text does not end a line.
-    """
-    lone_cr = line_feeds = 0
-    pending_cr = ""
-    for piece in pieces:
-        part = pending_cr + piece
-        pending_cr = "\r" * (len(part) - len(part.rstrip("\r")))  # the next piece may begin with its LF
-        part = part[: len(part) - len(pending_cr)]
-        line_feeds += part.count("\n")
-        lone_cr += part.count("\r") - part.count("\r\n") - part.count("\r\r\n")
-    return "" if lone_cr + len(pending_cr) > line_feeds else "\n"
-
-
-def _newline_of(path: Path, encoding: str) -> str:
-    encoding = "latin-1" if encoding == UTF8 else encoding  # every byte is valid, and line ends are unchanged
-    with io.TextIOWrapper(open_file(path), encoding=encoding, newline="", errors="replace") as text:
-        return _newline_in(iter(lambda: text.read(_CHUNK), ""))
-
-
-def split_lines(text: str) -> list[str]:
-    """The lines of a text without line ends, split like those of a file by ``text_lines``."""
-    return [line.rstrip("\r\n") for line in io.StringIO(text, newline=_newline_in([text]))]
-
-
-# --- checks -----------------------------------------------------------------------------------
-
-
-def _check_decoded(path: Path, encoding: str) -> None:
-    """Check a file of the given encoding; errors as in ``check_utf8``."""
+    encoding = encoding or encoding_of(path)
     check_file(path)
     name, fix = encoding, "Name another encoding"
     if encoding == UTF8:
@@ -395,6 +360,37 @@ def _check_decoded(path: Path, encoding: str) -> None:
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
         raise CannotReadError(what, where=str(path), fix="Check its rights") from None
+
+
+# --- lines ------------------------------------------------------------------------------------
+
+
+def _newline_in(pieces: Iterable[str]) -> str:
+    """The ``newline`` argument for ``open``.
+
+    The argument is ``""`` (CR also ends a line) if most lines end with CR alone, as in files of old Macs.
+    Otherwise it is ``"\\n"``, so that a CR within a text does not end a line.
+    """
+    lone_cr = line_feeds = 0
+    pending_cr = ""
+    for piece in pieces:
+        part = pending_cr + piece
+        pending_cr = "\r" * (len(part) - len(part.rstrip("\r")))  # the next piece may begin with its LF
+        part = part[: len(part) - len(pending_cr)]
+        line_feeds += part.count("\n")
+        lone_cr += part.count("\r") - part.count("\r\n") - part.count("\r\r\n")
+    return "" if lone_cr + len(pending_cr) > line_feeds else "\n"
+
+
+def _newline_of(path: Path, encoding: str) -> str:
+    encoding = "latin-1" if encoding == UTF8 else encoding  # every byte is valid, and line ends are unchanged
+    with io.TextIOWrapper(open_file(path), encoding=encoding, newline="", errors="replace") as text:
+        return _newline_in(iter(lambda: text.read(_CHUNK), ""))
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of a text without line ends, split like those of a file by ``text_lines``."""
+    return [line.rstrip("\r\n") for line in io.StringIO(text, newline=_newline_in([text]))]
 
 
 def text_lines(path: Path, newline: str | None = None, errors: str = "strict") -> Iterator[str]:

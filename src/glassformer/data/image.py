@@ -185,9 +185,8 @@ def check_images(
         is_array = isinstance(images, np.ndarray)
         if not (is_array and len(shape) == 3 and shape[2] not in (1, 3, 4)):
             what = f"{tuple(shape)} is one image where a list is expected"
-            raise BadImageError(
-                what, where=origin, fix=f"Give {'[n, H, W, C]' if is_array else '[n, C, H, W]'}"
-            )
+            fix = f"Give {'[n, H, W, C]' if is_array else '[n, C, H, W]'}"
+            raise BadImageError(what, where=origin, fix=fix)
     sources = read_rows(images, origin, "images", is_example=is_record)
     checked = [read_stream(source, place(origin, i, rows)) for i, source in enumerate(sources)]
     if not checked:

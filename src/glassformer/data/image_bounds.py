@@ -21,7 +21,7 @@ MAX_TAGS = 1_000  # cameras write up to about a hundred
 MAX_NUMBERS = 65_536  # values of one entry: 16 million pixels have this many tiles of 16 x 16
 TYPE_SIZES = (0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8, 8, 8)  # bytes of a value of each type
 INTEGER_TYPES = (3, 4, 16)  # integer types
-WIDTH, HEIGHT, TILE_WIDTH, TILE_HEIGHT = 256, 257, 322, 323
+SIZE_TAGS = (256, 257, 322, 323)  # width and height of the image and of its tiles
 
 
 def check_tiff_tags(block: bytes, where: str) -> dict[int, int]:
@@ -40,19 +40,16 @@ def check_tiff_tags(block: bytes, where: str) -> dict[int, int]:
     entry_format = struct.Struct(order + ("HHQ8s" if is_big_tiff else "HHI4s"))
     count_format = struct.Struct(order + ("Q" if is_big_tiff else "H"))
     (position,) = offset_format.unpack_from(block, 8 if is_big_tiff else 4)
-    if position + count_format.size > len(block):
+    start = position + count_format.size  # of the entries
+    if start > len(block):
         return {}
-    count = min(
-        count_format.unpack_from(block, position)[0],
-        (len(block) - position - count_format.size) // entry_format.size,
-    )
+    count = min(count_format.unpack_from(block, position)[0], (len(block) - start) // entry_format.size)
     if count > MAX_TAGS:
         raise _too_much(f"{count:,} entries of metadata", MAX_TAGS, where)
     integers, total = dict[int, int](), 0
     for i in range(count):
-        tag, type_, num_values, value = entry_format.unpack_from(
-            block, position + count_format.size + i * entry_format.size
-        )
+        entry = entry_format.unpack_from(block, start + i * entry_format.size)
+        tag, type_, num_values, value = entry
         size = TYPE_SIZES[type_] * num_values if type_ < len(TYPE_SIZES) else 0
         if type_ in INTEGER_TYPES and num_values > MAX_NUMBERS and 2 * num_values < len(block):
             raise _too_much(f"{num_values:,} strips or tiles", MAX_NUMBERS, where)
@@ -70,9 +67,7 @@ def check_tiff_tags(block: bytes, where: str) -> dict[int, int]:
 def _check_tiff(content: bytes, where: str, max_pixels: int) -> None:
     """Check the tiles of the first page of a TIFF file, which may be larger than the image."""
     page = check_tiff_tags(content, where)
-    width, height, tile_width, tile_height = (
-        page.get(tag, 0) for tag in (WIDTH, HEIGHT, TILE_WIDTH, TILE_HEIGHT)
-    )
+    width, height, tile_width, tile_height = (page.get(tag, 0) for tag in SIZE_TAGS)
     tile_pixels = tile_width * tile_height
     num_tiles = -(-width // tile_width) * -(-height // tile_height) if tile_pixels else 0
     if tile_pixels > max_pixels or num_tiles * tile_pixels > 2 * max_pixels:

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -228,16 +229,10 @@ def load_image_folder(folder: Path, requested: Sequence[str] | None = None) -> D
     layout = {split: _class_files(part, folder, ignored) for split, part in parts.items()}
     image_splits = {}
     for split, classes in choose_splits(layout, requested, str(folder)).items():
-        files = [(label, path) for label, paths in classes.items() for path in paths]
-        image_splits[split] = ImageSplit(
-            [str(p) for _, p in files], [label for label, _ in files], str(folder)
-        )
-    return Dataset(
-        folder.name,
-        image_splits,
-        _class_names(image_splits),
-        notes=tuple(ignored_files_messages(folder, ignored)),
-    )
+        labels = [label for label, paths in classes.items() for _ in paths]
+        image_splits[split] = ImageSplit([*map(str, chain(*classes.values()))], labels, str(folder))
+    notes = tuple(ignored_files_messages(folder, ignored))
+    return Dataset(folder.name, image_splits, _class_names(image_splits), notes=notes)
 
 
 def ignored_files_messages(folder: Path, ignored: Sequence[Path]) -> Iterable[str]:
@@ -268,10 +263,11 @@ def _class_files(folder: Path, root: Path, ignored: list[Path]) -> dict[str, lis
             check_no_tables(root)
             what = f"class {name!r} has no images" + (f", only {_count_extensions(files)}" if files else "")
             raise MissingValueError(what, where=str(folder), fix="Put images there, or remove the folder")
-    outside = sorted(
-        p for p in folder.iterdir() if is_image_name(p) and not p.is_dir() and not is_system_file(p)
-    )
-    ignored += [*outside, *(path for files in by_class.values() for path in files if not is_image_name(path))]
+    outside = (p for p in folder.iterdir() if not p.is_dir() and not is_system_file(p))
+    ignored += [
+        *sorted(filter(is_image_name, outside)),
+        *(path for files in by_class.values() for path in files if not is_image_name(path)),
+    ]
     return {name: [path for path in files if is_image_name(path)] for name, files in by_class.items()}
 
 
@@ -300,15 +296,10 @@ def _load_digits(source: NamedSource, requested: Sequence[str] | None) -> Datase
     labels = [str(label) for label in digits.target.tolist()]
     rest, test = stratified_split(labels, 360, 0)
     train, validation = stratified_split([labels[i] for i in rest], 287, 0)
-    indices = choose_splits(
-        {"train": rest[train], "validation": rest[validation], "test": test}, requested, "digits"
-    )
-    all_images = ImageSplit([*pixels], labels, "digits", range(len(labels)))
-    splits = {
-        name: replace(all_images.select(index.tolist()), origin=f"digits/{name}")
-        for name, index in indices.items()
-    }
-    return Dataset("digits", splits, tuple(map(str, range(10))))
+    images = ImageSplit([*pixels], labels, "digits", range(len(labels)))
+    parts = {"train": rest[train], "validation": rest[validation], "test": test}
+    splits = {k: replace(images.select(v.tolist()), origin=f"digits/{k}") for k, v in parts.items()}
+    return Dataset("digits", choose_splits(splits, requested, "digits"), tuple(map(str, range(10))))
 
 
 NAMED_IMAGES = {

@@ -64,9 +64,8 @@ def _table_of(X: Any) -> MemoryTable | None:
         return None
     if isinstance(X, Mapping):
         columns = list(X.values())  # lists of equal length are columns (as in a batch of ``datasets``)
-        if not columns or not all(map(_is_column, columns)) or len(set(map(len, columns))) > 1:
-            return None
-        if not all(isinstance(name, str) for name in X):
+        are_columns = all(map(_is_column, columns)) and len(set(map(len, columns))) == 1
+        if not are_columns or not all(isinstance(name, str) for name in X):
             return None
         code = "list(zip(X[{0!r}], X[{1!r}]))"
         return MemoryTable(tuple(X), lambda i: columns[i], two_columns_code=code)

@@ -197,18 +197,6 @@ def _is_bracketed(text: str) -> bool:
     return depths[-1] == 0 and 0 not in depths[:-1]
 
 
-def _warn_of_separator(values: Sequence[Any], column: str, separator: str) -> None:
-    """Warn if no cell has the separator but some cells have another common separator."""
-    if any(not isinstance(v, str) or separator in v for v in values):
-        return
-    counts = Counter(mark for value in values for mark in "|;," if mark in value)
-    if counts:
-        other = counts.most_common(1)[0][0]
-        what = f"no cell of {column!r} has {separator!r}, but some have {other!r}. "
-        what += f"Is {other!r} the label_separator?"
-        warnings.warn(what, IdleSettingWarning, stacklevel=2)
-
-
 def split_column(values: Sequence[Any], separator: str | None, column: str | None = None) -> Sequence[Any]:
     """Split each cell of a column into a list of labels; unchanged without a separator.
 
@@ -217,8 +205,12 @@ def split_column(values: Sequence[Any], separator: str | None, column: str | Non
     """
     if separator is None or any(map(_is_set, values)):
         return values
-    if column is not None:
-        _warn_of_separator(values, column, separator)
+    if column is not None and all(isinstance(value, str) and separator not in value for value in values):
+        counts = Counter(mark for value in values for mark in "|;," if mark in value)
+        for other, _ in counts.most_common(1):
+            what = f"no cell of {column!r} has {separator!r}, but some have {other!r}. "
+            what += f"Is {other!r} the label_separator?"
+            warnings.warn(what, IdleSettingWarning, stacklevel=2)
     return [split_cell(cell, separator) for cell in values]
 
 

@@ -112,9 +112,7 @@ def load_pairs(
     empty_sides: EmptySides = "skip" if on_bad_row == "skip" else "keep" if keep_empty else "refuse"
     rejected: list[RejectedRow] = []
     columns = source_column or "en", target_column or "de"
-    files: dict[str, list[Path]] = {
-        name: [file] for name, file in find_parallel_files(path, *columns).items()
-    }
+    files = find_parallel_files(path, *columns)
     is_parallel = bool(files)
     if not is_parallel and path.is_file() and path.suffix.lower() not in READERS:
         raise DataError("is not a table of pairs", where=str(path), fix=_fix_parallel_files(path))
@@ -261,8 +259,8 @@ def columns_of_other_data(
 # --- plain files ------------------------------------------------------------------------------
 
 
-def find_parallel_files(path: Path, left: str = "en", right: str = "de") -> dict[str, Path]:
-    """Split -> ``NAME.en``, for which ``NAME.de`` exists; empty if there are no such files.
+def find_parallel_files(path: Path, left: str = "en", right: str = "de") -> dict[str, list[Path]]:
+    """Split -> a list of ``NAME.en``, for which ``NAME.de`` exists; empty if there are no such files.
 
     Raises:
         DataError: one file without the other, or two files for one split.
@@ -286,7 +284,7 @@ def find_parallel_files(path: Path, left: str = "en", right: str = "de") -> dict
             existing = files[missing[0] == files[0]]
             what = f"a side is missing: no {missing[0].name}"
             raise DataError(what, where=str(existing), fix="Put both files there")
-        left_files[split] = files[0]
+        left_files[split] = files[:1]
     return left_files
 
 

@@ -325,9 +325,8 @@ def _column_pages(path: str | Path, file: Any, column: str, groups: Sequence[int
                 has_lists = has_lists or leaf.max_repetition_level != 0
                 num_values, rows = total.values - num_before, metadata.num_rows
                 if not has_lists and num_values != rows:
-                    raise _damaged_error(
-                        path, f"column {column!r} has {num_values:,} values in {rows:,} rows"
-                    )
+                    what = f"column {column!r} has {num_values:,} values in {rows:,} rows"
+                    raise _damaged_error(path, what)
     return total
 
 

@@ -78,10 +78,8 @@ def _merge_labels(dataset: Any, merges: str | Mapping[str, Any], messages: list[
     changed = {old: name for old, name in new_names.items() if old != name}
     if not changed:
         return dataset
-    merged = sorted(
-        f"{old!r} becomes {name!r}" if name != "" else f"{old!r} is left out" for old, name in changed.items()
-    )
-    shown = listed_in_part(merged, 10)
+    becomes = {name: f"becomes {name!r}" if name != "" else "is left out" for name in changed.values()}
+    shown = listed_in_part(sorted(f"{old!r} {becomes[name]}" for old, name in changed.items()), 10)
     messages.append(f"merge_labels: {shown}; {len({*new_names.values()} - {''}):,} classes")
     splits = {name: _rename_labels(split, new_names) for name, split in dataset.splits.items()}
     return replace(dataset, splits=splits, label_names=label_names(splits))

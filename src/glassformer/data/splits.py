@@ -227,9 +227,8 @@ def grouped_split(
     labels, first_indices = list(labels), first_occurrences(groups)
     if len(first_indices) in (1, len(labels)):  # for one group, ``split`` raises the error
         return split(labels, size, seed)
-    group_labels = list(
-        _strata([labels[i] for i in first_indices], size if size < 1 else size / len(labels), size_name)
-    )
+    share = size if size < 1 else size / len(labels)
+    group_labels = list(_strata([labels[i] for i in first_indices], share, size_name))
     all_labels = Counter(group_labels) if are_sets(labels) or are_numbers(labels) else Counter(labels)
     if error := _single_example_error(group_labels, _both_parts(size_name), all_labels=all_labels):
         raise error
@@ -406,9 +405,8 @@ def make_splits(
         if size is None or (name == "test" and name in splits):
             continue
         try:
-            splits["train"], splits[name] = hold_out(
-                splits["train"], size, settings, ungrouped, size_name=f"{name}_size"
-            )
+            parts = hold_out(splits["train"], size, settings, ungrouped, size_name=f"{name}_size")
+            splits["train"], splits[name] = parts
         except DataError as error:
             origin, what = splits["train"].origin, error.what
             if error.where == FIT_LABELS:

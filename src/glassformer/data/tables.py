@@ -614,9 +614,8 @@ def read_records(path: Path, delimiter: str, on_error: RowErrorHandler, errors: 
     records = _all_records(path, delimiter, on_error, errors, detector)
     for row, first in records:
         is_blank = not first or (len(first) == 1 and first[0].isspace())
-        if not is_blank and not (
-            row == 1 and match_excel_separator(delimiter.join(first))
-        ):  # Excel's ``sep=;``
+        is_excel_separator = row == 1 and match_excel_separator(delimiter.join(first))
+        if not is_blank and not is_excel_separator:
             break
     else:
         return
@@ -841,9 +840,8 @@ def _array_error(path: Path, text: str, position: int, problem: str, fix: str) -
         position = len(before) - 1
         problem, advice = f"a comma stands before '{text[len(before) :].lstrip()[0]}'", "Remove the comma"
     line, column = text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
-    return MalformedFileError(
-        f"not JSON ({problem}, column {column})", where=f"{path}, line {line}", fix=advice
-    )
+    what = f"not JSON ({problem}, column {column})"
+    return MalformedFileError(what, where=f"{path}, line {line}", fix=advice)
 
 
 def _parse_element(text: str, start: int, where: str, fix: str) -> tuple[Any, int]:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from glassformer.data.doctor_checks import count_texts, duplicates, group_spellings, leakage, run_checks
+from glassformer.data.doctor_checks import duplicates, group_spellings, leakage, run_checks
 from glassformer.data.duplicates import conflicts
 from glassformer.data.findings import (
     Check,
@@ -53,10 +53,9 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
     tags, scheme = iter(reading.tags), reading.scheme
     splits = {name: replace(split, tags=[next(tags) for _ in split.words]) for name, split in splits.items()}
     all_splits = dataset.splits | splits
-    counts = count_texts(all_splits)
     stats: Stats = {
         "scheme": scheme,
-        "splits": {name: _split_stats(split, counts[name], scheme) for name, split in all_splits.items()},
+        "splits": {name: _split_stats(split, scheme) for name, split in all_splits.items()},
     }
 
     def on_tags(check: Callable[[Mapping[str, TaggedSplit], Scheme], Findings]) -> Check:
@@ -85,11 +84,11 @@ def _with_fix(fix: str, check: Check) -> Check:
     return replaced
 
 
-def _split_stats(split: TaggedSplit, counts: Counter[str], scheme: Scheme) -> dict[str, Any]:
+def _split_stats(split: TaggedSplit, scheme: Scheme) -> dict[str, Any]:
     kinds = Counter(span.kind for tags in split.tags or () for span in tags_to_spans(tags, scheme))
     return {
         "rows": len(split),
-        "distinct": len(counts),
+        "distinct": len({*split.texts}),
         "words": sum(map(len, split.words)),
         "longest": max(map(len, split.words)),
         "spans": dict(sorted(kinds.items())),
