@@ -101,18 +101,12 @@ def check_labels(
     labels = list(one_column(labels, origin))
     checked: list[Any] = []
     first_type = ""
-    checked_texts: dict[Any, Any] = {}  # cache: each distinct text is checked once
     for index, label in enumerate(labels):
-        if isinstance(label, str) and label in checked_texts:
-            value = checked_texts[label]
-        else:
-            try:
-                value = check_label(label, "")
-            except DataError as error:
-                what, fix = explain_label_error(labels, error.what, error.fix or "")
-                raise error.but(what=what, where=place(origin, index, rows), fix=fix) from None
-        if isinstance(value, str):
-            checked_texts[value] = value
+        try:
+            value = check_label(label, "")
+        except DataError as error:
+            what, fix = explain_label_error(labels, error.what, error.fix or "")
+            raise error.but(what=what, where=place(origin, index, rows), fix=fix) from None
         label_type = _type_name(label)
         first_type = first_type or label_type
         if label_type != first_type:
