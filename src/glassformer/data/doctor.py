@@ -169,8 +169,9 @@ def _check_pairs_of_split(name: str, split: TextSplit, keys: list[tuple[str, str
     fix = "a random split keeps swapped pairs together, like copies"
     yield from finding_if_any("note", "swapped", swapped, message, fix, shown=_texts_at(split, swapped))
     if not same and not swapped:
-        message = f"{name}: no pair also occurs swapped, and no pair has the same text twice"
-        yield Finding("ok", "swapped", message)
+        yield Finding(
+            "ok", "swapped", f"{name}: no pair also occurs swapped, and no pair has the same text twice"
+        )
 
 
 def _texts_at(split: TextSplit, rows: Sequence[int]) -> list[str]:
@@ -211,8 +212,7 @@ def _check_shared_texts(
     counts = dict(zip(SIDES, (len(first), len(second)), strict=True))
     shared, both_sides = sorted({*first, *second}), {*first} & {*second}
     swapped = [i for i, (x, y) in enumerate(keys[b]) if x != y and (y, x) in pairs]
-    sizes = {"rows": len(shared), **counts, "both": len(both_sides), "swapped": len(swapped)}
-    stats[f"{a}/{b}"] = sizes
+    stats[f"{a}/{b}"] = {"rows": len(shared), **counts, "both": len(both_sides), "swapped": len(swapped)}
     message = f"pairs of {b} that are also in {a}, swapped: {len(swapped):,}"
     fix = "remove them from one of the splits"
     shown = _texts_at(splits[b], swapped)
@@ -396,7 +396,7 @@ def _most_truncated(
     ranked = np.argsort(-num_cut, kind="stable")[:MAX_CAUSES]
     share = np.cumsum(num_cut[ranked]) / max(num_cut.sum(), 1)
     count = int(np.searchsorted(share, MIN_CAUSE_SHARE)) + 1
-    if count > MAX_CAUSES or (num_cut > 0).sum() == 0:
+    if count > MAX_CAUSES or not num_cut.any():
         return "", ()
     rows = [int(i) for i in ranked[:count] if num_cut[i]]
     places = [place(split.origin, positions[i], split.rows) for i in rows]
@@ -426,8 +426,7 @@ def _tokens(
     for name, texts in sample.texts.items():
         table = encode_inputs(sample.tokenizer, texts, max_length=1 << 30, **options)
         lengths = table.lengths + sample.tokenizer.num_special_tokens_to_add(are_pairs(texts))
-        split_stats: Stats = {"sampled": len(texts), "lengths": _quantiles(lengths)}
-        stats["tokens"][name] = split_stats
+        split_stats = stats["tokens"][name] = {"sampled": len(texts), "lengths": _quantiles(lengths)}
         num_texts = f"{len(texts):,} {'' if len(texts) == len(splits[name]) else 'sampled '}texts"
         if unk_id is not None:
             num_unknown = int((table.ids == unk_id).sum())

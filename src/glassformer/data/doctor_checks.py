@@ -78,8 +78,6 @@ SKIP_FIX = ", or leave them out with --on-bad-row skip"
 
 def bad_rows(rejected: Sequence[RejectedRow]) -> Findings:
     """Rows that cannot be used for training, by reason."""
-    if not rejected:
-        return
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
     examples = [f"{row.file}, row {row.row}: {row.reason}" for row in rejected[:MAX_LISTED_ROWS]]
     fix = f"correct them{SKIP_FIX}"
@@ -202,8 +200,6 @@ find_dropped_names = re.compile(r'("(?:[^"\\]|\\.)*") = ""').findall  # in a tab
 def contradictions(splits: Mapping[str, Any], stats: Stats) -> Findings:
     """Equal texts with different labels."""
     labeled = [split for split in splits.values() if split.labels]
-    if not labeled:
-        return
     examples = (example for split in labeled for example in zip(split.texts, split.labels))
     conflicting = [*conflicts(examples).items()]
     examples = [
@@ -214,7 +210,7 @@ def contradictions(splits: Mapping[str, Any], stats: Stats) -> Findings:
     message = f"texts that occur with different labels: {len(conflicting):,}"
     fix = "keep one label per text; 'glassformer review-labels' lists suspicious labels"
     fix = "give equal texts the same labels" if is_multilabel else fix
-    ok = "equal texts have equal labels"
+    ok = "equal texts have equal labels" if labeled else ""
     yield from finding_if_any("warning", "contradictions", conflicting, message, fix, shown=examples, ok=ok)
 
 
@@ -274,8 +270,6 @@ def single_example_classes(splits: Mapping[str, Any], stats: Stats) -> Findings:
     labels = splits["train"].labels if "train" in splits else None
     counts = Counter(flat_labels(labels))
     single = sorted(str(label) for label, n in counts.items() if n == 1)
-    if not single:
-        return
     message = f"train: classes with one example: {len(single):,} ({listed_in_part([*map(repr, single)])})"
     fix = "add examples: a random split needs two of every class"
     if len(counts) - len(single) >= 2:  # at least two classes remain
@@ -326,9 +320,8 @@ def group_spellings(names: Collection[str]) -> list[str]:
 
 def drop_class_findings(findings: Sequence[Finding]) -> list[Finding]:
     """The findings; without findings about classes if the labels look like numbers or multi-label."""
-    if not any(
-        f.code == "label-kind" and (NUMBER_OPTION in f.fix or SEPARATOR_FIX in f.fix) for f in findings
-    ):
+    fixes = [f.fix for f in findings if f.code == "label-kind"]
+    if not any(part in fix for fix in fixes for part in (NUMBER_OPTION, SEPARATOR_FIX)):
         return list(findings)
     about_classes = ("balance", "lone-classes", "missing-classes", "twin-classes")
     return [f for f in findings if f.code not in about_classes]

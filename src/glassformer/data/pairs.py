@@ -9,13 +9,12 @@ score is a number, on any scale. Pairs without scores are all positive.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
-
-import numpy as np
 
 from glassformer.config import listed, nearest
 from glassformer.data.checks import check_cells, check_texts, is_missing, place
@@ -455,11 +454,8 @@ def check_scores(
     """
     scores = []
     for i, value in enumerate(values):
-        try:
-            number = float(value) if not isinstance(value, bool) else float(int(value))
-        except (TypeError, ValueError):
-            number = float("nan")
-        if not np.isfinite(number):
+        number = float(value) if is_number(value) else math.nan
+        if not math.isfinite(number):
             shown = "is missing" if is_missing(value) else f"{str(value)[:40]!r} is not a number"
             fix = "Give one number for each pair: how similar its texts are, on any scale"
             raise NotANumberError(f"the score {shown}", where=place(origin, i, rows), fix=fix)
