@@ -18,7 +18,7 @@ import numpy as np
 from glassformer.cli.output import NO_ANSWER, emit, excerpt, one_line, show_table
 from glassformer.data.files import ESCAPE, UTF8, encoding_of, text_lines
 from glassformer.data.rejected import RejectedRow
-from glassformer.data.spreadsheet import cell_writer, csv_safe
+from glassformer.data.spreadsheet import csv_safe, is_label_review
 from glassformer.data.tables import detect_delimiter, read_records
 from glassformer.data.tagged import format_conll
 from glassformer.data.text_pairs import SECOND_COLUMN, TextPair, second_text
@@ -482,7 +482,7 @@ class TableFormat:
         heads = list(new_columns)
         while any(head in self.names for head in heads):
             heads = [f"model:{head}" if head in self.names else head for head in heads]
-        format_cell = cell_writer(self.names)
+        format_cell = csv_safe if is_label_review(self.names) else str
         options: dict[str, Any] = {"encoding": self.encoding, "line_end": self.line_end, "mark": self.mark}
         with table_file(out, delimiter=self.delimiter, **options) as writer:
             writer.writerow([*self.names, *map(csv_safe, heads)])

@@ -727,10 +727,7 @@ def guess_input_columns(table: MemoryTable, max_columns: int, target: Any = None
     texts = [key for i, key in columns if all(isinstance(value, str) for value in table.first_values(i))]
     names = [key for key in texts if isinstance(key, str)]
     usual = usual_pair_columns(names, COMPARED_COLUMNS) if max_columns > 1 else None
-    if (
-        usual is None
-        and len(texts) == max_columns == 2
-        and {name.lower() for name in names}.isdisjoint(TEXT_COLUMNS)
-    ):
+    has_text_name = any(name.lower() in TEXT_COLUMNS for name in names)
+    if usual is None and len(texts) == max_columns == 2 and not has_text_name:
         return texts
     return usual or [guess_input_column(table, [target])]

@@ -47,7 +47,7 @@ def case_insensitive_key(text: str) -> str:
 def digest(image: Any) -> str:
     """SHA-256 of an image's file, or of its pixels; empty if it is missing."""
     image = unwrap_record(image)
-    if isinstance(image, str | bytes) and (not image or is_missing(image)):
+    if is_missing(image) or (isinstance(image, bytes) and not image):
         return ""
     if isinstance(image, str | os.PathLike):
         try:
@@ -55,8 +55,6 @@ def digest(image: Any) -> str:
         except OSError:
             image = os.fsencode(image)
     if not isinstance(image, bytes | bytearray | memoryview):
-        if is_missing(image):
-            return ""
         if getattr(image, "mode", None) in ("P", "PA"):  # the values of the image are indices into a palette
             image = image.convert("RGBA")
         array = np.ascontiguousarray(np.asarray(image))

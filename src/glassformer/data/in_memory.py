@@ -89,8 +89,6 @@ def _table_of(X: Any) -> MemoryTable | None:
 
 
 def _is_column(values: Any) -> bool:
-    if isinstance(values, list | tuple):
-        return True
     is_sequence = hasattr(values, "__len__") and hasattr(values, "__getitem__")
     is_flat = getattr(values, "ndim", 1) == 1 and not isinstance(values, str | bytes | Mapping)
     return is_sequence and is_flat and _table_of(values) is None

@@ -79,9 +79,9 @@ def check_not_indicators(y: Iterable[Any], origin: str = "labels") -> None:
     rows = [row for row in y if not (row is None or isinstance(row, float))]
     if any(isinstance(row, LabelSet) or not isinstance(row, list | tuple | np.ndarray) for row in rows):
         return
-    if len({len(row) for row in rows}) == 1 < len(rows[0]) and all(
-        isinstance(value, int | np.integer | np.bool_) and value in (0, 1) for row in rows for value in row
-    ):
+    values = (value for row in rows for value in row)
+    are_zero_or_one = all(isinstance(x, int | np.integer | np.bool_) and x in (0, 1) for x in values)
+    if len({len(row) for row in rows}) == 1 < len(rows[0]) and are_zero_or_one:
         what = "all rows are lists of 0s and 1s of the same length: this may be an indicator matrix or "
         what += "label sets"
         fix = "Give an indicator matrix as np.array(y), or the names of each row's labels: "

@@ -335,11 +335,9 @@ def find_number_column(
     if len(columns) == 1 or (columns and columns[0].lower() in NUMBER_COLUMNS):
         return columns[0]
     what = f"several columns hold numbers: {listed(columns)}" if columns else "no column holds numbers"
-    fix = f"Name the column of numbers with label_column: {listed(unused)}"
-    if not columns:
-        fix = "Leave target=number out to learn classes, or name the column with label_column: "
-        fix += listed(unused)
-    raise UnclearColumnError(what, where=table.origin, fix=fix)
+    fix = "Leave target=number out to learn classes, or name the column"
+    fix = "Name the column of numbers" if columns else fix
+    raise UnclearColumnError(what, where=table.origin, fix=f"{fix} with label_column: {listed(unused)}")
 
 
 def number_findings(

@@ -166,10 +166,8 @@ def _conflicts_message(dataset: Any, name: str, conflicting: Sequence[tuple[int,
         labels = str(_label(dataset, name, i)), str(_label(dataset, split, first))
         shown.append(f"{dropped} {labels[0]!r}, kept: {kept} {labels[1]!r}")
     more = f" and {len(conflicting) - MAX_SHOWN:,} more" if len(conflicting) > MAX_SHOWN else ""
-    in_one_split = all(split == name for _, (split, _) in conflicting)
-    which = (
-        "the first was kept" if in_one_split else "the copy in test or validation was kept, else the first"
-    )
+    which = "the copy in test or validation was kept, else the first"
+    which = "the first was kept" if all(split == name for _, (split, _) in conflicting) else which
     return f"{len(conflicting):,} of them had another label: {which} ({'; '.join(shown)}{more})"
 
 

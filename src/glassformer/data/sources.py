@@ -365,12 +365,12 @@ def _load_path(path: Path, reader: _TextReader, requested: Requested) -> TextDat
         checked = check_texts(lines, str(path), rows)
         splits = {split: TextSplit(checked, None, str(path), rows) for split in chosen}
     else:
-        tables_of_split = {split: reader.tables(files) for split, files in chosen.items()}
-        return _from_tables(name, tables_of_split, reader)
+        return _from_tables(name, chosen, reader)
     return TextDataset(name, splits, label_names(splits))
 
 
-def _from_tables(name: str, tables: dict[str, list[Table]], reader: _TextReader) -> TextDataset:
+def _from_tables(name: str, files: dict[str, list[Path]], reader: _TextReader) -> TextDataset:
+    tables = {split: reader.tables(paths) for split, paths in files.items()}
     splits: dict[str, TextSplit] = {}
     class_names: tuple[str, ...] = ()
     notes, first, amounts = [], None, []
@@ -490,8 +490,7 @@ def _load_downloadable(source: NamedSource, reader: _TextReader, requested: Requ
         remote = choose_splits(dict(source.files), requested, source.folder)
         files = {split: [_download(source, path)] for split, path in remote.items()}
     chosen = choose_splits(files, requested, source.folder)
-    tables = {split: reader.tables(paths) for split, paths in chosen.items()}
-    return source.described(_from_tables(source.folder, tables, reader))
+    return source.described(_from_tables(source.folder, chosen, reader))
 
 
 def _download(source: NamedSource, path: str) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,17 +86,8 @@ def _begins_cell(match: re.Match[str]) -> bool:
     return match.start() == 0 or _SEPARATORS.search(match[1]) is not None
 
 
-def cell_reader(names: Sequence[str]) -> Callable[[str], str]:
-    """The function that reads the cells of a table: ``csv_plain`` for label reviews, otherwise ``str``."""
-    return csv_plain if _is_label_review(names) else str
-
-
-def cell_writer(names: Sequence[str]) -> Callable[[str], str]:
-    """The function that writes the cells of a table: the inverse of ``cell_reader``."""
-    return csv_safe if _is_label_review(names) else str
-
-
-def _is_label_review(names: Sequence[str]) -> bool:
+def is_label_review(names: Iterable[str]) -> bool:
+    """Whether a label review wrote a table; then its cells are escaped by ``csv_safe``."""
     return any(name.startswith(REVIEWED) for name in names)
 
 

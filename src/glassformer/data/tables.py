@@ -56,9 +56,10 @@ from glassformer.data.parquet import (
     read_column,
 )
 from glassformer.data.spreadsheet import (
-    cell_reader,
+    csv_plain,
     csv_rows,
     file_type_error,
+    is_label_review,
     match_excel_separator,
 )
 from glassformer.errors import (
@@ -292,13 +293,9 @@ class QuotedRowDetector:
         """Whether each line of one record looks like a separate row."""
         rows = [line.rstrip("\r\n").split(self.delimiter) for line in lines if line.strip()]
         fitting = [row for row in rows if len(row) == self.width]
-        if (
-            self.width < 2
-            or len(rows) < 2
-            or len(fitting) < MIN_FITTING * len(rows)
-            or rows[0] not in fitting
-        ):
-            return False  # if the first line does not fit, it begins a multi-line cell without a label
+        is_table = self.width > 1 and len(rows) > 1 and len(fitting) >= MIN_FITTING * len(rows)
+        if not is_table or rows[0] not in fitting:  # a multi-line cell: no label follows its first line
+            return False
         if self._patterns is None:
             sample = list(islice(self._single_lines(), SAMPLE_ROWS))
             self._patterns = [infer_pattern(cells) for cells in zip(*sample, strict=True)]
@@ -946,7 +943,7 @@ class _TextFile:
 
     def column_getter(self, name: str) -> Callable[[Any], Any]:
         """A function that returns the value of a column in a row."""
-        index, unescape = list(self.names).index(name), cell_reader(tuple(self.names))
+        index, unescape = list(self.names).index(name), csv_plain if is_label_review(self.names) else str
         return (lambda record: record.get(name)) if self.typed else (lambda record: unescape(record[index]))
 
 
