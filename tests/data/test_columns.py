@@ -16,7 +16,7 @@ from glassformer.data.columns import (
 )
 from glassformer.data.doctor import examine
 from glassformer.data.kinds import detect_kind
-from glassformer.data.rejected import group_reasons, skipped_rows_message
+from glassformer.data.rejected import group_reasons, skip_message
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import grouped_split, stratified_folds, stratified_split
 from glassformer.data.tables import StreamedTable, raise_error, read_table
@@ -194,7 +194,7 @@ def test_rows_in_another_encoding_are_said_to_be_that(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes("text,label\na text,x\ncafé,y\n,x\nnaïve,x\n".encode("cp1252"))
     rejected = load_text_dataset(path, on_bad_row="skip").rejected
-    assert skipped_rows_message(rejected).endswith(
+    assert skip_message(rejected).endswith(
         "; 2 of them are not UTF-8: read it with --encoding cp1252, or save it as UTF-8"
     )
     assert group_reasons(rejected) == "not UTF-8 (2: rows 3, 5), the text is empty (row 4)"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from glassformer.data.files import read_utf8
 from glassformer.data.parquet import read_column
-from glassformer.data.rejected import skipped_rows_message, write_rejected
+from glassformer.data.rejected import skip_message, write_rejected
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.tables import StreamedTable, detect_delimiter, raise_error, read_table
 from glassformer.errors import DataError
@@ -206,7 +206,7 @@ def test_bad_rows_are_skipped_and_listed(tmp_path):
         told = [json.loads(line) for line in (tmp_path / "rejected.jsonl").read_text().splitlines()]
         assert sorted(row["row"] for row in told) == dropped
         assert all(row["reason"] for row in told)
-        assert f"{len(dropped)} rows left out" in skipped_rows_message(dataset.rejected)
+        assert f"{len(dropped)} rows left out" in skip_message(dataset.rejected)
 
 
 def test_a_file_without_one_good_row_is_refused(tmp_path):

@@ -40,7 +40,7 @@ from glassformer.data.image_sources import NAMED_IMAGES, load_image_dataset
 from glassformer.data.kinds import detect_kind, is_builtin
 from glassformer.data.label_sets import flat_labels
 from glassformer.data.pairs import PAIR_SOURCES, SCORED_SOURCES, load_pairs, load_scored_pairs
-from glassformer.data.rejected import skipped_rows_message
+from glassformer.data.rejected import skip_message
 from glassformer.data.sources import NAMED_SOURCES, load_text_dataset
 from glassformer.data.splits import make_splits
 from glassformer.data.tagged import load_tagged
@@ -229,9 +229,7 @@ def _describe_rejected(dataset: Any) -> list[str]:
     """A line about the unusable rows, which are not shown; empty if there are none."""
     if not dataset.rejected:
         return []
-    return [
-        f"{skipped_rows_message(dataset.rejected, is_listed=False)}. To list all: glassformer data doctor"
-    ]
+    return [f"{skip_message(dataset.rejected, is_listed=False)}. To list all: glassformer data doctor"]
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,7 @@ from glassformer.data.answered import AnsweredSplit
 from glassformer.data.dataset import Dataset
 from glassformer.data.doctor_checks import each_split, run_checks
 from glassformer.data.duplicates import comparison_key, positions_by_key
-from glassformer.data.findings import (
-    DoctorReport,
-    Finding,
-    Findings,
-    Stats,
-    excerpt,
-    finding_if_any,
-    percent,
-    row_examples,
-)
+from glassformer.data.findings import DoctorReport, Finding, Findings, Stats, excerpt, percent, row_examples
 from glassformer.data.questions import has_word_boundaries
 from glassformer.data.windows import NO_ANSWER, QuestionRows
 
@@ -74,7 +65,7 @@ def _duplicates(name: str, split: AnsweredSplit) -> Findings:
         examples.append(f"{excerpt(split.questions[rows[0]].question, 80)}: {distinct}")
     message = f"{name}: repeated questions with different answers: {len(conflicting):,}"
     fix = "give every question one answer"
-    yield from finding_if_any("warning", "contradictions", conflicting, message, fix, shown=examples)
+    yield from Finding.if_any("warning", "contradictions", conflicting, message, fix, shown=examples)
 
 
 def _leakage(splits: Mapping[str, AnsweredSplit], stats: Stats) -> Findings:
@@ -88,7 +79,7 @@ def _leakage(splits: Mapping[str, AnsweredSplit], stats: Stats) -> Findings:
         message = f"contexts in both {a} and {b}: {len(shared):,} ({rows:,} questions of {b})"
         shown, ok = [excerpt(keys[b][key]) for key in shared[:3]], f"no context is in both {a} and {b}"
         fix = f"drop them from {a}"
-        yield from finding_if_any("warning", "leaks", shared, message, fix, shown=shown, ok=ok)
+        yield from Finding.if_any("warning", "leaks", shared, message, fix, shown=shown, ok=ok)
 
 
 def _unanswerable(splits: Mapping[str, AnsweredSplit], stats: Stats) -> Findings:
@@ -122,7 +113,7 @@ def _word_borders(name: str, split: AnsweredSplit) -> Findings:
     message = f"{name}: answers that begin or end inside a word: {len(misplaced):,}"
     fix = "check answer_start: models predict whole words or word pieces"
     shown, ok = _answers_at(split, misplaced), f"{name}: every answer begins and ends with whole words"
-    yield from finding_if_any("warning", "answer-borders", misplaced, message, fix, shown=shown, ok=ok)
+    yield from Finding.if_any("warning", "answer-borders", misplaced, message, fix, shown=shown, ok=ok)
 
 
 def _answers_at(split: AnsweredSplit, rows: list[int]) -> list[str]:
@@ -167,4 +158,4 @@ def _windows(splits: Mapping[str, AnsweredSplit], stats: Stats, rows: Mapping[st
         message = f"{name}: answers that no window contains completely: {len(lost):,}"
         fix = "raise doc_stride or max_length"
         shown = _answers_at(split, lost)
-        yield from finding_if_any("warning", "lost-answers", lost, message, fix, shown=shown)
+        yield from Finding.if_any("warning", "lost-answers", lost, message, fix, shown=shown)

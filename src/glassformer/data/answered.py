@@ -27,14 +27,7 @@ from glassformer.data.dataset import Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import text_lines
 from glassformer.data.folders import find_split_files
 from glassformer.data.questions import Answers, Question, check_answers, check_questions
-from glassformer.data.rejected import (
-    RejectedRow,
-    Row,
-    check_source,
-    find_named_column,
-    lenient_table,
-    read_examples,
-)
+from glassformer.data.rejected import Row, check_source, find_named_column, lenient_table, read_examples
 from glassformer.data.splits import limit_examples
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import MalformedFileError
@@ -114,7 +107,7 @@ def load_answered(
         return limit_examples(named.described(Dataset(str(source), splits)), limit, seed)
     path = Path(source).expanduser()
     columns = question_column, context_column, answer_column
-    rejected: list[RejectedRow] | None = [] if on_bad_row == "skip" else None
+    rejected = [] if on_bad_row == "skip" else None
 
     def read(file: Path) -> Iterator[Row]:
         squad = _read_squad(file) if is_squad(file) else None

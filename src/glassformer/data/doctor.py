@@ -28,18 +28,7 @@ from glassformer.data.doctor_checks import (
     run_checks,
 )
 from glassformer.data.duplicates import case_insensitive_key, copy_keys
-from glassformer.data.findings import (
-    Check,
-    DoctorReport,
-    Finding,
-    Findings,
-    Severity,
-    Stats,
-    excerpt,
-    finding_if_any,
-    percent,
-    row_examples,
-)
+from glassformer.data.findings import DoctorReport, Finding, Findings, Stats, excerpt, percent, row_examples
 from glassformer.data.label_sets import flat_labels
 from glassformer.data.splits import grouped_split
 from glassformer.data.text import Clean, clean_text, unknown_id
@@ -164,10 +153,10 @@ def _check_pairs_of_split(name: str, split: TextSplit, keys: list[tuple[str, str
     }
     message = f"{name}: pairs whose two texts are the same: {len(same):,}"
     examples = [excerpt(split.texts[i].split("\n")[0]) for i in same[:3]]
-    yield from finding_if_any("note", "same-sides", same, message, shown=examples)
+    yield from Finding.if_any("note", "same-sides", same, message, shown=examples)
     message = f"{name}: pairs that also occur swapped: {len(swapped):,}"
     fix = "a random split keeps swapped pairs together, like copies"
-    yield from finding_if_any("note", "swapped", swapped, message, fix, shown=_texts_at(split, swapped))
+    yield from Finding.if_any("note", "swapped", swapped, message, fix, shown=_texts_at(split, swapped))
     if not same and not swapped:
         yield Finding(
             "ok", "swapped", f"{name}: no pair also occurs swapped, and no pair has the same text twice"
@@ -201,7 +190,7 @@ def _check_random_split(split: TextSplit, keys: list[tuple[str, str]], stats: St
         severity, code = "note", "side-leaks"
         fix = f"{largest:,} of {len(split):,} pairs are linked by shared texts, so copies=sides cannot "
         fix += "separate them: evaluate on new texts, in a file test.csv next to train.csv"
-    yield from finding_if_any(severity, code, shared, message, fix, shown=_texts_at(split, shared))
+    yield from Finding.if_any(severity, code, shared, message, fix, shown=_texts_at(split, shared))
 
 
 def _check_shared_texts(
@@ -216,14 +205,14 @@ def _check_shared_texts(
     message = f"pairs of {b} that are also in {a}, swapped: {len(swapped):,}"
     fix = "remove them from one of the splits"
     shown = _texts_at(splits[b], swapped)
-    yield from finding_if_any("warning", "swapped", swapped, message, fix, shown=shown)
-    severity: Severity = "warning" if len(shared) > MAX_SHARED * len(keys[b]) else "note"
+    yield from Finding.if_any("warning", "swapped", swapped, message, fix, shown=shown)
+    severity = "warning" if len(shared) > MAX_SHARED * len(keys[b]) else "note"
     details = ", ".join(f"the {which} {count:,}" for which, count in counts.items())
     message = f"rows of {b} that share a text with a pair of {a}: {len(shared):,} "
     message += f"({percent(len(shared), len(keys[b]))}; {details}, both {len(both_sides):,})"
     fix = "the scores may not hold for new texts; with copies = 'sides' a random split shares no texts"
     shown, ok = _texts_at(splits[b], shared), f"no text of {b} is in a pair of {a}"
-    yield from finding_if_any(severity, "side-leaks", shared, message, fix, shown=shown, ok=ok)
+    yield from Finding.if_any(severity, "side-leaks", shared, message, fix, shown=shown, ok=ok)
 
 
 # --- the examination ------------------------------------------------------------------------------
@@ -256,7 +245,7 @@ def examine(
         held_out: how splits were held out of ``train`` (see the key ``hold_out``); None: no split was.
     """
     splits = dataset.splits
-    checks: list[Check] = [
+    checks: list[Any] = [
         lambda splits, stats: (*_columns(dataset), *bad_rows(dataset.rejected)),
         duplicates,
         leakage,
@@ -316,7 +305,7 @@ def _neighbors(splits: Mapping[str, TextSplit], stats: Stats, held_out: HoldOut 
         return
     message = f"train: neighboring rows share rare words {similarity.ratio:.0f} times as often as rows far "
     message += "apart: they probably belong together (reviews of one film, texts of one author)"
-    severity: Severity = "warning" if held_out == "rows" else "note"
+    severity = "warning" if held_out == "rows" else "note"
     fix = '. Set hold_out = "blocks", since random rows have related rows in training'
     if held_out == "blocks":
         severity, fix = "ok", "; they were held out in blocks"
@@ -330,10 +319,10 @@ def _short_texts(name: str, split: TextSplit) -> Findings:
     message = f"{name}: texts without a letter or digit: {len(blank):,} ({format_rows(split, blank)})"
     shown = row_examples(split, blank, lambda i: excerpt(split.texts[i]))
     fix = "write what was meant, or take the rows out of the table: their label cannot be learned"
-    yield from finding_if_any("warning", "blank-texts", blank, message, fix, shown=shown)
+    yield from Finding.if_any("warning", "blank-texts", blank, message, fix, shown=shown)
     message = f"{name}: texts of fewer than {MIN_WORDS} words: {len(short):,}"
     ok = "" if blank else f"{name}: every text has {MIN_WORDS} words or more"
-    yield from finding_if_any("note", "short-texts", short, message, shown=map(excerpt, short[:3]), ok=ok)
+    yield from Finding.if_any("note", "short-texts", short, message, shown=map(excerpt, short[:3]), ok=ok)
 
 
 def _markup(splits: Mapping[str, TextSplit], stats: Stats, clean: Clean) -> Findings:
@@ -363,7 +352,7 @@ def _segmentation(
     if not shares or max(shares.values()) < 0.1 or clean in ("words", "syllables"):
         return
     shares_text = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    severity: Severity = "warning"
+    severity = "warning"
     if max(shares.values()) - min(shares.values()) > 0.5:
         what = "for the model these are different words: clean = 'syllables' makes them equal"
     elif tokenizer is not None and len(tokenizer.encode("nhà_hàng", add_special_tokens=False).ids) > 2:
@@ -431,7 +420,7 @@ def _tokens(
         if unk_id is not None:
             num_unknown = int((table.ids == unk_id).sum())
             share = split_stats["unknown_share"] = num_unknown / len(table.ids)
-            severity: Severity = "warning" if share > 0.05 else "note" if share > 0.005 else "ok"
+            severity = "warning" if share > 0.05 else "note" if share > 0.005 else "ok"
             message = f"{name}: {share:.2%} of the tokens are unknown ({num_texts})"
             yield Finding(severity, "unknown", message, num_unknown)
         if max_length is not None:
@@ -468,7 +457,7 @@ def _accents(splits: Mapping[str, TextSplit], stats: Stats, sample: _Sample) -> 
     if share > 0.01:
         message += "; words that differ only in accents become the same"
     fix = "choose a model whose tokenizer keeps accents; where strip_accents=true is set, leave it out"
-    severity: Severity = "warning" if share > 0.01 else "note"
+    severity = "warning" if share > 0.01 else "note"
     yield Finding(severity, "accents", message, sum(stripped.values()), examples, fix)
 
 

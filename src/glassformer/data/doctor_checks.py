@@ -18,10 +18,8 @@ from glassformer.data.findings import (
     DoctorReport,
     Finding,
     Findings,
-    Severity,
     Stats,
     excerpt,
-    finding_if_any,
     listed_in_part,
     percent,
     row_examples,
@@ -87,7 +85,7 @@ def bad_rows(rejected: Sequence[RejectedRow]) -> Findings:
     if hint_encoding := encoding_hint(rejected):
         fix = f"{hint_encoding}; {fix}"
     message = f"{rows} cannot be used: {group_reasons(rejected)}"
-    yield from finding_if_any("warning", "bad-rows", rejected, message, fix, shown=examples)
+    yield from Finding.if_any("warning", "bad-rows", rejected, message, fix, shown=examples)
 
 
 def without_skip_fix(report: DoctorReport) -> DoctorReport:
@@ -127,7 +125,7 @@ def duplicates(splits: Mapping[str, Any], stats: Stats, *, with_rows: bool = Tru
         similar = [texts for texts in by_key.values() if len(texts) > 1]
         for texts in similar[: 3 - len(examples)]:
             examples.append(" ~ ".join(excerpt(text, 60) for text in texts[:2]))
-        severity: Severity = "warning" if num_dropped > 0.01 * total else "note"
+        severity = "warning" if num_dropped > 0.01 * total else "note"
         message = f"{name}: {num_repeated:,} of {total:,} texts ({percent(num_repeated, total)}) repeat an "
         message += "earlier one"
         if num_dropped > num_repeated:
@@ -188,7 +186,7 @@ def doubled_quotes(splits: Mapping[str, Any], stats: Stats, texts: str = "texts"
         message = f"{name}: texts in quotation marks, or with doubled quotes: {len(rows):,} of "
         message += f"{len(values):,}"
         fix = "if the table was exported twice, export it once from its original source"
-        yield from finding_if_any("note", "quotes", rows, message, fix, shown=shown)
+        yield from Finding.if_any("note", "quotes", rows, message, fix, shown=shown)
 
 
 # --- labels ---------------------------------------------------------------------------------------
@@ -211,7 +209,7 @@ def contradictions(splits: Mapping[str, Any], stats: Stats) -> Findings:
     fix = "keep one label per text; 'glassformer review-labels' lists suspicious labels"
     fix = "give equal texts the same labels" if is_multilabel else fix
     ok = "equal texts have equal labels" if labeled else ""
-    yield from finding_if_any("warning", "contradictions", conflicting, message, fix, shown=examples, ok=ok)
+    yield from Finding.if_any("warning", "contradictions", conflicting, message, fix, shown=examples, ok=ok)
 
 
 def _rows_in_splits(text: str, splits: Mapping[str, Any]) -> str:
@@ -232,7 +230,7 @@ def label_problems(splits: Mapping[str, Any], stats: Stats) -> Findings:
         yield Finding("warning", "label-kind", what, len(set(map(str, labels))), fix=fix)
 
 
-def missing_label_names(splits: Mapping[str, Any], stats: Stats) -> Findings:
+def missing_names(splits: Mapping[str, Any], stats: Stats) -> Findings:
     """Classes whose names look like a missing label."""
     labels = [x for split in splits.values() for x in flat_labels(split.labels)]
     if not (names := find_missing_labels(labels)):
@@ -256,7 +254,7 @@ def balance(splits: Mapping[str, Any], stats: Stats) -> Findings:
             yield Finding("warning", "balance", f"{name}: one class only ({most!r})", n_most)
             continue
         ratio = n_most / n_least
-        severity: Severity = "warning" if ratio >= 10 else "note" if ratio >= 1.5 else "ok"
+        severity = "warning" if ratio >= 10 else "note" if ratio >= 1.5 else "ok"
         message = f"{name}: {len(ranked)} classes, {n_most:,} of {most!r} to {n_least:,} of {least!r}"
         fix = ""
         if severity != "ok":
@@ -277,7 +275,7 @@ def single_example_classes(splits: Mapping[str, Any], stats: Stats) -> Findings:
     if too_many_classes(flat_labels(labels)):
         message += f"; {len(counts):,} classes in {len(labels or ()):,} rows"
         fix = "are these the labels? Name the column of classes with label_column"
-    yield from finding_if_any("warning", "lone-classes", single, message, fix, shown=single[:10])
+    yield from Finding.if_any("warning", "lone-classes", single, message, fix, shown=single[:10])
 
 
 def missing_classes(splits: Mapping[str, Any], stats: Stats) -> Findings:
@@ -295,7 +293,7 @@ def missing_classes(splits: Mapping[str, Any], stats: Stats) -> Findings:
             severity, reason = "warning", "since a class without training examples is never predicted"
             fix = f"{hint}, {reason}; or {drop_class_hint(missing[0])}"
         message = f"{name} lacks {len(missing)} of {len(all_classes)} classes"
-        yield from finding_if_any(severity, "missing-classes", missing, message, fix, shown=missing[:10])
+        yield from Finding.if_any(severity, "missing-classes", missing, message, fix, shown=missing[:10])
     if not any(lacking.values()):
         yield Finding("ok", "missing-classes", "every split has every class")
 
@@ -309,7 +307,7 @@ def twin_classes(splits: Mapping[str, Any], stats: Stats) -> Findings:
     message += f"of accents or the way a number is written: {len(groups):,} ({shown})"
     fix = "merge them with --set merge_labels=spelling"
     ok = "near-duplicate class names: none" if names else ""
-    yield from finding_if_any("warning", "twin-classes", groups, message, fix, shown=groups[:10], ok=ok)
+    yield from Finding.if_any("warning", "twin-classes", groups, message, fix, shown=groups[:10], ok=ok)
 
 
 def group_spellings(names: Collection[str]) -> list[str]:
@@ -386,7 +384,7 @@ def multilabel(splits: Mapping[str, Any], stats: Stats) -> Findings:
     names = "; ".join(" and ".join(map(repr, pair["labels"])) for pair in redundant[:3])
     message = f"{name}: labels that almost always occur together: {len(redundant)} ({names})"
     fix = "merge them with merge_labels, unless they differ in the data that the model will read"
-    yield from finding_if_any("warning", "tied-labels", redundant, message, fix, shown=())
+    yield from Finding.if_any("warning", "tied-labels", redundant, message, fix, shown=())
 
 
 def unlabeled_message(name: str, labels: Sequence[Any] | None) -> str:
@@ -403,7 +401,7 @@ def _label_counts(name: str, counts: Counter[Any], n: int) -> Findings:
         yield Finding("warning", "balance", f"{name}: no example has a label", n)
         return
     (most, n_most), (least, n_least) = counts.most_common()[0], counts.most_common()[-1]
-    severity: Severity = "note" if n_most / n_least >= 10 else "ok"
+    severity = "note" if n_most / n_least >= 10 else "ok"
     message = f"{name}: {len(counts)} labels, {n_most:,} examples with {most!r} to {n_least:,} with {least!r}"
     fix = "weight positive examples of rare labels with --set pos_weight=root" if severity == "note" else ""
     yield Finding(severity, "balance", message, n_most - n_least, fix=fix)
@@ -411,9 +409,9 @@ def _label_counts(name: str, counts: Counter[Any], n: int) -> Findings:
     shown = listed_in_part([*map(repr, rare)])
     message = f"{name}: labels on fewer than {MIN_EXAMPLES} examples: {len(rare):,} ({shown})"
     fix = "add examples of these labels, or drop the labels: their metrics are unreliable"
-    yield from finding_if_any("note", "rare-labels", rare, message, fix, shown=rare[:10])
+    yield from Finding.if_any("note", "rare-labels", rare, message, fix, shown=rare[:10])
 
 
 # The checks of the labels of texts, in the order of the report.
-LABEL_CHECKS: list[Check] = [contradictions, label_problems, missing_label_names, balance]
+LABEL_CHECKS: list[Check] = [contradictions, label_problems, missing_names, balance]
 LABEL_CHECKS += [multilabel, single_example_classes, missing_classes, twin_classes]

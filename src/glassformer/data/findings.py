@@ -27,6 +27,29 @@ class Finding:
         """The message and the fix."""
         return f"{self.message}: {self.fix}" if self.fix else self.message
 
+    @staticmethod
+    def if_any(
+        severity: Severity,
+        code: str,
+        items: Sequence[Any],
+        message: str,
+        fix: str = "",
+        *,
+        shown: Iterable[str] | None = None,
+        ok: str = "",
+    ) -> Findings:
+        """Yield a finding that counts ``items``; without items, a finding "ok" with the message ``ok``.
+
+        Args:
+            shown: examples; None: the first three of ``items``.
+            ok: empty: yield nothing without items.
+        """
+        if items:
+            examples = tuple(items[:3] if shown is None else shown)
+            yield Finding(severity, code, message, len(items), examples, fix)
+        elif ok:
+            yield Finding("ok", code, ok)
+
 
 @dataclass(frozen=True)
 class DoctorReport:
@@ -51,29 +74,6 @@ Findings = Iterable[Finding]
 Stats = dict[str, Any]  # statistics of a report
 # A check takes the splits of a data set and the report's statistics, to which it may add. It yields findings.
 Check = Callable[[Mapping[str, Any], Stats], Findings]
-
-
-def finding_if_any(
-    severity: Severity,
-    code: str,
-    items: Sequence[Any],
-    message: str,
-    fix: str = "",
-    *,
-    shown: Iterable[str] | None = None,
-    ok: str = "",
-) -> Findings:
-    """Yield a finding that counts ``items``; without items, a finding "ok" with the message ``ok``.
-
-    Args:
-        shown: examples; None: the first three of ``items``.
-        ok: empty: yield nothing without items.
-    """
-    if items:
-        examples = tuple(items[:3] if shown is None else shown)
-        yield Finding(severity, code, message, len(items), examples, fix)
-    elif ok:
-        yield Finding("ok", code, ok)
 
 
 def row_examples(split: Any, rows: Sequence[int], text: Callable[[int], str], limit: int = 3) -> list[str]:

@@ -19,13 +19,7 @@ from glassformer.data.image import is_image_name
 from glassformer.data.parquet import match_partition
 from glassformer.data.spreadsheet import file_type_error
 from glassformer.data.tables import READERS, Table
-from glassformer.errors import (
-    DataError,
-    NoSuchFileError,
-    NoSuchSplitError,
-    WrongInputError,
-    counted,
-)
+from glassformer.errors import DataError, NoSuchFileError, NoSuchSplitError, WrongInputError, counted
 
 # --- tables in folders ----------------------------------------------------------------------------
 # Supported layouts:
@@ -73,13 +67,13 @@ def find_split_files(
         check_no_tables(path)
         raise NoSuchSplitError("no file named train, validation or test", where=str(path), fix=fix)
     if not path.exists() and path.suffix.lower() not in READERS:
-        raise missing_source_error(path, known)
+        raise no_source_error(path, known)
     if path.suffix.lower() not in extensions:
         raise file_type_error(path, extensions)
     return {"train": [path]}
 
 
-def missing_source_error(source: str | Path, known: Iterable[str]) -> DataError:
+def no_source_error(source: str | Path, known: Iterable[str]) -> DataError:
     """The error for a path that does not exist; it suggests the most similar of the ``known`` data sets."""
     what = f"no file, folder or named data set {str(source)!r}"
     return NoSuchFileError(what, fix=f"Check the path. {nearest(str(source), list(known))}")
@@ -174,6 +168,7 @@ def split_folders(folder: Path, noun: str, fix: str) -> dict[str, Path]:
     Args:
         noun: what the folder must have, "texts" or "images", for an error message.
     """
+    check_not_model(folder)
     below = subfolders(folder)
     if not below:
         check_no_tables(folder)

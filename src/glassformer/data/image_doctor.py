@@ -9,15 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.doctor_checks import (
-    label_problems,
-    missing_label_names,
-    multilabel,
-    run_checks,
-    twin_classes,
-)
+from glassformer.data.doctor_checks import label_problems, missing_names, multilabel, run_checks, twin_classes
 from glassformer.data.duplicates import Thumbnails, digest, near_duplicates, positions_by_key
-from glassformer.data.findings import DoctorReport, Finding, Findings, Stats, finding_if_any
+from glassformer.data.findings import DoctorReport, Finding, Findings, Stats
 from glassformer.data.image import DARK, SKIP_HINT, BrightestPixel, ImageHeader, read_headers
 from glassformer.data.image_range import MAX_UNCLEAR, WHITE_16, likely_white
 from glassformer.data.image_sources import ImageSplit, missing_classes
@@ -91,7 +85,7 @@ def examine_images(
         if not any(finding.code in ("leak", "near-leak") for finding in leaks):
             yield Finding("ok", "leak", "no image is in two splits")
 
-    checks = [check_splits, multilabel, label_problems, twin_classes, missing_label_names, compare_splits]
+    checks = [check_splits, multilabel, label_problems, twin_classes, missing_names, compare_splits]
     return run_checks(name, splits, checks, rejected)
 
 
@@ -128,11 +122,11 @@ def _duplicates(name: str, split: ImageSplit, positions: Mapping[str, list[int]]
     examples = [_two_names(names, labels, index) for index in conflicting[:3]]
     message = f"images of {name} that occur with different labels: {len(conflicting):,}"
     fix = "keep every image in the folder of only one class"
-    yield from finding_if_any("warning", "contradictions", conflicting, message, fix, shown=examples)
+    yield from Finding.if_any("warning", "contradictions", conflicting, message, fix, shown=examples)
     examples = [_two_names(names, labels, index) for index in repeated[:3]]
     message = f"duplicate images of {name}: {sum(len(index) - 1 for index in repeated):,}"
     fix, ok = "leave repeats out with --set drop_duplicates=true", f"{name}: no image occurs twice"
-    yield from finding_if_any("note", "repeats", repeated, message, fix, shown=examples, ok=ok)
+    yield from Finding.if_any("note", "repeats", repeated, message, fix, shown=examples, ok=ok)
 
 
 def _two_names(names: Sequence[str], labels: Sequence[Any] | None, index: Sequence[int]) -> str:
@@ -160,7 +154,7 @@ def _leakage(splits: Mapping[str, ImageSplit], positions: Mapping[str, dict[str,
         shown = [names[positions[second][key][0]] for key in shared[:3]]
         message = f"images in both {first} and {second}: {len(shared):,}; the score would be too high"
         fix = f"drop them from {first} with --set drop_duplicates=true"
-        yield from finding_if_any("warning", "leak", shared, message, fix, shown=shown)
+        yield from Finding.if_any("warning", "leak", shared, message, fix, shown=shown)
 
 
 # --- what the images look like --------------------------------------------------------------
@@ -188,7 +182,7 @@ def _shapes(name: str, split: ImageSplit, headers: Mapping[int, ImageHeader], tr
         yield Finding("note", "modes", message, sum(unusual.values()), tuple(examples[:3]))
     animated = [names[i] for i, header in headers.items() if header.frames > 1]
     message = f"{name}: {len(animated):,} images have several frames or pages; only the first is read"
-    yield from finding_if_any("note", "animations", animated, message)
+    yield from Finding.if_any("note", "animations", animated, message)
     if transform is not None:
         yield from _transform_effects(name, sizes, transform)
 
@@ -261,4 +255,4 @@ def _near_duplicates(splits: Mapping[str, ImageSplit], thumbnails: Mapping[str, 
         message = f"pairs of images of {first} that look nearly the same and have different labels: "
         message += f"{len(conflicting):,}"
         fix = "keep the right label of each"
-        yield from finding_if_any("warning", "near-contradictions", conflicting, message, fix, shown=shown)
+        yield from Finding.if_any("warning", "near-contradictions", conflicting, message, fix, shown=shown)

@@ -20,25 +20,12 @@ from glassformer.data.checks import check_class_names
 from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label_column, with_label_sets
 from glassformer.data.dataset import SPLIT_OF, Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import is_system_file
-from glassformer.data.folders import (
-    check_no_tables,
-    check_not_model,
-    find_folder,
-    missing_source_error,
-    split_folders,
-    subfolders,
-)
+from glassformer.data.folders import check_no_tables, find_folder, no_source_error, split_folders, subfolders
 from glassformer.data.image import files_below, image_name, is_image_name, remove_unreadable
 from glassformer.data.label_kinds import unify_spelling
 from glassformer.data.label_sets import flat_labels
 from glassformer.data.numbers import are_numbers, find_number_column
-from glassformer.data.rejected import (
-    RejectedRow,
-    check_source,
-    keep_usable_rows,
-    lenient_table,
-    skipped_rows_message,
-)
+from glassformer.data.rejected import RejectedRow, check_source, keep_usable_rows, lenient_table, skip_message
 from glassformer.data.sources import LabelReader, combined_origin, split_files
 from glassformer.data.splits import limit_examples, stratified_split
 from glassformer.data.tables import READERS, Table
@@ -110,7 +97,7 @@ def load_image_dataset(
         columns = image_column, label_column, need_labels, rejected
         dataset = _load_path(source, _TableReader(label_separator, numbers, "plain", *columns), splits)
         if rejected:
-            note = skipped_rows_message(rejected, is_listed=False)
+            note = skip_message(rejected, is_listed=False)
             dataset = replace(dataset, rejected=tuple(rejected), notes=(*dataset.notes, note))
     notes, dataset_splits = [*dataset.notes], dict(dataset.splits)
     for name, split in dataset_splits.items() if broken == "skip" else ():
@@ -166,12 +153,11 @@ def _load_path(source: str | Path, reader: _TableReader, requested: Sequence[str
         if not files and reader.numbers:
             raise WrongInputError("folders name classes, not numbers", where=str(path), fix=FIX_NUMBERS)
         if not files:
-            check_not_model(path)
             return load_image_folder(path, requested)
     elif str(source) and (path.exists() or path.suffix.lower() in READERS):
         files = {"train": [path]}
     else:
-        raise missing_source_error(source, NAMED_IMAGES)
+        raise no_source_error(source, NAMED_IMAGES)
     files_of_split = choose_splits(files, requested, str(path))
     splits, class_names, notes = {}, (), {}
     for split, paths in files_of_split.items():

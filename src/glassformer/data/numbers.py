@@ -15,7 +15,7 @@ import numpy as np
 from glassformer.config import listed
 from glassformer.data.checks import is_missing, place
 from glassformer.data.duplicates import conflicts
-from glassformer.data.findings import Finding, excerpt, finding_if_any
+from glassformer.data.findings import Finding, excerpt
 from glassformer.data.in_memory import one_column
 from glassformer.data.label_kinds import LOOKS_LIKE_AMOUNT, is_number
 from glassformer.data.rejected import SKIP, RejectedRow
@@ -381,4 +381,4 @@ def number_findings(
     ]
     what = f"equal examples with different numbers: {len(conflicting):,}"
     fix = "give each its mean, or keep one"
-    yield from finding_if_any("note", "contradictions", conflicting, what, fix, shown=shown)
+    yield from Finding.if_any("note", "contradictions", conflicting, what, fix, shown=shown)

@@ -13,15 +13,7 @@ import numpy as np
 from glassformer.data.dataset import Dataset
 from glassformer.data.doctor_checks import doubled_quotes, each_split, run_checks
 from glassformer.data.duplicates import positions_by_key
-from glassformer.data.findings import (
-    DoctorReport,
-    Finding,
-    Findings,
-    Severity,
-    Stats,
-    finding_if_any,
-    row_examples,
-)
+from glassformer.data.findings import DoctorReport, Finding, Findings, Stats, row_examples
 from glassformer.data.pairs import PairSplit, ScoredSplit
 from glassformer.data.rejected import RejectedRow
 
@@ -64,11 +56,11 @@ def _suspicious_pairs(
     name: str, code: str, split: Any, rows: Sequence[int], what: str, ok: str = ""
 ) -> Findings:
     """Yield a finding about suspicious pairs of a split: a note for few pairs, otherwise a warning."""
-    severity: Severity = "warning" if len(rows) > MAX_NOTE_SHARE * len(split) else "note"
+    severity = "warning" if len(rows) > MAX_NOTE_SHARE * len(split) else "note"
     sides = _sides(split)
     shown = row_examples(split, rows, lambda i: " | ".join(sides[i]))
     message = f"{name}: {len(rows):,} of {len(split):,} pairs {what}"
-    yield from finding_if_any(severity, code, rows, message, FIXES[code], shown=shown, ok=ok)
+    yield from Finding.if_any(severity, code, rows, message, FIXES[code], shown=shown, ok=ok)
 
 
 def _empty(name: str, split: PairSplit) -> Findings:
@@ -78,7 +70,7 @@ def _empty(name: str, split: PairSplit) -> Findings:
     fix = "fill them in, or leave such pairs out with --on-bad-row skip"
     # always a warning: training stops at the first such pair
     ok = f"{name}: no side is empty"
-    yield from finding_if_any("warning", "empty", rows, message, fix, shown=shown, ok=ok)
+    yield from Finding.if_any("warning", "empty", rows, message, fix, shown=shown, ok=ok)
 
 
 def _duplicates(name: str, split: Any) -> Findings:
@@ -88,7 +80,7 @@ def _duplicates(name: str, split: Any) -> Findings:
         yield Finding("ok", "duplicates", f"{name}: no pair occurs twice")
         return
     examples = tuple(f"{n} times: {a} | {b}" for (a, b), n in pairs.most_common(3))
-    severity: Severity = "warning" if num_repeated > MAX_NOTE_SHARE * pairs.total() else "note"
+    severity = "warning" if num_repeated > MAX_NOTE_SHARE * pairs.total() else "note"
     message = f"{name}: {num_repeated:,} of {pairs.total():,} pairs repeat an earlier one"
     fix = "remove repeats; a split that is held out at random shares none with train"
     yield Finding(severity, "duplicates", message, num_repeated, examples, fix)
@@ -125,7 +117,7 @@ def _shared_sources(splits: Mapping[str, PairSplit], stats: Stats) -> Findings:
         shared = sorted(sources[a] & sources[b])
         message = f"distinct source texts in both {a} and {b}: {len(shared):,}"
         fix, ok = _leak_fix(a), f"no source text is in both {a} and {b}"
-        yield from finding_if_any("warning", "leaks", shared, message, fix, ok=ok)
+        yield from Finding.if_any("warning", "leaks", shared, message, fix, ok=ok)
 
 
 def _leak_fix(split: str) -> str:
@@ -195,8 +187,8 @@ def _shared_pairs(splits: Mapping[str, ScoredSplit], stats: Stats) -> Findings:
         if rows:
             message = f"pairs in both {a} and {b}, in either order: {len(rows):,}"
             shown = [" | ".join(sides[i]) for i in rows[:3]]
-            yield from finding_if_any("warning", "leaks", rows, message, _leak_fix(a), shown=shown)
+            yield from Finding.if_any("warning", "leaks", rows, message, _leak_fix(a), shown=shown)
             continue
         texts = sorted({x for key in keys[a] for x in key} & {x for key in keys[b] for x in key})
         message = f"texts in both {a} and {b}, on either side of other pairs: {len(texts):,}"
-        yield from finding_if_any("note", "leaks", texts, message, ok=f"no text is in both {a} and {b}")
+        yield from Finding.if_any("note", "leaks", texts, message, ok=f"no text is in both {a} and {b}")

@@ -408,7 +408,7 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
-def huggingface_class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
+def hub_class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
     """Column -> class names, which the ``datasets`` library stores in the Parquet schema."""
     try:
         features = json.loads(metadata)["info"]["features"]

@@ -101,11 +101,7 @@ def with_num_unusable(what: str, num_unusable: int) -> str:
 
 
 def keep_usable_rows(
-    table: Table,
-    text: str,
-    label: str | None,
-    rejected: list[RejectedRow],
-    checks: dict[str, Callable],
+    table: Table, text: str, label: str | None, rejected: list[RejectedRow], checks: dict[str, Callable]
 ) -> Table:
     """The usable rows of a table; unusable rows are added to ``rejected``.
 
@@ -156,7 +152,7 @@ def write_rejected(path: Path, rejected: Sequence[RejectedRow]) -> None:
     write_text(path, "".join(lines))
 
 
-def skipped_rows_message(rejected: Sequence[Any], is_listed: bool = True) -> str:
+def skip_message(rejected: Sequence[Any], is_listed: bool = True) -> str:
     """One line about the skipped rows: their number, and the first row.
 
     Args:
@@ -189,6 +185,7 @@ def encoding_hint(rejected: Sequence[Any]) -> str:
 
 # A function that returns the example of a row or raises DataError, and the row number.
 Row = tuple[Callable[[], Any], int]
+RowReader = Callable[[Path], Iterable[Row]]
 
 
 def check_source(source: str | Path, limit: int | None, fix: str = "", noun: str = "examples") -> None:
@@ -229,10 +226,7 @@ def find_named_column(
 
 
 def read_examples(
-    files: Sequence[Path],
-    read: Callable[[Path], Iterable[Row]],
-    rejected: list[RejectedRow] | None,
-    noun: str,
+    files: Sequence[Path], read: RowReader, rejected: list[RejectedRow] | None, noun: str
 ) -> tuple[list[Any], str, Sequence[int]]:
     """The examples of a split, their origin for messages, and the row number of each example.
 
@@ -259,6 +253,6 @@ def read_examples(
     if not examples:
         skipped = rejected[start:] if rejected else []
         what = f"no {noun} can be used"
-        what += f"; {skipped_rows_message(skipped, is_listed=False)}" if skipped else ""
+        what += f"; {skip_message(skipped, is_listed=False)}" if skipped else ""
         raise DataError(what, where=origin, fix=fix or "Correct the file")
     return examples, origin, rows if len(files) == 1 else range(1, len(rows) + 1)

@@ -36,26 +36,18 @@ from glassformer.data.dataset import SPLIT_OF, NamedSource, TextDataset, TextSpl
 from glassformer.data.files import MAX_TEXT, is_system_file, read_lines, read_utf8
 from glassformer.data.folders import (
     check_no_tables,
-    check_not_model,
     combined_origin,
     find_data_file,
     find_folder,
     find_local_folder,
-    missing_source_error,
+    no_source_error,
     split_files,
     split_folders,
     subfolders,
 )
 from glassformer.data.image import is_image_name
 from glassformer.data.label_kinds import find_label_problem, unify_spelling, whole_number
-from glassformer.data.label_sets import (
-    LabelSet,
-    are_sets,
-    check_sets,
-    flat_labels,
-    is_multilabel,
-    split_column,
-)
+from glassformer.data.label_sets import LabelSet, check_sets, flat_labels, is_multilabel, split_column
 from glassformer.data.network import unreachable
 from glassformer.data.numbers import NumberFormat, amounts_message, check_numbers, find_number_column
 from glassformer.data.rejected import (
@@ -246,7 +238,7 @@ def _named_labels(
         return _class_name((numbers or {}).get(label, label), class_names, table, row)
 
     label_of_row = zip(table.rows, labels, strict=True)
-    if are_sets(labels):
+    if is_multilabel(labels):
         return [LabelSet(sorted(name(label, row) for label in label_set)) for row, label_set in label_of_row]
     return [name(label, row) for row, label in label_of_row]
 
@@ -267,7 +259,7 @@ def _with_integer_labels(splits: Mapping[str, Any], untyped: set[str]) -> dict[s
             return out
     for name in untyped & splits.keys():
         if (labels := splits[name].labels) is not None:
-            multilabel = are_sets(labels)
+            multilabel = is_multilabel(labels)
             integers = [LabelSet(sorted({*map(int, x)})) if multilabel else int(x) for x in labels]
             out[name] = replace(splits[name], labels=integers)
     return out
@@ -352,7 +344,7 @@ def _load_path(path: Path, reader: _TextReader, requested: Requested) -> TextDat
     if path.is_dir():
         name, tables = path.name, split_files(path)
     elif not path.exists() and path.suffix.lower() not in READERS:
-        raise missing_source_error(path, NAMED_SOURCES)
+        raise no_source_error(path, NAMED_SOURCES)
     chosen: dict[str, Any] = choose_splits(tables or _find_text_files(path), requested, str(path))
     if not tables:
         splits = {name: _read_texts(name, files, path, reader.rejected) for name, files in chosen.items()}
@@ -418,7 +410,6 @@ def _find_text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
     Hidden files and folders and those of other programs (``__MACOSX``) are ignored. A folder ``unsup`` among
     the classes, as in the original IMDb archive, becomes the split ``unsupervised``.
     """
-    check_not_model(folder)
     fix = "Put train.csv there, or one folder of .txt files for each class"
     split_paths = split_folders(folder, "texts", fix) or {"train": folder}
     layout = {split: _class_files(path, folder) for split, path in split_paths.items()}

@@ -436,12 +436,7 @@ def place_of_labels(dataset: Any, origin: str) -> str:
 
 
 def hold_out(
-    train: Any,
-    size: float,
-    settings: Any,
-    ungrouped: Sequence[str | None] = UNGROUPED,
-    *,
-    size_name: str,
+    train: Any, size: float, settings: Any, ungrouped: Sequence[str | None] = UNGROUPED, *, size_name: str
 ) -> tuple[Any, Any]:
     """Divide a split into the remaining and the held-out examples; for arguments see ``make_splits``."""
     copies, seed = getattr(settings, "copies", None), settings.split_seed

@@ -11,8 +11,6 @@ from typing import Any
 
 from glassformer.errors import FileTypeError
 
-# The first line of some files.
-match_excel_separator = re.compile(r'"?sep=([^\w\s"]|\t)"?\s*', re.IGNORECASE).fullmatch
 SPREADSHEETS = frozenset([".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers"])
 MAX_CELL = 16 * 2**20  # characters; the csv module's own limit of 131,072 is too small for a long document
 REVIEWED = "review:"  # prefix of the columns that a label review adds; all cells of such a table are escaped

@@ -48,20 +48,8 @@ from glassformer.data.files import (
     replace_undecoded,
     text_lines,
 )
-from glassformer.data.parquet import (
-    check_rows,
-    huggingface_class_names,
-    open_parquet,
-    partition_values,
-    read_column,
-)
-from glassformer.data.spreadsheet import (
-    csv_plain,
-    csv_rows,
-    file_type_error,
-    is_label_review,
-    match_excel_separator,
-)
+from glassformer.data.parquet import check_rows, hub_class_names, open_parquet, partition_values, read_column
+from glassformer.data.spreadsheet import csv_plain, csv_rows, file_type_error, is_label_review
 from glassformer.errors import (
     DataError,
     FileTypeError,
@@ -475,6 +463,8 @@ def remove_repeated_headers(
 
 # --- the delimiter --------------------------------------------------------------------------------
 
+# The first line of some files.
+match_excel_separator = re.compile(r'"?sep=([^\w\s"]|\t)"?\s*', re.IGNORECASE).fullmatch
 MAX_COLUMNS = 1 << 16
 USUAL_DELIMITERS = ",;\t"
 RARE_DELIMITERS = "|^~\x01\x1f"  # tried only if the header has no usual delimiter
@@ -906,7 +896,7 @@ def _read_parquet(path: Path, on_error: RowErrorHandler) -> Table:
     file = open_parquet(path)
     schema, rows = file.schema_arrow, check_rows(path, file)
     check_names(schema.names, str(path))
-    class_names = huggingface_class_names((schema.metadata or {}).get(b"huggingface", b"{}"))
+    class_names = hub_class_names((schema.metadata or {}).get(b"huggingface", b"{}"))
     partition = {name: value for name, value in partition_values(path).items() if name not in schema.names}
 
     def read(name: str) -> list[Any]:

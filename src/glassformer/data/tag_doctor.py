@@ -11,16 +11,7 @@ from typing import Any
 
 from glassformer.data.doctor_checks import duplicates, group_spellings, leakage, run_checks
 from glassformer.data.duplicates import conflicts
-from glassformer.data.findings import (
-    Check,
-    DoctorReport,
-    Finding,
-    Findings,
-    Stats,
-    excerpt,
-    finding_if_any,
-    percent,
-)
+from glassformer.data.findings import Check, DoctorReport, Finding, Findings, Stats, excerpt, percent
 from glassformer.data.tagged import TaggedDataset, TaggedSplit
 from glassformer.data.tags import (
     NOT_TAGGED,
@@ -101,7 +92,7 @@ def _similar_kind_names(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Fi
     groups = group_spellings(kinds)
     message = f"kinds whose names differ only in case or white space: {'; '.join(groups[:3])}"
     fix = "they are learned as different kinds: use one spelling"
-    yield from finding_if_any("warning", "twin-kinds", groups, message, fix, shown=groups[:10])
+    yield from Finding.if_any("warning", "twin-kinds", groups, message, fix, shown=groups[:10])
 
 
 def _not_tagged(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
@@ -143,13 +134,13 @@ def _balance(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
     rare = [f"{kind} {n}" for kind, n in sorted(kinds.items()) if n < MIN_SPANS]
     message = f"train: kinds with fewer than {MIN_SPANS} spans: {', '.join(rare)}"
     fix = "few examples are hard to learn from"
-    yield from finding_if_any("warning", "rare-kinds", rare, message, fix, shown=())
+    yield from Finding.if_any("warning", "rare-kinds", rare, message, fix, shown=())
     for name, split in splits.items():
         split_kinds = {tag_kind(tag, scheme) for tags in split.tags or () for tag in tags} - {""}
         unseen = sorted(split_kinds - kinds.keys())
         message = f"{name}: kinds that train does not have: {', '.join(unseen)}"
         fix = "no model can find them"
-        yield from finding_if_any("warning", "unseen-kinds", unseen, message, fix, shown=())
+        yield from Finding.if_any("warning", "unseen-kinds", unseen, message, fix, shown=())
 
 
 def _known_spans(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
@@ -184,4 +175,4 @@ def _contradictions(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findin
     message = f"sentences that occur with different tags: {len(conflicting):,}"
     shown, ok = map(excerpt, conflicting[:3]), "no sentence occurs with different tags"
     fix = "give each one set of tags"
-    yield from finding_if_any("warning", "contradictions", conflicting, message, fix, shown=shown, ok=ok)
+    yield from Finding.if_any("warning", "contradictions", conflicting, message, fix, shown=shown, ok=ok)

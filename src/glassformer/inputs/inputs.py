@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from glassformer.data.doctor import Severity
-from glassformer.data.findings import DoctorReport
+from glassformer.data.findings import DoctorReport, Severity
 from glassformer.errors import DataError
 from glassformer.inputs.rows import InputRequest, Layout, Row, detect_layout, usable_inputs
 

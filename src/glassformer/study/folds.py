@@ -26,7 +26,7 @@ from glassformer.checkpoints.files import atomic_replace, disk_errors, replace_t
 from glassformer.checkpoints.locks import is_empty_folder, write_lock
 from glassformer.config import read_toml, to_toml
 from glassformer.data.duplicates import content_lines
-from glassformer.data.rejected import skipped_rows_message
+from glassformer.data.rejected import skip_message
 from glassformer.errors import BadValueError, DataChangedError, ExistsError, OtherRunError
 from glassformer.finite import json_text
 from glassformer.outputs import check_folder_path
@@ -92,7 +92,7 @@ def cross_validate(
         for line in getattr(splits.dataset, "messages", ()):
             log(line)
         if rejected := getattr(splits.dataset, "rejected", ()):
-            log(skipped_rows_message(rejected, is_listed=False))
+            log(skip_message(rejected, is_listed=False))
         log(f"{len(splits.train):,} {out.NOUN} in {folds} folds")
         predictions: list[Any] = [None] * len(out.train)
         per_fold = []

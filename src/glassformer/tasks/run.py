@@ -31,7 +31,7 @@ from glassformer.data.columns import AUTO, NONE
 from glassformer.data.doctor_checks import without_skip_fix
 from glassformer.data.files import reading_as
 from glassformer.data.findings import summary_lines
-from glassformer.data.rejected import skipped_rows_message, write_rejected
+from glassformer.data.rejected import skip_message, write_rejected
 from glassformer.data.tags import EXACT_SCHEME
 from glassformer.errors import (
     CheckpointError,
@@ -364,7 +364,7 @@ def _run(
         log(line)
     if preview.rejected:
         write_rejected(folder / "rejected.jsonl", preview.rejected)
-        log(skipped_rows_message(preview.rejected))
+        log(skip_message(preview.rejected))
     doctor = RunDoctor(context, preview)
     setup = time.perf_counter() - started
     fit_started = time.perf_counter()

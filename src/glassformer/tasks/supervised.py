@@ -25,7 +25,7 @@ from glassformer.data.duplicates import copy_keys
 from glassformer.data.findings import DoctorReport
 from glassformer.data.label_kinds import other_spellings
 from glassformer.data.label_sets import flat_labels
-from glassformer.data.rejected import SKIP, join_fixes, skipped_rows_message
+from glassformer.data.rejected import SKIP, join_fixes, skip_message
 from glassformer.data.repairs import apply_repairs
 from glassformer.data.splits import (
     Splits,
@@ -444,7 +444,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     if (source is not None or context.drop_unreadable) and (
         rejected := getattr(splits.dataset, "rejected", ())
     ):
-        messages += [skipped_rows_message(rejected, is_listed=False)]
+        messages += [skip_message(rejected, is_listed=False)]
     split, unknown = _labelled_split(context, splits, source)
     splits = replace(splits, evaluated=split)
     messages += [unknown] if unknown else []

@@ -14,12 +14,12 @@ import numpy as np
 
 from glassformer.checkpoints.files import read_json, replace_text
 from glassformer.config import KnownRecipe
-from glassformer.data.doctor import DoctorReport, Severity
+from glassformer.data.findings import DoctorReport, Severity
 from glassformer.data.duplicates import content_digest, copy_keys
 from glassformer.data.files import with_recipe_settings
 from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.pairs import PAIR_SOURCES, SCORED_SOURCES
-from glassformer.data.rejected import skipped_rows_message
+from glassformer.data.rejected import skip_message
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.data.splits import Splits, grouped_choice, labeled_or_none, stratified_folds
 from glassformer.errors import DataChangedError, InputError, NoSuchSplitError, TooFewExamplesError
@@ -147,7 +147,7 @@ class RunContext:
         """
         splits = self.reload_data() if source is None else load(self.recipe, source)
         if rejected := splits.dataset.rejected:
-            self.log(skipped_rows_message(rejected, is_listed=False))
+            self.log(skip_message(rejected, is_listed=False))
         split, where = splits.evaluated, source or self.recipe.data.source
         if split is None or (needed and split.labels is None):
             what = f"nothing to evaluate: no {needed or 'validation and no test split'}"

@@ -27,7 +27,7 @@ from glassformer.data.masking import (
     mask_tokens,
     multi_sentence_share,
 )
-from glassformer.data.rejected import skipped_rows_message
+from glassformer.data.rejected import skip_message
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode, word_tokenizer, wordpiece_tokenizer
@@ -468,7 +468,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
         dataset = load_text_dataset(source, text_column=d.text_column, on_bad_row=d.on_bad_row, labels=False)
         splits = dataset.splits
         if dataset.rejected:
-            context.log(skipped_rows_message(dataset.rejected, is_listed=False))
+            context.log(skip_message(dataset.rejected, is_listed=False))
         split = splits.get("test") or next(iter(splits.values()))
         texts, origin = split.texts, split.origin
     context.log(f"{counted(len(texts), 'text')} of {origin}")
