@@ -324,8 +324,7 @@ def _corrupt_image(pixels: np.ndarray, kind: str, strength: float, rng: np.rando
     if kind == "noise":
         return np.clip(pixels + rng.normal(0, strength, pixels.shape), 0, 255).astype(np.uint8)
     if kind == "light":
-        factor = 1 + strength * rng.choice((-1.0, 1.0))
-        return np.clip(pixels * factor, 0, 255).astype(np.uint8)
+        return np.clip(pixels * (1 + strength * rng.choice((-1.0, 1.0))), 0, 255).astype(np.uint8)
     image = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
     if kind == "crop":
         height, width = max(1, round(h * strength)), max(1, round(w * strength))

@@ -66,6 +66,20 @@ class Columns:
     candidates: tuple[str, ...] = ()  # columns that could be the label, if several; the likeliest first
     numbers: str | None = None  # a column of measurements, if no column could be the label
 
+    def read(self, table: Table) -> list[str]:
+        """The texts of a table, or its pairs; for errors see ``check_texts``."""
+        texts = table.read(self.text)
+        if self.pair is None:
+            return check_texts(texts, table.origin, table.rows)
+        return join_sides(texts, table.read(self.pair), table.origin, table.rows)
+
+    def checks(self) -> dict[str, Callable]:
+        """Column of texts -> function that raises an error for an invalid value."""
+        if self.pair is None:
+            return {self.text: check_cells}
+        names = zip((self.text, self.pair), SIDES, strict=True)
+        return {name: partial(check_side, name=f"{which} text", origin="", rows=[0]) for name, which in names}
+
 
 def find_columns(
     table: Table,
@@ -419,24 +433,7 @@ def find_columns_of_pairs(
         column = find_label_column(table, texts, need_labels, candidates)
         messages += [f"labels in {column!r}, detected by content; or set label_column"] if column else []
     messages += [f"{_candidates_message(candidates)}: name it with label_column"] if candidates else []
-    ranked = rank_label_candidates(table, candidates)
-    return Columns(texts[0], column, "; ".join(messages), texts[1], ranked)
-
-
-def read_inputs(table: Table, columns: Columns) -> list[str]:
-    """The texts of a table, or its pairs; for errors see ``check_texts``."""
-    texts = table.read(columns.text)
-    if columns.pair is None:
-        return check_texts(texts, table.origin, table.rows)
-    return join_sides(texts, table.read(columns.pair), table.origin, table.rows)
-
-
-def row_checks(columns: Columns) -> dict[str, Callable]:
-    """Column of texts -> function that raises an error for an invalid value."""
-    if columns.pair is None:
-        return {columns.text: check_cells}
-    names = zip((columns.text, columns.pair), SIDES, strict=True)
-    return {name: partial(check_side, name=f"{which} text", origin="", rows=[0]) for name, which in names}
+    return Columns(texts[0], column, "; ".join(messages), texts[1], rank_label_candidates(table, candidates))
 
 
 def mean_sentence_length(values: Sequence[Any]) -> float | None:
@@ -666,8 +663,7 @@ def check_no_target_in_pairs(split: Any, columns: tuple[str, str]) -> None:
         i, is_equal = match
         what = f"column {columns[i]!r}, read as the {SIDES[i]} text of pairs, "
         what += "holds the labels" if is_equal else "has one value for each label"
-        quoted = shlex.quote(columns[1 - i])
-        fix = f"Read only {columns[1 - i]!r}: text_column {quoted} pair_column none"
+        fix = f"Read only {columns[1 - i]!r}: text_column {shlex.quote(columns[1 - i])} pair_column none"
         raise UnclearColumnError(what, where=split.origin, fix=fix)
 
 

@@ -110,8 +110,7 @@ class ImageStream:
         pixels = self.transform.normalize(pixels)
         if c.mix != "none" and len(pixels) > 1:
             pixels, mixed = mix_pairs(pixels, c.mix, c.mix_share, c.mix_alpha, generator)
-        packing = Packing.uniform(len(pixels), self.tokens, self.device)
-        return ImageBatch(pixels, packing, index.index, mixed)
+        return ImageBatch(pixels, Packing.uniform(len(pixels), self.tokens, self.device), index.index, mixed)
 
 
 def evaluation_pixels(

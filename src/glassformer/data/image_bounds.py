@@ -48,8 +48,7 @@ def check_tiff_tags(block: bytes, where: str) -> dict[int, int]:
         raise _too_much(f"{count:,} entries of metadata", MAX_TAGS, where)
     integers, total = dict[int, int](), 0
     for i in range(count):
-        entry = entry_format.unpack_from(block, start + i * entry_format.size)
-        tag, type_, num_values, value = entry
+        tag, type_, num_values, value = entry_format.unpack_from(block, start + i * entry_format.size)
         size = TYPE_SIZES[type_] * num_values if type_ < len(TYPE_SIZES) else 0
         if type_ in INTEGER_TYPES and num_values > MAX_NUMBERS and 2 * num_values < len(block):
             raise _too_much(f"{num_values:,} strips or tiles", MAX_NUMBERS, where)

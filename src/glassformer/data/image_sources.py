@@ -175,8 +175,7 @@ def _load_path(source: str | Path, reader: _TableReader, requested: Sequence[str
             if label is not None:
                 class_names = table.class_names.get(label, class_names)
                 labels += reader.read(table, label, class_names)
-        origin = combined_origin(tables, len(images), len(labels))
-        splits[split] = ImageSplit(images, labels or None, *origin)
+        splits[split] = ImageSplit(images, labels or None, *combined_origin(tables, len(images), len(labels)))
     splits = splits if reader.numbers else unify_spelling(splits)
     names = () if reader.numbers else tuple(map(str, class_names)) or _class_names(splits)
     return Dataset(path.name if path.is_dir() else path.stem, splits, names, notes=tuple(notes))

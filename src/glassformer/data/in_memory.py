@@ -107,8 +107,7 @@ def _table_of_records(rows: Sequence[Any], origin: str) -> MemoryTable:
     def read(i: int) -> list[Any]:
         for index, record in enumerate(records):
             if names[i] not in record:
-                fix = "Give it in every row"
-                raise DataError(f"no {names[i]!r}", where=f"{origin}[{index}]", fix=fix)
+                raise DataError(f"no {names[i]!r}", where=f"{origin}[{index}]", fix="Give it in every row")
         return [record[names[i]] for record in records]
 
     value = "row.{}" if isinstance(rows[0], tuple) else "row[{!r}]"

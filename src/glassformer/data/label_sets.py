@@ -131,8 +131,7 @@ def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[An
     if len(wrong):
         i, k = wrong[0].tolist()
         what, where = f"{dense[i, k]!r} where an indicator matrix has 0 or 1", place(origin, i, None)
-        fix = "Give 1 if the example has the label, otherwise 0"
-        raise DataError(what, where=f"{where}[{k}]", fix=fix)
+        raise DataError(what, where=f"{where}[{k}]", fix="Give 1 if the example has the label, otherwise 0")
     if len(set(labels)) < len(labels):
         raise DataError("two columns have the same name", where=origin, fix="Rename one")
     if NONE in map(str, labels):
@@ -152,8 +151,7 @@ def are_booleans(y: Any) -> bool:
     if is_matrix(y):
         dense = _dense(y)
         return dense.dtype == bool or (dense.dtype == object and all(map(_is_boolean, dense.flat)))
-    first = next((label for label in y if not is_missing(label)), None)
-    return _is_boolean(first)
+    return _is_boolean(next((label for label in y if not is_missing(label)), None))
 
 
 def _is_boolean(value: Any) -> bool:

@@ -350,8 +350,7 @@ def number_findings(
         examples: split -> one key per example; duplicates have equal keys.
         scale: the scale on which the model will learn the numbers.
     """
-    train = np.asarray(splits.get("train", ()), np.float64)
-    wide = wide_range(train) if scale == "linear" else None
+    wide = wide_range(np.asarray(splits.get("train", ()), np.float64)) if scale == "linear" else None
     for name, numbers in splits.items():
         values = np.asarray(numbers, np.float64)
         what = f"{name}: numbers from {values.min():g} to {values.max():g}, median {np.median(values):g}"

@@ -148,8 +148,7 @@ def group_reasons(rejected: Sequence[RejectedRow], limit: int = 5) -> str:
 
 def write_rejected(path: Path, rejected: Sequence[RejectedRow]) -> None:
     """Write one JSON object per row: ``file``, ``row``, ``reason``."""
-    lines = [json_text(vars(row)) + "\n" for row in rejected]
-    write_text(path, "".join(lines))
+    write_text(path, "".join([json_text(vars(row)) + "\n" for row in rejected]))
 
 
 def skip_message(rejected: Sequence[Any], is_listed: bool = True) -> str:

@@ -73,8 +73,7 @@ def _merge_labels(dataset: Any, merges: str | Mapping[str, Any], messages: list[
         raise BadValueError(f"there is no class {unknown!r}", where="merge_labels", fix=fix)
     new_names = {label: merges.get(str(label), label) for label in classes}
     if others:
-        unnamed = {label for label in classes if str(label) not in merges}
-        new_names |= usual_spelling(dataset.splits, unnamed)
+        new_names |= usual_spelling(dataset.splits, {x for x in classes if str(x) not in merges})
     changed = {old: name for old, name in new_names.items() if old != name}
     if not changed:
         return dataset

@@ -28,8 +28,6 @@ from glassformer.data.columns import (
     find_columns,
     find_columns_of_pairs,
     parse_columns,
-    read_inputs,
-    row_checks,
     with_label_sets,
 )
 from glassformer.data.dataset import SPLIT_OF, NamedSource, TextDataset, TextSplit, choose_splits, label_names
@@ -293,8 +291,7 @@ class _TextReader(LabelReader):
         if split == "unsupervised" and (first is None or first.pair is None):
             text = self.text or (first.text if first and first.text in table.names else None)
             names = tuple(n for n in table.names if n != self.label and n.lower() not in LABEL_COLUMNS)
-            without_labels = replace(table, names=names or table.names)
-            return table, find_columns(without_labels, text, None, labels=False)
+            return table, find_columns(replace(table, names=names or table.names), text, None, labels=False)
         text, label, pair, pair_message = self.text, self.label, self.pair, ""
         if first is not None:
             text = text or (first.text if first.text in table.names else None)
@@ -319,7 +316,7 @@ class _TextReader(LabelReader):
 
     def usable_rows(self, table: Table, found: Columns, rejected: list[RejectedRow]) -> Table:
         """The usable rows of a table; unusable rows are added to ``rejected``."""
-        checks = row_checks(found) | (self.checks(table, found.label) if found.label else {})
+        checks = found.checks() | (self.checks(table, found.label) if found.label else {})
         return keep_usable_rows(table, found.text, found.label, rejected, checks)
 
     def missing_label_error(
@@ -379,7 +376,7 @@ def _from_tables(name: str, files: dict[str, list[Path]], reader: _TextReader) -
             if reader.rejected is not None:
                 table = parts[i] = reader.usable_rows(table, found, reader.rejected)
             with hint_to_skip(reader.rejected, partial(reader.usable_rows, table, found)):
-                texts += read_inputs(table, found)
+                texts += found.read(table)
                 if found.label is not None:
                     class_names = table.class_names.get(found.label, class_names)
                     labels += reader.read(table, found.label, class_names)

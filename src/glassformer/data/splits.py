@@ -168,8 +168,7 @@ def random_split(
         groups: one key per row; rows with the same key stay together.
     """
     n = len(columns[0])
-    count = _count(size, n, "validation_fraction")
-    held_out = set(grouped_choice(groups or range(n), count, seed).tolist())
+    held_out = set(grouped_choice(groups or range(n), _count(size, n, "validation_fraction"), seed).tolist())
     rest = [[x for i, x in enumerate(column) if i not in held_out] for column in columns]
     return rest, [[x for i, x in enumerate(column) if i in held_out] for column in columns]
 

@@ -1035,5 +1035,4 @@ class StreamedTable:
                 sampled.extend(row for i, row in enumerate(self.rows()) if i in selected)
             return [values[name] for _, values in sampled]
 
-        rows = [i + 1 for i in indices]
-        return Table(str(self.path), self.names, rows, read, self._file.typed)
+        return Table(str(self.path), self.names, [i + 1 for i in indices], read, self._file.typed)

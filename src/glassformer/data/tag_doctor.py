@@ -88,8 +88,7 @@ def _split_stats(split: TaggedSplit, scheme: Scheme) -> dict[str, Any]:
 
 def _similar_kind_names(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
     all_tags = (tag for split in splits.values() for tags in split.tags or () for tag in tags)
-    kinds = {tag_kind(tag, scheme) for tag in all_tags}
-    groups = group_spellings(kinds)
+    groups = group_spellings({tag_kind(tag, scheme) for tag in all_tags})
     message = f"kinds whose names differ only in case or white space: {'; '.join(groups[:3])}"
     fix = "they are learned as different kinds: use one spelling"
     yield from Finding.if_any("warning", "twin-kinds", groups, message, fix, shown=groups[:10])
