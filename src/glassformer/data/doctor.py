@@ -15,18 +15,9 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from glassformer.config import listed
+from glassformer.data import doctor_checks
 from glassformer.data.checks import place
 from glassformer.data.dataset import TextDataset, TextSplit
-from glassformer.data.doctor_checks import (
-    LABEL_CHECKS,
-    bad_rows,
-    doubled_quotes,
-    duplicates,
-    each_split,
-    format_rows,
-    leakage,
-    run_checks,
-)
 from glassformer.data.duplicates import case_insensitive_key, copy_keys
 from glassformer.data.findings import DoctorReport, Finding, Findings, Stats, excerpt, percent, row_examples
 from glassformer.data.label_sets import flat_labels
@@ -246,15 +237,15 @@ def examine(
     """
     splits = dataset.splits
     checks: list[Any] = [
-        lambda splits, stats: (*_columns(dataset), *bad_rows(dataset.rejected)),
-        duplicates,
-        leakage,
+        lambda splits, stats: (*_columns(dataset), *doctor_checks.bad_rows(dataset.rejected)),
+        doctor_checks.duplicates,
+        doctor_checks.leakage,
         check_pairs,
-        *LABEL_CHECKS,
+        *doctor_checks.LABEL_CHECKS,
         partial(_neighbors, held_out=held_out),
-        each_split(_short_texts),
+        doctor_checks.each_split(_short_texts),
         partial(_markup, clean=clean),
-        doubled_quotes,
+        doctor_checks.doubled_quotes,
         partial(_segmentation, tokenizer=tokenizer, clean=clean),
     ]
     if tokenizer is not None:
@@ -263,7 +254,7 @@ def examine(
         sample = _Sample(samples, positions, tokenizer, clean)
         checks += [partial(_tokens, sample=sample, max_length=max_length), partial(_accents, sample=sample)]
     stats = {"splits": {name: _split_stats(split) for name, split in splits.items()}}
-    return run_checks(dataset.name, splits, checks, stats=stats)
+    return doctor_checks.run_checks(dataset.name, splits, checks, stats=stats)
 
 
 def _columns(dataset: TextDataset) -> Findings:
@@ -316,7 +307,8 @@ def _short_texts(name: str, split: TextSplit) -> Findings:
     has_letter = re.compile(r"[^\W_]").search
     blank = [i for i, text in enumerate(split.texts) if not has_letter(text)]
     short = [x for x in split.texts if len(x.split(None, MIN_WORDS)) < MIN_WORDS and has_letter(x)]
-    message = f"{name}: texts without a letter or digit: {len(blank):,} ({format_rows(split, blank)})"
+    rows = doctor_checks.format_rows(split, blank)
+    message = f"{name}: texts without a letter or digit: {len(blank):,} ({rows})"
     shown = row_examples(split, blank, lambda i: excerpt(split.texts[i]))
     fix = "write what was meant, or take the rows out of the table: their label cannot be learned"
     yield from Finding.if_any("warning", "blank-texts", blank, message, fix, shown=shown)

@@ -268,8 +268,7 @@ def image_name(source: Any, origin: str, index: int, rows: Sequence[int] | None 
 
 def _read_file(path: Path) -> bytes:
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
+        if path.stat().st_size > MAX_BYTES:
             raise _too_many_bytes_error(str(path))
         return path.read_bytes()
     except FileNotFoundError:

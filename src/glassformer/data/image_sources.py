@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import listed
+from glassformer.data import folders
 from glassformer.data.checks import check_class_names
 from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label_column, with_label_sets
 from glassformer.data.dataset import SPLIT_OF, Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import is_system_file
-from glassformer.data.folders import check_no_tables, find_folder, no_source_error, split_folders, subfolders
 from glassformer.data.image import files_below, image_name, is_image_name, remove_unreadable
 from glassformer.data.label_kinds import unify_spelling
 from glassformer.data.label_sets import flat_labels
 from glassformer.data.numbers import are_numbers, find_number_column
 from glassformer.data.rejected import RejectedRow, check_source, keep_usable_rows, lenient_table, skip_message
-from glassformer.data.sources import LabelReader, combined_origin, split_files
+from glassformer.data.sources import LabelReader
 from glassformer.data.splits import limit_examples, stratified_split
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError, MissingValueError, NoSuchColumnError, WrongInputError
@@ -149,7 +149,7 @@ class _TableReader(LabelReader):
 def _load_path(source: str | Path, reader: _TableReader, requested: Sequence[str] | None) -> Dataset:
     path = Path(source).expanduser()
     if path.is_dir():
-        files = split_files(path)
+        files = folders.split_files(path)
         if not files and reader.numbers:
             raise WrongInputError("folders name classes, not numbers", where=str(path), fix=FIX_NUMBERS)
         if not files:
@@ -157,7 +157,7 @@ def _load_path(source: str | Path, reader: _TableReader, requested: Sequence[str
     elif str(source) and (path.exists() or path.suffix.lower() in READERS):
         files = {"train": [path]}
     else:
-        raise no_source_error(source, NAMED_IMAGES)
+        raise folders.no_source_error(source, NAMED_IMAGES)
     files_of_split = choose_splits(files, requested, str(path))
     splits, class_names, notes = {}, (), {}
     for split, paths in files_of_split.items():
@@ -175,7 +175,8 @@ def _load_path(source: str | Path, reader: _TableReader, requested: Sequence[str
             if label is not None:
                 class_names = table.class_names.get(label, class_names)
                 labels += reader.read(table, label, class_names)
-        splits[split] = ImageSplit(images, labels or None, *combined_origin(tables, len(images), len(labels)))
+        origin = folders.combined_origin(tables, len(images), len(labels))
+        splits[split] = ImageSplit(images, labels or None, *origin)
     splits = splits if reader.numbers else unify_spelling(splits)
     names = () if reader.numbers else tuple(map(str, class_names)) or _class_names(splits)
     return Dataset(path.name if path.is_dir() else path.stem, splits, names, notes=tuple(notes))
@@ -202,11 +203,11 @@ def load_image_folder(folder: Path, requested: Sequence[str] | None = None) -> D
         DataError: the folder does not exist, or a class has no images.
     """
     ignored: list[Path] = []
-    parts = split_folders(folder, "images", "Put one folder of images for each class there")
-    folders = [] if parts else subfolders(folder)
-    splits = [sub.name for sub in folders if sub.name.lower() in SPLIT_OF and subfolders(sub)]
+    parts = folders.split_folders(folder, "images", "Put one folder of images for each class there")
+    below = [] if parts else folders.subfolders(folder)
+    splits = [sub.name for sub in below if sub.name.lower() in SPLIT_OF and folders.subfolders(sub)]
     if splits:  # there are also other folders, so all folders would be read as classes
-        others = [sub.name for sub in folders if sub.name not in splits]
+        others = [sub.name for sub in below if sub.name not in splits]
         what = f"{', '.join(splits)} look like splits, but {', '.join(others[:3])} does not"
         fix = "Keep only train, validation and test in it, or move their classes up into the folder"
         raise DataError(what, where=str(folder), fix=fix)
@@ -239,13 +240,13 @@ def _count_extensions(files: Iterable[Path]) -> str:
 
 def _class_files(folder: Path, root: Path, ignored: list[Path]) -> dict[str, list[Path]]:
     """Class -> its images. Images in ``folder`` itself, and files that are not images, go to ``ignored``."""
-    by_class = {sub.name: files_below(sub) for sub in subfolders(folder)}
+    by_class = {sub.name: files_below(sub) for sub in folders.subfolders(folder)}
     if not by_class:
         raise MissingValueError("no folders of images", where=str(folder), fix="Create one folder per class")
     check_class_names(list(by_class), str(folder))
     for name, files in by_class.items():
         if not any(map(is_image_name, files)):
-            check_no_tables(root)
+            folders.check_no_tables(root)
             what = f"class {name!r} has no images" + (f", only {_count_extensions(files)}" if files else "")
             raise MissingValueError(what, where=str(folder), fix="Put images there, or remove the folder")
     outside = (p for p in folder.iterdir() if not p.is_dir() and not is_system_file(p))
@@ -268,7 +269,7 @@ def _load_stored(source: NamedSource, requested: Sequence[str] | None) -> Datase
         f"Get it from {source.origin}, put its Parquet files (train.parquet ...) or images "
         f"(train/CLASS/*.jpg) into DIR/{source.folder}, and set GLASSFORMER_DATA=DIR"
     )
-    return _load_path(find_folder(source.folder, fix, where=""), _TableReader(), requested)
+    return _load_path(folders.find_folder(source.folder, fix, where=""), _TableReader(), requested)
 
 
 def _load_digits(source: NamedSource, requested: Sequence[str] | None) -> Dataset:

@@ -9,23 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
+from glassformer.data import pairs
 from glassformer.data.answered import ANSWERED_SOURCES, has_answers, is_squad
 from glassformer.data.columns import COMPARED_COLUMNS, LABEL_COLUMNS, TEXT_COLUMNS, usual_pair_columns
 from glassformer.data.dataset import SPLIT_OF
 from glassformer.data.files import is_system_file
-from glassformer.data.folders import check_not_model
+from glassformer.data.folders import check_not_model, split_files
 from glassformer.data.image import image_files
 from glassformer.data.image_sources import IMAGE_COLUMNS, NAMED_IMAGES
-from glassformer.data.pairs import (
-    PAIR_SOURCES,
-    SCORE_COLUMNS,
-    SCORED_SOURCES,
-    SOURCE_COLUMNS,
-    TARGET_COLUMNS,
-    find_columns,
-    find_parallel_files,
-)
-from glassformer.data.sources import NAMED_SOURCES, split_files
+from glassformer.data.sources import NAMED_SOURCES
 from glassformer.data.tables import NO_ROWS, READERS, Table, ignore_error, is_tab_separated, read_table
 from glassformer.data.tagged import CONLL, TAG_COLUMNS, WORD_COLUMNS, looks_tagged
 from glassformer.data.tags import has_character_spans
@@ -33,8 +25,8 @@ from glassformer.errors import DataError
 
 Kind = Literal["texts", "images", "pairs", "scored pairs", "tags", "answers"]
 OTHER_SOURCES: dict[Kind, Any] = {"answers": ANSWERED_SOURCES, "images": NAMED_IMAGES}
-OTHER_SOURCES |= {"pairs": PAIR_SOURCES, "scored pairs": SCORED_SOURCES}
-SCORE_NAMES = SCORE_COLUMNS[:4]  # without "label" and similar names, which name classes
+OTHER_SOURCES |= {"pairs": pairs.PAIR_SOURCES, "scored pairs": pairs.SCORED_SOURCES}
+SCORE_NAMES = pairs.SCORE_COLUMNS[:4]  # without "label" and similar names, which name classes
 TAGGED = [ending for ending in CONLL if ending != ".txt"]
 
 
@@ -70,7 +62,7 @@ def detect_kind(source: str | Path) -> Kind:
         if looks_tagged(path):
             return "tags"
         return _kind_of_file(path) if path.suffix.lower() in READERS or is_tab_separated(path) else "texts"
-    return "pairs" if str(source) and find_parallel_files(path) else "texts"
+    return "pairs" if str(source) and pairs.find_parallel_files(path) else "texts"
 
 
 def _kind_of_file(path: Path) -> Kind:
@@ -97,7 +89,7 @@ def _kind_of_table(table: Table) -> Kind:
         return "tags"
     if table.typed and words and any(has_character_spans(table.read(name)) for name in tags):
         return "tags"
-    if names & {*SOURCE_COLUMNS} and names & {*TARGET_COLUMNS}:
+    if names & {*pairs.SOURCE_COLUMNS} and names & {*pairs.TARGET_COLUMNS}:
         return "pairs"
     if names & {*TEXT_COLUMNS} or usual_pair_columns(table.names):  # one text per row, or two
         return "texts"
@@ -106,7 +98,7 @@ def _kind_of_table(table: Table) -> Kind:
     if names & {*LABEL_COLUMNS}:
         return "texts"
     try:
-        columns = find_columns(table, None, None)
+        columns = pairs.find_columns(table, None, None)
     except DataError:
         return "texts"
     # Most values in a column of sentences have several words; most labels have one word.

@@ -18,7 +18,7 @@ from typing import Any
 from unicodedata import normalize
 
 from glassformer.config import listed
-from glassformer.data import corpus, country_corpus
+from glassformer.data import corpus, country_corpus, folders
 from glassformer.data.checks import check_class_names, check_labels, check_texts
 from glassformer.data.columns import (
     LABEL_COLUMNS,
@@ -32,17 +32,6 @@ from glassformer.data.columns import (
 )
 from glassformer.data.dataset import SPLIT_OF, NamedSource, TextDataset, TextSplit, choose_splits, label_names
 from glassformer.data.files import MAX_TEXT, is_system_file, read_lines, read_utf8
-from glassformer.data.folders import (
-    check_no_tables,
-    combined_origin,
-    find_data_file,
-    find_folder,
-    find_local_folder,
-    no_source_error,
-    split_files,
-    split_folders,
-    subfolders,
-)
 from glassformer.data.image import is_image_name
 from glassformer.data.label_kinds import find_label_problem, unify_spelling, whole_number
 from glassformer.data.label_sets import LabelSet, check_sets, flat_labels, is_multilabel, split_column
@@ -339,9 +328,9 @@ def _load_path(path: Path, reader: _TextReader, requested: Requested) -> TextDat
     path = path.expanduser()
     name, tables = path.stem, {"train": [path]}
     if path.is_dir():
-        name, tables = path.name, split_files(path)
+        name, tables = path.name, folders.split_files(path)
     elif not path.exists() and path.suffix.lower() not in READERS:
-        raise no_source_error(path, NAMED_SOURCES)
+        raise folders.no_source_error(path, NAMED_SOURCES)
     chosen: dict[str, Any] = choose_splits(tables or _find_text_files(path), requested, str(path))
     if not tables:
         splits = {name: _read_texts(name, files, path, reader.rejected) for name, files in chosen.items()}
@@ -384,7 +373,8 @@ def _from_tables(name: str, files: dict[str, list[Path]], reader: _TextReader) -
                 notes.append(f"{table.origin} has no labels (columns: {listed(table.names)})")
             if found.label is not None and reader.numbers:
                 amounts.append(amounts_message(table.read(found.label), reader.form))
-        splits[split] = TextSplit(texts, labels or None, *combined_origin(parts, len(texts), len(labels)))
+        origin = folders.combined_origin(parts, len(texts), len(labels))
+        splits[split] = TextSplit(texts, labels or None, *origin)
     untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
     if not reader.numbers:
         splits = _with_integer_labels(unify_spelling(splits), untyped)
@@ -408,7 +398,7 @@ def _find_text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
     the classes, as in the original IMDb archive, becomes the split ``unsupervised``.
     """
     fix = "Put train.csv there, or one folder of .txt files for each class"
-    split_paths = split_folders(folder, "texts", fix) or {"train": folder}
+    split_paths = folders.split_folders(folder, "texts", fix) or {"train": folder}
     layout = {split: _class_files(path, folder) for split, path in split_paths.items()}
     for split, classes in list(layout.items()):
         for name in [n for n in classes if SPLIT_OF.get(n.lower()) == "unsupervised" and len(classes) > 1]:
@@ -448,14 +438,14 @@ def _class_files(folder: Path, data_folder: Path) -> dict[str, list[Path]]:
     """Class -> its files sorted by name, without hidden files."""
     classes = {
         sub.name: sorted(p for p in sub.glob("*.txt") if p.is_file() and not is_system_file(p))
-        for sub in subfolders(folder)
+        for sub in folders.subfolders(folder)
     }
     check_class_names(list(classes), str(folder))
     if not classes:  # an unlabeled split: the folder has files and no subfolders
         return {"": sorted(p for p in folder.glob("*.txt") if not is_system_file(p))}
     for name, files in classes.items():
         if not files:
-            check_no_tables(data_folder)
+            folders.check_no_tables(data_folder)
             if any(map(is_image_name, (folder / name).iterdir())):
                 fix = "Give texts (.txt files or a table); images need an image model (--images)"
                 raise WrongInputError("contains images, not texts", where=str(data_folder), fix=fix)
@@ -468,9 +458,9 @@ def _class_files(folder: Path, data_folder: Path) -> dict[str, list[Path]]:
 
 
 def _load_downloadable(source: NamedSource, reader: _TextReader, requested: Requested) -> TextDataset:
-    folder = find_local_folder(source.folder) if source.hub else find_folder(source.folder)
+    folder = folders.find_local_folder(source.folder) if source.hub else folders.find_folder(source.folder)
     if folder is not None:
-        files = split_files(folder)
+        files = folders.split_files(folder)
         if "train" not in files:
             fix = "Complete the folder, or set GLASSFORMER_DATA to another folder"
             raise DataError("there is no train.parquet", where=str(folder), fix=fix)
@@ -500,11 +490,11 @@ def _download(source: NamedSource, path: str) -> Path:
 
 def _load_sentences(source: NamedSource, reader: _TextReader, requested: Requested) -> TextDataset:
     """The sentences of a built-in data set of tagged words, as texts without labels."""
-    splits, files = {}, split_files(find_folder(source.folder))
+    splits, files = {}, folders.split_files(folders.find_folder(source.folder))
     for split, paths in choose_splits(files, requested, source.folder).items():
         tables = reader.tables(paths)
         texts = [" ".join(words) for table in tables for words in table.read("tokens")]
-        splits[split] = TextSplit(texts, None, *combined_origin(tables, len(texts), 0))
+        splits[split] = TextSplit(texts, None, *folders.combined_origin(tables, len(texts), 0))
     return TextDataset(source.folder, splits, (), source.description, source.licence, source.notes)
 
 
@@ -555,7 +545,7 @@ NAMED_SOURCES = {
         "sentence name france, germany, italy, spain or uk (1) or not (0)?",
         licence="the file: none stated; the substitute: as this package",
         load=_generated(
-            "countries-given", lambda: country_corpus.corpus(find_data_file(country_corpus.FILE))
+            "countries-given", lambda: country_corpus.corpus(folders.find_data_file(country_corpus.FILE))
         ),
         notes=("split by distinct sentence: no sentence is in two splits",),
         language="en",
