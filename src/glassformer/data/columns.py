@@ -41,14 +41,11 @@ from glassformer.data.tables import Table
 from glassformer.data.text_pairs import SECOND_COLUMN, SIDES, check_side, join_sides
 from glassformer.errors import DataError, NoSuchColumnError, UnclearColumnError
 
-CLASS_WORDS = (
-    "kind type class category categories label tag topic sentiment rating intent mood about subject reason"
-).split()
+CLASS_WORDS = "kind type class category categories label tag topic sentiment rating intent mood".split()
+CLASS_WORDS += "about subject reason".split()
 # A column with one of these words says where a text comes from. Such a column is rarely the label.
-PLACE_WORDS = re.compile(
-    "store|shop|branch|site|city|town|country|region|location|place|channel|device|platform"
-)
-PERSON_WORDS = "by agent author owner user name person who customer client employee staff from to".split()
+ORIGIN_WORDS = "store shop branch site city town country region location place channel device agent".split()
+ORIGIN_WORDS += "by platform author owner user name person who customer client employee staff from to".split()
 TITLE_RATIO = 2.0  # a column whose texts are this many times shorter than those of another has titles
 
 MIN_SENTENCE_WORDS = 5  # minimum mean number of words of sentences
@@ -178,7 +175,7 @@ def _words(name: str) -> set[str]:
 
 def names_person_or_place(name: str) -> bool:
     """Whether a column's name refers to people or places; tables without labels have such columns, too."""
-    return not _words(name).isdisjoint(PERSON_WORDS) or any(map(PLACE_WORDS.fullmatch, _words(name)))
+    return not _words(name).isdisjoint(ORIGIN_WORDS)
 
 
 def _candidates_message(names: Sequence[str]) -> str:

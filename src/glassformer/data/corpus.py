@@ -60,24 +60,15 @@ EUROPEAN_CITIES = tuple(sorted(city for country in EUROPEAN for city in COUNTRIE
 EUROPEAN_LANGUAGES = tuple(sorted({COUNTRIES[country][3] for country in EUROPEAN}))
 
 # (male, female)
-FAMILY = [
-    tuple(pair.split("-"))
-    for pair in (
-        "actor-actress boy-girl brother-sister duke-duchess father-mother grandfather-grandmother "
-        "husband-wife king-queen man-woman nephew-niece prince-princess son-daughter uncle-aunt"
-    ).split()
-]
-GOODS = (
-    "cars cheese coffee copper cotton flowers fruit machines medicine paper rice salt ships steel sugar "
-    "tea toys wine wood wool"
-).split()
-NAMES = (
-    "Ana Ben Chen Dina Emil Fatima George Hana Ivan Julia Kofi Lena Minh Nora Omar Priya Rosa Samir Tala Yuki"
-).split()
-PLACES = (
-    "bridge castle cathedral garden harbour library market museum opera park stadium station tower "
-    "university zoo"
-).split()
+_PAIRS = "actor-actress boy-girl brother-sister duke-duchess father-mother grandfather-grandmother".split()
+_PAIRS += "husband-wife king-queen man-woman nephew-niece prince-princess son-daughter uncle-aunt".split()
+FAMILY = [tuple(pair.split("-")) for pair in _PAIRS]
+GOODS = "cars cheese coffee copper cotton flowers fruit machines medicine paper rice salt ships steel".split()
+GOODS += "sugar tea toys wine wood wool".split()
+NAMES = "Ana Ben Chen Dina Emil Fatima George Hana Ivan Julia".split()
+NAMES += "Kofi Lena Minh Nora Omar Priya Rosa Samir Tala Yuki".split()
+PLACES = "bridge castle cathedral garden harbour library market museum opera park stadium station".split()
+PLACES += "tower university zoo".split()
 VIRTUES = "brave calm clever fair gentle honest kind loyal patient proud quiet strong wise young".split()
 SEASONS = ("autumn", "spring", "summer", "winter")
 DAYS = ("Friday", "Monday", "Saturday", "Sunday", "Thursday", "Tuesday", "Wednesday")

@@ -339,10 +339,8 @@ def merge_label_fixes(findings: Sequence[Finding]) -> list[Finding]:
 # --- multi-label data -----------------------------------------------------------------------------
 
 MIN_EXAMPLES = 20  # with fewer examples of a label, its metrics are unreliable
-EMPTY_FIX = (
-    "where an empty cell means that the label is unknown, leave them out with "
-    f'--set \'merge_labels={{"{NONE}" = ""}}\''
-)
+EMPTY_FIX = "where an empty cell means that the label is unknown, leave them out with "
+EMPTY_FIX += f'--set \'merge_labels={{"{NONE}" = ""}}\''
 REDUNDANT_SHARE = 0.95  # if two labels share this fraction of their examples, one of them is redundant
 
 

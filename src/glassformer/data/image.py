@@ -57,9 +57,8 @@ MAX_BYTES = 256 * 2**20  # of a file
 MAX_SIDE_RATIO = 64  # a narrower image is a line, which is expensive to scale
 SUFFIXES = ".jpg .jpeg .png .gif .bmp .webp .tif .tiff .ppm .pgm .jfif .jpe .apng .pbm .pnm .tga".split()
 # Extensions of unsupported image formats. Such files count as unreadable images, so users learn about them.
-UNSUPPORTED_SUFFIXES = (
-    ".heic .heif .hif .avif .jp2 .j2k .jpx .jxl .psd .svg .ico .dcm .dng .cr2 .cr3 .nef .arw .orf .raf .rw2"
-).split()
+UNSUPPORTED_SUFFIXES = ".heic .heif .hif .avif .jp2 .j2k .jpx .jxl .psd .svg .ico .dcm .dng".split()
+UNSUPPORTED_SUFFIXES += ".cr2 .cr3 .nef .arw .orf .raf .rw2".split()
 # Formats that Pillow decodes itself; for EPS and others it would start another program. Pillow decodes ICO on
 # opening, before its size can be checked.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA")

@@ -19,20 +19,16 @@ MIN_NUMBER_SHARE = 0.9  # of a column of measurements; the rest may be "n/a", or
 MIN_CLASS_EXAMPLES = 10  # if classes have fewer examples on average, numbers are measurements
 BOOLEANS = {"false": 0, "true": 1}
 NUMBER_OPTION = "--set target=number"
-NUMBERS_FIX = (
-    f"Learn the numbers themselves with {NUMBER_OPTION} (in Python: TextRegressor, ImageRegressor), "
-    "or bin them into a few classes first (such as low, middle, high)"
-)
+NUMBERS_FIX = f"Learn the numbers themselves with {NUMBER_OPTION} (in Python: TextRegressor, ImageRegressor)"
+NUMBERS_FIX += ", or bin them into a few classes first (such as low, middle, high)"
 LOOKS_LIKE_AMOUNT = "it looks like an amount"
 SEPARATOR_FIX = "Name the separator with label_separator"
 find_proposed_separator = re.compile(r"label[-_]separator '(.)'").search  # in a proposed fix
 
-MISSING_LABELS = frozenset(  # spellings of a missing label in lower case, also those that pandas knows
-    (
-        "n/a na <na> #n/a #na nan -nan 1.#ind -1.#ind 1.#qnan -1.#qnan null none nil n.a. missing unknown "
-        "tbd undefined - -- ? ??"
-    ).split()
-) | {"#n/a n/a", "not available", "not labelled", "not labeled", "no label"}
+# Spellings of a missing label in lower case, also those that pandas knows.
+MISSING_LABELS = ["#n/a n/a", "not available", "not labelled", "not labeled", "no label"]
+MISSING_LABELS += "n/a na <na> #n/a #na nan -nan 1.#ind -1.#ind 1.#qnan -1.#qnan null none nil n.a.".split()
+MISSING_LABELS += "missing unknown tbd undefined - -- ? ??".split()
 
 
 def find_missing_labels(labels: Iterable[Any]) -> list[str]:

@@ -27,10 +27,8 @@ from glassformer.errors import DataError, MissingValueError, NotANumberError, Un
 # ``1.234`` and ``1,234`` are ambiguous; they are read only if ``number_format`` names the decimal mark.
 
 NumberFormat = Literal["plain", "amount", "point", "comma"]
-CURRENCY_CODE = re.compile(
-    "AED|AUD|BGN|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|IDR|ILS|INR|ISK|JPY|KRW|MXN|MYR|NOK|NZD|PHP|PLN|RON|"
-    "RSD|RUB|SAR|SEK|SGD|THB|TRY|UAH|USD|VND|ZAR"
-)
+CURRENCY_CODES = "AED AUD BGN BRL CAD CHF CNY CZK DKK EUR GBP HKD HUF IDR ILS INR ISK JPY KRW MXN".split()
+CURRENCY_CODES += "MYR NOK NZD PHP PLN RON RSD RUB SAR SEK SGD THB TRY UAH USD VND ZAR".split()
 CURRENCY_SIGNS = dict(zip("€£₹₩₫₪₺₴", "EUR GBP INR KRW VND ILS TRY UAH".split(), strict=True))
 CURRENCIES = {"EURO": "EUR", "EUROS": "EUR", "KR": "KR", "ZŁ": "PLN", "KČ": "CZK", "FT": "HUF", "FR": "CHF"}
 # thousands separated by blank or apostrophe
@@ -66,7 +64,7 @@ def parse_amount(text: str) -> tuple[str | None, float | None, float | None] | N
 
 def _currency(text: str) -> str | None:
     name = text.upper()
-    if CURRENCY_CODE.fullmatch(name):
+    if name in CURRENCY_CODES:
         return name
     if name.startswith("$") and len(name) == 3 and name[1:].isalpha():  # $US, as French Canada writes it
         name = f"{name[1:]}$"

@@ -197,10 +197,8 @@ FIXING_OPTIONS = {  # check -> options of ``train``
 }
 find_encoding_option = re.compile(r"(--encoding) ([\w-]+)").search  # proposed for rows that are not UTF-8
 find_white_level = re.compile(r"image_range=(\d+)").search  # proposed for images of more than 8 bits
-LABELS_FIRST = (
-    "copies with different labels: correct them first, since drop_duplicates=true keeps the label of the "
-    "first copy"
-)
+LABELS_FIRST = "copies with different labels: correct them first, since drop_duplicates=true keeps the label "
+LABELS_FIRST += "of the first copy"
 
 
 def fixing_options(findings: Sequence[Finding], splits: Mapping[str, Any]) -> list[str]:

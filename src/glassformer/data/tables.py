@@ -189,20 +189,14 @@ MAX_CHECKED = 64  # columns whose content is checked
 MAX_NUMBER_CLASSES = 10  # maximum number of different numbers that can be classes
 is_word = re.compile(r"[^\W\d][\w/-]*").fullmatch
 # Names that occur in headers and rarely in rows.
-OTHER_NAMES = (
-    "id index title body name score question answer source context premise hypothesis sentence1 sentence2 "
-    "image file path split tokens"
-).split()
+OTHER_NAMES = "id index title body name score question answer source context premise hypothesis".split()
+OTHER_NAMES += "sentence1 sentence2 image file path split tokens".split()
 USUAL_NAMES = frozenset((*LABEL_COLUMNS, *TEXT_COLUMNS, *OTHER_NAMES))
 OPEN_QUOTE = "a double quote opens in line"  # beginning of an error message
-ROWS_FIX = (
-    'If each line is a row, correct the quote in line {} (inside a quoted cell, write ""), or read '
-    "quotes as plain characters with --quoting none; if the cell has line breaks, add --quoting csv"
-)
-HEADER_FIX = (
-    "Write a first row with the names of the columns, such as text,label, or read the file as it is with "
-    "--header no; if this row is the header, add --header yes"
-)
+ROWS_FIX = 'If each line is a row, correct the quote in line {} (inside a quoted cell, write ""), or read '
+ROWS_FIX += "quotes as plain characters with --quoting none; if the cell has line breaks, add --quoting csv"
+HEADER_FIX = "Write a first row with the names of the columns, such as text,label, or read the file as it is "
+HEADER_FIX += "with --header no; if this row is the header, add --header yes"
 FirstRow = Literal["header", "row", "unclear"]
 
 
