@@ -26,6 +26,8 @@ from glassformer.data.text import Clean, clean_text, unknown_id
 from glassformer.data.text_pairs import SIDES, TextPair, are_pairs, encode_inputs
 from glassformer.errors import DataError
 
+Splits = Mapping[str, TextSplit]
+
 # --- neighbors ------------------------------------------------------------------------------------
 # Neighboring rows may be related (reviews of one film, comments of one author). Then rows of a random
 # held-out split are related to rows in training, and the score of this split is too high.
@@ -37,7 +39,7 @@ MIN_NEIGHBORS = 100  # with fewer pairs of neighbors, nothing is reported
 
 
 @dataclass(frozen=True)
-class NeighborSimilarity:
+class Similarity:
     """Mean number of rare words that two rows of a class share, for neighbors and for rows far apart."""
 
     near: float
@@ -50,9 +52,7 @@ class NeighborSimilarity:
         return (self.near * self.pairs + 1.0) / (self.far * self.pairs + 1.0)  # add-one smoothing
 
 
-def neighbor_similarity(
-    texts: Sequence[str], labels: Sequence[Any] | None = None
-) -> NeighborSimilarity | None:
+def neighbor_similarity(texts: Sequence[str], labels: Sequence[Any] | None = None) -> Similarity | None:
     """Compare neighbors with rows far apart, on sampled chunks of neighboring rows without duplicates.
 
     Args:
@@ -86,7 +86,7 @@ def neighbor_similarity(
         return float(words[a].multiply(words[b]).sum() / len(a))
 
     near, far = mean_shared_words(second, second - 1), mean_shared_words(np.concatenate(by_class), shifted)
-    return NeighborSimilarity(near, far, len(second))
+    return Similarity(near, far, len(second))
 
 
 def _sampled_rows(texts: Sequence[str], labels: Sequence[str | int] | None) -> tuple[list[int], np.ndarray]:
@@ -114,7 +114,7 @@ HELD_OUT_SHARE = 0.1  # share that ``train`` holds out of a table without splits
 MAX_SHARED = 0.5  # warn if a larger share of a split's rows has a text of training
 
 
-def check_pairs(splits: Mapping[str, TextSplit], stats: Stats) -> Findings:
+def check_pairs(splits: Splits, stats: Stats) -> Findings:
     """Checks of pairs of texts; yields nothing if the texts are not pairs."""
     if not any(are_pairs(split.texts) for split in splits.values()):
         return
@@ -184,9 +184,7 @@ def _check_random_split(split: TextSplit, keys: list[tuple[str, str]], stats: St
     yield from Finding.if_any(severity, code, shared, message, fix, shown=_texts_at(split, shared))
 
 
-def _check_shared_texts(
-    a: str, b: str, splits: Mapping[str, TextSplit], keys: Mapping[str, list], stats: Stats
-) -> Findings:
+def _check_shared_texts(a: str, b: str, splits: Splits, keys: Mapping[str, list], stats: Stats) -> Findings:
     texts, pairs = {text for pair in keys[a] for text in pair}, set(keys[a])
     first, second = ([i for i, pair in enumerate(keys[b]) if pair[side] in texts] for side in (0, 1))
     counts = dict(zip(SIDES, (len(first), len(second)), strict=True))
@@ -283,7 +281,7 @@ def _quantiles(values: np.ndarray) -> dict[str, int]:
     return {"p5": int(low), "median": int(median), "p95": int(high), "max": int(values.max())}
 
 
-def _neighbors(splits: Mapping[str, TextSplit], stats: Stats, held_out: HoldOut | None) -> Findings:
+def _neighbors(splits: Splits, stats: Stats, held_out: HoldOut | None) -> Findings:
     """Whether neighboring rows are related, so that the score of a random held-out split is too high."""
     train = splits.get("train")
     similarity = neighbor_similarity(train.texts, train.labels) if train is not None else None
@@ -317,7 +315,7 @@ def _short_texts(name: str, split: TextSplit) -> Findings:
     yield from Finding.if_any("note", "short-texts", short, message, shown=map(excerpt, short[:3]), ok=ok)
 
 
-def _markup(splits: Mapping[str, TextSplit], stats: Stats, clean: Clean) -> Findings:
+def _markup(splits: Splits, stats: Stats, clean: Clean) -> Findings:
     texts = [text for split in splits.values() for text in split.texts]
     has_tag = re.compile(r"</?[a-zA-Z][a-zA-Z0-9]*\s*/?>").search
     num_tagged = sum("<" in text and has_tag(text) is not None for text in texts)
@@ -332,9 +330,7 @@ def _markup(splits: Mapping[str, TextSplit], stats: Stats, clean: Clean) -> Find
         yield Finding("note", "unicode", f"{what}: {num_decomposed:,}", num_decomposed)
 
 
-def _segmentation(
-    splits: Mapping[str, TextSplit], stats: Stats, tokenizer: Tokenizer | None, clean: Clean
-) -> Findings:
+def _segmentation(splits: Splits, stats: Stats, tokenizer: Tokenizer | None, clean: Clean) -> Findings:
     """Vietnamese texts in which only some words are joined by underscores."""
     shares = {}
     for name, split in splits.items():
@@ -398,9 +394,7 @@ class _Sample(NamedTuple):
     clean: Clean
 
 
-def _tokens(
-    splits: Mapping[str, TextSplit], stats: Stats, sample: _Sample, max_length: int | None
-) -> Findings:
+def _tokens(splits: Splits, stats: Stats, sample: _Sample, max_length: int | None) -> Findings:
     unk_id = unknown_id(sample.tokenizer)
     options = {"clean": sample.clean, "add_special_tokens": False, "unk_id": unk_id or 0}
     stats["tokens"] = {}
@@ -427,7 +421,7 @@ def _tokens(
             yield Finding(severity, "truncation", message + causes, num_long, examples)
 
 
-def _accents(splits: Mapping[str, TextSplit], stats: Stats, sample: _Sample) -> Findings:
+def _accents(splits: Splits, stats: Stats, sample: _Sample) -> Findings:
     """Words whose accents the tokenizer's normalizer strips."""
     find_words = re.compile(r"[^\W\d_]+").findall
     total, accented = 0, Counter[str]()

@@ -154,17 +154,14 @@ MAX_EXPANSION = 100  # of larger compressed files; real tables expand less than 
 LIMIT_VARIABLE = "GLASSFORMER_TABLE_GB"
 UTF8 = "utf-8-sig"
 ESCAPE = "surrogateescape"
-SYSTEM_FOLDERS = frozenset(  # folders that other programs create
-    ["__MACOSX", "__pycache__", "@eaDir", "$RECYCLE.BIN", "System Volume Information", "lost+found"]
-)
+# Folders that other programs create.
+SYSTEM_FOLDERS = ["__MACOSX", "__pycache__", "@eaDir", "$RECYCLE.BIN", "lost+found"]
+SYSTEM_FOLDERS += ["System Volume Information"]
 WESTERN = "cp1252"  # encoding of text and CSV files of Windows in Western Europe and the Americas
 has_undefined_byte = re.compile(rb"[\x81\x8d\x8f\x90\x9d]").search  # bytes that are undefined in cp1252
-BYTE_ORDER_MARKS = {  # mark -> encoding; UTF-32 first, since its mark begins with the mark of UTF-16
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
+# Mark -> encoding; UTF-32 first, since its mark begins with the mark of UTF-16.
+BYTE_ORDER_MARKS = dict.fromkeys((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32")
+BYTE_ORDER_MARKS |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16")
 _CHUNK = 1 << 20
 _DETECTED_BYTES = 16  # bytes from which UTF-16 and UTF-32 without a mark are detected
 

@@ -166,9 +166,7 @@ def files_below(folder: Path) -> list[Path]:
     return sorted(path for path in paths if path.is_file() or path.is_symlink())
 
 
-def check_images(
-    images: Iterable[Any], origin: str = "images", rows: Sequence[int] | None = None
-) -> list[Any]:
+def check_images(images: Iterable[Any], origin: str = "images") -> list[Any]:
     """The images as a list, not decoded; an array or tensor of images is split, open files are read.
 
     Raises:
@@ -187,7 +185,7 @@ def check_images(
             fix = f"Give {'[n, H, W, C]' if is_array else '[n, C, H, W]'}"
             raise BadImageError(what, where=origin, fix=fix)
     sources = read_rows(images, origin, "images", is_example=is_record)
-    checked = [read_stream(source, place(origin, i, rows)) for i, source in enumerate(sources)]
+    checked = [read_stream(source, place(origin, i, None)) for i, source in enumerate(sources)]
     if not checked:
         raise MissingValueError("there are no images", where=origin, fix="Give at least one image")
     return checked

@@ -52,9 +52,7 @@ def _sides(split: Any) -> list[tuple[str, str]]:
     return list(zip(split.source, second, strict=True))
 
 
-def _suspicious_pairs(
-    name: str, code: str, split: Any, rows: Sequence[int], what: str, ok: str = ""
-) -> Findings:
+def _suspicious_pairs(name: str, code: str, split: Any, rows: list[int], what: str, ok: str = "") -> Findings:
     """Yield a finding about suspicious pairs of a split: a note for few pairs, otherwise a warning."""
     severity = "warning" if len(rows) > MAX_NOTE_SHARE * len(split) else "note"
     sides = _sides(split)

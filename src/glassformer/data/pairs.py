@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from glassformer.config import listed, nearest
-from glassformer.data.checks import check_cells, check_texts, is_missing, place
+from glassformer.data.checks import check_cells, check_texts, is_missing
 from glassformer.data.column_contents import mean_text_length
 from glassformer.data.columns import COMPARED_COLUMNS
 from glassformer.data.dataset import SPLIT_OF, SPLITS, Dataset, NamedSource, Split, choose_splits
@@ -386,9 +386,8 @@ def _scored_pairs(table: Table, columns: tuple[str, str, str | None]) -> Iterato
     values = [[None] * len(table.rows) if name is None else table.read(name) for name in columns]
 
     def pair(first: Any, second: Any, score: Any, row: int) -> tuple[str, str, float | None]:
-        location = table.origin, [row]
-        texts = [check_texts([text], *location)[0] for text in (first, second)]
-        return texts[0], texts[1], None if columns[2] is None else check_scores([score], *location)[0]
+        a, b = (check_texts([text], table.origin, [row])[0] for text in (first, second))
+        return a, b, None if columns[2] is None else _check_score(score, f"{table.origin}, row {row}")
 
     for *cells, row in zip(*values, table.rows, strict=True):
         yield partial(pair, *cells, row), row
@@ -444,20 +443,11 @@ def _detect_score(table: Table, first: str, second: str) -> str | None:
     return numbers[0] if numbers else None
 
 
-def check_scores(
-    values: Sequence[Any], origin: str = "scores", rows: Sequence[int] | None = None
-) -> list[float]:
-    """The scores as numbers.
-
-    Raises:
-        DataError: a score is missing, infinite or not a number (the message has its row).
-    """
-    scores = []
-    for i, value in enumerate(values):
-        number = float(value) if is_number(value) else math.nan
-        if not math.isfinite(number):
-            shown = "is missing" if is_missing(value) else f"{str(value)[:40]!r} is not a number"
-            fix = "Give one number for each pair: how similar its texts are, on any scale"
-            raise NotANumberError(f"the score {shown}", where=place(origin, i, rows), fix=fix)
-        scores.append(number)
-    return scores
+def _check_score(value: Any, where: str) -> float:
+    """The score as a number; raise DataError if it is missing, infinite or not a number."""
+    number = float(value) if is_number(value) else math.nan
+    if not math.isfinite(number):
+        shown = "is missing" if is_missing(value) else f"{str(value)[:40]!r} is not a number"
+        fix = "Give one number for each pair: how similar its texts are, on any scale"
+        raise NotANumberError(f"the score {shown}", where=where, fix=fix)
+    return number

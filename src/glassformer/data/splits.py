@@ -36,6 +36,7 @@ from glassformer.errors import (
 )
 
 D = TypeVar("D", bound=Dataset)
+Parts = tuple[np.ndarray, np.ndarray]  # the indices of the other and of the held-out examples
 UNGROUPED = (None, "apart")  # values of ``copies`` that allow copies of an example in both splits
 Labels = Sequence[Any]  # every label is a str, an int or a ``LabelSet``
 MAX_DROPPED = 5  # maximum number of classes in a proposed setting that drops classes
@@ -121,9 +122,7 @@ def _both_parts(size_name: str) -> str:
     return f"training and {part} each need one"
 
 
-def stratified_split(
-    labels: Labels, size: float, seed: int, *, size_name: str = SIZE_NAME
-) -> tuple[np.ndarray, np.ndarray]:
+def stratified_split(labels: Labels, size: float, seed: int, *, size_name: str = SIZE_NAME) -> Parts:
     """Split examples at random, stratified by label.
 
     Args:
@@ -173,9 +172,7 @@ def random_split(
     return rest, [[x for i, x in enumerate(column) if i in held_out] for column in columns]
 
 
-def block_split(
-    labels: Labels, size: float, seed: int, *, size_name: str = SIZE_NAME
-) -> tuple[np.ndarray, np.ndarray]:
+def block_split(labels: Labels, size: float, seed: int, *, size_name: str = SIZE_NAME) -> Parts:
     """Like ``stratified_split``, but hold out up to four blocks of neighboring rows of every class.
 
     This is for tables in which related rows (reviews of the same film, comments of the same author) are
@@ -208,7 +205,7 @@ def grouped_split(
     blocks: bool = False,
     *,
     size_name: str = SIZE_NAME,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Parts:
     """Like ``stratified_split`` (or ``block_split``), with all examples of a group in the same part.
 
     A group's class is the label of its first example. If all groups have one example, the result is the same

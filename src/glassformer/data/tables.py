@@ -726,9 +726,7 @@ def check_names(names: Sequence[str], where: str, delimited: bool = False) -> No
 # --- JSONL and JSON ---------------------------------------------------------------------------
 
 
-def read_json_objects(
-    path: Path, on_error: RowErrorHandler, errors: str
-) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_json_objects(path: Path, on_error: RowErrorHandler, errors: str) -> Iterator[tuple[int, dict]]:
     """The JSON objects of a file with their row numbers; ``on_error`` is called for other values."""
     is_array = path.suffix.lower() == ".json" and _begins_with_array(path)
     if path.suffix.lower() == ".json" and not is_array:
@@ -964,10 +962,7 @@ def _read_text_table(path: Path, on_error: RowErrorHandler) -> Table:
 
 JSON = (".jsonl", ".ndjson", ".json")
 DELIMITED = (".csv", ".tsv")
-READERS: dict[str, Callable[[Path, RowErrorHandler], Table]] = {
-    **dict.fromkeys((*DELIMITED, *JSON), _read_text_table),
-    ".parquet": _read_parquet,
-}
+READERS = dict.fromkeys((*DELIMITED, *JSON), _read_text_table) | {".parquet": _read_parquet}
 
 
 # --- streamed tables ------------------------------------------------------------------------------

@@ -171,10 +171,9 @@ class ImageTransform:
 
 
 # Keys of unsupported steps, and image processors that apply an unsupported step by default.
-UNSUPPORTED_KEYS = (
-    *("do_flip_channel_order", "do_pad", "crop_pct", "do_grayscale", "rescale_offset", "do_color_quantize"),
-    *("do_thumbnail", "do_align_long_axis", "do_crop_margin", "do_image_splitting", "keep_aspect_ratio"),
-)
+UNSUPPORTED_KEYS = "do_flip_channel_order do_pad crop_pct do_grayscale rescale_offset do_thumbnail".split()
+UNSUPPORTED_KEYS += "do_color_quantize do_align_long_axis do_crop_margin do_image_splitting".split()
+UNSUPPORTED_KEYS += ["keep_aspect_ratio"]
 UNSUPPORTED_STEPS = {
     "ConvNext": "crop_pct",
     "PoolFormer": "crop_pct",
