@@ -20,9 +20,9 @@ from glassformer.checkpoints.locks import write_lock
 from glassformer.config import read_toml
 from glassformer.data.checks import is_missing
 from glassformer.data.files import reading
+from glassformer.data.folders import split_files
 from glassformer.data.label_kinds import plain_name
 from glassformer.data.label_sets import SEPARATOR, as_sets, indicator, parse_labels
-from glassformer.data.sources import split_files
 from glassformer.data.spreadsheet import REVIEWED, csv_safe
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.data.text_pairs import SECOND_COLUMN, are_pairs, first_text, second_text

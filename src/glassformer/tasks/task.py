@@ -14,9 +14,9 @@ import numpy as np
 
 from glassformer.checkpoints.files import read_json, replace_text
 from glassformer.config import KnownRecipe
-from glassformer.data.findings import DoctorReport, Severity
 from glassformer.data.duplicates import content_digest, copy_keys
 from glassformer.data.files import with_recipe_settings
+from glassformer.data.findings import DoctorReport, Severity
 from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.pairs import PAIR_SOURCES, SCORED_SOURCES
 from glassformer.data.rejected import skip_message

@@ -22,6 +22,7 @@ import torch
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.duplicates import digest
 from glassformer.data.files import is_system_file
+from glassformer.data.folders import split_files
 from glassformer.data.image import check_images, check_readable, image_files, is_record, remove_unreadable
 from glassformer.data.image_batching import (
     MASK_SEED,
@@ -31,7 +32,6 @@ from glassformer.data.image_batching import (
     evaluation_pixels,
 )
 from glassformer.data.image_sources import ImageSplit, load_image_dataset
-from glassformer.data.sources import split_files
 from glassformer.data.splits import random_split
 from glassformer.data.transform import ImageTransform, PixelTable, read_images, read_training_images
 from glassformer.errors import CheckpointError, ConfigError, MissingValueError, NotForThisModelError, counted

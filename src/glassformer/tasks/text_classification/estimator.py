@@ -26,8 +26,8 @@ from glassformer.data.batching import BatchSettings, evaluation_batches, trainin
 from glassformer.data.checks import check_texts
 from glassformer.data.duplicates import comparison_key
 from glassformer.data.files import read_lines
+from glassformer.data.folders import find_data_file
 from glassformer.data.ngrams import Ngrams
-from glassformer.data.sources import find_data_file
 from glassformer.data.splits import Splits
 from glassformer.data.text import TokenTable, Windows, clean_text, encode_windows
 from glassformer.data.text_pairs import (
