@@ -24,7 +24,7 @@ def main() -> None:
     args = parse(__doc__, draws=(10, "how often the training messages are drawn"))
     done = json.loads(RESULT.read_text())["draws"] if RESULT.exists() else []
     for draw in range(len(done), args.draws):
-        splits = messages(seed=draw)[0]
+        splits = messages(seed=draw).splits
         train, test, record = splits["train"], splits["test"], {}
         for name in SHOWN:
             began = time.perf_counter()

@@ -366,4 +366,4 @@ def test_the_messages_are_split_by_intent():
     assert set(Counter(train.labels).values()) == {8}
     assert sorted([*train.texts, *test.texts]) == sorted(texts)
     assert [intents[i] for i in test.rows] == test.labels
-    assert messages(seed=1)[0]["train"].texts != train.texts
+    assert messages(seed=1).splits["train"].texts != train.texts

@@ -12,12 +12,13 @@ import csv
 import random
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
-from glassformer.data.dataset import TextSplit
+from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.splits import split_by_distinct_text
 
 LABELS = ("european", "other")
@@ -257,18 +258,19 @@ def europe_splits(count: int = 20_000, seed: int = 0) -> dict[str, tuple[list[st
     return {name: ([sentences[i] for i in idx], [labels[i] for i in idx]) for name, idx in parts.items()}
 
 
-# --- data sets: splits, class names, notes ----------------------------------------------------------
+# --- data sets --------------------------------------------------------------------------------------
 
 
-def countries() -> tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]:
+def countries() -> TextDataset:
     """``countries_sentences`` as a data set without labels."""
-    return {"train": TextSplit(countries_sentences(), None, "countries/train")}, (), ()
+    return TextDataset("countries", {"train": TextSplit(countries_sentences(), None, "countries/train")})
 
 
-def europe() -> tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]:
+def europe() -> TextDataset:
     """``europe_splits`` as a data set."""
     parts = europe_splits().items()
-    return {k: TextSplit(texts, labels, f"europe/{k}") for k, (texts, labels) in parts}, LABELS, ()
+    splits = {k: TextSplit(texts, labels, f"europe/{k}") for k, (texts, labels) in parts}
+    return TextDataset("europe", splits, LABELS)
 
 
 # --- messages to an online shop ---------------------------------------------------------------------
@@ -284,18 +286,14 @@ def read_messages() -> tuple[list[str], list[str]]:
     return [row["text"] for row in rows], [row["intent"] for row in rows]
 
 
-def messages(
-    per_intent: int = MESSAGES_PER_INTENT, seed: int = 0
-) -> tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]:
-    """Splits, intents, notes; ``train`` has ``per_intent`` random messages per intent, ``test`` the rest."""
+def messages(seed: int = 0) -> TextDataset:
+    """``train`` has ``MESSAGES_PER_INTENT`` random messages of each intent, ``test`` has the rest."""
     texts, intents = read_messages()
     names = tuple(sorted(set(intents)))
     rng = np.random.default_rng(seed)
     rows_by_intent = [np.flatnonzero(np.array(intents) == name) for name in names]
-    train = np.sort(np.concatenate([rng.permutation(rows)[:per_intent] for rows in rows_by_intent]))
-    test = np.setdiff1d(np.arange(len(texts)), train)
-    splits = {
-        split: TextSplit([texts[i] for i in rows], [intents[i] for i in rows], f"messages/{split}", [*rows])
-        for split, rows in (("train", train.tolist()), ("test", test.tolist()))
-    }
-    return splits, names, ()
+    train = np.sort(np.concatenate([rng.permutation(rows)[:MESSAGES_PER_INTENT] for rows in rows_by_intent]))
+    parts = {"train": train, "test": np.setdiff1d(np.arange(len(texts)), train)}
+    whole = TextSplit(texts, intents, "messages", range(len(texts)))
+    splits = {k: replace(whole.select(v.tolist()), origin=f"messages/{k}") for k, v in parts.items()}
+    return TextDataset("messages", splits, names)

@@ -12,7 +12,7 @@ import random
 from pathlib import Path
 
 from glassformer.data.checks import check_texts
-from glassformer.data.dataset import TextSplit
+from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.files import read_lines
 from glassformer.data.splits import split_by_distinct_text
 from glassformer.data.text import clean_text
@@ -77,8 +77,8 @@ def _sentence(rng: random.Random) -> str:
     return words
 
 
-def corpus(file: Path | None) -> tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]:
-    """The splits of the corpus, no class names, and a note if the corpus is generated.
+def corpus(file: Path | None) -> TextDataset:
+    """The corpus, with a note if it is generated.
 
     Args:
         file: the file of the corpus; None: generate a substitute.
@@ -88,4 +88,4 @@ def corpus(file: Path | None) -> tuple[dict[str, TextSplit], tuple[str, ...], tu
     whole = TextSplit(texts, labels, "countries-given (generated)" if file is None else str(file))
     parts = split_by_distinct_text(texts, labels, SPLIT_SHARES, seed=0)
     splits = {name: whole.select(rows.tolist()) for name, rows in parts.items()}
-    return splits, (), (SUBSTITUTE_NOTE,) if file is None else ()
+    return TextDataset("countries-given", splits, notes=(SUBSTITUTE_NOTE,) if file is None else ())
