@@ -10,6 +10,7 @@ from PIL import Image
 
 from glassformer.cli.app import main
 from glassformer.config import read_toml
+from glassformer.data.dataset import Dataset
 from glassformer.data.duplicates import Thumbnails, near_duplicates
 from glassformer.data.image import check_readable, read_header, read_headers
 from glassformer.data.image_doctor import examine_images
@@ -159,7 +160,7 @@ def messy(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     dataset = load_image_dataset(messy(tmp_path_factory.mktemp("doctor")))
-    return examine_images("messy", dataset.splits, transform=ImageTransform((32, 32)), decode=True)
+    return examine_images(Dataset("messy", dataset.splits), transform=ImageTransform((32, 32)), decode=True)
 
 
 def test_the_doctor_counts_what_is_refused_and_why(report):
@@ -198,12 +199,12 @@ def test_the_doctor_sees_repeats_contradictions_and_near_repeats(report):
 
 def test_a_cut_takes_away_what_the_doctor_says():
     wide = ImageSplit([np.zeros((40, 80, 3), np.uint8)] * 3, [0, 1, 1], "x")
-    report = examine_images("x", {"train": wide}, transform=ImageTransform((20, 20), "crop"))
+    report = examine_images(Dataset("x", {"train": wide}), transform=ImageTransform((20, 20), "crop"))
     (found,) = (f for f in report.findings if f.code == "cut-away")
     assert (
         "removes 50% of an image (median; 50% at most), and more than 25% of 3 of 3 images" in found.message
     )
-    report = examine_images("x", {"train": wide}, transform=ImageTransform((200, 200)))
+    report = examine_images(Dataset("x", {"train": wide}), transform=ImageTransform((200, 200)))
     assert "3 of 3 are smaller than 200 x 200" in next(
         f.message for f in report.findings if f.code == "blown-up"
     )
@@ -212,7 +213,10 @@ def test_a_cut_takes_away_what_the_doctor_says():
 def test_near_repeats_in_two_splits_are_a_leak():
     first = ImageSplit([scene(i) for i in range(11)], [0, 1] * 5 + [0], "a")
     second = ImageSplit([scene(7, 90, 70), *[scene(i) for i in range(50, 57)]], [1, 0] * 4, "b")
-    found = {f.code: f for f in examine_images("x", {"train": first, "test": second}, decode=True).findings}
+    found = {
+        f.code: f
+        for f in examine_images(Dataset("x", {"train": first, "test": second}), decode=True).findings
+    }
     assert found["near-leak"].severity == "warning"
     assert found["near-leak"].count == 1
     assert found["near-leak"].examples == ("a[7] ~ b[0]",)
@@ -223,7 +227,7 @@ def test_pictures_that_are_missing_are_no_copies_of_each_other():
         name: ImageSplit([*[scene(k + i) for i in range(6)], None, ""], [0, 1] * 4, name)
         for name, k in (("train", 0), ("test", 50))
     }
-    report = examine_images("x", parts)
+    report = examine_images(Dataset("x", parts))
     found = {f.code: f.severity for f in report.findings}
     assert {code for code, severity in found.items() if severity != "ok"} == {"unreadable"}
     assert report.figures["splits"]["train"]["distinct"] == 6
@@ -240,7 +244,8 @@ def test_many_near_repeats_of_one_picture_are_a_leak_too():
         for k in (0, 1)
     ]
     found = {
-        f.code: f for f in examine_images("x", dict(zip(("train", "test"), parts)), decode=True).findings
+        f.code: f
+        for f in examine_images(Dataset("x", dict(zip(("train", "test"), parts))), decode=True).findings
     }
     assert found["near-leak"].count > 100
 
@@ -262,7 +267,7 @@ def test_near_repeats_under_two_labels_contradict_each_other():
     pictures = [*[scene(i) for i in range(11)], scene(3, 90, 70), scene(4, 90, 70)]
     labels = [0, 1] * 5 + [0, 0, 0]  # of scene 3 another label, of scene 4 the same
     split = ImageSplit(pictures, labels, "a")
-    found = {f.code: f for f in examine_images("x", {"train": split}, decode=True).findings}
+    found = {f.code: f for f in examine_images(Dataset("x", {"train": split}), decode=True).findings}
     assert (found["near-repeats"].severity, found["near-repeats"].count) == ("note", 2)
     torn = found["near-contradictions"]
     assert (torn.severity, torn.count, torn.examples) == ("warning", 1, ("a[3] (1) ~ a[11] (0)",))
@@ -281,10 +286,10 @@ def test_noise_and_flat_pictures_are_no_repeats():
 def test_one_class_and_a_class_of_nearly_all():
     one = ImageSplit([scene(i) for i in range(5)], ["a"] * 5, "x")
     assert "one class only" in next(
-        f.message for f in examine_images("x", {"train": one}).findings if f.code == "balance"
+        f.message for f in examine_images(Dataset("x", {"train": one})).findings if f.code == "balance"
     )
     most = ImageSplit([scene(i) for i in range(40)], ["a"] * 38 + ["b"] * 2, "x")
-    (found,) = (f for f in examine_images("x", {"train": most}).findings if f.code == "balance")
+    (found,) = (f for f in examine_images(Dataset("x", {"train": most})).findings if f.code == "balance")
     assert found.severity == "warning"
     assert "always predicting a scores 95.0%" in found.message
 

@@ -13,6 +13,7 @@ from PIL import Image
 
 from glassformer.checkpoints.names_lora import load_adapter
 from glassformer.cli.app import main
+from glassformer.data.dataset import Dataset
 from glassformer.data.image_doctor import examine_images
 from glassformer.data.image_sources import ImageSplit
 from glassformer.data.sources import LabelReader
@@ -106,7 +107,7 @@ def test_the_doctor_finds_leaks_and_contradictions():
     pictures, _ = quarters(6, 3)
     train = ImageSplit([*pictures[:4], pictures[0]], ["a", "b", "a", "b", "b"], "here")
     test = ImageSplit([pictures[1], pictures[5]], ["b", "a"], "there")
-    report = examine_images("set", {"train": train, "test": test})
+    report = examine_images(Dataset("set", {"train": train, "test": test}))
     codes = {f.code: f.count for f in report.findings if f.severity == "warning"}
     assert codes == {"contradictions": 1, "leak": 1}
 

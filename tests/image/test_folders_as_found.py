@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from glassformer.data.dataset import Dataset
 from glassformer.data.image import check_readable, files_below, image_files, open_image
 from glassformer.data.image_doctor import examine_images
 from glassformer.data.image_sources import load_image_dataset
@@ -35,7 +36,7 @@ def sizes(dataset) -> dict[str, int]:
 
 
 def findings(dataset) -> dict[str, object]:
-    report = examine_images("mine", dataset.splits, dataset.notes, decode=True)
+    report = examine_images(Dataset("mine", dataset.splits, notes=dataset.notes), decode=True)
     return {finding.code: finding for finding in report.findings if finding.severity != "ok"}
 
 

@@ -17,6 +17,7 @@ from PIL import Image
 import glassformer as gf
 from glassformer.checkpoints.files import write_folder
 from glassformer.cli.app import main
+from glassformer.data.dataset import Dataset
 from glassformer.data.image import check_readable, open_image
 from glassformer.data.image_doctor import examine_images
 from glassformer.data.image_sources import ImageSplit
@@ -383,7 +384,7 @@ def split_of(images: list) -> ImageSplit:
 
 
 def ranges(splits, transform=None, decode=True):
-    report = examine_images("mine", splits, transform=transform, decode=decode)
+    report = examine_images(Dataset("mine", splits), transform=transform, decode=decode)
     return [finding for finding in report.findings if finding.code == "range"]
 
 

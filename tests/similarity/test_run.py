@@ -10,6 +10,7 @@ from tests.tables import read_csv
 
 import glassformer as gf
 from glassformer.cli.app import main
+from glassformer.data.dataset import Dataset
 from glassformer.data.pair_doctor import examine_scored
 from glassformer.data.pairs import ScoredSplit, load_scored_pairs
 from glassformer.errors import DataError
@@ -153,7 +154,7 @@ def test_the_doctor_sees_leaks_on_either_side_and_pairs_with_two_scores():
 
     train = split([("a b", "c d", 1), ("c d", "a b", 4), ("e f", "e f", 0), ("g h", "i j", 5)], "train")
     test = split([("i j", "g h", 5), ("k l", "m n", 2)], "test")
-    report = examine_scored("pairs", {"train": train, "test": test})
+    report = examine_scored(Dataset("pairs", {"train": train, "test": test}))
     found = {(f.code, f.severity): f for f in report.findings}
     assert found["duplicates", "warning"].count == 1
     assert found["contradictions", "warning"].count == 1
@@ -166,7 +167,7 @@ def test_the_doctor_sees_leaks_on_either_side_and_pairs_with_two_scores():
         "mean": 2.5,
         "highest": 5.0,
     }
-    alone = examine_scored("pairs", {"train": train, "test": split([("g h", "o p", 1)], "test")})
+    alone = examine_scored(Dataset("pairs", {"train": train, "test": split([("g h", "o p", 1)], "test")}))
     assert next(f for f in alone.findings if f.code == "leaks").severity == "note"
 
 

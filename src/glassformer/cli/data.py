@@ -311,14 +311,7 @@ class Images(Texts):
         if recipe:
             model_config, image_config = recipe.model, recipe.image
         transform = build_transform(image_config, model_config)
-        return examine_images(
-            dataset.name,
-            dataset.splits,
-            dataset.notes,
-            dataset.rejected,
-            transform=transform,
-            decode=True,
-        )
+        return examine_images(dataset, transform=transform, decode=True)
 
     def show(self, dataset: Any, name: str) -> ShownData:
         counts = {split: Counter(map(str, flat_labels(s.labels))) for split, s in dataset.splits.items()}
@@ -370,7 +363,7 @@ class ScoredPairs(ParallelTexts):
     def examine(self, dataset, model=None, max_length=None, recipe=None) -> DoctorReport:
         from glassformer.data.pair_doctor import examine_scored
 
-        return examine_scored(dataset.name, dataset.splits, dataset.rejected)
+        return examine_scored(dataset)
 
     def show(self, dataset: Any, name: str) -> ShownData:
         splits = {

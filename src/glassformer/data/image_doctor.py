@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.data.dataset import Dataset
 from glassformer.data.doctor_checks import label_problems, missing_names, multilabel, run_checks, twin_classes
 from glassformer.data.duplicates import Thumbnails, digest, near_duplicates, positions_by_key
 from glassformer.data.findings import DoctorReport, Finding, Findings, Stats
@@ -16,7 +17,6 @@ from glassformer.data.image import DARK, SKIP_HINT, BrightestPixel, ImageHeader,
 from glassformer.data.image_range import MAX_UNCLEAR, WHITE_16, likely_white
 from glassformer.data.image_sources import ImageSplit, missing_classes
 from glassformer.data.label_sets import are_sets, flat_labels
-from glassformer.data.rejected import RejectedRow
 from glassformer.errors import DataError
 
 MAX_CLASS_RATIO = 3.0  # a note if the largest class has more than this many times the images of the smallest
@@ -34,19 +34,10 @@ MAX_STRETCH = 1.5  # a note if the aspect ratio changes by more than this factor
 MAX_UPSCALE = 2.0  # a note if an image is enlarged by more than this factor
 
 
-def examine_images(
-    name: str,
-    splits: Mapping[str, ImageSplit],
-    notes: Sequence[str] = (),
-    rejected: Sequence[RejectedRow] = (),
-    *,
-    transform: Any = None,
-    decode: bool = False,
-) -> DoctorReport:
+def examine_images(dataset: Dataset, *, transform: Any = None, decode: bool = False) -> DoctorReport:
     """Run every check on images; two images are equal if their bytes are equal.
 
     Args:
-        rejected: skipped rows of a table.
         transform: the ``ImageTransform`` of a model; the report then states how much it crops.
         decode: whether to decode every image, to find all unreadable images and near duplicates; otherwise
             only the beginning and the end of each file are checked.
@@ -54,7 +45,7 @@ def examine_images(
     ``figures`` of the report has ``splits``: split -> images, distinct, unreadable, classes, modes,
     formats, width and height (each: minimum, median, maximum).
     """
-    messages = dict.fromkeys([*notes, *missing_classes(splits)])
+    messages = dict.fromkeys([*dataset.notes, *missing_classes(dataset.splits)])
     positions: dict[str, dict[str, list[int]]] = {}  # split -> digest -> positions of the images
 
     def check_splits(splits: Mapping[str, ImageSplit], stats: Stats) -> Findings:
@@ -86,7 +77,7 @@ def examine_images(
             yield Finding("ok", "leak", "no image is in two splits")
 
     checks = [check_splits, multilabel, label_problems, twin_classes, missing_names, compare_splits]
-    return run_checks(name, splits, checks, rejected)
+    return run_checks(dataset.name, dataset.splits, checks, dataset.rejected)
 
 
 def _header_stats(headers: Mapping[int, ImageHeader]) -> dict[str, Any]:

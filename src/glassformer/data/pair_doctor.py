@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,6 @@ from glassformer.data.doctor_checks import doubled_quotes, each_split, run_check
 from glassformer.data.duplicates import positions_by_key
 from glassformer.data.findings import DoctorReport, Finding, Findings, Stats, row_examples
 from glassformer.data.pairs import PairSplit, ScoredSplit
-from glassformer.data.rejected import RejectedRow
 
 MAX_NOTE_SHARE = 0.01  # if a larger share of the pairs is affected, the finding is a warning
 UNUSUAL_FACTOR = 3.0  # a ratio of lengths is unusual if it differs from the median by more than this factor
@@ -125,21 +124,18 @@ def _leak_fix(split: str) -> str:
 # --- pairs with scores ------------------------------------------------------------------------------
 
 
-def examine_scored(
-    name: str, splits: Mapping[str, ScoredSplit], rejected: Sequence[RejectedRow] = ()
-) -> DoctorReport:
+def examine_scored(dataset: Dataset) -> DoctorReport:
     """Run every check on pairs with similarity scores.
 
     ``figures`` of the report has ``splits``: split -> pairs, distinct, lowest, mean and highest score.
     """
-    sizes = {
-        name: {"pairs": len(split), "distinct": len({*_sorted_pairs(split)}), **_score_range(split)}
-        for name, split in splits.items()
-    }
-    stats: Stats = {"splits": sizes}
+    stats: Stats = {"splits": {}}
+    for name, split in dataset.splits.items():
+        sizes = {"pairs": len(split), "distinct": len({*_sorted_pairs(split)})}
+        stats["splits"][name] = sizes | _score_range(split)
     quotes = [partial(doubled_quotes, texts=side) for side in ("first", "second")]
     checks = [each_split(_duplicates, _scores), *quotes, _shared_pairs]
-    return run_checks(name, splits, checks, rejected, stats)
+    return run_checks(dataset.name, dataset.splits, checks, dataset.rejected, stats)
 
 
 def _sorted_pairs(split: ScoredSplit) -> list[tuple[str, str]]:

@@ -161,7 +161,7 @@ class Images(Inputs):
         check_readable(dict(splits), initial_image_range(recipe.image, recipe.model, folder))
 
     def examine(self, dataset: Any, est: Any, recipe: Any, held_out: Any) -> DoctorReport:
-        return examine_images(dataset.name, dataset.splits, dataset.notes, transform=est.transform_)
+        return examine_images(replace(dataset, rejected=()), transform=est.transform_)
 
     def drop_unreadable(self, splits: Any, est: Any, recipe: Any) -> tuple[Any, list[str]]:
         transform = getattr(est, "transform_", None)

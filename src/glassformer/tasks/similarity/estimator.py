@@ -733,7 +733,7 @@ def preview_data(context: RunContext) -> DataPreview:
     lines = [f"{dataset.name}: {splits.sizes()} pairs; {what}"]
     lines += context.held_out_warning("pairs", "model")
     parts = splits.parts()
-    return DataPreview(lines, dataset.rejected, lambda: examine_scored(dataset.name, parts, dataset.rejected))
+    return DataPreview(lines, dataset.rejected, lambda: examine_scored(replace(dataset, splits=parts)))
 
 
 def fit(context: RunContext, **options: Any) -> None:
