@@ -172,8 +172,8 @@ COLORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 # --- RandAugment ------------------------------------------------------------------------------------
 
-OPERATIONS = "identity rotate shear_x shear_y translate_x translate_y brightness contrast saturation".split()
-OPERATIONS += "sharpness autocontrast equalize solarize posterize".split()
+OPERATIONS: list[str] = "identity rotate shear_x shear_y translate_x translate_y brightness contrast".split()
+OPERATIONS += "saturation sharpness autocontrast equalize solarize posterize".split()
 
 
 def _geometric_maps(operation: Tensor, sign: Tensor) -> Tensor:
