@@ -172,8 +172,8 @@ COLORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 # --- RandAugment ------------------------------------------------------------------------------------
 
-OPERATIONS: list[str] = "identity rotate shear_x shear_y translate_x translate_y brightness contrast".split()
-OPERATIONS += "saturation sharpness autocontrast equalize solarize posterize".split()
+OPERATIONS = "identity rotate shear_x shear_y translate_x translate_y brightness contrast saturation".split()
+OPERATIONS += "sharpness autocontrast equalize solarize posterize".split()
 
 
 def _geometric_maps(operation: Tensor, sign: Tensor) -> Tensor:
@@ -186,8 +186,8 @@ def _geometric_maps(operation: Tensor, sign: Tensor) -> Tensor:
     theta[rotated, 0, 0], theta[rotated, 0, 1] = cos, -sin
     theta[rotated, 1, 0], theta[rotated, 1, 1] = sin, cos
     cells = {"shear_x": (0, 1), "shear_y": (1, 0), "translate_x": (0, 2), "translate_y": (1, 2)}
-    for name, (row, column) in cells.items():
-        changed = operation == OPERATIONS.index(name)
+    for number, name in enumerate(OPERATIONS[2:6], 2):
+        (row, column), changed = cells[name], operation == number
         theta[changed, row, column] = strength[changed] * (0.3 if "shear" in name else 0.9)
     return theta
 
