@@ -45,18 +45,18 @@ TRIED: dict[str, tuple[Any, ...]] = {
 }
 SENTENCE_PIECES = "benchmarks/results/sentence-pieces.json"
 ELSEWHERE = ("t5", "llama", "beit")
-INTRO = """# Which models open here
+INTRO = """# Supported models
 
-This page lists the checkpoints that you can fine-tune, explain, serve and export here, and those that raise an error.
+This page lists the checkpoints that you can fine-tune, explain, serve and export, and those that raise an error.
 
-A checkpoint is a folder, or an id of the Hub, with `config.json` and weights in safetensors. Its `model_type` decides.
-Every family has every feature: it is fine-tuned whole, in part, by LoRA or by its head; gives attention maps,
-explanations and features; is evaluated, served, exported as a graph (ONNX) and in the Hub's layout, where `transformers`
-opens it with the classes below. A family with `ForMaskedLM` can be trained further on raw texts (`MaskedLM`).
+A checkpoint is a folder, or a model id of the Hugging Face Hub, with `config.json` and weights in safetensors. Its `model_type` determines
+the family. All families have the same features: fine-tuning of all weights, of some layers, with LoRA or of the head only; attention maps,
+explanations and embeddings; evaluation, serving, and export to ONNX and to the Hugging Face format. `transformers`
+opens the exported folder with the classes in the table. A family with `ForMaskedLM` can also be pre-trained further on raw texts (`MaskedLM`).
 
-CLIP and SigLIP (`model_type` `clip` and `siglip`) also open with the half that reads texts, as in `CLIPModel` and `SiglipModel`,
-for [zero-shot image classification](guide/own-images.md#zero-shot-image-classification); every key of both halves is read.
-Other uses take the image half. They were tested with random weights only.
+CLIP and SigLIP (`model_type` `clip` and `siglip`) also open with both encoders, as in `CLIPModel` and `SiglipModel`,
+for [zero-shot image classification](guide/own-images.md#zero-shot-image-classification); all tensors of both encoders are used.
+For all other uses the image encoder is loaded. Both families were tested with random weights only.
 """
 
 
@@ -68,7 +68,7 @@ USES = (None, "classification", "first-two", "mlm", "pretraining")  # the heads 
 
 
 def families() -> Iterator[str]:
-    yield "| `model_type` | Reads | Classes of `transformers` | For example |"
+    yield "| `model_type` | Input | Classes of `transformers` | Example checkpoints |"
     yield "|---|---|---|---|"
     for name, family in ON_THE_HUB.items():
         assert family.hub is not None
@@ -93,8 +93,8 @@ def names() -> Iterator[str]:
 
 NAMES = """## Checkpoints with a short name
 
-`--model` and every estimator take these names. A name, and the Hub id that it stands for, mean the pinned commit;
-`revision` names another. A folder of the same name is opened as `./name`.
+`--model` and all estimators accept these short names. The short name and its Hub id both load the commit in the table;
+`revision` selects another commit. To open a folder with the same name, write `./name`.
 """
 
 
@@ -155,13 +155,13 @@ BY_NAME = (  # what people type, model_type, what pools, prompts of the model's 
     ),
 )
 NOT_YET = "jina-embeddings, BEiT, Swin"
-BY_NAME_INTRO = f"""## By the names people type
+BY_NAME_INTRO = f"""## Popular checkpoints
 
 Pooling, prompts and normalization are read from the folder (`modules.json`, `1_Pooling/config.json`,
-`config_sentence_transformers.json`); prompts that only the model's card names are given by hand:
-`embedder.embed(texts, prompt="query: ")`. Every family is tested against `transformers` with random weights; the last
-column says which real weights were tested. The others are published in these families' formats but were not at hand.
-Not yet: {NOT_YET}.
+`config_sentence_transformers.json`). If a prompt is only in the model card, pass it yourself:
+`embedder.embed(texts, prompt="query: ")`. Every family is compared with `transformers` with random weights. The last
+column shows which published weights were tested too. The other checkpoints have the format of a supported family, but their weights were not available for a test.
+Not supported yet: {NOT_YET}.
 """
 
 
@@ -191,7 +191,7 @@ def details(name: str, family: Family) -> Iterator[str]:
     settings = hub.write(replace(family.tiny(), head=None))
     yield f"### {name}"
     yield ""
-    yield "Left out of what a file holds, because the model does not need it:"
+    yield "Tensors of the file that are ignored:"
     yield ""
     for key, why in hub.names.ignored.items():
         yield f"- `{key}{'*' if key.endswith('.') else ''}`: {why}"
@@ -205,7 +205,7 @@ def details(name: str, family: Family) -> Iterator[str]:
             if said := refusal(lambda changed=changed: hub.read(changed, "config.json")):
                 refused.append(f"- `{key} = {json.dumps(value)}`: {said}")
     yield ""
-    yield "Refused:"
+    yield "Settings that raise an error, with its message:"
     yield ""
     yield from refused
 
@@ -217,7 +217,7 @@ def others(folder: Path) -> Iterator[str]:
     save_pretrained(tiny.model(tiny.tiny()), folder)
     config = folder / "config.json"
     settings = json.loads(config.read_text())
-    yield "| What | Answer |"
+    yield "| File or setting | Error message |"
     yield "|---|---|"
     answers = {}
     for kind in ELSEWHERE:
@@ -225,7 +225,7 @@ def others(folder: Path) -> Iterator[str]:
         answers[kind] = refusal(lambda: load_pretrained(folder), folder)
         assert answers[kind], kind
     kinds = ", ".join(f"`{kind}`" for kind in ELSEWHERE)
-    yield f"| `model_type` {kinds} and all that is not listed above | {cell(answers[ELSEWHERE[0]])} |"
+    yield f"| `model_type` {kinds} and all others that are not listed above | {cell(answers[ELSEWHERE[0]])} |"
     for kind in UNSUPPORTED_FAMILIES:
         config.write_text(json.dumps(settings | {"model_type": kind}))
         said = refusal(lambda: load_pretrained(folder), folder).partition(". Supported: ")[0]
@@ -235,11 +235,11 @@ def others(folder: Path) -> Iterator[str]:
     config.write_text(json.dumps(settings))
     weights = folder / "model.safetensors"
     weights.rename(folder / "model.ckpt")
-    yield f"| pickled weights alone, other than `pytorch_model.bin` as PyTorch writes it since 1.6 | {cell(refusal(lambda: load_pretrained(folder), folder))} |"
+    yield f"| only pickled weights, other than a `pytorch_model.bin` written by PyTorch 1.6 or newer | {cell(refusal(lambda: load_pretrained(folder), folder))} |"
     pieces = folder / "spiece.model"
     for what, content, said in (
         (
-            "`spiece.model` of a class that numbers its pieces in another way",
+            "`spiece.model` with a tokenizer class whose ids are numbered differently",
             b"",
             {"tokenizer_class": "T5Tokenizer"},
         ),
@@ -255,42 +255,43 @@ def others(folder: Path) -> Iterator[str]:
 
 TOKENIZERS = """## Tokenizers
 
-The first that there is in the folder:
+The first of these files that the folder has is used:
 
-| Files | What |
+| Files | Tokenizer |
 |---|---|
-| `tokenizer.json` | WordPiece, BPE (of bytes too), Unigram, whole words |
-| `vocab.json` and `merges.txt` | byte-level BPE, as RoBERTa's |
-| `vocab.txt` and `bpe.codes` | fastBPE, as PhoBERT's: texts are segmented into words beforehand (`nhà_hàng`) |
-| `vocab.txt` | WordPiece, as BERT's |
-| `sentencepiece.bpe.model`, `spiece.model`, `spm.model`, `tokenizer.model`, `sentencepiece.model` | SentencePiece's Unigram or BPE, as XLM-R's, CamemBERT's, ALBERT's, DeBERTa's |
+| `tokenizer.json` | WordPiece, BPE (also byte-level), Unigram, whole words |
+| `vocab.json` and `merges.txt` | byte-level BPE, as in RoBERTa |
+| `vocab.txt` and `bpe.codes` | fastBPE, as in PhoBERT: texts must be segmented into words before (`nhà_hàng`) |
+| `vocab.txt` | WordPiece, as in BERT |
+| `sentencepiece.bpe.model`, `spiece.model`, `spm.model`, `tokenizer.model`, `sentencepiece.model` | SentencePiece's Unigram or BPE, as in XLM-R, CamemBERT, ALBERT and DeBERTa |
 
-SentencePiece's file is parsed without its library: a reader of Protocol Buffers that knows eleven fields and checks
+**SentencePiece.** The file is parsed without the SentencePiece library, by a parser of Protocol Buffers that reads eleven fields and checks
 every length, type and value first. SENTENCE_PIECES
 
-Pieces are numbered as the class in `tokenizer_config.json`, or the `model_type`, numbers them (`<s>`, `<pad>`, `</s>`,
-`<unk>` first in XLM-R and CamemBERT; `[MASK]` behind the pieces in DeBERTa). `transformers` gives other ids where it
-departs from the library: decomposed letters (a second accent is lost, Hangul becomes unknown) and half-width kana, all
-Hangul in ALBERT, and compatibility forms (`①`, `ﬁ`) in DeBERTa. A special piece is found where it is written in a text,
-as everywhere here; the library reads it as text. In BPE models a piece that users defined is
-looked for before everything else, and the text behind it begins like a new one. Refused, with the reason: models of
-words or characters, unused letters, blanks behind words, `split_by_punct`.
+The ids depend on the class in `tokenizer_config.json`, or on the `model_type`: `<s>`, `<pad>`, `</s>`,
+`<unk>` are first in XLM-R and CamemBERT; `[MASK]` is after the pieces in DeBERTa. For some texts `transformers` gives other ids than the SentencePiece
+library and glassformer: decomposed letters (a second accent is lost, Hangul becomes unknown), half-width kana, all
+Hangul in ALBERT, and compatibility forms (`①`, `ﬁ`) in DeBERTa. If a special token is written in a text, glassformer reads it as the special token;
+the library reads it as text. In BPE models, pieces defined by users are
+found first, and the text after such a piece is tokenized like a new text. These models raise an error: models of
+words or characters, models with unused letters or blanks after words, and `split_by_punct`.
 
-Beside a list `added_tokens_decoder` of `tokenizer_config.json` is read, or, where there is none, `added_tokens.json`:
-tokens that the list lacks, with ids that go on where it ends. `<mask>` takes in the blank before it where
-`tokenizer_config.json` says so (`lstrip`), as in `transformers` 5; version 4 did that for RoBERTa's lists without being told.
+**Added tokens.** If the folder has a vocabulary file instead of `tokenizer.json`, `added_tokens_decoder` of `tokenizer_config.json` is also read, or else `added_tokens.json`.
+It has tokens that are not in the vocabulary; their ids follow those of the vocabulary. `<mask>` includes the blank before it if
+`tokenizer_config.json` says so (`lstrip`), as in `transformers` 5. Version 4 always did this for RoBERTa.
 
-PhoBERT's merges pass through pieces that its table of embeddings has no rows for. Its published tokenizer calls such a
-piece unknown where nothing more can be merged to it. Here the table grows by these rows, which begin as the unknown
-token's: the answers are the same, and the saved model and its `tokenizer.json` go together.
+**PhoBERT.** Some of its merges lead to intermediate pieces that have no row in the embedding table. The published tokenizer maps such a
+piece to the unknown token if no further merge applies. glassformer adds a row for each of these pieces, a copy of the unknown
+token's row. The predictions are the same, and the saved model is consistent with its `tokenizer.json`.
 
-DINOv2's classifier reads [CLS] joined with the mean of the patches (`pooling="first-mean"`); a new head on it does too.
-MPNet's list of pieces has BERT's special tokens in it: those that the tokenizer adds as special (`<pad>`) count, the
-pieces (`[PAD]`) mean nothing.
+**DINOv2.** Its classifier reads [CLS] and the mean of the patches (`pooling="first-mean"`); so does a new head.
 
-Where positions begin behind the padding token's row (`pad_token_id`, RoBERTa's layout), that token must be the
-tokenizer's own: a checkpoint whose `pad_token_id` is another's id is refused where it meets its tokenizer. A padding
-token that is written out in a text (`<pad>`) takes a place like any other here; in `transformers` it takes none.
+**MPNet.** Its vocabulary also contains BERT's special tokens, such as `[PAD]`. Only those that the tokenizer defines as special (`<pad>`) are
+used as special tokens.
+
+**RoBERTa.** Its positions begin after the padding token's id (`pad_token_id`), which must be the id of the
+tokenizer's padding token. If not, loading the tokenizer raises an error. A padding
+token that is written in a text (`<pad>`) has a position like any other token; in `transformers` it has none.
 """
 
 
@@ -301,19 +302,18 @@ def sentence_pieces() -> str:
     lines, encoded = sum(result["lines_by_kind"].values()), sum(m["lines"] for m in models)
     different, rounding = (sum(m[key] for m in models) for key in ("different", "rounding"))
     return f"""\
-Token ids are those of `sentencepiece` {result["versions"]["sentencepiece"]} for {encoded - different:,} of {encoded:,} encoded lines:
-{lines:,} lines in {len(result["corpora"])} languages under {len(models)} models, Unigram and BPE, with and without byte fallback, with
-five normalizers ([result](../{SENTENCE_PIECES})). Of the other {different}, {rounding} are
-rounding: the library's segmentation has no higher score than ours, but it adds in 32 bits, and sums are nearly equal (`00|000`,
-`000|00`). Half of the lines have emoji, joiners, control characters, rare characters, damaged bytes, decomposed letters, runs
+We compared the token ids with those of `sentencepiece` {result["versions"]["sentencepiece"]} on {lines:,} lines in {len(result["corpora"])} languages with {len(models)} models: Unigram and BPE, with and without byte fallback, with
+five normalizers ([result](../{SENTENCE_PIECES})). They are equal for {encoded - different:,} of {encoded:,} encoded lines. {rounding} of the other {different} differ by
+rounding only: the library adds scores in 32 bits, and two segmentations have nearly equal scores (`00|000`,
+`000|00`). Half of the lines have emoji, joiners, control characters, rare characters, damaged bytes, decomposed letters, sequences
 of spaces, or 20,000 characters.
 The lines are from manual pages and LibreOffice's messages in Debian packages, and from reviews of IMDb and NTC-SCV;
-`python -m benchmarks.reliability.sentence_pieces --help` has the commands. Two known exceptions: texts with noncharacters
-(U+FDD0 to U+FDD2), and, where the model folds the case, a capital I with a separate dot (U+0307)."""
+`python -m benchmarks.reliability.sentence_pieces --help` has the commands. There are two known exceptions: texts with noncharacters
+(U+FDD0 to U+FDD2), and, for models that fold the case, a capital I with a separate dot (U+0307)."""
 
 
 def opened_here() -> Iterator[str]:
-    yield "| `model_type` | Reads | Random weights under the names |"
+    yield "| `model_type` | Input | Names for random weights |"
     yield "|---|---|---|"
     for name, family in FAMILIES.items():
         if family.hub is None:
@@ -326,21 +326,21 @@ LINEAR = """\
 
 `gf.TextClassifier("tfidf")`, `gf.TextRegressor("tfidf")` and `glassformer train --text data.csv --model tfidf` fit a linear
 model on TF-IDF features of words (1, 2) and of characters inside words (2 to 5), the same numbers as scikit-learn's
-`TfidfVectorizer`. It is solved in seconds: a linear SVM for classes, a logistic regression for each of several labels, ridge for numbers. Cross-validation
-on the training rows chooses the strength (`chosen_`) and one temperature, which is part of the weights.
-It reads texts of any length, has at most 1,000,000 features and 50,000,000 weights (features times classes), is saved without pickle, and is
-explained exactly by `explain`. `clean`, `lowercase`, `strip_accents`, `min_count`, `class_weight` and
-`sample_weight` count, `vocab_size` too where it is not the default. What only an encoder has (attention maps, `embed`, LoRA, `train_layers`, few-shot, int8,
-folders for transformers) raises an error that names another model.
+`TfidfVectorizer`. Fitting takes seconds: a linear SVM for classes, a logistic regression per label for multi-label data, ridge regression for numbers. Cross-validation
+on the training rows selects the regularization (`chosen_`) and a temperature, which is included in the weights.
+The model reads texts of any length and has at most 1,000,000 features and 50,000,000 weights (features times classes). It is saved without pickle, and
+`explain` is exact. It uses the settings `clean`, `lowercase`, `strip_accents`, `min_count`, `class_weight` and
+`sample_weight`, and `vocab_size` if you set it. Features of encoders (attention maps, `embed`, LoRA, `train_layers`, few-shot, int8,
+folders for transformers) raise an error that names another model.
 
 ## A linear model of images: `hog`
 
 `gf.ImageClassifier("hog")`, `gf.ImageRegressor("hog")` and `glassformer train --images FOLDER --model hog` fit a logistic
 regression (ridge for numbers) on histograms of oriented gradients (Dalal and Triggs, 2005) and on the mean color of each cell (`nn/hog.py`). Cross-validation
-on the training images chooses its strength. Each image is scaled to 48 pixels and read in 36 cells of 8 pixels with 39 values each; `image_size` and `patch_size` (of a
-cell), `channels` and how images are scaled can be set. It needs no pre-trained weights and takes seconds, is saved without pickle, served and exported to ONNX. `explain` hides
-one cell after the other (`occlusion`), or gives what each cell adds to the answer, exactly (`gradient_x_input`). What only an encoder has (attention maps, LoRA, `train_layers`, `pooling`,
-folders for transformers) raises an error of one line."""
+on the training images selects the regularization. Each image is scaled to 48 x 48 pixels and divided into 36 cells of 8 x 8 pixels with 39 features each. You can set `image_size`, `patch_size` (the size of a
+cell), `channels` and how images are scaled. The model needs no pre-trained weights and takes seconds. It is saved without pickle, served and exported to ONNX. `explain` hides
+one cell at a time (`occlusion`), or computes exactly how much each cell adds to the logit (`gradient_x_input`). Features of encoders (attention maps, LoRA, `train_layers`, `pooling`,
+folders for transformers) raise a one-line error."""
 
 
 def page() -> str:
@@ -356,22 +356,22 @@ def page() -> str:
         *by_name(),
         "",
         TOKENIZERS.replace("SENTENCE_PIECES", sentence_pieces()),
-        "## What a file may hold, and what is refused",
+        "## Ignored tensors and unsupported settings",
         "",
     ]
     seen: dict[Any, str] = {}
     for name, family in ON_THE_HUB.items():
         assert family.hub is not None
         if (first := seen.setdefault(id(family.hub.names), name)) != name:
-            lines += [f"### {name}", "", f"As {first}.", ""]
+            lines += [f"### {name}", "", f"The same as {first}.", ""]
             continue
         lines += [*details(name, family), ""]
     with tempfile.TemporaryDirectory() as folder:
-        lines += ["## What does not open", "", *others(Path(folder).resolve()), ""]
+        lines += ["## Unsupported models and files", "", *others(Path(folder).resolve()), ""]
     lines += [
-        "## What the Hub has no format for", "",
-        "Encoders that no family of the Hub can express, LSTM, GRU and TextCNN are saved in a layout of ours, which",
-        "opens here only.", "", *opened_here(), "", LINEAR,
+        "## Models without a Hugging Face format", "",
+        "LSTM, GRU, TextCNN, and encoders that no family of `transformers` can express, are saved in a separate format,",
+        "which only glassformer opens.", "", *opened_here(), "", LINEAR,
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
