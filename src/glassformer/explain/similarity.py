@@ -6,8 +6,8 @@ of all pairs sum to the cosine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -134,8 +134,35 @@ def patches(url: str, sums: Any, grid: tuple[int, int]) -> str:
     )
 
 
+class PairMap:
+    """Base class of explanations of a cosine by a table of contributions of pairs."""
+
+    rows: Any  # names of the rows of ``table``
+    columns: Any  # names of the columns
+    table: np.ndarray
+
+    def strongest(self, k: int = 5) -> list[tuple[str, str, float]]:
+        """The ``k`` pairs with the largest contributions."""
+        best = np.argsort(-self.table, axis=None, kind="stable")[:k]
+        pairs = zip(*np.unravel_index(best, self.table.shape), strict=True)
+        rows, columns = self.rows, self.columns
+        return [(rows[i], columns[j], float(self.table[i, j])) for i, j in pairs]
+
+    def json(self) -> str:
+        """The values as JSON."""
+        raise NotImplementedError
+
+    def save(self, path: str | Path) -> Path:
+        """Write a page (``.html``) or the values (``.json``).
+
+        Raises:
+            ConfigError: the file has another extension.
+        """
+        return _write(path, lambda: page([self]), self.json)
+
+
 @dataclass(frozen=True)
-class SimilarityExplanation:
+class SimilarityExplanation(PairMap):
     """``table[i, j]`` is the contribution of token i of text a and token j of text b to ``score``."""
 
     a: str
@@ -156,12 +183,6 @@ class SimilarityExplanation:
         """The names of the columns of ``table``."""
         return self.tokens_b
 
-    def strongest(self, k: int = 5) -> list[tuple[str, str, float]]:
-        """The ``k`` pairs with the largest contributions."""
-        best = np.argsort(-self.table, axis=None, kind="stable")[:k]
-        pairs = zip(*np.unravel_index(best, self.table.shape), strict=True)
-        return [(self.tokens_a[i], self.tokens_b[j], float(self.table[i, j])) for i, j in pairs]
-
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
@@ -179,21 +200,56 @@ class SimilarityExplanation:
     def _repr_html_(self) -> str:
         return f"<div>{picture(self.tokens_a, self.tokens_b, self.table.tolist())}</div>"
 
-    def save(self, path: str | Path) -> Path:
-        """Write a page (``.html``) or the values (``.json``)."""
-        return save_similarities([self], path)
+    def json(self) -> str:
+        return json_text([self.as_dict()], indent=2) + "\n"
+
+
+@dataclass(frozen=True)
+class ImageSimilarity(PairMap):
+    """Explanation of the similarity of two images by pairs of patches.
+
+    ``table[i, j]`` is the contribution of patch i of the first image and patch j of the second image.
+    """
+
+    a: str
+    b: str
+    table: np.ndarray  # [P, P] fp64, patches row by row
+    score: float  # the cosine of the means over all patches
+    grids: tuple[tuple[int, int], tuple[int, int]]  # rows and columns of patches
+    urls: tuple[str, str] = field(repr=False)  # ``data:`` URLs of the images as the model reads them
+
+    @property
+    def rows(self) -> list[str]:
+        """Names of the patches of the first image."""
+        return _patch_names(self.grids[0])
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the patches of the second image."""
+        return _patch_names(self.grids[1])
+
+    def json(self) -> str:
+        values = {"score": self.score, "grids": self.grids, "table": self.table.tolist()}
+        return json_text(values, ascii=True) + "\n"
+
+
+def _patch_names(grid: tuple[int, int]) -> list[str]:
+    return [f"row {i + 1}, column {j + 1}" for i in range(grid[0]) for j in range(grid[1])]
 
 
 def save_similarities(explanations: Sequence[SimilarityExplanation], path: str | Path) -> Path:
     """As ``SimilarityExplanation.save``, for several explanations: one page, or a JSON array."""
-    path, count = Path(path), len(explanations)
-    if path.suffix.lower() == ".html":
-        text = page(explanations, "" if count == 1 else f"The cosines of {count} pairs")
-    elif path.suffix.lower() == ".json":
-        text = json_text([one.as_dict() for one in explanations], indent=2) + "\n"
-    else:
+    title = "" if len(explanations) == 1 else f"The cosines of {len(explanations)} pairs"
+    values = [one.as_dict() for one in explanations]
+    return _write(path, lambda: page(explanations, title), lambda: json_text(values, indent=2) + "\n")
+
+
+def _write(path: str | Path, html: Callable[[], str], values: Callable[[], str]) -> Path:
+    """Write a page or JSON, by the extension of the file."""
+    path, texts = Path(path), {".html": html, ".json": values}
+    if (text := texts.get(path.suffix.lower())) is None:
         raise BadValueError("not .html or .json", where=str(path), fix="End the name with one of them")
-    write_text(path, text)
+    write_text(path, text())
     return path
 
 

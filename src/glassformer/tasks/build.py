@@ -22,6 +22,7 @@ from tokenizers import Tokenizer
 from glassformer.checkpoints.catalog import CATALOG, catalog_names
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.checkpoints.sentences import try_read_sentences
+from glassformer.checkpoints.settings import get_section
 from glassformer.config import nearest
 from glassformer.data.ngrams import Ngrams
 from glassformer.data.text import TokenTable, clean_text, word_tokenizer, wordpiece_tokenizer
@@ -383,6 +384,21 @@ def _check_padding(vocabulary: Vocabulary, checkpoint: Checkpoint) -> None:
         what = f"pad_token_id = {pad}, but the id of the tokenizer's padding token is {tokenizer_pad}"
         fix = "Use the tokenizer that belongs to these weights"
         raise CheckpointError(what, where=f"{checkpoint.folder}/config.json", fix=fix)
+
+
+def hub_labels(settings: dict[str, Any], count: int, where: str, partial: bool = False) -> list[Any]:
+    """The names of the outputs in ``config.json``; without ``id2label``, LABEL_0 and so on.
+
+    Raises:
+        CheckpointError: not every output has a name of its own; with ``partial``, LABEL_0 replaces a missing
+            one.
+    """
+    id2label = get_section(settings, "id2label", where) if settings.get("id2label") else {}
+    names = [id2label.get(str(i), f"LABEL_{i}" if partial or not id2label else None) for i in range(count)]
+    is_complete = partial or len(id2label) in (0, count)
+    if not is_complete or not all(isinstance(name, str) for name in names) or len(set(names)) < count:
+        raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
+    return names
 
 
 def check_table(tokenizer: Tokenizer, config: Any, where: str) -> None:

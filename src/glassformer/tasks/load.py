@@ -22,7 +22,7 @@ from glassformer.checkpoints.files import (
 from glassformer.checkpoints.layout import describe_outputs
 from glassformer.checkpoints.native import check_finished
 from glassformer.checkpoints.sentences import MODULES
-from glassformer.checkpoints.settings import ABOUT, find_metadata, get_section, read_metadata, shorten
+from glassformer.checkpoints.settings import ABOUT, find_metadata, read_metadata, shorten
 from glassformer.data.checks import read_labels
 from glassformer.data.tokenizer_file import check_truncation_side, model_max_length
 from glassformer.errors import CheckpointError, UnsupportedModelError
@@ -33,7 +33,7 @@ from glassformer.inputs.inputs import Inputs
 from glassformer.runtime import computing
 from glassformer.targets import target_from_hub
 from glassformer.targets.multiclass import Classes
-from glassformer.tasks.build import cover_vocabulary
+from glassformer.tasks.build import cover_vocabulary, hub_labels
 from glassformer.tasks.catalog import TASKS, task_of_estimator_name
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.estimator import FORMAT
@@ -222,15 +222,7 @@ def _load_transformers(folder: Path) -> Any:
             use = "Name labels: ZeroShotImageClassifier(path, labels)"
         fix = f"{use}, or fine-tune it with {tuned}"
         raise UnsupportedModelError(what, where=str(folder), fix=fix)
-    id2label = get_section(settings, "id2label", where) if settings.get("id2label") else {}
-    names = [id2label.get(str(i), None if id2label else f"LABEL_{i}") for i in range(count)]
-    if (
-        len(id2label) not in (0, count)
-        or not all(isinstance(n, str) for n in names)
-        or len(set(names)) < count
-    ):
-        raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
-    names = read_labels(names, "id2label", where)
+    names = read_labels(hub_labels(settings, count, where), "id2label", where)
     if count == 1 and kind_of_target.is_single_label:
         problem_type = shorten(settings.get("problem_type"))
         what = f"num_labels = 1 with problem_type = {problem_type} is a classifier with one class"

@@ -13,7 +13,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,17 +29,9 @@ from glassformer.data.in_memory import as_targets
 from glassformer.data.label_kinds import match_known_labels
 from glassformer.data.label_sets import are_booleans
 from glassformer.data.transform import read_images
-from glassformer.errors import (
-    BadValueError,
-    CheckpointError,
-    ConfigError,
-    DataError,
-    OneClassError,
-    UnequalLengthsError,
-)
-from glassformer.explain.similarity import page
+from glassformer.errors import CheckpointError, ConfigError, DataError, OneClassError, UnequalLengthsError
+from glassformer.explain.similarity import ImageSimilarity
 from glassformer.finite import finite, json_text
-from glassformer.outputs import write_text
 from glassformer.runtime import choose_device, computing, own_generator, use_own_generator
 from glassformer.sklearn_base import BaseEstimator, ClassifierMixin, check_is_fitted
 from glassformer.targets import kind_of_targets
@@ -52,58 +43,6 @@ from glassformer.train.solved_head import Head, fit_head, restore_head, unit
 BACKBONE, HEAD = "backbone", "head"  # folder and file of a saved probe
 POOLINGS = ("auto", "patches")
 BATCH = 64  # images per forward pass
-
-
-@dataclass(frozen=True)
-class ImageSimilarity:
-    """Explanation of the similarity of two images by pairs of patches.
-
-    ``table[i, j]`` is the contribution of patch i of the first image and patch j of the second image.
-    """
-
-    a: str
-    b: str
-    table: np.ndarray  # [P, P] fp64, patches row by row
-    score: float  # the cosine of the means over all patches
-    grids: tuple[tuple[int, int], tuple[int, int]]  # rows and columns of patches
-    urls: tuple[str, str] = field(repr=False)  # ``data:`` URLs of the images as the model reads them
-
-    @property
-    def rows(self) -> list[str]:
-        """Names of the patches of the first image."""
-        return _patch_names(self.grids[0])
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the patches of the second image."""
-        return _patch_names(self.grids[1])
-
-    def strongest(self, k: int = 5) -> list[tuple[str, str, float]]:
-        """The ``k`` pairs of patches with the largest contributions."""
-        best = np.argsort(-self.table, axis=None, kind="stable")[:k]
-        pairs = zip(*np.unravel_index(best, self.table.shape), strict=True)
-        rows, columns = self.rows, self.columns
-        return [(rows[i], columns[j], float(self.table[i, j])) for i, j in pairs]
-
-    def save(self, path: str | Path) -> Path:
-        """Write a page (``.html``) or the numbers (``.json``).
-
-        Raises:
-            ConfigError: the file has another extension.
-        """
-        path = Path(path)
-        if path.suffix.lower() == ".html":
-            write_text(path, page([self]))
-        elif path.suffix.lower() == ".json":
-            values = {"score": self.score, "grids": self.grids, "table": self.table.tolist()}
-            write_text(path, json_text(values, ascii=True) + "\n")
-        else:
-            raise BadValueError("not .html or .json", where=str(path), fix="End the name with one of them")
-        return path
-
-
-def _patch_names(grid: tuple[int, int]) -> list[str]:
-    return [f"row {i + 1}, column {j + 1}" for i in range(grid[0]) for j in range(grid[1])]
 
 
 class Probe(NamedColumns, ClassifierMixin, BaseEstimator):

@@ -22,7 +22,7 @@ import torch
 from tokenizers import Tokenizer
 
 from glassformer.checkpoints.files import replace_text
-from glassformer.checkpoints.settings import ABOUT, get_section
+from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_validation, place, read_labels
 from glassformer.data.duplicates import comparison_key, copy_keys
@@ -78,6 +78,7 @@ from glassformer.tasks.build import (
     build_tokenizer,
     check_table,
     cover_vocabulary,
+    hub_labels,
     is_from_scratch,
     save_tokenizer,
 )
@@ -495,11 +496,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
             CheckpointError: the labels do not name each output once, or the tokenizer does not fit.
         """
         where, settings = str(folder / "config.json"), checkpoint.settings
-        count = checkpoint.config.num_labels
-        id2label = get_section(settings, "id2label", where) if settings.get("id2label") else {}
-        names = [id2label.get(str(i), f"LABEL_{i}") for i in range(count)]
-        if not all(isinstance(name, str) for name in names) or len(set(names)) < count:
-            raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
+        names = hub_labels(settings, checkpoint.config.num_labels, where, partial=True)
         tokenizer = load_tokenizer(folder)
         model = load_pretrained(cover_vocabulary(checkpoint, tokenizer, str(folder)))
         (names,), scheme, message = read_model_labels(names)
