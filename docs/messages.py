@@ -141,6 +141,8 @@ def raised(tree: ast.AST) -> Iterator[tuple[str, ast.Call, dict[str, ast.expr]]]
                             before[target.id] = node.value
                 elif isinstance(node.func, ast.Name):
                     yield node.func.id, node, dict(before)
+                elif isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "errors":
+                    yield node.func.attr, node, dict(before)
                 elif isinstance(node.func, ast.Attribute) and node.func.attr == "warn":
                     kind = next(
                         (a.id for a in node.args if isinstance(a, ast.Name) and a.id.endswith("Warning")), ""

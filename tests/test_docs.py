@@ -246,12 +246,12 @@ def test_the_reader_of_commands():
 
 def test_results_pages_are_those_of_the_result_files():
     from glassformer.report.published import (
+        pages,
         read_finding,
         read_recipe_results,
         read_study_result,
         runs_on_random_weights,
     )
-    from glassformer.report.published_page import pages
     from glassformer.tasks.catalog import recipe_names
 
     results, files = ROOT / "benchmarks" / "results", recipe_names()

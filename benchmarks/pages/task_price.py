@@ -61,8 +61,7 @@ def folder_of(name: str) -> str | None:
 # Parts of verbs that every task goes through, though one task's file is all that they import by name.
 GENERAL = {
     "cli.app", "cli.data", "cli.demo", "cli.doctor", "cli.evaluate", "cli.explain", "cli.output", "cli.predict",
-    "cli.reproduce", "cli.predictions", "cli.train", "serve.app", "serve.models", "serve.run", "study.paired",
-    "study.results",
+    "cli.reproduce", "cli.predictions", "cli.train", "serve.app", "serve.models", "serve.run", "study.results",
 }  # fmt: skip
 DISPATCH = ("cli", "serve", "study", "scale", "glassformer")  # units that lead to every task
 HOUSE = {"tasks.catalog", "tasks.load", "tasks.run"}  # and these files

@@ -17,7 +17,7 @@ from benchmarks.harness.options import parse
 from benchmarks.harness.results import RESULTS, commit, write_result
 from glassformer.report.published import duration
 from glassformer.study.compare import compare_runs
-from glassformer.study.run_predictions import read_run_predictions
+from glassformer.study.results import read_run_predictions
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import run_task
 

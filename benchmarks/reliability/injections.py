@@ -25,7 +25,7 @@ import glassformer as gf
 from benchmarks.harness.processes import scratch
 from benchmarks.harness.servers import running, serving
 from glassformer.cli.explain import explain
-from glassformer.cli.train import choose_recipe
+from glassformer.cli.own_data import choose_recipe
 from glassformer.explain.render import page
 from glassformer.tasks.run import run_task
 

@@ -10,8 +10,7 @@ from PIL import Image
 from tests.audit.conftest import ACCENTED, fitted, messages, write
 
 import glassformer as gf
-from glassformer.audit.audit import audit
-from glassformer.audit.checks import CHECKS
+from glassformer.audit.audit import CHECKS, audit
 from glassformer.audit.perturb import IMAGE_CHANGES, TEXT_CHANGES, changed
 from glassformer.audit.predictions import predict
 from glassformer.cli.app import main

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.own_data import RECIPES_BY_KIND, RecipeRequest, resolve_request
-from glassformer.cli.train import choose_recipe
+from glassformer.cli.own_data import RECIPES_BY_KIND, RecipeRequest, choose_recipe, resolve_request
 from glassformer.data.kinds import detect_kind
 from glassformer.tasks.catalog import load_recipe
 

@@ -66,7 +66,7 @@ NAME, READABLE = "caf\udce9", "caf\\xe9"
 
 
 def test_every_table_of_answers_takes_them(tmp_path):
-    from glassformer.cli.similar import write_cosines, write_duplicates, write_results
+    from glassformer.cli.vectors import write_cosines, write_duplicates, write_results
     from glassformer.data.pairs import PairSplit
     from glassformer.study.results import _write_csv
     from glassformer.tasks.translation.estimator import write_translations

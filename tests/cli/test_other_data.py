@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 import glassformer as gf
-from glassformer.cli.own_data import describe_held_out
-from glassformer.cli.train import choose_recipe
+from glassformer.cli.own_data import choose_recipe, describe_held_out
 from glassformer.config import read_toml, to_dict
 from glassformer.data.masking import multi_sentence_share
 from glassformer.errors import ConfigError, ShortModelWarning

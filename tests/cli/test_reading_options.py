@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.train import choose_recipe
+from glassformer.cli.own_data import choose_recipe
 from glassformer.config import read_toml
 from glassformer.data.files import reading, reading_setting
 from glassformer.process import ENCODING

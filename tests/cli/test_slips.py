@@ -14,8 +14,8 @@ from sklearn.base import clone
 from glassformer import ImageClassifier, MaskedLM, TextClassifier, Word2Vec
 from glassformer.cli.app import main
 from glassformer.cli.options import all_keys, guess_data_option, suggest_option, use_option_names
+from glassformer.cli.own_data import choose_recipe
 from glassformer.cli.stopping import INTERRUPTED
-from glassformer.cli.train import choose_recipe
 from glassformer.config import override
 from glassformer.config.synonyms import KEYS, KEYS_BY_NAME
 from glassformer.errors import ConfigError

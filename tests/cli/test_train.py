@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from glassformer import __version__
-from glassformer.cli.folds import recipe_for_folds
+from glassformer.cli.folds import OPTIONS, recipe_for_folds
 from glassformer.cli.options import recipe_keys
-from glassformer.cli.own_data import recipe_for_data
-from glassformer.cli.train import choose_recipe
+from glassformer.cli.own_data import choose_recipe, recipe_for_data
 from glassformer.config import key_places
 from glassformer.errors import ConfigError
 from glassformer.tasks.text_classification.recipe import Recipe
@@ -92,7 +91,7 @@ def test_choose_recipe_wants_one_source_of_truth(tmp_path: Path):
     with pytest.raises(
         ConfigError, match=r"cross-validate: no recipe is given.* or give --text FILE or --images FOLDER$"
     ):
-        recipe_for_folds(None, None, None, None, ())
+        recipe_for_folds(None, dict.fromkeys(OPTIONS))
     with pytest.raises(ConfigError, match="both"):
         choose_recipe("europe", "reviews.csv")
     assert choose_recipe("europe", settings=["seed=7"]).train.seed == 7

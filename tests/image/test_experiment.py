@@ -20,8 +20,7 @@ from glassformer.data.sources import LabelReader
 from glassformer.data.tables import Table
 from glassformer.errors import DataError
 from glassformer.families.vit import VIT
-from glassformer.report.images import data_uri, draw_grid
-from glassformer.report.maps import attention_views
+from glassformer.report.images import attention_views, data_uri, draw_grid
 from glassformer.tasks.image_classification.estimator import sample_split
 from glassformer.tasks.supervised import evaluate_split
 
@@ -95,7 +94,7 @@ def test_bad_rows_of_pictures_are_broken_ones(run, capsys, monkeypatch):
     seen = []
     monkeypatch.setattr("glassformer.cli.train.train", lambda recipe, *rest, **options: seen.append(recipe))
     for said in ("show_run", "next_step"):
-        monkeypatch.setattr(f"glassformer.cli.train.{said}", lambda *shown: "")
+        monkeypatch.setattr(f"glassformer.cli.output.{said}", lambda *shown: "")
     for way in (["--images", str(folder / "corners")], [str(folder / "corners")]):
         assert main(["train", *way, "--on-bad-row", "skip"]) == 0
     assert [recipe.data.broken for recipe in seen] == ["skip", "skip"]

@@ -12,7 +12,7 @@ import glassformer as gf
 from glassformer.checkpoints.files import file_sha256
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.cli.app import main
-from glassformer.cli.prove import certificate_path
+from glassformer.cli.export import certificate_path
 from glassformer.export import proof
 from glassformer.families import FAMILIES
 

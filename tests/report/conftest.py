@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from glassformer.evaluate.predictions import write_predictions
-from glassformer.report.maps import encode
+from glassformer.report.images import encode
 from glassformer.targets.multiclass import Classes
 
 OPENINGS = [

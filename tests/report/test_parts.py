@@ -15,7 +15,7 @@ from glassformer.errors import DataError
 from glassformer.evaluate.intervals import wilson
 from glassformer.explain.alignment import Alignment, save_alignments
 from glassformer.explain.render import asset
-from glassformer.report import figures, maps, numbers, tables, wording
+from glassformer.report import figures, images, numbers, tables, wording
 from glassformer.report.html import write_report
 from glassformer.report.metrics import compared_metric
 from glassformer.tasks.catalog import known_recipe_of, load_recipe
@@ -334,7 +334,7 @@ def example(**changes) -> dict:
 
 
 def test_pieces_of_a_word_are_added_up_and_special_tokens_stand_apart():
-    (one,), left_out = maps.attention_views([example()])
+    (one,), left_out = images.attention_views([example()])
     assert left_out == 0
     assert [(p.before, p.text, p.shade, p.special) for p in one.pieces] == [
         ("", "[CLS]", "h10", True),
@@ -370,18 +370,18 @@ def test_maps_too_large_are_kept_as_a_mean_or_not_at_all():
     given = np.random.default_rng(3).dirichlet(np.ones(7), (3, 2, 7))
     kept = []
     for limit in (2_000_000, 150, 20):
-        view = maps._view(example(maps=maps.encode(given)), limit)
+        view = images._view(example(maps=images.encode(given)), limit)
         kept.append(view.data["pairHeads"])
     assert kept == [2, 1, 0]
 
 
 def maps_of(given, rows):
-    return maps.attention_views([example(maps=maps.encode(given), cls_rows=rows.tolist())])
+    return images.attention_views([example(maps=images.encode(given), cls_rows=rows.tolist())])
 
 
 def test_maps_beyond_the_page_s_size_are_counted(monkeypatch):
-    monkeypatch.setattr(maps, "MAX_PAYLOAD", 100)
-    ready, left_out = maps.attention_views([example()] * 5)
+    monkeypatch.setattr(images, "MAX_PAYLOAD", 100)
+    ready, left_out = images.attention_views([example()] * 5)
     assert (len(ready), left_out) == (2, 3)
 
 
@@ -398,7 +398,7 @@ def test_maps_beyond_the_page_s_size_are_counted(monkeypatch):
 )
 def test_maps_that_do_not_fit_are_numbered(changes):
     with pytest.raises(DataError, match=r"maps\.json: example 2"):
-        maps.attention_views([example(), example(**changes)])
+        images.attention_views([example(), example(**changes)])
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,15 @@ from glassformer.report.published import (
     duration,
     duration_range,
     find_row,
+    finding_script,
     headline,
+    page,
+    pages,
     published_rows,
     read_finding,
     read_recipe_results,
     runs_on_random_weights,
 )
-from glassformer.report.published_page import finding_script, page, pages
 
 from ..benchmark_tools import BENCHMARKS, benchmark
 

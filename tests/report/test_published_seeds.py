@@ -2,8 +2,7 @@
 
 import json
 
-from glassformer.report.published import read_recipe_results
-from glassformer.report.published_page import seed_rows
+from glassformer.report.published import read_recipe_results, seed_rows
 
 
 def test_a_translators_seeds_say_each_search(tmp_path):

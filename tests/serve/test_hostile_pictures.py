@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from glassformer.serve import decoding
-from glassformer.serve.decoding import Workers
+from glassformer.serve import batcher
+from glassformer.serve.batcher import Workers
 from glassformer.serve.problems import Problem
 
 from .conftest import PICTURES, Running, asked_for_health, png
@@ -102,7 +102,7 @@ def test_a_decoder_that_hangs_is_given_up(serve, stuck):
         end = time.monotonic() + 10
         while decoder.num_abandoned and time.monotonic() < end:
             time.sleep(0.01)
-        assert (decoder.num_abandoned, decoder.num_threads) == (0, decoding.SMALL_THREADS)
+        assert (decoder.num_abandoned, decoder.num_threads) == (0, batcher.SMALL_THREADS)
         assert server.ask("/v1/predict", {"images": [slow, good]}).status == 200
     finally:
         stuck.set()
@@ -132,11 +132,11 @@ async def test_workers():
     with pytest.raises(ZeroDivisionError):
         await workers.start(lambda: 1 // 0)
     over, begun = threading.Event(), []
-    hanging = [workers.start(lambda: over.wait(20)) for _ in range(decoding.MAX_ABANDONED + 1)]
+    hanging = [workers.start(lambda: over.wait(20)) for _ in range(batcher.MAX_ABANDONED + 1)]
     for one in hanging:
         with pytest.raises(Problem, match=r"longer than 0\.2 s"):
             await asyncio.wait_for(one, 10)
-    assert workers.num_abandoned == decoding.MAX_ABANDONED + 1
+    assert workers.num_abandoned == batcher.MAX_ABANDONED + 1
     waiting = workers.start(lambda: begun.append(1))  # as many have been given up as may be: it waits
     await asyncio.sleep(0.5)
     assert not waiting.done()

@@ -12,8 +12,8 @@ from glassformer.cli.app import main
 from glassformer.errors import ConfigError, DataError
 from glassformer.study.compare import compare_runs
 from glassformer.study.folds import cross_validate
+from glassformer.study.results import read_run_predictions
 from glassformer.study.review import review
-from glassformer.study.run_predictions import read_run_predictions
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import run_task
 

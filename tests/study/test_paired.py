@@ -6,8 +6,7 @@ from sklearn.metrics import f1_score
 
 from glassformer.evaluate.compare import multilabel_f1_statistic, paired_difference
 from glassformer.report.wording import bounds, how_tested
-from glassformer.study.paired import add_tests
-from glassformer.study.results import sentences
+from glassformer.study.results import add_tests, sentences
 from glassformer.targets import AnswerSpan, LabelSets, TokenTags
 from glassformer.targets.target import RunPredictions
 from glassformer.targets.token_tags import SpanCounts

@@ -9,13 +9,12 @@ import pytest
 
 import glassformer as gf
 from glassformer.cli.app import main
-from glassformer.cli.evaluate import evaluate
-from glassformer.cli.train import choose_recipe
+from glassformer.cli.own_data import choose_recipe
 from glassformer.cli.vectors import convert, look_up
 from glassformer.data.corpus import countries_sentences
 from glassformer.errors import ConfigError, DataError, InputError
 from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.run import relevant_settings, run_task
+from glassformer.tasks.run import evaluate_task, relevant_settings, run_task
 from glassformer.tasks.word2vec.estimator import load_texts
 from glassformer.tasks.word2vec.recipe import CorpusConfig
 
@@ -82,7 +81,7 @@ def test_verbs(run, tmp_path):
     assert (gf.Word2Vec.load(tmp_path / "v.bin").vectors_ == gf.Word2Vec.load(run).vectors_).all()
     with pytest.raises(ConfigError, match="exists"):
         convert(run, tmp_path / "v.bin")
-    assert evaluate(run, log=lambda line: None)["countries"]["questions"] == 325
+    assert evaluate_task(run, log=lambda line: None)["countries"]["questions"] == 325
     folder = tmp_path / "clf"
     gf.TextClassifier("textcnn", epochs=1, min_count=1).fit(["a b c", "d e f"], [0, 1]).save(folder)
     with pytest.raises(InputError, match="not word vectors"):
@@ -136,10 +135,10 @@ def test_words_without_a_vector_are_said(tmp_path):
 
 def test_another_test_of_a_run(run, tmp_path):
     with pytest.raises(ConfigError, match="no test 'nope'"):
-        evaluate(run, "nope", log=lambda line: None)
+        evaluate_task(run, "nope", log=lambda line: None)
     mine = tmp_path / "mine.tab"
     mine.write_text("first\tsecond\tscore\nking\tqueen\t9\nparis\tfrance\t8\nking\teuro\t1\n")
-    assert evaluate(run, str(mine), log=lambda line: None)[str(mine)]["known"] == 3
+    assert evaluate_task(run, str(mine), log=lambda line: None)[str(mine)]["known"] == 3
 
 
 def test_load_gives_word_vectors_back(run, tmp_path, capsys):

@@ -15,9 +15,9 @@ from tests.sources import PACKAGE, modules, tree_of
 import glassformer as gf
 from glassformer.checkpoints.settings import get_section as section_of
 from glassformer.cli.app import main
-from glassformer.cli.evaluate import numbers_in
 from glassformer.config import section, setting, to_toml
 from glassformer.errors import ConfigError
+from glassformer.report.metrics import numbers_in
 from glassformer.tasks import catalog
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies
 from glassformer.tasks.estimator import Estimator, with_settings

@@ -1,17 +1,508 @@
-"""Audits of models on labeled data."""
+"""Audits of models on labeled data.
+
+Each check examines a model and its predictions and returns findings. A check that cannot be run reports the
+reason ("not measured").
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-from glassformer.audit.checks import CHECKS, CheckResult
-from glassformer.audit.predictions import Predictions
+import numpy as np
+
+from glassformer.audit import TITLES
+from glassformer.audit.perturb import IMAGE_CHANGES, TEXT_CHANGES, as_image, changed, pixels_of
+from glassformer.audit.predictions import Predictions, score_metric
+from glassformer.audit.slices import example_text, find_slices, more_errors_test, significant, words_in
+from glassformer.data.duplicates import copy_keys
+from glassformer.data.findings import Finding, excerpt, listed_in_part
+from glassformer.data.label_sets import flat_labels
+from glassformer.data.text_pairs import TextPair
+from glassformer.errors import InputError
+from glassformer.evaluate.calibrate import calibration_error, confidences, error_interval
+from glassformer.evaluate.compare import mcnemar
+from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import interval, percent
+from glassformer.explain.faithfulness import MASKING_NAMES, MIN_INPUTS
+from glassformer.explain.methods import default_method, explain_input
 from glassformer.runtime import machine_facts, versions
 from glassformer.train.callbacks import Count, no_progress
+
+NUM_LISTED = 5  # number of examples that a finding lists
+RESAMPLES = 1000
+WARNING_SHARE = 0.01  # a larger share of copies or leaks is a warning
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The result of a check.
+
+    Attributes:
+        not_measured: the reason why the check was not run; empty: the check was run.
+        values: measurements, for JSON.
+    """
+
+    name: str
+    findings: Sequence[Finding] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+    not_measured: str = ""
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        findings = [dict(vars(f)) | {"examples": list(f.examples)} for f in self.findings]
+        result = {"not_measured": self.not_measured} if self.not_measured else {"values": dict(self.values)}
+        return {
+            "name": self.name,
+            "title": self.title,
+            "measured": not self.not_measured,
+            **result,
+            "findings": findings,
+        }
+
+
+Check = Callable[[Predictions, Count], CheckResult]
+
+
+def with_progress(count: Count, description: str, items: Sequence[Any]) -> Iterator[Any]:
+    """Iterate over items with a progress bar."""
+    with count(description, len(items)) as progress:
+        for item in items:
+            yield item
+            if progress is not None:
+                progress(1)
+
+
+def describe_examples(p: Predictions, rows: Sequence[int] | np.ndarray) -> tuple[str, ...]:
+    """File, row and content of the first ``NUM_LISTED`` examples."""
+    names = p.split.names()
+    return tuple(f"{p.where(i)}: {excerpt(str(names[i]), 90)}" for i in list(rows)[:NUM_LISTED])
+
+
+def _warning(
+    p: Predictions, code: str, message: str, rows: Sequence[int] | np.ndarray, fix: str, n: int | None = None
+) -> Finding:
+    """A warning about the examples in ``rows``; ``n``: their number, if ``rows`` has others too."""
+    return Finding("warning", code, message, len(rows) if n is None else n, describe_examples(p, rows), fix)
+
+
+# --- performance --------------------------------------------------------------------------------------
+
+
+def performance(p: Predictions, count: Count = no_progress) -> CheckResult:
+    """The metric with its interval, compared with a model that always predicts the same."""
+    metric = score_metric(p)
+    value = metric.value(p.scores)
+    constant_score = _constant_score(p)
+    if metric.name == "accuracy":
+        interval = share_interval(value, len(p))
+    else:
+        samples = np.random.default_rng(0).integers(0, len(p), (RESAMPLES, len(p)))
+        interval = np.quantile(metric.sign * p.scores[samples].mean(1), [0.025, 0.975]).tolist()
+    values: dict[str, Any] = {"metric": metric.name, "value": value, "interval": interval, "n": len(p)}
+    values["constant"] = constant_score
+    findings = []
+    if metric.sign * (interval[0] if metric.sign > 0 else interval[1]) <= metric.sign * constant_score:
+        message = "the model is not clearly better than one that always predicts the same "
+        message += f"({constant_score:.4g})"
+        findings.append(Finding("warning", "no-better-than-constant", message, len(p), fix="Do not use it"))
+    return CheckResult("performance", [*findings, *_check_label_names(p)], values)
+
+
+def _constant_score(p: Predictions) -> float:
+    if p.predicts_numbers:
+        return float(np.abs(p.targets - np.median(p.targets)).mean())
+    if p.targets.ndim == 1:
+        return float(np.bincount(p.targets).max() / len(p))
+    most_frequent = np.argsort(-p.targets.sum(0))[:1]
+    return float(np.mean([bool(row[most_frequent].any()) / max(row.sum(), 1) for row in p.targets > 0]))
+
+
+def _check_label_names(p: Predictions) -> list[Finding]:
+    """A finding if predictions fit the labels much better with permuted label names."""
+    if p.predicts_numbers or p.targets.ndim > 1 or len(p.clf.classes_) < 2:
+        return []
+    from scipy.optimize import linear_sum_assignment
+
+    classes = list(map(str, p.clf.classes_.tolist()))
+    table = np.zeros((len(classes), len(classes)))
+    np.add.at(table, (p.predicted, p.targets), 1)
+    _, matched = linear_sum_assignment(-table)
+    agreement = table.trace() / len(p)
+    agreement_if_swapped = table[np.arange(len(classes)), matched].sum() / len(p)
+    swapped = [i for i in range(len(classes)) if matched[i] != i and table[i].sum()]
+    if agreement_if_swapped < agreement + 0.2 or not swapped:
+        return []
+    names = [f"{classes[i]} → {classes[matched[i]]}" for i in swapped]
+    message = "predictions fit the labels much better if label names are exchanged "
+    message += f"({listed_in_part(names, 6)}): accuracy would be {percent(agreement_if_swapped)} "
+    message += f"instead of {percent(agreement)}"
+    fix = "Compare the label names of the model with those of the data"
+    return [Finding("warning", "label-map", message, len(swapped), fix=fix)]
+
+
+def calibration(p: Predictions, count: Count = no_progress) -> CheckResult:
+    """Whether probabilities agree with accuracy."""
+    result = partial(CheckResult, "calibration")
+    if p.predicts_numbers or p.targets.ndim > 1:
+        return result(not_measured="it needs a classifier with one label per example")
+    confidence, right = confidences(p.outputs, p.targets)
+    error = calibration_error(confidence, right)
+    interval = error_interval(confidence, right, resamples=RESAMPLES)
+    overconfidence = float(confidence.mean() - right.mean())
+    values = {"calibration_error": error, "interval": interval, "confidence_minus_accuracy": overconfidence}
+    findings = []
+    if interval[0] > 0.03:
+        direction = "too high" if overconfidence > 0 else "too low"
+        message = f"probabilities are {direction}: {percent(abs(overconfidence))} on average "
+        message += f"(calibration error {error:.3f})"
+        fix = "Calibrate it on labeled data that it was not trained on: glassformer calibrate"
+        findings.append(Finding("warning", "miscalibrated", message, len(p), fix=fix))
+    return result(findings, values)
+
+
+def slices(p: Predictions, count: Count = no_progress) -> CheckResult:
+    """Slices with more errors than the other examples."""
+    candidates = find_slices(p)
+    weak = significant(candidates, more_errors_test(p.wrong), p.wrong) if candidates else []
+    records, findings = [], []
+    for one in weak:
+        rows, name, n = one.slice.rows, one.slice.name, one.slice.n
+        inside, outside = float(p.wrong[rows].mean()), float(p.wrong[~rows].mean())
+        record = {"slice": name, "kind": one.slice.kind, "n": n, "errors": inside}
+        records.append(record | {"errors_elsewhere": outside, "p": one.p})
+        is_far_worse = inside >= 2 * outside and inside - outside >= 0.1
+        message = f"{name}: {percent(inside)} errors on {n:,} examples, {percent(outside)} elsewhere"
+        fix = "Collect more such examples, or do not use the model on them" if is_far_worse else ""
+        severity = "warning" if is_far_worse else "note"
+        examples = describe_examples(p, np.flatnonzero(rows & p.wrong))
+        findings.append(Finding(severity, "weak-slice", message, n, examples, fix))
+    return CheckResult("slices", findings, {"tested": len(candidates), "found": records})
+
+
+# --- the data -----------------------------------------------------------------------------------------
+
+
+def data(p: Predictions, count: Count = no_progress) -> CheckResult:
+    """Duplicates, contradictory labels, class imbalance, lost accents, and labels that look wrong."""
+    keys, labels = copy_keys(p.split), list(map(str, p.split.labels))
+    groups: dict[str, list[int]] = defaultdict(list)
+    for i, key in enumerate(keys):
+        groups[key].append(i)
+    copies = [i for group in groups.values() for i in group[1:]]
+    conflicting = [i for group in groups.values() if len({labels[i] for i in group}) > 1 for i in group]
+    findings = []
+    if len(copies) > WARNING_SHARE * len(p):
+        message = f"{len(copies):,} of {len(p):,} examples are copies of others, "
+        message += "which makes intervals too narrow"
+        findings.append(_warning(p, "duplicates", message, copies, "Drop the copies"))
+    if conflicting:
+        message = f"{len(conflicting):,} examples are copies with different labels"
+        findings.append(_warning(p, "contradictions", message, conflicting, "Correct the labels"))
+    values: dict[str, Any] = {"examples": len(p), "copies": len(copies), "contradictions": len(conflicting)}
+    if not p.predicts_numbers:
+        counts = Counter(map(str, flat_labels(p.split.labels)))
+        counts |= {str(c): 0 for c in p.clf.classes_.tolist() if str(c) not in counts}
+        values["labels"] = dict(counts)
+        findings += _balance(counts, len(p))
+        findings += _wrong_labels(p, values)
+    if p.train is not None and not p.has_images:
+        findings += _lost_accents(p, values)
+    return CheckResult("data", findings, values)
+
+
+def _lost_accents(p: Predictions, values: dict[str, Any]) -> list[Finding]:
+    """A finding if the texts have lost the accents of the training texts."""
+    share_in_training, share_now = (
+        float(np.mean([any(c.isalpha() and not c.isascii() for c in example_text(x)) for x in examples]))
+        for examples in (p.train.examples, p.split.examples)
+    )
+    values["with_accents"] = {"training": share_in_training, "here": share_now}
+    if share_in_training < 0.1 or share_now > share_in_training / 4:
+        return []
+    message = f"accents are lost: {percent(share_now)} of the texts have non-English letters, "
+    message += f"{percent(share_in_training)} in training"
+    fix = "Check the encoding of the data, and its cleaning"
+    return [Finding("warning", "accents-lost", message, len(p), fix=fix)]
+
+
+def _balance(counts: Mapping[str, int], n: int) -> list[Finding]:
+    largest, smallest = max(counts, key=lambda k: counts[k]), min(counts, key=lambda k: counts[k])
+    if counts[largest] < 10 * max(counts[smallest], 1):
+        return []
+    message = f"classes are imbalanced: {counts[largest]:,} examples of {largest}"
+    message += f", {counts[smallest]:,} of {smallest}"
+    fix = "Look at macro-F1 and at each class; collect more examples of the rare ones"
+    return [Finding("warning", "imbalance", message, counts[smallest], fix=fix)]
+
+
+def _wrong_labels(p: Predictions, values: dict[str, Any]) -> list[Finding]:
+    """A finding on labels that look wrong, by a maximum likelihood estimate of the share of random labels."""
+    if p.targets.ndim > 1 or len(p.clf.classes_) < 2:
+        return []
+    from scipy.optimize import minimize
+
+    logs = np.log(p.outputs.clip(1e-12))
+    rows, k = np.arange(len(p)), p.outputs.shape[1]
+
+    def label_probability(sharpness: float) -> np.ndarray:
+        scaled = logs * sharpness
+        scaled = np.exp(scaled - scaled.max(1, keepdims=True))
+        return (scaled / scaled.sum(1, keepdims=True))[rows, p.targets]
+
+    def loss(x: np.ndarray, noise: float | None = None) -> float:
+        wrong_share = x[1] if noise is None else noise
+        return float(-np.log((1 - wrong_share) * label_probability(x[0]) + wrong_share / k).sum())
+
+    fitted = minimize(loss, [1.0, 0.02], bounds=[(0.2, 5), (0, 0.5)])
+    without = minimize(lambda x: loss(x, 0.0), [1.0], bounds=[(0.2, 5)])
+    wrong_share = float(fitted.x[1]) * (k - 1) / k  # 1 of k random labels is right
+    values["wrong_labels"] = wrong_share
+    if not 0.02 <= wrong_share <= 0.3 or 2 * (without.fun - fitted.fun) < 10:
+        return []
+    likelihood = label_probability(fitted.x[0])
+    wrong_probability = fitted.x[1] / k / ((1 - fitted.x[1]) * likelihood + fitted.x[1] / k)
+    order = np.argsort(-wrong_probability, kind="stable")
+    message = f"about {percent(wrong_share)} of the labels look wrong: "
+    message += "the model confidently predicts another label"
+    fix = "Check them: glassformer review-labels"
+    return [_warning(p, "wrong-labels", message, order, fix, round(wrong_share * len(p)))]
+
+
+def leaks(p: Predictions, count: Count = no_progress) -> CheckResult:
+    """Examples that the model was trained on, including copies."""
+    result = partial(CheckResult, "leaks")
+    if p.train is None:
+        reason = "the training data are not available: audit the run, with its data in place"
+        return result(not_measured=reason)
+    training_keys = set(copy_keys(p.train))
+    leaked = [i for i, key in enumerate(copy_keys(p.split)) if key in training_keys]
+    findings = []
+    if len(leaked) > WARNING_SHARE * len(p):
+        is_new = np.ones(len(p), bool)
+        is_new[leaked] = False
+        message = f"{len(leaked):,} of {len(p):,} examples, or copies of them, were in training"
+        if is_new.any():
+            metric = score_metric(p)
+            message += f"; without them {metric.name} is {metric.value(p.scores[is_new]):.4g}"
+        findings.append(_warning(p, "leak", message, leaked, "Leave them out"))
+    return result(findings, {"training_examples": len(p.train), "seen": len(leaked)})
+
+
+# --- robustness -------------------------------------------------------------------------------------
+
+NUM_CHANGED = 500  # number of changed examples
+WARNING_DROP = 0.1  # a larger drop of the metric is a warning
+
+
+def robustness(p: Predictions, count: Count = no_progress, most: int = NUM_CHANGED) -> CheckResult:
+    """The drop of the metric under changes that preserve the meaning."""
+    result = partial(CheckResult, "robustness")
+    rows = _sample(len(p), most)
+    changes = list(IMAGE_CHANGES if p.has_images else TEXT_CHANGES)
+    examples = [p.split.examples[i] for i in rows]
+    base_scores, metric = p.scores[rows], score_metric(p)
+    scale = float(np.abs(p.targets - np.median(p.targets)).mean()) if p.predicts_numbers else 1.0
+    table, findings = [], []
+    original = [as_image(pixels_of(x)) for x in examples] if p.has_images else examples
+    for name in with_progress(count, "changing examples", changes):
+        perturbed = [changed(x, name, seed) for seed, x in enumerate(examples)]
+        indices = [i for i, x in enumerate(perturbed) if str(original[i]) != str(x)]
+        scores = base_scores.copy()
+        if indices:
+            outputs = p.clf.outputs([perturbed[i] for i in indices])
+            scores[indices] = replace(p, outputs=outputs, targets=p.targets[rows[indices]]).scores
+        before, after = metric.value(base_scores), metric.value(scores)
+        table.append({"change": name, "changed": len(indices), "value": after, "before": before})
+        worse, better = base_scores - scores > 1e-9, scores - base_scores > 1e-9
+        drop = float((base_scores - scores).mean())
+        if drop > WARNING_DROP * scale and mcnemar(worse, better).p < 0.01:
+            message = f"{name}: {metric.name} {before:.4g} becomes {after:.4g}"
+            lost = rows[np.argsort(scores - base_scores, kind="stable")]
+            fix = "Train with such changes (augmentation), or undo them before predicting"
+            findings.append(_warning(p, "not-robust", message, lost, fix, int(worse.sum())))
+    values: dict[str, Any] = {"n": len(rows), "changes": table}
+    if not p.has_images:
+        values["not_measured"] = {
+            "negation": "the label of a negated text is unknown",
+            "paraphrase": "a text with other words may have another label",
+        }
+    return result(findings, values)
+
+
+def _sample(n: int, most: int) -> np.ndarray:
+    return np.sort(np.random.default_rng(0).permutation(n)[:most])
+
+
+# --- shortcuts ------------------------------------------------------------------------------------------
+
+NUM_EXPLAINED = 200  # number of explained examples
+NUM_CANDIDATES = 25  # number of tried words
+NUM_INSERTED = 60  # number of examples that a word is appended to
+MIN_FLIP_SHARE = 0.8  # minimum share of examples whose prediction a shortcut flips
+MIN_CONTROL_RATIO = 3  # minimum ratio to the share that random words or regions flip
+GRID = 4  # number of regions per side of an image
+PER_CLASS = 12  # number of images per class whose regions are copied
+
+
+def shortcuts(p: Predictions, count: Count = no_progress) -> CheckResult:
+    """Words or image regions that flip other examples to a class when inserted."""
+    result = partial(CheckResult, "shortcuts")
+    if p.predicts_numbers or p.targets.ndim > 1 or len(p.clf.classes_) < 2:
+        return result(not_measured="it needs a classifier with one label per example")
+    parts, random_share = _try_regions(p, count) if p.has_images else _try_words(p, count)
+    placement, kind = ("copied into", "regions") if p.has_images else ("appended to", "words")
+    words_per_text = [] if p.has_images else [words_in(example_text(x)) for x in p.split.examples]
+    findings = []
+    for part in sorted(parts, key=lambda part: -part["turned"]):
+        if part["turned"] >= max(MIN_FLIP_SHARE, MIN_CONTROL_RATIO * random_share):
+            rows = [i for i, words in enumerate(words_per_text) if part["part"] in words]
+            message = f"{part['part']!r} alone decides: {placement} other examples, it flips "
+            message += f"{percent(part['turned'], 0)} of them to '{part['label']}' "
+            message += f"(random {kind}: {percent(random_share, 0)})"
+            fix = "Check whether it should decide; if not, remove it from the training data"
+            findings.append(_warning(p, "shortcut", message, rows, fix))
+    values = {"tried": len(parts), "random": random_share, "strongest": parts[:NUM_CANDIDATES]}
+    return result(findings, values)
+
+
+def _try_words(p: Predictions, count: Count) -> tuple[list[dict[str, Any]], float]:
+    """The effect of words on texts of other classes, and the mean effect of random words.
+
+    The tried words have the largest mean score for a class, or occur in texts of nearly only one class.
+    """
+    rows = _sample(len(p), NUM_EXPLAINED)
+    sums: dict[tuple[str, int], list[float]] = defaultdict(list)
+    method = default_method(p.clf)
+    for i in with_progress(count, "explaining", rows.tolist()):
+        try:
+            explanation = explain_input(p.clf, p.split.examples[i], method=method)
+        except InputError:
+            continue
+        total = sum(abs(score) for _, score in explanation.words()) or 1.0
+        for word, score in explanation.words():
+            for part in words_in(word):
+                sums[part, int(p.predicted[i])].append(score / total)
+    mean = {key: float(np.sum(values) / (len(values) + 1)) for key, values in sums.items()}
+    counts: dict[str, Counter] = defaultdict(Counter)
+    for x, predicted in zip(p.split.examples, p.predicted.tolist(), strict=True):
+        for word in words_in(example_text(x)):
+            counts[word][predicted] += 1
+    class_shares = np.bincount(p.predicted, minlength=len(p.clf.classes_)) / len(p)
+    pure = {
+        (word, k): n * np.log(n / values.total() / class_shares[k])
+        for word, values in counts.items()
+        for k, n in values.items()
+        if n >= 5 and n >= 0.9 * values.total()
+    }
+    ranked = sorted(mean, key=lambda key: -mean[key])[:NUM_CANDIDATES]
+    ranked += [key for key in sorted(pure, key=lambda key: -pure[key])[:NUM_CANDIDATES] if key not in ranked]
+    rng = np.random.default_rng(0)
+    vocabulary = sorted(counts)
+    random = [
+        (str(rng.choice(vocabulary)), int(rng.integers(len(p.clf.classes_)))) for _ in range(NUM_CANDIDATES)
+    ]
+    random_shares = [_flip_share(p, word, k)["turned"] for word, k in random]
+    return [_flip_share(p, word, k) for word, k in ranked], float(np.mean(random_shares))
+
+
+def _flip_share(p: Predictions, word: str, k: int) -> dict[str, Any]:
+    """The share of examples with other predictions that flip to class ``k`` if a word is appended."""
+    other_examples = np.flatnonzero(p.predicted != k)
+    rows = np.random.default_rng(1).permutation(other_examples)[:NUM_INSERTED]
+    label = str(p.clf.classes_[k])
+    if not len(rows):
+        return {"part": word, "label": label, "turned": 0.0, "n": 0}
+    appended = [
+        TextPair(x.first, f"{x.second} {word}") if isinstance(x, TextPair) else f"{x} {word}"
+        for x in (p.split.examples[i] for i in rows.tolist())
+    ]
+    predicted = p.clf.predicted_index(p.clf.outputs(appended))
+    return {"part": word, "label": label, "turned": float((predicted == k).mean()), "n": len(rows)}
+
+
+def _try_regions(p: Predictions, count: Count) -> tuple[list[dict[str, Any]], float]:
+    """The effect of regions of images of a class in images of other classes, and the median effect."""
+    rng, cells = np.random.default_rng(0), [(i, j) for i in range(GRID) for j in range(GRID)]
+    regions: list[dict[str, Any]] = []
+    classes = [k for k in range(len(p.clf.classes_)) if (p.predicted == k).any()]
+    for k in with_progress(count, "copying regions", classes):
+        donors = rng.permutation(np.flatnonzero(p.predicted == k))[:PER_CLASS].tolist()
+        rows = rng.permutation(np.flatnonzero(p.predicted != k))[:PER_CLASS].tolist()
+        pairs = [
+            (pixels_of(p.split.examples[source]), pixels_of(p.split.examples[row]))
+            for source, row in zip(donors, rows, strict=False)
+        ]
+        if not pairs:
+            continue
+        images = [as_image(_copy_region(a, b, cell)) for cell in cells for a, b in pairs]
+        predicted = p.clf.predicted_index(p.clf.outputs(images)).reshape(len(cells), len(pairs))
+        for cell, classes_in_cell in zip(cells, predicted, strict=True):
+            turned, label = float((classes_in_cell == k).mean()), str(p.clf.classes_[k])
+            name = f"region in row {cell[0] + 1}, column {cell[1] + 1} of {GRID} x {GRID}"
+            regions.append({"part": name, "label": label, "turned": turned, "n": len(pairs)})
+    return regions, float(np.median([one["turned"] for one in regions])) if regions else 0.0
+
+
+def _copy_region(a: np.ndarray, b: np.ndarray, cell: tuple[int, int]) -> np.ndarray:
+    """Image ``b`` with a region copied from image ``a``."""
+    from PIL import Image
+
+    (i, j), (height, width), out = cell, a.shape[:2], b.copy()
+    top, bottom = (round(edge * b.shape[0] / GRID) for edge in (i, i + 1))
+    left, right = (round(edge * b.shape[1] / GRID) for edge in (j, j + 1))
+    if bottom > top and right > left:
+        box = (j * width / GRID, i * height / GRID, (j + 1) * width / GRID, (i + 1) * height / GRID)
+        part = Image.fromarray(as_image(a)).resize((right - left, bottom - top), box=box)
+        out[top:bottom, left:right] = np.asarray(part, float) / 255
+    return out
+
+
+# --- explanations ---------------------------------------------------------------------------------------
+
+
+def faithfulness(p: Predictions, count: Count = no_progress, most: int = MIN_INPUTS) -> CheckResult:
+    """Whether explanations of the model pass the faithfulness test on some inputs."""
+    result = partial(CheckResult, "faithfulness")
+    method = default_method(p.clf)
+    passed: dict[str, list[bool]] = defaultdict(list)
+    rows = _sample(len(p), most)
+    for i in with_progress(count, "testing explanations", rows.tolist()):
+        try:
+            explanation = explain_input(p.clf, p.split.examples[i], method=method, trust=True).trust or {}
+        except InputError:
+            continue
+        for name, counts in explanation.get("operators", {}).items():
+            if counts["passes"] is not None:
+                passed[name].append(bool(counts["passes"]))
+    if not passed:
+        return result(not_measured="no input has enough parts to mask")
+    table = {name: {"n": len(counts), "passes": sum(counts)} for name, counts in passed.items()}
+    values: dict[str, Any] = {"method": method, "inputs": len(rows), "operators": table}
+    values["maskable"] = bool(getattr(p.clf, "maskable", False))
+    weak = [MASKING_NAMES[name] for name, counts in passed.items() if np.mean(counts) < 0.5]
+    findings = []
+    if weak:
+        message = f"fewer than half of the explanations by {method} pass the faithfulness test with parts "
+        message += listed_in_part(weak)
+        fix = "Use its explanations as hints only; train with maskable=true, or try another method"
+        findings.append(Finding("note", "unfaithful", message, len(rows), fix=fix))
+    return result(findings, values)
+
+
+CHECKS: Mapping[str, Check] = {
+    check.__name__: check
+    for check in (performance, data, leaks, calibration, slices, robustness, shortcuts, faithfulness)
+}
 
 
 def audit(
@@ -21,7 +512,7 @@ def audit(
     count: Count = no_progress,
     log: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """Run the checks of ``checks.py`` on a model's predictions; trains nothing.
+    """Run the checks of ``CHECKS`` on a model's predictions; trains nothing.
 
     Args:
         checks: keys of ``CHECKS``; None: all. The remaining checks are "not measured".

@@ -98,9 +98,8 @@ def _check_same(a: Predictions, b: Predictions) -> None:
         raise ConfigError(message, where="diff", fix="Compare two models of the same inputs")
     if len(a) != len(b) or list(map(str, a.split.examples)) != list(map(str, b.split.examples)):
         message = f"{a.name} reads {len(a):,} examples and {b.name} {len(b):,}, and they are not the same"
-        raise ConfigError(
-            message, where="diff", fix="Name the columns, or correct the rows that one cannot use"
-        )
+        fix = "Name the columns, or correct the rows that one cannot use"
+        raise ConfigError(message, where="diff", fix=fix)
     if a.predicts_numbers != b.predicts_numbers or list(map(str, a.split.labels)) != list(
         map(str, b.split.labels)
     ):
@@ -133,9 +132,8 @@ def _slice_record(
 def _flip_record(a: Predictions, b: Predictions, i: int) -> dict[str, Any]:
     labels = {key: p.label_names(p.predicted[i : i + 1])[0] for key, p in (("a", a), ("b", b))}
     example = a.split.names()[i] if a.has_images else excerpt(example_text(a.split.examples[i]))
-    confidences = (
-        {} if a.predicts_numbers else {f"p_{k}": float(_confidence(p)[i]) for k, p in (("a", a), ("b", b))}
-    )
+    pairs = () if a.predicts_numbers else (("a", a), ("b", b))
+    confidences = {f"p_{k}": float(_confidence(p)[i]) for k, p in pairs}
     return {"where": a.where(i), "example": example, "label": str(a.split.labels[i]), **labels, **confidences}
 
 
@@ -147,9 +145,8 @@ def explanation_parts(clf: Any, example: Any, target: Any = None) -> list[tuple[
 
 def _why(a: Predictions, b: Predictions, i: int) -> list[dict[str, Any]]:
     """The words or patches whose share of the explanation of ``b``'s prediction changed most."""
-    label = (
-        None if a.predicts_numbers or b.clf.kind_.is_multilabel else b.label_names(b.predicted[i : i + 1])[0]
-    )
+    has_label = not (a.predicts_numbers or b.clf.kind_.is_multilabel)
+    label = b.label_names(b.predicted[i : i + 1])[0] if has_label else None
     shares: list[dict[str, float]] = []
     try:
         for p in (a, b):

@@ -116,10 +116,8 @@ def _flips(comparison: Mapping[str, Any]) -> Markup:
                 "examples": [f"{flip['where']}: {flip['example']}"],
             }
         )
-    note = (
-        "In parentheses: words or patches whose share of the explanation for the second model's prediction "
-    )
-    note += "differs most between the two models."
+    note = "In parentheses: words or patches whose share of the explanation for the second model's "
+    note += "prediction differs most between the two models."
     return render_macro("parts", "doctor", records, []) + render_macro("parts", "small", note)
 
 
@@ -149,10 +147,8 @@ def audit_page(result: Mapping[str, Any]) -> str:
     facts = [[key.replace("_", " "), _format_value(value)] for key, value in result["about"].items()]
     facts_note = "Known facts about the model, for a model card or documentation."
     sections.append(Section("model", "The model", facts_note, table(_two_columns("fact", "value", facts))))
-    annex_note = (
-        "Where this page helps to write the technical documentation of a high-risk system. It is not "
-    )
-    annex_note += "legal advice, and not the documentation itself."
+    annex_note = "Where this page helps to write the technical documentation of a high-risk system. It is "
+    annex_note += "not legal advice, and not the documentation itself."
     points = table(_two_columns("point", "section", list(map(list, ANNEX))))
     sections.append(Section("annex", "EU AI Act, Annex IV", annex_note, points))
     first_sentence, *more_sentences = result["sentences"]

@@ -12,17 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from glassformer import errors
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.checks import place
 from glassformer.data.tables import READERS, ignore_error, read_table
-from glassformer.errors import (
-    ConfigError,
-    InputError,
-    NoSuchModelError,
-    NoSuchSplitError,
-    NotForThisModelError,
-    with_article,
-)
 from glassformer.tasks.catalog import build_recipe, task_of_estimator
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.load import load
@@ -128,21 +121,22 @@ def predict(
     """
     try:
         folder = Path(model) if Path(model).is_dir() else resolve_checkpoint(model).path
-    except NoSuchModelError as error:
+    except errors.NoSuchModelError as error:
         fix = "Name a folder that 'glassformer train' wrote, or a classifier of the Hub (org/name)"
         raise error.but(what="no such run folder", where=str(model), fix=fix) from None
     context = _context(model, folder, data, columns or {}, on_bad_row, log, count)
     clf = context.estimator
-    splits = (
-        context.reload_data() if data is None else load_other_data(context.task, context.recipe, clf, data)
-    )
+    task, recipe = context.task, context.recipe
+    splits = context.reload_data() if data is None else load_other_data(task, recipe, clf, data)
     notes = []
     if context.drop_unreadable:
         splits, notes = context.task.drop_unreadable(replace(splits, train=None, validation=None), context)
     split = splits.evaluated
     if split is None or split.labels is None:
         where = data or context.recipe.data.source
-        raise NoSuchSplitError("no labeled examples", where=where, fix="Name the column: --label-column NAME")
+        raise errors.NoSuchSplitError(
+            "no labeled examples", where=where, fix="Name the column: --label-column NAME"
+        )
     split, unknown = with_known_labels(clf, split, context.drop_unreadable)
     for line in [*getattr(splits.dataset, "messages", ()), *notes, *filter(None, [unknown])]:
         log(line)
@@ -169,18 +163,17 @@ def _context(
     clf = load(folder)
     task = task_of_estimator(type(clf))
     if task is None or not isinstance(clf, Supervised):
-        message = (
-            f"holds {with_article(type(clf).__name__)}, and only classifiers and regressors can be examined"
-        )
+        message = f"holds {errors.with_article(type(clf).__name__)}, "
+        message += "and only classifiers and regressors can be examined"
         fix = "Name a run of a classifier or a regressor"
         if isinstance(clf, Embedder):
             fix = f"Train one on it: glassformer train --text FILE --model {shlex.quote(str(model))}"
-        raise NotForThisModelError(message, where=str(model), fix=fix)
+        raise errors.NotForThisModelError(message, where=str(model), fix=fix)
     if (folder / "config.toml").is_file():
         trained = read_run_recipe(folder)
     elif data is None:
         message, fix = "is a model without its run and its data", "Name labeled data: --data FILE"
-        raise ConfigError(message, where=str(folder), fix=fix)
+        raise errors.ConfigError(message, where=str(folder), fix=fix)
     else:
         trained = build_recipe({"task": task.name, "data": {"source": data}}, "data")
     recipe = with_bad_rows(with_columns(trained, columns), on_bad_row, other=data is not None)
@@ -192,7 +185,7 @@ def _context(
 def _training(context: RunContext) -> Any:
     """The training examples of a run; None if they have changed or are not available."""
     if is_named(context.trained.data.source):
-        with suppress(InputError):
+        with suppress(errors.InputError):
             return replace(context, recipe=context.trained).reload_data(("train",)).train
     return context.training_split()
 

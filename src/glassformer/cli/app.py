@@ -6,6 +6,7 @@ wrong, 130 interrupted by Ctrl-C, SIGTERM or SIGHUP (see ``stopping.py``).
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -31,11 +32,9 @@ from glassformer.cli import (
     export,
     folds,
     predict,
-    prove,
     recipes,
     reproduce,
     serve,
-    similar,
     train,
     translate,
     vectors,
@@ -83,13 +82,13 @@ app.command("evaluate", rich_help_panel=EVALUATE, epilog=TABLES)(evaluate.evalua
 app.command("calibrate", rich_help_panel=EVALUATE, epilog=TABLES)(calibrate.calibrate_command)
 app.command("audit", rich_help_panel=EVALUATE, epilog=TABLES)(audit.audit_command)
 app.command("diff", rich_help_panel=EVALUATE, epilog=TABLES)(audit.diff_command)
-app.command("prove", rich_help_panel=EVALUATE)(prove.prove_command)
+app.command("prove", rich_help_panel=EVALUATE)(export.prove_command)
 app.command("report", rich_help_panel=EVALUATE)(evaluate.report_command)
 app.command("predict", rich_help_panel=USE, epilog=TABLES)(predict.predict_command)
 app.command("explain", rich_help_panel=USE, epilog=TABLES)(explain.explain_command)
 app.command("embed", rich_help_panel=USE, epilog=TABLES)(vectors.embed_command)
-app.command("similar", rich_help_panel=USE, epilog=TABLES)(similar.similar_command)
-app.command("search", rich_help_panel=USE, epilog=TABLES)(similar.search_command)
+app.command("similar", rich_help_panel=USE, epilog=TABLES)(vectors.similar_command)
+app.command("search", rich_help_panel=USE, epilog=TABLES)(vectors.search_command)
 app.command("translate", rich_help_panel=USE, epilog=TABLES)(translate.translate_command)
 app.command("fill", rich_help_panel=USE)(translate.fill_command)
 app.command("vectors", rich_help_panel=USE)(vectors.vectors_command)
@@ -136,9 +135,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # characters that a terminal cannot show must not raise an error
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # checked above
     stdout_for_json(False)  # parsing the option --json sets it to True
-    arguments, debug = _extract_debug(list(sys.argv[1:] if argv is None else argv))
     environment = {variable: os.environ.get(variable) for _, variable in READING.values()}
-    arguments = _extract_reading_options(arguments)
+    arguments, debug = _extract_global_options(list(sys.argv[1:] if argv is None else argv))
     handler = install_for_process() if argv is None else SignalHandler()
     handler.install()
     try:
@@ -151,7 +149,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if argv is not None:
             handler.uninstall()
             for variable, value in environment.items():
-                _set_variable(variable, value)
+                os.environ.pop(variable, None)
+                if value is not None:
+                    os.environ[variable] = value
     return code
 
 
@@ -225,10 +225,9 @@ def _out_of_memory_error(error: Exception) -> NotEnoughMemoryError:
     match = re.search(r"allocate (\d[\d.]*) (bytes|[KMGT]iB)", str(error))
     message = "not enough memory"
     if match:
-        size = float(match[1]) * {"b": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[match[2][0]]
-        unit = max((u for u in (1e3, 1e6, 1e9, 1e12) if size >= u), default=1e3)
-        names = {1e3: "KB", 1e6: "MB", 1e9: "GB", 1e12: "TB"}
-        message += f": a single allocation needs {size / unit:,.1f} {names[unit]}"
+        size = float(match[1]) * 1024 ** "bKMGT".index(match[2][0])
+        unit = min(max(int(math.log10(max(size, 1))) // 3, 1), 4)
+        message += f": a single allocation needs {size / 1000**unit:,.1f} {' KMGT'[unit]}B"
     fix = "Use a smaller model (such as a smaller d_model), shorter inputs or smaller batches"
     return NotEnoughMemoryError(message, fix=fix)
 
@@ -263,36 +262,22 @@ def _report_interruption(arguments: list[str]) -> None:
     _report_error(error, arguments, False, "interrupted", exit_code=INTERRUPTED)
 
 
-def _extract_debug(arguments: list[str]) -> tuple[list[str], bool]:
-    """The arguments without ``--debug``, and whether they contained it; its position does not matter."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    remaining = [a for a in arguments[:end] if a != "--debug"]
-    return remaining + arguments[end:], len(remaining) < end
+def _extract_global_options(arguments: list[str]) -> tuple[list[str], bool]:
+    """The arguments without the options that every command accepts, and whether ``--debug`` was given.
 
-
-def _extract_reading_options(arguments: list[str]) -> list[str]:
-    """The arguments without ``--encoding NAME`` and the other options of ``READING``.
-
-    Their position does not matter. Their values are stored in environment variables.
+    The position of the options does not matter. The values of ``--encoding NAME`` and the other options of
+    ``READING`` are stored in environment variables.
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     variables = dict(READING.values())
-    remaining, words = [], iter(arguments[:end])
+    remaining, words = [], (word for word in arguments[:end] if word != "--debug")
     for word in words:
         option, sign, value = word.partition("=")
         if option in variables and (value := value if sign else next(words, "")):
             os.environ[variables[option]] = value
         else:
             remaining.append(word)  # typer reports an option without a value
-    return remaining + arguments[end:]
-
-
-def _set_variable(variable: str, value: str | None) -> None:
-    """Set an environment variable; None removes it."""
-    if value is None:
-        os.environ.pop(variable, None)
-    else:
-        os.environ[variable] = value
+    return remaining + arguments[end:], "--debug" in arguments[:end]
 
 
 def _report_error(

@@ -11,49 +11,31 @@ from typing import Any
 import typer
 
 from glassformer.audit import TITLES
-from glassformer.cli.options import (
-    BAD_ROW,
-    COLUMNS,
-    DATA,
-    OTHER_DATA,
-    argument,
-    check_bad_row,
-    check_choice,
-    choose_data,
-    columns_for_data,
-    default_folder,
-    flag,
-    option,
-    say_with_options,
-    unused_path,
-    with_columns,
-)
+from glassformer.cli import options as cli
+from glassformer.cli.options import argument, flag, option
 from glassformer.cli.output import AS_JSON, say, say_json, show_metric_table, show_table
-from glassformer.cli.similar import check_page
+from glassformer.cli.vectors import check_page
 from glassformer.errors import BadValueError, ExistsError, NotForThisModelError
 from glassformer.outputs import write_text
 
 WORSE = 3  # exit code if the command succeeds, but the model fails the check
 MAX_FLIPS = 5  # changed predictions to print
 
-MODEL_A: Any = argument(
-    "MODEL", "Model in use: a run, a saved model, or a classifier from the Hub.", default=...
-)
-MODEL_B: Any = argument("NEW_MODEL", "Model that is to replace it.", default=...)
 CHECK: Any = option("NAME", f"Run only this check; may be repeated: {', '.join(TITLES)}.")
-DATA_FILE: Any = option("PATH", "Labeled data: a data set name, table or folder.", panel=DATA)
-PAGE: Any = option("FILE.html", "Write the comparison as a page.")
+DATA_FILE: Any = option("PATH", "Labeled data: a data set name, table or folder.", panel=cli.DATA)
 
 
-@with_columns(*COLUMNS)
+@cli.with_columns(*cli.COLUMNS)
 def diff_command(
-    model: Path = MODEL_A,
-    new_model: Path = MODEL_B,
-    path: str | None = OTHER_DATA,
+    model: Path = argument(
+        "MODEL", "Model in use: a run, a saved model, or a classifier from the Hub.", default=...
+    ),
+    new_model: Path = argument("NEW_MODEL", "Model that is to replace it.", default=...),
+    path: str | None = cli.OTHER_DATA,
     data: str | None = DATA_FILE,
-    on_bad_row: str | None = BAD_ROW,
+    on_bad_row: str | None = cli.BAD_ROW,
     alpha: float = option("P", "Probability of reporting any slice if nothing has changed.", default=0.05),
-    out: Path | None = PAGE,
+    out: Path | None = option("FILE.html", "Write the comparison as a page."),
     json: bool = AS_JSON,
     **columns: str | None,
 ) -> None:
@@ -61,23 +43,28 @@ def diff_command(
 
     Exits with 3 if the metric over all examples, or over a slice, is significantly worse.
     """
-    data = choose_data(path, data, "diff")
-    check_bad_row(on_bad_row)
+    data = cli.choose_data(path, data, "diff")
+    cli.check_bad_row(on_bad_row)
     if not 0 < alpha < 1:
         raise BadValueError(f"{alpha:g} is not between 0 and 1", where="--alpha", fix="Use 0.05")
     if out is not None:
         check_page(out)
-    column_names = columns_for_data(columns, data)
-    comparison = compare(model, new_model, data, column_names, on_bad_row, alpha)
+    column_names = cli.columns_for_data(columns, data)
+    from glassformer.audit.diff import diff
     from glassformer.audit.page import diff_page, diff_sentences, slice_table
+    from glassformer.audit.predictions import predict
+    from glassformer.train.callbacks import Progress
+
+    options: dict[str, Any] = {"columns": column_names, "on_bad_row": on_bad_row, "log": cli.say_with_options}
+    a, b = (predict(m, data, count=Progress().count, **options) for m in (model, new_model))
+    comparison = diff(a, b, alpha=alpha)
 
     if out is not None:
         write_text(out, diff_page(comparison))
     if json:
         say_json(comparison | {"page": out})
     else:
-        for line in diff_sentences(comparison):
-            say(line)
+        say(*diff_sentences(comparison))
         for key, title in (("slices", "worse"), ("improved", "better")):
             if comparison[key]:
                 show_metric_table(title, slice_table(comparison["metric"], comparison[key]))
@@ -86,19 +73,6 @@ def diff_command(
             say(f"page: {out}")
     if comparison["is_worse"]:
         raise typer.Exit(WORSE)
-
-
-def compare(
-    model: Path, new_model: Path, data: str | None, columns: Any, on_bad_row: str | None, alpha: float
-) -> dict[str, Any]:
-    """Run ``audit.diff`` with progress bars."""
-    from glassformer.audit.diff import diff
-    from glassformer.audit.predictions import predict
-    from glassformer.train.callbacks import Progress
-
-    options: dict[str, Any] = {"columns": columns, "on_bad_row": on_bad_row, "log": say_with_options}
-    a, b = (predict(m, data, count=Progress().count, **options) for m in (model, new_model))
-    return diff(a, b, alpha=alpha)
 
 
 def _show_flips(comparison: dict[str, Any]) -> None:
@@ -115,12 +89,12 @@ def _show_flips(comparison: dict[str, Any]) -> None:
 # --- audit --------------------------------------------------------------------------------------------
 
 
-@with_columns(*COLUMNS)
+@cli.with_columns(*cli.COLUMNS)
 def audit_command(
     model: Path = argument("MODEL", "A run, a saved model, or a classifier from the Hub.", default=...),
-    path: str | None = OTHER_DATA,
+    path: str | None = cli.OTHER_DATA,
     data: str | None = DATA_FILE,
-    on_bad_row: str | None = BAD_ROW,
+    on_bad_row: str | None = cli.BAD_ROW,
     out: Path | None = option("DIR", "Folder to write into.", show_default="runs/MODEL-audit"),
     check: list[str] | None = CHECK,
     fail_under: float | None = option(
@@ -134,30 +108,30 @@ def audit_command(
 
     Trains nothing; writes a page, audit.json and a table of all predictions.
     """
-    data = choose_data(path, data, "audit")
-    check_bad_row(on_bad_row)
+    data = cli.choose_data(path, data, "audit")
+    cli.check_bad_row(on_bad_row)
     for name in check or ():
-        check_choice("--check", name, tuple(TITLES))
+        cli.check_choice("--check", name, tuple(TITLES))
     if fail_under is not None and not 0 <= fail_under <= 1:
         fix = "Use 0 to 1, such as 0.9"
         raise BadValueError(f"{fail_under:g} is not between 0 and 1", where="--fail-under", fix=fix)
-    folder = out or default_folder(model.resolve().name, "-audit")
+    folder = out or cli.default_folder(model.resolve().name, "-audit")
     if folder.exists():
-        fix = f"Choose another: --out {unused_path(folder)}"
+        fix = f"Choose another: --out {cli.unused_path(folder)}"
         raise ExistsError("the output folder exists", where=str(folder), fix=fix)
-    column_names = columns_for_data(columns, data)
+    column_names = cli.columns_for_data(columns, data)
     from glassformer.audit.audit import audit
     from glassformer.audit.page import write_audit
     from glassformer.audit.predictions import predict
     from glassformer.train.callbacks import Progress
 
     count = Progress().count
-    options: dict[str, Any] = {"on_bad_row": on_bad_row, "log": say_with_options, "count": count}
+    options: dict[str, Any] = {"on_bad_row": on_bad_row, "log": cli.say_with_options, "count": count}
     predicted = predict(model, data, columns=column_names, **options)
     if fail_under is not None and predicted.predicts_numbers:
         what = "is for classifiers: the metric of a regressor is its mean absolute error"
         raise NotForThisModelError(what, where="--fail-under", fix="Leave it out, and read audit.json")
-    result = audit(predicted, checks=check, count=count, log=say_with_options)
+    result = audit(predicted, checks=check, count=count, log=cli.say_with_options)
     write_audit(folder, result, predicted)
     if json:
         say_json(result | {"folder": folder})

@@ -10,20 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from glassformer.cli import options as cli
 from glassformer.cli.evaluate import check_run
-from glassformer.cli.options import (
-    BAD_ROW,
-    DATA,
-    LABELED,
-    OTHER_DATA,
-    RUN_FOLDER,
-    check_bad_row,
-    choose_data,
-    columns_for_data,
-    option,
-    say_with_options,
-    with_columns,
-)
+from glassformer.cli.options import option
 from glassformer.cli.output import AS_JSON, abstention_line, note, say, say_json, show_table
 from glassformer.config import nearest
 from glassformer.errors import BadValueError
@@ -32,9 +21,6 @@ from glassformer.report.wording import decimal, digits_for, interval, percent, s
 FEW_EXAMPLES = 100  # with fewer examples, a note warns about the temperature
 FEW_MISTAKES = 5  # with fewer mistakes, a note warns about the temperature
 METRICS = ("accuracy", "macro_f1", "f1")
-THRESHOLD: Any = option(
-    "METRIC", f"Also tune the decision threshold(s) to maximize METRIC: {', '.join(METRICS)}."
-)
 # Python code that reverts a calibration
 UNDO = (
     "clf = glassformer.load('{run}'); clf.temperature_ = 1.0{decision}; "
@@ -71,8 +57,7 @@ def show_calibration(result: dict[str, Any], run: Path) -> None:
     if count < FEW_EXAMPLES:
         examples = f"{count} {'words' if target.has_word_labels else 'examples'}"
         note(f"only {examples} for calibration: with fewer than {FEW_EXAMPLES} the temperature is a guess")
-    for line in (*few_mistakes(result), *overlap_notes(result)):
-        note(line)
+    note(*few_mistakes(result), *overlap_notes(result))
     if result["at_bound"]:
         note(
             "the temperature is at the end of the searched range: the model is far from calibrated, or "
@@ -169,16 +154,18 @@ def show_labels(result: dict[str, Any]) -> None:
     show_table(list(result["splits"])[-1], columns, rows, right=columns[1:])
 
 
-@with_columns(*LABELED)
+@cli.with_columns(*cli.LABELED)
 def calibrate_command(
-    run: Path = RUN_FOLDER,
-    path: str | None = OTHER_DATA,
+    run: Path = cli.RUN_FOLDER,
+    path: str | None = cli.OTHER_DATA,
     data: str | None = option(
-        "PATH", "Labeled data to calibrate on, instead of the run's validation split.", panel=DATA
+        "PATH", "Labeled data to calibrate on, instead of the run's validation split.", panel=cli.DATA
     ),
-    threshold: str | None = THRESHOLD,
+    threshold: str | None = option(
+        "METRIC", f"Also tune the decision threshold(s) to maximize METRIC: {', '.join(METRICS)}."
+    ),
     abstain_below: float | None = option("P", "Predict no label below this probability (0 to 1)."),
-    on_bad_row: str | None = BAD_ROW,
+    on_bad_row: str | None = cli.BAD_ROW,
     json: bool = AS_JSON,
     **columns: str | None,
 ) -> None:
@@ -186,11 +173,11 @@ def calibrate_command(
     if threshold is not None and threshold not in METRICS:
         what = f"unknown metric {threshold!r}"
         raise BadValueError(what, where="--threshold", fix=nearest(threshold, METRICS))
-    folder, data = check_run(run), choose_data(path, data, "calibrate")
+    folder, data = check_run(run), cli.choose_data(path, data, "calibrate")
     from glassformer.study.calibration import calibrate_run
 
-    options: dict[str, Any] = {"abstain_below": abstain_below, "log": say_with_options}
-    options |= {"columns": columns_for_data(columns, data), "on_bad_row": check_bad_row(on_bad_row)}
+    options: dict[str, Any] = {"abstain_below": abstain_below, "log": cli.say_with_options}
+    options |= {"columns": cli.columns_for_data(columns, data), "on_bad_row": cli.check_bad_row(on_bad_row)}
     result = calibrate_run(folder, data, threshold, **options)
     if json:
         say_json(result)

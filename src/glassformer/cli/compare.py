@@ -10,34 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from glassformer import errors
 from glassformer.checkpoints.files import disk_errors, replace_text
+from glassformer.cli import options as cli
 from glassformer.cli.evaluate import check_run
-from glassformer.cli.options import (
-    BAD_ROW,
-    DATA,
-    LABELED,
-    argument,
-    as_settings,
-    check_bad_row,
-    column_settings,
-    complete_studies,
-    default_folder,
-    guess_data_option,
-    option,
-    with_columns,
-)
+from glassformer.cli.options import argument, option
 from glassformer.cli.output import AS_JSON, say, say_json, show_table
 from glassformer.cli.own_data import choose_recipe
 from glassformer.config import parse_settings, to_toml
-from glassformer.errors import (
-    BadValueError,
-    ConfigError,
-    ConflictError,
-    ExistsError,
-    GlassformerError,
-    NothingGivenError,
-    WrongArgumentError,
-)
 from glassformer.outputs import check_folder_path
 from glassformer.report.wording import NONE, duration
 from glassformer.scale.engines import check_engine
@@ -65,9 +45,11 @@ def models_study(
     if len(models) < 2 or len(set(models)) < len(models):
         what = "only one model" if models else "no model is named"
         what = f"{models[0]!r} twice" if len(models) > 1 else what
-        raise NothingGivenError(what, where="--model", fix="Name two or more: --model encoder-mini textcnn")
+        raise errors.NothingGivenError(
+            what, where="--model", fix="Name two or more: --model encoder-mini textcnn"
+        )
     if not 1 <= seeds <= MAX_SEEDS:
-        raise BadValueError(f"{seeds} seeds", where="--seeds", fix=f"Use 1 to {MAX_SEEDS}")
+        raise errors.BadValueError(f"{seeds} seeds", where="--seeds", fix=f"Use 1 to {MAX_SEEDS}")
     recipes = {m: choose_recipe(None, text, images=images, model=m, settings=settings) for m in models}
     check_study_folder(folder)
     with disk_errors(folder):
@@ -97,7 +79,7 @@ def compare_finished(runs: Sequence[str], out: Path | None, **options: Any) -> d
     if out is not None:
         check_folder_path(out)
         if (out / "config.toml").exists() or (out / "arms").exists():
-            raise ExistsError("holds a run or a study", where=str(out), fix="Choose another --out")
+            raise errors.ExistsError("holds a run or a study", where=str(out), fix="Choose another --out")
         with disk_errors(out):
             out.mkdir(parents=True, exist_ok=True)
         write_results(out, None, results)
@@ -114,7 +96,7 @@ def show_study(results: dict[str, Any], folder: Path | None) -> None:
     epoch_times += [NONE] * len(results["baselines"])
     rows = [[*row, time] for row, time in zip(rows, epoch_times, strict=True)]
     columns = ("arm", *heads, "an epoch")
-    say()
+    say("")
     num_seeds = len(results["seeds"])
     seeds = f"{num_seeds} seeds" if num_seeds > 1 else "one seed"
     title = f"{results['name']}: {results['n']:,} {results['judged']} examples, {seeds}"
@@ -132,10 +114,10 @@ def show_study(results: dict[str, Any], folder: Path | None) -> None:
 STUDY_OR_RUNS: Any = argument(
     "STUDY|RUN...",
     f"A study (a .toml file, or one of: {', '.join(study_names())}), or two or more finished run folders.",
-    autocompletion=complete_studies,
+    autocompletion=cli.complete_studies,
 )
-TEXT: Any = option("FILE", "Labeled texts to compare models on.", panel=DATA)
-IMAGES: Any = option("FOLDER", "Labeled images to compare models on.", panel=DATA)
+TEXT: Any = option("FILE", "Labeled texts to compare models on.", panel=cli.DATA)
+IMAGES: Any = option("FOLDER", "Labeled images to compare models on.", panel=cli.DATA)
 MODELS: Any = option("NAME...", "With --text or --images: two or more models.")
 SEEDS: Any = option("N", "With --text or --images: trainings per model.", default=1)
 SETTINGS: Any = option("KEY=VALUE", "Set a recipe key in every compared recipe; may be repeated.", "--set")
@@ -157,7 +139,7 @@ ENGINE: Any = option(
 )
 
 
-@with_columns(*LABELED)
+@cli.with_columns(*cli.LABELED)
 def compare_command(
     study: list[str] | None = STUDY_OR_RUNS,
     text: str | None = TEXT,
@@ -165,7 +147,7 @@ def compare_command(
     model: list[str] | None = MODELS,
     seeds: int = SEEDS,
     settings: list[str] | None = SETTINGS,
-    on_bad_row: str | None = BAD_ROW,
+    on_bad_row: str | None = cli.BAD_ROW,
     split: str | None = SPLIT,
     measure: str | None = MEASURE,
     out: Path | None = OUT,
@@ -180,12 +162,14 @@ def compare_command(
     suffix = f"-{split}" if split == "test" else ""  # each split has its own folder
     arguments = list(study or ())
     bad_row_key = "broken" if images else "on_bad_row"
-    bad_row_settings = as_settings(**{bad_row_key: check_bad_row(on_bad_row)})
-    settings = [*bad_row_settings, *column_settings(columns), *(settings or ())]
+    bad_row_settings = cli.as_settings(**{bad_row_key: cli.check_bad_row(on_bad_row)})
+    settings = [*bad_row_settings, *cli.column_settings(columns), *(settings or ())]
     if text or images:
         if text and images:
-            raise ConflictError("both --text and --images are given", where="compare", fix="Give one of them")
-        folder = out or default_folder(Path(text or images or "").stem, f"-models{suffix}")
+            raise errors.ConflictError(
+                "both --text and --images are given", where="compare", fix="Give one of them"
+            )
+        folder = out or cli.default_folder(Path(text or images or "").stem, f"-models{suffix}")
         models, overrides = [*(model or ()), *arguments], {}
         loaded = models_study(models, folder, text=text, images=images, settings=settings, seeds=seeds)
     elif len(arguments) != 1 or (Path(arguments[0]) / "config.toml").is_file():
@@ -196,8 +180,13 @@ def compare_command(
             say_json({"folder": out, **results})
         return
     else:
-        loaded, overrides = _load_study(arguments[0]), parse_settings(settings)
-        folder = out or default_folder(loaded.name, suffix if split != loaded.split else "")
+        if data_option := cli.guess_data_option(arguments[0]):
+            fix = (
+                f"To compare models on it: glassformer compare {data_option} {arguments[0]} --model NAME NAME"
+            )
+            raise errors.WrongArgumentError(f"{arguments[0]} is data, not a study", where="compare", fix=fix)
+        loaded, overrides = load_study(arguments[0]), parse_settings(settings)
+        folder = out or cli.default_folder(loaded.name, suffix if split != loaded.split else "")
     from glassformer.study.compare import compare
 
     options: dict[str, Any] = {"workers": workers, "log": say, "progress": True, "engine": engine}
@@ -207,7 +196,7 @@ def compare_command(
         say_json({"folder": folder, **results})
     for title, reason in list(results["failed"].items())[:1]:
         what = f"{len(results['failed'])} of the runs failed, such as {title}: {reason}"
-        raise GlassformerError(f"{what}. Try again with the same command")
+        raise errors.GlassformerError(f"{what}. Try again with the same command")
 
 
 def _check_finished_arguments(
@@ -216,15 +205,7 @@ def _check_finished_arguments(
     """Raise ConfigError if no runs are named, or for options that have no effect on finished runs."""
     if not arguments:
         fix = "Name a study, two run folders, or give --text FILE --model NAME NAME"
-        raise NothingGivenError("there is nothing to compare", where="compare", fix=fix)
+        raise errors.NothingGivenError("there is nothing to compare", where="compare", fix=fix)
     for name, value in {"--set": settings, "--model": model}.items():
         if value:
-            raise ConfigError("has no effect on finished runs", where=name, fix="Leave it out")
-
-
-def _load_study(name: str) -> Any:
-    """Load a study by name or file; for a path of data, raise ConfigError with the right command."""
-    if option := guess_data_option(name):
-        fix = f"To compare models on it: glassformer compare {option} {name} --model NAME NAME"
-        raise WrongArgumentError(f"{name} is data, not a study", where="compare", fix=fix)
-    return load_study(name)
+            raise errors.ConfigError("has no effect on finished runs", where=name, fix="Leave it out")

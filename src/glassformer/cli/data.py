@@ -16,18 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import typer
 
-from glassformer.cli.options import (
-    COLUMNS,
-    DATA,
-    LABEL_COLUMN,
-    LABEL_SEPARATOR,
-    TEXT_COLUMN,
-    argument,
-    column_settings,
-    free_out_option,
-    option,
-    use_option_names,
-)
+from glassformer.cli import options as cli
+from glassformer.cli.options import argument, option
 from glassformer.cli.output import AS_JSON, NO_ANSWER, excerpt, note, say, say_json, show_table
 from glassformer.cli.own_data import absolute_path, is_set, model_section, requested_recipe
 from glassformer.config import apply_overrides, build
@@ -92,7 +82,7 @@ def examine_as_recipe(
         return (*_examine_tags_as_recipe(source, settings, columns[2]), kind)
     images = kind == "images"
     names = (None if column == "auto" else column for column in columns)
-    defaults = column_settings(dict(zip(COLUMN_KEYS, names, strict=True)))
+    defaults = cli.column_settings(dict(zip(COLUMN_KEYS, names, strict=True)))
     defaults.append("broken=skip" if images else "on_bad_row=skip")
     cls, path = ImageRecipe if images else Recipe, absolute_path(source)
     recipe = requested_recipe(cls, path, [*defaults, *settings], model_section(model))
@@ -163,7 +153,10 @@ app = typer.Typer(help="Inspect data sets: the built-in ones, or your own files.
 
 SOURCE: Any = argument("NAME", "Data set name, table or folder.", default=...)
 PAIR_COLUMN: Any = option(
-    "NAME", "Second text column of pairs; auto detects it, none disables pairs.", default="auto", panel=DATA
+    "NAME",
+    "Second text column of pairs; auto detects it, none disables pairs.",
+    default="auto",
+    panel=cli.DATA,
 )
 
 
@@ -201,26 +194,6 @@ def list_command(json: bool = AS_JSON) -> None:
 # --- data show ---------------------------------------------------------------------------------
 
 
-def describe(dataset: TextDataset) -> dict[str, Any]:
-    """Name, notes, sizes and classes of every split, and the first examples of each class."""
-    splits = {}
-    for name, split in dataset.splits.items():
-        examples: dict[str, list[str]] = {}
-        for text, value in zip(split.texts, split.labels or [""] * len(split), strict=True):
-            for label in flat_labels([value]):
-                if len(texts := examples.setdefault(str(label), [])) < MAX_EXAMPLES:
-                    texts.append(text)
-        counts = Counter(map(str, flat_labels(split.labels)))
-        splits[name] = {
-            "texts": len(split),
-            "classes": {label: counts[label] for label in dataset.label_names if label in counts},
-            "origin": split.origin,
-            "examples": examples,
-        }
-    notes = [*dataset.messages, *dataset.notes, *_describe_rejected(dataset)]
-    return _about(dataset) | {"notes": notes, "splits": splits}
-
-
 def _about(dataset: Any) -> dict[str, Any]:
     return {"name": dataset.name, "description": dataset.description, "licence": dataset.licence}
 
@@ -229,7 +202,7 @@ def _describe_rejected(dataset: Any) -> list[str]:
     """A line about the unusable rows, which are not shown; empty if there are none."""
     if not dataset.rejected:
         return []
-    return [f"{skip_message(dataset.rejected, is_listed=False)}. To list all: glassformer data doctor"]
+    return [f"{skip_message(dataset.rejected, False)}. To list all: glassformer data doctor"]
 
 
 @dataclass(frozen=True)
@@ -264,9 +237,8 @@ class Texts:
 
     def load(self, name: str, columns: Columns, separator: str | None) -> Any:
         names: dict[str, Any] = dict(zip(COLUMN_KEYS, columns, strict=False))
-        return load_text_dataset(
-            name, **names, find_labels=True, label_separator=separator, on_bad_row="skip"
-        )
+        options = {"label_separator": separator, "on_bad_row": "skip"}
+        return load_text_dataset(name, **names, find_labels=True, **options)
 
     def examine(
         self, dataset: Any, model: str | None = None, max_length: int | None = None, recipe: Any = None
@@ -284,16 +256,29 @@ class Texts:
         return examine(dataset, **options)
 
     def show(self, dataset: Any, name: str) -> ShownData:
-        """The output of ``data show``."""
-        fields = describe(dataset)
-        splits, notes = fields["splits"], fields["notes"]
-        rows = [
-            [k, f"{s['texts']:,}", _counts(s["classes"]) or "none", s["origin"]] for k, s in splits.items()
-        ]
-        first = next(iter(splits.values()))["examples"]
-        examples = [[label, excerpt(text)] for label, texts in first.items() for text in texts]
+        """The output of ``data show``, with the first examples of each class."""
+        splits, rows, shown = {}, [], []
+        for part, split in dataset.splits.items():
+            examples: dict[str, list[str]] = {}
+            for text, value in zip(split.texts, split.labels or [""] * len(split), strict=True):
+                for label in flat_labels([value]):
+                    if len(texts := examples.setdefault(str(label), [])) < MAX_EXAMPLES:
+                        texts.append(text)
+            counts = Counter(map(str, flat_labels(split.labels)))
+            classes = {label: counts[label] for label in dataset.label_names if label in counts}
+            splits[part] = {
+                "texts": len(split),
+                "classes": classes,
+                "origin": split.origin,
+                "examples": examples,
+            }
+            if not rows:
+                shown = [[label, excerpt(text)] for label, texts in examples.items() for text in texts]
+            rows.append([part, f"{len(split):,}", _counts(classes) or "none", split.origin])
+        notes = [*dataset.messages, *dataset.notes, *_describe_rejected(dataset)]
+        fields = _about(dataset) | {"notes": notes, "splits": splits}
         heads, columns = ("split", "texts", "classes", "from"), ("label", "text")
-        return ShownData(fields, heads, rows, notes, "texts", columns, examples, ("classes",))
+        return ShownData(fields, heads, rows, notes, "texts", columns, shown, ("classes",))
 
 
 class Images(Texts):
@@ -476,10 +461,10 @@ def _note_ambiguous_name(name: str) -> None:
 @app.command("show")
 def show_command(
     name: str = SOURCE,
-    text_column: str | None = TEXT_COLUMN,
+    text_column: str | None = cli.TEXT_COLUMN,
     pair_column: str = PAIR_COLUMN,
-    label_column: str | None = LABEL_COLUMN,
-    label_separator: str | None = LABEL_SEPARATOR,
+    label_column: str | None = cli.LABEL_COLUMN,
+    label_separator: str | None = cli.LABEL_SEPARATOR,
     json: bool = AS_JSON,
     augment: str | None = option(
         "LEVEL", "For images: show the augmentation shift, light, medium or strong."
@@ -518,10 +503,10 @@ def doctor_command(
     name: str = SOURCE,
     model: str | None = option("NAME", "Checkpoint whose tokenizer to check the texts with."),
     max_length: int | None = option("TOKENS", "Max tokens per text.", min=3, default=DEFAULT_LENGTH),
-    text_column: str | None = TEXT_COLUMN,
+    text_column: str | None = cli.TEXT_COLUMN,
     pair_column: str = PAIR_COLUMN,
-    label_column: str | None = LABEL_COLUMN,
-    label_separator: str | None = LABEL_SEPARATOR,
+    label_column: str | None = cli.LABEL_COLUMN,
+    label_separator: str | None = cli.LABEL_SEPARATOR,
     settings: list[str] | None = option(
         "KEY=VALUE", "Read the data as 'train' would with this recipe key; may be repeated.", "--set"
     ),
@@ -534,9 +519,8 @@ def doctor_command(
     kind = "texts" if text_column or pair_column != "auto" else detect_kind(name)
     columns: Columns = (text_column, pair_column, label_column)
     if settings:
-        report, dataset, kind = examine_as_recipe(
-            name, kind, settings, (*columns, label_separator), model, max_length
-        )
+        names = (*columns, label_separator)
+        report, dataset, kind = examine_as_recipe(name, kind, settings, names, model, max_length)
     else:
         dataset = KINDS[kind].load(name, columns, label_separator)
         report = KINDS[kind].examine(dataset, model, max_length)
@@ -550,8 +534,7 @@ def doctor_command(
             text_column, pair_column = dataset.columns[0], dataset.pair_column
     order = {"warning": 0, "note": 1, "ok": 2}
     findings = sorted(report.findings, key=lambda f: order[f.severity])
-    column_options = [f"--{key.replace('_', '-')}" for key in COLUMNS]
-    rows = [[f.severity, f.code, use_option_names(f.sentence, column_options)] for f in findings]
+    rows = [[f.severity, f.code, cli.use_column_options(f.sentence)] for f in findings]
     show_table(report.name, ("", "check", "finding"), rows)
     for f in findings:
         for example in f.examples if f.severity == "warning" or f.code in LISTED else ():
@@ -573,7 +556,15 @@ def doctor_command(
             arguments += ["--max-length", str(max_length)]
         arguments += [word for setting in settings or () for word in ("--set", setting)]
         data_option = "--images" if kind == "images" else "--text"
-        command = ["glassformer", "train", data_option, name, *arguments, *options, *free_out_option(name)]
+        command = [
+            "glassformer",
+            "train",
+            data_option,
+            name,
+            *arguments,
+            *options,
+            *cli.free_out_option(name),
+        ]
         say(f"suggested command: {shlex.join(command)}")
 
 

@@ -62,29 +62,17 @@ DEMOS = {
     ),
 }
 # Files and folders that a run creates. A folder with anything else is not replaced.
-REPLACEABLE = {
-    "config.toml",
-    "history.jsonl",
-    "checkpoints",
-    "model",
-    "doctor.json",
-    "metrics.json",
-    "predictions.csv",
-    "baselines.csv",
-    "maps.json",
-    "grid.png",
-    "pictures.json",
-    "report.html",
-    ".lock",
-}
+REPLACEABLE = set(
+    "config.toml history.jsonl checkpoints model doctor.json metrics.json predictions.csv baselines.csv "
+    "maps.json grid.png pictures.json report.html .lock".split()
+)
 
 
 def demo(folder: Path, settings: Sequence[str] = (), name: str = RECIPE) -> tuple[Run, Recipe]:
     """Run a demo's recipe in ``folder``; an earlier demo there is removed."""
     recipe = load_recipe(name, settings)
     clear(folder)
-    for line in DEMOS[name].about.split("\n"):
-        say(line)
+    say(*DEMOS[name].about.split("\n"))
     return train(recipe, folder), recipe
 
 

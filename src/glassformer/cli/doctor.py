@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,6 +40,9 @@ class CheckResult(NamedTuple):
     found: str
 
 
+_ok, _note, _missing = (partial(CheckResult, state) for state in ("ok", "note", "missing"))
+
+
 def examine_model(name: str, revision: str | None = None) -> dict[str, list[CheckResult]]:
     """Run all checks of a model; results by subject. The state "missing" means that it cannot be used."""
     from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
@@ -53,10 +57,10 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Chec
         return {"checkpoint": [*_describe_run(path), *saved]}
     resolved = resolve_checkpoint(name, revision)
     folder = resolved.path
-    results = [CheckResult("ok", "folder", str(folder)), *_describe_run(path)]
-    results.append(CheckResult("ok", "comes from", resolved.source))
+    results = [_ok("folder", str(folder)), *_describe_run(path)]
+    results.append(_ok("comes from", resolved.source))
     if name.lower() in CATALOG and resolved.from_hub:
-        results.append(CheckResult("note", "checksum", "none: the commit is pinned, its files are not"))
+        results.append(_note("checksum", "none: the commit is pinned, its files are not"))
     by_subject = {"checkpoint": results}
     if (folder / ABOUT).is_file():
         kind, fault = _class_and_fault(folder)
@@ -68,7 +72,7 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Chec
         checkpoint = read_checkpoint(name, revision)
         results += _contents(checkpoint)
     except InputError as error:
-        results.append(CheckResult("missing", "model", str(error)))
+        results.append(_missing("model", str(error)))
         return by_subject
     if getattr(checkpoint.family.model, "kind", "") == "linear":
         by_subject["n-grams"] = _collect_results("n-grams", _ngrams(folder, checkpoint))
@@ -81,7 +85,7 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Chec
     try:
         load_pretrained(folder)  # compares names and shapes of the tensors
     except InputError as error:
-        results.append(CheckResult("missing", "weights", str(error)))
+        results.append(_missing("weights", str(error)))
         return by_subject
     by_subject["use"] = list(_uses(checkpoint, name))
     return by_subject
@@ -93,7 +97,7 @@ def _collect_results(what: str, results: Iterator[CheckResult]) -> list[CheckRes
     try:
         out.extend(results)
     except InputError as error:
-        out.append(CheckResult("missing", what, str(error)))
+        out.append(_missing(what, str(error)))
     return out
 
 
@@ -106,8 +110,8 @@ def _describe_run(folder: Path) -> list[CheckResult]:
     try:
         recipe = read_run_recipe(folder)
     except InputError as error:
-        return [CheckResult("note", "run", str(error))]
-    return [CheckResult("ok", "run", f"{recipe.name}, {recipe.task}, trained on {recipe.data.source}")]
+        return [_note("run", str(error))]
+    return [_ok("run", f"{recipe.name}, {recipe.task}, trained on {recipe.data.source}")]
 
 
 def _without_hub_format(folder: Path) -> list[CheckResult] | None:
@@ -118,11 +122,11 @@ def _without_hub_format(folder: Path) -> list[CheckResult] | None:
     if not (inner / ABOUT).is_file() or (inner / "config.json").is_file():
         return None
     kind, fault = _class_and_fault(inner)
-    results = [CheckResult("ok", "folder", str(inner)), _saved_by_us(kind, fault)]
+    results = [_ok("folder", str(inner)), _saved_by_us(kind, fault)]
     if not fault:
         task, python = task_of_estimator_name(kind), f"gf.load({str(folder)!r}) in Python"
         command = "" if task is None else f"glassformer {task.verb} {folder}, or "
-        results.append(CheckResult("ok", "use", command + python))
+        results.append(_ok("use", command + python))
     return results
 
 
@@ -157,20 +161,20 @@ def _contents(checkpoint: Any) -> Iterator[CheckResult]:
     class_names, architectures = "no class is named", checkpoint.settings.get("architectures")
     if isinstance(architectures, list):
         class_names = ", ".join(map(str, architectures))
-    yield CheckResult("ok", "family", f"{family.model_type}, reads {family.model.reads} ({class_names})")
-    yield CheckResult("ok", "head", _head(checkpoint))
+    yield _ok("family", f"{family.model_type}, reads {family.model.reads} ({class_names})")
+    yield _ok("head", _head(checkpoint))
     weights = sum(tensor.numel() for tensor in checkpoint.tensors.values())
     size = sum(file.stat().st_size for file in checkpoint.folder.glob("*.safetensors"))
     dtypes = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in checkpoint.tensors.values()})
-    yield CheckResult("ok", "weights", f"{weights:,} in {', '.join(dtypes)}, {size / 2**20:,.1f} MiB")
+    yield _ok("weights", f"{weights:,} in {', '.join(dtypes)}, {size / 2**20:,.1f} MiB")
     encoder, embedding = getattr(config, "encoder", None), config.embedding
     if encoder is not None:
         shape = f"{encoder.num_layers} layers, {encoder.d_model} wide, {encoder.num_heads} heads"
         shape += f", {encoder.d_ff} inside, {encoder.norm}-norm, {encoder.activation}"
-        yield CheckResult("ok", "encoder", shape)
+        yield _ok("encoder", shape)
     if family.model.reads == "texts":
         longest = getattr(embedding, "longest", None) if encoder is not None else None
-        yield CheckResult("ok", "longest text", f"{longest:,} tokens" if longest else "any length")
+        yield _ok("longest text", f"{longest:,} tokens" if longest else "any length")
 
 
 def _head(checkpoint: Any) -> str:
@@ -190,39 +194,31 @@ def _tokenizer(checkpoint: Any) -> Iterator[CheckResult]:
 
     files, tokenizer = tokenizer_files(checkpoint.folder), load_tokenizer(checkpoint.folder)
     vocabulary = Vocabulary.of(tokenizer)
-    yield CheckResult("ok", "read from", " with ".join(file.name for file in files))
-    yield CheckResult("ok", "kind", f"{type(tokenizer.model).__name__}, {count_ids(tokenizer):,} tokens")
-    yield CheckResult(
-        "ok", "special tokens", ", ".join(f"{kind} {token}" for kind, token in vocabulary.tokens.items())
-    )
+    yield _ok("read from", " with ".join(file.name for file in files))
+    yield _ok("kind", f"{type(tokenizer.model).__name__}, {count_ids(tokenizer):,} tokens")
+    yield _ok("special tokens", ", ".join(f"{kind} {token}" for kind, token in vocabulary.tokens.items()))
     rows = checkpoint.config.embedding.vocab_size
     try:
         extended = cover_vocabulary(checkpoint, tokenizer, str(checkpoint.folder)) is not checkpoint
     except InputError as error:
-        yield CheckResult("missing", "table", str(error))
+        yield _missing("table", str(error))
         return
     note = "; rows for intermediate pieces are added" if extended else ""
-    yield CheckResult("ok", "table", f"{rows:,} rows{note}")
+    yield _ok("table", f"{rows:,} rows{note}")
 
 
 def _ngrams(folder: Path, checkpoint: Any) -> Iterator[CheckResult]:
     from glassformer.checkpoints.ngrams import FILE, IDF, read_ngrams
 
     ngrams = read_ngrams(folder)
-    yield CheckResult("ok", "read from", f"{FILE} with {IDF}.safetensors")
-    yield CheckResult(
-        "ok", "features", f"{len(ngrams.words):,} n-grams of words, {len(ngrams.pieces):,} of characters"
-    )
+    yield _ok("read from", f"{FILE} with {IDF}.safetensors")
+    yield _ok("features", f"{len(ngrams.words):,} n-grams of words, {len(ngrams.pieces):,} of characters")
     rows = checkpoint.config.embedding.vocab_size
     if ngrams.width != rows:
-        yield CheckResult(
-            "missing", "weights", f"they are for {rows:,} features, and there are {ngrams.width:,} n-grams"
-        )
+        yield _missing("weights", f"they are for {rows:,} features, and there are {ngrams.width:,} n-grams")
         return
     inputs = "pairs of texts" if ngrams.pairs else "single texts"
-    yield CheckResult(
-        "ok", "reads", f"{inputs}, of any length, {'case ignored' if ngrams.lowercase else 'with case'}"
-    )
+    yield _ok("reads", f"{inputs}, of any length, {'case ignored' if ngrams.lowercase else 'with case'}")
 
 
 def _preprocessor(folder: Path) -> Iterator[CheckResult]:
@@ -230,7 +226,7 @@ def _preprocessor(folder: Path) -> Iterator[CheckResult]:
 
     transform = load_transform(folder)
     width, height = transform.size[::-1]
-    yield CheckResult("ok", "images", f"{width} x {height}, {transform.channels} channels, {transform.fit}")
+    yield _ok("images", f"{width} x {height}, {transform.channels} channels, {transform.fit}")
 
 
 def _uses(checkpoint: Any, name: str) -> Iterator[CheckResult]:
@@ -242,26 +238,25 @@ def _uses(checkpoint: Any, name: str) -> Iterator[CheckResult]:
     try:
         classes = getattr(load(checkpoint.folder), "classes_", None)
     except InputError as error:
-        yield CheckResult("note", "predict, serve, export", f"{error.what}. {error.fix or ''}".strip())
+        yield _note("predict, serve, export", f"{error.what}. {error.fix or ''}".strip())
     else:
         state, use = "note", "not possible: it is not a classifier"
         if classes is not None:
             state, use = "ok", f"as it is, {len(classes)} classes"
         yield CheckResult(state, "predict, serve, export", use)
     if getattr(checkpoint.family.model, "is_linear", False):
-        yield CheckResult(
-            "note",
+        yield _note(
             "fine-tune, embed",
             "not possible: a linear model is fitted from scratch, and has no embeddings",
         )
         return
-    yield CheckResult("ok", "fine-tune", f"{estimator}({name!r}): {_fine_tuning(checkpoint)}")
+    yield _ok("fine-tune", f"{estimator}({name!r}): {_fine_tuning(checkpoint)}")
     hub, has_mlm_head = checkpoint.family.hub, checkpoint.head in ("mlm", "pretraining")
     if has_mlm_head:
-        yield CheckResult("ok", "fill", "as it is, with its own head")
+        yield _ok("fill", "as it is, with its own head")
     if hub is not None and "mlm" in hub.classes:
         head = "with its own head" if has_mlm_head else "with a new head"
-        yield CheckResult("ok", "train further", f"MaskedLM({name!r}), {head}")
+        yield _ok("train further", f"MaskedLM({name!r}), {head}")
     if texts:
         yield _embedding_use(checkpoint)
 
@@ -289,42 +284,23 @@ def _embedding_use(checkpoint: Any) -> CheckResult:
     encoder = getattr(checkpoint.config, "encoder", None)
     modules = None if encoder is None else try_read_sentences(checkpoint.folder, encoder.d_model)
     if isinstance(modules, InputError):
-        return CheckResult("note", "embed", f"not possible: {modules}")
+        return _note("embed", f"not possible: {modules}")
     if encoder is None or modules is None:
         pooling = "the input of its head"
         if encoder is not None:
             pooling = f"{default_pooling(checkpoint.config)} pooling"
-        return CheckResult("note", "embed", f"no modules.json: only after fitting a classifier ({pooling})")
+        return _note("embed", f"no modules.json: only after fitting a classifier ({pooling})")
     steps = ["+".join(modules.pool.modes), *(type(step).__name__ for step in modules.after)]
     prompts = f", prompts {', '.join(modules.prompts)}" if modules.prompts else ""
     limit = f", {modules.max_length} tokens at most" if modules.max_length else ""
     width = modules.width(encoder.d_model)
     use = f"modules.json: {', '.join(steps)}; {width} numbers per text{limit}{prompts}"
-    return CheckResult("ok", "embed", use)
+    return _ok("embed", use)
 
 
 # --- this machine -----------------------------------------------------------------------------------
 
 
-# Package -> minimum version, as in pyproject.toml (a test compares them)
-MIN_VERSIONS = {
-    "torch": "2.11",
-    "numpy": "2.0",
-    "tokenizers": "0.22",
-    "safetensors": "0.6",
-    "huggingface_hub": "0.34",
-    "pyarrow": "18",
-    "pillow": "11",
-    "kornia": "0.8",
-    "scikit-learn": "1.7",
-    "threadpoolctl": "3.1",
-    "numba": "0.62",
-    "typer": "0.15",
-    "rich": "13.8",
-    "matplotlib": "3.9",
-    "jinja2": "3.1",
-    "pyyaml": "6",
-}
 PYTHON = (3, 11)
 CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 
@@ -334,23 +310,30 @@ def examine_machine() -> dict[str, list[CheckResult]]:
     packages = _packages()
     if any(result.what == "torch" and result.state == "missing" for result in packages):
         return {"packages": packages}
-    return {"machine": _machine(), "packages": packages, "data": _data(), "weights": _weights()}
+    others = {"data": list(_data()), "weights": list(_weights())}
+    return {"machine": list(_machine()), "packages": packages, **others}
+
+
+def required_packages() -> dict[str, str]:
+    """Package -> minimum version, without optional packages."""
+    requirements = metadata.requires("glassformer") or ()
+    return dict(line.split(">=") for line in requirements if ";" not in line)
 
 
 def _packages() -> list[CheckResult]:
     python = ".".join(map(str, sys.version_info[:3]))
     results = [CheckResult("ok" if sys.version_info >= PYTHON else "missing", "python", python)]
-    for name, minimum in MIN_VERSIONS.items():
+    for name, minimum in required_packages().items():
         install = f"pip install '{name}>={minimum}'"
         try:
             installed = metadata.version(name)
         except metadata.PackageNotFoundError:
-            results.append(CheckResult("missing", name, f"not installed: {install}"))
+            results.append(_missing(name, f"not installed: {install}"))
             continue
         if _parse_version(installed) < _parse_version(minimum):
-            results.append(CheckResult("missing", name, f"{installed} is too old: {install}"))
+            results.append(_missing(name, f"{installed} is too old: {install}"))
         else:
-            results.append(CheckResult("ok", name, installed))
+            results.append(_ok(name, installed))
     return results
 
 
@@ -360,79 +343,55 @@ def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(map(int, match[0].split("."))) if match else ()
 
 
-def _machine() -> list[CheckResult]:
+def _machine() -> Iterator[CheckResult]:
     import torch
 
+    from glassformer.nn import kernels
+    from glassformer.nn.kernels import int8
     from glassformer.runtime import choose_device, choose_dtype, has_fast_bf16, machine_facts
 
     facts: dict[str, Any] = machine_facts()
-    device = choose_device()
+    device, cuda = choose_device(), torch.version.cuda
+    yield _ok("processor", f"{facts['cpu']}, {facts['cores']} cores, {facts['threads']} threads used")
+    yield _ok("memory", f"{facts['memory_gib']} GiB")
+    yield _ok("GPU", f"{facts['gpu']}, CUDA {cuda}" if facts["gpu"] else "none")
+    if cuda and not facts["gpu"]:
+        build = "the CPU build is smaller by gigabytes"
+        yield _note("torch", f"built for CUDA {cuda}, but there is no GPU; {build}: {CPU_BUILD}")
+    if has_fast_bf16(device):
+        yield _ok("bf16", ", ".join(facts["bf16"]) if device.type == "cpu" else "the GPU has it")
+    else:
+        yield _note("bf16", "this CPU lacks it: everything is computed in float32, which is slower")
     dtype = str(choose_dtype("auto", device)).removeprefix("torch.")
-    bf16 = ", ".join(facts["bf16"]) if device.type == "cpu" else "the GPU has it"
-    slow = "this CPU lacks it: everything is computed in float32, which is slower"
-    processor = f"{facts['cpu']}, {facts['cores']} cores, {facts['threads']} threads used"
-    return [
-        CheckResult("ok", "processor", processor),
-        CheckResult("ok", "memory", f"{facts['memory_gib']} GiB"),
-        CheckResult("ok", "GPU", f"{facts['gpu']}, CUDA {torch.version.cuda}" if facts["gpu"] else "none"),
-        *_unused_cuda(facts["gpu"], torch.version.cuda),
-        CheckResult("ok", "bf16", bf16) if has_fast_bf16(device) else CheckResult("note", "bf16", slow),
-        CheckResult("ok", "computes", f"in {dtype} on {device.type}"),
-        _kernels(),
-        _int8(),
-    ]
-
-
-def _kernels() -> CheckResult:
-    """The instruction set and the library of the C kernels, or why they are not used."""
-    from glassformer.nn import kernels
-
+    yield _ok("computes", f"in {dtype} on {device.type}")
     reason, level = kernels.why_not(), kernels.level()
     if reason is not None or level is None:
-        return CheckResult("note", "kernels in C", f"not used: {reason}")
-    operations = "attention, GELU, layer norm" if level.bf16 else "attention, GELU with tanh in fp32"
-    operations += ", linear layers' gradients" if level.name == "amx" else ""
-    return CheckResult("ok", "kernels in C", f"{level.title}: {operations}, from {level.file}")
+        yield _note("kernels in C", f"not used: {reason}")
+    else:
+        operations = "attention, GELU, layer norm" if level.bf16 else "attention, GELU with tanh in fp32"
+        operations += ", linear layers' gradients" if level.name == "amx" else ""
+        yield _ok("kernels in C", f"{level.title}: {operations}, from {level.file}")
+    if reason := int8.why_not():
+        yield _note("int8", f"not used: {reason}")
+    else:
+        yield _ok("int8", "for classifiers, precision=int8 after a check on their validation labels")
 
 
-def _int8() -> CheckResult:
-    """Whether this machine can predict in int8."""
-    from glassformer.nn.kernels import int8
-
-    reason = int8.why_not()
-    if reason is not None:
-        return CheckResult("note", "int8", f"not used: {reason}")
-    use = "for classifiers, precision=int8 after a check on their validation labels"
-    return CheckResult("ok", "int8", use)
-
-
-def _unused_cuda(gpu: str | None, cuda: str | None) -> list[CheckResult]:
-    """A note on the smaller CPU build of torch, if it is built for CUDA and there is no GPU."""
-    if gpu or not cuda:
-        return []
-    build = "the CPU build is smaller by gigabytes"
-    return [CheckResult("note", "torch", f"built for CUDA {cuda}, but there is no GPU; {build}: {CPU_BUILD}")]
-
-
-def _data() -> list[CheckResult]:
+def _data() -> Iterator[CheckResult]:
     variable = os.environ.get("GLASSFORMER_DATA")
-    results = []
     for folder in data_folders():
         is_variable = variable is not None and folder == Path(variable)
         origin = "GLASSFORMER_DATA" if is_variable else "looked for in"
-        if folder.is_dir():
-            results.append(CheckResult("ok", origin, str(folder)))
-        else:
-            results.append(CheckResult("note" if is_variable else "ok", origin, f"{folder} (no such folder)"))
+        missing = "" if folder.is_dir() else " (no such folder)"
+        yield (_note if is_variable and missing else _ok)(origin, f"{folder}{missing}")
     for name, location in source_locations().items():
-        results.append(CheckResult("note" if "not here" in location else "ok", name, location))
-    return results
+        yield (_note if "not here" in location else _ok)(name, location)
 
 
-def _weights() -> list[CheckResult]:
+def _weights() -> Iterator[CheckResult]:
     from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
 
-    results, names = [], dict[Any, list[str]]()
+    names: dict[Any, list[str]] = {}
     for name, entry in CATALOG.items():  # a checkpoint may have several names
         names.setdefault(entry, []).append(name)
     for entry, (name, *aliases) in names.items():
@@ -440,15 +399,14 @@ def _weights() -> list[CheckResult]:
         pinned = f" at commit {entry.revision[:12]}" + ("" if entry.sha256 else ", no checksum")
         if entry.package and importlib.util.find_spec(entry.package):
             try:
-                results.append(CheckResult("ok", name, f"{resolve_checkpoint(name).source}{alias_note}"))
+                yield _ok(name, f"{resolve_checkpoint(name).source}{alias_note}")
             except CheckpointError as error:
-                results.append(CheckResult("note", name, str(error)))
+                yield _note(name, str(error))
         elif _in_hub_cache(entry.repo, entry.revision):
-            results.append(CheckResult("ok", name, f"in the Hub cache: {entry.repo}{pinned}{alias_note}"))
+            yield _ok(name, f"in the Hub cache: {entry.repo}{pinned}{alias_note}")
         else:
             source = f"not here; downloaded from {entry.repo} on the Hub when first used{pinned}{alias_note}"
-            results.append(CheckResult("note", name, source))
-    return results
+            yield _note(name, source)
 
 
 def _in_hub_cache(repo: str, revision: str) -> bool:

@@ -5,43 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.files import read_json
-from glassformer.cli.options import (
-    BAD_ROW,
-    COLUMNS,
-    DATA,
-    OTHER_DATA,
-    RUN_FOLDER,
-    check_bad_row,
-    check_choice,
-    check_folder,
-    choose_data,
-    columns_for_data,
-    flag,
-    no_run_error,
-    option,
-    run_argument,
-    say_with_options,
-    with_columns,
-)
-from glassformer.cli.output import (
-    AS_JSON,
-    abstention_line,
-    excerpt,
-    one_line,
-    say,
-    say_json,
-    show_metrics,
-    show_regression_metrics,
-    show_similarity,
-    show_table,
-    show_tests,
-    show_translation_scores,
-)
+from glassformer.cli import options as cli
+from glassformer.cli import output
+from glassformer.cli.options import flag, option
+from glassformer.cli.output import AS_JSON, say, say_json
 from glassformer.errors import NotARunError, NotForThisModelError
 from glassformer.report.wording import share_interval, verdict_of
 from glassformer.tasks.catalog import TASKS, known_recipe, task_of
@@ -59,20 +31,19 @@ def show_slices(slices: Mapping[str, Any], measure: str) -> None:
 
     target = target_of(slices["groups"][0])
     keys = target.narrow_columns(measure, slices["groups"][0])
-    rows = [
-        [_group_name(g), *cells(g, ["n", *keys], target, target.digits(g["n"]))] for g in slices["groups"]
-    ]
-    column = excerpt(one_line(slices["column"]), MAX_VALUE_WIDTH)
+    groups = slices["groups"]
+    rows = [[_group_name(g), *cells(g, ["n", *keys], target, target.digits(g["n"]))] for g in groups]
+    column = output.excerpt(output.one_line(slices["column"]), MAX_VALUE_WIDTH)
     # Columns in ``right`` are identified by name, so a trailing space makes the user's name unique.
     columns = (f"{column} ", *heads(["n", *keys], target, short=True))
-    show_table(f"by {column}", columns, rows, right=columns[1:])
+    output.show_table(f"by {column}", columns, rows, right=columns[1:])
 
 
 def _group_name(group: Mapping[str, Any]) -> str:
     """The first cell of a group: its value."""
     if group["value"] is None:
         return f"({group['values']:,} rarer values)"
-    return excerpt(group["value"], MAX_VALUE_WIDTH) or "(empty)"
+    return output.excerpt(group["value"], MAX_VALUE_WIDTH) or "(empty)"
 
 
 # --- evaluate ---------------------------------------------------------------------------------------
@@ -81,49 +52,31 @@ def _group_name(group: Mapping[str, Any]) -> str:
 FORMATS = ("plain", "amount", "point", "comma")  # the values of ``NumberFormat`` in ``data/numbers.py``
 
 
-def evaluate(
-    folder: str | Path,
-    data: str | None = None,
-    log: Callable[[str], None] = say_with_options,
-    on_bad_row: str | None = None,
-    *,
-    columns: Mapping[str, str] | None = None,
-    every_epoch: bool = False,
-    by: str | None = None,
-) -> dict[str, Any]:
-    """The metrics of a run's model; see ``Classes.score``."""
-    check_bad_row(on_bad_row)
-    folder = check_run(folder)
-    from glassformer.tasks.run import evaluate_task
-    from glassformer.train.callbacks import Progress
-
-    options: dict[str, Any] = {"columns": columns, "on_bad_row": on_bad_row, "by": by}
-    return evaluate_task(folder, data, log, count=Progress().count, every_epoch=every_epoch, **options)
-
-
 def check_run(folder: str | Path) -> Path:
     """Return the folder of a finished run; raise ConfigError for other folders."""
-    folder = check_folder(folder)
+    folder = cli.check_folder(folder)
     if not (folder / "config.toml").is_file():
-        raise no_run_error(folder)
+        raise cli.no_run_error(folder)
     from glassformer.checkpoints.native import check_finished
 
     check_finished(folder)
     return folder
 
 
-@with_columns(*COLUMNS)
+@cli.with_columns(*cli.COLUMNS)
 def evaluate_command(
-    run: Path = RUN_FOLDER,
-    path: str | None = OTHER_DATA,
-    data: str | None = option("PATH", "Other labeled data: a data set name, table or folder.", panel=DATA),
-    on_bad_row: str | None = BAD_ROW,
+    run: Path = cli.RUN_FOLDER,
+    path: str | None = cli.OTHER_DATA,
+    data: str | None = option(
+        "PATH", "Other labeled data: a data set name, table or folder.", panel=cli.DATA
+    ),
+    on_bad_row: str | None = cli.BAD_ROW,
     number_format: str | None = option(
         "|".join(FORMATS),
         "For regressors: how numbers in --data are written: 1234.5 (plain), $1,500 (amount), 1,500.5 "
         "(point) or 1.500,5 (comma).",
         show_default="the run's",
-        panel=DATA,
+        panel=cli.DATA,
     ),
     by: str | None = option("COLUMN", "Also report metrics for each value of COLUMN, e.g. --by shop."),
     json: bool = AS_JSON,
@@ -131,13 +84,20 @@ def evaluate_command(
     **columns: str | None,
 ) -> None:
     """Evaluate a trained model: its metrics with confidence intervals, overall and per class."""
-    data = choose_data(path, data, "evaluate")
-    check_choice("--number-format", number_format, FORMATS)
-    column_names = columns_for_data(columns | {"number_format": number_format}, data)
+    data = cli.choose_data(path, data, "evaluate")
+    cli.check_choice("--number-format", number_format, FORMATS)
+    column_names = cli.columns_for_data(columns | {"number_format": number_format}, data)
     if by and every_epoch:
         what, fix = "is for one model, and --every-epoch evaluates several", "Leave --by or --every-epoch out"
         raise NotForThisModelError(what, where="--by", fix=fix)
-    metrics = evaluate(run, data, on_bad_row=on_bad_row, columns=column_names, every_epoch=every_epoch, by=by)
+    cli.check_bad_row(on_bad_row)
+    check_run(run)
+    from glassformer.tasks.run import evaluate_task
+    from glassformer.train.callbacks import Progress
+
+    options: dict[str, Any] = {"columns": column_names, "on_bad_row": on_bad_row, "by": by}
+    options |= {"count": Progress().count, "every_epoch": every_epoch}
+    metrics = evaluate_task(run, data, cli.say_with_options, **options)
     verdict = "" if every_epoch else _verdict(run, metrics, data)
     if json:
         say_json(metrics | ({"verdict": verdict} if verdict else {}))
@@ -152,37 +112,36 @@ def evaluate_command(
 
 def _show(run: Path, metrics: dict[str, Any], verdict: str) -> None:
     """Print the metrics; their keys show which kind of model they belong to."""
+    from glassformer.report.metrics import numbers_in
     from glassformer.targets import target_of
 
-    printers = {"numbers": show_regression_metrics, "similarity": show_similarities}
-    printer = show_similarities if "found" in metrics else printers.get(target_of(metrics).terminal_layout)
+    def show_similarity(title: str, metrics: dict[str, Any]) -> None:
+        output.show_similarity(title, {"": metrics})
+
+    printers = {"numbers": output.show_regression_metrics, "similarity": show_similarity}
+    printer = show_similarity if "found" in metrics else printers.get(target_of(metrics).terminal_layout)
     if "greedy" in metrics:
-        show_translation_scores(str(run), {"": metrics})
+        output.show_translation_scores(str(run), {"": metrics})
     elif "masked" in metrics:
         rows = [[name.replace("_", " "), f"{value:.4f}"] for name, value in metrics["masked"].items()]
-        show_table(str(run), ("", "value"), rows, right=("value",))
+        output.show_table(str(run), ("", "value"), rows, right=("value",))
     elif printer is not None:
         printer(str(run), metrics)
     elif "per_class" in metrics:
-        show_metrics(str(run), metrics, _main_metric(run, metrics))
+        output.show_metrics(str(run), metrics, _main_metric(run, metrics))
         say(verdict)
         if abstention := metrics.get("abstention"):
-            say(abstention_line(abstention))
+            say(output.abstention_line(abstention))
     elif all(
         t is None or (isinstance(t, dict) and {"spearman", "sections"} & t.keys()) for t in metrics.values()
     ):  # tests of word vectors
-        show_tests(str(run), metrics)
+        output.show_tests(str(run), metrics)
     else:
         rows = [
             [name, f"{value:,}" if isinstance(value, int) else f"{value:.4f}"]
             for name, value in numbers_in(metrics)
         ]
-        show_table(str(run), ("", "value"), rows, right=("value",))
-
-
-def show_similarities(title: str, metrics: dict[str, Any]) -> None:
-    """Print the metrics of an embedder."""
-    show_similarity(title, {"": metrics})
+        output.show_table(str(run), ("", "value"), rows, right=("value",))
 
 
 def _verdict(run: Path, scores: dict[str, Any], data: str | None) -> str:
@@ -227,17 +186,7 @@ def show_epochs(title: str, epochs: Sequence[Mapping[str, Any]]) -> None:
         interval = share_interval(e["accuracy"], bounds, e["n"], 2) if bounds else ""
         rows.append([e["epoch"], loss, f"{e['accuracy']:.2%}", interval])
     columns = ("epoch", "mean batch loss", "accuracy", "95 % interval")
-    show_table(title, columns, rows, right=("epoch", "accuracy"))
-
-
-def numbers_in(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Yield the name and value of each number in nested metrics; the name has the keys of all levels."""
-    for name, value in metrics.items():
-        path = f"{prefix} {name.replace('_', ' ')}".strip()
-        if isinstance(value, Mapping):
-            yield from numbers_in(value, path)
-        elif isinstance(value, int | float):
-            yield path, value
+    output.show_table(title, columns, rows, right=("epoch", "accuracy"))
 
 
 # --- report -----------------------------------------------------------------------------------------
@@ -254,7 +203,7 @@ def report(folder: str | Path) -> list[Path]:
 
     writers = {
         "results.json": write_study_report,
-        "metrics.json": _write_run_page,
+        "metrics.json": lambda run: task_of(run).render_report(run, known_recipe(run)),
         "review.json": write_review_page,
     }
     pages = [write(folder) for name, write in writers.items() if (folder / name).is_file()]
@@ -266,13 +215,8 @@ def report(folder: str | Path) -> list[Path]:
     return pages
 
 
-def _write_run_page(folder: Path) -> Path:
-    """Write the report page of a run."""
-    return task_of(folder).render_report(folder, known_recipe(folder))
-
-
 def report_command(
-    folder: Path = run_argument(
+    folder: Path = cli.run_argument(
         "Folder of a run, a study, a cross-validation or a label review.", "RUN|STUDY", default=...
     ),
     json: bool = AS_JSON,

@@ -10,21 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from glassformer.cli.options import (
-    DATA_FILE,
-    PAIR_COLUMN,
-    RUN,
-    TEXT_COLUMN,
-    argument,
-    check_folder,
-    collect_inputs,
-    flag,
-    option,
-)
+from glassformer.cli import options as cli
+from glassformer.cli.options import argument, flag, option
 from glassformer.cli.output import AS_JSON, excerpt, note, one_line, progress_bar, say, say_json, show_table
 from glassformer.cli.predict import build_request, select_inputs
 from glassformer.cli.predictions import usage_hint
-from glassformer.cli.similar import check_page, explain_pair, is_embedder, show_explained
+from glassformer.cli.vectors import check_page, explain_pair, is_embedder, show_explained
 from glassformer.data.text_pairs import SIDES
 from glassformer.errors import ConfigError, NotForThisModelError, with_article
 from glassformer.finite import json_text
@@ -42,24 +33,16 @@ def explain(
     folder: str | Path,
     arguments: Sequence[str],
     *,
-    method: str | None = None,
-    target: str | None = None,
-    trust: bool = False,
-    maps: bool = False,
     text_column: str | None = None,
     pair_column: str | None = None,
-    cross: bool = False,
     rows: Sequence[int] = (),
-    **options: Any,
+    **settings: Any,
 ) -> list[Any]:
     """Explain predictions for texts, texts in files, or images.
 
     Args:
-        method: None: the model's default.
-        trust: test each explanation against random orders, with about 320 variants of the input for each way
-            of masking.
-        maps: keep the attention maps for a page.
         rows: for files: numbers of the rows to explain; empty: all rows.
+        settings: of ``explain_many``, such as the method.
     """
     from glassformer.tasks.load import describe
 
@@ -67,7 +50,7 @@ def explain(
         saved.refuse(arguments)  # before the model is loaded, which takes longer
     clf = _load_classifier(folder)
     # With ``rows``, an unusable row that is not selected must not raise an error.
-    request = build_request(Path(folder), arguments, text_column, pair_column, skip=bool(rows))
+    request = build_request(Path(folder), arguments, text_column, pair_column, bool(rows))
     inputs = select_inputs(clf, pair_column)
     examples = inputs.examples_to_explain(request, rows)
     if len(examples) > MAX_INPUTS:
@@ -75,8 +58,6 @@ def explain(
         what = f"{len(examples)} inputs, and explain takes {MAX_INPUTS} at most"
         fix = "Choose rows: --row 2 --row 3" if is_file else "Give fewer"
         raise ConfigError(what, where=arguments[0] if is_file else None, fix=fix)
-    settings: dict[str, Any] = {"method": method, "target": target, "trust": trust, "maps": maps, **options}
-    settings |= {"cross": True} if cross else {}
     with progress_bar("explained", len(examples)) as progress:
         explanations = clf.explain_many(examples, progress=progress, **settings)
     for x, e in zip(examples, explanations, strict=True):
@@ -88,7 +69,7 @@ def _load_classifier(folder: str | Path) -> Any:
     """Load the classifier in a folder; raises ConfigError for another kind of model."""
     from glassformer.tasks.load import load
 
-    check_folder(folder)
+    cli.check_folder(folder)
     clf = load(folder)
     task = TASKS[clf.RECIPE.task]
     if task.answer is None and not hasattr(clf, "explain_many"):
@@ -112,48 +93,39 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     return options
 
 
-INPUTS: Any = argument(
-    "TEXT|IMAGE",
-    "Texts, files of texts, images, or - for standard input; at most 20. For embedders: two texts.",
-)
-
-
-METHOD: Any = option(
-    None,
-    "attention, rollout, gradient_x_input, integrated_gradients, attention_gradient, gim, decomposition, "
-    "occlusion, shapley; for linear models: weights, occlusion.",
-    show_default="decomposition; occlusion for models without attention; weights for linear models",
-)
-TARGET: Any = option("LABEL", "Label to explain (default: the predicted one).")
-OPTIONS: Any = option("KEY=VALUE", "Option of the method, e.g. unit=word; may be repeated.", "--set")
-TRUST: Any = flag("--trust", "Test faithfulness: mask the top-ranked parts and, for comparison, random ones.")
-CROSS: Any = flag("--cross", "For pairs: effect of the words of one text on those of the other.")
-ROWS: Any = option("N", "For files: number of the row to explain; may be repeated.")
-OUT: Any = option("FILE", "Output file: a page (.html) or the scores (.json).")
-WORD: Any = option("WORD|NUMBER", "For taggers: word to explain, or its number from 0.")
-
-
 def explain_command(
-    run: Path = RUN,
-    given: list[str] | None = INPUTS,
-    data: str | None = DATA_FILE,
-    method: str | None = METHOD,
-    target: str | None = TARGET,
-    set_: list[str] | None = OPTIONS,
-    trust: bool = TRUST,
-    cross: bool = CROSS,
-    row: list[int] | None = ROWS,
-    out: Path | None = OUT,
-    text_column: str | None = TEXT_COLUMN,
-    pair_column: str | None = PAIR_COLUMN,
-    word: str | None = WORD,
+    run: Path = cli.RUN,
+    given: list[str] | None = argument(
+        "TEXT|IMAGE",
+        "Texts, files of texts, images, or - for standard input; at most 20. For embedders: two texts.",
+    ),
+    data: str | None = cli.DATA_FILE,
+    method: str | None = option(
+        None,
+        "attention, rollout, gradient_x_input, integrated_gradients, attention_gradient, gim, decomposition, "
+        "occlusion, shapley; for linear models: weights, occlusion.",
+        show_default="decomposition; occlusion for models without attention; weights for linear models",
+    ),
+    target: str | None = option("LABEL", "Label to explain (default: the predicted one)."),
+    set_: list[str] | None = option(
+        "KEY=VALUE", "Option of the method, e.g. unit=word; may be repeated.", "--set"
+    ),
+    trust: bool = flag(
+        "--trust", "Test faithfulness: mask the top-ranked parts and, for comparison, random ones."
+    ),
+    cross: bool = flag("--cross", "For pairs: effect of the words of one text on those of the other."),
+    row: list[int] | None = option("N", "For files: number of the row to explain; may be repeated."),
+    out: Path | None = option("FILE", "Output file: a page (.html) or the scores (.json)."),
+    text_column: str | None = cli.TEXT_COLUMN,
+    pair_column: str | None = cli.PAIR_COLUMN,
+    word: str | None = option("WORD|NUMBER", "For taggers: word to explain, or its number from 0."),
     as_json: bool = AS_JSON,
 ) -> None:
     """Explain a prediction: the words or image regions it rests on, and a test of the explanation."""
-    inputs = collect_inputs(given, data, "explain")
+    inputs = cli.collect_inputs(given, data, "explain")
     if out is not None:
         check_page(out)
-    check_folder(run)
+    cli.check_folder(run)
     if is_embedder(run):
         if set_ or target or trust or row or cross or word is not None or method or len(inputs) != 2:
             fix = "Give two texts, and no --method, --set, --target, --trust, --row, --cross or --word"
@@ -167,19 +139,11 @@ def explain_command(
         return
     options = parse_options(set_ or [])
     _check_options(method, target, options)
-    explanations = explain(
-        run,
-        inputs,
-        method=method,
-        target=target,
-        trust=trust,
-        cross=cross,
-        maps=out is not None and out.suffix.lower() == ".html",
-        text_column=text_column,
-        pair_column=pair_column,
-        rows=row or (),
-        **options | ({} if word is None else {"word": word}),
-    )
+    settings: dict[str, Any] = {"method": method, "target": target, "trust": trust, **options}
+    settings["maps"] = out is not None and out.suffix.lower() == ".html"
+    settings |= ({"cross": True} if cross else {}) | ({} if word is None else {"word": word})
+    columns: dict[str, Any] = {"text_column": text_column, "pair_column": pair_column}
+    explanations = explain(run, inputs, rows=row or (), **columns, **settings)
     _output(explanations, out, as_json)
 
 
@@ -248,8 +212,7 @@ def _show(e: Any) -> None:
         ]
         if special:
             say(f"special tokens: {', '.join(special)}")
-    for line in e.notes:
-        say(line)
+    say(*e.notes)
 
 
 def _format_score(score: float, are_small: bool) -> str:

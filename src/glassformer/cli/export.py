@@ -1,6 +1,7 @@
-"""``glassformer export``.
+"""``glassformer export`` and ``prove``.
 
-It writes a trained model for other programs, and checks the result.
+``export`` writes a trained model for other programs, and checks the result. ``prove`` compares a checkpoint
+with ``transformers``, and writes a certificate.
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from glassformer.cli.options import RUN, check_folder, flag, option
-from glassformer.cli.output import AS_JSON, note, say, say_json
+import typer
+
+from glassformer.cli.audit import WORSE
+from glassformer.cli.options import RUN, argument, check_folder, flag, option
+from glassformer.cli.output import AS_JSON, note, progress_bar, say, say_json, show_table
 from glassformer.cli.predictions import usage_hint
 from glassformer.data.splits import labeled_or_none
 from glassformer.errors import BadValueError, DataError, ExistsError, NotForThisModelError, with_article
-from glassformer.outputs import check_folder_path
+from glassformer.finite import json_text
+from glassformer.outputs import check_folder_path, check_new_file, write_text
 from glassformer.tasks.catalog import TASKS
 
 CHECKED_INPUTS = 200  # inputs on which model and export are compared
@@ -157,3 +162,60 @@ def _describe_hf(result: dict[str, Any], left_out: list[str]) -> None:
         note(f"{what}; an export with --to onnx keeps them")
     if result["clean"] != "none":
         note(f"texts were cleaned (clean = {result['clean']}) in training; transformers does not do that")
+
+
+COLUMNS = {"largest_value": "largest value", "largest_difference": "difference", "tolerance": "tolerance"}
+
+
+def certificate_path(model: str, folder: Path) -> Path:
+    """The model's folder; for names and folders in the Hub cache, the working directory."""
+    is_cached = any(part.startswith("models--") for part in folder.resolve().parts)
+    if Path(model).expanduser().exists() and not is_cached:
+        return folder / "proof.json"
+    return Path(f"{Path(model).name.lower()}-proof.json")
+
+
+def prove_command(
+    model: str = argument(
+        "MODEL", "Checkpoint in the Hub's layout: a folder, a name, a Hub id, or a run.", default=...
+    ),
+    out: Path | None = option(
+        "FILE.json", "Certificate.", show_default="MODEL/proof.json; of a name ./NAME-proof.json"
+    ),
+    revision: str | None = option(None, "Revision of the model on the Hub.", "--revision"),
+    json: bool = AS_JSON,
+) -> None:
+    """Compare a checkpoint's outputs with those of transformers, and write a certificate.
+
+    Exits with 3 if they differ. If transformers is not installed, only the code of the family is compared,
+    with recorded outputs.
+    """
+    if out is not None:
+        check_new_file(out)
+    from glassformer.checkpoints.hub import resolve_checkpoint
+    from glassformer.export.proof import STEPS, prove
+    from glassformer.tasks.card import add_proof_to_card
+
+    folder = resolve_checkpoint(model, revision).path
+    path = out or certificate_path(model, folder)
+    check_folder_path(path.parent)
+    with progress_bar("comparing", STEPS) as progress:
+        proof = prove(model, revision, progress)
+    write_text(path, json_text(proof, indent=2) + "\n")
+    if path == folder / "proof.json":
+        add_proof_to_card(folder, proof["sentences"])
+    if json:
+        say_json(proof | {"out": path})
+    else:
+        model_type, stored = proof["model_type"], ", ".join(proof["stored_as"])
+        say(f"{proof['model']}: {model_type}, stored in {stored}, computed in {proof['computed_in']}")
+        rows = [
+            (output["way"], output["output"], *(f"{output[key]:.2g}" for key in COLUMNS))
+            for output in proof.get("outputs", ())
+        ]
+        if rows:
+            show_table("", ("folder", "output", *COLUMNS.values()), rows, right=(*COLUMNS.values(),))
+        say(*proof["sentences"])
+        say(f"certificate: {path}")
+    if proof["verdict"] == "different":
+        raise typer.Exit(WORSE)

@@ -6,70 +6,53 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.cli.options import (
-    BAD_ROW,
-    DATA,
-    LABELED,
-    MODEL_NAME,
-    RECIPE_NAME,
-    SETTINGS,
-    SOURCE,
-    check_bad_row,
-    column_settings,
-    default_folder,
-    guess_data_option,
-    option,
-    recipe_argument,
-    say_with_options,
-    with_columns,
-)
-from glassformer.cli.output import (
-    AS_JSON,
-    excerpt,
-    note,
-    output_stream,
-    say,
-    say_json,
-    show_metric_table,
-    show_table,
-)
+from glassformer.cli import options as cli
+from glassformer.cli import output
+from glassformer.cli.options import option
+from glassformer.cli.output import AS_JSON, note, say, say_json
 from glassformer.cli.own_data import choose_recipe
 from glassformer.errors import BadValueError, ConflictError, GlassformerError, NotForThisModelError
 from glassformer.outputs import check_folder_path
 from glassformer.report.wording import percent
 from glassformer.tasks.catalog import TARGETS, check_classifies, recipe_names
 
+TEXT: Any = option("FILE", "Labeled texts, instead of a recipe; all rows go into the folds.", panel=cli.DATA)
+IMAGES: Any = option(
+    "FOLDER",
+    "Labeled images, instead of a recipe: a folder or a table; all go into the folds.",
+    panel=cli.DATA,
+)
+OUT: Any = option("DIR", "Output folder; finished folds in it are kept.", show_default="runs/NAME-folds")
+OPTIONS: dict[str, tuple[Any, Any]] = {  # options of both commands: name -> type and option
+    "text": (str | None, TEXT),
+    "images": (str | None, IMAGES),
+    "model": (str | None, cli.MODEL_NAME),
+    "settings": (list[str] | None, cli.SETTINGS),
+    "data": (str | None, cli.SOURCE),
+    "out": (Path | None, OUT),
+    "folds": (int, option("K", "Number of folds.", default=5)),
+    "on_bad_row": (str | None, cli.BAD_ROW),
+    "json": (bool, AS_JSON),
+    **{key: (str | None, cli.COLUMNS[key]) for key in cli.LABELED},
+}
 
-def recipe_for_folds(
-    recipe: str | None,
-    text: str | None,
-    model: str | None,
-    data: str | None,
-    settings: Sequence[str],
-    on_bad_row: str | None = None,
-    images: str | None = None,
-) -> Any:
+
+def recipe_for_folds(recipe: str | None, options: Mapping[str, Any]) -> Any:
     """The recipe for the arguments of a command; all examples of the user go into the folds."""
-    data_option = recipe is not None and recipe not in recipe_names() and guess_data_option(recipe)
-    if check_bad_row(on_bad_row) and (text or images or data_option):
+    text, images, on_bad_row = options["text"], options["images"], options["on_bad_row"]
+    columns = {key: options[key] for key in cli.LABELED}
+    settings = [*cli.column_settings(columns), *(options["settings"] or ())]
+    data_option = recipe is not None and recipe not in recipe_names() and cli.guess_data_option(recipe)
+    if cli.check_bad_row(on_bad_row) and (text or images or data_option):
         key = "broken" if images or data_option == "--images" else "on_bad_row"
         settings = [*settings, f"{key}={on_bad_row}"]
-    config = choose_recipe(
-        recipe,
-        text,
-        images=images,
-        model=model,
-        data=data,
-        settings=settings,
-        command="cross-validate",
-        alternatives="--text FILE or --images FOLDER",
-        all_in_folds=True,
-    )
+    sources = {"images": images, "model": options["model"], "data": options["data"], "settings": settings}
+    config = choose_recipe(recipe, text, **sources, command="cross-validate", all_in_folds=True)
     from glassformer.tasks.run import with_bad_rows  # not at the top: it imports torch
 
     config = with_bad_rows(config, on_bad_row, other=True)
@@ -85,8 +68,8 @@ def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
 
     check_folder_path(folder)
     try:
-        calls = [Progress(output_stream())]
-        return cross_validate(recipe, folder, folds, log=say_with_options, callbacks=calls)
+        calls = [Progress(output.output_stream())]
+        return cross_validate(recipe, folder, folds, log=cli.say_with_options, callbacks=calls)
     except (KeyboardInterrupt, Interrupted):
         raise Interrupted("interrupted; run the same command again to continue") from None
     except GlassformerError:
@@ -109,7 +92,7 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
 
     scores = metrics["test"]
     target, n = target_of(scores), scores.get("n", scores.get("pairs"))
-    show_metric_table("out-of-fold", fold_table(metrics, short=True))
+    output.show_metric_table("out-of-fold", fold_table(metrics, short=True))
     keys, digits = target.summary_metrics(metrics.get("measure") or "accuracy"), target.digits(n)
     named_values = zip(heads(keys, target), cells(scores, keys, target, digits), strict=True)
     summary = ", ".join(f"{name} {value}" for name, value in named_values)
@@ -122,36 +105,14 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
     say(f"report: {folder / 'report.html'}")
 
 
-TEXT: Any = option("FILE", "Labeled texts, instead of a recipe; all rows go into the folds.", panel=DATA)
-IMAGES: Any = option(
-    "FOLDER", "Labeled images, instead of a recipe: a folder or a table; all go into the folds.", panel=DATA
-)
-
-OUT: Any = option("DIR", "Output folder; finished folds in it are kept.", show_default="runs/NAME-folds")
-FOLDS: Any = option("K", "Number of folds.", default=5)
-
-
-@with_columns(*LABELED)
-def cross_validate_command(
-    recipe: str | None = RECIPE_NAME,
-    text: str | None = TEXT,
-    images: str | None = IMAGES,
-    model: str | None = MODEL_NAME,
-    settings: list[str] | None = SETTINGS,
-    data: str | None = SOURCE,
-    out: Path | None = OUT,
-    folds: int = FOLDS,
-    on_bad_row: str | None = BAD_ROW,
-    json: bool = AS_JSON,
-    **columns: str | None,
-) -> None:
+@cli.add_options(OPTIONS)
+def cross_validate_command(recipe: str | None = cli.RECIPE_NAME, **options: Any) -> None:
     """Cross-validate a recipe: mean and standard deviation over k folds, and out-of-fold predictions."""
-    settings = [*column_settings(columns), *(settings or ())]
-    config = recipe_for_folds(recipe, text, model, data, settings, on_bad_row, images)
-    folder = out or default_folder(config.name, "-folds")
-    metrics = cross_validate(config, folder, folds)
+    config = recipe_for_folds(recipe, options)
+    folder = options["out"] or cli.default_folder(config.name, "-folds")
+    metrics = cross_validate(config, folder, options["folds"])
     show_folds(metrics, folder)
-    if json:
+    if options["json"]:
         files = {"predictions": predictions_file(folder), "report": folder / "report.html"}
         say_json({"folder": folder, **files, "metrics": metrics})
 
@@ -174,9 +135,9 @@ def show_review(result: dict[str, Any], folder: Path) -> None:
     rows = []
     for s in result["suggestions"][:MAX_SUGGESTIONS]:
         cells = [s["rank"], s["row"], s["label"], s["suggested"]]
-        rows.append([*cells, percent(s["label_probability"]), excerpt(s["text"], 60)])
+        rows.append([*cells, percent(s["label_probability"]), output.excerpt(s["text"], 60)])
     columns = ("rank", "row", "label", "probably", "P(label)", "text")
-    show_table("labels most likely to be wrong", columns, rows, right=("rank", "P(label)"))
+    output.show_table("labels most likely to be wrong", columns, rows, right=("rank", "P(label)"))
     num_marked = min(result["suspicious"], result["listed"])
     marks = f"the column 'suspicious' marks the {num_marked:,} that look wrong"
     say(f"the {result['listed']:,} most suspicious labels, in order; {marks}: {folder / 'review.csv'}")
@@ -193,45 +154,34 @@ def show_review(result: dict[str, Any], folder: Path) -> None:
     say(f"page: {folder / 'review.html'}")
 
 
-@with_columns(*LABELED)
+@cli.add_options(OPTIONS)
 def review_labels_command(
-    recipe: str | None = recipe_argument(
+    recipe: str | None = cli.recipe_argument(
         "Recipe name or .toml file, or the folder of a finished cross-validation.", "RECIPE|FOLDER"
     ),
-    text: str | None = TEXT,
-    images: str | None = IMAGES,
-    model: str | None = MODEL_NAME,
-    settings: list[str] | None = SETTINGS,
-    data: str | None = SOURCE,
-    out: Path | None = OUT,
-    folds: int = FOLDS,
     top: int = option("N", "Number of suggestions to write.", default=1000),
-    on_bad_row: str | None = BAD_ROW,
-    json: bool = AS_JSON,
-    **columns: str | None,
+    **options: Any,
 ) -> None:
     """Find labels that are probably wrong, by cross-validation and confident learning. Changes no labels."""
     if top < 1:
         raise BadValueError(f"{top} suggestions", where="--top", fix="Use 1 or more")
-    column_values = column_settings(columns)
     folder = Path(recipe) if recipe else None
-    if folder is not None and folder.is_dir() and not guess_data_option(str(folder)):
-        if text or images or model or data or settings or column_values or out or on_bad_row:
+    if folder is not None and folder.is_dir() and not cli.guess_data_option(str(folder)):
+        if any(value for name, value in options.items() if name not in ("folds", "json")):
             what = "the options of a finished cross-validation cannot be changed"
             raise ConflictError(what, where=recipe, fix="Give --top alone")
     else:
-        settings = [*column_values, *(settings or ())]
-        config = recipe_for_folds(recipe, text, model, data, settings, on_bad_row, images)
+        config = recipe_for_folds(recipe, options)
         if config.task in TARGETS.values():
             fix = "Use glassformer cross-validate: predictions.csv has each number next to its prediction"
             what = f"a recipe of {config.task} has numbers, and review-labels needs labels"
             raise NotForThisModelError(what, where="task", fix=fix)
         check_classifies(config, words=True)
-        folder = out or default_folder(config.name, "-folds")
-        cross_validate(config, folder, folds)
+        folder = options["out"] or cli.default_folder(config.name, "-folds")
+        cross_validate(config, folder, options["folds"])
     from glassformer.study.review import review
 
     result = review(folder, top)
     show_review(result, folder)
-    if json:
+    if options["json"]:
         say_json({"folder": folder, **result})

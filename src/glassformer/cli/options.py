@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import typer
 
+from glassformer import errors
 from glassformer.checkpoints.files import list_models_below
 from glassformer.checkpoints.locks import check_unlocked
 from glassformer.cli.output import note, say, show_table
@@ -24,14 +25,6 @@ from glassformer.config.synonyms import TABLE_OPTIONS, as_key, our_key
 from glassformer.data.image import is_image_name
 from glassformer.data.tables import READERS
 from glassformer.data.tagged import CONLL
-from glassformer.errors import (
-    BadValueError,
-    ConfigError,
-    ConflictError,
-    ExistsError,
-    NotARunError,
-    NothingGivenError,
-)
 from glassformer.finite import json_text
 from glassformer.inputs.rows import SKIP_HINT, STDIN, read_stdin
 from glassformer.tasks.catalog import DEFAULT_TASK, TASKS, recipe_names, study_names
@@ -50,11 +43,11 @@ def check_folder(run: str | Path) -> Path:
     if (folder / "onnx.json").is_file() and (folder / "run.py").is_file():
         what, program = "is an ONNX export, which runs without this program", str(folder / "run.py")
         fix = f"Run it with: python {shlex.quote(program)} A TEXT; or name the run that was exported"
-        raise NotARunError(what, where=str(folder), fix=fix)
+        raise errors.NotARunError(what, where=str(folder), fix=fix)
     return folder
 
 
-def no_run_error(folder: Path) -> ConfigError:
+def no_run_error(folder: Path) -> errors.ConfigError:
     """The error for a folder that is missing or not a run, with a suggestion."""
     fix = "Name a folder that 'glassformer train' wrote, its --out"
     if folder.is_dir():
@@ -65,7 +58,7 @@ def no_run_error(folder: Path) -> ConfigError:
             fix = "This is a saved model without its run: predict, explain, serve and export take it"
         elif run_below := list_models_below(folder, "config.toml"):
             fix = f"Give one of its sub-folders: {run_below}"
-        return NotARunError("is not a run folder: it has no config.toml", where=str(folder), fix=fix)
+        return errors.NotARunError("is not a run folder: it has no config.toml", where=str(folder), fix=fix)
     with suppress(OSError):
         siblings = [
             path.name
@@ -74,7 +67,7 @@ def no_run_error(folder: Path) -> ConfigError:
         ]
         if close := difflib.get_close_matches(folder.name, siblings, n=1):
             fix = f"Did you mean {str(folder.parent / close[0])!r}?"
-    return NotARunError("no such run folder", where=str(folder), fix=fix)
+    return errors.NotARunError("no such run folder", where=str(folder), fix=fix)
 
 
 def check_not_finished(folder: Path | None) -> None:
@@ -86,7 +79,7 @@ def check_not_finished(folder: Path | None) -> None:
             return
         check_unlocked(folder)  # a process that is writing there has precedence over the error below
         fix = f"Choose another: --out {unused_path(folder)}. (--resume only continues an interrupted run)"
-        raise ExistsError("the output folder holds a finished run", where=str(folder), fix=fix)
+        raise errors.ExistsError("the output folder holds a finished run", where=str(folder), fix=fix)
 
 
 def free_out_option(source: str) -> list[str]:
@@ -107,7 +100,7 @@ def default_folder(name: str, suffix: str = "") -> Path:
     """The folder ``runs/NAME``; raises ConfigError if the name is not a plain name."""
     if re.search(r"[/\\\0]", name) or name in (".", ".."):
         fix = "Use letters, or give --out"
-        raise ConfigError(f"{name!r} cannot be a folder's name", where="name", fix=fix)
+        raise errors.ConfigError(f"{name!r} cannot be a folder's name", where="name", fix=fix)
     return RUNS / f"{name or 'run'}{suffix}"
 
 
@@ -228,7 +221,7 @@ def check_bad_row(choice: str | None) -> str | None:
 def check_choice(option: str, choice: str | None, choices: tuple[str, ...]) -> str | None:
     """Return ``choice``; raise ConfigError, with the most similar value, if it is not in ``choices``."""
     if choice not in (None, *choices):
-        raise BadValueError(f"{choice!r} is not a choice", where=option, fix=nearest(choice, choices))
+        raise errors.BadValueError(f"{choice!r} is not a choice", where=option, fix=nearest(choice, choices))
     return choice
 
 
@@ -241,9 +234,8 @@ def add_options(options: Mapping[str, tuple[Any, Any]]) -> Callable[[Any], Any]:
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=info, annotation=hint)
             for name, (hint, info) in options.items()
         ]
-        command.__signature__ = signature.replace(
-            parameters=[*list(signature.parameters.values())[:-1], *parameters]
-        )
+        own = list(signature.parameters.values())[:-1]
+        command.__signature__ = signature.replace(parameters=[*own, *parameters])
         return command
 
     return decorate
@@ -266,17 +258,17 @@ def collect_inputs(arguments: Iterable[str] | None, data: str | None, command: s
     """The arguments of a command, or the file of ``--data``; raises ConfigError for both or none."""
     inputs = list(arguments or ())
     if inputs and data is not None:
-        raise ConflictError("texts and --data at once", where=command, fix="Give one of them")
+        raise errors.ConflictError("texts and --data at once", where=command, fix="Give one of them")
     if not inputs and data is None:
         fix = "Give a TEXT, a FILE, --data FILE, or - for standard input"
-        raise NothingGivenError("there is nothing to read", where=command, fix=fix)
+        raise errors.NothingGivenError("there is nothing to read", where=command, fix=fix)
     return inputs or [str(data)]
 
 
 def choose_data(path: str | None, data: str | None, command: str) -> str | None:
     """The argument PATH or the value of ``--data``; raises ConfigError if both are given."""
     if path is not None and data is not None:
-        raise ConflictError(f"{path} and --data {data} at once", where=command, fix="Give one of them")
+        raise errors.ConflictError(f"{path} and --data {data} at once", where=command, fix="Give one of them")
     return path if data is None else data
 
 
@@ -378,7 +370,7 @@ def columns_for_data(columns: Mapping[str, str | None], data: str | None) -> dic
     if names and data is None:
         option = "--" + next(iter(names)).replace("_", "-")
         fix = "Leave it out: the run knows its own columns"
-        raise ConflictError("belongs to --data", where=option, fix=fix)
+        raise errors.ConflictError("belongs to --data", where=option, fix=fix)
     return names
 
 
@@ -391,12 +383,12 @@ def run_to_resume(recipe: str | None, out: Path | None) -> tuple[str | None, Pat
     """The recipe and the run folder for ``train --resume``; the argument RECIPE may also be a run folder."""
     if recipe is None and out is None:
         fix = "Name it: glassformer train --resume --out RUN"
-        raise NothingGivenError("the run to continue is not named", where="--resume", fix=fix)
+        raise errors.NothingGivenError("the run to continue is not named", where="--resume", fix=fix)
     if recipe is None or not is_run(recipe):
         return recipe, out
     if out is not None and out.resolve() != Path(recipe).resolve():
         what = f"two different runs are named, {recipe} and {out}"
-        raise ConflictError(what, where="--resume", fix="Name one of them")
+        raise errors.ConflictError(what, where="--resume", fix="Name one of them")
     return None, Path(recipe)
 
 

@@ -73,14 +73,16 @@ def emit(text: str, err: bool = False) -> None:
     typer.echo(printable(text, allowed="\t\n"), err=err)
 
 
-def say(line: str = "") -> None:
-    """Print one line, to stdout or with ``--json`` to stderr."""
-    emit(one_line(line), err=_json_output)
+def say(*lines: str) -> None:
+    """Print lines, to stdout or with ``--json`` to stderr."""
+    for line in lines:
+        emit(one_line(line), err=_json_output)
 
 
-def note(line: str) -> None:
-    """Print a note to stderr; it is not part of the result."""
-    emit(f"note: {one_line(line)}", err=True)
+def note(*lines: str) -> None:
+    """Print notes to stderr; they are not part of the result."""
+    for line in lines:
+        emit(f"note: {one_line(line)}", err=True)
 
 
 def say_json(value: Any) -> None:
@@ -270,15 +272,13 @@ def show_evaluated_run(run: Run, recipe: Any) -> None:
         groups = [(f"of these {scores[g]['n']:,} {g}", scores[g]) for g in QUESTION_GROUPS if g in scores]
         rows = [(name, model_scores), *groups, *metrics["baselines"].items()]
         digits, columns = target.digits(scores["n"]), terminal_columns(scores, measure)
-        say()
+        say("")
         examples = f"{scores['n']:,} {split_name} {noun}{target.size_note(scores)}"
         title = f"{recipe.name}: {examples}, {metrics['seconds']['total']:.0f} s in all"
         head = "" if target.predicts_labels else "model"
         show_metric_table(title, metric_table(rows, columns, digits, head, short=True))
-        for line in LINES_BY_LAYOUT[target.terminal_layout](scores, metrics, name, noun):
-            say(line)
-    for line in interval_lines(metrics.get("intervals") or []):
-        say(line)
+        say(*LINES_BY_LAYOUT[target.terminal_layout](scores, metrics, name, noun))
+    say(*interval_lines(metrics.get("intervals") or []))
     if metrics["test"] and split_name != "validation" and metrics["validation"]:
         say(validation_line(metrics["validation"], measure))
     if hint := calibration_hint(run.folder, metrics):
@@ -360,13 +360,11 @@ def show_examples(metrics: dict[str, Any]) -> None:
     sentences = metrics.get("sentences") or []
     for sentence in sentences:
         if "spans" in sentence:
-            spans = ", ".join(
-                f"{s['text']} ({s['kind']} {percent(s['probability'])})" for s in sentence["spans"]
-            )
+            words = (f"{s['text']} ({s['kind']} {percent(s['probability'])})" for s in sentence["spans"])
+            spans = ", ".join(words)
             say(f"{excerpt(sentence['text'])}: {spans or 'no span'}")
-    if rows := [
-        [excerpt(s["text"]), s["label"], percent(s["probability"])] for s in sentences if "label" in s
-    ]:
+    labeled = [s for s in sentences if "label" in s]
+    if rows := [[excerpt(s["text"]), s["label"], percent(s["probability"])] for s in labeled]:
         show_table("own sentences", ("text", "label", "probability"), rows, right=["probability"])
     for question in metrics.get("questions") or []:
         answer = question["answer"] or NO_ANSWER
@@ -469,9 +467,8 @@ def show_vectors_run(run: Run, recipe: Any) -> None:
         rows = [[query, ", ".join(word for word, _ in nearest)] for query, nearest in metrics[key].items()]
         if rows:
             show_table(key, ("asked", "nearest"), rows)
-    norms = [
-        [stage, *(f"{n[key]:.3f}" for key in ("mean", "min", "max"))] for stage, n in metrics["norms"].items()
-    ]
+    keys = ("mean", "min", "max")
+    norms = [[stage, *(f"{n[key]:.3f}" for key in keys)] for stage, n in metrics["norms"].items()]
     heads = ("", "mean", "smallest", "largest")
     show_table("length of the vectors", heads, norms, right=heads[1:])
 
@@ -529,5 +526,4 @@ def show_regression_metrics(title: str, scores: dict[str, Any]) -> None:
     show_metric_table(title, value_table(scores, [*Numbers.metrics], 2))
     if line := ratio_line(scores):
         say(line)
-    for line in interval_lines(scores.get("intervals") or []):
-        say(line)
+    say(*interval_lines(scores.get("intervals") or []))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from glassformer import errors
 from glassformer.checkpoints.catalog import AUTO, CATALOG, catalog_names
 from glassformer.cli.options import guess_data_option, is_run, no_run_error
 from glassformer.cli.output import note
@@ -28,18 +29,6 @@ from glassformer.data.numbers import are_numbers
 from glassformer.data.pairs import SOURCE_COLUMNS, TARGET_COLUMNS, column_names, columns_of_other_data
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.tables import READERS, read_column_names
-from glassformer.errors import (
-    BadValueError,
-    ConfigError,
-    ConflictError,
-    DataError,
-    NoSuchColumnError,
-    NoSuchFileError,
-    NotForThisModelError,
-    NothingGivenError,
-    UnknownModelError,
-    WrongArgumentError,
-)
 from glassformer.finite import json_text
 from glassformer.inputs.texts import Texts
 from glassformer.process import READING
@@ -94,7 +83,7 @@ def check_values(recipe: Any) -> None:
     merge = getattr(recipe.data, "merge_labels", "none")
     if isinstance(merge, str) and merge not in ("none", "spelling"):
         fix = 'Use spelling, or a table such as {"Good" = "good"}'
-        raise BadValueError(f"{merge!r} is not a way to merge labels", where="merge_labels", fix=fix)
+        raise errors.BadValueError(f"{merge!r} is not a way to merge labels", where="merge_labels", fix=fix)
     check_model(recipe)
 
 
@@ -114,9 +103,9 @@ def check_model(recipe: Any) -> None:
         model_input, data_kind = ("texts", "images") if is_image else ("images", "texts")
         what = f"{name!r} reads {model_input}, and the data are {data_kind}"
         fix = f"Use a model of {data_kind}, or leave --model out"
-        raise NotForThisModelError(what, where="model", fix=fix)
+        raise errors.NotForThisModelError(what, where="model", fix=fix)
     if name not in names:
-        raise UnknownModelError(f"no model {name!r}", where="model", fix=nearest(name, names))
+        raise errors.UnknownModelError(f"no model {name!r}", where="model", fix=nearest(name, names))
 
 
 def check_columns(data: Any) -> None:
@@ -128,7 +117,7 @@ def check_columns(data: Any) -> None:
         names = read_column_names(Path(data.source).expanduser())
     for name in columns:
         if names is not None and name not in names and not parse_columns(names, name):
-            raise NoSuchColumnError(f"no column {name!r}", where=data.source, fix=nearest(name, names))
+            raise errors.NoSuchColumnError(f"no column {name!r}", where=data.source, fix=nearest(name, names))
 
 
 # --- held-out splits, and the task that fits the data -----------------------------------------------
@@ -224,7 +213,7 @@ def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
             )
             what = "two columns of texts and no labels"
             fix = f"To learn to translate: {translate}; to compare texts by their meaning: {compare}"
-            raise ConfigError(what, where=source, fix=fix)
+            raise errors.ConfigError(what, where=source, fix=fix)
     return (None, "") if kind == "texts" else (kind, kind if entry is None else entry.description)
 
 
@@ -246,13 +235,15 @@ def classify_argument(
     """The recipe file, the texts or the images that an argument names; two of the three values are None."""
     if is_run(name):
         fix = f"To continue with it: glassformer train --resume --out {shlex.quote(name)}"
-        raise WrongArgumentError("is a run folder, not a recipe", where=name, fix=fix)
+        raise errors.WrongArgumentError("is a run folder, not a recipe", where=name, fix=fix)
     option = guess_data_option(name)
     if option is None:
         return name, None, None
     if option not in alternatives:
         fix = f"Give {alternatives}"
-        raise WrongArgumentError(f"looks like data for {option} and is not a recipe", where=name, fix=fix)
+        raise errors.WrongArgumentError(
+            f"looks like data for {option} and is not a recipe", where=name, fix=fix
+        )
     note(f"{name} is not a recipe: read as data, {option} {shlex.quote(name)}")
     return (None, name, None) if option == "--text" else (None, None, name)
 
@@ -264,7 +255,7 @@ ALTERNATIVES = "--text FILE or --images FOLDER"  # what train accepts instead of
 
 
 def choose_recipe(
-    name: str | None,
+    name: str | None = None,
     text: str | None = None,
     *,
     images: str | None = None,
@@ -275,7 +266,7 @@ def choose_recipe(
     command: str = "train",
     alternatives: str = ALTERNATIVES,
     all_in_folds: bool = False,
-    task_chosen: bool = False,
+    request: RecipeRequest | None = None,
 ) -> Any:
     """The recipe for the arguments of ``glassformer train`` and similar commands.
 
@@ -287,10 +278,10 @@ def choose_recipe(
         run_folder: a run whose recipe is used if no recipe and no data are given.
         command, alternatives: for messages: the command's name, and what it accepts instead of a recipe.
         all_in_folds: hold out no tagged words or questions, because all go into folds.
-        task_chosen: whether ``resolve_request`` was called already.
+        request: the result of ``resolve_request``, instead of the arguments above.
     """
-    request = RecipeRequest(name, text, images, data, tuple(settings))
-    if not task_chosen:
+    if request is None:
+        request = RecipeRequest(name, text, images, data, tuple(settings))
         request = resolve_request(request, command, alternatives)
     _check_one_source(request, command)
     name, data, settings = request.recipe, request.data, request.settings
@@ -301,7 +292,7 @@ def choose_recipe(
     recipe = load_recipe(name, settings)
     if model and not hasattr(recipe, "model"):
         fix = "Leave it out"
-        raise NotForThisModelError(f"a recipe of {recipe.task} has no model", where="--model", fix=fix)
+        raise errors.NotForThisModelError(f"a recipe of {recipe.task} has no model", where="--model", fix=fix)
     if model:
         recipe = replace(recipe, model=replace(recipe.model, model=model))
     if not data and name not in recipe_names() and not is_set("source", settings):
@@ -321,29 +312,25 @@ def _check_source(recipe: Any, name: str, run_folder: Path | None) -> None:
     """Raise DataError if the table that a recipe names is missing."""
     path = Path(recipe.data.source).expanduser()
     if path.suffix.lower() in READERS and not path.exists():
-        what = f"{recipe.data.source!r} does not exist"
-        fix = (
-            missing_file_fix(path)
-            if run_folder is None
-            else "Put it back, or start a new run with another --out"
+        what, fix = (
+            f"{recipe.data.source!r} does not exist",
+            "Put it back, or start a new run with another --out",
         )
-        raise NoSuchFileError(what, where=f"{name}, [data] source", fix=fix)
+        fix = missing_file_fix(path) if run_folder is None else fix
+        raise errors.NoSuchFileError(what, where=f"{name}, [data] source", fix=fix)
 
 
 def _check_one_source(request: RecipeRequest, command: str) -> None:
     """Raise ConfigError if both a recipe and data, or two kinds of data, are given."""
-    name = request.recipe
-    sources = {"a recipe": name, "--text": request.text, "--images": request.images}
+    name, data = request.recipe, None if request.recipe else request.data
+    sources = {"a recipe": name, "--text": request.text, "--images": request.images, "--data": data}
     given = [source for source, value in sources.items() if value]
     if len(given) > 1:
         fix = "Give one of them"
         if name and "=" in name:  # a setting without --set
             fix = f"Give one of them; a setting needs --set: --set {shlex.quote(name)}"
         what = f"both {given[0]}{f' ({name})' if name else ''} and {given[1]} are given"
-        raise ConflictError(what, where=command, fix=fix)
-    if request.data and not name and given:
-        what = f"both {given[0]} and --data are given"
-        raise ConflictError(what, where=command, fix="Give one of them")
+        raise errors.ConflictError(what, where=command, fix=fix)
 
 
 def model_section(model: str | None) -> dict[str, Any]:
@@ -357,7 +344,7 @@ def _recipe_of_run(run_folder: Path | None, command: str, alternatives: str) -> 
         raise no_run_error(run_folder)
     if run_folder is None:
         fix = f"Name a recipe such as europe ('glassformer recipes' lists them), or give {alternatives}"
-        raise NothingGivenError("no recipe is given", where=command, fix=fix)
+        raise errors.NothingGivenError("no recipe is given", where=command, fix=fix)
     return str(run_folder / "config.toml")
 
 
@@ -451,7 +438,7 @@ def add_held_out(recipe: Any, settings: Sequence[str], run_folder: Path | None) 
     try:
         with reading_as(recipe.data):
             splits = read(recipe).splits
-    except DataError:  # training will report the error
+    except errors.DataError:  # training will report the error
         return recipe
     texts = set(splits["train"].texts) if "train" in splits else ()
     num_distinct = len(set(map(comparison_key, texts)))
@@ -496,7 +483,7 @@ def _mostly_several_sentences(data: Any) -> bool:
     try:
         with reading_as(data):
             dataset = load_text_dataset(data.source, text_column=data.text_column)
-    except DataError:  # training will report the error
+    except errors.DataError:  # training will report the error
         return True
     return multi_sentence_share(next(iter(dataset.splits.values())).texts) >= NEXT_SENTENCE_SHARE
 

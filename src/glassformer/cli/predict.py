@@ -7,40 +7,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.cli.options import (
-    DATA,
-    PAIR_COLUMN,
-    RUN,
-    TEXT_COLUMN,
-    argument,
-    check_bad_row,
-    check_folder,
-    collect_inputs,
-    flag,
-    note_columns,
-    option,
-)
+from glassformer.cli import options as cli
+from glassformer.cli import predictions
+from glassformer.cli.options import argument, flag, option
 from glassformer.cli.output import AS_JSON, note, progress_bar, say, say_json
-from glassformer.cli.predictions import (
-    KEEP_TABLE,
-    LEAST_SURE,
-    Answers,
-    Kind,
-    Labels,
-    LeastConfident,
-    Numbers,
-    Tags,
-    Writer,
-    check_output,
-    prediction_kind,
-    table_format,
-)
-from glassformer.cli.similar import is_embedder
+from glassformer.cli.predictions import KEEP_TABLE, LEAST_SURE, Kind, Labels, Writer
+from glassformer.cli.vectors import is_embedder
 from glassformer.data.columns import columns_for_pair_model
 from glassformer.errors import BadValueError, DataError, NotForThisModelError, counted
 from glassformer.inputs import rows
@@ -62,9 +38,8 @@ def build_request(
     """The request from which the ``Inputs`` of a model read the arguments of a command."""
     from glassformer.tasks.run import trained_columns
 
-    return rows.InputRequest(
-        arguments, text_column, pair_column, trained_columns(run), run, skip, note_columns
-    )
+    columns = trained_columns(run)
+    return rows.InputRequest(arguments, text_column, pair_column, columns, run, skip, cli.note_columns)
 
 
 def gather(inputs: Inputs, request: rows.InputRequest) -> RowChunks:
@@ -119,13 +94,6 @@ def open_model(folder: Path, precision: str | None, labels: Sequence[str], templ
         raise error.but(where="--labels") from None
 
 
-def _progress_bar(kind: Kind, total: int) -> AbstractContextManager[Any]:
-    """A progress bar on a terminal while predictions are made."""
-    from glassformer.train.callbacks import Progress
-
-    return Progress().count(kind.noun, total)
-
-
 # --- from Parquet to Parquet ----------------------------------------------------------------------
 
 
@@ -139,10 +107,10 @@ def predict_table(
     json: bool = False,
 ) -> None:
     """Predict for a Parquet file, and write another one; see ``scale.engines`` for the engines."""
-    check_folder(run)
+    cli.check_folder(run)
     from glassformer.scale.scoring import SHARD_ROWS, score_file
 
-    prediction_kind(run)
+    predictions.prediction_kind(run)
     for path, name in ((data, "--data"), (out, "--out")):
         if path is None or path.suffix.lower() != ".parquet":
             what, where = "a large table is read from Parquet and written as Parquet", path or "is missing"
@@ -151,7 +119,7 @@ def predict_table(
     assert out is not None
     options: dict[str, Any] = {"column": text_column, "pair": pair_column, "rows": SHARD_ROWS}
     with progress_bar("rows") as progress:
-        result = score_file(run, data, out, engine=engine, progress=progress, say=note_columns, **options)
+        result = score_file(run, data, out, engine=engine, progress=progress, say=cli.note_columns, **options)
     say(f"{counted(result['rows'], 'row')}: {out}")
     if result["truncated"]:
         note(f"{result['truncated']:,} texts were too long and truncated; see the column 'truncated'")
@@ -202,12 +170,12 @@ def _given_options(parameters: Mapping[str, Any]) -> dict[str, bool]:
 
 def _check_kind(kind: type[Kind], is_given: Mapping[str, bool]) -> None:
     """Raise ConfigError for options that this kind of prediction does not support."""
-    if kind is Numbers and is_given[LEAST_SURE]:
+    if kind is predictions.Numbers and is_given[LEAST_SURE]:
         what = "is for classifiers: the intervals of a regressor are equally wide for all numbers"
         raise NotForThisModelError(what, where=LEAST_SURE, fix="Leave it out")
     kinds = {KEEP_TABLE: "labels and of numbers", "--coverage": "numbers"}
     for name in (KEEP_TABLE, LEAST_SURE, "--labels", "--template", "--coverage", "--engine"):
-        if kind in (Tags, Answers) and is_given[name]:
+        if not issubclass(kind, Labels) and is_given[name]:
             what = f"is for models of {kinds.get(name, 'labels')}"
             raise NotForThisModelError(what, where=name, fix="Leave it out")
 
@@ -219,8 +187,10 @@ def select_inputs(model: Any, pair_column: str | None) -> Inputs:
 
 def _write(writer: Writer, source: RowChunks, skip: bool) -> None:
     """Predict for all rows, chunk by chunk."""
+    from glassformer.train.callbacks import Progress
+
     try:
-        with writer.open(), _progress_bar(writer.kind, source.num_usable) as progress:
+        with writer.open(), Progress().count(writer.kind.noun, source.num_usable) as progress:
             for chunk in source:
                 writer.add(chunk, progress)
     except DataError as error:
@@ -239,7 +209,7 @@ DATA_FILE: Any = option(
     "FILE",
     "Input file (same as the positional argument). With Parquet in and out, streams files "
     "larger than memory and resumes if rerun.",
-    panel=DATA,
+    panel=cli.DATA,
 )
 OUT: Any = option(
     "FILE",
@@ -261,7 +231,7 @@ ENGINE: Any = option(
 BAD_ROW: Any = option(
     "refuse|skip",
     "Stop at an unusable row or image, or skip it; skipped inputs get no label but an error message.",
-    panel=DATA,
+    panel=cli.DATA,
 )
 N_LEAST_SURE: Any = option(
     "N", "List the N predictions with the lowest confidence and their two most probable labels."
@@ -279,12 +249,12 @@ COVERAGE: Any = option(
 
 
 def predict_command(
-    run: Path = RUN,
+    run: Path = cli.RUN,
     given: list[str] | None = INPUTS,
     data: Path | None = DATA_FILE,
     out: Path | None = OUT,
-    text_column: str | None = TEXT_COLUMN,
-    pair_column: str | None = PAIR_COLUMN,
+    text_column: str | None = cli.TEXT_COLUMN,
+    pair_column: str | None = cli.PAIR_COLUMN,
     labels: list[str] | None = OWN_LABELS,
     template: str | None = TEMPLATE,
     keep_table: bool = KEEP,
@@ -299,28 +269,26 @@ def predict_command(
 
     For regressors, a line has the number and its prediction interval.
     """
-    check_bad_row(on_bad_row)
+    cli.check_bad_row(on_bad_row)
     is_given = _given_options(locals())
-    arguments, skip = (
-        collect_inputs(given, None if data is None else str(data), "predict"),
-        on_bad_row == "skip",
-    )
+    arguments, skip = cli.collect_inputs(given, data and str(data), "predict"), on_bad_row == "skip"
     zero_shot = bool(labels or template)
     if not zero_shot or run.exists():
-        check_folder(run)
-    kind = Labels if zero_shot and (not run.exists() or is_embedder(run)) else prediction_kind(run)
+        cli.check_folder(run)
+    gives_labels = zero_shot and (not run.exists() or is_embedder(run))
+    kind = Labels if gives_labels else predictions.prediction_kind(run)
     _check_kind(kind, is_given)
     if not skip:
         check_encodings(arguments)
-    user_table = table_format(arguments, out) if keep_table else None
-    least_confident = None if least_sure is None else LeastConfident(least_sure)
+    user_table = predictions.table_format(arguments, out) if keep_table else None
+    least_confident = None if least_sure is None else predictions.LeastConfident(least_sure)
     is_table = len(arguments) == 1 and _is_parquet(arguments[0]) and _is_parquet(out)
     if (is_table and issubclass(kind, Labels)) or engine != "serial":
         _check_table(arguments, is_given | {"--labels": zero_shot, "--engine": len(arguments) > 1})
         predict_table(run, Path(arguments[0]), out, text_column, engine, pair_column, json)
         return
     if out is not None:
-        check_output(out, kind)
+        predictions.check_output(out, kind)
     from glassformer.tasks.load import describe
 
     request, source = build_request(run, arguments, text_column, pair_column, skip), None
@@ -338,13 +306,12 @@ def predict_command(
     writer = Writer(kind(model, source.layout, coverage), out, json, user_table, least_confident)
     _write(writer, source, skip)
     if json:
-        say_json(writer.as_dict())
+        say_json(writer.kind.as_dict(writer))
     elif least_confident is not None:
         least_confident.show(model.INPUTS.noun)
     if out is not None:
-        say(writer.summary())
-    for line in writer.notes():
-        note(line)
+        say(f"{writer.kind.summary(writer)}: {out}")
+    note(*writer.notes())
     if least_confident is not None and not labels:
         note(
             f"to predict no label at low confidence: glassformer calibrate {shlex.quote(str(run))} shows the "

@@ -5,7 +5,6 @@ A class per kind of prediction defines columns, cells, lines and JSON; ``Writer`
 
 from __future__ import annotations
 
-import heapq
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,9 +34,7 @@ class Prediction(NamedTuple):
     """One input and its prediction."""
 
     row: Row
-    fields: (
-        Mapping[str, Any] | None
-    )  # JSON field -> value; None: there is no prediction because of ``row.error``
+    fields: Mapping[str, Any] | None  # JSON field -> value; None: no prediction, because of ``row.error``
 
 
 def _display_text(text: Any) -> str:
@@ -57,10 +54,10 @@ class Labels:
     APPENDED: tuple[str, ...] = ("predicted", "probability")  # columns that --keep-table appends
     KEYS: tuple[str, ...] = ("label", "probability", "probabilities")  # JSON fields
     classes: list[Any] | None = None
+    num_truncated = num_abstained = 0
 
     def __init__(self, model: Any, layout: Layout, coverage: float | None = None):
         self.model, self.layout, self.noun = model, layout, model.NOUN
-        self.num_truncated = self.num_abstained = 0
         self.columns = self._prediction_columns(coverage)
         self.second_heads = [SECOND_COLUMN] if layout.pairs else []
         self.other_columns = copied_columns(layout, (*self.columns[:7], "error", "file", *self.second_heads))
@@ -121,11 +118,12 @@ class Labels:
 
     def line(self, prediction: Prediction) -> str:
         """The line of a prediction on a terminal."""
-        if prediction.fields is None:
-            return f"\t\t{_display_text(prediction.row.text)}"
-        label, probability = prediction.fields["label"], prediction.fields["probability"]
-        text = _display_text(prediction.row.text)
-        return f"{'' if label is None else one_line(label)}\t{probability:.4f}\t{text}"
+        cells = ("", "") if prediction.fields is None else self._line_cells(prediction.fields)
+        return "\t".join([*cells, _display_text(prediction.row.text)])
+
+    def _line_cells(self, fields: Mapping[str, Any]) -> tuple[str, str]:
+        label = fields["label"]
+        return "" if label is None else one_line(label), f"{fields['probability']:.4f}"
 
     def json(self, prediction: Prediction) -> dict[str, Any]:
         """The JSON object of a prediction."""
@@ -135,19 +133,16 @@ class Labels:
 
     def as_dict(self, writer: Writer) -> Any:
         """The JSON output: the predictions, or the file that has them; and their number."""
-        counts = {
+        classes = {} if self.classes is None else {"classes": self.classes}
+        out = {"out": writer.out} if writer.out else {**classes, "answers": writer.collected}
+        out |= {
             "examples": writer.count,
             "without_answer": len(writer.rejected),
             "truncated": self.num_truncated,
-            **({"abstained": self.num_abstained} if self.num_abstained else {}),
-            **(
-                {} if writer.least_confident is None else {"least_sure": writer.least_confident.predictions()}
-            ),
         }
-        if writer.out is not None:
-            return {"out": writer.out, **counts}
-        classes = {} if self.classes is None else {"classes": self.classes}
-        return {**classes, "answers": writer.collected, **counts}
+        out |= {"abstained": self.num_abstained} if self.num_abstained else {}
+        least = writer.least_confident
+        return out | ({} if least is None else {"least_sure": least.predictions()})
 
     def summary(self, writer: Writer) -> str:
         """A phrase with the number of predictions."""
@@ -191,13 +186,9 @@ class Numbers(Labels):
             return None, ["", ""]
         return repr(float(fields["number"])), number_cells(fields["interval"])
 
-    def line(self, prediction: Prediction) -> str:
-        if prediction.fields is None:
-            return f"\t\t{_display_text(prediction.row.text)}"
-        format_number, bounds = self.model.kind_.shown, prediction.fields["interval"]
-        interval = "" if bounds is None else f"{format_number(bounds[0])} to {format_number(bounds[1])}"
-        number = format_number(prediction.fields["number"])
-        return f"{number}\t{interval}\t{_display_text(prediction.row.text)}"
+    def _line_cells(self, fields: Mapping[str, Any]) -> tuple[str, str]:
+        format_number, bounds = self.model.kind_.shown, fields["interval"]
+        return format_number(fields["number"]), " to ".join(map(format_number, bounds or ()))
 
     def as_dict(self, writer: Writer) -> Any:
         return super().as_dict(writer) | {"coverage": self.coverage if self.has_intervals else None}
@@ -252,9 +243,7 @@ class Tags(_RecordPredictions):
 
     RESERVED = (*HEADER, "words", "tags", "spans")
 
-    def __init__(self, model: Any, layout: Layout, coverage: float | None = None):
-        super().__init__(model, layout)
-        self.num_spans = 0
+    num_spans = 0
 
     def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
         for record in super().predict(inputs, progress):
@@ -276,9 +265,8 @@ class Tags(_RecordPredictions):
     def line(self, prediction: Prediction) -> str:
         if prediction.fields is None:
             return "\t"
-        spans = (
-            f"{one_line(s['text'])} ({s['kind']} {s['probability']:.4f})" for s in prediction.fields["spans"]
-        )
+        found = prediction.fields["spans"]
+        spans = (f"{one_line(s['text'])} ({s['kind']} {s['probability']:.4f})" for s in found)
         return f"{', '.join(spans)}\t{_display_text(prediction.fields['text'])}"
 
     def as_dict(self, writer: Writer) -> Any:
@@ -405,9 +393,13 @@ class Writer:
         else:
             self._write_one = self._collect
             yield
-            write_text(out, self._conll() if out.suffix.lower() == ".conll" else self._json_lines())
+            text = "".join(json_text(fields) + "\n" for fields in self.collected)
+            if out.suffix.lower() == ".conll":
+                usable = [fields for fields in self.collected if fields["error"] is None]
+                text = format_conll([f["words"] for f in usable], [f["tags"] for f in usable])
+            write_text(out, text)
 
-    def add(self, rows: Sequence[Row], progress: Callable[[int], None]) -> None:
+    def add(self, rows: Sequence[Row], progress: Any) -> None:
         """Predict for some rows, and write the predictions."""
         inputs = [row.words or row.text for row in rows if row.error is None]
         predictions = iter(self.kind.predict(inputs, progress) if inputs else ())
@@ -429,21 +421,6 @@ class Writer:
 
     def _collect(self, prediction: Prediction) -> None:
         self.collected.append(self.kind.json(prediction))
-
-    def _json_lines(self) -> str:
-        return "".join(json_text(fields) + "\n" for fields in self.collected)
-
-    def _conll(self) -> str:
-        usable = [fields for fields in self.collected if fields["error"] is None]
-        return format_conll([fields["words"] for fields in usable], [fields["tags"] for fields in usable])
-
-    def as_dict(self) -> Any:
-        """The JSON output."""
-        return self.kind.as_dict(self)
-
-    def summary(self) -> str:
-        """A line with the number of predictions and the output file."""
-        return f"{self.kind.summary(self)}: {self.out}"
 
     def notes(self) -> Iterator[str]:
         """Yield notes about the predictions."""
@@ -534,7 +511,7 @@ class LeastConfident:
     """Collects the ``count`` predictions with the lowest probabilities; of equal ones, the first."""
 
     count: int
-    _heap: list[tuple[float, int, dict[str, Any]]] = field(default_factory=list)
+    _entries: list[dict[str, Any]] = field(default_factory=list)
     _num_predictions: int = 0
 
     def __post_init__(self) -> None:
@@ -546,27 +523,25 @@ class LeastConfident:
         if prediction.fields is None:
             return
         self._num_predictions += 1
-        row, probability = prediction.row, prediction.fields["probability"]
-        key = (-float(probability), -self._num_predictions)
-        # The first entry of the heap has the smallest key, so it is the most confident one.
-        if len(self._heap) == self.count and key <= self._heap[0][:2]:
-            return
-        probabilities = np.asarray(prediction.fields["probabilities"])
-        first, second = np.argsort(-probabilities, kind="stable")[:2].tolist()
+        row, probabilities = prediction.row, np.asarray(prediction.fields["probabilities"])
         entry = {
             "file": row.file or None,
             "row": row.row if row.row is not None else self._num_predictions,
             "text": row.text,
             "label": prediction.fields["label"],
-            "probability": float(probability),
-            "likeliest": [[classes[k], float(probabilities[k])] for k in (first, second)],
+            "probability": float(prediction.fields["probability"]),
+            "likeliest": [
+                [classes[k], float(probabilities[k])]
+                for k in np.argsort(-probabilities, kind="stable")[:2].tolist()
+            ],
         }
-        push = heapq.heappush if len(self._heap) < self.count else heapq.heapreplace
-        push(self._heap, (*key, entry))
+        self._entries.append(entry)
+        if len(self._entries) >= 2 * self.count:  # limits the memory
+            self._entries = self.predictions()
 
     def predictions(self) -> list[dict[str, Any]]:
         """The collected predictions, the least confident first."""
-        return [entry for _, _, entry in sorted(self._heap, key=lambda item: (-item[0], -item[1]))]
+        return sorted(self._entries, key=lambda entry: entry["probability"])[: self.count]
 
     def show(self, noun: str) -> None:
         """Print the rows of these predictions, their two most probable labels, and their texts."""

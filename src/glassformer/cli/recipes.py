@@ -7,19 +7,11 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from glassformer.cli.options import (
-    MODEL_NAME,
-    SETTINGS,
-    SOURCE,
-    argument,
-    option,
-    recipe_argument,
-    recipe_keys,
-)
+from glassformer.cli import options as cli
+from glassformer.cli.options import argument, option, recipe_argument
 from glassformer.cli.output import AS_JSON, emit, note, say, say_json
 from glassformer.cli.own_data import choose_recipe
 from glassformer.config import listed, literal, nearest, to_dict
@@ -35,9 +27,8 @@ KEYS = ("name", "task", "summary")
 def find_recipes(word: str = "") -> list[dict[str, str]]:
     """Name, task and summary of the shipped recipes that contain a word, sorted by task and name."""
     recipes = ({key: str(recipe_values(name)[0].get(key, "")) for key in KEYS} for name in recipe_names())
-    matches = [
-        recipe for recipe in recipes if any(word.lower() in value.lower() for value in recipe.values())
-    ]
+    word = word.lower()
+    matches = [recipe for recipe in recipes if any(word in value.lower() for value in recipe.values())]
     return sorted(matches, key=lambda recipe: (recipe["task"], recipe["name"]))
 
 
@@ -73,7 +64,7 @@ def commented_toml(recipe: Any, file: str) -> str:
         "# A line that begins with '# key =' shows a default: take the '#' away to change it.",
     ]
     section = ""
-    for key in recipe_keys(recipe.task):
+    for key in cli.recipe_keys(recipe.task):
         if key.section != section:
             section = key.section
             lines += ["", f"[{section}]"]
@@ -93,20 +84,14 @@ def default_recipe(task: str) -> str:
     """The name of a shipped recipe for a task, with built-in data if there is one."""
     if task not in TASKS:
         raise BadValueError(f"no task {task!r}", where="--task", fix=nearest(task, list(TASKS)))
-    recipes = sorted(_task_recipes(task), key=lambda pair: (needs_files(pair[1]), len(pair[0]), pair[0]))
+    loaded = ((name, load_recipe(name)) for name in recipe_names())
+    recipes = [(needs_files(recipe), len(name), name) for name, recipe in loaded if recipe.task == task]
     if not recipes:
         option = "--images FILE" if task.startswith("image") else "--text FILE"
         target = next((kind for (_, kind), other_task in TARGETS.items() if other_task == task), "")
         fix = f"Give {option}{f' --set target={target}' if target else ''}, or a recipe"
         raise ConfigError(f"the package has no recipe of {task}", where="--task", fix=fix)
-    return recipes[0][0]
-
-
-@cache
-def _task_recipes(task: str) -> list[tuple[str, Any]]:
-    """Names and recipes of the shipped recipes of a task."""
-    recipes = ((name, load_recipe(name)) for name in recipe_names())
-    return [(name, recipe) for name, recipe in recipes if recipe.task == task]
+    return min(recipes)[-1]
 
 
 def needs_files(recipe: Any) -> bool:
@@ -121,9 +106,9 @@ def new_command(
     task: str | None = option("TASK", "Start from the default recipe of a task."),
     text: str | None = option("FILE", "Write a recipe for these labeled texts."),
     images: str | None = option("FOLDER", "Write a recipe for these labeled images."),
-    model: str | None = MODEL_NAME,
-    data: str | None = SOURCE,
-    settings: list[str] | None = SETTINGS,
+    model: str | None = cli.MODEL_NAME,
+    data: str | None = cli.SOURCE,
+    settings: list[str] | None = cli.SETTINGS,
     json: bool = AS_JSON,
 ) -> None:
     """Write a new recipe file: every key with its meaning, ready to train."""

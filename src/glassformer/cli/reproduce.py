@@ -14,18 +14,8 @@ from glassformer.cli.options import RUNS, SETTINGS, argument, flag, option
 from glassformer.cli.output import AS_JSON, output_stream, run_as_dict, say, say_json, show_table
 from glassformer.errors import BadValueError, CheckpointError, ConflictError, OutputPathError
 from glassformer.outputs import write_text
-from glassformer.report.published import (
-    RecipeResults,
-    Row,
-    check,
-    find_row,
-    headline,
-    published_rows,
-    read_finding,
-    read_recipe_results,
-    read_study_result,
-    runs_on_random_weights,
-)
+from glassformer.report import published
+from glassformer.report.published import Row
 from glassformer.study.grid import load_study
 from glassformer.tasks.catalog import load_recipe, recipe_names
 
@@ -51,16 +41,16 @@ def substitute_commands(row: Row) -> list[str]:
     return [f"glassformer train {n}" for n, m in models.items() if not _from_hub(getattr(m, "model", None))]
 
 
-def find_results(name: str) -> RecipeResults | None:
+def find_results(name: str) -> published.RecipeResults | None:
     """The results of a recipe, from result files and run folders in the working directory."""
-    return read_recipe_results(name, RESULTS, RUNS)
+    return published.read_recipe_results(name, RESULTS, RUNS)
 
 
 def show_rows() -> list[dict[str, Any]]:
     """Print every system with its published result and our results; returns the same for JSON."""
     table_rows: list[list[object]] = []
     json_rows: list[dict[str, Any]] = []
-    for row in published_rows():
+    for row in published.published_rows():
         details = ", ".join(filter(None, (row.data, row.hours)))
         table_rows.append([row.number, f"{row.system} ({details})", f"published: {row.published}"])
         reached = {}
@@ -78,8 +68,6 @@ def show_rows() -> list[dict[str, Any]]:
 
 def write_page(path: Path) -> None:
     """Write the table as Markdown, and a page per system to a folder with the same name."""
-    from glassformer.report.published_page import pages
-
     if path.suffix != ".md" or not path.parent.is_dir():
         what = "the table is a Markdown file in a folder that exists"
         raise BadValueError(what, where=str(path), fix="Use x.md")
@@ -89,13 +77,13 @@ def write_page(path: Path) -> None:
         what = "is not a path that a file can be written to"
         raise OutputPathError(what, where=str(path), fix="Choose another --out")
     files = recipe_names()
-    texts = pages(
+    texts = published.pages(
         find_results,
-        lambda name: read_study_result(name, RESULTS),
-        runs_on_random_weights(RESULTS),
+        lambda name: published.read_study_result(name, RESULTS),
+        published.runs_on_random_weights(RESULTS),
         lambda name: files[name].read_text(encoding="utf-8").strip(),
         path.stem,
-        lambda name: read_finding(name, RESULTS),
+        lambda name: published.read_finding(name, RESULTS),
     )
     folder.mkdir(exist_ok=True)
     for name, text in texts.items():
@@ -128,7 +116,7 @@ def reproduce_command(
         if json:
             say_json({"rows": rows, "out": out})
         return
-    result = run_row(find_row(row), settings or (), out, check_it)
+    result = run_row(published.find_row(row), settings or (), out, check_it)
     if json:
         say_json(result)
 
@@ -153,19 +141,18 @@ def run_row(
         if len(recipes) > 1:
             say(f"== {name}")
         run = run_task(recipe, folder, resume=resume, log=say, callbacks=[Progress(output_stream())])
-        score = headline(run.metrics, name)
+        score = published.headline(run.metrics, name)
         score_text = score[1].format(score[0]) if score else "see the report"
         reached.append(f"{name} {score_text}" if len(recipes) > 1 else score_text)
         reports.append(str(run.report))
         runs[name] = {"reached": score_text, **run_as_dict(run)}
-        verdicts += [f"{name}: {line}" for line in check(run.metrics, row.accuracies.get(name))]
+        verdicts += [f"{name}: {line}" for line in published.check(run.metrics, row.accuracies.get(name))]
     say(f"row {row.number}, {row.system} on {row.data}")
     say(f"published: {row.published}")
     say(f"here: {', '.join(reached)}" + (", with your own settings" if settings else ""))
     if verdict and settings:
         say("no verdict: the row was run with your own settings")
-    for line in verdicts if verdict and not settings else ():
-        say(line)
+    say(*(verdicts if verdict and not settings else ()))
     say(f"report: {', '.join(reports)}")
     return {
         "row": row.number,

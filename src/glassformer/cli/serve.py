@@ -15,15 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.catalog import is_catalog_name
-from glassformer.cli.options import (
-    LIMITS,
-    TEXT_COLUMN,
-    add_options,
-    check_folder,
-    note_columns,
-    option,
-    run_argument,
-)
+from glassformer.cli import options as cli
+from glassformer.cli.options import option
 from glassformer.cli.output import AS_JSON, note, say, say_json
 from glassformer.cli.stopping import hand_over_signals
 from glassformer.errors import ConfigError, ConflictError, NotForThisModelError, NotInstalledError
@@ -51,15 +44,15 @@ def _check_packages() -> None:
             raise NotInstalledError(f"{package} is not installed", where="serve", fix=fix)
 
 
-def _limit(field: Any) -> tuple[Any, Any]:
-    """The type and the option of a field of ``Limits``."""
-    unit, meaning = field.metadata["unit"], field.metadata["meaning"]
-    return type(field.default), option(unit, meaning, default=field.default, panel=LIMITS)
+LIMITS = {  # options for the fields of ``Limits``: name -> type and option
+    f.name: (type(f.default), option(*f.metadata.values(), default=f.default, panel=cli.LIMITS))
+    for f in fields(Limits)
+}
 
 
-@add_options({field.name: _limit(field) for field in fields(Limits)})
+@cli.add_options(LIMITS)
 def serve_command(
-    runs: list[Path] = run_argument(
+    runs: list[Path] = cli.run_argument(
         "Run folders, saved models or an embedding checkpoint (glassformer doctor lists them).", default=...
     ),
     host: str = option(
@@ -71,7 +64,7 @@ def serve_command(
     search: str | None = option(
         "TABLE|INDEX", "For embedders: texts for /v1/search, as in 'glassformer search'."
     ),
-    text_column: str | None = TEXT_COLUMN,
+    text_column: str | None = cli.TEXT_COLUMN,
     precision: str = option(
         "auto|fp32|bf16|int8", "Compute precision; auto is bf16 where the CPU has it.", default="auto"
     ),
@@ -85,7 +78,7 @@ def serve_command(
     _check_packages()
     for run in runs:
         if not is_catalog_name(run):
-            check_folder(run)
+            cli.check_folder(run)
     from glassformer.serve.guard import is_local, normalize_host
     from glassformer.serve.run import run_server
 
@@ -98,18 +91,10 @@ def serve_command(
         note(f"{host} is open to other machines, and {KEY} is not set: anybody can send requests")
     if precision == "int8":
         check_int8(runs)
-    run_server(
-        runs,
-        server_limits,
-        host=host,
-        port=port,
-        key=key,
-        hosts=allow_host or (),
-        threads=threads,
-        precision=precision,
-        search=source,
-        on_ready=partial(_announce, [str(run) for run in runs] if json else None),
-    )
+    options: dict[str, Any] = {"host": host, "port": port, "key": key, "hosts": allow_host or ()}
+    options |= {"threads": threads, "precision": precision, "search": source}
+    on_ready = partial(_announce, [str(run) for run in runs] if json else None)
+    run_server(runs, server_limits, on_ready=on_ready, **options)
 
 
 def search_source(source: str | None, text_column: str | None) -> Any:
@@ -123,7 +108,7 @@ def search_source(source: str | None, text_column: str | None) -> Any:
     if not Path(source).is_file():
         fix = "Name a table, a .txt file with one text per line, or a folder that 'search --save' made"
         raise ConfigError("no such table or index", where=source, fix=fix)
-    return read_with_columns(Path(source), text_column, note_columns)
+    return read_with_columns(Path(source), text_column, cli.note_columns)
 
 
 def check_int8(runs: Sequence[Path]) -> None:

@@ -11,50 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.cli.options import (
-    COLUMNS,
-    DATA,
-    LIMITS,
-    MODEL_NAME,
-    OUTPUT,
-    RECIPE_NAME,
-    SETTINGS,
-    SOURCE,
-    TRAINING,
-    as_settings,
-    check_bad_row,
-    check_not_finished,
-    column_settings,
-    default_folder,
-    flag,
-    guess_data_option,
-    option,
-    run_to_resume,
-    say_with_options,
-    show_keys,
-    with_columns,
-)
-from glassformer.cli.output import (
-    AS_JSON,
-    next_step,
-    note,
-    output_stream,
-    run_as_dict,
-    say,
-    say_json,
-    show_run,
-)
-from glassformer.cli.own_data import (
-    ALTERNATIVES,
-    RecipeRequest,
-    absolute_path,
-    choose_recipe,
-    describe_held_out,
-    is_set,
-    model_section,
-    requested_recipe,
-    resolve_request,
-)
+from glassformer.cli import options as cli
+from glassformer.cli import output, own_data
+from glassformer.cli.options import flag, option
+from glassformer.cli.output import AS_JSON, note, say, say_json
+from glassformer.cli.own_data import RecipeRequest
 from glassformer.data.files import reading_flags
 from glassformer.errors import BadValueError
 from glassformer.tasks.catalog import recipe_names
@@ -85,9 +46,9 @@ def train(
     from glassformer.train.loggers import loggers
 
     folder = Path(folder)
-    callbacks = [Progress(output_stream()), *loggers(logs, folder)]
+    callbacks = [Progress(output.output_stream()), *loggers(logs, folder)]
     command = resume_command(folder, *flags, *(f"--log={log}" for log in logs), *reading_flags())
-    options: dict[str, Any] = {"log": say_with_options, "callbacks": callbacks, "best_so_far": True}
+    options: dict[str, Any] = {"log": cli.say_with_options, "callbacks": callbacks, "best_so_far": True}
     try:
         return run_task(recipe, folder, resume=resume, **options)
     except KeyboardInterrupt:
@@ -96,16 +57,18 @@ def train(
         raise Interrupted(f"interrupted; continue with: {command}") from None
     except Interrupted as error:
         if error.run is not None:
-            show_run(error.run, recipe)
+            output.show_run(error.run, recipe)
         raise Interrupted(str(error).replace(RESUME_HINT, f"continue with: {command}")) from None
 
 
-EPOCHS: Any = option("N", "Number of epochs (--set epochs=N).", panel=TRAINING)
-LR: Any = option("RATE", "Learning rate (--set lr=RATE).", panel=TRAINING)
-BATCH_SIZE: Any = option("N", "Batch size (--set batch_size=N).", panel=TRAINING)
-MAX_LENGTH: Any = option("TOKENS", "Max tokens per text (--set max_length=N).", panel=LIMITS)
-SEED: Any = option("N", "Random seed (--set seed=N).", panel=TRAINING)
-TIME: Any = option("10m", "With model=auto: stop trying models after this time (s, m or h).", panel=LIMITS)
+EPOCHS: Any = option("N", "Number of epochs (--set epochs=N).", panel=cli.TRAINING)
+LR: Any = option("RATE", "Learning rate (--set lr=RATE).", panel=cli.TRAINING)
+BATCH_SIZE: Any = option("N", "Batch size (--set batch_size=N).", panel=cli.TRAINING)
+MAX_LENGTH: Any = option("TOKENS", "Max tokens per text (--set max_length=N).", panel=cli.LIMITS)
+SEED: Any = option("N", "Random seed (--set seed=N).", panel=cli.TRAINING)
+TIME: Any = option(
+    "10m", "With model=auto: stop trying models after this time (s, m or h).", panel=cli.LIMITS
+)
 
 
 def parse_seconds(time: str | None) -> float | None:
@@ -120,35 +83,41 @@ def parse_seconds(time: str | None) -> float | None:
 
 
 TEXT_FILE: Any = option(
-    "FILE", "Labeled texts, instead of a recipe: CSV, TSV, JSONL, Parquet or a folder.", panel=DATA
+    "FILE", "Labeled texts, instead of a recipe: CSV, TSV, JSONL, Parquet or a folder.", panel=cli.DATA
 )
-IMAGE_FOLDER: Any = option("FOLDER", "Labeled images, instead of a recipe: a folder or a table.", panel=DATA)
+IMAGE_FOLDER: Any = option(
+    "FOLDER", "Labeled images, instead of a recipe: a folder or a table.", panel=cli.DATA
+)
 BAD_ROW: Any = option(
     "refuse|skip",
     "Stop at an unusable row or image, or skip it; skipped rows are listed in rejected.jsonl.",
-    panel=DATA,
+    panel=cli.DATA,
 )
-OUT: Any = option("DIR", "Run folder.", show_default="runs/NAME", panel=OUTPUT)
-RESUME: Any = flag("--resume", "Continue the interrupted run in --out, bit for bit.", panel=TRAINING)
+OUT: Any = option("DIR", "Run folder.", show_default="runs/NAME", panel=cli.OUTPUT)
+RESUME: Any = flag("--resume", "Continue the interrupted run in --out, bit for bit.", panel=cli.TRAINING)
 DETERMINISTIC: Any = flag(
-    "--deterministic", "Identical results on every run, also on a GPU (slower).", panel=TRAINING
+    "--deterministic", "Identical results on every run, also on a GPU (slower).", panel=cli.TRAINING
 )
 HELP_KEYS: Any = flag(
-    "--help-keys", "List the keys of --set and exit.", panel=TRAINING, callback=show_keys, is_eager=True
+    "--help-keys",
+    "List the keys of --set and exit.",
+    panel=cli.TRAINING,
+    callback=cli.show_keys,
+    is_eager=True,
 )
-LOG: Any = option("NAME", "Also log to tensorboard or mlflow; may be repeated.", panel=OUTPUT)
+LOG: Any = option("NAME", "Also log to tensorboard or mlflow; may be repeated.", panel=cli.OUTPUT)
 FLAGS = ("epochs", "lr", "batch_size", "max_length", "seed")  # options that set a recipe key
 
 
-@with_columns(*COLUMNS)
+@cli.with_columns(*cli.COLUMNS)
 def train_command(
-    recipe: str | None = RECIPE_NAME,
+    recipe: str | None = cli.RECIPE_NAME,
     text: str | None = TEXT_FILE,
     images: str | None = IMAGE_FOLDER,
-    data: str | None = SOURCE,
+    data: str | None = cli.SOURCE,
     on_bad_row: str | None = BAD_ROW,
-    model: str | None = MODEL_NAME,
-    settings: list[str] | None = SETTINGS,
+    model: str | None = cli.MODEL_NAME,
+    settings: list[str] | None = cli.SETTINGS,
     epochs: int | None = EPOCHS,
     lr: float | None = LR,
     batch_size: int | None = BATCH_SIZE,
@@ -169,26 +138,17 @@ def train_command(
 
         be_deterministic()
     if resume and not (text or images):
-        recipe, out = run_to_resume(recipe, out)
+        recipe, out = cli.run_to_resume(recipe, out)
     request = RecipeRequest(recipe, text, images, data, collect_settings(locals()))
-    request = resolve_request(request, "train", ALTERNATIVES)
-    if not resume and (out or not is_set("name", request.settings)):
+    request = own_data.resolve_request(request, "train", own_data.ALTERNATIVES)
+    if not resume and (out or not own_data.is_set("name", request.settings)):
         _refuse_finished_folder(request, out, model, no_other_data=data is None)
-    config = choose_recipe(
-        request.recipe,
-        request.text,
-        images=request.images,
-        model=model,
-        data=request.data,
-        settings=request.settings,
-        run_folder=out if resume else None,
-        task_chosen=True,
-    )
+    config = own_data.choose_recipe(request=request, model=model, run_folder=out if resume else None)
     from glassformer.runtime import world
     from glassformer.tasks.run import NotMainProcess
 
     _say_held_out(config, request, shipped=recipe in recipe_names())
-    folder, flags = out or default_folder(config.name), ["--deterministic"] * deterministic
+    folder, flags = out or cli.default_folder(config.name), ["--deterministic"] * deterministic
     has_files = os.path.isdir(folder) and bool(os.listdir(folder))  # unlike Path, accepts invalid names
     if resume and world()[0] == 0 and not has_files and not os.path.isfile(folder):
         note(f"nothing to resume in {folder}: a new run begins")
@@ -196,20 +156,20 @@ def train_command(
         run = train(config, folder, resume=resume, logs=log or (), flags=flags)
     except NotMainProcess:
         return
-    show_run(run, config)
-    say(next_step(run, config))
+    output.show_run(run, config)
+    say(output.next_step(run, config))
     if json:
-        say_json(run_as_dict(run))
+        say_json(output.run_as_dict(run))
 
 
 def collect_settings(parameters: Mapping[str, Any]) -> tuple[str, ...]:
     """The settings for the parameters of ``train_command``; --set has precedence over other options."""
-    bad_row_choice, recipe = check_bad_row(parameters["on_bad_row"]), parameters["recipe"]
+    bad_row_choice, recipe = cli.check_bad_row(parameters["on_bad_row"]), parameters["recipe"]
     values = {key: parameters[key] for key in FLAGS} | {"time_limit": parse_seconds(parameters["time"])}
-    is_image = parameters["images"] or (recipe is not None and guess_data_option(recipe) == "--images")
-    bad_row = as_settings(**{"broken" if is_image else "on_bad_row": bad_row_choice})
-    columns, set_values = column_settings(parameters["columns"]), parameters["settings"] or ()
-    return (*as_settings(**values), *columns, *bad_row, *set_values)
+    is_image = parameters["images"] or (recipe is not None and cli.guess_data_option(recipe) == "--images")
+    bad_row = cli.as_settings(**{"broken" if is_image else "on_bad_row": bad_row_choice})
+    columns, set_values = cli.column_settings(parameters["columns"]), parameters["settings"] or ()
+    return (*cli.as_settings(**values), *columns, *bad_row, *set_values)
 
 
 def _refuse_finished_folder(
@@ -220,9 +180,11 @@ def _refuse_finished_folder(
     if source and not (request.text and request.images) and request.recipe is None and no_other_data:
         # Wrong settings have precedence.
         cls = Recipe if request.text else ImageRecipe
-        requested_recipe(cls, absolute_path(source), request.settings, model_section(model))
+        own_data.requested_recipe(
+            cls, own_data.absolute_path(source), request.settings, own_data.model_section(model)
+        )
     source = source or (request.data if no_other_data else None)
-    check_not_finished(out or (default_folder(Path(source).stem) if source else None))
+    cli.check_not_finished(out or (cli.default_folder(Path(source).stem) if source else None))
 
 
 def _say_held_out(config: Any, request: RecipeRequest, shipped: bool) -> None:
@@ -234,5 +196,5 @@ def _say_held_out(config: Any, request: RecipeRequest, shipped: bool) -> None:
     if request.own_data and config.data.test_size:
         noun = "texts" if hasattr(config.data, "text_column") else "images"
         say(f"no test split: some of the {noun} are held out for testing")
-    elif (request.data or shipped) and (line := describe_held_out(config)):
+    elif (request.data or shipped) and (line := own_data.describe_held_out(config)):
         say(line)

@@ -9,17 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.cli.options import (
-    DATA_FILE,
-    TEXT_COLUMN,
-    argument,
-    check_folder,
-    collect_inputs,
-    expand_stdin,
-    note_columns,
-    option,
-    run_argument,
-)
+from glassformer.cli import options as cli
+from glassformer.cli.options import argument, option
 from glassformer.cli.output import AS_JSON, emit, note, one_line, say, say_json
 from glassformer.cli.predictions import check_output, write_table
 from glassformer.data.pairs import SOURCE_COLUMNS
@@ -82,11 +73,11 @@ def _load_with_rows(
     folder: str | Path, arguments: list[str], text_column: str | None
 ) -> tuple[Any, list[Row]]:
     """The translator in a folder, and the input rows."""
-    check_folder(folder)
+    cli.check_folder(folder)
     from glassformer.tasks.run import trained_column
 
     columns = trained_column(folder), *SOURCE_COLUMNS
-    rows = gather_rows(InputRequest(arguments, text_column, training_columns=columns, log=note_columns))
+    rows = gather_rows(InputRequest(arguments, text_column, training_columns=columns, log=cli.note_columns))
     usable_inputs(rows)
     return load_kind(folder, "translate"), rows
 
@@ -105,16 +96,16 @@ def load_kind(folder: str | Path, verb: str) -> Any:
 
 
 def translate_command(
-    run: Path = run_argument("Run folder or saved translator.", default=...),
+    run: Path = cli.run_argument("Run folder or saved translator.", default=...),
     given: list[str] | None = argument(
         "TEXT|FILE",
         "Texts or files (CSV, TSV, JSONL, Parquet, .txt: one text per line; a single .txt keeps "
         "its empty lines); - is standard input.",
     ),
-    data: str | None = DATA_FILE,
+    data: str | None = cli.DATA_FILE,
     beam: int = option("N", "Beam size; 1 is greedy search.", default=5),
     out: Path | None = option("FILE.csv", "Output table."),
-    text_column: str | None = TEXT_COLUMN,
+    text_column: str | None = cli.TEXT_COLUMN,
     align_: Path | None = option(
         "FILE",
         "Write which source words each target word was aligned with: a page (.html) or .json.",
@@ -123,7 +114,7 @@ def translate_command(
     json: bool = AS_JSON,
 ) -> None:
     """Translate texts: one output line per text, in order; for a .txt file, line n translates line n."""
-    arguments = collect_inputs(given, data, "translate")
+    arguments = cli.collect_inputs(given, data, "translate")
     if out is not None:
         check_output(out)
     if out is not None and align_ is not None:
@@ -162,15 +153,8 @@ def _show(pairs: Sequence[tuple[str, str]], json: bool, **extra: Any) -> None:
 # --- masked words -----------------------------------------------------------------------------------
 
 
-def fill(folder: str | Path, texts: list[str], top: int = 5) -> list[list[list[tuple[str, float]]]]:
-    """The most probable words and their probabilities, for each text and each [MASK] in the text."""
-    check_folder(folder)
-    model = load_kind(folder, "fill")
-    return [model.fill_each(text, top) for text in texts]
-
-
 def fill_command(
-    run: Path = run_argument(
+    run: Path = cli.run_argument(
         "Run folder or masked language model (glassformer's or the Hub's).", default=...
     ),
     given: list[str] = argument(
@@ -180,17 +164,15 @@ def fill_command(
     json: bool = AS_JSON,
 ) -> None:
     """Fill in masked words: one line for each [MASK] with words and probabilities."""
-    texts = expand_stdin(given)
-    fills = fill(run, texts, top)
+    texts = cli.expand_stdin(given)
+    model = load_kind(cli.check_folder(run), "fill")
+    fills = [model.fill_each(text, top) for text in texts]
     if json:
-        pairs = zip(texts, fills, strict=True)
-        say_json([{"text": text, "masks": [_words(words) for words in masks]} for text, masks in pairs])
+        fields = ("word", "probability")
+        out = [[[dict(zip(fields, w, strict=True)) for w in words] for words in masks] for masks in fills]
+        say_json([{"text": text, "masks": masks} for text, masks in zip(texts, out, strict=True)])
         return
     for text, masks in zip(texts, fills, strict=True):
         emit(one_line(text))
         for words in masks:
             emit("  " + "  ".join(f"{one_line(word)} {p:.4f}" for word, p in words))
-
-
-def _words(words: list[tuple[str, float]]) -> list[dict[str, Any]]:
-    return [{"word": word, "probability": p} for word, p in words]

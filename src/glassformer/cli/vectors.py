@@ -1,40 +1,435 @@
-"""``glassformer embed`` and ``vectors``.
+"""``glassformer similar``, ``search``, ``embed`` and ``vectors``.
 
-``embed`` writes embeddings of texts and images. ``vectors`` shows word vectors.
+``similar`` computes the semantic similarity of texts. ``search`` is a semantic search in a table. ``embed``
+writes embeddings of texts and images. ``vectors`` shows word vectors.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from glassformer import errors
 from glassformer.checkpoints.files import missing_run_hint
-from glassformer.cli.options import (
-    DATA_FILE,
-    TEXT_COLUMN,
-    argument,
-    collect_inputs,
-    note_columns,
-    option,
-    run_argument,
+from glassformer.cli import options as cli
+from glassformer.cli.options import TEXT_COLUMN, argument, flag, note_columns, option
+from glassformer.cli.output import AS_JSON, emit, excerpt, note, one_line, say, say_json, show_table
+from glassformer.cli.predictions import usage_hint, write_table
+from glassformer.cli.translate import load_kind
+from glassformer.data.files import check_file
+from glassformer.data.pairs import find_scored_columns, load_scored_pairs
+from glassformer.data.tables import READERS, read_table
+from glassformer.inputs.rows import (
+    DEFAULT_REQUEST,
+    STDIN,
+    InputRequest,
+    check_not_a_folder,
+    gather_rows,
+    is_file_name,
+    read_rows,
+    read_stdin,
+    read_with_columns,
+    unusable_message,
+    usable_inputs,
 )
-from glassformer.cli.output import AS_JSON, emit, note, say, say_json
-from glassformer.cli.predictions import usage_hint
-from glassformer.errors import (
-    BadValueError,
-    ConflictError,
-    NoSuchModelError,
-    NotForThisModelError,
-    NothingGivenError,
-    WrongArgumentError,
-    counted,
-    with_article,
-)
-from glassformer.inputs.rows import InputRequest, gather_rows, unusable_message, usable_inputs
-from glassformer.outputs import atomic_write, check_new_file
+from glassformer.outputs import atomic_write, check_folder_path, check_new_file
 from glassformer.tasks.catalog import TASKS
+
+# --- near-duplicates in a table ---------------------------------------------------------------------
+
+Pair = tuple[int, int, float]  # positions of two rows, and their cosine
+OtherColumns = Sequence[Mapping[str, Any]]  # for each row, the columns other than the text
+MAX_CELL = 40  # maximum number of characters of an id
+
+
+def show_duplicates(
+    pairs: Sequence[Pair], texts: Sequence[str], rows: Sequence[int], other_columns: OtherColumns
+) -> None:
+    """Print one line per pair: cosine, row numbers (with ids if there is an id column) and texts."""
+    name = _id_column(other_columns)
+    for i, j, cosine in pairs:
+        ids = [
+            f"{rows[k]}" if name is None else f"{rows[k]} ({one_line(other_columns[k][name])[:MAX_CELL]})"
+            for k in (i, j)
+        ]
+        emit("\t".join([f"{cosine:.4f}", *ids, one_line(texts[i]), one_line(texts[j])]))
+
+
+def _id_column(other_columns: OtherColumns) -> str | None:
+    """The name of the first other column if its values are unique, like ids; else None."""
+    name = next(iter(other_columns[0]), None) if other_columns else None
+    values = {str(row[name]) for row in other_columns if name is not None}
+    return name if len(values) == len(other_columns) else None
+
+
+def write_duplicates(
+    out: Path, pairs: Sequence[Pair], texts: Sequence[str], rows: Sequence[int], other_columns: OtherColumns
+) -> None:
+    """Write a table with one row per pair, which ends with the other columns of both rows."""
+    names = list(other_columns[0]) if other_columns else []
+    heads = [f"{side}_{name}" for name in names for side in ("first", "second")]
+    lines = []
+    for i, j, cosine in pairs:
+        cells = [other_columns[k][name] for name in names for k in (i, j)]
+        lines.append([f"{cosine:.6f}", rows[i], rows[j], texts[i], texts[j], *cells])
+    write_table(out, ["cosine", "first_row", "second_row", "first", "second", *heads], lines)
+
+
+# --- similar ----------------------------------------------------------------------------------------
+
+
+DEFAULT_MODEL = "all-minilm-l6-v2"
+MAX_TOKEN_PAIRS = 5  # maximum number of pairs of tokens to print
+PAGE_FORMATS = (".html", ".json")
+MIN_COSINE = 0.8  # default for near-duplicates
+
+
+def open_embedder(model: str) -> Any:
+    """Load the embedder of a run or a folder, or a checkpoint by its name."""
+    from glassformer.checkpoints.native import check_finished
+    from glassformer.checkpoints.settings import find_metadata
+
+    folder = Path(model)
+    if find_metadata(folder)[1]:
+        return load_kind(folder, "similar")
+    check_finished(folder)
+    from glassformer.tasks.similarity.estimator import Embedder
+
+    return Embedder(model)
+
+
+def is_embedder(folder: str | Path) -> bool:
+    """Whether a run, a saved model or a folder of sentence-transformers is for ``similar``."""
+    from glassformer.tasks.load import describe
+
+    task = describe(folder).task
+    return task is not None and task.verb == "similar"
+
+
+def similar(model: str, a: Sequence[str], b: Sequence[str]) -> list[float]:
+    """The cosine of each text in ``a`` with the text at the same position in ``b``."""
+    from glassformer.tasks.similarity.pairs import Pairs
+
+    return open_embedder(model).cosines(Pairs(list(a), list(b))).tolist()
+
+
+def explain_pair(model: str, a: str, b: str, out: Path | None) -> Any:
+    """Explain the cosine of two texts by pairs of tokens, and write the explanation to ``out`` if given."""
+    from glassformer.explain.similarity import save_similarities
+
+    explanation = open_embedder(model).explain_similarity(a, b)
+    if out is not None:
+        save_similarities([explanation], out)
+    return explanation
+
+
+def check_page(out: Path) -> Path:
+    """Return ``out``; raise ConfigError if it does not end in .html or .json, or exists."""
+    if out.suffix.lower() not in PAGE_FORMATS:
+        raise errors.BadValueError("not .html or .json", where=str(out), fix="End the name with one of them")
+    return check_new_file(out)
+
+
+def show_explained(explanation: Any, out: Path | None) -> None:
+    """Print the explanation of a cosine, or the file that has it."""
+    if out is not None:
+        say(f"1 explained: {out}")
+        return
+    say(f"cosine {explanation.score:.4f}")
+    rows = [[a, b, f"{value:+.4f}"] for a, b, value in explanation.strongest(MAX_TOKEN_PAIRS)]
+    show_table("", ("first", "second", "adds"), rows, right=("adds",))
+    note(*explanation.notes)
+
+
+def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[str], list[str]]:
+    """Read the first and the second texts of a table of pairs; a score column is ignored."""
+    if (first is None or second is None) and Path(path).suffix.lower() in READERS and Path(path).is_file():
+        first, second, _ = find_scored_columns(read_table(path), first, second, None)
+        note(
+            f"{first!r} is compared with {second!r} in each row (set --first and --second to override); "
+            "--doubles compares the rows of one column with each other"
+        )
+    split = next(iter(load_scored_pairs(path, first=first, second=second, score=None).splits.values()))
+    return split.first, split.second
+
+
+def write_cosines(out: Path, first: Sequence[str], second: Sequence[str], cosines: Sequence[float]) -> None:
+    """Write a table with one row per pair."""
+    rows = zip(first, second, (f"{cosine:.6f}" for cosine in cosines), strict=True)
+    write_table(out, ["first", "second", "cosine"], rows)
+
+
+MODEL_NAME: Any = option("RUN|NAME", "Run, saved Embedder or checkpoint name.", default=DEFAULT_MODEL)
+
+
+def similar_command(
+    given: list[str] = argument("A B | TABLE", "Two texts, or a table with two text columns.", default=...),
+    model: str = MODEL_NAME,
+    first: str | None = option("NAME", "Column of first texts."),
+    second: str | None = option("NAME", "Column of second texts."),
+    explain: bool = flag("--explain", "Show the pairs of tokens that make up the cosine."),
+    doubles: bool = flag(
+        "--doubles", "Find near-duplicates: pairs of rows of one table with the same meaning."
+    ),
+    least: float | None = option(
+        "COSINE", f"With --doubles: lowest cosine of a pair (default {MIN_COSINE}).", min=-1, max=1
+    ),
+    text_column: str | None = TEXT_COLUMN,
+    out: Path | None = option(
+        "FILE", "Output file: an explanation (.html, .json), or a table's cosines (.csv)."
+    ),
+    json: bool = AS_JSON,
+) -> None:
+    """Semantic similarity of two texts, or of each row of a table: the cosine of their embeddings."""
+    is_table = _check_arguments(given, first, second, explain, doubles, least, text_column)
+    if doubles:
+        _find_duplicates(given, model, MIN_COSINE if least is None else least, text_column, out, json)
+    elif is_table:
+        _compare_pairs(given[0], model, first, second, out, json)
+    elif explain or out is not None:
+        if out is not None:
+            check_page(out)
+        explanation = explain_pair(model, given[0], given[1], out)
+        if json:
+            say_json(explanation.as_dict() if out is None else {"explained": 1, "out": out})
+        else:
+            show_explained(explanation, out)
+    else:
+        (cosine,) = similar(model, given[:1], given[1:])
+        if json:
+            say_json({"texts": given, "cosine": cosine})
+        else:
+            say(f"{cosine:.4f}")
+
+
+def _check_arguments(
+    inputs: Sequence[str],
+    first: str | None,
+    second: str | None,
+    explain: bool,
+    doubles: bool,
+    least: float | None,
+    text_column: str | None,
+) -> bool:
+    """Check the arguments of ``similar``; returns whether they name a table."""
+    from glassformer.checkpoints.settings import ABOUT
+
+    for text in inputs:
+        if cli.is_run(text) or any((Path(text) / name).is_file() for name in (ABOUT, "config.json")):
+            command = f'glassformer similar "ONE TEXT" "ANOTHER" --model {shlex.quote(text)}'
+            fix = f"Name it with --model: {command}"
+            raise errors.WrongArgumentError(f"{text} is a model, not a text", where="similar", fix=fix)
+        check_not_a_folder(text)
+    is_table = len(inputs) == 1 and is_file_name(inputs[0])
+    if doubles:
+        for option, value in (("--first", first), ("--second", second), ("--explain", explain)):
+            if value:
+                fix = "Name the column with --text-column" if option != "--explain" else "Leave it out"
+                raise errors.ConflictError("has no effect with --doubles", where=option, fix=fix)
+        return is_table
+    if least is not None or text_column is not None:
+        option = "--least" if least is not None else "--text-column"
+        raise errors.ConflictError("belongs to --doubles", where=option, fix="Leave it out, or add --doubles")
+    if not is_table and len(inputs) != 2:
+        what = f"{len(inputs)} {'text' if len(inputs) == 1 else 'texts'} given"
+        fix = "Give two texts, or a table with two columns of them"
+        raise errors.NothingGivenError(what, where="similar", fix=fix)
+    if is_table and explain:
+        raise errors.ConfigError("is for two texts, not for a table", where="--explain", fix="Give two texts")
+    if not is_table and (first or second):
+        option = "--first" if first else "--second"
+        raise errors.ConflictError("belongs to a table", where=option, fix="Leave it out, or give a table")
+    return is_table
+
+
+def _find_duplicates(
+    files: Sequence[str], model: str, threshold: float, column: str | None, out: Path | None, json: bool
+) -> None:
+    """Find near-duplicate rows of a table; prints them or writes them to a file."""
+    if len(files) != 1:
+        what = f"takes one table, and {len(files)} are given"
+        raise errors.ConflictError(what, where="--doubles", fix="Give one file")
+    check_file(Path(files[0]))
+    _check_table(out, json)
+    texts, rows, other_columns = read_with_columns(Path(files[0]), column, note_columns)
+    pairs = open_embedder(model).doubles(texts, threshold)
+    if out is not None:
+        write_duplicates(out, pairs, texts, rows, other_columns)
+        say(f"{len(pairs):,} pairs among {len(texts):,} rows at {threshold:g} or above: {out}")
+    elif json:
+        fields = {"rows": rows, "texts": texts, "columns": other_columns}
+        say_json([{k: [part[i], part[j]] for k, part in fields.items()} | {"cosine": c} for i, j, c in pairs])
+    else:
+        show_duplicates(pairs, texts, rows, other_columns)
+        note(
+            f"{len(pairs):,} pairs among {len(texts):,} rows have a cosine of {threshold:g} or more; "
+            "--least COSINE shows more or fewer"
+        )
+
+
+def _check_table(out: Path | None, json: bool, content: str = "cosines of a table") -> None:
+    """Raise ConfigError if the output is not a new CSV file, or ``--json`` is given too."""
+    if out is not None and (check_new_file(out).suffix.lower() != ".csv" or json):
+        fix = "End the name with .csv, and leave --json out"
+        raise errors.BadValueError(f"{content} are written as CSV", where=str(out), fix=fix)
+
+
+def _compare_pairs(
+    path: str, model: str, first: str | None, second: str | None, out: Path | None, json: bool
+) -> None:
+    """Compute the cosine of each row of a table of pairs; prints them or writes them to a file."""
+    _check_table(out, json)
+    sides = read_pairs(path, first, second)
+    cosines = similar(model, *sides)
+    if out is not None:
+        write_cosines(out, *sides, cosines)
+        say(f"{errors.counted(len(cosines), 'pair')}: {out}")
+    elif json:
+        rows = zip(*sides, cosines, strict=True)
+        say_json([{"texts": [a, b], "cosine": cosine} for a, b, cosine in rows])
+    else:
+        for a, b, cosine in zip(*sides, cosines, strict=True):
+            emit(f"{cosine:.4f}\t{one_line(a)}\t{one_line(b)}")
+
+
+# --- semantic search --------------------------------------------------------------------------------
+
+HEADER = ("query", "rank", "cosine", "row", "text")
+
+
+def search(
+    model: str,
+    table: str | Path,
+    queries: Sequence[str],
+    count: int = 5,
+    *,
+    text_column: str | None = None,
+    save: Path | None = None,
+) -> list[list[dict[str, Any]]]:
+    """The nearest texts of a table or a saved index.
+
+    Args:
+        save: folder to save the index to.
+
+    Returns:
+        For each query a list of at most ``count`` results ``{"row", "cosine", "text", "columns"}``, the
+        nearest first; ``columns`` has the other columns of the row.
+    """
+    from glassformer.tasks.similarity.search import is_index
+
+    embedder = open_embedder(model)
+    if is_index(table):
+        if save is not None or text_column is not None:
+            option = "--save" if save is not None else "--text-column"
+            raise errors.ConflictError(
+                "is for tables, and an index is given", where=option, fix="Leave it out"
+            )
+        embedder.load_index(table)
+    else:
+        path = Path(table)
+        if not path.is_file():
+            fix = "Name a table, a .txt file with one text per line, or a folder that --save made"
+            raise errors.ConfigError("no such table or index", where=str(table), fix=fix)
+        embedder.index(*read_with_columns(path, text_column, note_columns))
+    if save is not None:
+        embedder.save_index(save)
+    index = embedder.index_
+    if not queries:
+        return []
+
+    def result(i: int, cosine: float) -> dict[str, Any]:
+        columns = dict(index.other_columns[i]) if index.other_columns else {}
+        return {"row": index.row(i), "cosine": cosine, "text": index.texts[i], "columns": columns}
+
+    positions_and_cosines = zip(*embedder.search(queries, index.vectors, count), strict=True)
+    return [
+        [result(int(i), float(c)) for i, c in zip(positions, cosines, strict=True)]
+        for positions, cosines in positions_and_cosines
+    ]
+
+
+def write_results(out: Path, queries: Sequence[str], results: Sequence[Sequence[dict[str, Any]]]) -> None:
+    """Write a table with one row per result, or an empty row if a query has no result."""
+    names = list(dict.fromkeys(name for matches in results for match in matches for name in match["columns"]))
+    rows: list[list[Any]] = []
+    for query, matches in zip(queries, results, strict=True):
+        if not matches:
+            rows.append([query, *[""] * (len(HEADER) - 1 + len(names))])
+        for rank, match in enumerate(matches, 1):
+            cells = [match["columns"].get(name) for name in names]
+            rows.append([query, rank, f"{match['cosine']:.6f}", match["row"], match["text"], *cells])
+    column_heads = [f"table_{name}" if name in HEADER else name for name in names]
+    write_table(out, [*HEADER, *column_heads], rows)
+
+
+def _read_queries(arguments: Sequence[str]) -> list[str]:
+    """The queries, with the lines of standard input in place of a dash, and the texts of files."""
+    texts: list[str] = []
+    for word in arguments:
+        if word == STDIN:
+            texts += read_stdin()[0]
+        elif is_file_name(word) and Path(word).is_file():
+            texts += usable_inputs(read_rows(Path(word), replace(DEFAULT_REQUEST, log=note_columns)))
+        else:
+            texts.append(word)
+    return texts
+
+
+def search_command(
+    model: str = argument("RUN|NAME", "Run, saved Embedder or checkpoint name.", default=...),
+    table: Path = argument(
+        "TABLE", "Texts to search: CSV, TSV, JSONL, Parquet, .txt, or an index made by --save.", default=...
+    ),
+    queries: list[str] | None = argument("QUERY", "Queries, or a file of them; - is standard input."),
+    count: int = option("N", "Number of results per query.", min=1, default=5),
+    least: float | None = option("COSINE", "Minimum cosine similarity of a result.", min=-1, max=1),
+    save: Path | None = option("DIR", "Save texts and embeddings to this folder, an index to pass as TABLE."),
+    out: Path | None = option(
+        "FILE.csv", "Output file, one row per result, with the other columns of its row."
+    ),
+    text_column: str | None = TEXT_COLUMN,
+    json: bool = AS_JSON,
+) -> None:
+    """Semantic search: the texts of a table that are nearest in meaning to a query."""
+    if not queries and save is None:
+        fix = "Give a QUERY, or --save DIR"
+        raise errors.NothingGivenError("there is nothing to search for", where="search", fix=fix)
+    if save is not None and check_folder_path(save, "--save").exists():
+        raise errors.ExistsError("the folder exists", where=str(save), fix="Choose another --save")
+    _check_table(out, json, "results")
+    from glassformer.tasks.similarity.search import at_least
+
+    texts = _read_queries(queries or ())
+    nearest = search(str(model), table, texts, count, text_column=text_column, save=save)
+    results = [[match for match in matches if at_least(match["cosine"], least)] for matches in nearest]
+    best_cosines = [matches[0]["cosine"] for matches in nearest]
+    if save is not None:
+        say(f"index: {save}")
+    if out is not None:
+        write_results(out, texts, results)
+        num_empty = sum(not matches for matches in results)
+        without = f", {num_empty:,} without a result" if num_empty else ""
+        say(f"{len(texts):,} queries{without}: {out}")
+        return
+    if json:
+        values = zip(texts, results, best_cosines, strict=True)
+        keys = ("query", "found", "nearest")
+        say_json([dict(zip(keys, value, strict=True)) for value in values])
+        return
+    for query, matches, best in zip(texts, results, best_cosines, strict=True):
+        if len(texts) > 1:
+            say(f"{excerpt(query)}:")
+        for match in matches:
+            emit(f"{match['cosine']:.4f}\t{match['row']}\t{one_line(match['text'])}")
+        if not matches:
+            say(f"no result: the nearest has {best:.4f}, less than {least:g}")
+
+
+# --- embeddings -------------------------------------------------------------------------------------
 
 SUFFIX = ".npy"
 
@@ -53,21 +448,23 @@ def embed(
         encoder = load_pretrained(model)
         if encoder.reads != "texts" or not encoder.has_attention:
             fix = "Name an encoder of texts, or a run"
-            raise NotForThisModelError("cannot embed texts", where=model, fix=fix)
+            raise errors.NotForThisModelError("cannot embed texts", where=model, fix=fix)
         return encoder.embed(_read_texts(arguments, text_column), **options)
     clf = load(folder)
     if not hasattr(clf, "embed"):
-        what = f"holds {with_article(type(clf).__name__)}, which cannot embed texts"
+        what = f"holds {errors.with_article(type(clf).__name__)}, which cannot embed texts"
         task, fix = TASKS[clf.RECIPE.task], "Name a run of a classifier or of an Embedder"
         fix = fix if task.verb == "predict" else usage_hint(task)
-        raise NotForThisModelError(what, where=model, fix=fix)
+        raise errors.NotForThisModelError(what, where=model, fix=fix)
     if getattr(clf, "reads_pairs", False):
         fix = "In Python: glassformer.load(RUN).embed([(first, second)])"
         what = "reads pairs of texts, and this command takes single ones"
-        raise WrongArgumentError(what, where=model, fix=fix)
+        raise errors.WrongArgumentError(what, where=model, fix=fix)
     if hasattr(clf, "transform_"):
         if options:
-            raise NotForThisModelError("images have no prompts", where="--prompt-name", fix="Leave it out")
+            raise errors.NotForThisModelError(
+                "images have no prompts", where="--prompt-name", fix="Leave it out"
+            )
         return clf.embed(clf.inputs.examples_to_explain(InputRequest(arguments), ()))
     return clf.embed(_read_texts(arguments, text_column, trained_columns(folder)), **options)
 
@@ -90,17 +487,17 @@ def embed_command(
         "TEXT|FILE",
         "Texts or files (CSV, TSV, JSONL, Parquet, .txt: one text per line), or images; - is standard input.",
     ),
-    data: str | None = DATA_FILE,
+    data: str | None = cli.DATA_FILE,
     text_column: str | None = TEXT_COLUMN,
     prompt_name: str | None = option("NAME", "Prompt of the checkpoint to prepend to each text."),
     json: bool = AS_JSON,
 ) -> None:
     """Write one embedding for each text or image, in order, as NumPy's .npy."""
-    inputs = collect_inputs(given, data, "embed")
+    inputs = cli.collect_inputs(given, data, "embed")
     check_new_file(out)
     if out.suffix.lower() != SUFFIX:
         fix = f"Give --out a name that ends in {SUFFIX}"
-        raise BadValueError("vectors are written as a NumPy array", where=str(out), fix=fix)
+        raise errors.BadValueError("vectors are written as a NumPy array", where=str(out), fix=fix)
     import numpy as np
 
     vectors = embed(model, inputs, text_column, prompt_name)
@@ -108,7 +505,7 @@ def embed_command(
     np.save(content, vectors, allow_pickle=False)
     with atomic_write(out) as draft:
         draft.write_bytes(content.getbuffer())
-    say(f"{counted(len(vectors), 'vector')} of {vectors.shape[1]:,} numbers: {out}")
+    say(f"{errors.counted(len(vectors), 'vector')} of {vectors.shape[1]:,} numbers: {out}")
     if json:
         say_json({"vectors": len(vectors), "numbers": vectors.shape[1], "out": out})
 
@@ -121,7 +518,7 @@ def look_up(source: str | Path, words: Sequence[str], count: int = 10) -> list[t
     if len(words) not in (1, 2, 3):
         what = f"{len(words)} words" if words else "no word is given"
         fix = "Give one word, two for their cosine, or three: king man woman is king - man + woman"
-        raise NothingGivenError(what, where="vectors", fix=fix)
+        raise errors.NothingGivenError(what, where="vectors", fix=fix)
     _check_source(source)
     from glassformer.tasks.word2vec.estimator import Word2Vec
 
@@ -145,11 +542,11 @@ def convert(source: str | Path, out: Path) -> None:
 def _check_source(source: str | Path) -> None:
     """Raise CheckpointError if there is no file or folder."""
     if not Path(source).exists():
-        raise NoSuchModelError("no such file", where=str(source), fix=missing_run_hint(Path(source)))
+        raise errors.NoSuchModelError("no such file", where=str(source), fix=missing_run_hint(Path(source)))
 
 
 def vectors_command(
-    source: Path = run_argument("Run folder or word2vec file, text or binary.", "RUN|FILE", default=...),
+    source: Path = cli.run_argument("Run folder or word2vec file, text or binary.", "RUN|FILE", default=...),
     words: list[str] | None = argument(
         "WORD",
         "One word (its neighbors), two (their cosine), or three: king man woman asks for king - man + woman.",
@@ -160,7 +557,7 @@ def vectors_command(
 ) -> None:
     """Word vectors: nearest words, cosines, analogies, and conversion of word2vec files."""
     if out is not None and words:
-        raise ConflictError("words and --out at once", where="vectors", fix="Give one of them")
+        raise errors.ConflictError("words and --out at once", where="vectors", fix="Give one of them")
     if out is not None:
         convert(source, out)
         say(f"vectors: {out}")

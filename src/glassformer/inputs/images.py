@@ -59,7 +59,7 @@ TRANSFORM_FILE = "preprocessor_config.json"
 
 
 class ServedImages(ServedInputs):
-    """Images in base64; each is opened and decoded in the threads of ``serve.decoding.ImageDecoder``."""
+    """Images in base64; each is opened and decoded in the threads of ``serve.batcher.ImageDecoder``."""
 
     kind = field = long_field = "image"
     noun = "images"

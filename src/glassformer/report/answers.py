@@ -8,16 +8,7 @@ from typing import Any
 
 from glassformer.report import page
 from glassformer.report.metrics import Table
-from glassformer.report.page import (
-    MAX_ROWS,
-    PageKind,
-    Section,
-    folds,
-    render_macro,
-    scores_section,
-    table,
-    user_inputs,
-)
+from glassformer.report.page import PageKind, Section
 from glassformer.report.run import Run
 from glassformer.report.wording import count, decimal, percent
 from glassformer.targets.answer_span import ERRORS
@@ -48,54 +39,44 @@ def scores(run: Run) -> Section | None:
     subsets = []
     if s.get("unanswerable") and s.get("answerable"):
         subsets = [("of these with an answer", s["answerable"]), ("of these without one", s["unanswerable"])]
-    return scores_section(run, note, COLUMNS, subsets=subsets)
+    return page.scores_section(run, note, COLUMNS, subsets=subsets)
 
 
 def errors(run: Run) -> Section | None:
-    counts = run.scores.get("errors")
-    if not counts:
-        return None
+    counts = run.scores.get("errors") or {}
     note = (
         "Missed: the question has an answer, but none is predicted. Invented: an answer is predicted, but "
         "the question has none. Too long, too short: the prediction contains the true answer, or is a part "
         "of it. Overlapping: both share some words. Elsewhere: both share no words."
     )
-    rows = [[error.replace("_", " "), count(counts[error])] for error in ERRORS]
-    return Section("errors", "Errors by type", note, table(Table(["error", "questions"], rows, (), (), "")))
+    rows = [[error.replace("_", " "), count(counts[error])] for error in ERRORS if counts]
+    return page.tabular("errors", "Errors by type", note, Table(["error", "questions"], rows, (), (), ""))
 
 
 def questions(run: Run) -> Section | None:
-    user_questions = run.metrics.get("questions") or []
     rows = []
-    for q in user_questions[:MAX_ROWS]:
+    for q in run.metrics.get("questions") or []:
         spans = [(q["start"], q["end"])] if q["answer"] else []
         rows.append(q | {"pieces": pieces(q["context"], spans, spans)})
-    return (
-        user_inputs(render_macro("answers", "user_questions", rows), "questions", "spans.css")
-        if rows
-        else None
-    )
+    return page.user_inputs("answers.user_questions", rows, name="questions", assets=("spans.css",))
 
 
 def answers(run: Run) -> Section | None:
     """Evaluated questions and their contexts, with true and predicted answers highlighted."""
-    examples = run.json("answers.json").get("examples")
-    if not examples:
-        return None
+    examples = run.json("answers.json").get("examples") or []
     note = (
         "Evaluated questions, most confident errors first. Filled: predicted and true. Not filled: true "
         "but not predicted. Framed: predicted but not true."
     )
     rows = [e | {"pieces": pieces(e["context"], e["true_spans"], e["spans"])} for e in examples]
-    return Section("answers", "Questions", note, render_macro("answers", "evaluated", rows), ("spans.css",))
+    return page.listing("answers", "Questions", note, "answers.evaluated", rows, assets=("spans.css",))
 
 
 def learning_curves(run: Run) -> Section | None:
     measured_on = ", on training and validation data." if run.evaluations else "."
     note = "Training loss of each step with its trend, in nats per window, and the share of windows "
-    return page.learning_curves(
-        run, f"{note}whose start and end are both right{measured_on}", "Windows right"
-    )
+    note += f"whose start and end are both right{measured_on}"
+    return page.learning_curves(run, note, "Windows right")
 
 
 def extra_facts(run: Run) -> dict[str, Any]:
@@ -122,7 +103,7 @@ def pieces(
 
 
 PAGE = PageKind(
-    sections=(scores, errors, folds, questions, answers, learning_curves),
+    sections=(scores, errors, page.folds, questions, answers, learning_curves),
     verdict=verdict,
     extra_facts=extra_facts,
     shape_letters=lambda run: "N tokens in all, each with two logits: start and end of an answer",

@@ -26,41 +26,14 @@ from glassformer.report.wording import count, duration
 from glassformer.targets.regression import Numbers
 
 TEMPLATES = Path(__file__).parent / "templates"
-EXCLUDED_KEYS = {  # counts, times and settings in metrics.json, which are not metrics
-    "n",
-    "of",
-    "contexts",
-    "width",
-    "step",
-    "best_step",
-    "words",
-    "entities",
-    "pairs",
-    "length_penalty",
-    "seconds",
-    "sentences_per_second",
-    "epoch",
-    "kind",
-    "is_best",
-}
-SHOWN_SETTINGS = (
-    "epochs",
-    "lr",
-    "batch_size",
-    "schedule",
-    "warmup",
-    "weight_decay",
-    "max_length",
-    "precision",
-    "C",
-    "alpha",
-    "monitor",
-    "keep_best",
-    "class_weight",
-    "label_smoothing",
-    "lora_rank",
-    "image_size",
+EXCLUDED_KEYS = set(  # counts, times and settings in metrics.json, which are not metrics
+    "n of contexts width step best_step words entities pairs length_penalty seconds sentences_per_second "
+    "epoch kind is_best".split()
 )
+SHOWN_SETTINGS = (
+    "epochs lr batch_size schedule warmup weight_decay max_length precision C alpha monitor keep_best "
+    "class_weight label_smoothing lora_rank image_size"
+).split()
 METRICS = {  # key in metrics.json -> id on the Hub, and name for readers
     "accuracy": ("accuracy", "accuracy"),
     "macro_f1": ("f1", "macro-F1"),
@@ -105,8 +78,7 @@ class Metric:
     @property
     def name(self) -> str:
         """The name for readers."""
-        *path, last = self.key.split(".")
-        return ", ".join([*path, METRICS.get(last, (last, last.replace("_", " ")))[1]])
+        return METRICS.get(self.key, ("", self.key.replace("_", " ")))[1]
 
 
 @dataclass(frozen=True)
@@ -297,12 +269,9 @@ def _data(config: Mapping[str, Any]) -> _Data:
     section = config.get("data")
     section = section if isinstance(section, Mapping) else {}
     source = str(section.get("source") or "")
-    settings = {
-        k: section[k] for k in ("limit", "split_seed", "hold_out", "drop_duplicates") if section.get(k)
-    }
-    settings |= {k: section[k] for k in ("validation_size", "test_size", "copies") if section.get(k)}
-    if "split_seed" in section:
-        settings["split_seed"] = section["split_seed"]
+    keys = ("limit", "hold_out", "drop_duplicates", "validation_size", "test_size", "copies")
+    settings = {k: section[k] for k in keys if section.get(k)}
+    settings |= {k: section[k] for k in ("split_seed",) if k in section}
     named_source: Any = NAMED_SOURCES.get(source) or NAMED_IMAGES.get(source) or PAIR_SOURCES.get(source)
     if named_source is None:
         return _Data(name=re.split(r"[\\/]", source.rstrip("\\/"))[-1], settings=settings)
@@ -359,11 +328,10 @@ def _metadata(model: Model, loading: LoadingInfo, data: _Data, title: str, metri
         out["datasets"] = [data.hub]
     model_metrics = [m for m in metrics if m.model == "this model" and m.split == metrics[0].split]
     if model_metrics:
-        ids = [METRICS.get(m.key.split(".")[-1], (m.key, ""))[0] for m in model_metrics]
+        ids = [METRICS.get(m.key, (m.key, ""))[0] for m in model_metrics]
         out["metrics"] = list(dict.fromkeys(ids))
-        results = [
-            {"type": i, "value": m.value, "name": m.name} for i, m in zip(ids, model_metrics, strict=True)
-        ]
+        pairs = zip(ids, model_metrics, strict=True)
+        results = [{"type": i, "value": m.value, "name": m.name} for i, m in pairs]
         dataset = {"name": data.name or "not stated", "type": data.hub or data.name or "not-stated"}
         split = {"split": model_metrics[0].split} if model_metrics[0].split else {}
         task = {"type": model.tag or model.task or model.kind}

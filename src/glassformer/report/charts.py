@@ -103,9 +103,8 @@ def _panel(
         ]
         coordinates = " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
         out.append(f'<polyline points="{coordinates}" fill="none" stroke="{color}" stroke-width="2"/>')
-        out.append(
-            f'<text x="{left + offset}" y="{HEIGHT - 6}" fill="{color}" font-weight="600">{name}</text>'
-        )
+        place = f'x="{left + offset}" y="{HEIGHT - 6}"'
+        out.append(f'<text {place} fill="{color}" font-weight="600">{name}</text>')
     return "\n".join(out)
 
 

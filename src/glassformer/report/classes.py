@@ -7,21 +7,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from glassformer.report import figures, images, maps, tables, wording
+from glassformer.report import figures, images, page, tables, wording
 from glassformer.report.metrics import Table, leading_metrics, metric_table
-from glassformer.report.page import (
-    MAX_ROWS,
-    TRAIN,
-    VALIDATION,
-    PageKind,
-    Section,
-    curves,
-    folds,
-    reads_features,
-    render_macro,
-    table,
-    user_inputs,
-)
+from glassformer.report.page import PageKind, Section, render_macro, table
 from glassformer.report.run import LabeledRun, Run, read_run
 from glassformer.targets import target_of
 
@@ -35,12 +23,7 @@ def _digits(run: Run) -> int:
 
 
 def verdict(run: LabeledRun) -> str:
-    still_learning = run.metrics.get("still_learning")
-    comparison = wording.compare_with_baselines(
-        run.scores, run.metrics.get("baselines") or {}, run.measure, still_learning
-    )
-    result = wording.verdict(run.scores, run.split, run.noun, run.measure)
-    return " ".join(filter(None, (result, comparison, wording.ended_too_early(comparison, still_learning))))
+    return wording.full_verdict(run.metrics, run.scores, run.split, run.noun, run.measure)
 
 
 def cards(run: LabeledRun) -> Section:
@@ -70,10 +53,8 @@ def learning_curves(run: LabeledRun) -> Section:
     splits = {s: metrics[s] for s in ("train", "validation") if metrics.get(s)} | {run.split: run.scores}
     note = "There was no validation split: the curves show training alone."
     if fitted:
-        note = (
-            f"The weights were fitted at once, not trained in steps. Cross-validation on the training {noun} "
-        )
-        note += "chose the regularization and the temperature."
+        note = "The weights were fitted at once, not trained in steps. Cross-validation on the training "
+        note += f"{noun} chose the regularization and the temperature."
     elif has_validation:
         note = "Where the validation loss rises while the training loss still falls, the model has begun to "
         note += "overfit."
@@ -86,7 +67,7 @@ def learning_curves(run: LabeledRun) -> Section:
     if (total := splits.get("train", {}).get("of", 0)) > (n := splits.get("train", {}).get("n", 0)):
         footnote = f"train: {n:,} of its {total:,} {noun}, evaluated after training."
     charts = () if fitted else _charts(run, has_validation)
-    body = curves(*charts) + table(split_table) + render_macro("parts", "small", footnote)
+    body = page.curves(*charts) + table(split_table) + render_macro("parts", "small", footnote)
     return Section("learned", "Learning curves", note, body)
 
 
@@ -97,13 +78,18 @@ def _charts(
     steps, evaluations, epochs_evaluated = run.steps, run.evaluations, run.metrics.get("epochs") or ()
     has_training_accuracy = any(e.get("train_accuracy") for e in evaluations)
     loss = figures.loss_curves(steps, evaluations) if steps or evaluations else None
-    keys = [(TRAIN[0], "training, each step and its trend"), *([VALIDATION] if has_validation else [])]
+    keys = [
+        (page.TRAIN[0], "training, each step and its trend"),
+        *([page.VALIDATION] if has_validation else []),
+    ]
     keys += [("ring", "best evaluation")] if any(e.get("best") for e in evaluations) else []
     accuracy, suffix = None, "" if run.measure == "accuracy" else "'s accuracy"
     if any(e.get(key) is not None for e in evaluations for key in ("train_accuracy", "accuracy")):
         accuracy = figures.accuracy_curves(steps, evaluations, run.measure, epochs_evaluated)
-    metric_keys = [(TRAIN[0], f"training{suffix}, measured during training")] if has_training_accuracy else []
-    metric_keys += [VALIDATION] if has_validation else []
+    metric_keys = (
+        [(page.TRAIN[0], f"training{suffix}, measured during training")] if has_training_accuracy else []
+    )
+    metric_keys += [page.VALIDATION] if has_validation else []
     if epochs_evaluated:
         epochs = ", ".join(wording.percent(e["accuracy"], _digits(run)) for e in epochs_evaluated)
         description = f"squares: {run.split}, weights of each epoch, evaluated after training: {epochs}"
@@ -127,7 +113,8 @@ def class_metrics(run: LabeledRun) -> Section:
         note += " The chart shows calibration: above the dashed line the model is right more often than its "
         note += "probability says, below it less often."
     arguments = scores, run.noun, _digits(run), chart, matrix, tables.confusions(scores), is_multilabel(run)
-    body = render_macro("classes", "class_metrics", *arguments, run.metrics.get("thresholds") or {}, MAX_ROWS)
+    thresholds = run.metrics.get("thresholds") or {}
+    body = render_macro("classes", "class_metrics", *arguments, thresholds, page.MAX_ROWS)
     return Section("right", "Confusion matrix and classes", note, body, ("sort.js",))
 
 
@@ -143,34 +130,28 @@ def calibration(run: LabeledRun) -> Section | None:
         note = f"The logits of each label are divided by a separate temperature, which {origin}"
     elif per_class:
         metric = result["metric"].replace("_f1", "-F1").replace("f1", "F1")
-        note += (
-            f". Each class has a threshold that was chosen there by {metric}: the prediction is the class "
-        )
-        note += "whose probability divided by its threshold is the largest"
+        note += f". Each class has a threshold that was chosen there by {metric}: the prediction is the "
+        note += "class whose probability divided by its threshold is the largest"
     elif result["threshold"] is not None:
         note += f", as was the threshold on the probability of {result['classes'][1]}"
     if limit := result.get("abstain_below"):
         note += f". The model abstains where the probability is below {wording.percent(limit)}"
-    note += (
-        ". They are saved with the model; the other metrics on this page were measured before calibration."
-    )
+    note += ". They are saved with the model; the other metrics on this page were measured before "
+    note += "calibration."
     name, scores = list(result["splits"].items())[-1]  # the evaluated split
     chart = figures.reliability(scores["before"]["curve"], scores["after"]["curve"], name)
-    arguments = result, chart, is_multilabel(run), per_class, _digits(run), MAX_ROWS
+    arguments = result, chart, is_multilabel(run), per_class, _digits(run), page.MAX_ROWS
     body = render_macro("classes", "calibration", *arguments)
     return Section("calibration", "Calibration", note, body)
 
 
 def mistakes(run: LabeledRun) -> Section | None:
-    if not run.mistakes or run.images.get("mistakes"):
-        return None
     note = (
         "The wrong predictions with the highest probability. Some are hard, some show what the model "
         "misses, and some have a wrong label. All predictions are in predictions.csv."
     )
-    return Section(
-        "mistakes", "Most confident mistakes", note, render_macro("classes", "mistakes", run.mistakes)
-    )
+    rows = [] if run.images.get("mistakes") else run.mistakes
+    return page.listing("mistakes", "Most confident mistakes", note, "classes.mistakes", rows)
 
 
 def example_images(run: LabeledRun) -> Section | None:
@@ -201,16 +182,11 @@ def robustness(run: LabeledRun) -> Section | None:
 
 
 def sentences(run: LabeledRun) -> Section | None:
-    user_sentences = run.metrics.get("sentences")
-    return (
-        user_inputs(render_macro("classes", "sentences", user_sentences[:MAX_ROWS]))
-        if user_sentences
-        else None
-    )
+    return page.user_inputs("classes.sentences", run.metrics.get("sentences") or [])
 
 
 def attention_maps(run: LabeledRun) -> Section | None:
-    views, num_hidden = maps.attention_views(run.maps)
+    views, num_hidden = images.attention_views(run.maps)
     if not views:
         return None
     note = render_macro("classes", "attention_note", run.known.has_images).strip()
@@ -220,7 +196,7 @@ def attention_maps(run: LabeledRun) -> Section | None:
 
 
 def shape_letters(run: Run) -> str:
-    return render_macro("classes", "shape_letters", run.known, reads_features(run.metrics)).strip()
+    return render_macro("classes", "shape_letters", run.known, page.reads_features(run.metrics)).strip()
 
 
 def is_fitted_at_once(steps: Sequence[Any], evaluations: Sequence[Any]) -> bool:
@@ -234,7 +210,7 @@ PAGE = PageKind(
         baseline_comparison,
         learning_curves,
         class_metrics,
-        folds,
+        page.folds,
         calibration,
         mistakes,
         example_images,

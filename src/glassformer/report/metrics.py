@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -130,6 +130,16 @@ def fold_table(metrics: Mapping[str, Any], short: bool = False) -> Table:
     return Table(titles, rows, highlighted=(len(folds),))
 
 
+def numbers_in(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Yield the name and value of each number in nested metrics; the name has the keys of all levels."""
+    for name, value in metrics.items():
+        path = f"{prefix} {name.replace('_', ' ')}".strip()
+        if isinstance(value, Mapping):
+            yield from numbers_in(value, path)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield path, value
+
+
 # --- comparisons ------------------------------------------------------------------------------------------
 
 
@@ -166,9 +176,8 @@ def study_rows(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     for arm in results["arms"]:
         scores = arm[measure]
         value, difference = metric.value(scores["mean"], digits), difference_text(scores, digits, metric)
-        rows.append(
-            [arm["name"], value, metric.deviation(scores.get("sd")), difference, p_value(arm.get("p_holm"))]
-        )
+        deviation, p = metric.deviation(scores.get("sd")), p_value(arm.get("p_holm"))
+        rows.append([arm["name"], value, deviation, difference, p])
     for name, scores in (results.get("baselines") or {}).items():
         difference = difference_text(scores, digits, metric)
         rows.append([name, metric.value(scores[measure], digits), NONE, difference, NONE])

@@ -6,12 +6,13 @@ All texts are escaped. Tables have the colors and fonts of the notebook, so they
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from glassformer.report.metrics import study_rows
+from glassformer.report.metrics import numbers_in, study_rows
 from glassformer.report.wording import NONE, bounds, count, cut, digits_for, duration, percent
 from glassformer.targets.multiclass import Classes
 
@@ -188,7 +189,8 @@ def run_html(folder: Path, metrics: Mapping[str, Any]) -> Markup:
     scores = metrics.get("test") or metrics.get("validation")
     report_line = Markup("<p>{}</p>").format(f"report: {folder / 'report.html'}")
     if not isinstance(scores, Mapping) or "accuracy" not in scores or "n" not in scores:
-        rows = [[key, _number(value)] for key, value in _numbers(metrics)]
+        parts = {k: v for k, v in metrics.items() if k in METRIC_PARTS and isinstance(v, Mapping)}
+        rows = [[key, _number(value)] for key, value in islice(numbers_in(parts), MAX_NUMBERS)]
         return table(rows, caption=folder.name) + report_line
     split = metrics.get("judged", "test") if metrics.get("test") else "validation"
     digits = digits_for(scores["n"])
@@ -199,18 +201,6 @@ def run_html(folder: Path, metrics: Mapping[str, Any]) -> Markup:
         rows.append([name, *cells])
     caption = f"{folder.name}: {scores['n']:,} {split} examples"
     return table(rows, ["", "accuracy", "95 % interval", "macro-F1"], caption) + report_line
-
-
-def _numbers(metrics: Mapping[str, Any], prefix: str = "") -> list[tuple[str, float]]:
-    """The numbers in the parts with metrics; their names are their paths."""
-    out: list[tuple[str, float]] = []
-    for key, value in metrics.items():
-        name = f"{prefix} {key}".strip().replace("_", " ")
-        if isinstance(value, Mapping) and (prefix or key in METRIC_PARTS):
-            out += _numbers(value, name)
-        elif prefix and isinstance(value, int | float) and not isinstance(value, bool):
-            out.append((name, value))
-    return out[:MAX_NUMBERS]
 
 
 class Comparison(dict[str, Any]):

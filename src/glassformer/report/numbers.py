@@ -12,19 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
 from glassformer.data.numbers import Scale, from_scale, to_scale
-from glassformer.report import figures
+from glassformer.report import figures, page
 from glassformer.report.metrics import Table
-from glassformer.report.page import (
-    TRAIN,
-    VALIDATION,
-    PageKind,
-    Section,
-    curves,
-    folds,
-    render_macro,
-    scores_section,
-    table,
-)
+from glassformer.report.page import PageKind, Section, render_macro, table
 from glassformer.report.run import Run
 from glassformer.report.wording import count, percent
 from glassformer.targets.regression import Numbers, bounds_around
@@ -60,7 +50,7 @@ def scores(run: Run) -> Section | None:
         "examples."
     )
     footnote = render_macro("parts", "tried_models", run.metrics.get("tried"), run.noun)
-    return scores_section(run, note, [*Numbers.metrics, "r2_interval"], footnote=footnote)
+    return page.scores_section(run, note, [*Numbers.metrics, "r2_interval"], footnote=footnote)
 
 
 def predicted_against_true(run: Run) -> Section | None:
@@ -81,7 +71,7 @@ def predicted_against_true(run: Run) -> Section | None:
         "Each point is one evaluated example. On the dashed line both numbers are equal; the band around it "
         "is the 90 % prediction interval, if enough examples were held out."
     )
-    return Section("points", "Predicted against true numbers", note, curves(*charts))
+    return Section("points", "Predicted against true numbers", note, page.curves(*charts))
 
 
 def intervals(run: Run) -> Section | None:
@@ -112,12 +102,9 @@ def intervals(run: Run) -> Section | None:
 
 
 def largest_errors(run: Run) -> Section | None:
-    examples = run.json("numbers.json").get("furthest")
-    if not examples:
-        return None
+    examples = run.json("numbers.json").get("furthest") or []
     note = "The evaluated examples whose prediction is furthest from the true number."
-    body = render_macro("numbers", "largest_errors", examples)
-    return Section("furthest", "Largest errors", note, body)
+    return page.listing("furthest", "Largest errors", note, "numbers.largest_errors", examples)
 
 
 def learning_curves(run: Run) -> Section | None:
@@ -127,7 +114,12 @@ def learning_curves(run: Run) -> Section | None:
     note = f"Squared error of each step with its trend, of standardized numbers{log}, and on the validation "
     note += "examples after each epoch."
     loss = figures.loss_curves(run.steps, run.evaluations)
-    return Section("learned", "Learning curves", note, curves((loss, "Squared error", (TRAIN, VALIDATION))))
+    return Section(
+        "learned",
+        "Learning curves",
+        note,
+        page.curves((loss, "Squared error", (page.TRAIN, page.VALIDATION))),
+    )
 
 
 def scatter(
@@ -194,7 +186,7 @@ def _range(*arrays: np.ndarray) -> tuple[float, float]:
 
 
 PAGE = PageKind(
-    sections=(scores, folds, predicted_against_true, intervals, largest_errors, learning_curves),
+    sections=(scores, page.folds, predicted_against_true, intervals, largest_errors, learning_curves),
     verdict=verdict,
     shape_letters=lambda run: "B inputs, N rows in all",
 )

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from inspect import getmembers, isfunction
 from pathlib import Path
 from typing import Any
 
@@ -32,21 +33,6 @@ TEMPLATES = Path(__file__).parent / "templates"
 MAX_ROWS = 200  # maximum number of rows of a table or list
 FEATURES = "n-grams of a text [N]"  # input of a model of n-gram features
 TRAIN, VALIDATION = ("train", "training"), ("held", "validation")  # lines of a chart: color, name
-FILTERS = (
-    "percent",
-    "interval",
-    "share_interval",
-    "count",
-    "decimal",
-    "duration",
-    "p_value",
-    "plain",
-    "cut",
-    "breakable",
-    "faint_tags",
-    "bounds",
-    "headed",
-)
 
 
 @dataclass(frozen=True)
@@ -124,7 +110,7 @@ def render_page(template: str, sections: Sequence[Section] = (), **values: objec
 def templates() -> Environment:
     """The Jinja environment of all pages; it escapes every value."""
     jinja = environment(TEMPLATES, EXPLAIN_TEMPLATES)
-    jinja.filters |= {name: getattr(wording, name) for name in FILTERS}
+    jinja.filters |= dict(getmembers(wording, isfunction))
     jinja.filters["worst_first"] = tables.worst_first
     return jinja
 
@@ -155,9 +141,8 @@ def learning_curves(
     accuracy = figures.accuracy_curves(run.steps, run.evaluations) if run.evaluations else None
     if not (loss or accuracy):
         return None
-    return Section(
-        "learned", "Learning curves", note, curves((loss, "Loss", keys), (accuracy, accuracy_title, keys))
-    )
+    charts = (loss, "Loss", keys), (accuracy, accuracy_title, keys)
+    return Section("learned", "Learning curves", note, curves(*charts))
 
 
 def folds(run: Run) -> Section | None:
@@ -168,13 +153,28 @@ def folds(run: Run) -> Section | None:
         "of their training examples, so the scatter shows how stable the recipe is. It is not a standard "
         "error."
     )
-    return Section("folds", "Cross-validation folds", note, table(fold_table(run.metrics)))
+    return tabular("folds", "Cross-validation folds", note, fold_table(run.metrics))
 
 
-def user_inputs(body: Markup | str, name: str = "sentences", *assets: str) -> Section:
-    """Predictions for the user's own inputs."""
+def listing(
+    id: str, title: str, note: str, macro: str, rows: Sequence[Any], *values: Any, assets: Sequence[str] = ()
+) -> Section | None:
+    """A section with the output of the macro ``TEMPLATE.NAME`` for some rows; None without rows."""
+    body = render_macro(*macro.split("."), rows, *values) if rows else ""
+    return Section(id, title, note, body, assets) if rows else None
+
+
+def user_inputs(
+    macro: str, rows: Sequence[Any], *values: Any, name: str = "sentences", **options: Any
+) -> Section | None:
+    """Predictions for the user's own inputs; see ``listing``."""
     note = "Given in the recipe or on the command line, without a true label."
-    return Section(name, f"Your {name}", note, body, assets)
+    return listing(name, f"Your {name}", note, macro, rows[:MAX_ROWS], *values, **options)
+
+
+def tabular(id: str, title: str, note: str, data: Table) -> Section | None:
+    """A section with a table; None if the table has no rows."""
+    return Section(id, title, note, table(data)) if data.rows else None
 
 
 def scores_section(
@@ -213,9 +213,8 @@ def data_section(run: Run) -> Section | None:
     note = "Findings of the data doctor before training, the most serious first."
     statistics = tables.statistic_tables(run.doctor.get("figures") or {})
     statistics.sort(key=lambda table: table[1] == [""])  # single values last
-    return Section(
-        "data", "The data", note, render_macro("parts", "doctor", tables.findings(run.doctor), statistics)
-    )
+    body = render_macro("parts", "doctor", tables.findings(run.doctor), statistics)
+    return Section("data", "The data", note, body)
 
 
 def model_section(diagrams: Sequence[Markup], shape_letters: str) -> Section | None:

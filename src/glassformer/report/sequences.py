@@ -10,16 +10,7 @@ from glassformer.explain.alignment import picture
 from glassformer.report import page
 from glassformer.report.images import data_uri
 from glassformer.report.metrics import Table, metric_table
-from glassformer.report.page import (
-    MAX_ROWS,
-    TRAIN,
-    VALIDATION,
-    PageKind,
-    Section,
-    render_macro,
-    table,
-    user_inputs,
-)
+from glassformer.report.page import PageKind, Section, render_macro, table
 from glassformer.report.run import Run
 from glassformer.report.wording import plain
 from glassformer.targets.target_text import TargetText
@@ -36,9 +27,8 @@ def translation_scores(run: Run) -> Section:
     )
     rows = [(split, name, s) for split, searches in splits.items() for name, s in searches.items()]
     values = metric_table([(split, s) for split, _, s in rows], ["n", *TargetText.metrics], 2, noun="pairs")
-    lines = [
-        [split, name, s["width"], *line[1:]] for (split, name, s), line in zip(rows, values.rows, strict=True)
-    ]
+    pairs = zip(rows, values.rows, strict=True)
+    lines = [[split, name, s["width"], *line[1:]] for (split, name, s), line in pairs]
     highlighted = [i for i, (split, *_) in enumerate(rows) if split == run.metrics.get("judged")][-1:]
     heads = ["split", "search", "width", *values.heads[1:]]
     body = table(Table(heads, lines, highlighted, ("search",)))
@@ -66,29 +56,27 @@ def hidden_patches(run: Run) -> Section | None:
 
 
 def _values(title: str, note: str, values: dict[str, Any]) -> Section | None:
-    if not values:
-        return None
     rows = [[name.replace("_", " "), plain(value)] for name, value in values.items()]
-    return Section("scores", title, note, table(Table(["metric", "value"], rows, (), (), "")))
+    return page.tabular("scores", title, note, Table(["metric", "value"], rows, (), (), ""))
 
 
 def reconstructions(run: Run) -> Section | None:
-    rows = run.json("paintings.json").get("rows")
-    if not rows:
-        return None
+    rows = run.json("paintings.json").get("rows") or []
     note = (
         "Validation images: original, masked, and reconstructed. Mean and contrast of a masked patch are "
         "taken from the image, as in the loss; the model only predicts the pattern."
     )
     uris = [[data_uri(png, "paintings.json") for png in row] for row in rows]
-    body = render_macro("sequences", "reconstructions", uris)
-    return Section("painted", "Reconstructions", note, body, ("images",))
+    macro = "sequences.reconstructions"
+    return page.listing("painted", "Reconstructions", note, macro, uris, assets=("images",))
 
 
 def learning_curves(run: Run) -> Section | None:
     has_validation = any(e.get("accuracy") is not None for e in run.evaluations)
     note = describe_curves(run.metrics, run.config, has_validation, bool(run.evaluations))
-    return page.learning_curves(run, note, "Accuracy", (TRAIN, VALIDATION) if has_validation else (TRAIN,))
+    return page.learning_curves(
+        run, note, "Accuracy", (page.TRAIN, page.VALIDATION) if has_validation else (page.TRAIN,)
+    )
 
 
 def describe_curves(
@@ -116,31 +104,22 @@ def describe_curves(
 
 
 def sentences(run: Run) -> Section | None:
-    user_sentences = run.metrics.get("sentences")
-    return (
-        user_inputs(render_macro("sequences", "sentences", user_sentences[:MAX_ROWS]))
-        if user_sentences
-        else None
-    )
+    return page.user_inputs("sequences.sentences", run.metrics.get("sentences") or [])
 
 
 def attention_maps(run: Run) -> Section | None:
-    examples = run.json("alignments.json").get("examples")
-    if not examples:
-        return None
+    examples = run.json("alignments.json").get("examples") or []
     note = (
         "Cross-attention of the last layer, mean over the heads: one row per token of the translation, one "
         "column per token of the source. It shows where information was read, not why a word was chosen."
     )
     if not run.metrics.get("scores"):
         note += " The sentences are training pairs: none were held out."
-    rows = [e | {"diagram": Markup(alignment_diagram(e))} for e in examples]
-    return Section("looks", "Attention", note, render_macro("sequences", "alignments", rows))
-
-
-def alignment_diagram(example: dict[str, Any]) -> str:
-    """The diagram of an alignment in ``alignments.json``."""
-    return picture(example["source"], example["target"], example["weights"], "alignments.json")
+    rows = [
+        e | {"diagram": Markup(picture(e["source"], e["target"], e["weights"], "alignments.json"))}
+        for e in examples
+    ]
+    return page.listing("looks", "Attention", note, "sequences.alignments", rows)
 
 
 TRANSLATION = PageKind(

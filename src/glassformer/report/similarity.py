@@ -15,7 +15,7 @@ from glassformer.errors import DataError
 from glassformer.explain.similarity import picture
 from glassformer.report import figures
 from glassformer.report.metrics import Table, metric_table
-from glassformer.report.page import PageKind, Section, curves, folds, render_macro, table
+from glassformer.report.page import PageKind, Section, curves, folds, listing, table
 from glassformer.report.run import Run
 from glassformer.report.wording import count, decimal
 from glassformer.targets.similarity import Similarity
@@ -51,9 +51,7 @@ def evaluation(run: Run) -> Section:
 
 def explained_pairs(run: Run) -> Section | None:
     """The cosines of some pairs as sums over pairs of tokens."""
-    examples = run.json("similarities.json").get("examples")
-    if not examples:
-        return None
+    examples = run.json("similarities.json").get("examples") or []
     note = (
         "One row per token of the first text, one column per token of the second: blue-green squares add to "
         "the cosine, red ones subtract from it, and the sum of all squares is the cosine. The first half of "
@@ -63,7 +61,7 @@ def explained_pairs(run: Run) -> Section | None:
         e | {"diagram": Markup(picture(e["tokens"][0], e["tokens"][1], e["table"], "similarities.json"))}
         for e in examples
     ]
-    return Section("made", "Similarity token by token", note, render_macro("similarity", "token_pairs", rows))
+    return listing("made", "Similarity token by token", note, "similarity.token_pairs", rows)
 
 
 def learning_curves(run: Run) -> Section | None:

@@ -131,21 +131,10 @@ def changed_settings(sections: Settings) -> Settings:
     return [(name, values) for name, values in changed if values]
 
 
-IRRELEVANT = {  # keys that do not change the expected result of a recipe
-    "name",
-    "summary",
-    "expect",
-    "seed",
-    "device",
-    "threads",
-    "strategy",
-    "verbose",
-    "checkpoint_every",
-    "baselines",
-    "bootstrap",
-    "maps",
-    "sentences",
-}
+IRRELEVANT = set(  # keys that do not change the expected result of a recipe
+    "name summary expect seed device threads strategy verbose checkpoint_every baselines bootstrap maps "
+    "sentences".split()
+)
 
 
 def expectation(
@@ -165,9 +154,8 @@ def expectation(
         return f"Its recipe file expects: {expect}"
     recipe, run, default_values = _flat(shipped), _flat(config), _flat(dict(defaults or {}))
     # Runs of earlier versions do not have new keys; a new key with its default value is not a change.
-    new_keys = {
-        k for k, v in recipe.items() if k not in run and k in default_values and v == default_values[k]
-    }
+    added = [k for k in recipe if k not in run and k in default_values]
+    new_keys = {k for k in added if recipe[k] == default_values[k]}
     changes = [
         f"{key} = {wording.plain(run.get(key))} (recipe: {wording.plain(recipe.get(key))})"
         for key in dict.fromkeys([*recipe, *run])

@@ -7,16 +7,7 @@ from typing import Any
 
 from glassformer.report import page
 from glassformer.report.metrics import Table
-from glassformer.report.page import (
-    MAX_ROWS,
-    PageKind,
-    Section,
-    folds,
-    render_macro,
-    scores_section,
-    table,
-    user_inputs,
-)
+from glassformer.report.page import PageKind, Section, render_macro, table
 from glassformer.report.run import Run
 from glassformer.report.wording import count, decimal, percent
 from glassformer.targets.token_tags import ERRORS
@@ -51,7 +42,7 @@ def scores(run: Run) -> Section | None:
         return None
     repaired = run.metrics.get("repaired")
     footnote = f"{repaired:,} training tags were malformed and were repaired." if repaired else ""
-    return scores_section(run, note, METRIC_COLUMNS, footnote=render_macro("parts", "small", footnote))
+    return page.scores_section(run, note, METRIC_COLUMNS, footnote=render_macro("parts", "small", footnote))
 
 
 def kinds(run: Run) -> Section | None:
@@ -73,46 +64,38 @@ def kinds(run: Run) -> Section | None:
 
 def calibration(run: Run) -> Section | None:
     result = run.calibration
-    if not result.get("splits"):
-        return None
     note = (
         "The expected calibration error over words: the mean difference of predicted probability and "
         "accuracy. One temperature divides all logits; no tag changes. The 95 % interval comes from "
         "resampled sentences."
     )
-    titles = {"before": "before", "after": f"after, temperature {result['temperature']:.3f}"}
     rows = []
-    for name, split in result["splits"].items():
+    for name, split in (result.get("splits") or {}).items():
+        titles = {"before": "before", "after": f"after, temperature {result['temperature']:.3f}"}
         for stage, title in titles.items():
             values = split[stage]
             low, high = map(percent, values["ece_interval"])
-            rows.append(
-                [name, title, percent(values["ece"]), f"{low} to {high}", decimal(values["log_loss"], 4)]
-            )
+            interval = f"{low} to {high}"
+            rows.append([name, title, percent(values["ece"]), interval, decimal(values["log_loss"], 4)])
     heads = ["words of", "", "error", "interval", "log loss"]
-    return Section("calibration", "Calibration", note, table(Table(heads, rows, (), ("",), "")))
+    return page.tabular("calibration", "Calibration", note, Table(heads, rows, (), ("",), ""))
 
 
 def sentences(run: Run) -> Section | None:
-    user_sentences = run.metrics.get("sentences") or []
-    if not user_sentences:
-        return None
     classes = run_css_classes(run)
-    rows = [s | {"parts": split_at_spans(s, classes)} for s in user_sentences[:MAX_ROWS]]
-    return user_inputs(render_macro("tags", "sentences", rows, classes), "sentences", "spans.css")
+    rows = [s | {"parts": split_at_spans(s, classes)} for s in run.metrics.get("sentences") or []]
+    return page.user_inputs("tags.sentences", rows, classes, assets=("spans.css",))
 
 
 def spans(run: Run) -> Section | None:
-    examples = run.json("spans.json").get("examples")
-    if not examples:
-        return None
+    examples = run.json("spans.json").get("examples") or []
     classes = run_css_classes(run)
     note = (
         "Evaluated sentences, most confident errors first. Filled: found. Not filled: missed. "
         "Framed: wrong kind or border, or no true span."
     )
     rows = [e | {"pieces": pieces(e, classes)} for e in examples]
-    return Section("spans", "Sentences", note, render_macro("tags", "spans", rows, classes), ("spans.css",))
+    return page.listing("spans", "Sentences", note, "tags.spans", rows, classes, assets=("spans.css",))
 
 
 def learning_curves(run: Run) -> Section | None:
@@ -144,9 +127,8 @@ def pieces(example: dict[str, Any], classes: dict[str, str]) -> list[dict[str, A
     Each piece has its text, the true and the predicted kind, a CSS class, and a probability.
     """
     true = {i: (n, kind) for n, (kind, a, b) in enumerate(example["true"]) for i in range(a, b)}
-    predicted = {
-        i: (n, kind, p) for n, (kind, a, b, p) in enumerate(example["predicted"]) for i in range(a, b)
-    }
+    spans = enumerate(example["predicted"])
+    predicted = {i: (n, kind, p) for n, (kind, a, b, p) in spans for i in range(a, b)}
     out: list[dict[str, Any]] = []
     previous: Any = None
     for i, word in enumerate(example["words"]):
@@ -174,7 +156,7 @@ def split_at_spans(sentence: dict[str, Any], classes: dict[str, str]) -> list[di
 
 
 PAGE = PageKind(
-    sections=(scores, kinds, folds, calibration, sentences, spans, learning_curves),
+    sections=(scores, kinds, page.folds, calibration, sentences, spans, learning_curves),
     verdict=verdict,
     extra_facts=lambda run: {"tags": run.metrics.get("scheme")},
     shape_letters=lambda run: "N tokens in all; the first token of each word gets a tag",

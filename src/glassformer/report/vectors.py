@@ -6,7 +6,7 @@ from typing import Any
 
 from glassformer.report import figures
 from glassformer.report.metrics import Table
-from glassformer.report.page import PageKind, Section, curves, table
+from glassformer.report.page import PageKind, Section, curves, table, tabular
 from glassformer.report.run import Run
 from glassformer.report.wording import count, decimal, duration
 
@@ -32,13 +32,12 @@ def learning_curves(run: Run) -> Section | None:
     return Section("learned", "Learning curves", "The loss of each step and its trend.", body)
 
 
-def norms(run: Run) -> Section:
+def norms(run: Run) -> Section | None:
     stages = run.metrics["norms"].items()
-    rows = [
-        [f"{stage} training", *(decimal(n[key]) for key in ("mean", "min", "max"))] for stage, n in stages
-    ]
-    body = table(Table(["", "mean", "smallest", "largest"], rows, (), (), ""))
-    return Section("lengths", "Norms of the vectors", "Before and after training.", body)
+    keys = ("mean", "min", "max")
+    rows = [[f"{stage} training", *(decimal(n[key]) for key in keys)] for stage, n in stages]
+    data = Table(["", "mean", "smallest", "largest"], rows, (), (), "")
+    return tabular("lengths", "Norms of the vectors", "Before and after training.", data)
 
 
 def neighbors(run: Run) -> Section | None:
@@ -55,8 +54,7 @@ def _word_lists(name: str, title: str, note: str, results: dict[str, Any]) -> Se
         [query, ", ".join(f"{word} {decimal(x)}" for word, x in matches)]
         for query, matches in results.items()
     ]
-    body = table(Table(["asked", "nearest"], rows, (), ("nearest",), ""))
-    return Section(name, title, note, body) if results else None
+    return tabular(name, title, note, Table(["asked", "nearest"], rows, (), ("nearest",), ""))
 
 
 def test_rows(tests: dict[str, Any]) -> list[tuple[str, str, str]]:

@@ -197,16 +197,19 @@ def ended_too_early(text: str, still_learning: Mapping[str, Any] | None) -> str:
     return text[0].upper() + text[1:]
 
 
-def verdict_of(metrics: dict[str, Any], noun: str = "texts") -> str:
-    """The verdict on a classifier, compared with the baselines; empty if no examples were evaluated."""
-    scores, measure = metrics.get("test") or metrics.get("validation"), metrics.get("measure", "accuracy")
-    if not scores:
-        return ""
-    split = metrics.get("judged", "test") if metrics.get("test") else "validation"
+def full_verdict(metrics: dict[str, Any], scores: dict[str, Any], split: str, noun: str, measure: str) -> str:
+    """The result, its comparison with the baselines, and whether training ended too early."""
     still_learning = metrics.get("still_learning")
     comparison = compare_with_baselines(scores, metrics.get("baselines") or {}, measure, still_learning)
     parts = verdict(scores, split, noun, measure), comparison, ended_too_early(comparison, still_learning)
-    return " ".join(filter(None, parts)).replace(THIN, " ")
+    return " ".join(filter(None, parts))
+
+
+def verdict_of(metrics: dict[str, Any], noun: str = "texts") -> str:
+    """The verdict on a classifier, compared with the baselines; empty if no examples were evaluated."""
+    scores, measure = metrics.get("test") or metrics.get("validation"), metrics.get("measure", "accuracy")
+    split = metrics.get("judged", "test") if metrics.get("test") else "validation"
+    return full_verdict(metrics, scores, split, noun, measure).replace(THIN, " ") if scores else ""
 
 
 def how_tested(results: dict[str, Any]) -> str:

@@ -103,15 +103,11 @@ def read_rows(shard: Shard) -> Iterator[Any]:
             part = batch.slice(max(0, start - row), end - max(row, start))
             for i in range(0, len(part), CHUNK_ROWS):
                 values = to_list(part.slice(i, CHUNK_ROWS), shard.source, max(row, start) + i)
-                yield from (_image_bytes(value) for value in values)
+                # the ``datasets`` library stores images as dictionaries
+                yield from (value.get("bytes") if isinstance(value, dict) else value for value in values)
         row += len(batch)
         if row >= end:
             return
-
-
-def _image_bytes(value: Any) -> Any:
-    """The bytes of an image in the format of the ``datasets`` library; other values unchanged."""
-    return value.get("bytes") if isinstance(value, dict) else value
 
 
 # --- scoring --------------------------------------------------------------------------------------
@@ -395,19 +391,14 @@ def _table(clf: Any, shard: Shard, fingerprint: str) -> Any:
     label_type: Any = pa.int64() if isinstance(classes[0], int) else pa.string()
     if clf.kind_.is_multilabel:
         label_type, labels = pa.list_(label_type), [None if x is None else list(x) for x in labels]
+    numbers = partial(pa.array, type=pa.float64(), from_pandas=True)  # NaN becomes null
     if clf.kind_.predicts_labels:
-        predictions = {
-            "label": pa.array(labels, label_type),
-            "probability": pa.array(probabilities, pa.float64()),
-        }
-        predictions |= {
-            f"p:{c}": pa.array(rows[:, k], pa.float64(), from_pandas=True) for k, c in enumerate(classes)
-        }
+        predictions = {"label": pa.array(labels, label_type), "probability": numbers(probabilities)}
+        predictions |= {f"p:{c}": numbers(rows[:, k]) for k, c in enumerate(classes)}
     else:
-        predictions = {"number": pa.array(rows[:, 0], pa.float64(), from_pandas=True)}
+        predictions = {"number": numbers(rows[:, 0])}
         if (bounds := bounds_of(clf, rows[:, 0])) is not None:
-            for name, bound in zip(("low", "high"), bounds.T, strict=True):
-                predictions[name] = pa.array(bound, pa.float64(), from_pandas=True)
+            predictions |= {"low": numbers(bounds[:, 0]), "high": numbers(bounds[:, 1])}
     columns = {
         "row": pa.array(np.arange(shard.first + 1, shard.first + shard.rows + 1), pa.int64()),
         **predictions,
@@ -417,10 +408,10 @@ def _table(clf: Any, shard: Shard, fingerprint: str) -> Any:
     return pa.table(columns).replace_schema_metadata({FINGERPRINT_KEY: fingerprint.encode()})
 
 
-def _find_error(clf: Any, x: Any) -> str | None:
-    """Why an input cannot be scored; None if it can be scored."""
+def _find_error(check: Callable[..., Any], *arguments: Any) -> str | None:
+    """What is wrong with an input, according to ``check``; None: nothing."""
     try:
-        clf.inputs.check_cell(x, clf)
+        check(*arguments)
     except InputError as error:
         return error.what
     return None
@@ -428,28 +419,14 @@ def _find_error(clf: Any, x: Any) -> str | None:
 
 def _outputs(clf: Any, inputs: list[Any]) -> tuple[list[str | None], Any]:
     """The error of each input (None for usable inputs), and the probabilities of the usable inputs."""
-    errors = [_find_error(clf, x) for x in inputs]
+    errors = [_find_error(clf.inputs.check_cell, x, clf) for x in inputs]
     usable = [x for x, error in zip(inputs, errors, strict=True) if error is None]
-    if not usable:
-        return errors, None
     try:
-        return errors, clf.outputs(usable)
-    except DataError:
+        return errors, clf.outputs(usable) if usable else None
+    except DataError:  # the tokenizer cannot encode a text, or finds no token in it
         if not clf.inputs.can_be_cut:
             raise
-    errors = _add_tokenizer_errors(clf, inputs, errors)
+    pairs = zip(inputs, errors, strict=True)
+    errors = [error or _find_error(lambda x: clf.encode(clf.check([x])), x) for x, error in pairs]
     usable = [x for x, error in zip(inputs, errors, strict=True) if error is None]
     return errors, clf.outputs(usable) if usable else None
-
-
-def _add_tokenizer_errors(clf: Any, texts: list[Any], errors: list[str | None]) -> list[str | None]:
-    """Add errors for texts that the tokenizer cannot encode, or in which it finds no token."""
-
-    def find_error(text: str) -> str | None:
-        try:
-            clf.encode(clf.check([text]))
-        except DataError as error:
-            return error.what
-        return None
-
-    return [find_error(text) if error is None else error for text, error in zip(texts, errors, strict=True)]

@@ -29,23 +29,14 @@ from glassformer.finite import json_text
 from glassformer.inputs.inputs import ServedInputs
 from glassformer.outputs import printable
 from glassformer.runtime import set_threads
-from glassformer.serve.batcher import Batcher
-from glassformer.serve.decoding import ImageDecoder, TextEncoder
+from glassformer.serve import schema
+from glassformer.serve.batcher import Batcher, ImageDecoder, TextEncoder
 from glassformer.serve.guard import PREDICT, Guard, JsonRoute
 from glassformer.serve.kinds import KINDS, ROUTES, Route, route_paths
 from glassformer.serve.limits import Limits
 from glassformer.serve.metrics import MemoryBudget, Metrics
 from glassformer.serve.models import ServedModel
 from glassformer.serve.problems import JSON, Problem, model_problem, validation_problem
-from glassformer.serve.schema import (
-    ErrorResponse,
-    ExplainRequest,
-    ExplainResponse,
-    RequestInputs,
-    StateResponse,
-    extend_request,
-    models_response,
-)
 
 log = logging.getLogger("glassformer.serve")
 
@@ -71,7 +62,7 @@ REASONS = {
     503: "No answer in time, or stopping",
 }
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
-    code: {"model": ErrorResponse, "description": what} for code, what in REASONS.items()
+    code: {"model": schema.ErrorResponse, "description": what} for code, what in REASONS.items()
 }
 
 
@@ -105,10 +96,9 @@ class Server:
         # Decoding an image takes seconds, so texts have other threads.
         self.text_encoder, self.image_decoder = TextEncoder(), ImageDecoder(limits.decode_seconds)
         self.input_kinds = [type(served.inputs) for served, _ in models]
-        self.requests = {
-            path: extend_request(route.request, self.input_kinds) for path, route in ROUTES.items()
-        }
-        self.requests[EXPLAIN] = extend_request(ExplainRequest, self.input_kinds)
+        kinds, routes = self.input_kinds, ROUTES.items()
+        self.requests = {path: schema.extend_request(route.request, kinds) for path, route in routes}
+        self.requests[EXPLAIN] = schema.extend_request(schema.ExplainRequest, self.input_kinds)
         threads = (next(iter(self.models.values())).clf.threads,)  # torch has this setting per thread
         self.computing = ThreadPoolExecutor(1, "compute", _lower_priority, threads)
         self.explaining = ThreadPoolExecutor(1, "explain", _lower_priority, threads)
@@ -204,7 +194,7 @@ class Server:
         kinds = input_kind.kind, output_kind
         return [s for s in self.models.values() if (s.kind, s.output_kind) == kinds]
 
-    def select_to_explain(self, request: ExplainRequest, sent: RequestInputs) -> ServedModel:
+    def select_to_explain(self, request: schema.ExplainRequest, sent: schema.RequestInputs) -> ServedModel:
         """The model that the request names, or the first one that can explain such an input.
 
         Raises:
@@ -241,6 +231,8 @@ class Server:
         except Problem as problem:
             problem.where = sent.fields.get(problem.where or "", problem.where)
             raise
+        if route.respond is None:
+            return {"model": served.name, **served.response(items, rows, request)}
         return {"model": served.name, **await route.respond(self, served, request, items, rows)}
 
     async def explain(self, call: Callable[..., Any], *arguments: Any, fix: str) -> Any:
@@ -336,7 +328,7 @@ def _wrong_pairing(served: Any) -> Problem:
 
 
 def _validation_problem(request: Any, error: RequestValidationError) -> Response:
-    request_class_ = request.app.state.server.requests.get(request.url.path, ExplainRequest)
+    request_class_ = request.app.state.server.requests.get(request.url.path, schema.ExplainRequest)
     return validation_problem(error.errors(), list(request_class_.model_fields)).response()
 
 
@@ -370,11 +362,13 @@ def _add_routes(app: FastAPI, server: Server) -> None:
 
     explain.__annotations__["request"] = server.requests[EXPLAIN]
     summary = "Explanation of a prediction"
-    app.post(EXPLAIN, response_model=ExplainResponse, responses=ERROR_RESPONSES, summary=summary)(explain)
+    app.post(EXPLAIN, response_model=schema.ExplainResponse, responses=ERROR_RESPONSES, summary=summary)(
+        explain
+    )
 
     @app.get(
         "/v1/models",
-        response_model=models_response(server.input_kinds),
+        response_model=schema.models_response(server.input_kinds),
         responses={401: ERROR_RESPONSES[401], 400: ERROR_RESPONSES[400]},
     )
     async def models() -> Response:
@@ -383,7 +377,7 @@ def _add_routes(app: FastAPI, server: Server) -> None:
         return JSONResponse({"models": server.descriptions, "broken": broken})
 
     @app.head("/health", include_in_schema=False)
-    @app.get("/health", response_model=StateResponse, responses={400: ERROR_RESPONSES[400]})
+    @app.get("/health", response_model=schema.StateResponse, responses={400: ERROR_RESPONSES[400]})
     async def health() -> Response:
         """Whether the process is alive."""
         return JSONResponse({"state": "alive"})
@@ -391,7 +385,7 @@ def _add_routes(app: FastAPI, server: Server) -> None:
     @app.head("/ready", include_in_schema=False)
     @app.get(
         "/ready",
-        response_model=StateResponse,
+        response_model=schema.StateResponse,
         responses={400: ERROR_RESPONSES[400], 503: ERROR_RESPONSES[503]},
     )
     async def ready() -> Response:

@@ -88,16 +88,14 @@ class Labels(Output):
         )
         return {"predictions": [self._prediction(*values, top) for values in fields]}
 
-    def _prediction(
-        self, item: Item, label: Any, probability: float, row: list, predicted: Any, top: Any
-    ) -> dict:
+    def _prediction(self, item: Item, label: Any, p: float, row: list, predicted: Any, top: Any) -> dict:
         """Fields of ``schema.Prediction``; ``predicted`` is None if the model abstains."""
         probabilities = dict(zip(self.labels, row, strict=True))
         if top is not None:
             probabilities = dict(sorted(probabilities.items(), key=lambda pair: -pair[1])[:top])
         return {
             "label": str(label),
-            "probability": probability,
+            "probability": p,
             "probabilities": probabilities,
             "truncated": item.truncated,
             **({"labels": list(map(str, label))} if self.multi_label else {}),
@@ -270,10 +268,6 @@ KINDS: dict[str, type[Output]] = {
 # --- routes ----------------------------------------------------------------------------------------
 
 
-async def _response(server: Any, served: Any, request: Any, items: list[Item], rows: list[Any]) -> dict:
-    return served.response(items, rows, request)
-
-
 @dataclass(frozen=True)
 class Route:
     """A path for POST requests, and the function that makes the response."""
@@ -283,7 +277,8 @@ class Route:
     summary: str
     request: type[schema.Request]
     response: type[schema.Strict]
-    respond: Callable[..., Awaitable[dict]] = _response  # called with server, served, request, items, rows
+    # called with server, served, request, items, rows; None: ``Output.response`` makes the response
+    respond: Callable[..., Awaitable[dict]] | None = None
     find_missing: Callable[[Any], Problem | None] = lambda output: None  # see ``Server.select_model``
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
@@ -55,23 +57,18 @@ class Metrics:
     content_type = CONTENT_TYPE_LATEST
 
     def __init__(self) -> None:
-        self.registry = r = CollectorRegistry()
-        ProcessCollector(registry=r)
-        self.requests = Counter(
-            "glassformer_requests_total", "Requests by route and status", ["route", "status"], registry=r
-        )
-        self.seconds = Histogram(
-            "glassformer_request_seconds", "From headers to answer", ["route"], buckets=SECONDS, registry=r
-        )
-        self.inputs = Counter("glassformer_inputs_total", "Texts and images answered", ["model"], registry=r)
-        self.tokens = Counter("glassformer_tokens_total", "Tokens computed", ["model"], registry=r)
-        self.batch = Histogram(
-            "glassformer_batch_tokens", "Tokens of a batch", ["model"], buckets=TOKENS, registry=r
-        )
-        self.queue = Gauge("glassformer_queue_tokens", "Tokens waiting or in work", ["model"], registry=r)
-        self.refused = Counter(
-            "glassformer_refused_total", "Requests refused for load", ["reason"], registry=r
-        )
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        shared: Any = {"namespace": "glassformer", "registry": self.registry}
+        routes, models = ["route", "status"], ["model"]
+        self.requests = Counter("requests_total", "Requests by route and status", routes, **shared)
+        times = {"buckets": SECONDS, **shared}
+        self.seconds = Histogram("request_seconds", "From headers to answer", routes[:1], **times)
+        self.inputs = Counter("inputs_total", "Texts and images answered", models, **shared)
+        self.tokens = Counter("tokens_total", "Tokens computed", models, **shared)
+        self.batch = Histogram("batch_tokens", "Tokens of a batch", models, buckets=TOKENS, **shared)
+        self.queue = Gauge("queue_tokens", "Tokens waiting or in work", models, **shared)
+        self.refused = Counter("refused_total", "Requests refused for load", ["reason"], **shared)
 
     def text(self) -> bytes:
         """The metrics in Prometheus' text format."""

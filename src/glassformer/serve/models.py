@@ -209,11 +209,6 @@ class ServedModel:
             "notes": notes_with_interpretation(e),
         }
 
-    @property
-    def methods(self) -> list[str]:
-        """Explanation methods of this model, the default first."""
-        return methods_for(self.clf.model_) if self.output.can_explain else []
-
     # --- description -----------------------------------------------------------------------------
 
     def describe(self, calibrated: bool) -> dict[str, Any]:
@@ -234,7 +229,7 @@ class ServedModel:
             "threshold": None,
             "layers": getattr(encoder, "num_layers", None),
             "heads": getattr(encoder, "num_heads", None),
-            "methods": self.methods,
+            "methods": methods_for(self.clf.model_) if self.output.can_explain else [],
             "channels": None,
             "example": self.image or (self.examples[0] if self.examples else self.inputs.neutral),
             "multi_label": self.output.multi_label,
@@ -313,13 +308,12 @@ def load_models(
             raise ConfigError(f"two models are called {name!r}", where=str(run), fix="Rename one folder")
         try:
             loaded[name] = _load_one(name, path, limits, threads, precision)
-        except InputError as error:
-            if broken is None:
-                raise
-            errors[name] = error
         except Exception as error:  # one broken model must not stop the others
             if broken is None:
                 raise
+            if isinstance(error, InputError):
+                errors[name] = error
+                continue
             text = outputs.printable("".join(traceback.format_exception(error)), allowed="\n")
             log.error("%s could not be loaded\n%s", outputs.printable(name), text)
             errors[name] = CheckpointError(f"could not be loaded ({type(error).__name__})", where=str(run))

@@ -249,9 +249,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.phase != BODY and cycle is not None and not cycle.response_complete:
             return self._close_after_response()
         if self.pipeline or (self.phase == BODY and cycle.response_started):
-            return (
-                self.transport.abort()
-            )  # the client would read the error as the response to another request
+            # the client would read the error as the response to another request
+            return self.transport.abort()
         if self.phase == BODY:
             cycle.disconnected = True
             cycle.message_event.set()

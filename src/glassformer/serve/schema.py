@@ -43,6 +43,11 @@ Method = Literal[
 ]
 
 
+def described(description: str, default: Any = ..., **limits: Any) -> Any:
+    """A field with its description for the OpenAPI page; without a default, it is required."""
+    return Field(default, description=description, **limits)
+
+
 @dataclass(frozen=True)
 class RequestInputs:
     """The inputs of a request, and the field that contained them."""
@@ -107,13 +112,13 @@ class PredictRequest(Request):
     READS: ClassVar[Sequence[type[ServedInputs]]] = (ServedTexts, ServedImages)
     texts: ListOf[Text] = None
     images: ListOf[ImageBytes] = None
-    pairs: list[Pair] | None = Field(
-        None, min_length=1, fail_fast=True, description="Pairs of texts, for models of pairs"
+    pairs: list[Pair] | None = described(
+        "Pairs of texts, for models of pairs", None, min_length=1, fail_fast=True
     )
-    text: Text | None = Field(None, description="Same as texts with one text")
-    image: ImageBytes | None = Field(None, description="Same as images with one image")
-    top: int | None = Field(
-        None, ge=1, le=10_000, description="Return the probabilities of this many most probable classes only"
+    text: Text | None = described("Same as texts with one text", None)
+    image: ImageBytes | None = described("Same as images with one image", None)
+    top: int | None = described(
+        "Return the probabilities of this many most probable classes only", None, ge=1, le=10_000
     )
     model: Name | None = None
 
@@ -129,31 +134,29 @@ class PredictRequest(Request):
 
 class Prediction(Strict):
     label: str
-    probability: float = Field(
-        description="Calibrated probability of the label; for multi-label, of the least certain one"
+    probability: float = described(
+        "Calibrated probability of the label; for multi-label, of the least certain one"
     )
     probabilities: dict[str, float]
-    truncated: bool = Field(description="Whether the text was longer than the model reads")
-    labels: list[str] | None = Field(
-        None, description="For multi-label models: all predicted labels; else absent"
-    )
-    abstains: bool | None = Field(
-        None, description="true: the probability of the label is below the model's abstain_below; else absent"
+    truncated: bool = described("Whether the text was longer than the model reads")
+    labels: list[str] | None = described("For multi-label models: all predicted labels; else absent", None)
+    abstains: bool | None = described(
+        "true: the probability of the label is below the model's abstain_below; else absent", None
     )
 
 
 class PredictedNumber(Strict):
     number: float
-    interval: list[float] | None = Field(
-        None, description="90 % prediction interval; absent if too few examples were held out"
+    interval: list[float] | None = described(
+        "90 % prediction interval; absent if too few examples were held out", None
     )
-    truncated: bool = Field(description="Whether the text was longer than the model reads")
+    truncated: bool = described("Whether the text was longer than the model reads")
 
 
 class PredictResponse(Strict):
     model: str
-    predictions: list[Prediction] = Field(description="Empty with regressors")
-    numbers: list[PredictedNumber] | None = Field(None, description="For regressors; else absent")
+    predictions: list[Prediction] = described("Empty with regressors")
+    numbers: list[PredictedNumber] | None = described("For regressors; else absent", None)
 
 
 class ExplainRequest(Request):
@@ -162,22 +165,16 @@ class ExplainRequest(Request):
     model_config = _example({"text": "A compelling story, mediocre acting.", "method": "rollout"})
     READS: ClassVar[Sequence[type[ServedInputs]]] = (ServedTexts, ServedImages)
     text: Text | None = None
-    text_pair: Text | None = Field(None, description="The second text, for a model of pairs")
+    text_pair: Text | None = described("The second text, for a model of pairs", None)
     image: ImageBytes | None = None
-    texts: list[Text] | None = Field(None, min_length=1, max_length=1, description="Same as text, in a list")
-    images: list[ImageBytes] | None = Field(
-        None, min_length=1, max_length=1, description="Same as image, in a list"
-    )
+    texts: list[Text] | None = described("Same as text, in a list", None, min_length=1, max_length=1)
+    images: list[ImageBytes] | None = described("Same as image, in a list", None, min_length=1, max_length=1)
     model: Name | None = None
-    method: Method | None = Field(None, description="Default: the first of the model's methods")
-    target: str | None = Field(
-        None, max_length=200, description="The label to explain; not with rollout, attention"
-    )
-    word: int | str | None = Field(
-        None, description="For taggers: word of the text to explain, or its number from 0"
-    )
-    layer: int | None = Field(None, ge=-1000, le=1000, description="With attention; -1 is the last")
-    head: int | None = Field(None, ge=-1000, le=1000, description="With attention; default: the mean of all")
+    method: Method | None = described("Default: the first of the model's methods", None)
+    target: str | None = described("The label to explain; not with rollout, attention", None, max_length=200)
+    word: int | str | None = described("For taggers: word of the text to explain, or its number from 0", None)
+    layer: int | None = described("With attention; -1 is the last", None, ge=-1000, le=1000)
+    head: int | None = described("With attention; default: the mean of all", None, ge=-1000, le=1000)
 
     def to_inputs(self) -> RequestInputs:
         inputs = self.inputs_by_kind()
@@ -193,9 +190,8 @@ class ExplainRequest(Request):
 
 def extend_request(request: type[Request], kinds: Sequence[type[ServedInputs]]) -> type[Request]:
     """The request class, with fields for the kinds of input that it does not have yet."""
-    new_kinds = [
-        kind for kind in dict.fromkeys(kinds) if request.READS and kind.field not in request.model_fields
-    ]
+    distinct = dict.fromkeys(kinds if request.READS else ())
+    new_kinds = [kind for kind in distinct if kind.field not in request.model_fields]
     if not new_kinds:
         return request
     fields: dict[str, Any] = {}
@@ -220,18 +216,16 @@ class ExplainResponse(Strict):
     probability: float
     method: str
     target: str | None
-    pieces: list[Piece] = Field(description="The text in order; empty for images")
-    second: int | None = Field(None, description="For pairs: index of the piece where the second text begins")
-    special: list[Piece] = Field(
-        description=f"Special tokens such as {CLS} and {SEP}, which are not part of the text"
+    pieces: list[Piece] = described("The text in order; empty for images")
+    second: int | None = described("For pairs: index of the piece where the second text begins", None)
+    special: list[Piece] = described(
+        f"Special tokens such as {CLS} and {SEP}, which are not part of the text"
     )
-    scores: list[list[float]] = Field(description="Scores of patches, by row and column; empty for texts")
-    image: str | None = Field(description="data: URL of the image as the model saw it")
-    error: float | None = Field(description="Integrated gradients: relative error of the sum")
+    scores: list[list[float]] = described("Scores of patches, by row and column; empty for texts")
+    image: str | None = described("data: URL of the image as the model saw it")
+    error: float | None = described("Integrated gradients: relative error of the sum")
     settings: dict[str, Any]
-    notes: list[str] = Field(
-        description="How to read the scores of the method; which part of the text was left out"
-    )
+    notes: list[str] = described("How to read the scores of the method; which part of the text was left out")
 
 
 class EmbedRequest(Request):
@@ -239,14 +233,14 @@ class EmbedRequest(Request):
 
     model_config = _example({"texts": ["A dog runs.", "Rain falls."]})
     texts: ListOf[Text] = None
-    text: Text | None = Field(None, description="Same as texts with one text")
+    text: Text | None = described("Same as texts with one text", None)
     model: Name | None = None
 
 
 class EmbedResponse(Strict):
     model: str
-    vectors: list[list[float]] = Field(description="One per text, normalized to length 1")
-    truncated: list[bool] = Field(description="Whether a text was longer than the model reads")
+    vectors: list[list[float]] = described("One per text, normalized to length 1")
+    truncated: list[bool] = described("Whether a text was longer than the model reads")
 
 
 class SimilarRequest(Request):
@@ -255,9 +249,7 @@ class SimilarRequest(Request):
     model_config = _example({"pairs": [["A dog runs.", "The dog ran."]]})
     pairs: list[Pair] = Field(min_length=1, fail_fast=True)
     model: Name | None = None
-    explain: bool = Field(
-        False, description="For one pair: also return what each pair of tokens adds to the cosine"
-    )
+    explain: bool = described("For one pair: also return what each pair of tokens adds to the cosine", False)
 
     def to_inputs(self) -> RequestInputs:
         if self.explain and len(self.pairs) > 1:
@@ -272,9 +264,9 @@ class PairExplanation(Strict):
     """Contributions of token pairs to the cosine, which is the sum of the table."""
 
     cosine: float
-    tokens: list[list[str]] = Field(description="Tokens of the first and of the second text")
-    table: list[list[float]] = Field(
-        description="One row per token of the first text, one column per token of the second"
+    tokens: list[list[str]] = described("Tokens of the first and of the second text")
+    table: list[list[float]] = described(
+        "One row per token of the first text, one column per token of the second"
     )
     notes: list[str]
 
@@ -282,7 +274,7 @@ class PairExplanation(Strict):
 class SimilarResponse(Strict):
     model: str
     cosines: list[float]
-    truncated: list[bool] = Field(description="Whether a text of the pair was longer than the model reads")
+    truncated: list[bool] = described("Whether a text of the pair was longer than the model reads")
     explanation: PairExplanation | None
 
 
@@ -291,28 +283,28 @@ class SearchRequest(Request):
 
     model_config = _example({"texts": ["Can I return it?"], "count": 3})
     texts: ListOf[Text] = None
-    text: Text | None = Field(None, description="Same as texts with one text")
-    count: int = Field(5, ge=1, le=100, description="Number of results per query")
-    least: float | None = Field(None, ge=-1, le=1, description="Minimum cosine similarity of a result")
+    text: Text | None = described("Same as texts with one text", None)
+    count: int = described("Number of results per query", 5, ge=1, le=100)
+    least: float | None = described("Minimum cosine similarity of a result", None, ge=-1, le=1)
     model: Name | None = None
 
 
 class FoundText(Strict):
-    row: int = Field(description="Row in the file of the list, or position from 1")
+    row: int = described("Row in the file of the list, or position from 1")
     cosine: float
     text: str
-    columns: dict[str, Any] = Field(description="Other columns of the row")
+    columns: dict[str, Any] = described("Other columns of the row")
 
 
 class SearchAnswer(Strict):
-    found: list[FoundText] = Field(description="Results, the nearest first; may be empty")
-    nearest: float = Field(description="Cosine of the nearest text, even if it is not in the results")
+    found: list[FoundText] = described("Results, the nearest first; may be empty")
+    nearest: float = described("Cosine of the nearest text, even if it is not in the results")
 
 
 class SearchResponse(Strict):
     model: str
-    answers: list[SearchAnswer] = Field(description="One per query")
-    truncated: list[bool] = Field(description="Whether a text was longer than the model reads")
+    answers: list[SearchAnswer] = described("One per query")
+    truncated: list[bool] = described("Whether a text was longer than the model reads")
 
 
 class TagRequest(Request):
@@ -320,10 +312,10 @@ class TagRequest(Request):
 
     model_config = _example({"text": "Ann left Rome"})
     text: Text | None = None
-    words: list[Text] | None = Field(None, min_length=1, fail_fast=True, description="Words of one sentence")
+    words: list[Text] | None = described("Words of one sentence", None, min_length=1, fail_fast=True)
     texts: ListOf[Text] = None
-    sentences: list[Annotated[list[Text], Field(min_length=1)]] | None = Field(
-        None, min_length=1, fail_fast=True, description="Words of several sentences"
+    sentences: list[Annotated[list[Text], Field(min_length=1)]] | None = described(
+        "Words of several sentences", None, min_length=1, fail_fast=True
     )
     model: Name | None = None
 
@@ -347,7 +339,7 @@ class SpanOut(Strict):
     end: int
     first: int
     last: int
-    probability: float = Field(description="Calibrated probability of its least certain word")
+    probability: float = described("Calibrated probability of its least certain word")
 
 
 class TaggedSentence(Strict):
@@ -370,10 +362,10 @@ class AnswerRequest(Request):
     model_config = _example({"question": "Where was Ada born?", "context": "Ada was born in Hanoi in 1923."})
     question: Text | None = None
     context: Text | None = None
-    questions: list[Pair] | None = Field(
-        None, min_length=1, fail_fast=True, description="Pairs of question and context"
+    questions: list[Pair] | None = described(
+        "Pairs of question and context", None, min_length=1, fail_fast=True
     )
-    n_best: int = Field(1, ge=1, le=20, description="Number of candidate answers, the best first")
+    n_best: int = described("Number of candidate answers, the best first", 1, ge=1, le=20)
     model: Name | None = None
 
     def to_inputs(self) -> RequestInputs:
@@ -396,12 +388,12 @@ class AnswerOut(Strict):
     answer: str
     start: int
     end: int
-    probability: float = Field(description="Probability among the best 20 spans and no answer")
+    probability: float = described("Probability among the best 20 spans and no answer")
 
 
 class Answered(AnswerOut):
-    others: list[AnswerOut] = Field(description="The next best answers, at most n_best - 1")
-    truncated: bool = Field(description="Whether the question was longer than the model reads")
+    others: list[AnswerOut] = described("The next best answers, at most n_best - 1")
+    truncated: bool = described("Whether the question was longer than the model reads")
 
 
 class AnswerResponse(Strict):
@@ -410,69 +402,67 @@ class AnswerResponse(Strict):
 
 
 class Score(Strict):
-    metric: str = Field(
-        description="accuracy; multi-label: macro_f1; taggers: entity_f1; question answering: f1; "
+    metric: str = described(
+        "accuracy; multi-label: macro_f1; taggers: entity_f1; question answering: f1; "
         "regression: r2 or mae; similarity: spearman or found"
     )
     value: float
-    split: str = Field(description="Split that it was measured on, such as test or validation")
-    examples: int | None = Field(description="Number of examples in this split")
+    split: str = described("Split that it was measured on, such as test or validation")
+    examples: int | None = described("Number of examples in this split")
 
 
 class Model(Strict):
     name: str
     kind: Literal["text", "image"]
-    gives: Literal["labels", "vectors", "tags", "answers"] = Field(
-        "labels",
-        description="vectors: for /v1/embed, /v1/similar; tags: for /v1/tag; answers: for /v1/answer",
+    gives: Literal["labels", "vectors", "tags", "answers"] = described(
+        "vectors: for /v1/embed, /v1/similar; tags: for /v1/tag; answers: for /v1/answer", "labels"
     )
-    labels: list[str] = Field(description="For taggers, the tags")
-    spans: list[str] = Field([], description="For taggers: the entity types")
-    examples: list[str] = Field(description="Example sentences from the recipe")
-    pairs: bool = Field(False, description="Whether the model reads pairs of texts instead of single ones")
-    max_length: int | None = Field(
-        description="Maximum number of tokens of a text; null: unlimited, or not a text model"
+    labels: list[str] = described("For taggers, the tags")
+    spans: list[str] = described("For taggers: the entity types", [])
+    examples: list[str] = described("Example sentences from the recipe")
+    pairs: bool = described("Whether the model reads pairs of texts instead of single ones", False)
+    max_length: int | None = described(
+        "Maximum number of tokens of a text; null: unlimited, or not a text model"
     )
-    size: list[int] | None = Field(description="Height and width that images are resized to")
+    size: list[int] | None = described("Height and width that images are resized to")
     precision: Literal["fp32", "bf16", "int8"]
-    calibrated: bool = Field(description="Whether a temperature was fitted to held-out data")
-    temperature: float = Field(description="1: not scaled; for one temperature per label, see temperatures")
-    temperatures: list[float] | None = Field(
-        None, description="For multi-label models: the temperature of each label; else null"
+    calibrated: bool = described("Whether a temperature was fitted to held-out data")
+    temperature: float = described("1: not scaled; for one temperature per label, see temperatures")
+    temperatures: list[float] | None = described(
+        "For multi-label models: the temperature of each label; else null", None
     )
-    threshold: float | list[float] | None = Field(
-        description="Decision threshold of the second of two labels, or of each label; with more than two "
+    threshold: float | list[float] | None = described(
+        "Decision threshold of the second of two labels, or of each label; with more than two "
         "classes, the prediction has the largest ratio of probability and threshold; null: none"
     )
-    abstain_below: float | None = Field(
-        None, description="The model abstains if the label has a lower probability; null: it never abstains"
+    abstain_below: float | None = described(
+        "The model abstains if the label has a lower probability; null: it never abstains", None
     )
-    no_answer_threshold: float | None = Field(
-        None,
-        description="For question answering: score margin above which no answer is predicted; null: never",
+    no_answer_threshold: float | None = described(
+        "For question answering: score margin above which no answer is predicted; null: never", None
     )
     layers: int | None
     heads: int | None
-    methods: list[str] = Field(description="Explanation methods of this model")
-    channels: int | None = Field(description="Channels of its images; 1: grayscale")
-    example: str | list[str] | None = Field(
-        None,
-        description="First input on the page: a text, the two texts of a pair (question and context), or an "
+    methods: list[str] = described("Explanation methods of this model")
+    channels: int | None = described("Channels of its images; 1: grayscale")
+    example: str | list[str] | None = described(
+        "First input on the page: a text, the two texts of a pair (question and context), or an "
         "image in base64; null: the page draws one",
+        None,
     )
-    multi_label: bool = Field(False, description="Whether the model is multi-label")
-    score: Score | None = Field(None, description="Main metric, measured by its run; null: unknown")
-    searched: int | None = Field(None, description="Number of texts that /v1/search searches; null: none")
+    multi_label: bool = described("Whether the model is multi-label", False)
+    score: Score | None = described("Main metric, measured by its run; null: unknown", None)
+    searched: int | None = described("Number of texts that /v1/search searches; null: none", None)
 
 
 class BrokenModel(Strict):
     name: str
-    error: str = Field(description="Why it could not be loaded")
+    error: str = described("Why it could not be loaded")
 
 
 class ModelsResponse(Strict):
     models: list[Model]
-    broken: list[BrokenModel] = Field([], description="Models that could not be loaded")
+    broken: list[BrokenModel] = described("Models that could not be loaded", [])
 
 
 def models_response(kinds: Sequence[type[ServedInputs]]) -> type[ModelsResponse]:

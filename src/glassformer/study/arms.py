@@ -49,15 +49,17 @@ class Job:
     seed: int
     recipe: Any
     folder: Path
+    in_study: bool = True  # False: a finished run that does not belong to a study
 
     @property
     def relative_folder(self) -> str:
-        """The run's folder relative to the study's."""
-        return self.folder.relative_to(self.folder.parents[2]).as_posix()
+        """The run's folder relative to the study's, if there is a study."""
+        folder = self.folder.relative_to(self.folder.parents[2]) if self.in_study else self.folder
+        return folder.as_posix()
 
     @property
     def title(self) -> str:
-        return f"{self.arm}, seed {self.seed}"
+        return f"{self.arm}, seed {self.seed}" if self.in_study else self.folder.as_posix()
 
 
 def plan_jobs(study: Study, arms: Sequence[Arm], folder: Path) -> list[Job]:

@@ -10,29 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from glassformer import errors
 from glassformer.checkpoints.files import read_json, replace_text
 from glassformer.checkpoints.locks import write_lock
 from glassformer.config import plain
 from glassformer.data.duplicates import copy_keys
 from glassformer.data.splits import labeled_or_none
-from glassformer.errors import (
-    BadValueError,
-    ConfigError,
-    DataError,
-    GlassformerError,
-    NotForThisModelError,
-    counted,
-)
-from glassformer.evaluate.calibrate import (
-    FOLDS,
-    MAX_TEMPERATURE,
-    MIN_TEMPERATURE,
-    Metric,
-    class_metric,
-    cross_validated_metric,
-    describe,
-    fit_temperature,
-)
+from glassformer.evaluate import calibrate
 from glassformer.evaluate.predict import softmax
 from glassformer.finite import json_text
 from glassformer.runtime import choose_device, choose_dtype
@@ -59,7 +43,7 @@ Log = Callable[[str], None]
 def calibrate_run(
     folder: str | Path,
     data: str | None = None,
-    threshold: Metric | None = None,
+    threshold: calibrate.Metric | None = None,
     *,
     abstain_below: float | None = None,
     bootstrap: int = 1000,
@@ -93,27 +77,52 @@ def calibrate_run(
     target = TASKS[recipe.task].target
     if target.no_calibration:
         what, fix = target.no_calibration
-        raise NotForThisModelError(what, where=str(folder), fix=fix)
+        raise errors.NotForThisModelError(what, where=str(folder), fix=fix)
     check_classifies(recipe, words=True)
     for name, value in {"threshold": threshold, "abstain_below": abstain_below}.items():
         if target.has_word_labels and value is not None:
             what = "tags of words have no threshold"
             fix = "Leave it out: the most probable tag is predicted"
-            raise NotForThisModelError(what, where=name, fix=fix)
+            raise errors.NotForThisModelError(what, where=name, fix=fix)
     with write_lock(folder):
         data_recipe = with_bad_rows(with_columns(recipe, columns or {}), on_bad_row, other=True)
         clf = load(folder)
         other_split = _read_labeled_split(data, data_recipe, clf, log) if data else None
-        other_data = data, other_split, on_bad_row == "skip"
         splits = _run_splits(RunContext(TASKS[recipe.task], recipe, folder, log), bool(data))
-        return _calibrate(folder, recipe, clf, splits, other_data, threshold, abstain_below, bootstrap, log)
+        split, name = (other_split, data) if data else (labeled_or_none(splits.validation), "validation")
+        if split is None:
+            what = "this run has no validation split, and calibration must not use the test split"
+            raise errors.BadValueError(what, where=str(folder), fix="Give other labeled examples with --data")
+        test_split = labeled_or_none(splits and splits.evaluated)
+        if target.has_word_labels:
+            out, evaluate, noun = *_calibrate_words(clf, split, name, bootstrap, log), "sentence"
+        else:
+            split, unknown = with_known_labels(clf, split, on_bad_row == "skip")
+            if unknown:
+                log(unknown)
+            options = threshold, check_abstain(abstain_below, clf.kind_), bootstrap
+            out, evaluate, noun = *_calibrate(folder, clf, split, name, *options, log), "example"
+            out["seen"] = _count_overlaps(split, splits, test_split) if data and splits else {}
+        if test_split is not None and splits.evaluated_split != "validation":
+            log(f"evaluating on {errors.counted(len(test_split), noun)} of {splits.evaluated_split}")
+            out["splits"][splits.evaluated_split] = evaluate(test_split)
+        _save(clf, folder)
+        replace_text(folder / "calibration.json", json_text(out, indent=1) + "\n")
+        if (folder / "metrics.json").is_file():
+            TASKS[recipe.task].render_report(folder, known_recipe(folder))
+        return out
+
+
+def _save(clf: Any, run: Path) -> None:
+    clf.save(run / "model", overwrite=True)
+    write_card(run / "model", clf, run)
 
 
 def _run_splits(context: RunContext, has_other_data: bool) -> Any:
     """The splits of the run; None if other data are used, and the run's data have changed or are missing."""
     try:
         return context.reload_data(("validation", "judged"))
-    except DataError as error:
+    except errors.DataError as error:
         if not has_other_data:
             raise
         consequence = "the run's test split is not evaluated, and overlap with its training data is unknown"
@@ -121,61 +130,40 @@ def _run_splits(context: RunContext, has_other_data: bool) -> Any:
         return None
 
 
+Calibrated = tuple[dict[str, Any], Callable[[Any], dict[str, Any]]]
+
+
 def _calibrate(
-    folder: Path,
-    recipe: Any,
-    clf: Any,
-    splits: Any,
-    other_data: tuple[str | None, Any, bool],
-    threshold: Metric | None,
-    abstain_below: float | None,
-    bootstrap: int,
-    log: Log,
-) -> dict[str, Any]:
-    """Calibrate a loaded model; ``other_data``: path, split, and whether unknown labels are left out."""
-    data, other_split, skip_unknown = other_data
-    split, name = (other_split, data) if data else (labeled_or_none(splits.validation), "validation")
-    if split is None:
-        what = "this run has no validation split, and calibration must not use the test split"
-        raise BadValueError(what, where=str(folder), fix="Give other labeled examples with --data")
-    if TASKS[recipe.task].target.has_word_labels:
-        return _calibrate_words(folder, recipe, clf, splits, (split, name), bootstrap, log)
+    folder: Path, clf: Any, split: Any, name: str, threshold: Any, abstain_below: Any, n: int, log: Log
+) -> Calibrated:
+    """Calibrate a loaded model; returns the result, and a function that evaluates another split."""
     kind = clf.kind_
-    abstain_threshold = check_abstain(abstain_below, kind)
     if threshold == "f1" and not kind.is_multilabel and len(clf.classes_) != 2:
         what = f"f1 is defined for two classes, and there are {len(clf.classes_)}"
-        raise NotForThisModelError(what, where="threshold", fix="Use macro_f1 or accuracy")
-    split, unknown = with_known_labels(clf, split, skip_unknown)
-    if unknown:
-        log(unknown)
+        raise errors.NotForThisModelError(what, where="threshold", fix="Use macro_f1 or accuracy")
     log(f"calibrating on {len(split):,} {name} examples")
     logits, targets = clf.logits(split.examples), _targets(clf, split)
     trained_thresholds = _trained_thresholds(folder, clf) if kind.is_multilabel else None
     temperature, thresholds = fit_decision(kind, logits, targets, threshold, trained_thresholds)
     cross_validates = thresholds is not None and not kind.is_multilabel
+    decisions = (1.0, trained_thresholds), (temperature, thresholds), abstain_below
+    p = kind.probabilities(logits, temperature)
     out = _common_entries(clf, temperature, kind.error_mask(logits, targets), name) | {
         "threshold": plain(thresholds),
         "metric": threshold or ("f1" if thresholds is not None else None),
-        "abstain_below": abstain_threshold,
+        "abstain_below": abstain_below,
         "unseen": _cross_validated(kind, logits, targets, threshold) if cross_validates else None,
+        "splits": {name: _before_and_after(clf, logits, targets, *decisions, n)},
+        "abstaining": None if kind.is_multilabel else abstaining(kind, p, targets, thresholds),
     }
-    decisions = (1.0, trained_thresholds), (temperature, thresholds), abstain_threshold
-    out["splits"] = {name: _before_and_after(clf, logits, targets, *decisions, bootstrap)}
-    p = kind.probabilities(logits, temperature)
-    out["abstaining"] = None if kind.is_multilabel else abstaining(kind, p, targets, thresholds)
-    test_split = labeled_or_none(splits and splits.evaluated)
-    out["seen"] = _count_overlaps(split, splits, test_split) if data and splits else {}
-    if test_split is not None and splits.evaluated_split != "validation":
-        log(f"evaluating on {counted(len(test_split), 'example')} of {splits.evaluated_split}")
-        test_outputs = clf.logits(test_split.examples), _targets(clf, test_split)
-        out["splits"][splits.evaluated_split] = _before_and_after(clf, *test_outputs, *decisions, bootstrap)
-    clf.threshold_, clf.abstain_below_ = thresholds, abstain_threshold
-    return _save(folder, recipe, clf, temperature, out)
+    clf.temperature_, clf.threshold_, clf.abstain_below_ = temperature, thresholds, abstain_below
+    return out, lambda s: _before_and_after(clf, clf.logits(s.examples), _targets(clf, s), *decisions, n)
 
 
 def _common_entries(clf: Any, temperature: Any, mistakes: Any, name: str) -> dict[str, Any]:
     """The entries of calibration.json for all kinds of models; ``name``: the split of the calibration."""
-    is_inside = (temperature > MIN_TEMPERATURE * 1.01) & (temperature < MAX_TEMPERATURE * 0.99)
+    low, high = calibrate.MIN_TEMPERATURE * 1.01, calibrate.MAX_TEMPERATURE * 0.99
+    is_inside = (temperature > low) & (temperature < high)
     return {
         "kind": "calibration",
         "temperature": plain(temperature),
@@ -198,41 +186,15 @@ def _trained_thresholds(folder: Path, clf: Any) -> np.ndarray | None:
     return thresholds and np.array([thresholds[str(c)] for c in clf.classes_.tolist()])
 
 
-def _save(folder: Path, recipe: Any, clf: Any, temperature: Any, out: dict[str, Any]) -> dict[str, Any]:
-    """Save the model with its temperature, calibration.json and the report; returns ``out``."""
-    clf.temperature_ = temperature
-    clf.save(folder / "model", overwrite=True)
-    write_card(folder / "model", clf, folder)
-    replace_text(folder / "calibration.json", json_text(out, indent=1) + "\n")
-    if (folder / "metrics.json").is_file():
-        TASKS[recipe.task].render_report(folder, known_recipe(folder))
-    return out
-
-
-def _calibrate_words(
-    folder: Path,
-    recipe: Any,
-    clf: Any,
-    splits: Any,
-    split_and_name: tuple[Any, str],
-    bootstrap: int,
-    log: Log,
-) -> dict[str, Any]:
+def _calibrate_words(clf: Any, split: Any, name: str, bootstrap: int, log: Log) -> Calibrated:
     """Fit a tagger's temperature on the words of validation sentences; the bootstrap resamples sentences."""
-    split, name = split_and_name
     log(f"calibrating on the words of {len(split):,} {name} sentences")
     words = _Words(clf, split)
-    temperature = fit_temperature(words.logits, words.targets)
+    clf.temperature_ = temperature = calibrate.fit_temperature(words.logits, words.targets)
     mistakes = int((words.logits.argmax(1) != words.targets).sum())
     out = _common_entries(clf, temperature, mistakes, name)
     out["splits"] = {name: words.before_and_after(temperature, bootstrap)}
-    test_split = labeled_or_none(splits and splits.evaluated)
-    if test_split is not None and splits.evaluated_split != "validation":
-        log(f"evaluating on {counted(len(test_split), 'sentence')} of {splits.evaluated_split}")
-        out["splits"][splits.evaluated_split] = _Words(clf, test_split).before_and_after(
-            temperature, bootstrap
-        )
-    return _save(folder, recipe, clf, temperature, out)
+    return out, lambda test: _Words(clf, test).before_and_after(temperature, bootstrap)
 
 
 class _Words:
@@ -243,7 +205,7 @@ class _Words:
         targets = clf.class_indices(clf.true_tags(split.tags, split.words, split.origin))
         is_known = targets >= 0
         if not is_known.any():
-            raise DataError("no word has a tag that the model knows", where=split.origin)
+            raise errors.DataError("no word has a tag that the model knows", where=split.origin)
         self.logits, self.targets = np.concatenate(logits)[is_known], targets[is_known]  # [W, C], [W]
         self.sentences = np.repeat(np.arange(len(logits)), list(map(len, logits)))[is_known]
         metrics = clf.judge(split.words, split.tags, bootstrap=0, answers=clf.decide(logits))
@@ -253,7 +215,8 @@ class _Words:
 
         def metrics(temperature: float) -> dict[str, Any]:
             p = softmax(self.logits, temperature)
-            return describe(p, self.targets, resamples=resamples, groups=self.sentences) | self.metrics
+            options: dict[str, Any] = {"resamples": resamples, "groups": self.sentences}
+            return calibrate.describe(p, self.targets, **options) | self.metrics
 
         return {"before": metrics(1.0), "after": metrics(temperature)}
 
@@ -275,13 +238,13 @@ def _cross_validated(
         if metric == "f1":
             hits = int((predicted & targets).sum())
             return 2 * hits / max(int(predicted.sum() + targets.sum()), 1)
-        return class_metric(predicted, targets, classes, metric)
+        return calibrate.class_metric(predicted, targets, classes, metric)
 
-    after = cross_validated_metric(predict, score, targets)
+    after = calibrate.cross_validated_metric(predict, score, targets)
     if after is None:
         return None
     before = score(kind.predicted_index(kind.probabilities(logits)))
-    return {"folds": FOLDS, "before": before, "after": after}
+    return {"folds": calibrate.FOLDS, "before": before, "after": after}
 
 
 def _before_and_after(
@@ -325,7 +288,7 @@ def _read_labeled_split(data: str, recipe: Any, clf: Any, log: Log) -> Any:
         log(line)
     split = labeled_or_none(splits.validation or next(iter(splits.dataset.splits.values())))
     if split is None:
-        raise DataError("has no labels", where=data)
+        raise errors.DataError("has no labels", where=data)
     return split
 
 
@@ -357,18 +320,19 @@ def _check_int8(folder: Path, model: Any, log: Log) -> None:
     if not (run / "config.toml").is_file():
         what = "int8 is checked on validation labels, and this folder is not a run with a validation split"
         fix = "Call check_int8(X, y) in Python and save, or use auto"
-        raise ConfigError(what, where=str(folder), fix=fix)
+        raise errors.ConfigError(what, where=str(folder), fix=fix)
     recipe = read_run_recipe(run)
     context = RunContext(TASKS[recipe.task], recipe, run, log)
     validation = labeled_or_none(context.reload_data(["validation"]).validation)
     if validation is None:
         what = "int8 is checked on validation labels, and this run has no validation split"
-        raise ConfigError(what, where=str(run), fix="Train with --set validation_size=0.1, or use auto")
+        raise errors.ConfigError(
+            what, where=str(run), fix="Train with --set validation_size=0.1, or use auto"
+        )
     log(f"int8 is checked on {len(validation):,} validation examples, once for this model")
     log(f"int8 is {describe_int8(model.check_int8(validation.examples, validation.labels))}")
     try:
         with write_lock(run):
-            model.save(run / "model", overwrite=True)
-            write_card(run / "model", model, run)
-    except (OSError, GlassformerError) as error:
+            _save(model, run)
+    except (OSError, errors.GlassformerError) as error:
         log(f"the result of the int8 check could not be saved with the model: {error}")

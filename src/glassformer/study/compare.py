@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,14 @@ from glassformer.report.notebook import Comparison
 from glassformer.report.study import write_study_report
 from glassformer.study.arms import Job, Log, plan_jobs, run_jobs, silent
 from glassformer.study.grid import Study, check_split, expand
-from glassformer.study.results import collect, compare_results, write_results
-from glassformer.study.run_predictions import read_evaluated_split, read_run_predictions
+from glassformer.study.results import (
+    Runs,
+    collect,
+    compare_results,
+    read_evaluated_split,
+    read_run_predictions,
+    write_results,
+)
 from glassformer.targets.target import RunPredictions
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.run import read_run_recipe, relevant_settings
@@ -79,22 +85,6 @@ def check_study_folder(folder: str | Path) -> Path:
 # --- comparing finished runs ----------------------------------------------------------------------
 
 
-Runs = dict[str, dict[int, tuple[Job, RunPredictions]]]
-
-
-@dataclass(frozen=True)
-class FinishedRun(Job):
-    """A finished run that does not belong to a study."""
-
-    @property
-    def relative_folder(self) -> str:
-        return self.folder.as_posix()
-
-    @property
-    def title(self) -> str:
-        return self.folder.as_posix()
-
-
 def compare_runs(
     folders: Sequence[str | Path],
     *,
@@ -135,17 +125,13 @@ def compare_runs(
     names = list(runs)
     seeds = {seed for finished in runs.values() for seed in finished}
     max_seeds = max(len(finished) for finished in runs.values())
-    entries = {
-        "name": " and ".join(names) if len(names) == 2 else f"{names[0]} and {len(names) - 1} others",
-        "summary": "",
-        "recipe": "",
-        "baseline": names[0],
-        "ladder": [],
-        "set": {},
-        "seeds": sorted(seeds) if max_seeds > 1 else [0],
-        "unfinished": [],
-        "failed": {},
-    }
+    study = Study(
+        name=" and ".join(names) if len(names) == 2 else f"{names[0]} and {len(names) - 1} others",
+        split="judged",
+        seeds=tuple(sorted(seeds)) if max_seeds > 1 else (0,),
+        baseline=names[0],
+        bootstrap=bootstrap,
+    )
     nouns = {str(path): TASKS[read_run_recipe(path).task].estimator.NOUN for path in paths}
     if len(set(nouns.values())) > 1:
         what = " and ".join(f"{path} reads {noun}" for path, noun in nouns.items())
@@ -154,15 +140,12 @@ def compare_runs(
         "Train them on the same data with the same split, or evaluate each on one labeled file that none was "
         "trained on: glassformer evaluate RUN --data FILE"
     )
-    results = compare_results(runs, entries, bootstrap, fix, measure)
-    for arm in results["arms"]:
-        arm["changes"] = {}
-    return Comparison({"judged": "judged"} | results)
+    return Comparison(compare_results(runs, study, fix, measure))
 
 
 def _group_by_arm(paths: Sequence[Path]) -> Runs:
     """The runs by variant and seed; a variant consists of the runs that differ only in the seed."""
-    runs: Runs = {}
+    runs: dict[str, dict[int, tuple[Job, RunPredictions]]] = {}
     names: dict[str, str] = {}  # settings without the seed -> arm
     for path in paths:
         recipe, predictions = read_run_recipe(path), read_run_predictions(path)
@@ -174,5 +157,5 @@ def _group_by_arm(paths: Sequence[Path]) -> Runs:
         name = names.setdefault(key, path.as_posix())
         if seed in runs.get(name, {}):  # a second run with the same recipe and seed
             name = path.as_posix()
-        runs.setdefault(name, {})[seed] = FinishedRun(name, seed, recipe, path), predictions
+        runs.setdefault(name, {})[seed] = Job(name, seed, recipe, path, in_study=False), predictions
     return runs

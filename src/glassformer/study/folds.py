@@ -246,12 +246,7 @@ def summarize_folds(per_fold: Sequence[dict[str, Any]], keys: Sequence[str]) -> 
     """Mean, standard deviation and range of each metric that all folds have."""
     out = {}
     for key in (key for key in keys if all(fold.get(key) is not None for fold in per_fold)):
-        values = np.array([fold[key] for fold in per_fold])
-        statistics = {
-            "mean": values.mean(),
-            "sd": values.std(ddof=1),
-            "min": values.min(),
-            "max": values.max(),
-        }
+        x = np.array([fold[key] for fold in per_fold])
+        statistics = {"mean": x.mean(), "sd": x.std(ddof=1), "min": x.min(), "max": x.max()}
         out[key] = {name: float(value) for name, value in statistics.items()}
     return out

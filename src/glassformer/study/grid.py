@@ -28,22 +28,9 @@ from glassformer.errors import BadValueError, ConfigError, NoSuchRecipeError
 from glassformer.tasks.catalog import build_recipe, load_recipe, study_names
 
 SPLIT_KEYS = (  # settings that select the evaluated examples; they must be equal in all arms
-    "source",
-    "text_column",
-    "image_column",
-    "label_column",
-    "label_separator",
-    "on_bad_row",
-    "broken",
-    "validation_size",
-    "test_size",
-    "limit",
-    "split_seed",
-    "hold_out",
-    "copies",
-    "merge_labels",
-    "drop_duplicates",
-)
+    "source text_column image_column label_column label_separator on_bad_row broken validation_size "
+    "test_size limit split_seed hold_out copies merge_labels drop_duplicates"
+).split()
 EVALUATION_SPLITS = ("validation", "test")
 
 

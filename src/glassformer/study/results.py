@@ -1,4 +1,4 @@
-"""Results of studies as JSON, CSV and Markdown.
+"""Results of studies as JSON, CSV and Markdown, with paired tests.
 
 The results come from the files of the run folders. The tasks must predict labels, tags, numbers, answers or
 cosines.
@@ -7,7 +7,8 @@ cosines.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,24 +16,30 @@ from typing import Any
 import numpy as np
 
 from glassformer.checkpoints.files import replace_text
-from glassformer.config import to_toml
+from glassformer.config import nearest, to_toml
 from glassformer.data.spreadsheet import csv_safe
-from glassformer.errors import ConfigError, DataError, GlassformerError, NotForThisModelError
+from glassformer.errors import BadValueError, ConfigError, DataError, GlassformerError, NotForThisModelError
+from glassformer.evaluate.compare import bootstrap_means, bootstrap_p, bounds, holm
 from glassformer.evaluate.metrics import percent
-from glassformer.evaluate.predictions import table_file
+from glassformer.evaluate.predictions import (
+    BASELINES_FILE,
+    has_numbers,
+    read_baselines,
+    read_numbers,
+    read_predictions,
+    table_file,
+)
 from glassformer.finite import json_text
 from glassformer.report.metrics import COMPARED, compared_metric, difference_text, is_better, leading_metrics
 from glassformer.report.run import read_history
 from glassformer.report.wording import NONE, count, decimal, digits_for, headed, how_tested, p_value
 from glassformer.study.arms import MARKER, Job
 from glassformer.study.grid import Arm, Study, baseline_of
-from glassformer.study.paired import LEVEL, add_tests, measure_for, summary_statistics
-from glassformer.study.run_predictions import (
-    describe_difference,
-    read_baseline_predictions,
-    read_run_predictions,
-)
+from glassformer.targets import target_in
 from glassformer.targets.target import RunPredictions, read_object
+
+Runs = Mapping[str, Mapping[int, tuple[Job, RunPredictions]]]
+LEVEL = 0.05  # significance level, for corrected p-values
 
 # --- sentences and the Markdown table ---------------------------------------------------------------
 
@@ -193,11 +200,13 @@ def markdown(results: dict[str, Any]) -> str:
         "",
     ]
     lines += [_row(header), "|" + "---|" * len(header)]
-    for arm in results["arms"]:
+    keys = {first, second, measure}
+    baselines = (_as_arm(name, scores, keys) for name, scores in results["baselines"].items())
+    for arm in (*results["arms"], *baselines):
         scores, cost = arm[first], arm["cost"]
         cells = [
             arm["name"] + (" (baseline)" if arm["name"] == results["baseline"] else ""),
-            len(arm["seeds"]),
+            len(arm["seeds"]) or NONE,
             first_metric.value(scores["mean"], digits),
             first_metric.deviation(scores["sd"]),
             first_metric.interval(scores["interval"], digits, scores["mean"], results["n"]),
@@ -213,21 +222,18 @@ def markdown(results: dict[str, Any]) -> str:
         if has_robustness:
             cells.append(percent((arm.get("robustness") or {}).get("accuracy"), digits))
         lines.append(_row(cells))
-    for name, scores in results["baselines"].items():
-        cells = [
-            name,
-            NONE,
-            first_metric.value(scores.get(first), digits),
-            NONE,
-            first_metric.interval(scores.get(f"{first}_interval"), digits, scores.get(first), results["n"]),
-            second_metric.value(scores.get(second), digits),
-            decimal(scores["log_loss"], 4),
-            difference_text(scores, digits, metric),
-            *[NONE] * (5 + has_robustness),
-        ]
-        lines.append(_row(cells))
     lines += ["", notes(results)]
     return "\n".join(lines) + "\n"
+
+
+def _as_arm(name: str, scores: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """A simple model as a variant without seeds, for the Markdown table."""
+    metrics = {
+        k: scores | {"mean": scores.get(k), "sd": None, "interval": scores.get(f"{k}_interval")} for k in keys
+    }
+    cost = dict.fromkeys(("seconds_per_epoch", "parameters", "peak_memory_mb"))
+    others = {"log_loss": {"mean": scores["log_loss"]}, "best": {"epoch": None}, "cost": cost}
+    return {"name": name, "seeds": [], **others, **metrics}
 
 
 def notes(results: dict[str, Any]) -> str:
@@ -282,55 +288,39 @@ def collect(
             raise GlassformerError(f"no run of the baseline {baseline!r} has finished; {title}: {reason}")
         what = f"the baseline {baseline!r} has no finished run"
         raise DataError(what, where=study.name, fix="Run it first")
-    entries = {
-        "name": study.name,
-        "summary": study.summary,
-        "recipe": study.recipe,
-        "baseline": baseline,
-        "ladder": list(study.ladder),
-        "set": study.set,
-        "seeds": list(study.seeds),
-        "unfinished": [j.title for j in jobs if not (j.folder / MARKER).is_file()],
-        "failed": dict(failed or {}),
-    }
+    unfinished = [j.title for j in jobs if not (j.folder / MARKER).is_file()]
+    entries = {"unfinished": unfinished, "failed": dict(failed or {})}
     fix = "Give all arms the same data and split"
-    results = compare_results(runs, entries, study.bootstrap, fix, measure)
-    for arm in results["arms"]:
-        arm["changes"] = changes[arm["name"]]
-    return {"judged": study.split} | results
+    return compare_results(runs, replace(study, baseline=baseline), fix, measure, changes, **entries)
 
 
 def compare_results(
-    runs: Mapping[str, Mapping[int, tuple[Job, RunPredictions]]],
-    entries: dict[str, Any],
-    resamples: int,
+    runs: Runs,
+    study: Study,
     fix: str,
     measure: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+    **entries: Any,
 ) -> dict[str, Any]:
     """Compare finished runs; returns the results for JSON.
 
     Args:
         runs: variant -> seed -> job and predictions.
-        entries: further entries of the results; ``baseline`` is the name of a variant with runs.
+        study: its ``baseline`` is the name of a variant with runs.
         fix: the fix in the error message for runs that were evaluated on different examples.
         measure: the metric to compare by; None: the one that selects the best weights in the recipes.
+        changes: variant -> its changes to the base recipe.
+        entries: further entries of the results.
 
     Raises:
         DataError: a run folder cannot be read.
         ConfigError: two runs were evaluated on different examples, or have no such metric.
     """
-    baseline = entries["baseline"]
-    first_job, first = next(iter(runs[baseline].values()))
-    jobs = [job for finished in runs.values() for job, _ in finished.values()]
-    for finished in runs.values():
-        for job, predictions in finished.values():
-            kinds = [a.target.comparison_kind for a in (predictions, first)]
-            if kinds[0] != kinds[1]:
-                what = f"{job.title} {kinds[0]}, and {first_job.title} {kinds[1]}"
-                wrong_kind = "Compare runs that were trained with the same label_separator and target"
-                raise NotForThisModelError(what, where="compare", fix=wrong_kind)
-            if difference := describe_difference((job.folder, first_job.folder), (predictions, first)):
-                raise ConfigError(f"{job.title} and {first_job.title} {difference}", where="compare", fix=fix)
+    first_job, first = next(iter(runs[study.baseline].values()))
+    jobs_and_predictions = [pair for finished in runs.values() for pair in finished.values()]
+    jobs = [job for job, _ in jobs_and_predictions]
+    for job, predictions in jobs_and_predictions:
+        _check_comparable(job, predictions, first_job, first, fix)
     arms = [_arm_entries(name, finished) for name, finished in runs.items() if finished]
     measure = measure_for(first, [job.recipe for job in jobs], measure)
     metrics = read_object(first_job.folder / "metrics.json")
@@ -338,11 +328,21 @@ def compare_results(
     baselines = _baselines(baselines_folder)
     scored = [name for name, scores in baselines.items() if scores.get(measure) is not None]
     baseline_predictions = read_baseline_predictions(baselines_folder, first, scored)
-    differences = add_tests(arms, runs, baseline, first, resamples, measure, baseline_predictions)
+    resamples = study.bootstrap
+    differences = add_tests(arms, runs, study.baseline, first, resamples, measure, baseline_predictions)
     keys = [*first.target.compared, *first.target.extra_metrics]
     keys += [*(f"{key}_interval" for key in keys), "log_loss", "seconds"]
+    for arm in arms:
+        arm["changes"] = (changes or {}).get(arm["name"], {})
     results = {
+        "judged": metrics.get("judged") or study.split,
         "kind": "study",
+        **{key: getattr(study, key) for key in ("name", "summary", "recipe", "baseline")},
+        "ladder": list(study.ladder),
+        "set": study.set,
+        "seeds": list(study.seeds),
+        "unfinished": [],
+        "failed": {},
         **entries,
         "n": first.n,
         "drawn": first.target.unit_name,
@@ -358,9 +358,18 @@ def compare_results(
         "versions": metrics.get("versions", {}),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    if metrics.get("judged"):
-        results["judged"] = metrics["judged"]
     return results | sentences(results)
+
+
+def _check_comparable(job: Job, run: RunPredictions, first_job: Job, first: RunPredictions, fix: str) -> None:
+    """Raise ConfigError if two runs have other kinds of predictions, or were evaluated on other examples."""
+    kinds = [a.target.comparison_kind for a in (run, first)]
+    if kinds[0] != kinds[1]:
+        what = f"{job.title} {kinds[0]}, and {first_job.title} {kinds[1]}"
+        wrong_kind = "Compare runs that were trained with the same label_separator and target"
+        raise NotForThisModelError(what, where="compare", fix=wrong_kind)
+    if difference := describe_difference((job.folder, first_job.folder), (run, first)):
+        raise ConfigError(f"{job.title} and {first_job.title} {difference}", where="compare", fix=fix)
 
 
 def _baselines(folder: Path) -> dict[str, Any]:
@@ -399,8 +408,104 @@ def _confusion(run: RunPredictions) -> np.ndarray:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
+    return summary_statistics(values)["mean"]
+
+
+# --- paired tests -------------------------------------------------------------------------------
+
+
+def measure_for(first: RunPredictions, recipes: Sequence[Any], requested: str | None = None) -> str:
+    """The metric to compare variants by: ``requested``, or the one that selects weights in the recipes."""
+    metrics = first.target.compared
+    if requested is None:
+        return first.target.measure_for({recipe.train.monitor for recipe in recipes})
+    if requested not in metrics:
+        raise BadValueError(
+            f"no measure {requested!r} of these runs", where="measure", fix=nearest(requested, metrics)
+        )
+    return requested
+
+
+def add_tests(
+    arms: list[dict[str, Any]],
+    runs: Runs,
+    baseline: str,
+    first: RunPredictions,
+    resamples: int,
+    measure: str,
+    simple_models: Mapping[str, RunPredictions] | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Add all metrics with intervals to the variants, and tests of ``measure`` against the baseline variant.
+
+    The bootstrap draws the same examples for every variant.
+
+    Returns:
+        For each simple model the ``difference`` of ``measure`` from the baseline variant, with its interval.
+        Simple models are not tested, since the correction for multiple comparisons is for the variants.
+    """
+    baseline_index = next(i for i, arm in enumerate(arms) if arm["name"] == baseline)
+    predictions = [[run for _, run in runs[arm["name"]].values()] for arm in arms]
+    predictions += [[run] for run in (simple_models or {}).values()]
+    target, n, differences = first.target, first.num_units, {}
+    all_statistics = [target.statistics(model) for model in predictions]
+    for key in target.compared:
+        statistics = [model[key] for model in all_statistics]
+        resampled_means = bootstrap_means(statistics, n, resamples=resamples)
+        means = [np.asarray(s(np.ones((1, n), np.float32)), float)[:, 0] for s in statistics]
+        for i, arm in enumerate(arms):
+            mean = float(means[i].mean())
+            interval = target.interval(key, predictions[i], mean, bounds(resampled_means[i]), resamples)
+            arm[key] = summary_statistics(means[i].tolist()) | {"interval": interval}
+        for i, values in enumerate(means):
+            if i == baseline_index:
+                continue
+            resampled = resampled_means[i] - resampled_means[baseline_index]
+            entry: dict[str, Any] = {"difference": float(values.mean() - means[baseline_index].mean())}
+            entry["difference_interval"] = bounds(resampled)
+            if i < len(arms):
+                arms[i][key] |= entry | {"bootstrap_p": bootstrap_p(resampled)}
+            elif key == measure:
+                differences[list(simple_models or {})[i - len(arms)]] = entry
+    _add_corrected_tests(arms, runs, baseline, first, resamples, measure)
+    return differences
+
+
+def _add_corrected_tests(
+    arms: list[dict[str, Any]], runs: Runs, baseline: str, first: RunPredictions, resamples: int, measure: str
+) -> None:
+    """Test each variant against the baseline, and correct the p-values for multiple comparisons (Holm).
+
+    With one seed per variant, the test is that of the target (such as McNemar's), if it has one for the
+    metric. Otherwise it is the bootstrap, which includes the variation between seeds.
+    """
+    baseline_runs, compared = runs[baseline], [arm for arm in arms if arm["name"] != baseline]
+    for arm in compared:
+        arm_runs = runs[arm["name"]]
+        shared_seeds = [s for s in arm_runs if s in baseline_runs]
+        pairs = [(arm_runs[s][1], baseline_runs[s][1]) for s in shared_seeds]
+        name, results, is_of_measure = first.target.tests(measure, pairs, resamples)
+        tests = [{"seed": seed} | test for seed, test in zip(shared_seeds, results, strict=bool(results))]
+        arm |= {"mcnemar": [], name: tests}
+        uses_test = len(arm_runs) == len(baseline_runs) == len(shared_seeds) == 1 and is_of_measure
+        arm["test"] = name if uses_test else "bootstrap"
+        arm["p"] = tests[0]["p"] if uses_test else arm[measure]["bootstrap_p"]
+    for arm, corrected in zip(compared, holm([arm["p"] for arm in compared]), strict=True):
+        arm["p_holm"] = corrected
+        arm["significant"] = corrected < LEVEL
+
+
+def summary_statistics(values: Sequence[float | None]) -> dict[str, Any]:
+    """The values over seeds without None, and their mean, standard deviation, minimum and maximum."""
     present = [v for v in values if v is not None]
-    return float(np.mean(present)) if present else None
+    if not present:
+        return {"values": [], "mean": None, "sd": None, "min": None, "max": None}
+    return {
+        "values": present,
+        "mean": float(np.mean(present)),
+        "sd": float(np.std(present, ddof=1)) if len(present) > 1 else None,
+        "min": float(np.min(present)),
+        "max": float(np.max(present)),
+    }
 
 
 # --- reading run folders --------------------------------------------------------------------------
@@ -455,22 +560,77 @@ def _robustness(folders: Sequence[Path]) -> dict[str, Any] | None:
     return {"accuracy": _mean(list(kinds.values())), "kinds": kinds, "each": by_severity}
 
 
+def read_run_predictions(folder: Path) -> RunPredictions:
+    if (target := target_in(folder)) is None:
+        what = "has no predictions that can be compared"
+        fix = "Name finished runs whose models give labels, tags, numbers or cosines"
+        raise DataError(what, where=str(folder), fix=fix)
+    return target.read_run(folder)
+
+
+def _rows(folder: Path) -> Iterator[Any]:
+    """The rows of a run's predictions.csv; none if its predictions are in another file."""
+    path = folder / "predictions.csv"
+    if path.is_file():
+        yield from (read_numbers if has_numbers(path) else read_predictions)(path)
+
+
+def read_evaluated_split(folder: Path) -> str:
+    """The split that a run was evaluated on, from its predictions or metrics; empty if unknown."""
+    if not (folder / "predictions.csv").is_file():
+        return str(read_object(folder / "metrics.json").get("judged") or "")
+    splits = {row.split for row in _rows(folder)}
+    return splits.pop() if len(splits) == 1 else ""
+
+
+def describe_difference(folders: tuple[Path, Path], runs: tuple[RunPredictions, RunPredictions]) -> str:
+    """How the evaluated examples of two runs differ, in words; empty if they are the same."""
+    a, b = runs
+    if (a.examples, a.classes) == (b.examples, b.classes):
+        return ""
+    if a.examples == b.examples:
+        labels = sorted(set(a.classes) ^ set(b.classes))
+        suffix = f": {', '.join(labels[:3])} in only one of them" if labels else " in another order"
+        return f"have different labels{suffix}"
+    message = "were evaluated on different examples: "
+    split_a, split_b = map(read_evaluated_split, folders)
+    if split_a != split_b and split_a and split_b:
+        return message + f"{a.n:,} of {split_a}, {b.n:,} of {split_b}"
+    message += f"{a.n:,} and {b.n:,}"
+    rows_a, rows_b = ({(row.text, row.label) for row in _rows(folder)} for folder in folders)
+    return message + (f", {len(rows_a & rows_b):,} of them the same" if rows_a and rows_b else "")
+
+
+def read_baseline_predictions(
+    folder: Path, run: RunPredictions, names: Sequence[str]
+) -> dict[str, RunPredictions]:
+    """Read the saved predictions of the baselines ``names`` of a run."""
+    out = {}
+    for name, cells in read_baselines(folder / BASELINES_FILE).items():
+        if name not in names or len(cells) != run.n:
+            continue
+        try:
+            predicted = run.target.parse_cells(cells, run.classes)
+        except (KeyError, ValueError):  # labels that the run does not have
+            continue
+        if predicted is not None:
+            out[name] = replace(run, predicted=predicted, log_loss=None)
+    return out
+
+
 # --- writing --------------------------------------------------------------------------------------
 
 
 def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The rows of results.csv, one per variant; ``value`` and the differences are of ``measure``."""
-    measure, empty = results.get("measure", "accuracy"), {"interval": [None, None]}
+    measure = results.get("measure", "accuracy")
     for arm in results["arms"]:
-        accuracy, macro, main = (arm.get(key, empty) for key in ("accuracy", "macro_f1", measure))
+        macro, main = arm.get("macro_f1", {}), arm.get(measure, {})
         low, high = main.get("difference_interval") or [None, None]
         yield {
             "arm": arm["name"],
             "seeds": len(arm["seeds"]),
-            "accuracy": accuracy.get("mean"),
-            "accuracy_sd": accuracy.get("sd"),
-            "accuracy_low": accuracy["interval"][0],
-            "accuracy_high": accuracy["interval"][1],
+            **_statistics("accuracy", arm.get("accuracy", {})),
             "macro_f1": macro.get("mean"),
             "macro_f1_sd": macro.get("sd"),
             "log_loss": arm["log_loss"]["mean"],
@@ -484,11 +644,18 @@ def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
             **{key: arm["cost"][key] for key in ("seconds_per_epoch", "parameters", "peak_memory_mb")},
             "robustness": (arm.get("robustness") or {}).get("accuracy"),
             "measure": measure,
-            "value": main.get("mean"),
-            "value_sd": main.get("sd"),
-            "value_low": main["interval"][0],
-            "value_high": main["interval"][1],
+            **_statistics("value", main),
         }
+
+
+def _statistics(column: str, scores: dict[str, Any]) -> dict[str, Any]:
+    low, high = scores.get("interval") or [None, None]
+    return {
+        column: scores.get("mean"),
+        f"{column}_sd": scores.get("sd"),
+        f"{column}_low": low,
+        f"{column}_high": high,
+    }
 
 
 def robustness_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:

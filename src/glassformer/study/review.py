@@ -1,6 +1,9 @@
 """Review of labels by out-of-fold predictions.
 
-It writes review.json, review.csv, a table to correct, and a page with a ranked list.
+It writes review.json, review.csv, a table to correct, and a page with a ranked list. For tags of words, the
+table is ``to_correct.conll``. It has all sentences, starting with the most suspicious tags. Its columns are
+the word, the suggested tag, the probability of the given tag, and the given tag, which users correct. Taggers
+can read the file, since the first column is the word and the last the tag.
 """
 
 from __future__ import annotations
@@ -10,11 +13,13 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from glassformer import errors
 from glassformer.checkpoints.files import read_json, replace_text
 from glassformer.checkpoints.locks import write_lock
 from glassformer.config import read_toml
@@ -25,18 +30,19 @@ from glassformer.data.label_kinds import plain_name
 from glassformer.data.label_sets import SEPARATOR, as_sets, indicator, parse_labels
 from glassformer.data.spreadsheet import REVIEWED, csv_safe
 from glassformer.data.tables import READERS, Table, read_table
+from glassformer.data.tagged import TaggedSplit, format_conll
+from glassformer.data.tags import NOT_TAGGED, repair_tags
 from glassformer.data.text_pairs import SECOND_COLUMN, are_pairs, first_text, second_text
-from glassformer.errors import BadValueError, DataError, NotARunError, NotForThisModelError, RunInUseError
 from glassformer.evaluate.label_noise import LabelReview, SetReview, review_label_sets, review_labels
 from glassformer.evaluate.predictions import Prediction, read_predictions, table_file
 from glassformer.finite import json_text
 from glassformer.process import READING
 from glassformer.report.study import write_review_page
-from glassformer.study.folds import NAME
-from glassformer.study.word_review import review_tags, tag_suggestions, write_tags_to_correct
+from glassformer.study.folds import NAME, load_fold_predictions, read_plan
 from glassformer.targets import LabelSets, Target, TokenTags, target_in
 from glassformer.targets.multiclass import Classes, no_better_than_majority
-from glassformer.tasks.catalog import known_recipe_of
+from glassformer.tasks.catalog import TASKS, known_recipe_of
+from glassformer.tasks.run import read_run_recipe
 
 # --- the table to correct -------------------------------------------------------------------------
 #
@@ -48,9 +54,8 @@ from glassformer.tasks.catalog import known_recipe_of
 TO_CORRECT = "to_correct.csv"
 SEPARATORS = ("|", ";", "/", "¦", "‖")
 SECTIONS = ("text", "image", "model", "train")  # sections of a recipe that configure training
-REVIEW_COLUMNS = tuple(
-    f"{REVIEWED}{name}" for name in ("rank", "suggested", "suspicious", "label_probability")
-)
+COLUMNS = ("rank", "suggested", "suspicious", "label_probability")
+REVIEW_COLUMNS = tuple(f"{REVIEWED}{name}" for name in COLUMNS)
 
 
 def write_to_correct(
@@ -78,10 +83,14 @@ def write_to_correct(
     writer.writerow([*REVIEW_COLUMNS, *map(csv_safe, columns)])
     for i in dict.fromkeys([*review_cells, *range(len(cells))]):  # rows without predictions come last
         writer.writerow([*review_cells.get(i, empty), *map(csv_safe, cells[i])])
-    path, content = folder / TO_CORRECT, text.getvalue()
-    if path.is_file() and path.read_bytes() != content.encode():
+    return _write_unless_edited(folder / TO_CORRECT, text.getvalue())
+
+
+def _write_unless_edited(path: Path, text: str) -> tuple[Path, bool]:
+    """Write a file unless the user has edited an earlier one; returns its path and whether it was written."""
+    if path.is_file() and path.read_bytes() != text.encode():
         return path, False
-    replace_text(path, content)
+    replace_text(path, text)
     return path, True
 
 
@@ -208,7 +217,7 @@ def _read_source(data: dict[str, Any]) -> Table | None:
             if path.suffix.lower() not in READERS or not path.is_file():
                 return None
             return read_table(path, lambda error, row: None)
-        except DataError:
+        except errors.DataError:
             return None
 
 
@@ -255,17 +264,17 @@ def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
     """
     folder = Path(folder)
     if top < 1:
-        raise BadValueError(f"{top} suggestions", where="top", fix="Use 1 or more")
+        raise errors.BadValueError(f"{top} suggestions", where="top", fix="Use 1 or more")
     target = target_in(folder)
     if not (folder / "folds.json").is_file():
         fix = "Make one with: glassformer cross-validate"
-        raise NotARunError("no finished cross-validation: no folds.json", where=str(folder), fix=fix)
+        raise errors.NotARunError("no finished cross-validation: no folds.json", where=str(folder), fix=fix)
     if target is None:
         fix = "Give the command of the cross-validation again: it goes on"
-        raise RunInUseError("this cross-validation has not ended", where=str(folder), fix=fix)
+        raise errors.RunInUseError("this cross-validation has not ended", where=str(folder), fix=fix)
     if target.no_review:
         what, fix = target.no_review
-        raise NotForThisModelError(f"holds {what}, and labels are ranked", where=str(folder), fix=fix)
+        raise errors.NotForThisModelError(f"holds {what}, and labels are ranked", where=str(folder), fix=fix)
     with write_lock(folder):
         return REVIEWS.get(type(target), _review_classes)(folder, top)
 
@@ -275,27 +284,28 @@ def _predictions(folder: Path) -> tuple[list[Prediction], list[str], np.ndarray]
     path = folder / Classes.file
     rows = [row for row in read_predictions(path) if row.split == NAME]
     if not rows:
-        raise DataError(f"no {NAME} predictions", where=str(path))
+        raise errors.DataError(f"no {NAME} predictions", where=str(path))
     return rows, list(rows[0].probabilities), np.array([list(row.probabilities.values()) for row in rows])
 
 
 def _suggestions(
-    rows: Sequence[Prediction], review: Any, top: int, suggested: Sequence[str], probability: np.ndarray
+    review: Any, top: int, describe: Callable[[int], tuple[str, str, str, str]], probability: np.ndarray
 ) -> list[Suggestion]:
-    """The most suspicious labels, from the suggested label of each example and its probability ``[n]``."""
+    """The most suspicious labels.
+
+    Args:
+        describe: index of an example -> its row, text, label and suggested label.
+        probability: ``[n]``, of the suggested labels.
+    """
+    labeled = [i for i in review.order[:top].tolist() if np.isfinite(review.quality[i])]
     return [
-        Suggestion(
-            rank,
-            rows[i].row,
-            rows[i].text,
-            rows[i].label,
-            str(suggested[i]),
-            float(review.quality[i]),
-            float(probability[i]),
-            bool(review.suspicious[i]),
-        )
-        for rank, i in enumerate(review.order[:top].tolist(), 1)
+        Suggestion(rank, *describe(i), float(review.quality[i]), float(probability[i]), bool(suspicious))
+        for rank, (i, suspicious) in enumerate(zip(labeled, review.suspicious[labeled], strict=True), 1)
     ]
+
+
+def _example(row: Prediction, suggested: Any) -> tuple[str, str, str, str]:
+    return row.row, row.text, row.label, str(suggested)
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -306,8 +316,10 @@ def _read_config(folder: Path) -> dict[str, Any]:
 def _review_classes(folder: Path, top: int) -> dict[str, Any]:
     rows, classes, p = _predictions(folder)
     review = review_labels(np.array([classes.index(row.label) for row in rows]), p)
+
     suggested = [classes[k] for k in review.suggested.tolist()]
-    suggestions = _suggestions(rows, review, top, suggested, p[np.arange(len(p)), review.suggested])
+    probabilities = p[np.arange(len(p)), review.suggested]
+    suggestions = _suggestions(review, top, lambda i: _example(rows[i], suggested[i]), probabilities)
     config = _read_config(folder)
     record = _record(config, classes, review, suggestions)
     return _write(folder, config, record, suggestions, rows, review, classes)
@@ -322,7 +334,8 @@ def _review_sets(folder: Path, top: int) -> dict[str, Any]:
     review = review_label_sets(is_present, p)
     suggested = as_sets(is_present ^ review.flips, classes)
     probabilities = np.where(review.flips.any(1), 1 - review.quality, review.quality)
-    suggestions = _suggestions(rows, review, top, [str(label_set) for label_set in suggested], probabilities)
+
+    suggestions = _suggestions(review, top, lambda i: _example(rows[i], suggested[i]), probabilities)
     separator = separator_for(config.get("data", {}), classes)
     config = config | {"data": config.get("data", {}) | {"label_separator": separator}}
     cells = [separator.join(map(str, label_set)) for label_set in suggested]  # as in the label column
@@ -339,17 +352,9 @@ def _review_sets(folder: Path, top: int) -> dict[str, Any]:
     noise = review.joint[:, [0, 1], [1, 0]].sum(1)
     record = _record(config, classes, review, suggestions, pairs, float(noise.mean())) | {"several": True}
     joined = [replace(row, label=separator.join(names)) for row, names in zip(rows, labels, strict=True)]
-    table_review = _TableReview(review.quality, np.arange(len(rows)), review.suspicious, review.order)
-    return _write(folder, config, record, suggestions, joined, table_review, cells)
-
-
-class _TableReview(NamedTuple):
-    """The review of each example for the table to correct."""
-
-    quality: np.ndarray
-    suggested: np.ndarray  # indices into a list of suggestions
-    suspicious: np.ndarray
-    order: np.ndarray
+    decision = review.quality, np.arange(len(rows)), review.suspicious, review.order
+    row_review = LabelReview(*decision, review.joint, probabilities)  # ``suggested`` is an index of ``cells``
+    return _write(folder, config, record, suggestions, joined, row_review, cells)
 
 
 def _write(
@@ -378,25 +383,6 @@ def _write_record(
     replace_text(folder / "review.json", json_text(record, indent=1) + "\n")
     write_review_page(folder)
     return record
-
-
-def _review_words(folder: Path, top: int) -> dict[str, Any]:
-    train, classes, labels, review = review_tags(folder)
-    suggestions = [Suggestion(**s) for s in tag_suggestions(train, classes, labels, review, top)]
-    config = _read_config(folder)
-    record = _record(config, classes, review, suggestions) | {"pictures": False, "judge": ""}
-    path, is_new = write_tags_to_correct(folder, train, classes, labels, review)
-    record["give_back"] = ["glassformer", "train", str(folder / "config.toml"), "--set", f"source={path}"]
-    for key in ("words_column", "tags_column"):
-        record["give_back"] += ["--set", f"{key}=none"] if config.get("data", {}).get(key) else []
-    return _write_record(folder, record, suggestions, path, is_new)
-
-
-# The review of each kind of target; ``_review_classes`` is the default.
-REVIEWS: dict[type[Target], Callable[[Path, int], dict[str, Any]]] = {
-    LabelSets: _review_sets,
-    TokenTags: _review_words,
-}
 
 
 def _record(
@@ -449,3 +435,113 @@ def _write_csv(path: Path, suggestions: list[Suggestion]) -> None:
             probabilities = f"{s.label_probability:.6g}", f"{s.suggested_probability:.6g}"
             texts = csv_safe(s.text), csv_safe(s.label), csv_safe(s.suggested)
             writer.writerow([s.rank, s.row, *texts, *probabilities, "yes" if s.suspicious else "no"])
+
+
+# --- tags of words --------------------------------------------------------------------------------
+
+
+TAGS_TO_CORRECT = "to_correct.conll"
+CONTEXT = 12  # number of words shown on each side of a suspicious word
+NO_SUGGESTION = "_"
+
+
+def _review_words(folder: Path, top: int) -> dict[str, Any]:
+    train, classes, labels, review = review_tags(folder)
+    starts = np.cumsum([0, *map(len, train.words)])
+
+    def describe(word: int) -> tuple[str, str, str, str]:
+        """The word is shown in its sentence, between angle quotes."""
+        i = int(np.searchsorted(starts, word, side="right")) - 1
+        position, words = word - int(starts[i]), train.words[i]
+        before, after = words[max(position - CONTEXT, 0) : position], words[position + 1 :][:CONTEXT]
+        text = " ".join([*before, f"\u00ab{words[position]}\u00bb", *after])
+        row = "" if train.rows is None else str(train.rows[i])
+        return row, text, classes[labels[word]], classes[review.suggested[word]]
+
+    suggestions = _suggestions(review, top, describe, review.max_probability)
+    config = _read_config(folder)
+    record = _record(config, classes, review, suggestions) | {"pictures": False, "judge": ""}
+    path, is_new = write_tags_to_correct(folder, train, classes, review)
+    record["give_back"] = ["glassformer", "train", str(folder / "config.toml"), "--set", f"source={path}"]
+    for key in ("words_column", "tags_column"):
+        record["give_back"] += ["--set", f"{key}=none"] if config.get("data", {}).get(key) else []
+    return _write_record(folder, record, suggestions, path, is_new)
+
+
+def review_tags(folder: Path) -> tuple[TaggedSplit, list[str], np.ndarray, LabelReview]:
+    """Review the tags of a cross-validation.
+
+    Returns:
+        The sentences, the names of the tags, the tag index of each word ``[W]``, and the review.
+    """
+    recipe, metrics = read_run_recipe(folder), read_json(folder / "metrics.json")
+    task = TASKS[recipe.task]
+    splits = task.load(recipe)
+    assert task.folds is not None
+    train, out = splits.train, task.folds(recipe, splits, task.estimator)
+    fold_numbers = read_plan(folder, len(train))
+    if fold_numbers is None:
+        what = f"the folds were made of another number of sentences than {len(train)}"
+        raise errors.DataChangedError(what, where=str(folder), fix="Choose another --out")
+    probabilities: list[Any] = [None] * len(train)
+    for k in range(fold_numbers.max() + 1):
+        held_out = np.flatnonzero(fold_numbers == k)
+        predictions = load_fold_predictions(out, folder / f"fold-{k}", held_out)
+        for i, sentence in zip(held_out.tolist(), predictions, strict=True):
+            probabilities[i] = sentence
+    columns: list[str] = metrics["label_names"]
+    tags = [tag for sentence in train.tags or [] for tag in repair_tags(sentence, metrics["scheme"])]
+    occurring = {*tags}
+    classes = [tag for tag in columns if tag in occurring]  # tags that do not occur cannot be wrong
+    p = np.concatenate(probabilities)[:, [columns.index(tag) for tag in classes]].astype(np.float64)
+    p /= np.maximum(p.sum(1, keepdims=True), 1e-12)
+    is_tagged = np.array([tag != NOT_TAGGED for tag in tags])
+    labels = np.array([classes.index(tag) if tag != NOT_TAGGED else -1 for tag in tags])
+    return train, classes, labels, _for_all_words(review_labels(labels[is_tagged], p[is_tagged]), is_tagged)
+
+
+def _for_all_words(review: LabelReview, is_tagged: np.ndarray) -> LabelReview:
+    """The review of the tagged words, extended to all words ``[W]``; words without a tag come last."""
+    if is_tagged.all():
+        return review
+    rows = np.flatnonzero(is_tagged)
+
+    def extend(values: np.ndarray, fill: Any) -> np.ndarray:
+        out = np.full(len(is_tagged), fill, np.result_type(values, type(fill)))
+        out[rows] = values
+        return out
+
+    return LabelReview(
+        extend(review.quality, np.nan),
+        extend(review.suggested, 0),
+        extend(review.suspicious, False),
+        np.concatenate([rows[review.order], np.flatnonzero(~is_tagged)]),
+        review.joint,
+        extend(review.max_probability, np.nan),
+    )
+
+
+def write_tags_to_correct(
+    folder: Path, train: TaggedSplit, classes: list[str], review: LabelReview
+) -> tuple[Path, bool]:
+    """Write ``to_correct.conll``, unless the user has edited an earlier one.
+
+    Returns:
+        The file, and whether it was written.
+    """
+    spans = [slice(*ends) for ends in pairwise([0, *np.cumsum([*map(len, train.words)]).tolist()])]
+    ranks = np.argsort(review.order)
+    order = sorted(range(len(train)), key=lambda i: ranks[spans[i]].min())
+    pairs = zip(review.suspicious, review.suggested, strict=True)
+    suggestions = [classes[k] if is_suspicious else NO_SUGGESTION for is_suspicious, k in pairs]
+    probabilities = [NO_SUGGESTION if np.isnan(p) else f"{p:.4f}" for p in review.quality]
+    words, tags = train.words, train.tags or []
+    rows = [(words[i], suggestions[spans[i]], probabilities[spans[i]], tags[i]) for i in order]
+    return _write_unless_edited(folder / TAGS_TO_CORRECT, format_conll(*zip(*rows, strict=True)))
+
+
+# The review of each kind of target; ``_review_classes`` is the default.
+REVIEWS: dict[type[Target], Callable[[Path, int], dict[str, Any]]] = {
+    LabelSets: _review_sets,
+    TokenTags: _review_words,
+}

@@ -450,8 +450,8 @@ def attention_example(clf: ImageClassifier, split: ImageSplit, i: int) -> dict[s
 
     ``maps`` has all weights, ``cls_rows`` those of the tokens that the head reads.
     """
+    from glassformer.report.images import encode as encode_maps
     from glassformer.report.images import thumbnail
-    from glassformer.report.maps import encode as encode_maps
 
     e = explain_input(clf, split.images[i], method="attention")
     assert e.maps is not None

@@ -590,7 +590,7 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
 
     ``maps`` has all weights, ``cls_rows`` those of the tokens that the head reads.
     """
-    from glassformer.report.maps import encode as encode_maps
+    from glassformer.report.images import encode as encode_maps
 
     split = splits.evaluated or splits.train
     count = count if getattr(clf.model_, "has_attention", True) else 0
