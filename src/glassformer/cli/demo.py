@@ -62,9 +62,9 @@ DEMOS = {
     ),
 }
 # Files and folders that a run creates. A folder with anything else is not replaced.
-REPLACEABLE = set(
+REPLACEABLE = {"pictures.json"}.union(
     "config.toml history.jsonl checkpoints model doctor.json metrics.json predictions.csv baselines.csv "
-    "maps.json grid.png pictures.json report.html .lock".split()
+    "maps.json grid.png report.html .lock".split()
 )
 
 
