@@ -247,7 +247,7 @@ def long_texts(result: dict[str, Any]) -> str:
     if whole := result.get("whole"):
         said += (
             f"One text of {whole['characters']:,} characters ({whole['tokens']:,} tokens) is embedded whole in "
-            f"{whole['seconds']:.0f} s with at most {whole['peak_mb']:,.0f} MB. "
+            f"{whole['seconds']:.0f} s, with at most {whole['peak_mb']:,.0f} MB in the whole process. "
         )
     return text(lines, said, measured(result))
 

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from glassformer.checkpoints.tensors import MAX_HEADER_BYTES, read_tensors, write_tensors
+from glassformer.checkpoints import tensors as module
+from glassformer.checkpoints.tensors import (
+    MAX_HEADER_BYTES,
+    check_unchanged,
+    copy_and_release,
+    read_tensors,
+    write_tensors,
+)
 from glassformer.errors import CheckpointError, GlassformerError
 
 INDEX = "model.safetensors.index.json"
@@ -257,3 +264,33 @@ def test_files_have_the_rights_of_any_new_file(tmp_path, mask):
     finally:
         os.umask(before)
     assert (tmp_path / "model.safetensors").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+@pytest.mark.parametrize("part_bytes", [8, 5_000, 2**24])
+def test_a_copy_in_parts_is_exact_and_can_be_repeated(tmp_path, monkeypatch, part_bytes):
+    monkeypatch.setattr(module, "PART_BYTES", part_bytes)
+    given = example() | {"large": torch.randn(301, 50)}
+    write_tensors(tmp_path, given)
+    found = read_tensors(tmp_path)
+    for _ in range(2):  # the second time, released pages are read again
+        for name, tensor in given.items():
+            target = torch.empty_like(tensor, requires_grad=False)
+            copy_and_release(target, found[name])
+            assert torch.equal(target.nan_to_num(7), tensor.detach().nan_to_num(7))
+    check_unchanged(found.values())
+
+
+def test_a_file_that_is_replaced_stays_readable_and_one_that_is_written_to_is_noticed(tmp_path):
+    given = {"weight": torch.randn(300, 50)}
+    (file,) = write_tensors(tmp_path, given)
+    found = read_tensors(tmp_path)
+    (tmp_path / "other").mkdir()
+    write_tensors(tmp_path / "other", {"weight": torch.zeros(300, 50)})
+    (tmp_path / "other" / file.name).replace(file)
+    check_unchanged(found.values())
+    assert torch.equal(found["weight"], given["weight"])
+    found = read_tensors(tmp_path)
+    with open(file, "ab") as opened:
+        opened.write(b"more")
+    with pytest.raises(CheckpointError, match="was changed after it was opened"):
+        check_unchanged(found.values())

@@ -16,8 +16,8 @@ from torch.overrides import TorchFunctionMode
 
 from glassformer.checkpoints.names import list_names
 from glassformer.checkpoints.settings import shorten
-from glassformer.checkpoints.tensors import write_tensors
-from glassformer.errors import CheckpointError, InputError, UnsupportedModelError
+from glassformer.checkpoints.tensors import copy_and_release, write_tensors
+from glassformer.errors import CheckpointError, InputError, ShapeError, UnsupportedModelError
 from glassformer.finite import json_text
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -63,9 +63,13 @@ OWN_KEYS = (
 
 
 def model_from_state(
-    model_class: Callable[[Any], Model], config: Any, state: dict[str, Tensor], where: str
+    model_class: Callable[[Any], Model],
+    config: Any,
+    state: Mapping[str, Tensor],
+    where: str,
+    dtype: torch.dtype = torch.float32,
 ) -> Model:
-    """Create a model from a config, and load its tensors.
+    """Create a model from a config, and load its tensors; the encoder gets the dtype.
 
     Names and shapes are compared before memory is allocated, because a config may describe a huge model.
 
@@ -73,15 +77,28 @@ def model_from_state(
         CheckpointError: tensors do not match (the message names them), or the config is not valid.
     """
     check_tensors(create_on_meta(model_class, config, len(state), where).state_dict(), state, where)
-    model = create_uninitialized(model_class, config, where)
-    model.load_state_dict({name: tensor.float() for name, tensor in state.items()})
+    model = create_uninitialized(model_class, config, where, dtype)
+    copy_weights(model, state)
     return model
 
 
-def create_uninitialized(model_class: Callable[[Any], Model], config: Any, where: str) -> Model:
-    """Create a model whose tensors are allocated but not initialized."""
+@torch.no_grad()
+def copy_weights(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Copy tensors into a model, each in the model's dtype."""
+    own = model.state_dict()
+    for name, tensor in state.items():
+        if own[name].shape != tensor.shape:
+            raise ShapeError(f"{name} is {tuple(tensor.shape)}, in the model it is {tuple(own[name].shape)}")
+        copy_and_release(own[name], tensor)
+
+
+def create_uninitialized(
+    model_class: Callable[[Any], Model], config: Any, where: str, dtype: torch.dtype = torch.float32
+) -> Model:
+    """Create a model whose tensors are allocated but not initialized; its encoder has the dtype."""
     with _NoInitialization():
-        return create_model(model_class, config, where)
+        model: Any = create_model(model_class, config, where)
+    return model if dtype == torch.float32 else model.set_compute_dtype(dtype)
 
 
 def create_on_meta(model_class: Callable[[Any], Model], config: Any, num_tensors: int, where: str) -> Model:

@@ -11,10 +11,13 @@ because reading them can run code.
 
 from __future__ import annotations
 
+import json
+import mmap
 import os
 import stat
 import struct
-from collections.abc import Mapping
+import weakref
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -35,6 +38,8 @@ from glassformer.finite import json_text
 from glassformer.reading import open_regular
 
 MAX_HEADER_BYTES = 16 * 2**20
+PLACE = "_glassformer_place"  # attribute of a tensor: its file, begin and end
+PART_BYTES = 16 * 2**20  # of a tensor that are copied at a time
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
 _FETCH_AGAIN = "Fetch the folder again, whole"
 _BAD_FILE = (SafetensorError, OSError, ValueError, KeyError, RuntimeError, OverflowError, TypeError)
@@ -43,8 +48,8 @@ _BAD_FILE = (SafetensorError, OSError, ValueError, KeyError, RuntimeError, Overf
 def read_tensors(folder: str | Path, name: str = "model") -> dict[str, Tensor]:
     """All tensors of ``{name}.safetensors`` or its shards, else of ``pytorch_{name}.bin``, on the CPU.
 
-    Files are memory-mapped, so bytes are read when a tensor is first used. This function does not compare
-    checksums; :func:`glassformer.checkpoints.files.verify_folder` does.
+    Files are memory-mapped: bytes are read when a tensor is first used, and ``copy_and_release`` frees them.
+    This function does not compare checksums; :func:`glassformer.checkpoints.files.verify_folder` does.
 
     Raises:
         CheckpointError: there are no weights or only pickled ones, a header is damaged or too large, or an
@@ -57,7 +62,7 @@ def read_tensors(folder: str | Path, name: str = "model") -> dict[str, Tensor]:
                 part = read_zip(file)
             else:
                 _check_header(file)
-                part = load_file(file)
+                part = _map_file(file)
         except _BAD_FILE as error:
             raise _damaged(file, error) from None
         if expected is not None and part.keys() != expected:
@@ -67,6 +72,68 @@ def read_tensors(folder: str | Path, name: str = "model") -> dict[str, Tensor]:
             raise CheckpointError(what, where=str(file), fix=_FETCH_AGAIN)
         tensors.update(part)
     return tensors
+
+
+class _MappedFile:
+    """A weights file in memory: the system reads its pages when they are used, and ``drop`` frees them."""
+
+    def __init__(self, file: Path):
+        self.file, self.descriptor = file, os.open(file, os.O_RDONLY)
+        weakref.finalize(self, os.close, self.descriptor)
+        self.pages = mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_COPY)
+        self.state = self._state()
+
+    def _state(self) -> tuple[int, int]:
+        info = os.fstat(self.descriptor)
+        return info.st_size, info.st_mtime_ns
+
+    def check(self) -> None:
+        """Raise CheckpointError if another program has written to the file."""
+        if self._state() != self.state:
+            what = "was changed after it was opened"
+            raise CheckpointError(what, where=str(self.file), fix="Load the model again")
+
+    def drop(self, begin: int, end: int) -> None:
+        """Free the whole pages between two bytes, if the system can; using them reads them again."""
+        page = mmap.PAGESIZE
+        begin, end = -(-begin // page) * page, end // page * page
+        if hasattr(mmap, "MADV_DONTNEED") and begin < end:
+            self.pages.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+
+
+def _map_file(file: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, for ``copy_and_release``."""
+    tensors = load_file(file)  # compares the header with the file
+    mapped = _MappedFile(file)
+    (length,) = struct.unpack("<Q", mapped.pages[:8])
+    header = json.loads(mapped.pages[8 : 8 + length])
+    for name, tensor in tensors.items():
+        begin, end = (8 + length + offset for offset in header[name]["data_offsets"])
+        if tensor.numel() and begin % tensor.itemsize == 0:
+            flat = torch.frombuffer(mapped.pages, dtype=tensor.dtype, count=tensor.numel(), offset=begin)
+            tensors[name] = flat.view(tensor.shape)
+            setattr(tensors[name], PLACE, (mapped, begin, end))
+    return tensors
+
+
+def copy_and_release(target: Tensor, tensor: Tensor) -> None:
+    """Copy a tensor of ``read_tensors``, and free its memory on the way; it is read again when it is used."""
+    place = getattr(tensor, PLACE, None)
+    if place is None or tensor.nbytes <= PART_BYTES:
+        target.copy_(tensor)
+    else:
+        rows = max(1, PART_BYTES * len(tensor) // tensor.nbytes)
+        for first in range(0, len(tensor), rows):
+            target[first : first + rows].copy_(tensor[first : first + rows])
+            place[0].drop(place[1], place[1] + tensor[:first].nbytes)
+    if place is not None:
+        place[0].drop(*place[1:])
+
+
+def check_unchanged(tensors: Iterable[Tensor]) -> None:
+    """Raise CheckpointError if another program has written to a file of ``read_tensors``."""
+    for file in {place[0] for tensor in tensors if (place := getattr(tensor, PLACE, None))}:
+        file.check()
 
 
 def write_tensors(

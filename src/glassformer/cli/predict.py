@@ -69,7 +69,7 @@ def open_model(folder: Path, precision: str | None, labels: Sequence[str], templ
     """Load a model; with ``labels`` or ``template``, make it a zero-shot classifier."""
     from glassformer.checkpoints.hub import resolve_checkpoint
     from glassformer.families.image_text import has_both_halves
-    from glassformer.tasks.load import load
+    from glassformer.tasks.load import load_for_predictions
 
     # The folder may also be the name of a checkpoint.
     path = folder if folder.exists() else resolve_checkpoint(str(folder)).path
@@ -79,7 +79,7 @@ def open_model(folder: Path, precision: str | None, labels: Sequence[str], templ
         from glassformer.tasks.zero_shot import ZeroShotImageClassifier
 
         classifier = ZeroShotImageClassifier(path, names, template=template)
-    model: Any = load(path) if classifier is None else classifier.classifier
+    model: Any = load_for_predictions(path, precision) if classifier is None else classifier.classifier
     if precision is not None:
         from glassformer.study.calibration import set_precision
 

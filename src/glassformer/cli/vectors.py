@@ -439,7 +439,7 @@ def embed(
 ) -> Any:
     """Embeddings ``[n, D]`` (fp32) of texts, of the texts in files, or of images."""
     from glassformer.families.pretrained import load_pretrained
-    from glassformer.tasks.load import describe, load
+    from glassformer.tasks.load import describe, load_for_predictions
     from glassformer.tasks.run import trained_columns
 
     folder, options = Path(model), {} if prompt_name is None else {"prompt_name": prompt_name}
@@ -450,7 +450,7 @@ def embed(
             fix = "Name an encoder of texts, or a run"
             raise errors.NotForThisModelError("cannot embed texts", where=model, fix=fix)
         return encoder.embed(_read_texts(arguments, text_column), **options)
-    clf = load(folder)
+    clf = load_for_predictions(folder)
     if not hasattr(clf, "embed"):
         what = f"holds {errors.with_article(type(clf).__name__)}, which cannot embed texts"
         task, fix = TASKS[clf.RECIPE.task], "Name a run of a classifier or of an Embedder"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from glassformer.checkpoints.layout import (
     ENCODER_KEYS,
     add_label_maps,
     check_tensors,
+    copy_weights,
     count_outputs,
     create_on_meta,
     create_uninitialized,
@@ -34,15 +35,16 @@ from glassformer.checkpoints.layout import (
 from glassformer.checkpoints.names_lora import load_adapter
 from glassformer.checkpoints.sentences import try_read_sentences
 from glassformer.checkpoints.settings import get_section, shorten
-from glassformer.checkpoints.tensors import read_tensors
+from glassformer.checkpoints.tensors import check_unchanged, read_tensors
 from glassformer.config import build, to_dict
 from glassformer.errors import CheckpointError, ConfigError, InputError, UnsupportedModelError
 from glassformer.families import FAMILIES, UNSUPPORTED_FAMILIES, family_of, find_family, hub_names
 from glassformer.families.family import POOLING_TENSORS, Family, HubLayout
 from glassformer.models.backbone import BACKBONE_PREFIXES
+from glassformer.models.text import TextEncoder
 from glassformer.nn.lora import part_weights
-from glassformer.runtime import computing
-from glassformer.types import HeadKind
+from glassformer.runtime import choose_dtype, computing, own_generator, use_own_generator
+from glassformer.types import HeadKind, PoolingKind
 
 # --- settings that Hugging Face's config.json lacks -----------------------------------------------
 #
@@ -216,8 +218,8 @@ class Checkpoint:
         embedding = replace(self.config.embedding, vocab_size=rows)
         return replace(self, config=replace(self.config, embedding=embedding), tensors=tensors)
 
-    def build(self, config: Any = None, *, new_head: bool = False) -> Any:
-        """Create a model in fp32; only parts that the checkpoint lacks are randomly initialized.
+    def build(self, config: Any = None, *, new_head: bool = False, dtype: torch.dtype = torch.float32) -> Any:
+        """Create a model; only parts that the checkpoint lacks are randomly initialized.
 
         For another image size, learned positions are interpolated.
 
@@ -225,26 +227,41 @@ class Checkpoint:
             config: the config of the model; None: the checkpoint's own.
             new_head: whether pooling and head may differ from the checkpoint's. If so, a classification head
                 is always new.
+            dtype: the dtype of the encoder; embeddings, pooling and head have fp32.
         """
-        model = self._build(config, new_head)
+        model = self._build(config, new_head, dtype)
         if hasattr(model, "sentences"):
-            model.sentences = try_read_sentences(self.folder, self.config.encoder.d_model)
+            model.sentences = self.sentences
         return model
 
-    def _build(self, config: Any, new_head: bool) -> Any:
+    @property
+    def sentences(self) -> Any:
+        """The settings of sentence-transformers, see ``try_read_sentences``; None for other models."""
+        if self.family.model is not TextEncoder:
+            return None
+        return try_read_sentences(self.folder, self.config.encoder.d_model)
+
+    def without_head(self, pooling: PoolingKind | None) -> Checkpoint:
+        """A copy whose model has no head, and this pooling, which has no weights."""
+        tensors = {
+            name: tensor for name, tensor in self.tensors.items() if name.startswith(BACKBONE_PREFIXES)
+        }
+        return replace(self, config=replace(self.config, head=None, pooling=pooling), tensors=tensors)
+
+    def _build(self, config: Any, new_head: bool, dtype: torch.dtype) -> Any:
         base, where = self.config, str(self.folder)
         if not new_head and config in (None, base):
-            return model_from_state(self.family.model, base, dict(self.tensors), where)
+            return model_from_state(self.family.model, base, self.tensors, where, dtype)
         check_tensors(
             create_on_meta(self.family.model, base, len(self.tensors), where).state_dict(),
             self.tensors,
             where,
         )
-        model: Any = create_uninitialized(self.family.model, config, where)
+        model: Any = create_uninitialized(self.family.model, config, where, dtype)
         pooling = getattr(base, "pooling", None)
         names = model.transferable_names(pooling, self.tensors) if new_head else list(self.tensors)
         state = model.convert_state(base, {name: self.tensors[name].float() for name in names})
-        model.load_state_dict(state, strict=not new_head)
+        copy_weights(model, state)
         for name, part in model.named_children():
             if not any(key.startswith(f"{name}.") for key in state):
                 model.init_module(part)
@@ -378,8 +395,9 @@ def load_pretrained(
     dropout: float | None = None,
     attention_dropout: float | None = None,
     adapter: str | Path | None = None,
+    precision: Literal["fp32", "bf16"] = "fp32",
 ) -> Any:
-    """Load a model from a local folder, a known name, a Hub id or a ``Checkpoint``; fp32, evaluation mode.
+    """Load a model from a local folder, a known name, a Hub id or a ``Checkpoint``, in evaluation mode.
 
     Args:
         head: the kind of head. None: the checkpoint's own head, also for regression and multi-label. If the
@@ -387,6 +405,8 @@ def load_pretrained(
         num_labels: outputs of a new classification head; None: as in ``config.json``.
         dropout, attention_dropout: rates that replace the checkpoint's rates.
         adapter: a folder with a PEFT adapter, which is added to the weights (``add_adapter``).
+        precision: with bf16, the weights of a Transformer's encoder are read straight into bf16, for
+            predictions. The model then takes about half the memory, and ``model.in_fp32()`` reads it again.
 
     Raises:
         CheckpointError: the checkpoint does not exist, the kind of model is not supported, tensors are
@@ -429,12 +449,31 @@ def load_pretrained(
         config = replace(config, **changes)
     if dropout is not None or attention_dropout is not None:
         config = with_dropout(config, dropout, attention_dropout)
-    model = checkpoint.build(config, new_head=new_head)
+    dtype = choose_dtype(precision, torch.device("cpu"))
+    # An adapter is added before the weights are rounded.
+    model = checkpoint.build(config, new_head=new_head, dtype=torch.float32 if adapter is not None else dtype)
     model.weights_source = source
     if adapter is not None:
         add_adapter(model, adapter)
         model.weights_source += f"; adapter {adapter}"
+    if dtype != torch.float32:
+        model.set_compute_dtype(dtype).in_fp32 = lambda: _in_fp32(checkpoint, model, adapter)
     return model.eval()
+
+
+def _in_fp32(checkpoint: Checkpoint, model: Any, adapter: str | Path | None) -> Any:
+    """The model of a checkpoint in fp32; ``model`` has the same with an encoder in bf16.
+
+    The other parts of ``model``, which are in fp32, are copied, because they may have changed.
+    """
+    check_unchanged(checkpoint.tensors.values())
+    with own_generator(), computing(gradients=True), use_own_generator():
+        full = checkpoint.build(model.config, new_head=True)
+        if adapter is not None:
+            add_adapter(full, adapter)
+        copy_weights(full, {k: t for k, t in model.state_dict().items() if t.dtype == torch.float32})
+    full.weights_source = model.weights_source
+    return full.eval()
 
 
 def with_dropout(

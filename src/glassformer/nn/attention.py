@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, TypedDict, Unpack, overload
 
@@ -23,7 +24,7 @@ from glassformer.nn import kernels
 from glassformer.nn.dropout import check_rate
 from glassformer.nn.dropout import dropout as drop
 from glassformer.nn.kernels import ops
-from glassformer.nn.linear import Linear, split_qkv
+from glassformer.nn.linear import Linear, by_rows, computes_in_parts, split_qkv
 from glassformer.nn.maps import (
     NEG_INF,
     Group,
@@ -46,6 +47,7 @@ from glassformer.nn.positions import (
 )
 from glassformer.nn.trace import LayerRecord
 from glassformer.packing import Packing
+from glassformer.runtime import return_freed_memory
 
 # --- torch's own fused kernels --------------------------------------------------------------------
 #
@@ -173,6 +175,7 @@ Branch = Literal["auto", "explicit", "kernel", "grouped", "fused", "varlen", "pa
 BRANCHES = ("auto", "explicit", "kernel", "grouped", "fused", "varlen", "padded")
 DROPOUT_BRANCHES = ("explicit", "varlen", "padded")  # branches that support attention dropout
 LONG = 1024  # tokens; from here on the attention weights of one group do not fit a cache
+LONG_INPUT, HEADS_AT_ONCE = 8192, 2  # with more rows, prediction computes so many heads at a time
 
 
 class AttendOptions(TypedDict, total=False):
@@ -469,19 +472,45 @@ class MultiHeadAttention(nn.Module):
         return q, *self.keys_values(x if memory is None else memory)
 
     def rotate(
-        self, q: Tensor, k: Tensor, packing: Packing, rows: Tensor | None = None
+        self,
+        q: Tensor,
+        k: Tensor,
+        packing: Packing,
+        rows: Tensor | None = None,
+        *,
+        in_place: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Queries and keys ``[N, H, K]`` with rotary positions applied, if the layer has them.
 
         Args:
             rows: ``[B]`` the rows of the queries; None: all rows.
+            in_place: as for ``apply_rotary``.
         """
         if self.rotary is None:
             return q, k
         pos = packing.positions
         q_pos = pos if rows is None else pos[rows]
         angles = packing.max_length, self.rotary, self.rotary_factor
-        return apply_rotary(q, q_pos, *angles), apply_rotary(k, pos, *angles)
+        q = apply_rotary(q, q_pos, *angles, in_place=in_place)
+        return q, apply_rotary(k, pos, *angles, in_place=in_place)
+
+    def by_heads(self, x: Tensor, packing: Packing, attend: Callable[..., Tensor]) -> Tensor:
+        """Self-attention without the output layer, ``[N, D]`` -> ``[N, D]``, for some heads at a time.
+
+        This takes less memory than the queries, keys and values of all heads.
+
+        Args:
+            attend: returns ``[N, h, K]`` for the queries, keys and values of ``h`` heads.
+        """
+        width, d, out = self.heads[1], self.d_model, torch.empty_like(x)
+        for begin in range(0, d, HEADS_AT_ONCE * width):
+            end = min(begin + HEADS_AT_ONCE * width, d)
+            q, k, v = (self.qkv.part(x, i * d + begin, i * d + end).view(len(x), -1, width) for i in range(3))
+            q, k = self.rotate(q, k, packing, in_place=True)
+            out[:, begin:end] = attend(q, k, v).flatten(1)
+            del q, k, v  # before the next heads take memory
+            return_freed_memory()
+        return out
 
     def queries(self, x: Tensor) -> Tensor:
         """Queries only: ``[N, D]`` -> ``[N, H, K]``."""
@@ -518,9 +547,18 @@ class MultiHeadAttention(nn.Module):
         needs_all_rows = causal or (bias is not None and rows is not packing.first_rows)
         if rows is not None and needs_all_rows:  # the mask or the bias depends on the positions of the rows
             return self.forward(x, packing, memory, memory_packing, causal, record=record, bias=bias)[rows]
+        if (
+            memory is None
+            and rows is None
+            and record is None
+            and bias is None
+            and computes_in_parts(x, LONG_INPUT)
+        ):
+            out = self.by_heads(x, packing, lambda *qkv: attend(*qkv, packing, packing, causal))
+            return by_rows(self.out, out, in_place=True)
         q, k, v = self.project(x, memory, rows)
         if memory is None:
-            q, k = self.rotate(q, k, packing, rows)
+            q, k = self.rotate(q, k, packing, rows, in_place=True)
         q_packing = packing if rows is None else packing.one_row_each
         kv_packing = memory_packing if memory is not None else packing
         p = self.dropout if self.training else 0.0
@@ -537,7 +575,7 @@ class MultiHeadAttention(nn.Module):
         elif record is not None and record.rows == "first":  # in addition to the branch's own computation
             first = q if rows is not None else q[packing.first_rows]
             record.weights = first_row_weights(first, k, kv_packing or packing, bias=bias)
-        return self.out(out.flatten(1))
+        return by_rows(self.out, out.flatten(1), in_place=True)
 
     def project_padded(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``[B, T, D]`` -> 3 x ``[B, H, T, K]``, with rotary positions."""

@@ -14,15 +14,16 @@ from torch import Tensor, nn
 
 from glassformer.config import check_heads, nearest
 from glassformer.errors import BadValueError, ConfigError
-from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.attention import LONG_INPUT, MultiHeadAttention
 from glassformer.nn.cheaper import LinearAttention, LocalAttention, check_window
 from glassformer.nn.disentangled import Disentangled, DisentangledAttention, DistanceTable
 from glassformer.nn.dropout import Dropout, check_rate, stochastic_depth
 from glassformer.nn.feedforward import FeedForward, GatedFeedForward
-from glassformer.nn.linear import LayerNorm
+from glassformer.nn.linear import LayerNorm, by_rows, computes_in_parts
 from glassformer.nn.positions import RelativeBias
 from glassformer.nn.trace import LayerRecord, TraceRecord
 from glassformer.packing import Packing
+from glassformer.runtime import return_freed_memory
 from glassformer.types import Activation, AttentionKind, FeedForwardKind, NormOrder
 
 
@@ -205,20 +206,30 @@ class EncoderLayer(nn.Module):
         a = self.scale1(self.attention(normed, packing, rows=rows, record=record, **options))
         a = self._branch(a, packing, rows)
         x = x if rows is None else x[rows]
+        if not self.training and computes_in_parts(x):  # long inputs: less memory
+            del normed
+            x = a.add_(x) if self.pre_norm else self.norm1(x, a)
+            if len(x) > LONG_INPUT:
+                return_freed_memory()
+            return by_rows(self._feed_forward, x, in_place=True)
         if self.pre_norm:
             x = x + a
             return x + self._branch(self.scale2(self.feed_forward(self.norm2(x))), packing, rows)
         x = self.norm1(x, a)  # norm(x + a), in one pass
         return self.norm2(x, self._branch(self.scale2(self.feed_forward(x)), packing, rows))
 
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        """The feed-forward network with its residual connection and norm, in evaluation mode."""
+        if self.pre_norm:
+            return x + self.scale2(self.feed_forward(self.norm2(x)))
+        return self.norm2(x, self.scale2(self.feed_forward(x)))
+
     def padded(self, x: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
         """``forward`` in evaluation mode for padded ``[B, T, D]``; ``mask`` is True at real tokens."""
         options: dict[str, Any] = self.mask if bias is None else {"bias": bias}
         if self.pre_norm:
-            x = x + self.scale1(self.attention.padded(self.norm1(x), mask, **options))
-            return x + self.scale2(self.feed_forward(self.norm2(x)))
-        x = self.norm1(x + self.scale1(self.attention.padded(x, mask, **options)))
-        return self.norm2(x + self.scale2(self.feed_forward(x)))
+            return self._feed_forward(x + self.scale1(self.attention.padded(self.norm1(x), mask, **options)))
+        return self._feed_forward(self.norm1(x + self.scale1(self.attention.padded(x, mask, **options))))
 
     def _branch(self, x: Tensor, packing: Packing, rows: Tensor | None) -> Tensor:
         packing = packing if rows is None else packing.one_row_each
@@ -278,11 +289,14 @@ class Encoder(nn.Module):
         """
         last = len(self.order) - 1
         bias = self.relative(packing.max_length) if self.relative is not None else None
+        is_long = computes_in_parts(x, LONG_INPUT)
         if trace is not None:
             trace.hidden(0, x)
         for number, layer in enumerate(self.steps[begin:end], begin):
             record = trace.layer(number) if trace is not None else None
             x = layer(x, packing, rows if number == last else None, record, bias)
+            if is_long:  # the layer took far longer than this
+                return_freed_memory()
             if trace is not None:
                 trace.attention(number, record)
                 trace.hidden(number + 1, x)

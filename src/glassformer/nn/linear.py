@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -68,6 +70,32 @@ class _Linear(torch.autograd.Function):
             weight_gradient, bias_gradient = ops.weight_gradient(grad, x)
             return dx, weight_gradient, bias_gradient if ctx.needs_input_grad[2] else None
         return dx, *kernels.weight_gradient(grad, x, bias=ctx.needs_input_grad[2])
+
+
+ROWS = 2048  # rows that prediction computes at a time
+
+
+def computes_in_parts(x: Tensor, rows: int = ROWS) -> bool:
+    """Whether ``by_rows`` computes ``x`` in parts: more than ``rows``, in prediction on a CPU."""
+    return len(x) > rows and x.device.type == "cpu" and not torch.is_grad_enabled() and not is_compiling()
+
+
+def by_rows(function: Callable[[Tensor], Tensor], x: Tensor, *, in_place: bool = False) -> Tensor:
+    """``function(x)`` of rows ``[N, D]``; long inputs in parts, so that temporary tensors take less memory.
+
+    Args:
+        function: a function of each row alone.
+        in_place: whether the result may replace the rows of ``x``, which then must have its width.
+    """
+    if not computes_in_parts(x):
+        return function(x)
+    out = x if in_place else None
+    for first in range(0, len(x), ROWS):
+        part = function(x[first : first + ROWS])
+        out = part.new_empty(len(x), *part.shape[1:]) if out is None else out
+        out[first : first + ROWS] = part
+    assert out is not None
+    return out
 
 
 def split_qkv(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

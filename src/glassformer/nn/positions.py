@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigError, ShapeError
+from glassformer.nn.linear import computes_in_parts
 from glassformer.packing import Packing
 
 
@@ -97,6 +98,8 @@ class LearnedPositions(nn.Embedding):
 
 # --- rotary positions -----------------------------------------------------------------------------
 
+ROTATED_ROWS = 512  # rows that prediction rotates at a time: they fit into a cache
+
 
 def rotary(
     length: int, width: int, base: float, factor: float = 1.0, device: torch.device | str = "cpu"
@@ -120,7 +123,9 @@ def _rotary_table(
         return rotary(length, width, base, factor, device)
 
 
-def apply_rotary(x: Tensor, positions: Tensor, longest: int, base: float, factor: float = 1.0) -> Tensor:
+def apply_rotary(
+    x: Tensor, positions: Tensor, longest: int, base: float, factor: float = 1.0, *, in_place: bool = False
+) -> Tensor:
     """Queries or keys ``[N, H, K]``, rotated by the angles of their positions ``positions`` ``[N]``, in fp32.
 
     The score of two rotated rows depends only on the distance of their positions.
@@ -128,10 +133,16 @@ def apply_rotary(x: Tensor, positions: Tensor, longest: int, base: float, factor
     Args:
         longest: an exclusive upper bound of ``positions``.
         base, factor: as for ``rotary``; positions are divided by the factor.
+        in_place: whether the result may replace ``x``, as it does for long inputs in prediction.
     """
-    length = 1 << max(longest - 1, 1).bit_length()  # powers of 2, so that few tables are cached
+    # Few lengths, so that few tables are cached.
+    length = 1 << max(longest - 1, 1).bit_length() if longest <= 4096 else -(-longest // 4096) * 4096
     cosines, sines = _rotary_table(length, x.shape[-1], base, factor, x.device)
-    return _rotate(x, cosines[positions][:, None], sines[positions][:, None])
+    if not in_place or not computes_in_parts(x, ROTATED_ROWS):
+        return _rotate(x, cosines[positions][:, None], sines[positions][:, None])
+    for part, places in zip(x.split(ROTATED_ROWS), positions.split(ROTATED_ROWS), strict=True):
+        part.copy_(_rotate(part, cosines[places][:, None], sines[places][:, None]))
+    return x
 
 
 def apply_rotary_padded(x: Tensor, base: float, factor: float = 1.0) -> Tensor:

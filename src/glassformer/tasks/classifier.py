@@ -422,7 +422,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         return super()._about() | {"classes": classes} | self.kind_.metadata() | tried
 
     @classmethod
-    def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
+    def restore(cls, folder: Path, about: dict[str, Any], *, in_bf16: bool = False) -> Self:
         where = str(folder / ABOUT)
         classes = about.get("classes")
         if not isinstance(classes, list) or not classes:
@@ -430,7 +430,8 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         classes = read_labels(classes, "classes", where)
         kind = target_from_metadata(about, where)
         temperature, threshold = kind.read_calibration(about, where, len(classes))
-        out = super().restore(folder, about | {"temperature": temperature, "threshold": threshold})
+        about = about | {"temperature": temperature, "threshold": threshold}
+        out = super().restore(folder, about, in_bf16=in_bf16)
         out.classes_, out.kind_ = np.asarray(classes), kind
         out.tried_ = tried if isinstance(tried := about.get("tried", []), list) else []
         if out.model_.config.num_labels != len(classes):
@@ -795,13 +796,14 @@ class Classifier(ClassifierMixin, Supervised):
     # --- files -----------------------------------------------------------------------------------
 
     @classmethod
-    def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
+    def restore(cls, folder: Path, about: dict[str, Any], *, in_bf16: bool = False) -> Self:
         below = about.get("abstain_below")
         if below is not None and not _is_probability(below):
             what = f"abstain_below = {shorten(below)} is not a probability"
             raise CheckpointError(what, where=str(folder), fix="Choose it again")
         about = {"abstain_below": None, "int8": None} | about
-        return super().restore(folder, about | {"int8": read_int8_result(about["int8"], str(folder))})
+        about["int8"] = read_int8_result(about["int8"], str(folder))
+        return super().restore(folder, about, in_bf16=in_bf16)
 
 
 def accuracy(predictions: Sequence[Any], truth: Sequence[Any], weights: Any = None) -> float:
@@ -1041,13 +1043,13 @@ class Regressor(RegressorMixin, Supervised):
         self.errors_ = np.sort(errors.numpy())
 
     @classmethod
-    def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
+    def restore(cls, folder: Path, about: dict[str, Any], *, in_bf16: bool = False) -> Self:
         """Load a saved regressor, and convert its head back to standardized outputs.
 
         The conversion is exact: the weights were multiplied by a power of two, and ``glassformer.json`` has
         the bias.
         """
-        out = super().restore(folder, about)
+        out = super().restore(folder, about, in_bf16=in_bf16)
         if not cls.supports(out.kind_):
             raise CheckpointError("its targets are not numbers", where=str(folder))
         bias, head = about.get("bias"), out.model_.head.out

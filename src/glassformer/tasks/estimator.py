@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, dataclass_transform, get_type_hints
 
 import numpy as np
 import torch
@@ -301,6 +301,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
     threads: int
     device: str
     precision: str
+    _in_bf16: Any = None  # see ``keep_bf16``
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -331,7 +332,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         previous = self.get_params(deep=False)
         super().set_params(**params)
         try:
-            if hasattr(self, "model_"):
+            if self.has_model:
                 self.configs()
         except ConfigError:
             super().set_params(**previous)
@@ -500,7 +501,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         self.adapter_ = adapter(network) or None
         self.adapter_scale_ = (fit.train.lora_rank, fit.train.lora_alpha)
         merge(network)
-        self.model_ = network.eval()
+        self.model_, self._in_bf16 = network.eval(), None
         self.history_ = Records(training.history)
         self.best_step_ = training.best_step
         self.examples_ = count_examples(fit)
@@ -521,6 +522,40 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         """Setting -> the value that it has in checkpoints from before the setting existed."""
         return plain({k: v for config in self.SECTIONS.values() for k, v in legacy_values(config).items()})
 
+    # --- the model ---------------------------------------------------------------------------------
+
+    def keep_bf16(self) -> Self:
+        """Keep the model only in the bf16 in which it was loaded, until something needs ``model_`` in fp32.
+
+        Predictions use the bf16 weights. The first access of ``model_``, for example by ``save`` or an
+        explanation, reads the file again.
+        """
+        if hasattr(vars(self).get("model_"), "in_fp32"):
+            self._in_bf16 = vars(self).pop("model_")
+        return self
+
+    if not TYPE_CHECKING:  # a type checker would accept any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            in_bf16 = self._in_bf16
+            if name == "model_" and in_bf16 is not None:
+                vars(self).setdefault("model_", in_bf16.in_fp32())
+                self._in_bf16 = None
+            if name != "model_" or name not in vars(self):
+                what = f"{type(self).__name__!r} object has no attribute {name!r}"
+                raise AttributeError(what, name=name, obj=self)
+            return vars(self)["model_"]  # another thread may have read it
+
+    @property
+    def has_model(self) -> bool:
+        """Whether ``model_`` is set, or can be read."""
+        return "model_" in vars(self) or self._in_bf16 is not None
+
+    @property
+    def any_model(self) -> Any:
+        """``model_``, or the model that ``keep_bf16`` keeps; they have the same config."""
+        return self.model_ if "model_" in vars(self) or self._in_bf16 is None else self._in_bf16
+
     # --- prediction ------------------------------------------------------------------------------
 
     def _check_fitted(self) -> None:
@@ -529,10 +564,14 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
     def predictor(self, precision: str | None = None) -> Any:
         """The model in a precision (None: the setting), cached until weights or settings change."""
         self._check_fitted()
-        settings = (self.device, precision or self.precision, weights_state(self.model_))
+        device = choose_device(self.device)
+        wanted = precision or self.precision
+        in_bf16 = self._in_bf16
+        if in_bf16 is not None and "model_" not in vars(self) and predicts_in_bf16(wanted, device):
+            return in_bf16.to(device)
+        settings = (self.device, wanted, weights_state(self.model_))
         cached = getattr(self, "_compute_model", None)
         if cached is None or cached[0] != settings:
-            device = choose_device(self.device)
             with computing(gradients=True):  # not in inference mode: later code may change the weights
                 model = compute_model(self.model_.to(device), precision or self._precision(device), device)
             cached = self._compute_model = settings, model
@@ -543,6 +582,8 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         return refuse_int8(self.precision, type(self).__name__)
 
     def __getstate__(self):
+        if self._in_bf16 is not None:
+            self.model_  # noqa: B018  # reads it
         return {**super().__getstate__(), "_compute_model": None}  # type: ignore[dict-item]  # a dict here
 
     # --- files -----------------------------------------------------------------------------------
@@ -592,8 +633,11 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         return state | self.columns_metadata()
 
     @classmethod
-    def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
+    def restore(cls, folder: Path, about: dict[str, Any], *, in_bf16: bool = False) -> Self:
         """Load a saved estimator; ``about`` is the content of ``glassformer.json``.
+
+        Args:
+            in_bf16: whether ``_read_model`` may read the encoder's weights in bf16; see ``keep_bf16``.
 
         Raises:
             CheckpointError: a value is invalid, or the files do not match each other.
@@ -610,7 +654,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         for name in cls.SAVED_STATE:
             setattr(out, f"{name}_", about[name])
         out.read_columns(about, str(folder / ABOUT))
-        out._read_model(folder)
+        out._read_model(folder, in_bf16)
         out.read_parts(folder, about)
         out.check_parts(folder)
         return out
@@ -644,8 +688,8 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
     def _write_model(self, folder: Path) -> None:
         save_pretrained(self.model_, folder)
 
-    def _read_model(self, folder: Path) -> None:
-        self.model_ = load_pretrained(folder)
+    def _read_model(self, folder: Path, in_bf16: bool = False) -> None:
+        self.model_ = load_pretrained(folder, precision="bf16" if in_bf16 else "fp32")
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
         """Write the preprocessing into the model's folder; return entries for ``glassformer.json``."""
@@ -684,6 +728,11 @@ def weights_state(model: Any) -> tuple[int, int]:
     """A key that changes if the model is replaced or a weight changes in place (except by ``.data``)."""
     # Tensors from inference mode have no version counter.
     return id(model), sum(0 if p.is_inference() else p._version for p in model.parameters())
+
+
+def predicts_in_bf16(precision: str, device: torch.device) -> bool:
+    """Whether predictions with this precision are in bf16, without int8 layers."""
+    return precision != "int8" and choose_dtype(precision, device) == torch.bfloat16
 
 
 def compute_model(model: Any, precision: str, device: torch.device) -> Any:

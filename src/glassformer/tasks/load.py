@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from glassformer.checkpoints.files import (
     MANIFEST,
@@ -30,13 +31,13 @@ from glassformer.families import FAMILIES
 from glassformer.families.image_text import has_both_halves
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.inputs.inputs import Inputs
-from glassformer.runtime import computing
+from glassformer.runtime import choose_device, choose_dtype, computing
 from glassformer.targets import target_from_hub
 from glassformer.targets.multiclass import Classes
 from glassformer.tasks.build import cover_vocabulary, hub_labels
 from glassformer.tasks.catalog import TASKS, task_of_estimator_name
 from glassformer.tasks.classifier import Supervised
-from glassformer.tasks.estimator import FORMAT
+from glassformer.tasks.estimator import FORMAT, Estimator, predicts_in_bf16
 from glassformer.tasks.probe import Probe
 from glassformer.tasks.task import Task
 
@@ -50,7 +51,7 @@ HUB_CLASSIFIERS = {
 HUB_TAGGERS = {f.hub.classes["tokens"] for f in FAMILIES.values() if f.hub and "tokens" in f.hub.classes}
 
 
-def load(path: str | Path) -> Any:
+def load(path: str | Path, *, precision: str | None = None) -> Any:
     """Load a saved estimator of any class, and verify the checksums of its files.
 
     The function also opens models of ``transformers`` whose family is in ``FAMILIES``, with a head for
@@ -60,23 +61,45 @@ def load(path: str | Path) -> Any:
 
     Args:
         path: a folder that ``save`` wrote, or the folder of a run.
+        precision: "fp32", "bf16", "int8" (classifiers) or "auto", in place of the saved setting. With bf16, a
+            Transformer's encoder is read straight into bf16, and predicting takes about half the memory. Only
+            when something needs the weights in fp32, such as ``save``, they are read again.
 
     Raises:
         CheckpointError: the folder is missing, a file is missing or damaged, the format is newer, or the
             ``transformers`` model has no such head.
-        ConfigError: the training of the run is not finished.
+        ConfigError: the training of the run is not finished, or the precision is unknown.
     """
+    if precision is not None:
+        choose_dtype(precision, torch.device("cpu"))  # raises an error for an unknown precision
+    estimator = _open(path, precision)
+    return estimator if precision is None else estimator.set_params(precision=precision)
+
+
+def load_for_predictions(path: str | Path, precision: str | None = None) -> Any:
+    """Like ``load``, in bf16 if that is ``precision`` or, with None, the saved setting."""
+    if precision is None:
+        saved = find_metadata(path)[1].get("parameters")
+        precision = saved.get("precision", "auto") if isinstance(saved, dict) else "auto"
+    return _open(path, precision)
+
+
+def _open(path: str | Path, precision: Any) -> Any:
+    """The estimator, read in bf16 if it predicts in bf16 with this precision; see ``Estimator.keep_bf16``."""
     folder = Path(path)
     restore_folder(folder)
     restore_folder(folder / "model")
     check_finished(folder)
     if not (folder / ABOUT).is_file() and (folder / "model" / ABOUT).is_file():
         folder = folder / "model"
+    known = precision in ("auto", "fp32", "bf16")
+    in_bf16 = known and predicts_in_bf16(precision, choose_device())
     with computing(gradients=True):
-        return read_consistently(folder, lambda: _load(folder, path))
+        estimator = read_consistently(folder, lambda: _load(folder, path, in_bf16))
+    return estimator.keep_bf16() if in_bf16 and isinstance(estimator, Estimator) else estimator
 
 
-def _load(folder: Path, path: str | Path) -> Any:
+def _load(folder: Path, path: str | Path, in_bf16: bool) -> Any:
     if folder.exists() and not folder.is_dir():
         fix = "Name the folder around it; a file of word vectors opens with Word2Vec.load"
         raise CheckpointError("is a file, not a folder", where=str(path), fix=fix)
@@ -87,7 +110,7 @@ def _load(folder: Path, path: str | Path) -> Any:
     if not has_about and (folder / "config.json").is_file():
         if has_manifest:  # an export, or an estimator without its glassformer.json
             verify_folder(folder)
-        return _load_transformers(folder)
+        return _load_transformers(folder, in_bf16)
     if not has_about and not has_manifest and (models := list_models_below(folder, ABOUT, "config.json")):
         fix = f"Give one of its sub-folders: {models}"
         raise CheckpointError("holds no model itself", where=str(path), fix=fix)
@@ -100,7 +123,7 @@ def _load(folder: Path, path: str | Path) -> Any:
     if task is None:
         what = f"has a {shorten(about['kind'])}, which this version does not know"
         raise UnsupportedModelError(what, where=str(folder))
-    return task.estimator.restore(folder, about)
+    return task.estimator.restore(folder, about, in_bf16=in_bf16)
 
 
 def task_opening(checkpoint: Checkpoint) -> Task | None:
@@ -182,7 +205,7 @@ def _check_activation(settings: dict[str, Any], kind: Classes, where: str) -> No
             raise UnsupportedModelError(f"{key} = {shorten(name)} is not supported", where=where)
 
 
-def _load_transformers(folder: Path) -> Any:
+def _load_transformers(folder: Path, in_bf16: bool = False) -> Any:
     """The estimator for a folder of ``transformers``.
 
     Texts are truncated to the limit of the tokenizer and the position embeddings. The labels are sorted, like
@@ -192,9 +215,10 @@ def _load_transformers(folder: Path) -> Any:
     checkpoint = read_checkpoint(folder)
     if (task := task_opening(checkpoint)) is not None:
         return task.estimator.from_checkpoint(checkpoint)
-    model, classes = load_pretrained(checkpoint), settings.get("architectures") or []
     if _embeds_sentences(checkpoint):
-        return TASKS[SENTENCES].estimator(str(folder)).open()
+        return TASKS[SENTENCES].estimator(str(folder)).open(in_bf16=in_bf16)
+    read_as: Any = {"precision": "bf16" if in_bf16 else "fp32"}
+    model, classes = load_pretrained(checkpoint, **read_as), settings.get("architectures") or []
     is_list = isinstance(classes, list)
     if _classifies_tokens(checkpoint) and is_list and set(map(str, classes)) <= HUB_TAGGERS:
         tagger = next(t.estimator for t in TASKS.values() if hasattr(t.estimator, "from_tagger_checkpoint"))
@@ -239,7 +263,7 @@ def _load_transformers(folder: Path) -> Any:
     clf.read_parts(folder, {})
     if model.reads == "texts":
         extended = cover_vocabulary(checkpoint, clf.tokenizer_, str(folder))
-        model = model if extended is checkpoint else load_pretrained(extended)
+        model = model if extended is checkpoint else load_pretrained(extended, **read_as)
     if model.reads == "images":
         if clf.transform_.channels != model.config.embedding.channels:
             what = "the preprocessor and the model have different numbers of channels"

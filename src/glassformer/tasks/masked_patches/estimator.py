@@ -257,7 +257,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         save_pretrained(self.model_.encoder_only(), folder)
         write_tensors(folder, self.model_.patch_decoder.state_dict(), name=DECODER)
 
-    def _read_model(self, folder: Path) -> None:
+    def _read_model(self, folder: Path, in_bf16: bool = False) -> None:
         model = MaskedAutoencoder(load_pretrained(folder).config, decoder_sizes(self.configs()["model"]))
         tensors = load_pretrained(folder).state_dict()
         tensors |= {f"patch_decoder.{name}": t for name, t in read_tensors(folder, DECODER).items()}

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -298,22 +298,31 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
 
     def _check_fitted(self) -> None:
         """Open the checkpoint if the embedder was not trained."""
-        if not hasattr(self, "model_") and not is_from_scratch(self.model):
-            self.classes_ = self.head_ = None
-            self._open_checkpoint()
+        if not self.has_model and not is_from_scratch(self.model):
+            self.open()
         super()._check_fitted()
 
-    def open(self) -> Embedder:
-        """Open the checkpoint if the embedder was not trained, and return the embedder."""
-        self._check_fitted()
-        return self
+    def open(self, *, in_bf16: bool | None = None) -> Embedder:
+        """Open the checkpoint if the embedder was not trained, and return the embedder.
 
-    def _open_checkpoint(self) -> None:
+        Args:
+            in_bf16: whether the encoder's weights are read in bf16 (``keep_bf16``). None: if ``precision`` is
+                "bf16".
+        """
+        if self.has_model or is_from_scratch(self.model):
+            super()._check_fitted()
+            return self
+        self.classes_ = self.head_ = None
+        self._open_checkpoint(self.precision == "bf16" if in_bf16 is None else in_bf16)
+        return self.keep_bf16()
+
+    def _open_checkpoint(self, in_bf16: bool = False) -> None:
         configs = self.configs()
         self.tokenizer_ = open_tokenizer(configs["text"], configs["model"], [])
         self._sentences = sentences_for(configs["model"], self.max_length)
         with own_generator(), computing(gradients=True), use_own_generator():
-            model = build_encoder(configs["model"], self._sentences, self.tokenizer_, self.max_length).eval()
+            settings = configs["model"], self._sentences, self.tokenizer_, self.max_length
+            model = build_encoder(*settings, precision="bf16" if in_bf16 else "fp32").eval()
         self._with_parts(model, adapter=None, index=None)
         self._compute_model = None
 
@@ -413,7 +422,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
     def max_tokens(self) -> int:
         """Maximum number of tokens of a text, including special tokens."""
         self._check_fitted()
-        return token_limit(self.model_.config.embedding, self._sentences.max_length)
+        return token_limit(self.any_model.config.embedding, self._sentences.max_length)
 
     def truncated(self, texts: Sequence[str]) -> np.ndarray:
         """Which texts are truncated, ``[n]`` bool."""
@@ -642,9 +651,9 @@ def sentences_for(model: EmbedderModelConfig, max_length: int | None) -> Sentenc
     """
     sentences = embedding = None
     if not is_from_scratch(model.model):
-        opened = load_pretrained(model.model, revision=model.revision)
-        embedding = getattr(getattr(opened, "config", None), "embedding", None)
-        loaded = getattr(opened, "sentences", None)
+        checkpoint = read_checkpoint(model.model, model.revision)
+        embedding = getattr(checkpoint.config, "embedding", None)
+        loaded = checkpoint.sentences
         sentences = loaded if isinstance(loaded, Sentences) else None
         if isinstance(loaded, InputError):
             raise loaded
@@ -658,9 +667,14 @@ def sentences_for(model: EmbedderModelConfig, max_length: int | None) -> Sentenc
 
 
 def build_encoder(
-    model: EmbedderModelConfig, sentences: Sentences, tokenizer: Tokenizer, max_length: int | None
+    model: EmbedderModelConfig,
+    sentences: Sentences,
+    tokenizer: Tokenizer,
+    max_length: int | None,
+    *,
+    precision: Literal["fp32", "bf16"] = "fp32",
 ) -> TextEncoder:
-    """Build the encoder without a head, and set its ``sentences``.
+    """Build the encoder without a head, and set its ``sentences``; for ``precision`` see ``load_pretrained``.
 
     Raises:
         ConfigError: the model does not read texts, sizes are set for a checkpoint, or ``max_length`` is too
@@ -678,9 +692,11 @@ def build_encoder(
     else:
         refuse_set_keys(model, SIZES)
         checkpoint = cover_vocabulary(read_checkpoint(model.model, model.revision), tokenizer, model.model)
-        built = load_pretrained(checkpoint, dropout=model.dropout, attention_dropout=0.0)
         if checkpoint.family.hub is not None:
             pooling = None  # ``sentences`` pools, so that transformers can open the folder as an encoder
+        if precision == "bf16" and checkpoint.family.model is TextEncoder:
+            checkpoint = checkpoint.without_head(pooling)
+        built = load_pretrained(checkpoint, dropout=model.dropout, attention_dropout=0.0, precision=precision)
     if not isinstance(built, TextEncoder):
         what = f"{model.model!r} is not an encoder of texts"
         raise NotForThisModelError(what, where="model", fix="Use a Transformer")
@@ -688,7 +704,8 @@ def build_encoder(
     if max_length and max_length > limit:
         what = f"max_length {max_length} is more than the model's {limit} positions"
         raise ConfigError(what, where="max_length", fix=f"Use {limit} or less")
-    built = built.with_head(head=None, pooling=pooling)
+    if precision == "fp32":
+        built = built.with_head(head=None, pooling=pooling)
     built.sentences = sentences
     return built
 

@@ -227,7 +227,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         )
         has_segments = self.segments_
         if has_segments is None:
-            has_segments = distinguishes_texts(self.model_.config)
+            has_segments = distinguishes_texts(self.any_model.config)
         return table if has_segments else without_segments(table)
 
     def check_sides(self, examples: Sequence[str]) -> None:

@@ -478,8 +478,9 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
             raise CheckpointError("'whole_words' is not a list of words", where=where)
 
     @classmethod
-    def restore(cls, folder: Path, about: dict[str, Any]) -> TokenTagger:
-        return super().restore(folder, {"temperature": 1.0, "whole_words": None} | about)
+    def restore(cls, folder: Path, about: dict[str, Any], *, in_bf16: bool = False) -> TokenTagger:
+        about = {"temperature": 1.0, "whole_words": None} | about
+        return super().restore(folder, about, in_bf16=in_bf16)
 
     def check_parts(self, folder: Path) -> None:
         config = self.model_.config

@@ -269,7 +269,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
     def _write_model(self, folder: Path) -> None:
         save_seq2seq(self.model_, folder)
 
-    def _read_model(self, folder: Path) -> None:
+    def _read_model(self, folder: Path, in_bf16: bool = False) -> None:
         self.model_ = load_seq2seq(folder)
 
     def write_parts(self, folder: Path) -> dict[str, Any]:

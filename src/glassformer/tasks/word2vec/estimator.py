@@ -398,7 +398,7 @@ class Word2Vec(Estimator, VectorsConfig):
         text = json_text(words, indent=1) + "\n"
         (folder / "words.json").write_text(text, encoding="utf-8")
 
-    def _read_model(self, folder: Path) -> None:
+    def _read_model(self, folder: Path, in_bf16: bool = False) -> None:
         words, counts, vectors, contexts = _read_tables(folder)
         self._set_tables(words, vectors, counts, contexts)
 
