@@ -554,7 +554,7 @@ class MultiHeadAttention(nn.Module):
             and bias is None
             and computes_in_parts(x, LONG_INPUT)
         ):
-            out = self.by_heads(x, packing, lambda *qkv: attend(*qkv, packing, packing, causal))
+            out = self.by_heads(x, packing, lambda q, k, v: attend(q, k, v, packing, packing, causal))
             return by_rows(self.out, out, in_place=True)
         q, k, v = self.project(x, memory, rows)
         if memory is None:
