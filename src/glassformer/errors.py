@@ -103,7 +103,7 @@ class InputError(GlassformerError, ValueError, code="input"):
 
     def __init__(self, what: str, *, where: str | None = None, fix: str | None = None):
         self.what, self.where, self.fix = what, where, fix
-        line = f"{where}: {what}" if where else what
+        line = f"{where}: {what}" if where and not what.startswith(f"{where} ") else what
         super().__init__(f"{line}. {fix}" if fix else line)
 
     def but(self, **changes: str | None) -> Self:

@@ -57,9 +57,9 @@ def images(folder: Path, count: int = 3) -> Path:
         (
             b"text,label\na,x\nb,y\n",
             "a.csv",
-            "2 of 2 classes have only one example ('x', 'y'), but training and test each",
+            "2 of 2 classes have only one example ('x', 'y'), but training, validation and test each",
         ),
-        (b"text,label\na,x\nb,y\n", "a.csv", "Add examples of these classes"),
+        (b"text,label\na,x\nb,y\n", "a.csv", "Add examples (3 in all) of these classes"),
     ],
 )
 def test_a_table_that_cannot_be_used(refused, tmp_path, content, name, said):

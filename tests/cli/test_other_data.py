@@ -172,7 +172,7 @@ def test_a_classifier_begins_from_the_run_and_reads_what_it_has_positions_for(gf
     ok("predict", "run", "a splendid film " * 99)
     ok("train", "--text", data, "--model", "runs/mlm", "--out", "run", "--resume", *quick)
     assert (
-        "max_length 65 is more than the model's 64 positions"
+        "max_length: 65 is more than the model's 64 positions"
         in gf(
             "train", "--text", data, "--model", "runs/mlm", "--out", "b", "--set", "max_length=65", *quick
         ).err

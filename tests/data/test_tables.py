@@ -210,7 +210,7 @@ def test_bad_rows_are_skipped_and_listed(tmp_path):
 
 
 def test_a_file_without_one_good_row_is_refused(tmp_path):
-    with pytest.raises(DataError, match="no row can be used"):
+    with pytest.raises(DataError, match="column 'text': empty in all 2 rows"):
         load_text_dataset(write(tmp_path / "a.csv", "text,label\n,1\n,0\n"), on_bad_row="skip")
 
 

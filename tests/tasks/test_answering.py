@@ -158,7 +158,7 @@ def test_an_answer_is_explained_over_question_and_context(model, method):
         (
             [("q", "a b")],
             [{"text": ["b"], "answer_start": [1]}],
-            "is not at character 1.*It is at 2",
+            "is not at character 1.*there is 2",
         ),
         ([("q", "a b")], [{"text": ["b"], "answer_start": []}], "1 texts of answers and 0 places"),
         ([("q", "a b")], None, "the answers are missing"),

@@ -272,7 +272,7 @@ def test_served(name, tmp_path):
 @pytest.mark.parametrize("name", ["roberta", "distilbert"])
 def test_longer_texts_than_there_are_positions(name, tmp_path):
     folder = put(name, tmp_path / "hub")
-    with pytest.raises(ConfigError, match="max_length 30 is more than the model's 29 positions"):
+    with pytest.raises(ConfigError, match="max_length: 30 is more than the model's 29 positions"):
         gf.TextClassifier(str(folder), max_length=30).fit(TEXTS, LABELS)
     clf = gf.TextClassifier(str(folder), **(SMALL | {"epochs": 1})).fit(TEXTS, LABELS)
     clf.set_params(max_length=31).save(tmp_path / "saved")

@@ -60,7 +60,7 @@ def test_intervals_go_by_the_errors_of_held_out_examples(fitted):
     bounds = fitted.predict_interval(TEXTS[:5], coverage=0.9)
     middle = fitted.predict(TEXTS[:5])
     np.testing.assert_allclose(bounds, np.stack([middle - errors[26], middle + errors[26]], 1))  # 27th of 29
-    with pytest.raises(ConfigError, match=r"29 held-out examples .* Calibrate on 99 or more"):
+    with pytest.raises(ConfigError, match=r"29 held-out examples .* hold out 99 or more"):
         fitted.predict_interval(TEXTS[:5], coverage=0.99)
     with pytest.raises(ConfigError, match="validation_fraction"):
         regressor(epochs=1).fit(TEXTS, NUMBERS).predict_interval(TEXTS[:2])
@@ -249,7 +249,7 @@ def test_the_verbs_speak_of_numbers(run, table, tmp_path, capsys):
     assert answer["answers"][0]["number"] == pytest.approx(float(est.predict(TEXTS[:1])[0]))
     assert answer["answers"][0]["interval"] == pytest.approx(est.predict_interval(TEXTS[:1], 0.8)[0].tolist())
     assert main(["predict", str(run), TEXTS[0], "--coverage", "0.999"]) == 2
-    assert "Calibrate on 999" in capsys.readouterr().err
+    assert "hold out 999 or more" in capsys.readouterr().err
     assert main(["predict", str(run), str(table), "--out", str(tmp_path / "out.csv")]) == 0
     rows = read_csv(tmp_path / "out.csv")
     assert list(rows[0]) == ["split", "row", "text", "label", "predicted", "low", "high", "score"]

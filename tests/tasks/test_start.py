@@ -145,7 +145,7 @@ def test_what_stands_on_a_body_may_change(saved):
         ("lstm", {"train_layers": 0}, "train_layers: this model has no encoder layers to freeze"),
         ("lstm", {"lora_rank": 2}, "lora_rank: this model has no encoder layers to update"),
         ("textcnn", {"pooling": "mean"}, "always uses max pooling"),
-        ("own encoder", {"max_length": 17}, "max_length 17 is more than the model's 13 positions"),
+        ("own encoder", {"max_length": 17}, "max_length: 17 is more than the model's 13 positions"),
         ("lstm", {"tokenizer": "word"}, "belong to its own vocabulary"),
     ],
 )

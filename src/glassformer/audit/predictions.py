@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -99,6 +99,41 @@ class Predictions:
         return place(self.split.origin, i, self.split.rows)
 
 
+def predict_all(
+    models: Sequence[str | Path],
+    data: str | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    on_bad_row: str | None = None,
+    log: Log = lambda line: None,
+    count: Count = no_progress,
+) -> list[Predictions]:
+    """The predictions of several models on the same examples; for arguments see ``predict``.
+
+    Raises:
+        InputError: see ``predict``; or the models read different inputs or predict different kinds of labels.
+    """
+    contexts = [_open(model, data, columns or {}, on_bad_row, log, count) for model in models]
+    for describe, fix in (
+        (_inputs_read, "Name two models that read the same kind of input"),
+        (_kind_predicted, "Name two models that predict the same kind of label"),
+    ):
+        kinds = [describe(context.estimator) for context in contexts]
+        if len({*kinds}) > 1:
+            what = " and ".join(f"{model} {kind}" for model, kind in zip(models, kinds, strict=True))
+            raise errors.WrongInputError(what, where="diff", fix=fix)
+    return [_predict(model, data, context) for model, context in zip(models, contexts, strict=True)]
+
+
+def _inputs_read(clf: Any) -> str:
+    of_pairs = getattr(clf, "pairs_", False)
+    return "reads images" if clf.INPUTS.has_images else "reads pairs of texts" if of_pairs else "reads texts"
+
+
+def _kind_predicted(clf: Any) -> str:
+    return clf.kind_.comparison_kind
+
+
 def predict(
     model: str | Path,
     data: str | None = None,
@@ -119,15 +154,28 @@ def predict(
     Raises:
         InputError: an unknown model, a model that predicts neither labels nor numbers, or unusable data.
     """
+    return _predict(model, data, _open(model, data, columns or {}, on_bad_row, log, count))
+
+
+def _open(
+    model: str | Path,
+    data: str | None,
+    columns: Mapping[str, str],
+    on_bad_row: str | None,
+    log: Log,
+    count: Count,
+) -> RunContext:
     try:
         folder = Path(model) if Path(model).is_dir() else resolve_checkpoint(model).path
     except errors.NoSuchModelError as error:
         fix = "Name a folder that 'glassformer train' wrote, or a classifier of the Hub (org/name)"
         raise error.but(what="no such run folder", where=str(model), fix=fix) from None
-    context = _context(model, folder, data, columns or {}, on_bad_row, log, count)
-    clf = context.estimator
-    task, recipe = context.task, context.recipe
-    splits = context.reload_data() if data is None else load_other_data(task, recipe, clf, data)
+    return _context(model, folder, data, columns, on_bad_row, log, count)
+
+
+def _predict(model: str | Path, data: str | None, context: RunContext) -> Predictions:
+    clf, folder, log = context.estimator, context.folder, context.log
+    splits = context.reload_data() if data is None else load_other_data(context, data)
     notes = []
     if context.drop_unreadable:
         splits, notes = context.task.drop_unreadable(replace(splits, train=None, validation=None), context)
@@ -140,7 +188,7 @@ def predict(
     split, unknown = with_known_labels(clf, split, context.drop_unreadable)
     for line in [*getattr(splits.dataset, "messages", ()), *notes, *filter(None, [unknown])]:
         log(line)
-    with count(f"predicting with {model}", len(split)) as progress:
+    with context.count(f"predicting with {model}", len(split)) as progress:
         outputs = clf.outputs(split.examples, progress=progress)
     targets = clf.targets(split.labels, split.origin, split.rows)
     train = _training(context) if (folder / "config.toml").is_file() else None
@@ -164,8 +212,8 @@ def _context(
     task = task_of_estimator(type(clf))
     if task is None or not isinstance(clf, Supervised):
         message = f"holds {errors.with_article(type(clf).__name__)}, "
-        message += "and only classifiers and regressors can be examined"
-        fix = "Name a run of a classifier or a regressor"
+        message += "and this command is for classifiers and regressors"
+        fix = f"Its metrics: glassformer evaluate {shlex.quote(str(model))}"
         if isinstance(clf, Embedder):
             fix = f"Train one on it: glassformer train --text FILE --model {shlex.quote(str(model))}"
         raise errors.NotForThisModelError(message, where=str(model), fix=fix)

@@ -291,7 +291,7 @@ def _report_error(
     process = "" if rank == "0" else f"process {rank}: "
     suffix = "" if exit_code == INTERRUPTED else f" [{code}]"
     with suppress(OSError):  # the terminal may be closed
-        line = one_line(use_option_names(str(error), _command_options(arguments)))
+        line = one_line(use_option_names(str(error), _command_options(arguments), arguments))
         emit(f"error: {process}{line}{suffix}", err=True)
         if "--json" in arguments and rank == "0":
             say_json({"error": error.to_dict() | {"code": code}})

@@ -41,7 +41,8 @@ def diff_command(
 ) -> None:
     """Compare two models on the same examples: predictions that change, slices that get worse, and why.
 
-    Exits with 3 if the metric over all examples, or over a slice, is significantly worse.
+    Both must read the same kind of input and predict the same kind of label. Exits with 3 if the metric over
+    all examples, or over a slice, is significantly worse.
     """
     data = cli.choose_data(path, data, "diff")
     cli.check_bad_row(on_bad_row)
@@ -52,11 +53,11 @@ def diff_command(
     column_names = cli.columns_for_data(columns, data)
     from glassformer.audit.diff import diff
     from glassformer.audit.page import diff_page, diff_sentences, slice_table
-    from glassformer.audit.predictions import predict
+    from glassformer.audit.predictions import predict_all
     from glassformer.train.callbacks import Progress
 
     options: dict[str, Any] = {"columns": column_names, "on_bad_row": on_bad_row, "log": cli.say_with_options}
-    a, b = (predict(m, data, count=Progress().count, **options) for m in (model, new_model))
+    a, b = predict_all((model, new_model), data, count=Progress().count, **options)
     comparison = diff(a, b, alpha=alpha)
 
     if out is not None:

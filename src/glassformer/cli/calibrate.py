@@ -169,7 +169,10 @@ def calibrate_command(
     json: bool = AS_JSON,
     **columns: str | None,
 ) -> None:
-    """Choose temperature and threshold on validation data, and save them with the model."""
+    """Choose temperature and threshold of a classifier on validation data, and save them with the model.
+
+    Regressors have prediction intervals instead: `predict --coverage`.
+    """
     if threshold is not None and threshold not in METRICS:
         what = f"unknown metric {threshold!r}"
         raise BadValueError(what, where="--threshold", fix=nearest(threshold, METRICS))

@@ -14,6 +14,7 @@ from glassformer.cli import options as cli
 from glassformer.cli import output
 from glassformer.cli.options import flag, option
 from glassformer.cli.output import AS_JSON, say, say_json
+from glassformer.data.files import missing_file_fix
 from glassformer.errors import NotARunError, NotForThisModelError
 from glassformer.report.wording import share_interval, verdict_of
 from glassformer.tasks.catalog import TASKS, known_recipe, task_of
@@ -196,7 +197,8 @@ def report(folder: str | Path) -> list[Path]:
     """Write the report pages of a folder again, from its files; returns their paths."""
     folder = Path(folder)
     if not folder.is_dir():
-        fix = "Name the --out of train, compare or cross-validate"
+        fix = missing_file_fix(folder)
+        fix = fix if fix.endswith("?") else "Name the --out of train, compare or cross-validate"
         raise NotARunError("no such folder", where=str(folder), fix=fix)
     from glassformer.checkpoints.native import check_finished
     from glassformer.report.study import write_review_page, write_study_report

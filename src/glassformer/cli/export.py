@@ -177,7 +177,9 @@ def certificate_path(model: str, folder: Path) -> Path:
 
 def prove_command(
     model: str = argument(
-        "MODEL", "Checkpoint in the Hub's layout: a folder, a name, a Hub id, or a run.", default=...
+        "MODEL",
+        "Checkpoint in the Hub's layout: a folder, a name, a Hub id, or a run fine-tuned from one.",
+        default=...,
     ),
     out: Path | None = option(
         "FILE.json", "Certificate.", show_default="MODEL/proof.json; of a name ./NAME-proof.json"

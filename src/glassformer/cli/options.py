@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -318,9 +318,17 @@ def suggest_option(word: str, options: Iterable[str], keys: Mapping[str, Any]) -
     return f"Write --set {match}={value or 'VALUE'}" if keys else None
 
 
-def use_option_names(message: str, options: Iterable[str]) -> str:
-    """A message of the library with names of command-line options, such as ``--text-column``."""
+def use_option_names(message: str, options: Iterable[str], arguments: Sequence[str] = ()) -> str:
+    """A message of the library with names of command-line options, such as ``--text-column``.
+
+    Args:
+        arguments: the user's command; a message about one of its options begins with the option.
+    """
     available = set(options)
+    if match := re.match(r"(\w+)(?=: | = )", message):
+        option = "--" + match[1].replace("_", "-")
+        if option in available and any(word.partition("=")[0] == option for word in arguments):
+            message = option + message[match.end() :]
     if match := re.match(r"--set: unknown key '(\w+)'\. ", message):
         option = "--" + match[1].replace("_", "-")
         if option in available and match[1] in COLUMNS:
@@ -346,6 +354,8 @@ def use_option_names(message: str, options: Iterable[str]) -> str:
         option = "--" + key.replace("_", "-")
         if option in available:
             message = re.sub(rf"(?<!['\"\w=-]){key}(?!['\"\w=])", option, message)
+        elif "--set" not in available:
+            message = re.sub(rf", or name another column with {key}: .*", "", message, flags=re.DOTALL)
     return message
 
 

@@ -41,7 +41,7 @@ def recipes_command(
     if not recipes:
         fix = "'glassformer recipes' lists all of them"
         what = f"no recipe has {word!r} in its name, task or description"
-        raise NoSuchRecipeError(what, where="WORD", fix=fix)
+        raise NoSuchRecipeError(what, where="recipes", fix=fix)
     if json:
         say_json(recipes)
         return

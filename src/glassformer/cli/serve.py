@@ -19,6 +19,7 @@ from glassformer.cli import options as cli
 from glassformer.cli.options import option
 from glassformer.cli.output import AS_JSON, note, say, say_json
 from glassformer.cli.stopping import hand_over_signals
+from glassformer.cli.vectors import check_index_source
 from glassformer.errors import ConfigError, ConflictError, NotForThisModelError, NotInstalledError
 from glassformer.inputs.rows import read_with_columns
 from glassformer.serve.limits import Limits
@@ -105,9 +106,7 @@ def search_source(source: str | None, text_column: str | None) -> Any:
         if text_column is not None:
             raise ConflictError("belongs to the table of --search", where="--text-column", fix="Leave it out")
         return None if source is None else Path(source)
-    if not Path(source).is_file():
-        fix = "Name a table, a .txt file with one text per line, or a folder that 'search --save' made"
-        raise ConfigError("no such table or index", where=source, fix=fix)
+    check_index_source(Path(source))
     return read_with_columns(Path(source), text_column, cli.note_columns)
 
 

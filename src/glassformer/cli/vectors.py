@@ -20,7 +20,8 @@ from glassformer.cli.options import TEXT_COLUMN, argument, flag, note_columns, o
 from glassformer.cli.output import AS_JSON, emit, excerpt, note, one_line, say, say_json, show_table
 from glassformer.cli.predictions import usage_hint, write_table
 from glassformer.cli.translate import load_kind
-from glassformer.data.files import check_file
+from glassformer.data.files import check_file, missing_file_fix
+from glassformer.data.folders import name_file_fix, tables_in
 from glassformer.data.pairs import find_scored_columns, load_scored_pairs
 from glassformer.data.tables import READERS, read_table
 from glassformer.inputs.rows import (
@@ -148,7 +149,11 @@ def show_explained(explanation: Any, out: Path | None) -> None:
 def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[str], list[str]]:
     """Read the first and the second texts of a table of pairs; a score column is ignored."""
     if (first is None or second is None) and Path(path).suffix.lower() in READERS and Path(path).is_file():
-        first, second, _ = find_scored_columns(read_table(path), first, second, None)
+        try:
+            first, second, _ = find_scored_columns(read_table(path), first, second, None)
+        except errors.UnclearColumnError as error:
+            fix = f"{error.fix}; similar rows within one column: --doubles"
+            raise error.but(fix=fix) from None
         note(
             f"{first!r} is compared with {second!r} in each row (set --first and --second to override); "
             "--doubles compares the rows of one column with each other"
@@ -301,6 +306,21 @@ def _compare_pairs(
 HEADER = ("query", "rank", "cosine", "row", "text")
 
 
+def check_index_source(path: Path) -> None:
+    """Raise ConfigError if ``path``, which is not an index, is not a file of texts either."""
+    if path.is_file():
+        return
+    fix = "Name a table, a .txt file with one text per line, or a folder that 'search --save' made"
+    if not path.exists():
+        raise errors.ConfigError(
+            "no such table or index", where=str(path), fix=f"{missing_file_fix(path)}. {fix}"
+        )
+    if tables := tables_in(path) if path.is_dir() else []:
+        raise errors.ConfigError("a folder, but not an index", where=str(path), fix=name_file_fix(tables))
+    what = "a folder without an index or a table" if path.is_dir() else "not a file"
+    raise errors.ConfigError(what, where=str(path), fix=fix)
+
+
 def search(
     model: str,
     table: str | Path,
@@ -331,9 +351,7 @@ def search(
         embedder.load_index(table)
     else:
         path = Path(table)
-        if not path.is_file():
-            fix = "Name a table, a .txt file with one text per line, or a folder that --save made"
-            raise errors.ConfigError("no such table or index", where=str(table), fix=fix)
+        check_index_source(path)
         embedder.index(*read_with_columns(path, text_column, note_columns))
     if save is not None:
         embedder.save_index(save)

@@ -25,12 +25,20 @@ from typing import Any
 from glassformer.data.checks import is_missing
 from glassformer.data.dataset import Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import text_lines
+from glassformer.data.findings import excerpt
 from glassformer.data.folders import find_split_files
 from glassformer.data.questions import Answers, Question, check_answers, check_questions
-from glassformer.data.rejected import Row, check_source, find_named_column, lenient_table, read_examples
+from glassformer.data.rejected import (
+    Row,
+    check_filled,
+    check_source,
+    find_named_column,
+    lenient_table,
+    read_examples,
+)
 from glassformer.data.splits import limit_examples
 from glassformer.data.tables import READERS, Table
-from glassformer.errors import MalformedFileError
+from glassformer.errors import DataError, MalformedFileError
 
 QUESTION_COLUMNS = ("question", "questions")
 CONTEXT_COLUMNS = ("context", "passage", "paragraph", "text", "document")
@@ -113,7 +121,8 @@ def load_answered(
         squad = _read_squad(file) if is_squad(file) else None
         examples = squad or _read_table(lenient_table(file, rejected), columns, need_answers)
         for pair, answer, row, id_ in examples:
-            yield partial(_parse_example, pair, answer if need_answers else None, str(file), row, id_), row
+            checked = answer if need_answers else None
+            yield partial(_parse_example, pair, checked, str(file), row, id_, squad is None), row
 
     files_by_split = find_split_files(path, [*ANSWERED_SOURCES], READERS, FIX_NAMES, SHARD_ENDING)
     splits = {}
@@ -138,9 +147,18 @@ def is_squad(path: Path) -> bool:
     return beginning.lstrip().startswith("{") and bool(SQUAD_KEY.search(beginning))
 
 
-def _parse_example(pair: Any, answer: Any, origin: str, row: int, id_: str) -> tuple[Question, Answers, str]:
-    (question,) = check_questions([pair], origin, [row])
-    return question, check_answers([answer], [question], origin, [row])[0], id_
+def _parse_example(
+    pair: Any, answer: Any, origin: str, row: int, id_: str, has_rows: bool
+) -> tuple[Question, Answers, str]:
+    """A question, its answers and its id; without rows (SQuAD), an error names the question itself."""
+    try:
+        (question,) = check_questions([pair], origin, [row])
+        return question, check_answers([answer], [question], origin, [row])[0], id_
+    except DataError as error:
+        if has_rows:
+            raise
+        known = ([f"id {id_!r}"] if id_ else []) + [repr(excerpt(str(pair[0]), 60))]
+        raise error.but(where=f"{origin}, question {row} ({', '.join(known)})") from None
 
 
 def _read_squad(file: Path) -> Iterator[tuple[Any, Any, int, str]]:
@@ -167,14 +185,16 @@ def _read_squad(file: Path) -> Iterator[tuple[Any, Any, int, str]]:
 def _read_table(
     table: Table, columns: tuple[str | None, str | None, str | None], need_answers: bool
 ) -> Iterator[tuple[Any, Any, int, str]]:
-    sides = zip(*map(table.read, find_question_columns(table, *columns[:2])), strict=True)
+    sides = find_question_columns(table, *columns[:2])
+    check_filled(table, dict(zip(("question_column", "context_column"), sides, strict=True)))
     answers: list[Any] = [None] * len(table.rows)
     if need_answers:
         answers = table.read(find_named_column(table, columns[2], ANSWER_COLUMNS, "answers", "answer_column"))
         if start := next((id_ for id_ in table.names if id_.lower() in START_COLUMNS), None):
             answers = [_with_start(*pair) for pair in zip(answers, table.read(start), strict=True)]
     ids = table.read("id") if "id" in table.names else [""] * len(table.rows)
-    for pair, answer, row, id_ in zip(sides, answers, table.rows, ids, strict=True):
+    pairs = zip(*map(table.read, sides), strict=True)
+    for pair, answer, row, id_ in zip(pairs, answers, table.rows, ids, strict=True):
         yield pair, answer, row, str(id_ or "")
 
 

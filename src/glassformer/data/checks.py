@@ -23,6 +23,7 @@ from glassformer.errors import (
     OneClassError,
     UnclearColumnError,
     UnequalLengthsError,
+    WrongInputError,
 )
 
 MAX_LABEL = 1_000  # characters
@@ -30,11 +31,17 @@ MAX_EXACT = 2**53  # floats above it cannot represent every integer
 FIT_LABELS = "labels"  # the place of labels that were passed to ``fit``
 ONE_CLASS_FIX = "A classifier needs examples of at least two classes: check label_column"
 NO_TEXT = "the text is not a string"
+LINE_FILES = (".conll", ".conllu", ".iob", ".iob2", ".bio", ".bioes")  # one word per line
 
 
 def place(origin: str, index: int, rows: Sequence[int] | None) -> str:
     """The place of example ``index`` for messages: a row of a file (from 1) or a list index (from 0)."""
-    return f"{origin}[{index}]" if rows is None else f"{origin}, row {rows[index]}"
+    return f"{origin}[{index}]" if rows is None else place_in_file(origin, rows[index])
+
+
+def place_in_file(file: str, row: int) -> str:
+    """A row of a file for messages; a sentence of CoNLL has several lines, so there it is a line."""
+    return f"{file}, {'line' if file.lower().endswith(LINE_FILES) else 'row'} {row}"
 
 
 def check_texts(texts: Iterable[Any], origin: str = "texts", rows: Sequence[int] | None = None) -> list[str]:
@@ -47,6 +54,8 @@ def check_texts(texts: Iterable[Any], origin: str = "texts", rows: Sequence[int]
         DataError: there are no texts; a text is missing, empty, not a string, or has a NUL character or a
             lone surrogate; or ``texts`` is a set, a dict, or a table of several columns.
     """
+    if rows is None:
+        check_not_numbers(texts, origin)
     checked = list(read_rows(texts, origin, "texts") if rows is None else texts)
     if not checked:
         raise MissingValueError("there are no texts", where=origin, fix="Give at least one text")
@@ -59,6 +68,17 @@ def check_texts(texts: Iterable[Any], origin: str = "texts", rows: Sequence[int]
             except UnicodeEncodeError:
                 raise _text_error(text, place(origin, index, rows)) from None
     return checked
+
+
+def check_not_numbers(X: Any, origin: str) -> None:
+    """Raise WrongInputError for an array of numbers, such as features or images, where texts belong."""
+    if getattr(getattr(X, "dtype", None), "kind", "") not in tuple("biufc") or not getattr(X, "ndim", 0):
+        return
+    fix = "Give a list of texts, or one column of a table; for numeric features use scikit-learn"
+    fix = "For images use ImageClassifier" if X.ndim > 2 else fix
+    raise WrongInputError(
+        f"an array {list(X.shape)} of numbers where texts are expected", where=origin, fix=fix
+    )
 
 
 def check_cells(values: Sequence[Any]) -> list[str]:

@@ -36,6 +36,7 @@ from glassformer.data.in_memory import MemoryTable, as_list, guess_input_column
 from glassformer.data.label_kinds import NUMBERS_FIX, is_number
 from glassformer.data.label_sets import Unusable
 from glassformer.data.parquet import read_batches, to_list
+from glassformer.data.rejected import empty_column_error
 from glassformer.data.spreadsheet import REVIEWED
 from glassformer.data.tables import Table
 from glassformer.data.text_pairs import SECOND_COLUMN, SIDES, check_side, join_sides
@@ -296,20 +297,32 @@ def find_label_column(
             fix += f"; {empty:,} row{'s' * (empty > 1)} without a text can be left out with on_bad_row=skip"
         raise UnclearColumnError(_candidates_message(labels), where=table.origin, fix=fix)
     if len(names) == 1:
-        raise _not_labels_error(table, names[0], values[names[0]])
+        raise _not_labels_error(table, names[0], values[names[0]], text)
+    if not unused_columns(table, *excluded):
+        what = f"there is no column 'label' (columns: {listed(table.names)})"
+        fix = "Add a column with the label of each row" + "; the first row must be the header" * (
+            not table.typed
+        )
+        raise NoSuchColumnError(what, where=table.origin, fix=fix)
     raise no_column_error(table, "label")
 
 
-def _not_labels_error(table: Table, name: str, values: Sequence[Any]) -> DataError:
+def _not_labels_error(table: Table, name: str, values: Sequence[Any], text: str | None) -> DataError:
     """The error if the only remaining column does not look like labels; it describes the content."""
     cells = [value for value in values if not is_missing(value)]
     distinct = len({str(value) for value in cells})
-    what = f"there is no column 'label': {name!r} holds {distinct:,} different values in {len(cells):,} rows"
-    numeric = are_numbers(cells)
-    what += "; these look like numbers, not classes" if numeric else ""
-    hint = f"{NUMBERS_FIX}. " if numeric else f"{nearest('label', [name])} "
-    fix = f"{hint}Name a column of a few classes with label_column"
-    return UnclearColumnError(what, where=table.origin, fix=fix[0].upper() + fix[1:])
+    if not cells:
+        return empty_column_error(table, name, "label_column", [text])
+    values = f"{name!r} holds {distinct:,} different values in {len(cells):,} rows"
+    if are_numbers(cells):
+        what = f"there is no column 'label': {values}; these look like numbers, not classes"
+        fix = (
+            f"{NUMBERS_FIX[0].upper()}{NUMBERS_FIX[1:]}. Or name a column of a few classes with label_column"
+        )
+    else:
+        what = f"there is no column 'label', and no other column has classes: {values}"
+        fix = "Add a column 'label', or name a column of a few classes with label_column"
+    return UnclearColumnError(what, where=table.origin, fix=fix)
 
 
 def parquet_text_columns(source: str | Path, schema: Any) -> list[str]:

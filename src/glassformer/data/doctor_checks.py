@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from glassformer.data.checks import place_in_file
 from glassformer.data.duplicates import case_insensitive_key, conflicts, grouped
 from glassformer.data.findings import (
     Check,
@@ -71,13 +72,15 @@ def each_split(*checks: Callable[[str, Any], Findings]) -> Check:
 
 has_doubled_quotes = re.compile(r'\A\s*".*"\s*\Z|\w""|""\w', re.DOTALL).search
 MAX_LISTED_ROWS = 10  # maximum number of bad rows that are listed
-SKIP_FIX = ", or leave them out with --on-bad-row skip"
+SKIP_FIX = ", or train without them: --on-bad-row skip"
 
 
 def bad_rows(rejected: Sequence[RejectedRow]) -> Findings:
     """Rows that cannot be used for training, by reason."""
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
-    examples = [f"{row.file}, row {row.row}: {row.reason}" for row in rejected[:MAX_LISTED_ROWS]]
+    examples = [f"{place_in_file(row.file, row.row)}: {row.reason}" for row in rejected[:MAX_LISTED_ROWS]]
+    if (more := len(rejected) - MAX_LISTED_ROWS) > 0:
+        examples.append(f"and {more:,} more")
     fix = f"correct them{SKIP_FIX}"
     if any(row.reason.startswith(OPEN_QUOTE) for row in rejected):
         hint = "set how quotes are read: --quoting none (each line is a row) or csv (line breaks in cells)"

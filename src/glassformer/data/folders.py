@@ -14,7 +14,7 @@ from pathlib import Path
 
 from glassformer.config import nearest, read_toml
 from glassformer.data.dataset import SPLIT_OF, SPLITS
-from glassformer.data.files import is_system_file
+from glassformer.data.files import is_system_file, missing_file_fix
 from glassformer.data.image import is_image_name
 from glassformer.data.parquet import match_partition
 from glassformer.data.spreadsheet import file_type_error
@@ -76,7 +76,10 @@ def find_split_files(
 def no_source_error(source: str | Path, known: Iterable[str]) -> DataError:
     """The error for a path that does not exist; it suggests the most similar of the ``known`` data sets."""
     what = f"no file, folder or named data set {str(source)!r}"
-    return NoSuchFileError(what, fix=f"Check the path. {nearest(str(source), list(known))}")
+    file_hint, name_hint = missing_file_fix(Path(source)), nearest(str(source), list(known))
+    if name_hint.endswith("?") or not file_hint.endswith("?"):
+        return NoSuchFileError(what, fix=f"Check the path. {name_hint}")
+    return NoSuchFileError(what, fix=file_hint)
 
 
 def tables_in(folder: Path) -> list[Path]:

@@ -25,7 +25,14 @@ from glassformer.data.image import files_below, image_name, is_image_name, remov
 from glassformer.data.label_kinds import unify_spelling
 from glassformer.data.label_sets import flat_labels
 from glassformer.data.numbers import are_numbers, find_number_column
-from glassformer.data.rejected import RejectedRow, check_source, keep_usable_rows, lenient_table, skip_message
+from glassformer.data.rejected import (
+    RejectedRow,
+    check_filled,
+    check_source,
+    keep_usable_rows,
+    lenient_table,
+    skip_message,
+)
 from glassformer.data.sources import LabelReader
 from glassformer.data.splits import limit_examples, stratified_split
 from glassformer.data.tables import READERS, Table
@@ -166,6 +173,7 @@ def _load_path(source: str | Path, reader: _TableReader, requested: Sequence[str
         tables = [lenient_table(path, reader.rejected) for path in paths]
         for i, table in enumerate(tables):
             table, column, label = reader.find(table)
+            check_filled(table, {"label_column": label} | ({} if table.typed else {"image_column": column}))
             if reader.rejected is not None and label is not None:
                 checks = reader.checks(table, label)
                 table = tables[i] = keep_usable_rows(table, column, label, reader.rejected, checks)

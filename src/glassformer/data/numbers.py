@@ -18,7 +18,7 @@ from glassformer.data.duplicates import conflicts
 from glassformer.data.findings import Finding, excerpt
 from glassformer.data.in_memory import one_column
 from glassformer.data.label_kinds import LOOKS_LIKE_AMOUNT, is_number
-from glassformer.data.rejected import SKIP, RejectedRow
+from glassformer.data.rejected import SKIP, RejectedRow, empty_column_error
 from glassformer.data.tables import Table
 from glassformer.errors import DataError, MissingValueError, NotANumberError, UnclearColumnError
 
@@ -302,6 +302,9 @@ def quantile_bins(numbers: Sequence[float], max_bins: int) -> list[int]:
     return (ranks * bins // max(len(ranks), 1)).tolist()
 
 
+LEARN_CLASSES = "or leave target=number out to learn classes"  # end of a fix, for training only
+
+
 def find_number_column(
     table: Table, requested: str | None, used: Sequence[str] = (), form: NumberFormat = "plain"
 ) -> str:
@@ -333,9 +336,13 @@ def find_number_column(
     if len(columns) == 1 or (columns and columns[0].lower() in NUMBER_COLUMNS):
         return columns[0]
     what = f"several columns hold numbers: {listed(columns)}" if columns else "no column holds numbers"
-    fix = "Leave target=number out to learn classes, or name the column"
-    fix = "Name the column of numbers" if columns else fix
-    raise UnclearColumnError(what, where=table.origin, fix=f"{fix} with label_column: {listed(unused)}")
+    fix = f"Name the column of numbers with label_column: {listed(unused)}"
+    if not columns:
+        if len(empty := [name for name in unused if not cells[name]]) == 1:
+            raise empty_column_error(table, empty[0], "label_column", used)
+        what += f" (columns: {listed(table.names)})"
+        fix = f"Add a column of numbers, name it with label_column, {LEARN_CLASSES}"
+    raise UnclearColumnError(what, where=table.origin, fix=fix)
 
 
 def number_findings(

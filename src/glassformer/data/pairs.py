@@ -24,7 +24,14 @@ from glassformer.data.dataset import SPLIT_OF, SPLITS, Dataset, NamedSource, Spl
 from glassformer.data.files import read_utf8, split_lines
 from glassformer.data.folders import check_one_file_or_shards, find_folder, find_split_files, split_files
 from glassformer.data.label_kinds import is_number
-from glassformer.data.rejected import RejectedRow, Row, check_source, lenient_table, read_examples
+from glassformer.data.rejected import (
+    RejectedRow,
+    Row,
+    check_filled,
+    check_source,
+    lenient_table,
+    read_examples,
+)
 from glassformer.data.splits import limit_examples
 from glassformer.data.tables import READERS, Table, ignore_error, read_table
 from glassformer.errors import (
@@ -123,6 +130,8 @@ def load_pairs(
             return _line_pairs(file, columns, empty_sides)
         table = lenient_table(file, None if empty_sides == "refuse" else rejected)
         columns = find_columns(table, source_column, target_column)
+        if not keep_empty:
+            check_filled(table, dict(zip(("source_column", "target_column"), columns, strict=True)))
         return _table_pairs(table, columns, empty_sides)
 
     splits: dict[str, PairSplit] = {}
@@ -302,6 +311,7 @@ def _line_pairs(left: Path, suffixes: tuple[str, str], empty_sides: EmptySides) 
 
 SCORE_COLUMNS = ("score", "similarity", "relatedness", "similarity_score", "is_duplicate", "label")
 AUTO = "auto"  # detect the column of scores by its name, or by its numbers
+SCORED_SETTINGS = ("--set first=NAME", "--set second=NAME", "--set score=NAME")
 NO_SCORES = "none"  # None in a recipe, since TOML has no null
 
 
@@ -365,6 +375,7 @@ def load_scored_pairs(
         nonlocal columns
         table = lenient_table(file, rejected)
         columns = columns or find_scored_columns(table, first, second, score)
+        check_filled(table, dict(zip(SCORED_SETTINGS, columns, strict=True)))
         return _scored_pairs(table, columns)
 
     splits: dict[str, ScoredSplit] = {}
@@ -404,9 +415,12 @@ def find_scored_columns(
     table.check_columns(first, second, None if score == AUTO else score)
     if first is None or second is None:
         first, second = _detect_sides(table, first, second)
-    if first == second or score in (first, second):
-        what = f"one column for two of first, second and score: {listed([first, second, str(score)])}"
-        fix = "Name three columns with first, second and score"
+    if first == second:
+        what = f"column {first!r} is taken for the first and for the second texts"
+        raise UnclearColumnError(what, where=table.origin, fix=_fix_sides(table))
+    if score in (first, second):
+        what = f"column {score!r} is taken for the texts and for the score"
+        fix = "Name another column with --set score=NAME, or use --set score=none"
         raise UnclearColumnError(what, where=table.origin, fix=fix)
     return first, second, _detect_score(table, first, second) if score == AUTO else score
 
@@ -423,10 +437,15 @@ def _detect_sides(table: Table, first: str | None, second: str | None) -> tuple[
     missing = (first is None) + (second is None)
     if len(texts) != missing:
         what = f"{len(texts)} columns hold texts" if len(texts) != 1 else f"only {texts[0]!r} holds texts"
-        fix = f"Name them with --set first=NAME --set second=NAME: {listed(table.names)}"
         what = f"two columns of texts are expected, and {what}"
-        raise UnclearColumnError(what, where=table.origin, fix=fix)
+        raise UnclearColumnError(what, where=table.origin, fix=_fix_sides(table))
     return first or texts.pop(0), second or texts.pop(0)
+
+
+def _fix_sides(table: Table) -> str:
+    if len(table.names) < 2:
+        return "Add a column with the second text of each row"
+    return f"Name two columns with --set first=NAME --set second=NAME: {listed(table.names)}"
 
 
 def _detect_score(table: Table, first: str, second: str) -> str | None:

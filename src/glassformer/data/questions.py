@@ -145,9 +145,13 @@ def _locate_answer(text: Any, start: Any, context: str, where: str) -> tuple[str
     start = int(float(start))
     if start < 0 or context[start : start + len(text)] != text:
         position = context.find(answer)
+        if position < 0:
+            what = f"the answer {excerpt(answer, 40)!r} is nowhere in the context"
+            raise BadAnswerError(what, where=where, fix="Correct the answer or the context")
         what = f"the answer {excerpt(answer, 40)!r} is not at character {start} of the context"
-        fix = f"It is at {position}" if position >= 0 else "It is nowhere in the context: correct the answer"
-        raise BadAnswerError(what, where=where, fix=fix)
+        raise BadAnswerError(
+            what, where=where, fix=f"Its first place there is {position}: correct answer_start"
+        )
     return answer, start + len(text) - len(text.lstrip())
 
 

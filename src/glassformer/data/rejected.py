@@ -6,7 +6,7 @@ An unusable row raises an error or, with ``on_bad_row = "skip"``, is left out an
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,15 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import listed
-from glassformer.data.checks import NO_TEXT
+from glassformer.data.checks import LINE_FILES, NO_TEXT, is_missing, place_in_file
+from glassformer.data.column_contents import looks_like_labels, mean_text_length
 from glassformer.data.files import decoding_error_message, encoding_fix
 from glassformer.data.label_kinds import LOOKS_LIKE_AMOUNT, find_label_problem
 from glassformer.data.tables import NO_ROWS, Table, read_table
-from glassformer.errors import DataError, UnclearColumnError
+from glassformer.errors import DataError, MissingValueError, UnclearColumnError
 from glassformer.finite import json_text
 from glassformer.outputs import write_text
 
 SKIP = "on_bad_row=skip"
+IS_PLACE = re.compile(r", (row|line|question) \d")
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def hint_to_skip(
     try:
         yield
     except DataError as error:
-        if rejected is not None or not error.where or ", row " not in error.where:
+        if rejected is not None or not error.where or not IS_PLACE.search(error.where):
             raise
         fix = error.fix or "Correct it"
         fix = fix if SKIP in fix else join_fixes(fix, f"leave such rows out with {SKIP}")
@@ -98,6 +100,30 @@ def with_num_unusable(what: str, num_unusable: int) -> str:
     """
     more = f"{num_unusable - 1:,} more {'row' if num_unusable == 2 else 'rows'}"
     return what if num_unusable < 2 else f"{what} ({more} cannot be used)"
+
+
+def check_filled(table: Table, columns: Mapping[str, str | None]) -> None:
+    """Raise MissingValueError if every cell of a column is empty.
+
+    Args:
+        columns: the setting that names a column -> the column; None, a column that the table lacks, and a
+            table of one row are ignored.
+    """
+    for setting, name in columns.items():
+        if name in table.names and len(table.rows) > 1 and all(map(is_missing, table.read(name))):
+            raise empty_column_error(table, name, setting, columns.values())
+
+
+def empty_column_error(
+    table: Table, name: str, setting: str, used: Iterable[str | None] = ()
+) -> MissingValueError:
+    """The error for a column without content; the fix names suitable columns that are not ``used``."""
+    is_suitable = looks_like_labels if setting == "label_column" else mean_text_length
+    others = [x for x in table.names if x not in (name, *used) and is_suitable(table.read(x))]
+    named = f"name another column with {setting}: {listed(others)}"
+    fix = f"Fill it in, or {named if others else 'give another table'}"
+    where = f"{table.origin}, column {name!r}"
+    return MissingValueError(f"empty in all {len(table.rows):,} rows", where=where, fix=fix)
 
 
 def keep_usable_rows(
@@ -141,7 +167,8 @@ def group_reasons(rejected: Sequence[RejectedRow], limit: int = 5) -> str:
     for rows in ranked[:limit]:
         and_similar = " and the like" * (len({row.reason for row in rows}) > 1)
         shown = ", ".join(str(row.row) for row in rows[:3]) + (" ..." if len(rows) > 3 else "")
-        count = f"{len(rows):,}: rows" if len(rows) > 1 else "row"
+        unit = "line" if rows[0].file.lower().endswith(LINE_FILES) else "row"
+        count = f"{len(rows):,}: {unit}s" if len(rows) > 1 else unit
         parts.append(f"{rows[0].reason}{and_similar} ({count} {shown})")
     return ", ".join(parts) + (f" and {len(ranked) - limit} more kinds" if len(ranked) > limit else "")
 
@@ -159,7 +186,7 @@ def skip_message(rejected: Sequence[Any], is_listed: bool = True) -> str:
     """
     first = rejected[0]
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
-    where = f"{first.file}, row {first.row}"
+    where = place_in_file(first.file, first.row)
     what = f"{rows} left out{', listed in rejected.jsonl' * is_listed}"
     return f"{what}; the first: {where}: {first.reason}{encoding_note(rejected)}"
 

@@ -40,6 +40,7 @@ from glassformer.data.numbers import NumberFormat, amounts_message, check_number
 from glassformer.data.rejected import (
     SKIP,
     RejectedRow,
+    check_filled,
     check_source,
     hint_to_skip,
     join_fixes,
@@ -362,6 +363,9 @@ def _from_tables(name: str, files: dict[str, list[Path]], reader: _TextReader) -
                 raise reader.missing_label_error(error, split, first, tables) from None
             parts[i] = table
             first = first or (found if split != "unsupervised" else None)
+            label = found.label if reader.separator is None else None  # an empty cell: none of several labels
+            columns = {"text_column": found.text, "pair_column": found.pair, "label_column": label}
+            check_filled(table, columns)
             if reader.rejected is not None:
                 table = parts[i] = reader.usable_rows(table, found, reader.rejected)
             with hint_to_skip(reader.rejected, partial(reader.usable_rows, table, found)):

@@ -40,6 +40,7 @@ Parts = tuple[np.ndarray, np.ndarray]  # the indices of the other and of the hel
 UNGROUPED = (None, "apart")  # values of ``copies`` that allow copies of an example in both splits
 Labels = Sequence[Any]  # every label is a str, an int or a ``LabelSet``
 MAX_DROPPED = 5  # maximum number of classes in a proposed setting that drops classes
+NEED_ONE = "each need one"
 SIZE_NAME = "split size"  # in messages, if the caller does not name the setting
 MAX_BLOCKS = 4  # maximum number of blocks of neighboring rows per class in a held-out split
 
@@ -119,7 +120,7 @@ def _single_example_error(
 def _both_parts(size_name: str) -> str:
     """The clause that says why a class needs two examples."""
     part = size_name.partition("_")[0] if size_name != SIZE_NAME else "the held-out part"
-    return f"training and {part} each need one"
+    return f"training and {part} {NEED_ONE}"
 
 
 def stratified_split(labels: Labels, size: float, seed: int, *, size_name: str = SIZE_NAME) -> Parts:
@@ -167,7 +168,8 @@ def random_split(
         groups: one key per row; rows with the same key stay together.
     """
     n = len(columns[0])
-    held_out = set(grouped_choice(groups or range(n), _count(size, n, "validation_fraction"), seed).tolist())
+    name = "validation_fraction"
+    held_out = {*grouped_choice(groups or range(n), _count(size, n, name), seed, size_name=name).tolist()}
     rest = [[x for i, x in enumerate(column) if i not in held_out] for column in columns]
     return rest, [[x for i, x in enumerate(column) if i in held_out] for column in columns]
 
@@ -237,9 +239,18 @@ def grouped_split(
     return np.flatnonzero(~is_held_out).astype(np.int64), np.flatnonzero(is_held_out).astype(np.int64)
 
 
-def grouped_choice(groups: Sequence[Any], count: int, seed: int) -> np.ndarray:
-    """Sorted positions, int64, of about ``count`` random examples; groups are not divided."""
+def grouped_choice(groups: Sequence[Any], count: int, seed: int, *, size_name: str = SIZE_NAME) -> np.ndarray:
+    """Sorted positions, int64, of about ``count`` random examples; groups are not divided.
+
+    Raises:
+        DataError: all examples are in one group, so that no other examples would be left.
+    """
     firsts = first_occurrences(groups)
+    if len(firsts) == 1 < len(groups):
+        what = f"all {len(groups):,} examples are copies of one another, and copies stay in one split"
+        raise TooFewExamplesError(
+            what, where=size_name, fix=f"Add different examples, or leave {size_name} out"
+        )
     num_groups = count if len(firsts) == len(groups) else round(count / len(groups) * len(firsts))
     num_groups = min(max(num_groups, 1), max(len(firsts) - 1, 1))
     order = np.random.default_rng(seed).permutation(len(firsts))[:num_groups]
@@ -438,7 +449,7 @@ def hold_out(
     copies, seed = getattr(settings, "copies", None), settings.split_seed
     groups = range(len(train)) if copies in ungrouped else copy_keys(train, copies == "sides")
     if not train.STRATIFIED:
-        held_out = grouped_choice(groups, _count(size, len(train), size_name), seed)
+        held_out = grouped_choice(groups, _count(size, len(train), size_name), seed, size_name=size_name)
         rest = np.setdiff1d(np.arange(len(train)), held_out)
         return train.select(rest.tolist()), train.select(held_out.tolist())
     labels, blocks = train.labels, settings.hold_out == "blocks"

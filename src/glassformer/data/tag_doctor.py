@@ -59,8 +59,8 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
     checks = [
         lambda _splits, _stats: notes,
         *map(on_tags, (_similar_kind_names, _not_tagged)),
-        _with_fix("leave repeats out", partial(duplicates, with_rows=False)),
-        _with_fix("leave them out of training", leakage),
+        _with_fix("remove the repeats from the file", partial(duplicates, with_rows=False)),
+        _with_fix("remove them from the training file", leakage),
         *map(on_tags, (_malformed, _balance, _known_spans, _contradictions)),
     ]
     return run_checks(dataset.name, all_splits, checks, dataset.rejected, stats)

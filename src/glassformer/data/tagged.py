@@ -25,13 +25,14 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import listed
-from glassformer.data.checks import check_class_names
+from glassformer.data.checks import check_class_names, place_in_file
 from glassformer.data.dataset import Dataset, Split, choose_splits
 from glassformer.data.files import check_utf8, text_lines
 from glassformer.data.folders import find_folder, find_split_files
 from glassformer.data.rejected import (
     RejectedRow,
     Row,
+    check_filled,
     check_source,
     find_named_column,
     lenient_table,
@@ -169,6 +170,7 @@ class _Reader:
             tag_column = find_named_column(table, self.tags_column, *tags, lists=others)
             tag_lists = table.read(tag_column)
         self.columns = word_column, tag_column
+        check_filled(table, {"words_column": word_column, "tags_column": tag_column})
         texts = table.read(word_column)
         class_names = table.class_names.get(tag_column or "", ())
         if class_names:
@@ -233,7 +235,7 @@ class _Reader:
     ) -> tuple[list[str], list[str]]:
         for line, row in zip(cells, rows, strict=True):
             indices = (word_index, tag_index) if self.need_tags else (word_index,)
-            _check_line(line, len(cells[0]), indices, f"{origin}, row {row}")
+            _check_line(line, len(cells[0]), indices, place_in_file(origin, row))
         (words,) = check_words([[line[word_index].strip() for line in cells]], origin, [rows[0]])
         if not self.need_tags:
             return words, []
@@ -256,7 +258,8 @@ def _column_index(setting: str | None, detected: int, key: str) -> int:
 def _check_line(line: list[str], width: int, indices: Sequence[int], where: str) -> None:
     """Raise DataError for a line of CoNLL with another number of columns, or too few."""
     if len(line) != width:
-        what = f"{len(line)} columns where the sentence's first word has {width}"
+        count = "1 column" if len(line) == 1 else f"{len(line)} columns"
+        what = f"{count} where the sentence's first word has {width}"
         fix = "Give every word all columns, and end a sentence with an empty line"
         raise MalformedFileError(what, where=where, fix=fix)
     if max(i if i >= 0 else -i - 1 for i in indices) >= width or (len(indices) > 1 and width < 2):

@@ -14,7 +14,7 @@ import numpy as np
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
-from glassformer.data.checks import check_texts, place
+from glassformer.data.checks import check_not_numbers, check_texts, place
 from glassformer.data.in_memory import read_rows
 from glassformer.data.text import (
     Clean,
@@ -103,6 +103,7 @@ def check_inputs(X: Any, origin: str = "texts", rows: Sequence[int] | None = Non
     Raises:
         DataError: see ``check_texts``; also if only some are pairs, or a tuple has another length.
     """
+    check_not_numbers(X, origin)
     X = read_rows(X, origin, "texts", max_columns=2)
     has_pairs = bool(X) and _is_pair(X[0])
     if (i := next((i for i, x in enumerate(X) if _is_pair(x) != has_pairs), None)) is not None:
@@ -113,7 +114,8 @@ def check_inputs(X: Any, origin: str = "texts", rows: Sequence[int] | None = Non
         return check_texts(X, origin, rows)
     sides = [x.sides if isinstance(x, TextPair) else list(x) for x in X]
     if (i := next((i for i, texts in enumerate(sides) if len(texts) != 2), None)) is not None:
-        what = f"{len(sides[i])} texts where a pair is expected"
+        noun = "texts" if any(isinstance(text, str) for text in sides[i]) else "values, none of them a text,"
+        what = f"{len(sides[i])} {noun} where a pair is expected"
         raise WrongInputError(what, where=place(origin, i, rows), fix="Give two texts: (first, second)")
     return join_sides([a for a, _ in sides], [b for _, b in sides], origin, rows)
 

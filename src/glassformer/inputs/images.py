@@ -242,7 +242,7 @@ def read_image_table(path: Path, request: InputRequest) -> list[Row]:
         return (column,)
 
     rows = []
-    for values, row in read_columns(path, choose, request):
+    for values, row in read_columns(path, choose, request, ["image_column"]):
         if values and is_missing(values[0]):
             row.error = "the image is missing"
             if not request.skip:

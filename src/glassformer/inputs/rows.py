@@ -23,7 +23,13 @@ from glassformer.data.columns import find_text_column
 from glassformer.data.files import check_file, check_utf8, read_lines, split_lines, text_lines
 from glassformer.data.folders import name_file_fix, tables_in
 from glassformer.data.image import is_image_name
-from glassformer.data.rejected import RejectedRow, encoding_note, group_reasons, with_num_unusable
+from glassformer.data.rejected import (
+    RejectedRow,
+    check_filled,
+    encoding_note,
+    group_reasons,
+    with_num_unusable,
+)
 from glassformer.data.tables import NO_ROWS, READERS, TXT, is_plain, read_table
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import (
@@ -176,11 +182,15 @@ def read_rows(path: Path, request: InputRequest = DEFAULT_REQUEST) -> list[Row]:
 
 
 def read_columns(
-    path: Path, choose: Callable[[Any], tuple[str, ...]], request: InputRequest
+    path: Path,
+    choose: Callable[[Any], tuple[str, ...]],
+    request: InputRequest,
+    settings: Sequence[str] = ("text_column", "pair_column"),
 ) -> list[tuple[tuple[Any, ...], Row]]:
     """For each row, the values of the columns selected by ``choose``, and a ``Row`` with the other columns.
 
     With ``request.skip``, unreadable rows are marked and have an empty tuple; otherwise they raise an error.
+    ``settings`` name the columns.
     """
     ragged: dict[int, DataError] = {}
     try:
@@ -194,6 +204,7 @@ def read_columns(
     if table.message:
         request.log(table.message)
     columns = choose(table)
+    check_filled(table, dict(zip(settings, columns, strict=False)))
     copied_names = columns_to_copy([name for name in table.names if name not in columns], request.log)
     values = {name: table.read(name) for name in copied_names}
     rows: list[tuple[tuple[Any, ...], Row]] = []
@@ -421,6 +432,7 @@ def read_with_columns(
     if table.message:
         log(table.message)
     column = find_text_column(table, text_column)
+    check_filled(table, {"text_column": column})
     texts = check_texts(table.read(column), table.origin, table.rows)
     other_columns: list[dict[str, Any]] = [{} for _ in texts]
     for name in table.names:

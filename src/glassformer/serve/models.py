@@ -19,6 +19,7 @@ import torch
 
 from glassformer import outputs
 from glassformer.checkpoints.catalog import is_catalog_name
+from glassformer.data.files import missing_file_fix
 from glassformer.errors import (
     CheckpointError,
     ConfigError,
@@ -301,7 +302,8 @@ def load_models(
         if is_catalog_name(run):
             path = Path(run)
         elif not path.is_dir():
-            fix = "Name a folder that 'glassformer train' wrote, its --out"
+            fix = missing_file_fix(Path(run))
+            fix = fix if fix.endswith("?") else "Name a folder that 'glassformer train' wrote, its --out"
             raise NotARunError("no such run folder", where=str(run), fix=fix)
         name = path.parent.name if path.name == "model" else path.name
         if name in loaded or name in errors:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -75,9 +77,7 @@ def calibrate_run(
     folder = Path(folder)
     recipe = read_run_recipe(folder)
     target = TASKS[recipe.task].target
-    if target.no_calibration:
-        what, fix = target.no_calibration
-        raise errors.NotForThisModelError(what, where=str(folder), fix=fix)
+    _check_calibrates(target, folder)
     check_classifies(recipe, words=True)
     for name, value in {"threshold": threshold, "abstain_below": abstain_below}.items():
         if target.has_word_labels and value is not None:
@@ -87,8 +87,10 @@ def calibrate_run(
     with write_lock(folder):
         data_recipe = with_bad_rows(with_columns(recipe, columns or {}), on_bad_row, other=True)
         clf = load(folder)
-        other_split = _read_labeled_split(data, data_recipe, clf, log) if data else None
-        splits = _run_splits(RunContext(TASKS[recipe.task], recipe, folder, log), bool(data))
+        _check_calibrates(getattr(clf, "kind_", target), folder)
+        context = RunContext(TASKS[recipe.task], data_recipe, folder, log, estimator=clf)
+        other_split = _read_labeled_split(data, context) if data else None
+        splits = _run_splits(replace(context, recipe=recipe), bool(data))
         split, name = (other_split, data) if data else (labeled_or_none(splits.validation), "validation")
         if split is None:
             what = "this run has no validation split, and calibration must not use the test split"
@@ -116,6 +118,14 @@ def calibrate_run(
 def _save(clf: Any, run: Path) -> None:
     clf.save(run / "model", overwrite=True)
     write_card(run / "model", clf, run)
+
+
+def _check_calibrates(target: Any, folder: Path) -> None:
+    if target.no_calibration:
+        what, fix = target.no_calibration
+        raise errors.NotForThisModelError(
+            what, where=str(folder), fix=fix.replace("RUN", shlex.quote(str(folder)))
+        )
 
 
 def _run_splits(context: RunContext, has_other_data: bool) -> Any:
@@ -281,11 +291,11 @@ def _targets(clf: Any, split: Any) -> np.ndarray:
     return clf.targets(split.labels, split.origin, split.rows)
 
 
-def _read_labeled_split(data: str, recipe: Any, clf: Any, log: Log) -> Any:
+def _read_labeled_split(data: str, context: RunContext) -> Any:
     """The labeled examples of other data: the validation split, or without one the first split."""
-    splits = load_other_data(TASKS[recipe.task], recipe, clf, data)
+    splits = load_other_data(context, data)
     for line in getattr(splits.dataset, "messages", ()):
-        log(line)
+        context.log(line)
     split = labeled_or_none(splits.validation or next(iter(splits.dataset.splits.values())))
     if split is None:
         raise errors.DataError("has no labels", where=data)

@@ -366,7 +366,7 @@ def _check_comparable(job: Job, run: RunPredictions, first_job: Job, first: RunP
     kinds = [a.target.comparison_kind for a in (run, first)]
     if kinds[0] != kinds[1]:
         what = f"{job.title} {kinds[0]}, and {first_job.title} {kinds[1]}"
-        wrong_kind = "Compare runs that were trained with the same label_separator and target"
+        wrong_kind = "Compare runs that predict the same kind of label"
         raise NotForThisModelError(what, where="compare", fix=wrong_kind)
     if difference := describe_difference((job.folder, first_job.folder), (run, first)):
         raise ConfigError(f"{job.title} and {first_job.title} {difference}", where="compare", fix=fix)

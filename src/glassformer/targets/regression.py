@@ -118,6 +118,11 @@ class Numbers(NumericTarget, Classes):
     unit: float = 1.0
     scale: Scale = "linear"
     comparison_kind: ClassVar[str] = "predicts a number per example"
+    no_calibration: ClassVar[tuple[str, str]] = (
+        "a regressor has no probabilities to calibrate",
+        "Its prediction intervals: glassformer predict RUN FILE --coverage 0.9 (in Python predict_interval; "
+        "calibrate(X, y) measures them on other examples)",
+    )
     marker_keys: ClassVar[Sequence[str]] = ("r2",)
     metrics: ClassVar[Mapping[str, Share]] = {
         "r2": Plain("R²", form=".4g", limits=(-math.inf, 1.0)),
@@ -293,9 +298,7 @@ class Numbers(NumericTarget, Classes):
     # --- calibration ------------------------------------------------------------------------------
 
     def fit_temperature(self, logits: np.ndarray, targets: np.ndarray) -> Any:
-        what = "numbers have intervals, not a temperature"
-        fix = "Use predict_interval; calibrate(X, y) of a regressor takes them from other examples"
-        raise NotForThisModelError(what, where="calibrate", fix=fix)
+        raise NotForThisModelError(self.no_calibration[0], where="calibrate", fix=self.no_calibration[1])
 
     def fit_threshold(self, probabilities: np.ndarray, targets: np.ndarray, metric: Any) -> Any:
         raise NotForThisModelError("numbers have no threshold", where="threshold", fix="Leave it out")
@@ -666,7 +669,9 @@ def half_width(errors: ArrayLike, coverage: float = COVERAGE) -> float:
     rank = conformal_rank(len(sizes), check_coverage(coverage))
     if rank > len(sizes):
         what = f"{len(sizes)} held-out examples are too few for an interval with coverage {coverage:.4g}"
-        fix = f"Calibrate on {examples_needed(coverage)} or more, or use a smaller coverage"
+        needed, largest = examples_needed(coverage), math.floor(100 * len(sizes) / (len(sizes) + 1)) / 100
+        fix = f"Use {largest:g} or less, or hold out {needed} or more in training: "
+        fix += f"--set validation_size={needed} (in Python: calibrate(X, y))"
         raise ConfigError(what, where="coverage", fix=fix)
     return float(sizes[rank - 1])
 

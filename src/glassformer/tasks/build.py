@@ -302,7 +302,7 @@ def _from_checkpoint(
         return _baseline_from_checkpoint(checkpoint, model, num_labels)
     limit = base.embedding.max_positions
     if text.max_length > limit:
-        what = f"max_length {text.max_length} is more than the model's {limit} positions"
+        what = f"{text.max_length} is more than the model's {limit} positions"
         raise ConfigError(what, where="max_length", fix=f"Use {limit} or less")
     pooling = model.pooling
     if pooling == "auto":

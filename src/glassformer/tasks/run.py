@@ -227,11 +227,14 @@ def check_folder(folder: Path, recipe: Any, resume: bool, was_killed: bool = Fal
     if was_killed and not resume and not has_started(folder):
         return
     if folder.is_dir() and not is_empty_folder(folder):
+        if not config.is_file():
+            what = "the output folder exists and is not a run folder: it has no config.toml"
+            raise (NotARunError if resume else ExistsError)(
+                what, where=str(folder), fix="Choose another --out"
+            )
         if not resume:
             what = "the output folder exists"
             raise ExistsError(what, where=str(folder), fix="Continue with --resume, or choose another --out")
-        if not config.is_file():
-            raise NotARunError("is not a run folder: it has no config.toml", where=str(folder))
     if not config.is_file():
         return
     if changes := _differences(relevant_settings(read_run_recipe(folder)), relevant_settings(recipe)):

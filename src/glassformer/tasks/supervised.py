@@ -7,6 +7,7 @@ The stages load and preview the data, fit and evaluate. The classes ``Inputs`` (
 from __future__ import annotations
 
 import math
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from glassformer.data.duplicates import copy_keys
 from glassformer.data.findings import DoctorReport
 from glassformer.data.label_kinds import other_spellings
 from glassformer.data.label_sets import flat_labels
+from glassformer.data.numbers import LEARN_CLASSES
 from glassformer.data.rejected import SKIP, join_fixes, skip_message
 from glassformer.data.repairs import apply_repairs
 from glassformer.data.splits import (
@@ -404,19 +406,27 @@ def predict_sentences(clf: Any, sentences: list[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def load_other_data(task: Task, recipe: Any, estimator: Any, source: str) -> Any:
+def load_other_data(context: RunContext, source: str) -> Any:
     """Load other data for the model of a run, from the columns that training used, if they exist."""
-    if not hasattr(recipe.data, "pair_column"):
-        return task.load(recipe, source)
-    if estimator.pairs_ is False and recipe.data.pair_column == AUTO:
-        recipe = replace(recipe, data=replace(recipe.data, pair_column=NONE))
-    return task.load(recipe, source, trained=getattr(estimator, "feature_names_in_", ()))
+    recipe, options = context.recipe, dict[str, Any]()
+    if hasattr(recipe.data, "pair_column"):
+        options["trained"] = getattr(context.estimator, "feature_names_in_", ())
+        if context.estimator.pairs_ is False and recipe.data.pair_column == AUTO:
+            recipe = replace(recipe, data=replace(recipe.data, pair_column=NONE))
+    try:
+        return context.task.load(recipe, source, **options)
+    except (NoSuchColumnError, UnclearColumnError) as error:  # data without labels: the user may want predict
+        if not error.what.startswith(("there is no column 'label'", "no column holds numbers")):
+            raise
+        fix = str(error.fix).replace(f", {LEARN_CLASSES}", "").replace("numbers, name", "numbers, or name")
+        command = f"glassformer predict {shlex.quote(str(context.folder))} {shlex.quote(str(source))}"
+        raise error.but(fix=f"{fix}. To predict without labels: {command}") from None
 
 
 def _reload_splits(context: RunContext, source: str | None) -> Any:
     if source is None:
         return context.reload_data()
-    return load_other_data(context.task, context.recipe, context.estimator, source)
+    return load_other_data(context, source)
 
 
 def _labelled_split(context: RunContext, splits: Any, source: str | None) -> tuple[Any, str]:
@@ -431,11 +441,7 @@ def _labelled_split(context: RunContext, splits: Any, source: str | None) -> tup
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """Metrics of a saved estimator on its test split or on other data; also set ``context.data``."""
     clf = context.estimator
-    try:
-        splits = _reload_splits(context, source)
-    except NoSuchColumnError as error:  # data without labels: the user may want ``predict``
-        fix = f"{error.fix}. The true labels are needed; without them: "
-        raise error.but(fix=f"{fix}glassformer predict {context.folder} {source or 'FILE'}") from None
+    splits = _reload_splits(context, source)
     messages = []
     if context.drop_unreadable:
         splits, messages = context.task.drop_unreadable(replace(splits, train=None, validation=None), context)

@@ -58,6 +58,8 @@ class RunContext:
         if self.data.validation is not None or self.data.evaluated is not None:
             return []
         what = f"no held-out {noun}: nothing will evaluate the {predictions}"
+        if len({*copy_keys(self.data.train)}) < 2:
+            return [f"{what}; the {noun} are all equal, so none can be held out"]
         return [f"{what}; --set test_size=0.1 holds out a tenth"]
 
     def reload_data(self, splits: Sequence[str] = ("judged",)) -> Any:
@@ -325,7 +327,7 @@ def split_rows(n: int, noun: str, d: Any, keys: Sequence[str] | None) -> tuple[l
     if keys is None:
         validation_rows = np.sort(np.random.default_rng(d.split_seed).permutation(n)[:num_held_out])
     else:
-        validation_rows = grouped_choice(keys, num_held_out, d.split_seed)
+        validation_rows = grouped_choice(keys, num_held_out, d.split_seed, size_name="validation_size")
     return np.setdiff1d(np.arange(n), validation_rows).tolist(), validation_rows.tolist()
 
 

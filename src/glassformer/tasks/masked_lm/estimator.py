@@ -18,6 +18,7 @@ from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.batching import BatchSettings, pack_texts
 from glassformer.data.checks import check_texts
 from glassformer.data.duplicates import comparison_key
+from glassformer.data.findings import excerpt
 from glassformer.data.masking import (
     NEXT_SENTENCE_SHARE,
     MaskedStream,
@@ -184,7 +185,8 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         vocabulary = Vocabulary.of(self.tokenizer_)
         text = text.replace(vocabulary.tokens["mask"], MASK)
         if MASK not in text:
-            raise DataError(f"no {MASK} in the text", where="fill", fix=f"Write {MASK} for the word to guess")
+            what = f"no {MASK} in the text {excerpt(text, 60)!r}"
+            raise DataError(what, where="fill", fix=f"Write {MASK} for the word to guess")
         if top < 1:
             raise ConfigError(f"top = {top} is below 1", where="fill", fix="Use 1 or more")
         # Cleaning keeps the white space around a mask, because some tokenizers turn it into a token.
@@ -313,8 +315,8 @@ def build_encoder(
         )
     limit = built.config.embedding.max_positions
     if text.max_length > limit:
-        what = f"max_length {text.max_length} is more than the model's {limit} positions"
-        raise ConfigError(what, where="max_length")
+        what = f"{text.max_length} is more than the model's {limit} positions"
+        raise ConfigError(what, where="max_length", fix=f"Use {limit} or less")
     return built
 
 

@@ -177,7 +177,8 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         self.n_features_in_ = 2
         answers = check_answers(y, questions)
         if not any(answer.texts for answer in answers):
-            raise DataError("no question has an answer", where="answers", fix="Give some that have one")
+            fix = "Fill in the answers, or name their column with --set answer_column=NAME"
+            raise DataError("no question has an answer", where="answers", fix=fix)
         if validation is not None:
             X, y = check_validation(validation, "questions, answers")
             validation_questions = check_questions(X, "validation questions")

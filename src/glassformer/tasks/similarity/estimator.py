@@ -702,7 +702,7 @@ def build_encoder(
         raise NotForThisModelError(what, where="model", fix="Use a Transformer")
     limit = token_limit(built.config.embedding, None)
     if max_length and max_length > limit:
-        what = f"max_length {max_length} is more than the model's {limit} positions"
+        what = f"{max_length} is more than the model's {limit} positions"
         raise ConfigError(what, where="max_length", fix=f"Use {limit} or less")
     if precision == "fp32":
         built = built.with_head(head=None, pooling=pooling)
