@@ -329,19 +329,9 @@ def _fingerprint(model: str | Path, shard: Shard) -> str:
     source, model_key = os.stat(shard.source), _model_key(model)
     if not model_key:
         raise CheckpointError("no saved model", where=str(model), fix="Name a run folder or its model")
-    return json_text(
-        {
-            "model": model_key,
-            "bytes": source.st_size,
-            "modified": source.st_mtime_ns,
-            "column": shard.column,
-            "first": shard.first,
-            "rows": shard.rows,
-            "format": FORMAT,
-            **({"pair": shard.pair} if shard.pair else {}),
-        },
-        ascii=True,
-    )
+    values = {"model": model_key, "bytes": source.st_size, "modified": source.st_mtime_ns}
+    values |= {"column": shard.column, "first": shard.first, "rows": shard.rows, "format": FORMAT}
+    return json_text(values | ({"pair": shard.pair} if shard.pair else {}), ascii=True)
 
 
 def _already_scored(target: Path, fingerprint: str) -> int | None:

@@ -305,16 +305,9 @@ def create_app(
     app.exception_handler(HTTPException)(_http_problem)
     app.exception_handler(Exception)(_server_failed)
     routes = [*STATIC, *STYLE_SHEETS, *ROUTES, EXPLAIN, "/v1/models", "/health", "/ready", "/metrics"]
-    app.add_middleware(
-        Guard,
-        limits=limits,
-        metrics=server.metrics,
-        routes=routes,
-        key=key,
-        hosts=hosts,
-        is_full=server.is_full,
-        budget=server.budget,
-    )
+    options: dict[str, Any] = {"limits": limits, "routes": routes, "key": key, "hosts": hosts}
+    options |= {"metrics": server.metrics, "is_full": server.is_full, "budget": server.budget}
+    app.add_middleware(Guard, **options)
     return app
 
 
@@ -337,15 +330,13 @@ def _add_route(app: FastAPI, server: Server, route: Route) -> None:
         return JSONResponse(await server.predict(route, request))
 
     respond.__annotations__["request"] = server.requests[route.path]  # FastAPI reads the annotation
-    app.add_api_route(
-        route.path,
-        respond,
-        methods=["POST"],
-        name=route.path.rpartition("/")[2],
-        response_model=route.response,
-        responses=ERROR_RESPONSES,
-        summary=route.summary,
-    )
+    options: dict[str, Any] = {"response_model": route.response, "responses": ERROR_RESPONSES}
+    options |= {"name": route.path.rpartition("/")[2], "summary": route.summary}
+    app.add_api_route(route.path, respond, methods=["POST"], **options)
+
+
+def _responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {status: ERROR_RESPONSES[status] for status in statuses}
 
 
 def _add_routes(app: FastAPI, server: Server) -> None:
@@ -366,37 +357,29 @@ def _add_routes(app: FastAPI, server: Server) -> None:
         explain
     )
 
-    @app.get(
-        "/v1/models",
-        response_model=schema.models_response(server.input_kinds),
-        responses={401: ERROR_RESPONSES[401], 400: ERROR_RESPONSES[400]},
-    )
+    models_response = schema.models_response(server.input_kinds)
+
+    @app.get("/v1/models", response_model=models_response, responses=_responses(401, 400))
     async def models() -> Response:
         """The models of this server."""
         broken = [{"name": name, "error": error} for name, error in server.broken.items()]
         return JSONResponse({"models": server.descriptions, "broken": broken})
 
     @app.head("/health", include_in_schema=False)
-    @app.get("/health", response_model=schema.StateResponse, responses={400: ERROR_RESPONSES[400]})
+    @app.get("/health", response_model=schema.StateResponse, responses=_responses(400))
     async def health() -> Response:
         """Whether the process is alive."""
         return JSONResponse({"state": "alive"})
 
     @app.head("/ready", include_in_schema=False)
-    @app.get(
-        "/ready",
-        response_model=schema.StateResponse,
-        responses={400: ERROR_RESPONSES[400], 503: ERROR_RESPONSES[503]},
-    )
+    @app.get("/ready", response_model=schema.StateResponse, responses=_responses(400, 503))
     async def ready() -> Response:
         """Whether the server accepts requests."""
         if not server.ready:
             raise Problem(503, "not ready", retry_after=1)
         return JSONResponse({"state": "ready"})
 
-    @app.get(
-        "/metrics", response_class=Response, responses={400: ERROR_RESPONSES[400], 401: ERROR_RESPONSES[401]}
-    )
+    @app.get("/metrics", response_class=Response, responses=_responses(400, 401))
     async def metrics() -> Response:
         """Metrics for Prometheus."""
         return Response(server.metrics.text(), media_type=server.metrics.content_type)

@@ -381,21 +381,11 @@ def run_server(
     _allow_files(limits.connections)
     budget = MemoryBudget(limits.all_bytes)
     app = create_app(models, limits, key=key, hosts=hosts, budget=budget, broken=broken)
-    config = uvicorn.Config(
-        app,
-        host,
-        port,
-        http=bounded_protocol(limits, budget),
-        ws="none",
-        lifespan="on",
-        access_log=False,
-        log_level=logging.ERROR,  # with warnings for invalid requests, clients could flood the log
-        server_header=False,
-        date_header=True,
-        timeout_keep_alive=15,
-        timeout_graceful_shutdown=int(limits.seconds) + 1,
-        backlog=BACKLOG,
-    )
+    options: dict[str, Any] = {"ws": "none", "lifespan": "on", "backlog": BACKLOG}
+    options |= {"access_log": False, "server_header": False, "date_header": True}
+    options |= {"timeout_keep_alive": 15, "timeout_graceful_shutdown": int(limits.seconds) + 1}
+    options["log_level"] = logging.ERROR  # with warnings for invalid requests, clients could flood the log
+    config = uvicorn.Config(app, host, port, http=bounded_protocol(limits, budget), **options)
     name = f"[{host}]" if ":" in host else host
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
