@@ -14,6 +14,7 @@ from glassformer.checkpoints.ngrams import read_ngrams, write_ngrams
 from glassformer.data.ngrams import Ngrams, character_ngrams, word_ngrams
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import CheckpointError, ConfigError, DataError, IdleSettingWarning, InputError
+from glassformer.train.callbacks import Callback
 
 WORDS = {
     "sea": ["the", "wave", "and", "the", "tide", "of", "a", "cold", "sea", "salt", "sand", "gull"],
@@ -405,3 +406,15 @@ def test_two_examples_a_class_bring_no_warning_of_scikit_learn():
         warnings.simplefilter("error")
         clf = gf.TextClassifier("tfidf", verbose=0).fit(texts, [f"class {i // 2}" for i in range(62)])
     assert clf.score(texts, [f"class {i // 2}" for i in range(62)]) > 0.9
+
+
+class SlowDoctor(Callback):
+    """Checks the data for a minute, which does not count as the time of a step."""
+
+    def start(self, training) -> None:
+        training.start_time += 60
+
+
+def test_the_time_of_a_fit_includes_that_of_the_checks_before_it():
+    clf = gf.TextClassifier("tfidf").fit(TEXTS, LABELS, callbacks=[SlowDoctor()])
+    assert clf.train_seconds_ > 0  # a run subtracts the time of its data doctor

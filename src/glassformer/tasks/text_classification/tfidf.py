@@ -118,7 +118,7 @@ def fit_tfidf(
         solved.finish(record["train_loss"], record)
     clf.history_, clf.best_step_ = Records(solved.history), 1
     clf.examples_ = count_examples(fit)
-    clf.train_seconds_ = time.perf_counter() - solved.start_time
+    clf.train_seconds_ = time.perf_counter() - started
     return clf
 
 
