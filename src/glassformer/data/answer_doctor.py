@@ -30,7 +30,7 @@ def examine_answered(dataset: Dataset, rows: dict[str, QuestionRows] | None = No
     stats: Stats = {"splits": {k: _split_stats(split) for k, split in dataset.splits.items()}}
     checks = [each_split(_duplicates), _leakage, _unanswerable, each_split(_word_borders, _long_answers)]
     checks += [partial(_windows, rows=rows)] if rows else []
-    return run_checks(dataset.name, dataset.splits, checks, dataset.rejected, stats)
+    return run_checks(dataset, checks, stats)
 
 
 def _split_stats(split: AnsweredSplit) -> dict[str, Any]:

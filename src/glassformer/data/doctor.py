@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -234,25 +234,18 @@ def examine(
         held_out: how splits were held out of ``train`` (see the key ``hold_out``); None: no split was.
     """
     splits = dataset.splits
-    checks: list[Any] = [
-        lambda splits, stats: (*_columns(dataset), *doctor_checks.bad_rows(dataset.rejected)),
-        doctor_checks.duplicates,
-        doctor_checks.leakage,
-        check_pairs,
-        *doctor_checks.LABEL_CHECKS,
-        partial(_neighbors, held_out=held_out),
-        doctor_checks.each_split(_short_texts),
-        partial(_markup, clean=clean),
-        doctor_checks.doubled_quotes,
-        partial(_segmentation, tokenizer=tokenizer, clean=clean),
-    ]
+    checks: list[Any] = [lambda *_: (*_columns(dataset), *doctor_checks.bad_rows(dataset.rejected))]
+    checks += [doctor_checks.duplicates, doctor_checks.leakage, check_pairs, *doctor_checks.LABEL_CHECKS]
+    checks += [partial(_neighbors, held_out=held_out), doctor_checks.each_split(_short_texts)]
+    checks += [partial(_markup, clean=clean), doctor_checks.doubled_quotes]
+    checks += [partial(_segmentation, tokenizer=tokenizer, clean=clean)]
     if tokenizer is not None:
         positions = {k: _sample_positions(len(v), SAMPLE_SIZE // len(splits)) for k, v in splits.items()}
         samples = {name: [splits[name].texts[i] for i in index] for name, index in positions.items()}
         sample = _Sample(samples, positions, tokenizer, clean)
         checks += [partial(_tokens, sample=sample, max_length=max_length), partial(_accents, sample=sample)]
     stats = {"splits": {name: _split_stats(split) for name, split in splits.items()}}
-    return doctor_checks.run_checks(dataset.name, splits, checks, stats=stats)
+    return doctor_checks.run_checks(replace(dataset, rejected=()), checks, stats)
 
 
 def _columns(dataset: TextDataset) -> Findings:

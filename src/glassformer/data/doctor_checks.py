@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from glassformer.data.checks import place_in_file
+from glassformer.data.dataset import Dataset
 from glassformer.data.duplicates import case_insensitive_key, conflicts, grouped
 from glassformer.data.findings import (
     Check,
@@ -40,22 +41,15 @@ from glassformer.data.tables import OPEN_QUOTE
 from glassformer.data.text import clean_text
 
 
-def run_checks(
-    name: str,
-    splits: Mapping[str, Any],
-    checks: Sequence[Check],
-    rejected: Sequence[RejectedRow] = (),
-    stats: Stats | None = None,
-) -> DoctorReport:
-    """The report of all ``checks`` on the splits of a data set, in order.
+def run_checks(dataset: Dataset, checks: Sequence[Check], stats: Stats) -> DoctorReport:
+    """The report of the skipped rows and of all ``checks`` on the splits of a data set, in order.
 
     Args:
-        rejected: skipped rows; they become the first finding.
         stats: statistics of the report, to which the checks add more.
     """
-    stats = {} if stats is None else stats
-    findings = [*bad_rows(rejected), *(finding for check in checks for finding in check(splits, stats))]
-    return DoctorReport(name, merge_label_fixes(drop_class_findings(findings)), stats)
+    findings = [*bad_rows(dataset.rejected)]
+    findings += (finding for check in checks for finding in check(dataset.splits, stats))
+    return DoctorReport(dataset.name, merge_label_fixes(drop_class_findings(findings)), stats)
 
 
 def each_split(*checks: Callable[[str, Any], Findings]) -> Check:

@@ -77,7 +77,7 @@ def examine_images(dataset: Dataset, *, transform: Any = None, decode: bool = Fa
             yield Finding("ok", "leak", "no image is in two splits")
 
     checks = [check_splits, multilabel, label_problems, twin_classes, missing_names, compare_splits]
-    return run_checks(dataset.name, dataset.splits, checks, dataset.rejected)
+    return run_checks(dataset, checks, {})
 
 
 def _header_stats(headers: Mapping[int, ImageHeader]) -> dict[str, Any]:

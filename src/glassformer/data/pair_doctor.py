@@ -36,7 +36,7 @@ def examine_pairs(dataset: Dataset) -> DoctorReport:
     within_split = each_split(_empty, _duplicates, _untranslated, _unusual_lengths)
     quotes = [partial(doubled_quotes, texts=side) for side in ("source", "target")]
     checks = [within_split, *quotes, _shared_sources]
-    return run_checks(dataset.name, dataset.splits, checks, dataset.rejected, stats)
+    return run_checks(dataset, checks, stats)
 
 
 def _split_stats(split: PairSplit) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def examine_scored(dataset: Dataset) -> DoctorReport:
         stats["splits"][name] = sizes | _score_range(split)
     quotes = [partial(doubled_quotes, texts=side) for side in ("first", "second")]
     checks = [each_split(_duplicates, _scores), *quotes, _shared_pairs]
-    return run_checks(dataset.name, dataset.splits, checks, dataset.rejected, stats)
+    return run_checks(dataset, checks, stats)
 
 
 def _sorted_pairs(split: ScoredSplit) -> list[tuple[str, str]]:

@@ -63,7 +63,7 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
         _with_fix("remove them from the training file", leakage),
         *map(on_tags, (_malformed, _balance, _known_spans, _contradictions)),
     ]
-    return run_checks(dataset.name, all_splits, checks, dataset.rejected, stats)
+    return run_checks(replace(dataset, splits=all_splits), checks, stats)
 
 
 def _with_fix(fix: str, check: Check) -> Check:
