@@ -136,12 +136,8 @@ def _pair_key(text: str) -> tuple[str, str]:
 def _check_pairs_of_split(name: str, split: TextSplit, keys: list[tuple[str, str]], stats: Stats) -> Findings:
     same, all_keys = [i for i, (a, b) in enumerate(keys) if a == b], set(keys)
     swapped = [i for i, (a, b) in enumerate(keys) if a < b and (b, a) in all_keys]
-    stats[name] = {
-        "distinct_first": len({a for a, _ in keys}),
-        "distinct_second": len({b for _, b in keys}),
-        "same": len(same),
-        "swapped": len(swapped),
-    }
+    distinct = {f"distinct_{which}": len({*side}) for which, side in zip(SIDES, zip(*keys))}
+    stats[name] = distinct | {"same": len(same), "swapped": len(swapped)}
     message = f"{name}: pairs whose two texts are the same: {len(same):,}"
     examples = [excerpt(split.texts[i].split("\n")[0]) for i in same[:3]]
     yield from Finding.if_any("note", "same-sides", same, message, shown=examples)
@@ -261,12 +257,9 @@ def _columns(dataset: TextDataset) -> Findings:
 
 def _split_stats(split: TextSplit) -> dict[str, Any]:
     words = np.fromiter((len(text.split()) for text in split.texts), np.int64)
-    return {
-        "rows": len(split),
-        "distinct": len({*split.texts}),
-        "classes": {str(k): n for k, n in sorted(Counter(flat_labels(split.labels)).items())},
-        "words": _quantiles(words),
-    }
+    classes = {str(k): n for k, n in sorted(Counter(flat_labels(split.labels)).items())}
+    sizes = {"rows": len(split), "distinct": len({*split.texts})}
+    return sizes | {"classes": classes, "words": _quantiles(words)}
 
 
 def _quantiles(values: np.ndarray) -> dict[str, int]:

@@ -85,12 +85,9 @@ def _header_stats(headers: Mapping[int, ImageHeader]) -> dict[str, Any]:
         return {}
     sizes = np.array([header.size for header in headers.values()])
     spread = [[int(x) for x in (side.min(), np.median(side), side.max())] for side in sizes.T]
-    return {
-        "modes": dict(Counter(header.mode for header in headers.values()).most_common()),
-        "formats": dict(Counter(header.kind for header in headers.values()).most_common()),
-        "width": spread[0],
-        "height": spread[1],
-    }
+    modes = dict(Counter(header.mode for header in headers.values()).most_common())
+    formats = dict(Counter(header.kind for header in headers.values()).most_common())
+    return {"modes": modes, "formats": formats, "width": spread[0], "height": spread[1]}
 
 
 def _unreadable(name: str, split: ImageSplit, errors: Mapping[int, DataError]) -> Findings:
