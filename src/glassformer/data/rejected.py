@@ -241,12 +241,10 @@ def find_named_column(
     if requested is not None:
         return requested
     candidates = table.names if lists is None else lists
-    for name in usual_names:
-        if match := next((n for n in candidates if n.lower() == name), None):
-            return match
-    list_columns = [name for name in lists or () if isinstance(next(iter(table.read(name)), None), list)]
-    if len(list_columns) == 1:
-        return list_columns[0]
+    matches = [name for usual in usual_names for name in candidates if name.lower() == usual][:1]
+    matches = matches or [x for x in lists or () if isinstance(next(iter(table.read(x)), None), list)]
+    if len(matches) == 1:
+        return matches[0]
     fix = f"Name it with {key}: {listed(table.names)}"
     raise UnclearColumnError(f"there is no column of {noun}", where=table.origin, fix=fix)
 

@@ -482,8 +482,6 @@ def limit_examples(dataset: D, limit: int | None, seed: int) -> D:
     """At most ``limit`` examples of each split, stratified by class and in file order; None: all examples."""
     if limit is None:
         return dataset
-    splits = dict(dataset.splits)
-    for name, split in splits.items():
-        if len(split) > limit:
-            splits[name] = split.select(_draw(split, limit, seed, shuffled=False).tolist())
-    return replace(dataset, splits=splits)
+    large = {k: split for k, split in dataset.splits.items() if len(split) > limit}
+    drawn = {k: v.select(_draw(v, limit, seed, shuffled=False).tolist()) for k, v in large.items()}
+    return replace(dataset, splits=dataset.splits | drawn)
