@@ -1,18 +1,20 @@
 """predictions.csv: safe in a spreadsheet, unchanged when read back, whole or absent."""
 
 import csv
+import os
 import re
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import write_predictions
 
 from glassformer.checkpoints import files
 from glassformer.data.spreadsheet import MAX_CELL, csv_plain, csv_safe
 from glassformer.errors import DataError, GlassformerError, ShapeError
 from glassformer.evaluate import predictions
-from glassformer.evaluate.predictions import read_predictions, write_predictions
+from glassformer.evaluate.predictions import read_predictions
 
 INSIDE = [
     "hello;=cmd|' /C calc'!A0",
@@ -149,7 +151,7 @@ def test_missing_file_and_wrong_lengths(tmp_path):
     with pytest.raises(DataError, match="No such file"):
         list(read_predictions(tmp_path / "none.csv"))
     with pytest.raises(ShapeError, match="2 texts"):
-        write_predictions(tmp_path / "p.csv", ["a", "b"], [[1.0, 0.0]], ["x", "y"])
+        write_predictions(tmp_path / "p.csv", ["a", "b"], [[1.0, 0.0]], ["x", "y"], rows=[2, 3])
     with pytest.raises(ShapeError, match="labels"):
         write_predictions(tmp_path / "p.csv", ["a"], [[1.0, 0.0]], ["x", "y"], labels=[])
 
@@ -168,9 +170,7 @@ def test_a_row_of_another_width_is_named(tmp_path, cells):
 
 def test_rows_are_whole_before_they_are_synced(tmp_path, monkeypatch):
     sizes = []
-    monkeypatch.setattr(
-        predictions.os, "fsync", lambda handle: sizes.append(predictions.os.fstat(handle).st_size)
-    )
+    monkeypatch.setattr(os, "fsync", lambda handle: sizes.append(os.fstat(handle).st_size))
     write_predictions(tmp_path / "p.csv", ["a"], [[0.9, 0.1]], [0, 1])
     assert sizes == [(tmp_path / "p.csv").stat().st_size]
 

@@ -242,7 +242,7 @@ def test_a_model_without_a_head_is_refused():
 
 
 def test_samples_are_the_runs_own(text_model, tmp_path: Path):
-    from glassformer.evaluate.predictions import write_predictions
+    from tests.tables import write_predictions
 
     write_predictions(
         tmp_path / "predictions.csv", TEXTS, np.full((40, 2), 0.5), ["bad", "good"], labels=LABELS

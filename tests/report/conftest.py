@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tables import write_predictions
 
-from glassformer.evaluate.predictions import write_predictions
 from glassformer.report.images import encode
 from glassformer.targets.multiclass import Classes
 

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.tables import write_predictions
 
 from glassformer.checkpoints.files import replace_text
 from glassformer.errors import GlassformerError
-from glassformer.evaluate.predictions import write_predictions
 from glassformer.report.page import write_page
 from glassformer.scale.scoring import join_parts
 from glassformer.tasks.task import write_json

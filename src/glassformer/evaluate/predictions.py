@@ -5,34 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
-
-import numpy as np
-from numpy.typing import ArrayLike
 
 from glassformer.data.spreadsheet import csv_plain, csv_rows, csv_safe
 from glassformer.data.text_pairs import SECOND_COLUMN, TextPair, are_pairs, first_text, second_text
-from glassformer.errors import CannotReadError, CannotWriteError, DataError, NotUtf8Error, ShapeError
-from glassformer.outputs import readable
+from glassformer.errors import CannotReadError, DataError, NotUtf8Error, ShapeError
+from glassformer.outputs import atomic_write, readable
 from glassformer.reading import open_regular
 
 # --- atomic table writer --------------------------------------------------------------------------
-
-
-class _ReadableWriter:
-    """A text file to which file names that are not UTF-8 can be written; see ``readable``."""
-
-    def __init__(self, file: Any):
-        self.file = file
-
-    def write(self, text: str) -> int:
-        return self.file.write(readable(text))
 
 
 @contextmanager
@@ -49,22 +36,18 @@ def table_file(
     Args:
         mark: write a byte order mark in UTF-8 files, for spreadsheets.
     """
-    path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    encoding = "utf-8-sig" if mark and encoding == "utf-8" else encoding
     try:
-        encoding = "utf-8-sig" if mark and encoding == "utf-8" else encoding
-        with open(temporary, "w", encoding=encoding, newline="") as file:
-            yield csv.writer(_ReadableWriter(file), delimiter=delimiter, lineterminator=line_end)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        with (
+            atomic_write(Path(path)) as draft,
+            open(draft, "w", encoding=encoding, newline="") as file,
+        ):
+            # File names may not be UTF-8, see ``readable``.
+            lines: Any = SimpleNamespace(write=lambda text: file.write(readable(text)))
+            yield csv.writer(lines, delimiter=delimiter, lineterminator=line_end)
     except UnicodeEncodeError as error:
         what = f"{error.object[error.start]!r} cannot be written in {error.encoding}"
         raise NotUtf8Error(what, where=str(path), fix="Save the table as UTF-8 first") from None
-    except OSError as error:
-        raise CannotWriteError.of(path, error) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 # --- rows of predictions.csv ----------------------------------------------------------------------
@@ -136,37 +119,6 @@ def write_table(
         for text, label, further, (true, row) in zip(texts, predicted, cells, known, strict=True):
             second = [csv_safe(second_text(text))] if has_pairs else []
             writer.writerow([*row_cells(text, label, further, row=row, label=true, split=split), *second])
-
-
-def write_predictions(
-    path: str | Path,
-    texts: Sequence[str],
-    probabilities: ArrayLike,
-    classes: Sequence[Any],
-    *,
-    predicted: Sequence[Any] | None = None,
-    shares: Sequence[float | None] | None = None,
-    **known: Any,
-) -> None:
-    """Write the ``predictions.csv`` of labels.
-
-    Args:
-        probabilities: [n, K].
-        classes: [K] labels.
-        predicted: [n] predicted labels, None for rows without a prediction; by default the most probable
-            classes.
-        shares: [n] probabilities of ``predicted``; by default those in ``probabilities``.
-        known: ``labels``, ``rows`` and ``split``, see ``write_table``.
-    """
-    p = np.asarray(probabilities, np.float64)
-    if p.shape != (len(texts), len(classes)):
-        raise ShapeError(f"probabilities {p.shape} for {len(texts)} texts and {len(classes)} classes")
-    predictions = [classes[k] for k in p.argmax(1).tolist()] if predicted is None else list(predicted)
-    if shares is None:
-        column = {label: k for k, label in enumerate(classes)}
-        shares = [None if label is None else p[i, column[label]] for i, label in enumerate(predictions)]
-    header = [*HEADER, *(f"p:{c}" for c in classes)]
-    write_table(path, header, texts, predictions, map(label_cells, shares, p), **known)
 
 
 # --- reading --------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from heapq import merge
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -171,29 +173,23 @@ class LargeFile(RowChunks):
         self.layout = Layout(columns, False, first is not None)
 
     def _rows(self) -> Iterator[Row]:
-        ragged = iter(sorted(self._ragged.items()))
-        next_ragged = next(ragged, None)
-        for number, values in self._table.rows():
-            while next_ragged is not None and next_ragged[0] < number:
-                yield unreadable_row(self.path, *next_ragged, (self._text,), self._table.names)
-                next_ragged = next(ragged, None)
-            other_columns = {name: values[name] for name in self.layout.columns}
-            yield table_row(self.path, number, values[self._text], other_columns, self.skip)
-        while next_ragged is not None:
-            yield unreadable_row(self.path, *next_ragged, (self._text,), self._table.names)
-            next_ragged = next(ragged, None)
+        ragged = (
+            unreadable_row(self.path, number, error, (self._text,), self._table.names)
+            for number, error in sorted(self._ragged.items())
+        )
+        return merge(ragged, map(self._row, self._table.rows()), key=lambda row: row.row or 0)
+
+    def _row(self, numbered: tuple[int, Mapping[str, Any]]) -> Row:
+        number, values = numbered
+        other_columns = {name: values[name] for name in self.layout.columns}
+        return table_row(self.path, number, values[self._text], other_columns, self.skip)
 
     def __iter__(self) -> Iterator[list[Row]]:
-        chunk: list[Row] = []
-        for row in self._rows():
-            chunk.append(row)
-            if len(chunk) == CHUNK_ROWS:
-                self._unchanged.check()
-                yield chunk
-                chunk = []
-        self._unchanged.check()
-        if chunk:
+        rows = self._rows()
+        while chunk := list(islice(rows, CHUNK_ROWS)):
+            self._unchanged.check()
             yield chunk
+        self._unchanged.check()
 
 
 # --- kinds of inputs -------------------------------------------------------------------------------

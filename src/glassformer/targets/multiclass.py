@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
@@ -54,7 +54,7 @@ from glassformer.evaluate.compare import (
 from glassformer.evaluate.intervals import macro_f1_interval, multilabel_f1_interval, share_interval
 from glassformer.evaluate.metrics import Plain, Share
 from glassformer.evaluate.predict import softmax
-from glassformer.evaluate.predictions import read_predictions, write_predictions
+from glassformer.evaluate.predictions import HEADER, label_cells, read_predictions, write_table
 from glassformer.finite import finite, undefined
 from glassformer.targets.target import (
     MIN_WRITTEN,
@@ -497,20 +497,27 @@ class Classes(Target):
         name: str,
         outputs: np.ndarray,
         classes: Sequence[Any],
+        predicted: Sequence[Any],
+        shares: Sequence[float | None],
         est: Any = None,
-        predicted: Sequence[Any] = (),
-        shares: Sequence[float] = (),
     ) -> None:
         """Write ``predictions.csv`` of a split with its true targets.
 
         Args:
             name: name of the split, for the table.
             outputs: ``[n, C]``.
-            est: the estimator that computed the outputs; None: several estimators did.
             predicted, shares: predictions and their confidence, ``[n]``.
+            est: the estimator that computed the outputs; None: several estimators did.
         """
-        extra = {"labels": split.labels, "rows": split.rows, "split": name}
-        write_predictions(path, split.names(), outputs, classes, predicted=predicted, shares=shares, **extra)
+        header, cells = self.table_columns(outputs, classes, shares, est)
+        known = {"labels": split.labels, "rows": split.rows, "split": name}
+        write_table(path, header, split.names(), predicted, cells, **known)
+
+    def table_columns(
+        self, outputs: np.ndarray, classes: Sequence[Any], shares: Sequence[float | None], est: Any
+    ) -> tuple[Sequence[str], Iterable[Sequence[str]]]:
+        """The header of ``predictions.csv``, and the cells of each row after its prediction."""
+        return [*HEADER, *(f"p:{c}" for c in classes)], map(label_cells, shares, outputs)
 
     # --- comparisons ------------------------------------------------------------------------------
 

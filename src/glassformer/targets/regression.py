@@ -12,7 +12,7 @@ from the number divided by a factor to the number times this factor.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
@@ -56,7 +56,6 @@ from glassformer.evaluate.predictions import (
     has_numbers,
     number_cells,
     read_numbers,
-    write_table,
 )
 from glassformer.finite import finite, undefined
 from glassformer.process import one_thread
@@ -424,21 +423,11 @@ class Numbers(NumericTarget, Classes):
             return {"intervals": []}
         return {"intervals": coverage_metrics(est.errors_, outputs[:, 0], truth, scale=self.scale)}
 
-    def write(
-        self,
-        path: Path,
-        split: Any,
-        name: str,
-        outputs: np.ndarray,
-        classes: Sequence[Any],
-        est: Any = None,
-        predicted: Sequence[Any] = (),
-        shares: Sequence[float] = (),
-    ) -> None:
+    def table_columns(
+        self, outputs: np.ndarray, classes: Sequence[Any], shares: Sequence[float | None], est: Any
+    ) -> tuple[Sequence[str], Iterable[Sequence[str]]]:
         bounds = None if est is None else bounds_of(est, outputs[:, 0])
-        cells = map(number_cells, [None] * len(split) if bounds is None else bounds)
-        numbers, known = outputs[:, 0].tolist(), {"labels": split.labels, "rows": split.rows, "split": name}
-        write_table(path, NUMBER_HEADER, split.names(), numbers, cells, **known)
+        return NUMBER_HEADER, map(number_cells, [None] * len(outputs) if bounds is None else bounds)
 
     # --- tables -----------------------------------------------------------------------------------
 

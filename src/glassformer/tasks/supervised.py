@@ -282,7 +282,7 @@ def evaluate_splits(context: RunContext) -> dict[str, Any]:
     labels = est.decide(context.predictions).tolist()
     shares = labels_and_confidences(est, context.predictions)[1]
     path, classes = context.folder / "predictions.csv", est.classes_.tolist()
-    kind.write(path, evaluated, splits.evaluated_split, context.predictions, classes, est, labels, shares)
+    kind.write(path, evaluated, splits.evaluated_split, context.predictions, classes, labels, shares, est)
     return out
 
 
@@ -568,7 +568,7 @@ class LabelsOutOfFold(OutOfFold):
         predicted = kind.labels(indices.astype(bool) if kind.is_multilabel else indices, classes).tolist()
         shares = kind.confidence(out, indices).tolist()
         path = folder / "predictions.csv"
-        kind.write(path, train, NAME, out, self.classes, predicted=predicted, shares=shares)
+        kind.write(path, train, NAME, out, self.classes, predicted, shares)
         return metrics if kind.predicts_labels else metrics | {"numbers": {"held_out": 0}, "intervals": []}
 
 
