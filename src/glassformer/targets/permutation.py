@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.errors import ShapeError
 from glassformer.evaluate.compare import Statistic
 
 MAX_SWAPS = 2**22  # numbers that are swapped at a time, to limit the memory
@@ -42,8 +41,6 @@ def number_statistic(measure: str, targets: ArrayLike, predicted: ArrayLike) -> 
         predicted: predictions ``[S, n]`` with S seeds.
     """
     true, predictions = np.asarray(targets, np.float64), np.asarray(predicted, np.float64)
-    if true.ndim != 1 or predictions.shape[1:] != true.shape:
-        raise ShapeError(f"predictions {predictions.shape} are not of {len(true)} examples")
 
     def statistic(counts: np.ndarray) -> np.ndarray:
         weights = np.asarray(counts, np.float64)  # [c, n]
@@ -110,8 +107,6 @@ def permutation(
         ``difference``, the measure of the first model minus that of the second, and ``p``, which is never 0.
     """
     true, a, b = (np.asarray(x, np.float64) for x in (targets, ours, theirs))
-    if true.ndim != 1 or not true.shape == a.shape == b.shape:
-        raise ShapeError(f"predictions {a.shape} and {b.shape} are not of {true.shape} examples")
     a, b = (_without_scale(measure, x) for x in (a, b))
 
     def difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -30,13 +30,19 @@ from glassformer.evaluate.compare import Statistic, bootstrap_means, bounds, f1_
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import Share
 from glassformer.targets.multiclass import LOSS
-from glassformer.targets.target import RunPredictions, SeedRuns, Target, hash_examples, read_object
+from glassformer.targets.target import (
+    MIN_WRITTEN,
+    RunPredictions,
+    SeedRuns,
+    Target,
+    hash_examples,
+    read_object,
+)
 
 ERRORS = ("missed", "invented", "wrong_kind", "wrong_border")  # see ``span_errors``
 MAX_CONFUSIONS = 12  # maximum number of pairs of kinds in ``confusions``
 MEASURE = "entity_f1"
 BASELINE = "most frequent tag of each word"
-TINY = 1e-6
 Tags = Sequence[Sequence[str]]
 
 
@@ -181,7 +187,7 @@ def word_log_loss(probabilities: np.ndarray, tags: Sequence[str], classes: Seque
         for row, tag in zip(probabilities, tags, strict=True)
         if tag != NOT_TAGGED
     ]
-    return float(-np.log(np.clip(likelihoods, TINY, 1.0)).mean())
+    return float(-np.log(np.clip(likelihoods, MIN_WRITTEN, 1.0)).mean())
 
 
 def span_counts(
