@@ -102,7 +102,7 @@ def test_the_folder_runs_without_us(folder: Path, text_model):
 @pytest.mark.parametrize("mode", get_args(Clean))
 def test_the_script_cleans_texts_as_the_model_does(mode: str, folder: Path, tmp_path: Path):
     script = (folder / "run.py").read_text(encoding="utf-8")
-    cleaning = script[script.index("def clean(") : script.index("KEYS = ")]
+    cleaning = script[script.index("def clean(") : script.index("ATTRIBUTES = ")]
     names: dict = {"ABOUT": {"clean": mode}, "html": html, "re": re, "unicodedata": unicodedata}
     exec(cleaning, names)
     for text in (

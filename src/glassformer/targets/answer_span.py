@@ -58,16 +58,14 @@ class AnswerSpan(Target):
     main_metrics: ClassVar[Sequence[str]] = (MEASURE, "exact_match")
     compared: ClassVar[Sequence[str]] = (MEASURE, "accuracy", "macro_f1")
     fold_table_metrics: ClassVar[Sequence[str]] = METRICS
-    terminal_columns: ClassVar[Sequence[str]] = tuple(
-        key for name in METRICS for key in (name, f"{name}_interval")
-    )
+    terminal_columns = tuple(key for name in METRICS for key in (name, f"{name}_interval"))
     examples: ClassVar[str] = "questions"
     resampled_key: ClassVar[str] = "contexts"
     terminal_layout: ClassVar[str] = "answers"
     has_two_decimals: ClassVar[bool] = True
     extra_metrics: ClassVar[Sequence[str]] = ("exact_match",)
     file: ClassVar[str] = "predictions.jsonl"
-    no_review: ClassVar[tuple[str, str] | None] = (
+    no_review = (
         "answers from texts",
         "Look at predictions.jsonl, which has each prediction with the true answers",
     )

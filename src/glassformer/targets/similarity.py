@@ -33,10 +33,7 @@ class Similarity(NumericTarget):
     examples = predictions = "pairs"
     terminal_layout: ClassVar[str] = "similarity"
     file: ClassVar[str] = "pairs.csv"
-    no_review: ClassVar[tuple[str, str] | None] = (
-        "cosines of pairs",
-        "Look at pairs.csv, which has the cosine and the score of each pair",
-    )
+    no_review = "cosines of pairs", "Look at pairs.csv, which has the cosine and the score of each pair"
 
     def read_run(self, folder: Path) -> RunPredictions:
         """Read the score and the cosine of each evaluated pair."""
@@ -123,9 +120,8 @@ def correlations(cosines: np.ndarray, scores: np.ndarray, resamples: int = 1000)
         out[name] = measure(cosines, scores)
         if resamples:
             statistic = number_statistic(name, scores, cosines[None])
-            out[f"{name}_interval"] = bounds(
-                bootstrap_means([statistic], len(scores), resamples=resamples)[0]
-            )
+            resampled = bootstrap_means([statistic], len(scores), resamples=resamples)[0]
+            out[f"{name}_interval"] = bounds(resampled)
     return out
 
 

@@ -61,13 +61,7 @@ class TokenTags(Target):
     main_metrics: ClassVar[Sequence[str]] = (MEASURE, "accuracy")
     compared: ClassVar[Sequence[str]] = (MEASURE, "accuracy", "macro_f1")
     fold_table_metrics: ClassVar[Sequence[str]] = (MEASURE, "accuracy", "log_loss")
-    terminal_columns: ClassVar[Sequence[str]] = (
-        "precision",
-        "recall",
-        MEASURE,
-        "accuracy",
-        f"{MEASURE}_interval",
-    )
+    terminal_columns = ("precision", "recall", MEASURE, "accuracy", f"{MEASURE}_interval")
     resampled_key: ClassVar[str] = "entities"
     terminal_layout: ClassVar[str] = "tags"
     has_two_decimals: ClassVar[bool] = True
