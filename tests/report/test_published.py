@@ -73,12 +73,12 @@ def test_a_run_on_random_weights_says_so(tmp_path):
         "not measured (only [test-run with random weights](in-form.md)) |" in made["results/row-02.md"]
     )
     text = made["results/in-form.md"]
-    assert "The accuracy says nothing about the recipe" in text
+    assert "The accuracies do not show how good a recipe is" in text
     assert (
         "| [2](row-02.md) | `cifar10-vit-base` | 256, 8 | 2 min | 11.2% of 250 | 10.4% | 2026-01-02 |" in text
     )
     assert "| `vit-base-patch16-224-in21k` | 85,806,346 | limit=256 | X, threads: 2 |" in text
-    assert "`grid.png`, `report.html`; the grid has 2 × 5 places" in text
+    assert "`grid.png`, `report.html`; the grid shows one image per class (2 × 5)" in text
     assert "results/in-form.md" not in pages(lambda name: None)
 
 
