@@ -180,12 +180,16 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         Raises:
             CheckpointError: the folder is missing or damaged, or has another kind of model.
         """
+        from glassformer.tasks.image_classification.estimator import ImageClassifier
+        from glassformer.tasks.similarity.estimator import Embedder
+        from glassformer.tasks.text_classification.estimator import TextClassifier
+
         folder = Path(path)
         where = str(folder / ABOUT)
         about = read_saved(cls, folder, "a Probe")
         parameters = {k: v for k, v in about["parameters"].items() if k in ("head", "k", "C", "pooling")}
         backbone_about = read_metadata(folder / BACKBONE, FORMAT)
-        kinds = {kind.__name__: kind for kind in _backbone_classes()}
+        kinds = {kind.__name__: kind for kind in (TextClassifier, ImageClassifier, Embedder)}
         if backbone_about["kind"] not in kinds:
             raise CheckpointError(f"no {', '.join(kinds)} is its backbone", where=str(folder))
         with computing(gradients=True):
@@ -296,14 +300,6 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         if cached is None or cached[0] != self.backbone:
             cached = self._cached = self.backbone, open_backbone(str(self.backbone))
         return cached[1]
-
-
-def _backbone_classes() -> tuple[Any, ...]:
-    from glassformer.tasks.image_classification.estimator import ImageClassifier
-    from glassformer.tasks.similarity.estimator import Embedder
-    from glassformer.tasks.text_classification.estimator import TextClassifier
-
-    return TextClassifier, ImageClassifier, Embedder
 
 
 def open_backbone(name: str) -> Any:

@@ -44,16 +44,13 @@ class History(Sequence[dict[str, Any]]):
 
     def append(self, record: dict[str, Any]) -> None:
         """Append a record."""
-        if tuple(record) == _KEYS and record["kind"] == "step" and self._is_step(record):
+        has_numbers = tuple(record) == _KEYS and record["kind"] == "step"
+        if has_numbers and all(type(record[name]) is _TYPES[kind] for name, kind in COLUMNS.items()):
             for name, column in self._columns.items():
                 column.append(record[name])
         else:
             self._other_indices.append(len(self))
             self._other_records.append(record)
-
-    @staticmethod
-    def _is_step(record: dict[str, Any]) -> bool:
-        return all(type(record[name]) is _TYPES[kind] for name, kind in COLUMNS.items())
 
     def __len__(self) -> int:
         return len(self._columns["step"]) + len(self._other_records)

@@ -74,7 +74,9 @@ def fit_tfidf(
     """Fit a ``TextClassifier`` or a ``TextRegressor`` with ``model="tfidf"`` on the arguments of ``fit``."""
     started = time.perf_counter()
     check_settings(clf)
-    check_no_checkpoints(checkpoints)
+    if checkpoints is not None and (newest := newest_state(Path(checkpoints))):
+        what = "is a checkpoint of another model; this model is fitted without training steps"
+        raise CheckpointError(what, where=str(newest), fix="Use another folder")
     configs = clf.configs()
     _model(configs["model"], 1, 2)  # raises errors for invalid settings before the features are computed
     fit = FitState(configs, choose_device(clf.device), join(clf.strategy, torch.device("cpu"), clf.seed))
@@ -393,10 +395,3 @@ class SingleStepTraining:
         self.history.append({"kind": "evaluation", "step": 1, "epoch": 0, **evaluation, "best": True})
         for callback in self.callbacks:
             callback.step(self, StepInfo(**info, gradient_norm=0.0, evaluation=evaluation, is_best=True))  # type: ignore[arg-type]  # as above
-
-
-def check_no_checkpoints(folder: str | Path | None) -> None:
-    """Raise CheckpointError if a folder has checkpoints, which must belong to another model."""
-    if folder is not None and (newest := newest_state(Path(folder))):
-        what = "is a checkpoint of another model; this model is fitted without training steps"
-        raise CheckpointError(what, where=str(newest), fix="Use another folder")
