@@ -207,7 +207,7 @@ def _usage_message(error: Any, arguments: list[str]) -> str:
         names = {option.strip("-"): option for option in options}
         close = get_close_matches(name.strip("-"), names, n=3, cutoff=0.55)
         error.possibilities = [names[word] for word in close]
-    message = error.format_message()
+    message = error.format_message().replace("Value error, ", "")
     if match := WRONG_TYPE.fullmatch(message):
         message = f"{match[1]} takes {TYPE_NAMES.get(match[2], match[2])}."
     punctuation = "" if message.endswith("?") else "."

@@ -176,7 +176,7 @@ def review_labels_command(
             fix = "Use glassformer cross-validate: predictions.csv has each number next to its prediction"
             what = f"a recipe of {config.task} has numbers, and review-labels needs labels"
             raise NotForThisModelError(what, where="task", fix=fix)
-        check_classifies(config, words=True)
+        check_classifies(config, words=True, where=config.name)
         folder = options["out"] or cli.default_folder(config.name, "-folds")
         cross_validate(config, folder, options["folds"])
     from glassformer.study.review import review

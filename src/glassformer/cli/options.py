@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import typer
 
 from glassformer import errors
+from glassformer.checkpoints.catalog import is_catalog_name
 from glassformer.checkpoints.files import list_models_below
 from glassformer.checkpoints.locks import check_unlocked
 from glassformer.cli.output import note, say, show_table
@@ -59,6 +60,12 @@ def no_run_error(folder: Path) -> errors.ConfigError:
         elif run_below := list_models_below(folder, "config.toml"):
             fix = f"Give one of its sub-folders: {run_below}"
         return errors.NotARunError("is not a run folder: it has no config.toml", where=str(folder), fix=fix)
+    if is_catalog_name(folder):
+        what = "a pre-trained model, and this command takes a run"
+        fix = (
+            f"Train one from it: glassformer train --text FILE --model {folder} (of images: --images FOLDER)"
+        )
+        return errors.NotARunError(what, where=str(folder), fix=fix)
     with suppress(OSError):
         siblings = [
             path.name

@@ -24,6 +24,7 @@ from glassformer.errors import (
     UnclearColumnError,
     UnequalLengthsError,
     WrongInputError,
+    counted,
 )
 
 MAX_LABEL = 1_000  # characters
@@ -264,7 +265,8 @@ def check_pairs(
         raise DataError("requires y to be passed, but the target y is None", where=where)
     checked, targets = check(X, texts), read(y, labels)
     if len(checked) != len(targets):
-        what = f"{len(checked)} {texts.split()[-1]} but {len(targets)} labels"
+        noun = texts.split()[-1].removesuffix("s")
+        what = f"{counted(len(checked), noun)} but {counted(len(targets), 'label')}"
         fix = "Give lists of equal length: one label for each example"
         raise UnequalLengthsError(what, where=where, fix=fix)
     return checked, list(targets)

@@ -14,7 +14,7 @@ from glassformer.data.findings import excerpt
 from glassformer.data.in_memory import read_rows, table_of
 from glassformer.data.label_kinds import is_number
 from glassformer.data.text_pairs import TextPair, check_side
-from glassformer.errors import BadAnswerError, DataError, MissingValueError, UnequalLengthsError
+from glassformer.errors import BadAnswerError, DataError, MissingValueError, UnequalLengthsError, counted
 
 QUESTION, CONTEXT = "question", "context"
 
@@ -92,7 +92,7 @@ def check_answers(
     else:
         values = read_rows(y, origin, "answers", is_example=lambda row: True)
     if len(values) != len(questions):
-        what = f"{len(questions)} questions and {len(values)} answers"
+        what = f"{counted(len(questions), 'question')} and {counted(len(values), 'answer')}"
         fix = "Give one for each question, None where there is none"
         raise UnequalLengthsError(what, where=origin, fix=fix)
     pairs = enumerate(zip(values, questions, strict=True))
@@ -127,7 +127,7 @@ def _texts_with_starts(answer: Mapping[str, Any], where: str) -> list[tuple[Any,
     starts = [None] * len(texts) if starts is None else starts
     starts = [starts] if isinstance(starts, str) or not hasattr(starts, "__iter__") else list(starts)
     if len(texts) != len(starts):
-        what = f"{len(texts)} texts of answers and {len(starts)} places"
+        what = f"{counted(len(texts), 'answer')} and {counted(len(starts), 'place')}"
         raise UnequalLengthsError(what, where=where, fix=fix)
     return list(zip(texts, starts, strict=True))
 

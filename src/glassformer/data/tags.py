@@ -29,6 +29,7 @@ from glassformer.errors import (
     MissingValueError,
     OneClassError,
     UnequalLengthsError,
+    counted,
 )
 
 OUTSIDE = "O"
@@ -315,7 +316,8 @@ def _check_sentence_tags(tags: Any, count: int, where: str) -> list[str]:
     if not isinstance(tags, list | tuple | np.ndarray):
         raise MissingValueError("the tags are missing", where=where, fix=fix)
     if len(tags) != count:
-        raise UnequalLengthsError(f"{count} words and {len(tags)} tags", where=where, fix=fix)
+        what = f"{counted(count, 'word')} and {counted(len(tags), 'tag')}"
+        raise UnequalLengthsError(what, where=where, fix=fix)
     for j, tag in enumerate(tags):
         is_tag = isinstance(tag, str | int | np.integer) and not isinstance(tag, bool)
         if not is_tag or not str(tag).strip():

@@ -297,6 +297,7 @@ def load_models(
     """
     loaded: dict[str, tuple[ServedModel, bool]] = {}
     errors: dict[str, InputError] = {}
+    paths: set[Path] = set()
     for run in runs:
         path = Path(run).resolve()
         if is_catalog_name(run):
@@ -307,7 +308,10 @@ def load_models(
             raise NotARunError("no such run folder", where=str(run), fix=fix)
         name = path.parent.name if path.name == "model" else path.name
         if name in loaded or name in errors:
+            if path in paths:
+                raise ConfigError("the model is named twice", where=str(run), fix="Name it once")
             raise ConfigError(f"two models are called {name!r}", where=str(run), fix="Rename one folder")
+        paths.add(path)
         try:
             loaded[name] = _load_one(name, path, limits, threads, precision)
         except Exception as error:  # one broken model must not stop the others

@@ -78,7 +78,7 @@ def calibrate_run(
     recipe = read_run_recipe(folder)
     target = TASKS[recipe.task].target
     _check_calibrates(target, folder)
-    check_classifies(recipe, words=True)
+    check_classifies(recipe, words=True, where=str(folder))
     for name, value in {"threshold": threshold, "abstain_below": abstain_below}.items():
         if target.has_word_labels and value is not None:
             what = "tags of words have no threshold"

@@ -74,7 +74,7 @@ def cross_validate(
         DataError: a class with fewer examples than folds, or unusable data.
     """
     folder, started = Path(folder), time.perf_counter()
-    check_classifies(recipe, folds=True)
+    check_classifies(recipe, folds=True, where=recipe.name)
     if folds < 2:
         raise BadValueError(f"{folds} folds", where="folds", fix="Use 2 or more")
     _check_folder(folder, recipe, folds)

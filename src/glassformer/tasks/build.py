@@ -77,7 +77,8 @@ def refuse_set_keys(model: Any, keys: Sequence[str]) -> None:
     """Raise ConfigError if one of these settings is set, because a checkpoint does not support them."""
     if key := next((key for key in keys if getattr(model, key) is not None), None):
         what = f"{key} belongs to from-scratch models; {model.model!r} has its own"
-        raise NotForThisModelError(what, where="model")
+        fix = f"Leave {key} out, or use a model from scratch such as encoder-mini or vit-tiny"
+        raise NotForThisModelError(what, where="model", fix=fix)
 
 
 def apply_layer_settings(preset: EncoderConfig, model: Any) -> EncoderConfig:

@@ -17,6 +17,7 @@ from glassformer.config import (
     KnownRecipe,
     apply_overrides,
     build,
+    listed,
     nearest,
     parse_settings,
     read_toml,
@@ -131,10 +132,11 @@ def recipe_classes() -> dict[str, type]:
     return {name: TASKS.recipe(name) for name in TASKS}
 
 
-def check_classifies(recipe: Any, *, words: bool = False, folds: bool = False) -> None:
+def check_classifies(recipe: Any, *, words: bool = False, folds: bool = False, where: str = "task") -> None:
     """Raise ConfigError unless the recipe's task predicts labels.
 
-    ``words`` also allows tasks that label words, ``folds`` those with cross-validation.
+    ``words`` also allows tasks that label words, ``folds`` those with cross-validation. ``where`` is the
+    run or recipe in the message.
     """
     allowed = [
         name
@@ -143,7 +145,9 @@ def check_classifies(recipe: Any, *, words: bool = False, folds: bool = False) -
     ]
     if recipe.task not in allowed:
         what = f"{recipe.task} does not predict labels"
-        raise NotForThisModelError(what, where="task", fix=nearest(recipe.task, allowed))
+        raise NotForThisModelError(
+            what, where=where, fix=f"Use a model of one of these tasks: {listed(sorted(allowed))}"
+        )
 
 
 def task_of_estimator_name(kind: str | None) -> Task | None:

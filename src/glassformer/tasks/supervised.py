@@ -407,7 +407,11 @@ def predict_sentences(clf: Any, sentences: list[Any]) -> list[dict[str, Any]]:
 
 
 def load_other_data(context: RunContext, source: str) -> Any:
-    """Load other data for the model of a run, from the columns that training used, if they exist."""
+    """Load other data for the model of a run, from the columns that training used, if they exist.
+
+    Raises:
+        DataError: unusable data; the fix is one for a trained model.
+    """
     recipe, options = context.recipe, dict[str, Any]()
     if hasattr(recipe.data, "pair_column"):
         options["trained"] = getattr(context.estimator, "feature_names_in_", ())
@@ -416,6 +420,11 @@ def load_other_data(context: RunContext, source: str) -> Any:
     try:
         return context.task.load(recipe, source, **options)
     except (NoSuchColumnError, UnclearColumnError) as error:  # data without labels: the user may want predict
+        if error.what.startswith("there is no column of images"):
+            fix = (
+                "This model reads images: name their column with image_column, or name a run of a text model"
+            )
+            raise error.but(fix=fix) from None
         if not error.what.startswith(("there is no column 'label'", "no column holds numbers")):
             raise
         fix = str(error.fix).replace(f", {LEARN_CLASSES}", "").replace("numbers, name", "numbers, or name")

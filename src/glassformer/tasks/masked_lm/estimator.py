@@ -188,7 +188,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
             what = f"no {MASK} in the text {excerpt(text, 60)!r}"
             raise DataError(what, where="fill", fix=f"Write {MASK} for the word to guess")
         if top < 1:
-            raise ConfigError(f"top = {top} is below 1", where="fill", fix="Use 1 or more")
+            raise ConfigError(f"{top} is below 1", where="top", fix="Use 1 or more")
         # Cleaning keeps the white space around a mask, because some tokenizers turn it into a token.
         cleaned = clean_around_mask(text, vocabulary.tokens["mask"], self.clean)
         table = encode(self.tokenizer_, [cleaned], max_length=self.max_length)
