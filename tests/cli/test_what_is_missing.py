@@ -165,6 +165,45 @@ def test_numbers_are_no_texts(estimator):
         estimator("tfidf").fit(np.zeros((10, 5)), list(range(10)))
 
 
+@pytest.mark.parametrize(
+    ("estimator", "X", "y"),
+    [
+        (gf_api.TokenTagger, np.zeros((4, 3)), [["O"] * 3] * 4),
+        (gf_api.QuestionAnswerer, np.zeros((4, 2)), ["a"] * 4),
+        (gf_api.TextClassifier, np.zeros((4, 2)), list("abab")),
+    ],
+)
+def test_numbers_are_no_sentences_or_questions(estimator, X, y):
+    with pytest.raises(DataError, match=r"of numbers where texts are expected.*use scikit-learn"):
+        estimator("encoder-mini").fit(X, y)
+
+
+def test_lists_of_numbers_are_no_pairs():
+    with pytest.raises(DataError, match=r"texts\[0\]: 3 values where a text is expected"):
+        gf_api.TextClassifier("tfidf").fit([[1.0, 2.0, 3.0]] * 4, list("abab"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["predict", "all-minilm-l6-v2", "a"], "glassformer train --text FILE --model all-minilm-l6-v2"),
+        (
+            ["train", "--text", "a.csv", "--model", "all-minilm-l6-v2", *sets("d_model=8")],
+            "Leave d_model out",
+        ),
+        (["export", "x", "--to", "foo"], "'--to': 'foo' is not one of"),
+    ],
+)
+def test_a_fix_is_one_for_the_command(refused, tmp_path, words, said):
+    write_csv(tmp_path / "a.csv", sentences(40))
+    assert said in refused(*words)
+
+
+def test_a_model_is_served_once(refused, runs, tmp_path):
+    said = refused("serve", runs["classes"], runs["classes"])
+    assert said.endswith("the model is named twice. Name it once")
+
+
 def test_an_option_is_named_as_typed(refused, runs, tmp_path):
     said = refused("calibrate", runs["classes"], "--abstain-below", "90")
     assert said.startswith("error: --abstain-below: 90.0 is not a probability")

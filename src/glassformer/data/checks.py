@@ -71,15 +71,19 @@ def check_texts(texts: Iterable[Any], origin: str = "texts", rows: Sequence[int]
     return checked
 
 
-def check_not_numbers(X: Any, origin: str) -> None:
-    """Raise WrongInputError for an array of numbers, such as features or images, where texts belong."""
+def check_not_numbers(
+    X: Any, origin: str, fix: str = "Give a list of texts, or one column of a table"
+) -> None:
+    """Raise WrongInputError for an array of numbers, such as features or images, where texts belong.
+
+    Args:
+        fix: what to give instead.
+    """
     if getattr(getattr(X, "dtype", None), "kind", "") not in tuple("biufc") or not getattr(X, "ndim", 0):
         return
-    fix = "Give a list of texts, or one column of a table; for numeric features use scikit-learn"
-    fix = "For images use ImageClassifier" if X.ndim > 2 else fix
-    raise WrongInputError(
-        f"an array {list(X.shape)} of numbers where texts are expected", where=origin, fix=fix
-    )
+    what = f"an array {list(X.shape)} of numbers where texts are expected"
+    fix = "For images use ImageClassifier" if X.ndim > 2 else f"{fix}; for numeric features use scikit-learn"
+    raise WrongInputError(what, where=origin, fix=fix)
 
 
 def check_cells(values: Sequence[Any]) -> list[str]:
@@ -262,7 +266,8 @@ def check_pairs(
         DataError: see ``check_texts`` and ``check_labels``; also if ``X`` and ``y`` differ in length.
     """
     if y is None:
-        raise DataError("requires y to be passed, but the target y is None", where=where)
+        fix = "Give one label or number for each example"
+        raise DataError("requires y to be passed, but the target y is None", where=where, fix=fix)
     checked, targets = check(X, texts), read(y, labels)
     if len(checked) != len(targets):
         noun = texts.split()[-1].removesuffix("s")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from glassformer.data.checks import is_missing, place
+from glassformer.data.checks import check_not_numbers, is_missing, place
 from glassformer.data.findings import excerpt
 from glassformer.data.in_memory import read_rows, table_of
 from glassformer.data.label_kinds import is_number
@@ -46,6 +46,7 @@ def check_questions(X: Any, origin: str = "questions", rows: Sequence[int] | Non
     if isinstance(X, str | bytes) or (isinstance(X, Mapping) and table_of(X) is None):
         what = f"a {type(X).__name__} is not a list of questions"
         raise DataError(what, where=origin, fix="Give a list of (question, context)")
+    check_not_numbers(X, origin, "Give a list of (question, context)")
     X = read_rows(X, origin, "questions", max_columns=2, names=(QUESTION, CONTEXT), is_example=is_example)
     pairs = [_question_and_context(x, place(origin, i, rows)) for i, x in enumerate(X)]
     if not pairs:

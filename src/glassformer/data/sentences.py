@@ -25,6 +25,7 @@ from unicodedata import normalize
 
 import numpy as np
 
+from glassformer.data.checks import check_not_numbers
 from glassformer.data.in_memory import check_ordered, open_table, take_columns
 from glassformer.data.tags import is_sentence
 from glassformer.errors import (
@@ -149,6 +150,7 @@ def read_corpus(
     if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
         raise ExistsError("there is a file of that name", where=str(folder), fix="Name a folder")
     if not isinstance(sentences, str | Path | Iterator):
+        check_not_numbers(sentences, "sentences", "Give lists of words")
         table = open_table(sentences, "sentences", is_sentence)
         if table is not None:
             sentences = take_columns(table, "sentences", "sentences")

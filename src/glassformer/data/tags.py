@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from glassformer.config import listed, nearest
-from glassformer.data.checks import is_missing, place
+from glassformer.data.checks import check_not_numbers, is_missing, place
 from glassformer.data.in_memory import read_rows
 from glassformer.errors import (
     BadTagsError,
@@ -263,6 +263,7 @@ def check_words(
     Raises:
         DataError: no sentences, not a list of sentences, or an invalid word; the message names its position.
     """
+    check_not_numbers(X, origin, "Give lists of words")
     X = read_rows(X, origin, "sentences", is_example=is_sentence)
     if not X:
         raise MissingValueError("there are no sentences", where=origin, fix="Give at least one")

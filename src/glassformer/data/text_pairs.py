@@ -27,7 +27,7 @@ from glassformer.data.text import (
     require_unknown_id,
     without_truncation,
 )
-from glassformer.errors import ConfigError, DataError, UnequalLengthsError, WrongInputError
+from glassformer.errors import ConfigError, DataError, UnequalLengthsError, WrongInputError, counted
 
 SEPARATOR = "\n"  # separates the sides in the string
 SIDES = ("first", "second")
@@ -114,9 +114,14 @@ def check_inputs(X: Any, origin: str = "texts", rows: Sequence[int] | None = Non
         return check_texts(X, origin, rows)
     sides = [x.sides if isinstance(x, TextPair) else list(x) for x in X]
     if (i := next((i for i, texts in enumerate(sides) if len(texts) != 2), None)) is not None:
-        noun = "texts" if any(isinstance(text, str) for text in sides[i]) else "values, none of them a text,"
-        what = f"{len(sides[i])} {noun} where a pair is expected"
-        raise WrongInputError(what, where=place(origin, i, rows), fix="Give two texts: (first, second)")
+        what, fix = (
+            f"{counted(len(sides[i]), 'text')} where a pair is expected",
+            "Give two texts: (first, second)",
+        )
+        if not any(isinstance(text, str) for text in sides[i]):
+            what = f"{counted(len(sides[i]), 'value')} where a text is expected"
+            fix = "Give a text in each row; for numeric features use scikit-learn"
+        raise WrongInputError(what, where=place(origin, i, rows), fix=fix)
     return join_sides([a for a, _ in sides], [b for _, b in sides], origin, rows)
 
 
