@@ -385,27 +385,19 @@ def encode_batch(tokenizer: Tokenizer, inputs: Sequence[Any], add_special_tokens
     Raises:
         DataError: the tokenizer fails on an input; the message shows the beginning of that input.
     """
-    options = {"add_special_tokens": add_special_tokens}
     try:
-        return tokenizer.encode_batch_fast(inputs, **options)
+        return tokenizer.encode_batch_fast(inputs, add_special_tokens=add_special_tokens)
     except BaseException as error:  # a panic in compiled code is not an Exception
-        if tokenizer_failure(error) is None:
+        if (reason := tokenizer_failure(error)) is None:
             raise
-    encodings: list[Any] = []
-    for item in inputs:  # find the input that fails
-        try:
-            encodings += tokenizer.encode_batch_fast([item], **options)
-        except BaseException as error:  # a panic in compiled code is not an Exception
-            if (reason := tokenizer_failure(error)) is None:
-                raise
-            is_text = isinstance(item, str)
-            text = item if is_text else item[0]
-            shown = repr(text if len(text) <= 40 else f"{text[:40]}...")
-            shown = shown if is_text else f"the pair that begins with {shown}"
-            what = f"the tokenizer fails on {shown} ({reason})"
-            fix = f"Leave this {'text' if is_text else 'pair'} out, or use another tokenizer"
-            raise DataError(what, where="texts", fix=fix) from None
-    return encodings
+    if len(inputs) > 1:  # find the input that fails
+        return [encode_batch(tokenizer, [item], add_special_tokens)[0] for item in inputs]
+    is_text = isinstance(inputs[0], str)
+    text = inputs[0] if is_text else inputs[0][0]
+    shown = repr(text if len(text) <= 40 else f"{text[:40]}...")
+    shown = shown if is_text else f"the pair that begins with {shown}"
+    fix = f"Leave this {'text' if is_text else 'pair'} out, or use another tokenizer"
+    raise DataError(f"the tokenizer fails on {shown} ({reason})", where="texts", fix=fix)
 
 
 def frame_ids(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
