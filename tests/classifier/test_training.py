@@ -220,7 +220,7 @@ def test_validation_data_of_two_lengths(small, data, labels):
 @pytest.mark.parametrize(
     ("texts", "labels", "said"),
     [
-        (["a", "b"], ["x"], "2 texts but 1 labels"),
+        (["a", "b"], ["x"], "2 texts but 1 label"),
         (
             ["a", "b"],
             ["x", "x"],

@@ -101,7 +101,7 @@ def test_where_none_is_left_it_does_not_start(folders, kind):
 def test_a_wrong_name_is_a_mistake_and_no_broken_model(folders):
     with pytest.raises(ConfigError, match="no such run folder"):
         load(folders, ["good", "nowhere"], {})
-    with pytest.raises(ConfigError, match="two models are called 'cold'"):
+    with pytest.raises(ConfigError, match="the model is named twice"):
         load(folders, ["cold", "good", "cold"], {})
 
 

@@ -131,7 +131,7 @@ def test_other_schemes_and_texts_are_taken_as_they_are():
     [
         ([["a", "b"], []], [["O", "O"], []], r"sentences\[1\]: the sentence has no words"),
         ([["a", "b"], ["c", ""]], [["O", "O"], ["O", "O"]], r"sentences\[1\]: word 2 is empty"),
-        ([["a", "b"], ["c"]], [["O", "O"], ["O", "B-x"]], r"tags\[1\]: 1 words and 2 tags"),
+        ([["a", "b"], ["c"]], [["O", "O"], ["O", "B-x"]], r"tags\[1\]: 1 word and 2 tags"),
         ([["a", "b"]], [["O", None]], r"tags\[0\]: tag 2 is None"),
         ([["a", "b"]], [["O", "O"]], "every word has the tag 'O'"),
         ([["a", "b"]], None, "the tags are missing"),
@@ -253,7 +253,7 @@ def test_files_of_three_kinds_say_the_same(tmp_path):
         (
             "a.jsonl",
             '{"tokens": ["a"], "tags": ["O", "O"]}\n{"tokens": ["b"], "tags": ["O"]}',
-            "row 1: 1 words and 2 tags",
+            "row 1: 1 word and 2 tags",
         ),
         ("a.jsonl", '{"x": ["a"], "y": ["O"]}\n', "no column of words"),
         ("a.xml", "<a/>", "files of type '.xml' are not supported"),

@@ -312,9 +312,9 @@ def check_index_source(path: Path) -> None:
         return
     fix = "Name a table, a .txt file with one text per line, or a folder that 'search --save' made"
     if not path.exists():
-        raise errors.ConfigError(
-            "no such table or index", where=str(path), fix=f"{missing_file_fix(path)}. {fix}"
-        )
+        hint = missing_file_fix(path)
+        fix = hint if hint.endswith("?") else f"{hint}. {fix}"
+        raise errors.ConfigError("no such table or index", where=str(path), fix=fix)
     if tables := tables_in(path) if path.is_dir() else []:
         raise errors.ConfigError("a folder, but not an index", where=str(path), fix=name_file_fix(tables))
     what = "a folder without an index or a table" if path.is_dir() else "not a file"

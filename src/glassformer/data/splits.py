@@ -419,7 +419,11 @@ def make_splits(
             if error.where == FIT_LABELS:
                 if name == "validation" and "test" in splits and "test" not in dataset.splits:
                     what = f"with the test split held out, {what}"
-                raise error.but(what=what, where=place_of_labels(dataset, origin)) from None
+                fix, pair = error.fix or "", _both_parts("test_size")
+                if settings.validation_size is not None and "validation" not in splits and pair in what:
+                    what = what.replace(pair, f"training, validation and test {NEED_ONE}")
+                    fix = fix.replace("examples of", "examples (3 in all) of")
+                raise error.but(what=what, fix=fix, where=place_of_labels(dataset, origin)) from None
             if not str(error.where).endswith("_size"):
                 raise
             raise error.but(where=f"{origin}, {error.where}") from None
