@@ -61,13 +61,8 @@ class CheckResult:
         """Plain values for JSON."""
         findings = [dict(vars(f)) | {"examples": list(f.examples)} for f in self.findings]
         result = {"not_measured": self.not_measured} if self.not_measured else {"values": dict(self.values)}
-        return {
-            "name": self.name,
-            "title": self.title,
-            "measured": not self.not_measured,
-            **result,
-            "findings": findings,
-        }
+        about = {"name": self.name, "title": self.title, "measured": not self.not_measured}
+        return about | result | {"findings": findings}
 
 
 Check = Callable[[Predictions, Count], CheckResult]

@@ -109,13 +109,9 @@ def _flips(comparison: Mapping[str, Any]) -> Markup:
     records = []
     for flip in comparison["flips"]:
         parts = ", ".join(f"{one['part']} {one['a']:+.2f} → {one['b']:+.2f}" for one in flip.get("why") or ())
-        records.append(
-            {
-                "severity": "note",
-                "message": f"{flip['label']}: {flip['a']} → {flip['b']}{f' ({parts})' if parts else ''}",
-                "examples": [f"{flip['where']}: {flip['example']}"],
-            }
-        )
+        message = f"{flip['label']}: {flip['a']} → {flip['b']}{f' ({parts})' if parts else ''}"
+        examples = [f"{flip['where']}: {flip['example']}"]
+        records.append({"severity": "note", "message": message, "examples": examples})
     note = "In parentheses: words or patches whose share of the explanation for the second model's "
     note += "prediction differs most between the two models."
     return render_macro("parts", "doctor", records, []) + render_macro("parts", "small", note)

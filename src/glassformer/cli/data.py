@@ -266,12 +266,8 @@ class Texts:
                         texts.append(text)
             counts = Counter(map(str, flat_labels(split.labels)))
             classes = {label: counts[label] for label in dataset.label_names if label in counts}
-            splits[part] = {
-                "texts": len(split),
-                "classes": classes,
-                "origin": split.origin,
-                "examples": examples,
-            }
+            sizes = {"texts": len(split), "classes": classes, "origin": split.origin}
+            splits[part] = sizes | {"examples": examples}
             if not rows:
                 shown = [[label, excerpt(text)] for label, texts in examples.items() for text in texts]
             rows.append([part, f"{len(split):,}", _counts(classes) or "none", split.origin])
@@ -556,15 +552,8 @@ def doctor_command(
             arguments += ["--max-length", str(max_length)]
         arguments += [word for setting in settings or () for word in ("--set", setting)]
         data_option = "--images" if kind == "images" else "--text"
-        command = [
-            "glassformer",
-            "train",
-            data_option,
-            name,
-            *arguments,
-            *options,
-            *cli.free_out_option(name),
-        ]
+        command = ["glassformer", "train", data_option, name, *arguments, *options]
+        command += cli.free_out_option(name)
         say(f"suggested command: {shlex.join(command)}")
 
 

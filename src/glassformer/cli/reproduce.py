@@ -152,15 +152,11 @@ def run_row(
     say(f"here: {', '.join(reached)}" + (", with your own settings" if settings else ""))
     if verdict and settings:
         say("no verdict: the row was run with your own settings")
-    say(*(verdicts if verdict and not settings else ()))
+    verdicts = verdicts if verdict and not settings else []
+    say(*verdicts)
     say(f"report: {', '.join(reports)}")
-    return {
-        "row": row.number,
-        "system": row.system,
-        "published": row.published,
-        "runs": runs,
-        "verdicts": verdicts if verdict and not settings else [],
-    }
+    about = {"row": row.number, "system": row.system, "published": row.published}
+    return about | {"runs": runs, "verdicts": verdicts}
 
 
 def check_weights(recipe: Any, row: Row) -> None:

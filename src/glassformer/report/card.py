@@ -279,15 +279,8 @@ def _data(config: Mapping[str, Any]) -> _Data:
     if source in PAIR_SOURCES:
         columns = section.get("source_column"), section.get("target_column")
         languages = tuple(c for c in columns if isinstance(c, str) and _LANGUAGE.fullmatch(c))
-    return _Data(
-        source,
-        named_source.description,
-        named_source.licence,
-        tuple(getattr(named_source, "notes", ())),
-        getattr(named_source, "hub", ""),
-        languages,
-        settings,
-    )
+    about = named_source.description, named_source.licence, tuple(getattr(named_source, "notes", ()))
+    return _Data(source, *about, getattr(named_source, "hub", ""), languages, settings)
 
 
 def _blanks(model: Model, data: _Data, metrics: list[Metric], from_run: bool) -> list[str]:

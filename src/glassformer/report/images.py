@@ -130,13 +130,9 @@ def _view(example: dict[str, Any], max_pairs: int) -> View:
     rows = np.asarray(example["cls_rows"], np.float64)  # [L, H, T]
     rollout_row = np.asarray(example.get("rollout") or [], np.float64)
     maps = _decode(example.get("maps"), rows.shape)
-    numbers = Numbers(
-        rows,
-        rollout_row if rollout_row.size else None,
-        flow=None if maps is None else rollout(maps),
-        maps=maps,
-        max_pairs=max_pairs * 3 // 4,
-    )
+    flow = None if maps is None else rollout(maps)
+    row = rollout_row if rollout_row.size else None
+    numbers = Numbers(rows, row, flow=flow, maps=maps, max_pairs=max_pairs * 3 // 4)
     predicted, label = (str(example.get(key, "")) for key in ("predicted", "label"))
     answer = Answer(predicted, float(example["probability"]), label)
     if "png" in example:

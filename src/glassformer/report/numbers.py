@@ -114,12 +114,8 @@ def learning_curves(run: Run) -> Section | None:
     note = f"Squared error of each step with its trend, of standardized numbers{log}, and on the validation "
     note += "examples after each epoch."
     loss = figures.loss_curves(run.steps, run.evaluations)
-    return Section(
-        "learned",
-        "Learning curves",
-        note,
-        page.curves((loss, "Squared error", (page.TRAIN, page.VALIDATION))),
-    )
+    body = page.curves((loss, "Squared error", (page.TRAIN, page.VALIDATION)))
+    return Section("learned", "Learning curves", note, body)
 
 
 def scatter(

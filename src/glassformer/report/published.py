@@ -513,13 +513,9 @@ def epoch_rows(result: RecipeResults) -> list[dict[str, str]]:
         low, high = min(accuracy), max(accuracy)
         spread = f" ({low:.2%} to {high:.2%})" if low != high else ""
         losses = [r["batch_loss"] for r in records if r.get("batch_loss") is not None]
-        rows.append(
-            {
-                "Epoch": str(records[0]["epoch"]),
-                "Mean batch loss": f"{statistics.fmean(losses):.4f}" if losses else "–",
-                "Test accuracy": f"{statistics.fmean(accuracy):.2%}{spread}",
-            }
-        )
+        loss = f"{statistics.fmean(losses):.4f}" if losses else "–"
+        row = {"Epoch": str(records[0]["epoch"]), "Mean batch loss": loss}
+        rows.append(row | {"Test accuracy": f"{statistics.fmean(accuracy):.2%}{spread}"})
     return rows
 
 

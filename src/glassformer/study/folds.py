@@ -124,28 +124,18 @@ def run_fold(fold: Fold, out: OutOfFold, callbacks: Sequence[Callback] = ()) -> 
         fold.folder.mkdir(parents=True, exist_ok=True)
     training, held_out = out.train.select(fold.train.tolist()), out.train.select(fold.held_out.tolist())
     checkpoints = fold.folder / CHECKPOINTS
-    model = out.estimator.from_recipe(out.recipe).fit(
-        *out.fit_arguments(training),
-        validation=out.validation,
-        checkpoints=checkpoints,
-        resume=True,
-        callbacks=[HistoryFile(fold.folder / "history.jsonl"), *callbacks, StopOnSignal(checkpoints)],
-    )
+    calls = [HistoryFile(fold.folder / "history.jsonl"), *callbacks, StopOnSignal(checkpoints)]
+    options = {"validation": out.validation, "checkpoints": checkpoints, "resume": True, "callbacks": calls}
+    model = out.estimator.from_recipe(out.recipe).fit(*out.fit_arguments(training), **options)
     count, metrics, predictions = out.evaluate(model, held_out)
     if out.PREDICTIONS_FILE.endswith(".json"):
         replace_text(fold.folder / out.PREDICTIONS_FILE, json_text(predictions) + "\n")
     else:
         with atomic_replace(fold.folder / out.PREDICTIONS_FILE) as temporary, open(temporary, "wb") as file:
             np.save(file, predictions, allow_pickle=False)
-    metrics = {
-        "fold": fold.number,
-        "n": count,
-        "trained_on": len(fold.train),
-        **metrics,
-        "seconds": model.train_seconds_,
-        "weights_source": model.weights_source_,
-        "parameters": sum(p.numel() for p in model.model_.parameters()),
-    }
+    metrics = {"fold": fold.number, "n": count, "trained_on": len(fold.train), **metrics}
+    metrics |= {"seconds": model.train_seconds_, "weights_source": model.weights_source_}
+    metrics["parameters"] = sum(p.numel() for p in model.model_.parameters())
     replace_text(marker, json_text(metrics, ascii=True) + "\n")
     shutil.rmtree(checkpoints, ignore_errors=True)
     return metrics

@@ -650,12 +650,8 @@ def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _statistics(column: str, scores: dict[str, Any]) -> dict[str, Any]:
     low, high = scores.get("interval") or [None, None]
-    return {
-        column: scores.get("mean"),
-        f"{column}_sd": scores.get("sd"),
-        f"{column}_low": low,
-        f"{column}_high": high,
-    }
+    mean_and_sd = {column: scores.get("mean"), f"{column}_sd": scores.get("sd")}
+    return mean_and_sd | {f"{column}_low": low, f"{column}_high": high}
 
 
 def robustness_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
