@@ -216,13 +216,9 @@ def show_run(run: Run, recipe: Any) -> None:
 
 def run_as_dict(run: Run) -> dict[str, Any]:
     """A finished run for JSON: its paths and its metrics."""
-    return {
-        "folder": run.folder,
-        "model": run.folder / "model",
-        "report": run.report,
-        "metrics": run.metrics,
-        **({"verdict": verdict} if (verdict := _verdict(run)) else {}),
-    }
+    out = {"folder": run.folder, "model": run.folder / "model", "report": run.report}
+    out |= {"metrics": run.metrics}
+    return out | ({"verdict": verdict} if (verdict := _verdict(run)) else {})
 
 
 def _verdict(run: Run) -> str:

@@ -133,13 +133,9 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> LabeledRun:
         if missing := REQUIRED_SCORES - (run.metrics.get(split) or dict.fromkeys(REQUIRED_SCORES)).keys():
             raise DataError(f"{split} has no {', '.join(sorted(missing))}", where=where)
     most_confident, calibration_bins = _read_mistakes(run.folder / "predictions.csv", run.split, mistakes)
-    return LabeledRun(
-        **vars(run),
-        mistakes=most_confident,
-        calibration_bins=calibration_bins,
-        maps=run.json("maps.json").get("examples", []),
-        images=run.json("pictures.json"),
-    )
+    maps, images = run.json("maps.json").get("examples", []), run.json("pictures.json")
+    read = {"mistakes": most_confident, "calibration_bins": calibration_bins, "maps": maps, "images": images}
+    return LabeledRun(**vars(run), **read)
 
 
 def html_safe(value: Any) -> Any:

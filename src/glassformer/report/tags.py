@@ -107,13 +107,10 @@ def learning_curves(run: Run) -> Section | None:
 def run_css_classes(run: Run) -> dict[str, str]:
     """The CSS classes of each kind on the page."""
     examples = run.json("spans.json").get("examples") or ()
-    return css_classes(
-        [
-            *(run.scores.get("by_kind") or ()),
-            *(span[0] for e in examples for span in (*e["true"], *e["predicted"])),
-            *(span["kind"] for s in run.metrics.get("sentences") or [] for span in s["spans"]),
-        ]
-    )
+    kinds = {*(run.scores.get("by_kind") or ())}
+    kinds |= {span[0] for e in examples for span in (*e["true"], *e["predicted"])}
+    kinds |= {span["kind"] for s in run.metrics.get("sentences") or [] for span in s["spans"]}
+    return css_classes(kinds)
 
 
 def css_classes(kinds: Iterable[str]) -> dict[str, str]:

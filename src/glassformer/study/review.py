@@ -339,14 +339,10 @@ def _review_sets(folder: Path, top: int) -> dict[str, Any]:
     separator = separator_for(config.get("data", {}), classes)
     config = config | {"data": config.get("data", {}) | {"label_separator": separator}}
     cells = [separator.join(map(str, label_set)) for label_set in suggested]  # as in the label column
+    names = [(f"without {label}", label) for label in classes]  # of a label that is absent, and present
     pairs = [
-        {
-            "label": label if present else f"without {label}",
-            "suggested": f"without {label}" if present else label,
-            "share": float(review.joint[k, present, 1 - present]),
-            "count": round(float(review.joint[k, present, 1 - present]) * len(rows)),
-        }
-        for k, label in enumerate(classes)
+        _pair(names[k][present], names[k][1 - present], review.joint[k, present, 1 - present], len(rows))
+        for k in range(len(classes))
         for present in (1, 0)
     ]
     noise = review.joint[:, [0, 1], [1, 0]].sum(1)
@@ -396,12 +392,7 @@ def _record(
     """The entries of review.json; multi-label data have their own ``pairs`` and ``noise``."""
     n = int(np.isfinite(review.quality).sum())
     pairs = pairs or [
-        {
-            "label": classes[i],
-            "suggested": classes[j],
-            "share": float(review.joint[i, j]),
-            "count": round(float(review.joint[i, j]) * n),
-        }
+        _pair(classes[i], classes[j], review.joint[i, j], n)
         for i in range(len(classes))
         for j in range(len(classes))
         if i != j
@@ -419,6 +410,12 @@ def _record(
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "suggestions": [vars(s) | {"text": s.text[:MAX_TEXT]} for s in suggestions[:MAX_ON_PAGE]],
     }
+
+
+def _pair(label: str, suggested: str, share: float, n: int) -> dict[str, Any]:
+    """How often ``suggested`` is estimated to be right in the place of ``label``, among ``n`` examples."""
+    share = float(share)
+    return {"label": label, "suggested": suggested, "share": share, "count": round(share * n)}
 
 
 def _weak_model_note(folder: Path) -> str:
@@ -511,14 +508,9 @@ def _for_all_words(review: LabelReview, is_tagged: np.ndarray) -> LabelReview:
         out[rows] = values
         return out
 
-    return LabelReview(
-        extend(review.quality, np.nan),
-        extend(review.suggested, 0),
-        extend(review.suspicious, False),
-        np.concatenate([rows[review.order], np.flatnonzero(~is_tagged)]),
-        review.joint,
-        extend(review.max_probability, np.nan),
-    )
+    decision = extend(review.quality, np.nan), extend(review.suggested, 0), extend(review.suspicious, False)
+    order = np.concatenate([rows[review.order], np.flatnonzero(~is_tagged)])
+    return LabelReview(*decision, order, review.joint, extend(review.max_probability, np.nan))
 
 
 def write_tags_to_correct(
