@@ -164,6 +164,8 @@ def _describe_hf(result: dict[str, Any], left_out: list[str]) -> None:
         note(f"texts were cleaned (clean = {result['clean']}) in training; transformers does not do that")
 
 
+# --- prove ----------------------------------------------------------------------------------------
+
 COLUMNS = {"largest_value": "largest value", "largest_difference": "difference", "tolerance": "tolerance"}
 
 

@@ -98,6 +98,8 @@ def draw_grid(
         figure.savefig(path, format="png", metadata={"Software": None})
 
 
+# --- attention maps -------------------------------------------------------------------------------
+
 MAX_PAYLOAD = 2_000_000  # maximum characters of encoded maps in one page
 
 

@@ -295,6 +295,8 @@ def duration_range(fastest: float, slowest: float, mean: float) -> str:
 
 
 TEMPLATES = Path(__file__).parent / "templates"
+# --- pages ----------------------------------------------------------------------------------------
+
 MIN_SEEDS = 3  # with fewer seeds, the table shows their number
 SCORES = {"macro_f1": "Macro-F1", "log_loss": "Log loss"}  # other metrics of the evaluated split
 

@@ -35,6 +35,8 @@ from glassformer.serve.metrics import Metrics
 from glassformer.serve.models import ServedModel
 from glassformer.serve.problems import Problem, input_problem
 
+# --- threads that tokenize texts and decode images ------------------------------------------------
+
 SMALL_THREADS, LARGE_THREADS = 2, 1
 MAX_SMALL_PIXELS = 4_000_000
 MAX_ABANDONED = 4  # maximum number of busy threads that are replaced; then images wait
@@ -172,6 +174,9 @@ class ImageDecoder:
         """Let the threads end, without waiting for them."""
         self.small.close()
         self.large.close()
+
+
+# --- the queue ------------------------------------------------------------------------------------
 
 
 @dataclass
