@@ -1,10 +1,13 @@
 """Disentangled attention: packed as padded, as the plain formula; its buckets; what goes together."""
 
+import copy
 import math
+import pickle
 
 import pytest
 import torch
 from tests.nn.levels import HERE, at_level, drawn
+from torch import nn
 
 from glassformer.errors import ConfigError
 from glassformer.nn import kernels
@@ -242,6 +245,48 @@ def test_what_the_kernel_does_not_compute_stays_with_torch(monkeypatch):
     assert called == []
     attention.float()(x, Packing((13, 7)), bias=table)
     assert called == ([torch.float32] if kernels.has_dtype(torch.float32) else [])
+
+
+@pytest.mark.skipif(not kernels.has_dtype(torch.float32), reason="no kernels")
+def test_distances_are_projected_once_until_a_weight_changes(monkeypatch):
+    config, packing = Disentangled(6, 11), Packing((13, 7))
+    attention, table, x = (
+        DisentangledAttention(32, 2, 0.0, config, 0.3),
+        DistanceTable(config, 32, 1e-7),
+        drawn(20, 32),
+    )
+    parts, calls, projected = nn.ModuleList([attention, table]).eval(), [], DisentangledAttention.distances
+    monkeypatch.setattr(
+        DisentangledAttention, "distances", lambda *given: calls.append(1) or projected(*given)
+    )
+
+    def both_ways(attention, table):
+        """Without and with gradients; how often distances were projected without."""
+        with torch.inference_mode():
+            before = len(calls)
+            out = [
+                attention(x, Packing(lengths), bias=table(13)) for lengths in ((13, 7), (7, 13), (5, 5, 5, 5))
+            ]
+            times = len(calls) - before
+        torch.testing.assert_close(out[0].clone(), attention(x, packing, bias=table(13)).detach())
+        return times
+
+    assert both_ways(attention, table) == 1
+    assert both_ways(attention, table) == 0
+    for weight in (table.table.weight, table.norm.bias, attention.qkv.weight, attention.qkv.bias):
+        with torch.no_grad():
+            weight.mul_(1.5)
+        assert both_ways(attention, table) == 1
+    attention.qkv.weight = nn.Parameter(drawn(96, 32, seed=5))
+    assert both_ways(attention, table) == 1
+    copies = copy.deepcopy(parts)
+    assert copies[0].cache.result is None
+    assert both_ways(*copies) == 1
+    assert pickle.loads(pickle.dumps(parts))[1].cache.result is None  # its own bytes
+    attention.train()
+    with torch.no_grad():
+        first, second = (attention(x, packing, bias=table(13)) for _ in range(2))
+    assert not torch.equal(first, second)  # dropout of the table
 
 
 @pytest.mark.skipif(not kernels.has_dtype(torch.float32), reason="no kernels")

@@ -11,8 +11,10 @@ layers of the content may also project distances, and the table has a norm.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -102,6 +104,36 @@ def _used_rows(config: Disentangled, length: int, device: torch.device) -> tuple
         return slice(first, last + 1), rows - first
 
 
+class WeightCache:
+    """The result of a computation on weights, kept until one of them changes; copies and pickles are empty.
+
+    As autograd does, it recognizes changes by the version of a tensor, which counts operations in place.
+    """
+
+    def __init__(self):
+        self.result: Any = None
+        self.source: Any = None
+        self.weights: list[tuple[Tensor, int]] = []
+
+    def __reduce__(self):
+        return WeightCache, ()
+
+    def get(self, source: Any, modules: Iterable[nn.Module], compute: Callable[[], Any]) -> Any:
+        """``compute()`` of the weights of ``modules``, and of ``source``, an object that does not change.
+
+        It is computed anew each time with gradients, in a graph, and for weights without a version.
+        """
+        weights = [p for module in modules for p in module.parameters()]
+        if torch.is_grad_enabled() or is_compiling() or any(p.is_inference() for p in weights):
+            return compute()
+        # The kept tensors share their memory with the weights, so no other weight can have its address.
+        known = [(p.data_ptr(), version) for p, version in self.weights]
+        if source is not self.source or known != [(p.data_ptr(), p._version) for p in weights]:
+            self.result, self.source = compute(), source
+            self.weights = [(p.detach(), p._version) for p in weights]
+        return self.result
+
+
 class DistanceTable(nn.Module):
     """The vectors of all distances, ``[2 S, D]``, one table for all layers."""
 
@@ -109,10 +141,11 @@ class DistanceTable(nn.Module):
         super().__init__()
         self.table = nn.Embedding(2 * config.span, d_model)
         self.norm = nn.LayerNorm(d_model, eps=eps) if config.norm else nn.Identity()
+        self.cache = WeightCache()
 
     def forward(self, length: int) -> Tensor:
         """``[2 S, D]`` for every length."""
-        return self.norm(self.table.weight)
+        return self.cache.get(None, [self], lambda: self.norm(self.table.weight))
 
 
 class DisentangledAttention(MultiHeadAttention):
@@ -133,6 +166,7 @@ class DisentangledAttention(MultiHeadAttention):
         is_separate = not config.shared
         self.distance_keys = Linear(d_model, d_model) if is_separate and config.by_query else None
         self.distance_queries = Linear(d_model, d_model) if is_separate and config.by_key else None
+        self.cache = WeightCache()
 
     @property
     def scale(self) -> float:
@@ -210,9 +244,14 @@ class DisentangledAttention(MultiHeadAttention):
     def _by_kernel(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, table: Tensor) -> Tensor:
         """The attention output of the kernel in C: ``[N, H, K]``, or of each first row."""
         used, rows = used_rows(self.config, packing.max_length, q.device)
-        distances = self.distances(table[used].to(q.dtype))
+        if torch.is_grad_enabled() or self.training:
+            keys, queries = self.distances(table[used].to(q.dtype))
+        else:
+            layers = [m for m in (self.qkv, self.distance_keys, self.distance_queries) if m is not None]
+            every = self.cache.get(table, layers, lambda: self.distances(table.to(q.dtype)))
+            keys, queries = (None if x is None else x[used] for x in every)
         q_packing = packing if len(q) == len(k) else packing.one_row_each
-        return ops.packed_disentangled(q, k, v, q_packing, packing, self.scale, *distances, rows)
+        return ops.packed_disentangled(q, k, v, q_packing, packing, self.scale, keys, queries, rows)
 
     def _grouped(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, table: Tensor, p: float) -> Tensor:
         """The attention output ``[N, H, K]``, computed in groups of sequences of nearly equal length."""
