@@ -50,7 +50,7 @@ for lengths, width, window, causal in (((7, 333, 131), 32, 64, False), ((257, 1)
         out.backward(draw(*out.shape).to(dtype))
         found.append((out.detach(), qkv.grad))
     print(*(error(a, b) for a, b in zip(*found)))
-for lengths, width, buckets in (((7, 33, 131), 32, 8), ((65, 1, 97), 48, 64)):
+for lengths, width, buckets in (((7, 33, 131), 32, 8), ((199, 1, 65), 48, 64)):
     torch.manual_seed(3)
     attention = DisentangledAttention(3 * width, 3, 0.0, Disentangled(buckets, 101), 0.0)
     table, found = torch.randn(2 * buckets, 3 * width), []

@@ -190,13 +190,14 @@ static void backward_task(const AttentionJob *job, int64_t b, int64_t h, char *m
             const int64_t skip = columns_skipped(job, begin, t, s, from), near = from + skip;
             const int64_t seen = end_key(job, begin + block - 1, t, s) - near, columns = ROUND(seen, WIDE);
             bf16 *block_ds = job->distance_q ? far.ds + begin * columns : room.ds;
-            if (distant) score_keys(job, &far, k, begin, block, s, columns);
+            const int64_t at = (begin - start) % DISTANT, queries = end - begin < DISTANT ? end - begin : DISTANT;
+            if (distant && at == 0) score_keys(job, &far, k, begin, queries, s, columns);
             for (int64_t i = begin; i < begin + block; i += ROWS) {
                 const int64_t rows = begin + block - i < ROWS ? begin + block - i : ROWS;
                 bf16 *p = room.p + (i - begin) * columns, *ds = block_ds + (i - begin) * columns;
                 copy_rows(q + i * job->q_stride, job->q_stride, rows, dim, places, room.q);
                 copy_rows(grad + i * job->grad_stride, job->grad_stride, rows, dim, places, room.grad);
-                if (distant) begin_scores(job, &far, room.q, i, rows, i - begin, s, columns, room.scores);
+                if (distant) begin_scores(job, &far, room.q, i, rows, at + i - begin, s, columns, room.scores);
                 product(rows, columns / 16, (uint32_t *)room.q, places / 2, room.keys + skip, width, places / 2, room.scores, columns,
                         distant);
                 product(rows, columns / 16, (uint32_t *)room.grad, places / 2, room.values + skip, width, places / 2, room.dots,

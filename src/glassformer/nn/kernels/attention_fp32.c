@@ -149,9 +149,10 @@ static void backward_task(const AttentionJob *job, int64_t b, int64_t h, char *m
             copy_rows(job->q + at * job->q_stride + h * dim, job->q_stride, block, dim, space.q, dim);
             copy_rows(job->grad + at * job->grad_stride + h * dim, job->grad_stride, block, dim, space.grad, dim);
             if (distant) {
-                score_keys(job, &far, k, begin, block, s, width);
+                const int64_t from_block = (begin - start) % DISTANT, queries = end - begin < DISTANT ? end - begin : DISTANT;
+                if (from_block == 0) score_keys(job, &far, k, begin, queries, s, width);
                 for (int64_t r = 0; r < block; r += ROWS)
-                    begin_scores(job, &far, space.q + r * dim, begin + r, block - r < ROWS ? block - r : ROWS, r, s, width,
+                    begin_scores(job, &far, space.q + r * dim, begin + r, block - r < ROWS ? block - r : ROWS, from_block + r, s, width,
                                  space.p + r * width);
             }
             products(block, reach / LANES, space.q, dim, 1, space.keys + skip, width, dim, space.p, width, distant);

@@ -11,7 +11,7 @@
 #define DISTANCES_H
 #include "heads.h"
 
-enum { KEYS = 16, DISTANT = 96 }; /* keys of a slice, which are transposed at once; queries of a block of key_scores in the forward pass */
+enum { KEYS = 16, DISTANT = PAIRS > 1 ? 192 : 240 }; /* keys of a slice, which are transposed at once; queries of key_scores */
 
 /* What a task works in besides Room; each part is only there where its term is. */
 typedef struct {
@@ -126,9 +126,13 @@ static void skew(const Distances *far, const bf16 *ds, int64_t stride, int64_t n
                  int64_t *lead) {
     *lead = (s - i - n) & 1;
     *first = s - i - n - *lead;
-    memset(far->skewed, 0, sizeof *ds * n * far->slice_width);
-    for (int64_t r = 0; r < n; r++)
-        memcpy(far->skewed + *lead + n - 1 + r * (far->slice_width - 1), ds + r * stride, sizeof *ds * count);
+    for (int64_t r = 0; r < n; r++) {
+        bf16 *row = far->skewed + r * far->slice_width;
+        const int64_t before = *lead + n - 1 - r;
+        memset(row, 0, sizeof *ds * before);
+        memcpy(row + before, ds + r * stride, sizeof *ds * count);
+        memset(row + before + count, 0, sizeof *ds * (far->slice_width - before - count));
+    }
 }
 
 /* From the gradients ds of the scores of n rows, from row i on: the rows' own gradients to far->sums, and the table's added to

@@ -3,7 +3,7 @@
 #define DISTANCES_FP32_H
 #include "heads.h"
 
-enum { KEYS = 16, DISTANT = 16 * ROWS }; /* keys of a slice, which are transposed at once; queries of a block of key_scores */
+enum { KEYS = 16, DISTANT = 40 * ROWS }; /* keys of a slice, which are transposed at once; queries of key_scores */
 
 /* What a task works in besides Workspace; each part is only there where its term is. */
 typedef struct {
@@ -94,8 +94,13 @@ static void slice_gradients(const AttentionJob *job, const Distances *far, const
                             int64_t x_stride, int64_t n, int64_t i, int64_t count, int64_t s, const float *table_rows, float *dx,
                             int64_t dx_stride, float *dtable) {
     const int64_t dim = job->dim, width = far->slice_width;
-    memset(far->skewed, 0, sizeof *ds * n * width);
-    for (int64_t r = 0; r < n; r++) memcpy(far->skewed + n - 1 + r * (width - 1), ds + r * stride, sizeof *ds * count);
+    for (int64_t r = 0; r < n; r++) {
+        float *row = far->skewed + r * width;
+        const int64_t before = n - 1 - r;
+        memset(row, 0, sizeof *ds * before);
+        memcpy(row + before, ds + r * stride, sizeof *ds * count);
+        memset(row + before + count, 0, sizeof *ds * (width - before - count));
+    }
     for (int64_t r = 0; r < n; r += ROWS) {
         const int64_t rows = n - r < ROWS ? n - r : ROWS, from = n - r - rows;
         products(rows, dim / LANES, far->skewed + r * width + from, width, 1, table_rows + (s - i - n + from) * dim, dim,
