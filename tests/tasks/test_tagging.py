@@ -248,8 +248,8 @@ def test_files_of_three_kinds_say_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.conll", "Ann B-x\nRome\n\nok O\n", "row 2: 1 columns where the sentence's first word has 2"),
-        ("a.conll", "Ann\nRome\n", "row 1: a word without a tag"),
+        ("a.conll", "Ann B-x\nRome\n\nok O\n", "line 2: 1 column where the sentence's first word has 2"),
+        ("a.conll", "Ann\nRome\n", "line 1: a word without a tag"),
         (
             "a.jsonl",
             '{"tokens": ["a"], "tags": ["O", "O"]}\n{"tokens": ["b"], "tags": ["O"]}',
