@@ -98,9 +98,13 @@ def gte(
     """GTE-multilingual-base without its scaling of positions: L12 H768 A12, 305 M parameters."""
     sizes = d_model, num_layers, num_heads, d_ff
     encoder = EncoderConfig(
-        *sizes, dropout=dropout, feed_forward="geglu", feed_forward_dropout=dropout, rotary_base=BASE,
+        *sizes,
+        dropout=dropout,
+        feed_forward="geglu",
+        feed_forward_dropout=dropout,
+        rotary_base=BASE,
         feed_forward_up_bias=False,
-    )  # fmt: skip
+    )
     embedding = EmbeddingConfig(vocab_size, d_model, "none", max_positions, 1, dropout=dropout)
     return TextEncoderConfig(embedding, encoder, words_activation="gelu", model_type=KIND, **options)
 

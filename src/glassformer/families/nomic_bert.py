@@ -75,15 +75,26 @@ PUBLISHED_KEYS = {
     "rotary_emb_base": "rope_theta",
 }
 FIXED = {  # keys of the authors' code, with the only value that is supported; the first is of version 2
-    "num_experts": 0, "prenorm": False, "parallel_block": False, "use_rms_norm": False, "causal": False,
-    "qkv_proj_bias": False, "mlp_fc1_bias": False, "mlp_fc2_bias": False,
-    "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False,
-    "rotary_emb_scale_base": None, "rotary_scaling_factor": None,
-}  # fmt: skip
+    "num_experts": 0,
+    "prenorm": False,
+    "parallel_block": False,
+    "use_rms_norm": False,
+    "causal": False,
+    "qkv_proj_bias": False,
+    "mlp_fc1_bias": False,
+    "mlp_fc2_bias": False,
+    "rotary_emb_fraction": 1.0,
+    "rotary_emb_interleaved": False,
+    "rotary_emb_scale_base": None,
+    "rotary_scaling_factor": None,
+}
 DEFAULTS = {
-    "hidden_act": "silu", "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-    "max_position_embeddings": 2048, "rope_theta": 1000.0,
-}  # fmt: skip
+    "hidden_act": "silu",
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "max_position_embeddings": 2048,
+    "rope_theta": 1000.0,
+}
 
 
 def from_hub(
@@ -180,9 +191,13 @@ def nomic_bert(
     """Nomic BERT of BERT-base's size: L12 H768 A12, 137 M parameters."""
     sizes = d_model, num_layers, num_heads, d_ff
     encoder = EncoderConfig(
-        *sizes, activation="silu", feed_forward="swiglu", rotary_base=1000.0, attention_bias=False,
+        *sizes,
+        activation="silu",
+        feed_forward="swiglu",
+        rotary_base=1000.0,
+        attention_bias=False,
         feed_forward_bias=False,
-    )  # fmt: skip
+    )
     embedding = EmbeddingConfig(vocab_size, d_model, "none", max_positions, 2)
     return TextEncoderConfig(embedding, encoder, model_type=KIND, **options)
 

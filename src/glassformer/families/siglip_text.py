@@ -29,9 +29,14 @@ NAMES = replace(
 )
 SETTINGS = tuple(setting for setting in clip_text.SETTINGS if setting.key != "initializer_range")
 DEFAULTS = {  # published files hold only what differs from these
-    "vocab_size": 32_000, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072,
-    "max_position_embeddings": 64, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6,
-}  # fmt: skip
+    "vocab_size": 32_000,
+    "hidden_size": 768,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 64,
+    "hidden_act": "gelu_pytorch_tanh",
+    "layer_norm_eps": 1e-6,
+}
 
 
 def read(settings: dict[str, Any], where: str, width: int) -> TextEncoderConfig:
