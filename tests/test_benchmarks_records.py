@@ -217,13 +217,13 @@ def test_texts_are_cut_judged_changed_and_told(explained, monkeypatch, tmp_path)
     assert tokens == [11] * 3
     told = benchmark("tables_quality").explained_run(result)
     assert "3 test texts of" in told
-    assert ", cut to 11 tokens**" in told
+    assert ", cut to 11 tokens.**" in told
     assert "| Stability: synonym | Stability: typo |" in told
-    assert f"another one decides: {result['counter_examples']['found']} of 5" in told
+    assert f"removing another word does: {result['counter_examples']['found']} of 5" in told
     one = {"text": "a *b*", "in_words": "“b” gets 90%"}
     result["counter_examples"] |= {"found": 4, "clearest": [one] * 4}
     told = benchmark("tables_quality").explained_run(result)
-    assert "another one decides: 4 of 5. The clearest:\n\n- *a \\*b\\** “b” gets 90%\n" in told
+    assert "removing another word does: 4 of 5. The clearest:\n\n- *a \\*b\\** “b” gets 90%\n" in told
     assert told.count("“b” gets 90%") == 3
 
 

@@ -643,7 +643,10 @@ def studies() -> str:
     for study in read_all("study-*"):
         names = sorted((re.escape(arm["name"]) for arm in study["arms"]), key=len, reverse=True)
         verdict = re.sub(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", r"`\g<0>`", sentences(study)["verdict"])
-        told.append(f"#{markdown(study | {'verdict': verdict})}Read from `study-{study['name']}.json`.")
+        text_of = markdown(study | {"verdict": verdict}).replace(
+            "examples, for every arm the same;", "examples, the same for every arm;"
+        )
+        told.append(f"#{text_of}Read from `study-{study['name']}.json`.")
     return "\n\n".join(told) or missing("benchmarks/quality/studies.py NAME")
 
 

@@ -148,10 +148,10 @@ def test_a_ladder_says_where_accuracy_first_falls(done):
         return sentences(results | {"ladder": ladder, "arms": arms})["verdict"]
 
     ladder = ["lr=0.03", "lr=1e-06"]
-    way = "From lr=0.03 to lr=1e-06"
-    assert f"{way}, lr=1e-06 is the first that is shown to be worse than lr=0.03." in said(ladder, 0.01)
-    assert f"{way}, none is shown to be worse than lr=0.03; they were not tested" in said(ladder, 0.2)
-    assert "From" not in said([], 0.01)
+    way = "In the order lr=0.03, lr=1e-06"
+    assert f"{way}, lr=1e-06 is the first that is significantly worse than lr=0.03." in said(ladder, 0.01)
+    assert f"{way}, none is significantly worse than lr=0.03; these arms were not tested" in said(ladder, 0.2)
+    assert "In the order" not in said([], 0.01)
 
 
 def test_page_of_a_study_from_before_robustness_was_kept(done, tmp_path):

@@ -216,7 +216,7 @@ def how_tested(results: dict[str, Any]) -> str:
     """The test of a study's p-values, before their correction."""
     unit, tests = results.get("drawn", "examples"), {arm.get("test") for arm in results["arms"]}
     if len(results["seeds"]) > 1:
-        return f"paired bootstrap over {unit} with the scatter of the seeds as Student's t"
+        return f"paired bootstrap over {unit} with the variation between seeds as Student's t"
     if "permutation" in tests:
         return f"paired permutation test over {unit}"
     return f"McNemar's test on the same {unit}" if "mcnemar" in tests else f"paired bootstrap over {unit}"

@@ -131,13 +131,12 @@ def _ladder_sentence(results: dict[str, Any]) -> list[str]:
     ladder = [name for name in results.get("ladder", []) if name in arms]
     if len(ladder) < 2:
         return []
-    path = f" over {', '.join(ladder[1:-1])}" if ladder[2:] else ""
-    start = f"From {ladder[0]}{path} to {ladder[-1]}"
+    start = f"In the order {', '.join(ladder)}"
     for name in ladder:
         if arms[name].get("significant") and not is_better(arms[name][measure], metric):
-            return [f"{start}, {name} is the first that is shown to be worse than {results['baseline']}."]
-    ending = f"none is shown to be worse than {results['baseline']}; they were not tested against each other"
-    return [f"{start}, {ending}."]
+            return [f"{start}, {name} is the first that is significantly worse than {results['baseline']}."]
+    ending = f"none is significantly worse than {results['baseline']}"
+    return [f"{start}, {ending}; these arms were not tested against each other."]
 
 
 def _arm_sentence(arm: dict[str, Any], baseline: str, digits: int, measure: str) -> str:
