@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from glassformer.checkpoints.settings import get_section
-from glassformer.families import siglip, vit
-from glassformer.families.family import Family, HubLayout
+from glassformer.families import image, siglip
 from glassformer.families.settings import nonnegative, read_settings, write_settings
-from glassformer.models.image import ImageEncoder, ImageEncoderConfig
+from glassformer.models.image import ImageEncoderConfig
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.patches import PatchConfig
 
@@ -44,20 +43,19 @@ NAMES = replace(
     },
 )
 
-from_hub = partial(vit.from_hub, names=NAMES)
+from_hub = partial(image.from_hub, names=NAMES)
 
 
 def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig) -> dict[str, Tensor]:
     """Convert our tensors to the Hub's, with a norm of [CLS] that does nothing if the model has none."""
     d = config.encoder.d_model
     unused = {"pooling.norm.weight": torch.ones(d), "pooling.norm.bias": torch.zeros(d)}
-    return NAMES.to_hub({**unused, **tensors, vit.PATCHES: vit.as_kernel(tensors, config)}, with_prefix)
+    return image.to_hub({**unused, **tensors}, with_prefix, config, names=NAMES, with_axes=())
 
 
 SETTINGS = (
-    *(setting for setting in siglip.SETTINGS if setting.key not in ("layer_norm_eps", "patch_size")),
-    nonnegative("layer_norm_eps", "embedding.eps", "encoder.eps", default=1e-5),
-    vit.sides("patch_size", "embedding.patch_size", 32),
+    *image.image_settings(1e-5, 32, siglip.SIZES, ("embedding.eps", "encoder.eps")),
+    siglip.DROPOUT,
     nonnegative("initializer_range", "init_std", default=0.02),
 )
 
@@ -70,9 +68,9 @@ def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
     """
     is_pair = settings.get("model_type") == PAIR_MODEL_TYPE
     own = half(settings, "vision_config", where) if is_pair else settings
-    config = read_settings(SETTINGS, clip(), {"hidden_act": "quick_gelu"} | own, where)
-    vit.check_square(config, where)
-    return config
+    return image.check_square(
+        read_settings(SETTINGS, clip(), {"hidden_act": "quick_gelu"} | own, where), where
+    )
 
 
 def half(settings: dict[str, Any], key: str, where: str) -> dict[str, Any]:
@@ -82,7 +80,7 @@ def half(settings: dict[str, Any], key: str, where: str) -> dict[str, Any]:
 
 
 def write(config: ImageEncoderConfig) -> dict[str, Any]:
-    return siglip.hub_config(write_settings(SETTINGS, config), PAIR_MODEL_TYPE, config, LAYOUT)
+    return siglip.hub_config(write_settings(SETTINGS, config), PAIR_MODEL_TYPE, config, CLIP)
 
 
 def clip(
@@ -100,21 +98,14 @@ def clip(
     return ImageEncoderConfig(embedding, encoder, pooling=options.pop("pooling", None), **options)
 
 
-LAYOUT = HubLayout(
-    read,
-    write,
-    NAMES,
-    from_hub,
-    to_hub,
-    classes={None: "CLIPVisionModel", "classification": "CLIPForImageClassification"},
-    pooling="patches",
-)
-CLIP = Family(
+CLIP = image.image_family(
     PAIR_MODEL_TYPE,
-    ImageEncoder,
-    ImageEncoderConfig,
-    lambda: clip((8, 8), (4, 4), 12, 2, 3, 17, pooling="patches", head="classification", num_labels=3),
-    LAYOUT,
+    "CLIP",
+    clip,
+    (read, write, from_hub, to_hub),
+    NAMES,
+    pooling="patches",
+    more_classes={None: "CLIPVisionModel"},
     examples=("openai/clip-vit-base-patch32", "openai/clip-vit-large-patch14"),
     also=("clip_vision_model",),
 )

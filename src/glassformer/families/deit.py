@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from glassformer.errors import CheckpointError
-from glassformer.families import vit
-from glassformer.families.family import Family, HubLayout
-from glassformer.models.image import ImageEncoder, ImageEncoderConfig
+from glassformer.families import image, vit
+from glassformer.models.image import ImageEncoderConfig
 
 NAMES = replace(
     vit.NAMES,
@@ -40,16 +39,12 @@ def from_hub(
         if len({t.shape for t in weights}) > 1 or len({t.shape for t in biases}) > 1:
             raise CheckpointError(f"{' and '.join(TWO_HEADS)} have different shapes", where=where)
         tensors |= {"classifier.weight": torch.cat(weights, -1), "classifier.bias": biases[0] + biases[1]}
-    out = vit.from_hub(tensors, where, config, NAMES)
-    if (token := out.get("embeddings.registers")) is not None and token.ndim == 3:
-        out["embeddings.registers"] = token[0]
-    return out
+    return image.from_hub(tensors, where, config, names=NAMES)
 
 
 def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig) -> dict[str, Tensor]:
     """Convert our tensors to the Hub's; ``with_prefix``: encoder names start with ``deit.``."""
-    shaped = {**tensors, "embeddings.registers": tensors["embeddings.registers"][None]}
-    out = vit.to_hub(shaped, with_prefix, config, NAMES)
+    out = image.to_hub(tensors, with_prefix, config, names=NAMES)
     if config.pooling == "first-two" and "classifier.weight" in out:
         halves = (2 * out.pop("classifier.weight")).chunk(2, -1)
         bias = out.pop("classifier.bias")
@@ -76,23 +71,13 @@ def write(config: ImageEncoderConfig) -> dict[str, Any]:
     return vit.write(config) | {"model_type": "deit"}
 
 
-DEIT = Family(
+DEIT = image.image_family(
     "deit",
-    ImageEncoder,
-    ImageEncoderConfig,
-    lambda: deit((8, 8), (4, 4), 12, 2, 3, 17, head="classification", num_labels=3),
-    HubLayout(
-        partial(vit.read, base=deit()),
-        write,
-        NAMES,
-        from_hub,
-        to_hub,
-        classes={
-            None: "DeiTModel",
-            "classification": "DeiTForImageClassification",
-            "first-two": "DeiTForImageClassificationWithTeacher",
-        },
-        pooling="first",
-    ),
+    "DeiT",
+    deit,
+    (partial(vit.read, base=deit()), write, from_hub, to_hub),
+    NAMES,
+    pooling="first",
+    more_classes={"first-two": "DeiTForImageClassificationWithTeacher"},
     examples=("facebook/deit-base-distilled-patch16-224", "facebook/deit-tiny-distilled-patch16-224"),
 )

@@ -7,7 +7,6 @@ concatenated with the mean of the patches. The model with registers interpolates
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,18 +16,10 @@ from torch import Tensor
 
 from glassformer.checkpoints.names import NameTable
 from glassformer.checkpoints.settings import get_number, get_size
-from glassformer.families import vit
-from glassformer.families.family import Family, HubLayout
-from glassformer.families.settings import (
-    activation,
-    flag,
-    nonnegative,
-    rate,
-    read_settings,
-    size,
-    write_settings,
-)
-from glassformer.models.image import ImageEncoder, ImageEncoderConfig
+from glassformer.families import image, vit
+from glassformer.families.family import Family
+from glassformer.families.settings import flag, nonnegative, rate, read_settings, size, write_settings
+from glassformer.models.image import ImageEncoderConfig
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.patches import PatchConfig
 
@@ -69,10 +60,7 @@ def _names(kind: str) -> NameTable:
 
 
 def from_hub(
-    tensors: dict[str, Tensor],
-    where: str,
-    config: ImageEncoderConfig | None = None,
-    names: NameTable = vit.NAMES,
+    tensors: dict[str, Tensor], where: str, config: ImageEncoderConfig | None = None, *, names: NameTable
 ) -> dict[str, Tensor]:
     """Convert the Hub's tensors to ours."""
     renamed = {}
@@ -80,22 +68,16 @@ def from_hub(
         for hub_part, table_part in NAME_PARTS:
             key = key.replace(hub_part, table_part)
         renamed[key] = tensor
-    out = vit.from_hub(renamed, where, config, names)
-    if (registers := out.get("embeddings.registers")) is not None and registers.ndim == 3:
-        out["embeddings.registers"] = registers[0]
-    return out
+    return image.from_hub(renamed, where, config, names=names)
 
 
 def to_hub(
-    tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig, names: NameTable = vit.NAMES
+    tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig, *, names: NameTable
 ) -> dict[str, Tensor]:
     """Convert our tensors to the Hub's, with a mask token of zeros, which our models lack."""
-    shaped = dict(tensors)
-    if config.embedding.registers:
-        shaped["embeddings.registers"] = tensors["embeddings.registers"][None]
     gated = config.encoder.feed_forward == "swiglu"
     out = {(names.prefix if with_prefix else "") + MASK: torch.zeros(1, config.encoder.d_model)}
-    for key, tensor in vit.to_hub(shaped, with_prefix, config, names).items():
+    for key, tensor in image.to_hub(tensors, with_prefix, config, names=names).items():
         for hub_part, table_part in NAME_PARTS if gated else NAME_PARTS[:2]:
             key = key.replace(table_part, hub_part)
         out[key] = tensor
@@ -118,24 +100,18 @@ def _ratio(c: EncoderConfig) -> int | None:
     return next((n for n in candidates if _hidden_width(c.d_model, n, gated) == c.d_ff), None)
 
 
-SETTINGS = (
-    size("hidden_size", "embedding.d_model", "encoder.d_model"),
-    size("num_hidden_layers", "encoder.num_layers"),
-    size("num_attention_heads", "encoder.num_heads"),
-    activation("hidden_act", "encoder.activation"),
-    nonnegative("layer_norm_eps", "encoder.eps", default=1e-6),
+SIZES: dict[str, int | None] = dict.fromkeys(("hidden_size", "num_hidden_layers", "num_attention_heads"))
+OWN_SETTINGS = (
     rate("hidden_dropout_prob", "embedding.dropout", default=0.0),
     rate("attention_probs_dropout_prob", "encoder.attention_dropout", default=0.0),
     nonnegative("layerscale_value", "encoder.layer_scale", default=1.0),
     flag("use_swiglu_ffn", "encoder.feed_forward", values=("plain", "swiglu")),
-    vit.sides("image_size", "embedding.image_size", 224),
-    vit.sides("patch_size", "embedding.patch_size", 14),
-    size("num_channels", "embedding.channels", default=3),
     nonnegative("initializer_range", "init_std", default=0.02),
 )
+SETTINGS = (*image.image_settings(1e-6, 14, SIZES), *OWN_SETTINGS)
 WITH_REGISTERS = (
-    *(setting for setting in SETTINGS if setting.key != "patch_size"),
-    vit.sides("patch_size", "embedding.patch_size", 16),
+    *image.image_settings(1e-6, 16, SIZES),
+    *OWN_SETTINGS,
     size("num_register_tokens", "embedding.registers", default=4),
 )
 
@@ -147,9 +123,7 @@ def read(settings: dict[str, Any], where: str, kind: str = PLAIN) -> ImageEncode
     d_ff = _hidden_width(
         get_size(settings, "hidden_size", where), get_number(settings, "mlp_ratio", where, 4), gated
     )
-    config = read_settings(table, base, settings, where, {"encoder.d_ff": d_ff})
-    vit.check_square(config, where)
-    return config
+    return image.check_square(read_settings(table, base, settings, where, {"encoder.d_ff": d_ff}), where)
 
 
 def write(config: ImageEncoderConfig) -> dict[str, Any]:
@@ -174,54 +148,26 @@ def dinov2(
     **options,
 ) -> ImageEncoderConfig:
     """DINOv2-small: L12 H384 A6, 22 M parameters."""
-    return ImageEncoderConfig(
-        PatchConfig(d_model, image_size, patch_size, registers=registers, antialias=registers > 0),
-        EncoderConfig(
-            d_model,
-            num_layers,
-            num_heads,
-            d_ff,
-            "pre",
-            "gelu",
-            1e-6,
-            final_norm=True,
-            feed_forward="swiglu" if gated else "plain",
-            layer_scale=1.0,
-        ),
-        pooling=options.pop("pooling", None),
-        **options,
-    )
+    embedding = PatchConfig(d_model, image_size, patch_size, registers=registers, antialias=registers > 0)
+    kind: Any = {"feed_forward": "swiglu" if gated else "plain", "layer_scale": 1.0, "final_norm": True}
+    encoder = EncoderConfig(d_model, num_layers, num_heads, d_ff, "pre", "gelu", 1e-6, **kind)
+    return ImageEncoderConfig(embedding, encoder, pooling=options.pop("pooling", None), **options)
 
 
-def _family(kind: str, classes: str, tiny: Callable[[], ImageEncoderConfig], *examples: str) -> Family:
+def _family(kind: str, class_prefix: str, registers: int, *examples: str) -> Family:
     names = _names(kind)
-    return Family(
+    converters = partial(from_hub, names=names), partial(to_hub, names=names)
+    return image.image_family(
         kind,
-        ImageEncoder,
-        ImageEncoderConfig,
-        tiny,
-        HubLayout(
-            partial(read, kind=kind),
-            write,
-            names,
-            partial(from_hub, names=names),
-            partial(to_hub, names=names),
-            classes={None: f"{classes}Model", "classification": f"{classes}ForImageClassification"},
-            pooling="first-mean",
-        ),
+        class_prefix,
+        dinov2,
+        (partial(read, kind=kind), write, *converters),
+        names,
+        pooling="first-mean",
+        tiny={"d_ff": 24, "registers": registers},
         examples=examples,
     )
 
 
-def _tiny(registers: int) -> ImageEncoderConfig:
-    head: dict[str, Any] = {"pooling": "first-mean", "head": "classification", "num_labels": 3}
-    return dinov2((8, 8), (4, 4), 12, 2, 3, 24, registers, **head)
-
-
-DINOV2 = _family(PLAIN, "Dinov2", partial(_tiny, 0), "facebook/dinov2-small", "facebook/dinov2-base")
-DINOV2_REGISTERS = _family(
-    REGISTERS,
-    "Dinov2WithRegisters",
-    partial(_tiny, 3),
-    "facebook/dinov2-with-registers-small",
-)
+DINOV2 = _family(PLAIN, "Dinov2", 0, "facebook/dinov2-small", "facebook/dinov2-base")
+DINOV2_REGISTERS = _family(REGISTERS, "Dinov2WithRegisters", 3, "facebook/dinov2-with-registers-small")

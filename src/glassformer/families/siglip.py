@@ -8,16 +8,15 @@ format.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
-
-from torch import Tensor
 
 from glassformer.checkpoints.names import NameTable
 from glassformer.checkpoints.settings import get_section
-from glassformer.families import vit
-from glassformer.families.family import Family, HubLayout
-from glassformer.families.settings import activation, nonnegative, rate, read_settings, size, write_settings
-from glassformer.models.image import ImageEncoder, ImageEncoderConfig
+from glassformer.families import image
+from glassformer.families.family import Family
+from glassformer.families.settings import rate, read_settings, write_settings
+from glassformer.models.image import ImageEncoderConfig
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.patches import PatchConfig
 
@@ -61,36 +60,13 @@ NAMES = NameTable(
 )
 
 
-def from_hub(
-    tensors: dict[str, Tensor], where: str, config: ImageEncoderConfig | None = None
-) -> dict[str, Tensor]:
-    """Convert the Hub's tensors to ours."""
-    out = vit.from_hub(tensors, where, config, NAMES)
-    if (query := out.get("pooling.query")) is not None and query.ndim == 3:
-        out["pooling.query"] = query[0, 0]
-    return out
-
-
-def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig) -> dict[str, Tensor]:
-    """Convert our tensors to the Hub's; ``with_prefix``: encoder names start with ``vision_model.``."""
-    shaped = {**tensors, vit.PATCHES: vit.as_kernel(tensors, config)}
-    if "pooling.query" in tensors:
-        shaped["pooling.query"] = tensors["pooling.query"][None, None]
-    return NAMES.to_hub(shaped, with_prefix)
-
-
-SETTINGS = (  # published files hold only what differs from the defaults
-    size("hidden_size", "embedding.d_model", "encoder.d_model", default=768),
-    size("num_hidden_layers", "encoder.num_layers", default=12),
-    size("num_attention_heads", "encoder.num_heads", default=12),
-    size("intermediate_size", "encoder.d_ff", default=3072),
-    activation("hidden_act", "encoder.activation"),
-    nonnegative("layer_norm_eps", "encoder.eps", default=1e-6),
-    rate("attention_dropout", "encoder.attention_dropout", default=0.0),
-    vit.sides("image_size", "embedding.image_size", 224),
-    vit.sides("patch_size", "embedding.patch_size", 16),
-    size("num_channels", "embedding.channels", default=3),
-)
+from_hub = partial(image.from_hub, names=NAMES)
+to_hub = partial(image.to_hub, names=NAMES, with_axes=("pooling.query",))
+SIZES = {  # published files hold only what differs from the defaults
+    "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
+}  # fmt: skip
+DROPOUT = rate("attention_dropout", "encoder.attention_dropout", default=0.0)
+SETTINGS = (*image.image_settings(1e-6, 16, SIZES), DROPOUT)
 
 
 def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
@@ -98,17 +74,16 @@ def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
     is_pair = settings.get("model_type") == PAIR_MODEL_TYPE
     own = get_section(settings, "vision_config", where) if is_pair else settings
     config = read_settings(SETTINGS, siglip(), {"hidden_act": "gelu_pytorch_tanh"} | own, where)
-    vit.check_square(config, where)
-    return config
+    return image.check_square(config, where)
 
 
 def write(config: ImageEncoderConfig) -> dict[str, Any]:
     vision_settings = write_settings(SETTINGS, config) | {"vision_use_head": config.pooling == "multihead"}
-    return hub_config(vision_settings, PAIR_MODEL_TYPE, config, LAYOUT)
+    return hub_config(vision_settings, PAIR_MODEL_TYPE, config, SIGLIP)
 
 
 def hub_config(
-    vision_settings: dict[str, Any], pair_type: str, config: ImageEncoderConfig, layout: HubLayout
+    vision_settings: dict[str, Any], pair_type: str, config: ImageEncoderConfig, family: Family
 ) -> dict[str, Any]:
     """The content of ``config.json``: the vision settings, for a classifier in the section ``vision_config``.
 
@@ -116,7 +91,8 @@ def hub_config(
         pair_type: ``model_type`` of the pair of an image encoder and a text encoder.
     """
     vision_settings["model_type"] = f"{pair_type}_vision_model"
-    is_nested = config.head is not None and layout.has_class(config)
+    assert family.hub is not None
+    is_nested = config.head is not None and family.hub.has_class(config)
     return {"model_type": pair_type, "vision_config": vision_settings} if is_nested else vision_settings
 
 
@@ -135,21 +111,14 @@ def siglip(
     return ImageEncoderConfig(embedding, encoder, pooling=options.pop("pooling", None), **options)
 
 
-LAYOUT = HubLayout(
-    read,
-    write,
-    NAMES,
-    from_hub,
-    to_hub,
-    classes={None: "SiglipVisionModel", "classification": "SiglipForImageClassification"},
-    pooling="mean",
-)
-SIGLIP = Family(
+SIGLIP = image.image_family(
     PAIR_MODEL_TYPE,
-    ImageEncoder,
-    ImageEncoderConfig,
-    lambda: siglip((8, 8), (4, 4), 12, 2, 3, 17, pooling="mean", head="classification", num_labels=3),
-    LAYOUT,
+    "Siglip",
+    siglip,
+    (read, write, from_hub, to_hub),
+    NAMES,
+    pooling="mean",
+    more_classes={None: "SiglipVisionModel"},
     examples=("google/siglip-base-patch16-224", "google/siglip2-base-patch16-224"),
     also=("siglip_vision_model",),
 )
