@@ -494,19 +494,25 @@ class MultiHeadAttention(nn.Module):
         q = apply_rotary(q, q_pos, *angles, in_place=in_place)
         return q, apply_rotary(k, pos, *angles, in_place=in_place)
 
-    def by_heads(self, x: Tensor, packing: Packing, attend: Callable[..., Tensor]) -> Tensor:
+    def by_heads(
+        self, x: Tensor, packing: Packing, attend: Callable[..., Tensor], rows: Tensor | None = None
+    ) -> Tensor:
         """Self-attention without the output layer, ``[N, D]`` -> ``[N, D]``, for some heads at a time.
 
         This takes less memory than the queries, keys and values of all heads.
 
         Args:
             attend: returns ``[N, h, K]`` for the queries, keys and values of ``h`` heads.
+            rows: ``[B]`` the rows of the queries and of the result; None: all rows.
         """
-        width, d, out = self.heads[1], self.d_model, torch.empty_like(x)
+        query_rows = x if rows is None else x[rows]
+        width, d, out = self.heads[1], self.d_model, torch.empty_like(query_rows)
         for begin in range(0, d, HEADS_AT_ONCE * width):
             end = min(begin + HEADS_AT_ONCE * width, d)
-            q, k, v = (self.qkv.part(x, i * d + begin, i * d + end).view(len(x), -1, width) for i in range(3))
-            q, k = self.rotate(q, k, packing, in_place=True)
+            sources = enumerate((query_rows, x, x))
+            parts = (self.qkv.part(t, i * d + begin, i * d + end) for i, t in sources)
+            q, k, v = (part.view(len(part), -1, width) for part in parts)
+            q, k = self.rotate(q, k, packing, rows, in_place=True)
             out[:, begin:end] = attend(q, k, v).flatten(1)
             del q, k, v  # before the next heads take memory
             return_freed_memory()
@@ -547,14 +553,9 @@ class MultiHeadAttention(nn.Module):
         needs_all_rows = causal or (bias is not None and rows is not packing.first_rows)
         if rows is not None and needs_all_rows:  # the mask or the bias depends on the positions of the rows
             return self.forward(x, packing, memory, memory_packing, causal, record=record, bias=bias)[rows]
-        if (
-            memory is None
-            and rows is None
-            and record is None
-            and bias is None
-            and computes_in_parts(x, LONG_INPUT)
-        ):
-            out = self.by_heads(x, packing, lambda q, k, v: attend(q, k, v, packing, packing, causal))
+        if memory is None and record is None and bias is None and computes_in_parts(x, LONG_INPUT):
+            queries = packing if rows is None else packing.one_row_each
+            out = self.by_heads(x, packing, lambda q, k, v: attend(q, k, v, queries, packing, causal), rows)
             return by_rows(self.out, out, in_place=True)
         q, k, v = self.project(x, memory, rows)
         if memory is None:
