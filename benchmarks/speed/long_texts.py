@@ -219,6 +219,12 @@ def tokens_of_all(path: Path, text: str) -> np.ndarray:
     works=dict(
         nargs="+", choices=WORKS, default=list(WORKS), help="what is measured; the file keeps the rest"
     ),
+    memory_of=dict(
+        nargs="+",
+        choices=WORKS[:2],
+        default=list(WORKS[:2]),
+        help="whose memory is measured; the file keeps the rest",
+    ),
     seed=0,
 )
 def main(options: Any) -> dict[str, Any]:
@@ -236,11 +242,13 @@ def main(options: Any) -> dict[str, Any]:
                 print(f"{what}: {said(ratio)} {peer}")
             options.write(found)
         long = " ".join(windows[0][0])
+        memory_before = [row for row in earlier.get("memory", ()) if row["work"] not in options.memory_of]
         if "memory" in options.works:
             found["memory"] = []
         for length in options.lengths if "memory" in options.works else ():
             text = load_tokenizer(path).decode(tokens_of_all(path, long)[:length].tolist())
-            for what in ("prediction", "training"):
+            found["memory"] += [row for row in memory_before if row["tokens"] == length]
+            for what in options.memory_of:
                 for who in ("transformers", "glassformer"):
                     used = alone(memory, path, who, what, text)
                     print(f"{what}, {length} tokens, {who}: {used}", flush=True)
