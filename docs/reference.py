@@ -305,7 +305,7 @@ def commands() -> str:
             "|---|---|",
         ]
         for parameter in command.params:
-            if parameter.name == "help":
+            if parameter.name == "help" or getattr(parameter, "hidden", False):
                 continue
             option = parameter.param_type_name == "option"
             shown = ", ".join(parameter.opts) if option else parameter.metavar or parameter.name.upper()

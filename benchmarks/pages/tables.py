@@ -51,7 +51,7 @@ SHOWN = {  # the lines of the README's table, by recipe: data, and the model in 
     "imdb-from-mlm": ("IMDb reviews", "a small encoder, pre-trained here on IMDb's own text"),
     "ntc-bert": ("NTC-SCV, Vietnamese reviews", "a small BERT, pre-trained here on NTC-SCV's own text"),
     "multi30k-transformer": ("Multi30k, English to German", "a Transformer from scratch"),
-    "cifar10-vit-stem": ("CIFAR-10", "a ViT with a convolution in front, from scratch"),
+    "cifar10-vit-stem": ("CIFAR-10", "a ViT with a convolution stem, from scratch"),
     "flowers-best": ("Flowers, five kinds", "a ViT from scratch"),
     "flowers-dinov2-frozen": ("Flowers, five kinds", FURTHER),
 }
@@ -72,7 +72,9 @@ def recipes() -> str:
         runs, seeds, known = r["runs"], len(r["seeds"]), r["runs"][0]["baselines"]
         low_high = f"{r['accuracy']['min']:.2%} to {r['accuracy']['max']:.2%}" if seeds > 1 else "one seed"
         reached = f"{fmean(headline(run)[0] for run in runs):.2%} ({seeds})"
-        base = [f"{known[name]['accuracy']:.2%}" if name in known else "" for name in (TFIDF, BAG)]
+        of_pairs = "TF-IDF of both sides + logistic regression"
+        found = [known.get(TFIDF, known.get(of_pairs)), known.get(BAG)]
+        base = [f"{one['accuracy']:.2%}" if one else "" for one in found]
         memory = f"{max(x['peak_memory_mb'] for x in without_shared_gpu(runs)) / 1000:.1f} GB"
         where = ", ".join(sorted({letters[machine_told(run)] for run in runs}))
         rows.append((f"`{r['recipe']}`", reached, low_high, *base, time_told(runs), memory, where))
@@ -94,7 +96,7 @@ def highlights() -> str:
         base = r["runs"][0].get("baselines", {}).get(TFIDF)
         time = time_told(r["runs"])
         if first := read(f"recipe-{BEFORE[name]}") if name in BEFORE else None:
-            time += f", after {first['runs'][0]['seconds']['train'] / 60:.0f} of pre-training"
+            time += f", after {first['runs'][0]['seconds']['train'] / 60:.0f} min of pre-training"
         beside = f"{base['accuracy']:.1%}" if base else "–"
         rows.append((data, model, f"{score} ({len(r['seeds'])})", beside, time))
     return text(table("Data | Model | Test score (seeds) | TF-IDF | Training time", rows))
@@ -245,7 +247,7 @@ def order(column: dict[str, Any]) -> tuple[list[int], bool]:
 @of("packages", "benchmarks/reliability/packages.py")
 def packages(result: dict[str, Any]) -> str:
     """A line a Python and a package: what was installed, ran and passed in an environment of its own."""
-    head = "Python | Package | torch | `demo --quick` | Tests of the core | Extras that install | Their tests"
+    head = "Python | Package | torch | `demo --quick` | Tests of the core | Extras that install | Tests of extras"
     lines = table(head, [])
     for t in sorted(result["tried"], key=order):
         steps = t["steps"]
@@ -264,8 +266,13 @@ def packages(result: dict[str, Any]) -> str:
                 time += f"; {demo['processor_seconds']:.0f} CPU seconds"
         tests = counted(steps.get("tests", {}))
         lines.append(f"{begins} | {time} | {tests} | {' | '.join(extras(steps))} |")
-    by = sorted({f"{t['installer']} on {'.'.join(t['python'].split('.')[:2])}" for t in result["tried"]})
-    note = f"Installed by {', '.join(by)}, each in an empty environment; tests are counted where they passed."
+    by: dict[str, list[str]] = {}
+    for t in sorted(result["tried"], key=order):
+        version = ".".join(t["python"].split(".")[:2])
+        if version not in (versions := by.setdefault(t["installer"], [])):
+            versions.append(version)
+    note = "; ".join(f"{installer} for Python {' and '.join(versions)}" for installer, versions in by.items())
+    note = f"Installers: {note}. Each environment was empty at first. The counts are of passed tests."
     return text(lines, f"{note} One core of {result['machine']['cpu']}.")
 
 

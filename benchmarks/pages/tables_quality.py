@@ -514,16 +514,18 @@ def label_noise() -> str:
     rows, told = [], set()
     for r in found:
         first = r["found_among_first"].values()
-        among = [f"{a['flipped']:,} ({a['share_of_flips']:.1%} of all flips)" for a in first]
+        among = [f"{a['flipped']:,} ({a['share_of_flips']:.1%} of the changed labels)" for a in first]
         time, machine = f"{r['seconds']['train'] / 60:.0f} min", r["machine"]
         counts = f"{r['examples']:,}", f"{r['flipped']:,}", r["folds"]
         rows.append((f"`{r['recipe']}`", *counts, *among, f"{r['suspicious']:,}", time))
         told.add(
             f"Measured on {machine['cpu']}, {machine['threads']} thread{'s' * (machine['threads'] > 1)}; "
-            f"torch {r['versions']['torch']}, {r['date'][:10]}; seed of the flips: {r['seed']}."
+            f"torch {r['versions']['torch']}, {r['date'][:10]}; seed of the changes: {r['seed']}."
         )
-    counts = "".join(f"Flipped ones among the first {int(k):,} | " for k in found[0]["found_among_first"])
-    head = f"Recipe | Examples | Labels flipped | Folds | {counts}Looked wrong | Training time"
+    counts = "".join(
+        f"Changed labels among the first {int(k):,} suggestions | " for k in found[0]["found_among_first"]
+    )
+    head = f"Recipe | Examples | Labels changed | Folds | {counts}All suggestions | Training time"
     return "\n".join([*table(head, rows), "", *sorted(told)])
 
 
@@ -537,7 +539,7 @@ def calibration() -> str:
             losses = [f"{one['log_loss']:.4f}" for one in both]
             examples = f"{name}, {both[0]['n']:,}"
             rows.append((f"`{r['run']}`", examples, f"{r['temperature']:.2f}", *errors, *losses))
-    head = "Run | Examples | Temperature | Calibration error before | after | Log loss before | after"
+    head = "Run | Examples | Temperature | Calibration error before | Calibration error after | Log loss before | Log loss after"
     return text(table(head, rows)) if rows else missing("benchmarks/quality/calibration.py RUN")
 
 
@@ -556,7 +558,28 @@ def points(found: dict[str, Any]) -> str:
     return f"{found['points']:+.1f} {span(*found['interval'], '+.1f')}"
 
 
-PLAIN = {  # words in result files -> those on the page
+PLAIN = {  # words in result files -> those on the page; longer texts come first
+    r"Heads and readings": "Heads and pooling",
+    r", then its last block,": ", also with its last block trained,",
+    r", then the last block": ", last block also trained",
+    r", each rung on top of the one before,": ", each strength adding to the one before,",
+    r"from our CIFAR-10 weights, and from none,": "from our CIFAR-10 weights, and from scratch,",
+    r"linear from a regression": "linear, initialized by logistic regression",
+    r"(?<!with )(?<!words )\band next sentence\b": "masked words + next sentence",
+    r"\blinear-max\b": "max, linear",
+    r"\bmlp-half-dropout-unfrozen\b": "mean, MLP D/2, dropout 0.3, last block also trained",
+    r"\bmlp-half-unfrozen\b": "mean, MLP D/2, last block also trained",
+    r"\bmlp-half-dropout\b": "mean, MLP D/2, dropout 0.3",
+    r"\bmlp-half\b": "mean, MLP D/2",
+    r"\bmlp-quarter\b": "mean, MLP D/4",
+    r"\bmlp-full\b": "mean, MLP D",
+    r"`linear`": "`mean, linear`",
+    r"\| linear \(baseline\)": "| mean, linear (baseline)",
+    r"for every arm the same": "the same for every variant",
+    r"with the variation between seeds as Student's t": "combined with the variation between seeds (Student's t)",
+    r"\b1 comparisons\b": "1 comparison",
+    r"\barms\b": "variants",
+    r"\bArm\b": "Variant",
     r"\bfrom nothing\b": "from scratch",
     r"\bFrom nothing\b": "From scratch",
     r"\bpictures\b": "images",
@@ -616,7 +639,7 @@ def folds() -> str:
             reached = [f"{fmean(arm[key]):.1%}" for key in ("accuracy", "macro_f1")]
             one = found["differences"].get(name)
             apart = (points(one), p_value(one["p_holm"])) if one else ("baseline", "–")
-            rows.append((name, *reached, *apart))
+            rows.append((plain(name), *reached, *apart))
         mean = fmean(found["arms"][found["baseline"]]["accuracy"])
         half = 196 * (mean * (1 - mean) / found["n"]) ** 0.5
         about = (
@@ -624,8 +647,8 @@ def folds() -> str:
             f"{', '.join(map(str, found['seeds']))}. The 95 % interval of a single accuracy is ± {half:.0f} points. Read from "
             f"`folds-{found['name']}.json`, measured on {found['machine']['cpu']}, {found['date'][:10]}{weights(found)}."
         )
-        lines = table("Arm | Accuracy | Macro-F1 | Difference (95 % interval) | p (Holm)", rows)
-        parts.append(f"## {found['name']}\n\n{found['summary']}\n\n" + text(lines, about))
+        lines = table("Variant | Accuracy | Macro-F1 | Difference (95 % interval) | p (Holm)", rows)
+        parts.append(f"## {found['name']}\n\n{plain(found['summary'])}\n\n" + text(lines, about))
     return "\n\n".join(parts) or missing("benchmarks/quality/folds.py NAME")
 
 
@@ -643,10 +666,9 @@ def studies() -> str:
     for study in read_all("study-*"):
         names = sorted((re.escape(arm["name"]) for arm in study["arms"]), key=len, reverse=True)
         verdict = re.sub(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", r"`\g<0>`", sentences(study)["verdict"])
-        text_of = markdown(study | {"verdict": verdict}).replace(
-            "examples, for every arm the same;", "examples, the same for every arm;"
+        told.append(
+            f"#{plain(markdown(study | {'verdict': verdict}))}Read from `study-{study['name']}.json`."
         )
-        told.append(f"#{text_of}Read from `study-{study['name']}.json`.")
     return "\n\n".join(told) or missing("benchmarks/quality/studies.py NAME")
 
 

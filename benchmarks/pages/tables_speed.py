@@ -11,7 +11,7 @@ from glassformer.report.charts import bar_panels
 
 # The end of a file's name, and how the level is called; what every table is without an ending comes from AMX.
 LEVELS = {"": "AMX", "-avx512": "AVX512-BF16", "-avx2": "AVX2"}
-TRAINED = (("train_imdb", "Fine-tuning MiniLM"), ("train_imdb-bert-base", "Fine-tuning, BERT-base's size"))
+TRAINED = (("train_imdb", "Fine-tuning MiniLM"), ("train_imdb-bert-base", "Fine-tuning, BERT-base size"))
 ANSWERED = ("HF pipeline", "HF, sorted", "ONNX Runtime, fp32", "ONNX Runtime, int8", "OpenVINO")
 BERT_BASE = "benchmarks/speed/train_imdb.py --model bert-base --contenders best glassformer"
 WORKS = (  # the result file and its part, what is done, and the rate
@@ -30,9 +30,15 @@ INT8_WAYS = {
     "glassformer": "ours",
 }
 WINDOWS = {
-    "grouped": "Trainer's own grouping, reviews as they come",
-    "sorted": "sorted by length, reviews as they come",
-    "whole batches": "whole batches of an epoch, as windows are now",
+    "grouped": "random reviews, the Trainer's own grouping",
+    "sorted": "random reviews, sorted by length",
+    "whole batches": "batches of a whole epoch (AVX512-BF16 tables)",
+}
+SPEED_UP = "Speed-up of glassformer"  # head of a column: our speed divided by the other library's
+LIBRARY_NAMES = {"HF Trainer, as it comes": "HF Trainer, default settings"}  # names in files -> on pages
+TIME_IN = {  # parts of a profile whose names in files are not clear
+    "optimiser": "in the optimizer",
+    "between": "between operations (Python, calls of kernels)",
 }
 
 
@@ -46,7 +52,7 @@ def fine_tuning(result: dict[str, Any]) -> str:
         (c["name"], spread(c["tokens_per_second"]), times(against.get(c["name"])))
         for c in result["contenders"]
     ]
-    lines = table("Contender | Real tokens/s (median, range) | glassformer is", rows)
+    lines = table(f"Library | Real tokens/s (median, range) | {SPEED_UP}", rows)
     return text(lines, *attentions(result["contenders"]))
 
 
@@ -83,8 +89,9 @@ def compared(rate: str, unit: str, result: dict[str, Any]) -> str:
         speed, apart = c[rate], result["loss_against_glassformer"].get(c["name"])
         shown = spread(speed, ",.0f" if speed["median"] >= 100 else ",.1f")
         ratio = times(result["glassformer_against"].get(c["name"]))
-        rows.append((c["name"], shown, ratio, "" if apart is None else f"{apart:+.1%}"))
-    lines = table(f"Contender | {unit} (median, range) | glassformer is | Its loss relative to ours", rows)
+        name = LIBRARY_NAMES.get(c["name"], c["name"])
+        rows.append((name, shown, ratio, "" if apart is None else f"{apart:+.1%}"))
+    lines = table(f"Library | {unit} (median, range) | {SPEED_UP} | Its loss relative to ours", rows)
     return text(lines, *attentions(result["contenders"]), measured(result))
 
 
@@ -94,7 +101,7 @@ pretraining = of("pretrain", "make bench-pretrain")(partial(compared, "tokens_pe
 @of("train_pictures-{}", "make bench-train_pictures ARGS='--size {}'")
 def pictures(result: dict[str, Any], size: str) -> str:
     """Training on pictures beside a loop over transformers' model."""
-    return compared("pictures_per_second", "Pictures/s", result)
+    return compared("pictures_per_second", "Images/s", result)
 
 
 @of("end-to-end", "benchmarks/speed/end_to_end.py")
@@ -107,12 +114,10 @@ def end_to_end(result: dict[str, Any]) -> str:
         peak, first = max(run["peak_memory_mb"] for run in runs), runs[0]
         judged = f"{first['accuracy']:.2%} of {first['judged']:,}"
         rows.append((said[when], spread(result["seconds"][when]), f"{rate:,.0f}", f"{peak:,}", judged))
-    head = (
-        "| Seconds, command to report (median, range) | Training's tokens/s | Peak memory, MB | Test accuracy"
-    )
-    told = f"The earlier commit took {times(result['before_against_now'])} as long, over {len(runs)} rounds"
+    head = "| Seconds, command to report (median, range) | Tokens/s in training | Peak memory, MB | Test accuracy"
+    told = f"Time of the earlier commit / time now: {times(result['before_against_now'])}, over {len(runs)} rounds"
     limit = result["limit"]
-    part = f"; at most {limit:,} examples of a split." if limit else "; the whole data set."
+    part = f"; at most {limit:,} examples per split." if limit else "; the whole data set."
     return text(table(head, rows), told + part, measured(result))
 
 
@@ -141,7 +146,7 @@ def padding(result: dict[str, Any]) -> str:
     """Shares of padding, a line a way to draw a window, a column a size of it."""
     windows, epoch = result["windows"], result["epoch"]
     lines = table(
-        "Padding in a window of | " + " | ".join(f"{row['reviews']} reviews" for row in windows),
+        "Padding in a sample of | " + " | ".join(f"{row['reviews']} reviews" for row in windows),
         [(said, *(spread(row[way], ".1%") for row in windows)) for way, said in WINDOWS.items()],
     )
     told = (
@@ -166,9 +171,9 @@ def inference_part(part: str, checked: str, result: dict[str, Any]) -> str:
     int8 = ""
     if against := found.get("int8_against", {}):
         gate = result["int8_gate"]
-        told = ", ".join(f"{times(ratio)} {name}" for name, ratio in against.items())
-        int8 = f"In int8 glassformer is {told}; its check: {gate['agree']:.2%} of {gate['n']:,} labels equal those in fp32."
-    head = f"Contender | Reviews/s (median, range) | glassformer is | {checked} | Start-up time"
+        told = "; ".join(f"{times(ratio)} compared with {name}" for name, ratio in against.items())
+        int8 = f"{SPEED_UP} in int8: {told}. In the check, {gate['agree']:.2%} of {gate['n']:,} labels equal those in fp32."
+    head = f"Library | Reviews/s (median, range) | {SPEED_UP} | {checked} | Start-up time"
     return text(table(head, rows), int8, *attentions(found["contenders"]), measured(result))
 
 
@@ -180,7 +185,7 @@ embedding = of("inference", "make bench-inference")(partial(inference_part, "vec
 def int8(result: dict[str, Any]) -> str:
     """Prediction and products in int8 beside the other formats, at levels limited by switches."""
     rows, products = [], []
-    told = [f"Products in milliseconds. Seconds of the process, {result['rounds']} rounds."]
+    told = [f"Times of layers are in milliseconds. Seconds are CPU time; {result['rounds']} rounds."]
     for level in result["levels"].values():
         found, name = level["prediction"], level["level"]
         for way, seconds in found["seconds"].items():
@@ -195,11 +200,10 @@ def int8(result: dict[str, Any]) -> str:
             products.append((name, f"{one['inputs']} → {one['columns']}", *shown))
         gate = found["gate"]
         passed = f"check {'passed' if gate['passed'] else 'not passed'}"
-        told.append(
-            f"{name}: {passed}, {gate['agree']:.2%} of {gate['n']:,} labels. {measured(result | level)}"
-        )
+        agreed = f"{gate['agree']:.2%} of {gate['n']:,} labels are equal"
+        told.append(f"{name}: {passed} ({agreed}). {measured(result | level)}")
     lines = table(
-        "Level | Reviews | Format | Seconds | Time / int8's | Labels equal to fp32 | Accuracy", rows
+        "Level | Reviews | Format | Seconds | Time / time in int8 | Labels equal to fp32 | Accuracy", rows
     )
     beside = table("Level | Layer, 1,024 rows | " + " | ".join(INT8_WAYS.values()), products)
     return text([*lines, "", *beside], " ".join(told))
@@ -208,19 +212,27 @@ def int8(result: dict[str, Any]) -> str:
 @of("families", "make bench-families")
 def families(result: dict[str, Any]) -> str:
     """Families of base size, each beside its nearest peer."""
-    rows = []
+    rows, reversed_order = [], []
     for family, works in result["families"].items():
         for work, found in works.items():
-            rates = {c["name"]: f"{c['tokens_per_second']['median']:,.0f}" for c in found["contenders"]}
+            rates = {c["name"]: c["tokens_per_second"]["median"] for c in found["contenders"]}
             against = found["glassformer_against"]
             name = min(against, key=lambda peer: against[peer]["median"])
             ours = next(rate for own, rate in rates.items() if own.startswith("glassformer"))
             day = found.get("date", result["date"])[:10]
-            rows.append((f"{family}, {work}", name, rates[name], ours, times(against[name]), day))
+            task, theirs = f"{family}, {work}", rates[name]
+            rows.append((task, name, f"{theirs:,.0f}", f"{ours:,.0f}", times(against[name]), day))
+            if (ours - theirs) * (against[name]["median"] - 1) < 0:
+                reversed_order.append(task)
     lines = table(
-        "Work | Fastest other | Its real tokens/s | glassformer's | glassformer is | Measured", rows
+        f"Task | Fastest other library | Its real tokens/s | Real tokens/s of glassformer | {SPEED_UP} | Measured",
+        rows,
     )
-    return text(lines, measured(result))
+    said = "The speed-up is the median of the ratios per round, and the rates are medians over the rounds."
+    if reversed_order:
+        tasks = " and ".join(f"*{task}*" for task in reversed_order)
+        said += f" For {tasks} the two disagree about which library is faster, because rounds differ much."
+    return text(lines, said, measured(result))
 
 
 @of("long-texts", "benchmarks/speed/long_texts.py")
@@ -232,7 +244,9 @@ def long_texts(result: dict[str, Any]) -> str:
             peer, own = ({c["name"]: c for c in found["contenders"]}[name] for name in names_of(found))
             rates = (f"{c['tokens_per_second']['median']:,.0f}" for c in (peer, own))
             rows.append((work, peer["name"], *rates, times(found["glassformer_against"][peer["name"]])))
-    lines = table("Work | Compared with | Its real tokens/s | glassformer's | glassformer is", rows)
+    lines = table(
+        f"Task | Compared with | Its real tokens/s | Real tokens/s of glassformer | {SPEED_UP}", rows
+    )
     used = {(row["work"], row["tokens"], row["who"]): row["peak_mb"] for row in result.get("memory", ())}
     rows = [
         (work, f"{tokens:,}", *(f"{used[work, tokens, who]:,.0f}" for who in ("transformers", "glassformer")))
@@ -241,13 +255,13 @@ def long_texts(result: dict[str, Any]) -> str:
     ]
     lines += [
         "",
-        *table("Work | Tokens of the text | Memory of transformers, MB | Memory of glassformer, MB", rows),
+        *table("Task | Tokens of the text | Memory of transformers, MB | Memory of glassformer, MB", rows),
     ]
-    said = f"{result['texts_per_window']} texts in a window, spread evenly on a logarithmic scale. Memory: peak of the process on one text (training: two). "
+    said = f"Each round has {result['texts_per_window']} texts, with lengths spread evenly on a logarithmic scale. Memory is the peak of the process on one text (training: two). "
     if whole := result.get("whole"):
         said += (
-            f"One text of {whole['characters']:,} characters ({whole['tokens']:,} tokens) is embedded whole in "
-            f"{whole['seconds']:.0f} s, with at most {whole['peak_mb']:,.0f} MB in the whole process. "
+            f"One text of {whole['characters']:,} characters ({whole['tokens']:,} tokens) is embedded as a whole in "
+            f"{whole['seconds']:.0f} s, with at most {whole['peak_mb']:,.0f} MB in the process. "
         )
     return text(lines, said, measured(result))
 
@@ -316,10 +330,13 @@ def rate(ending: str = "") -> str:
     works = [(r["model"], w) for r in found for w in r["works"]]
     shares = [w["share_of_rate"] for _, w in works]
     rows = [
-        ["Share of the rate", *(f"**{s['median']:.0%}** {span(s['min'], s['max'], '.0%')}" for s in shares)]
+        [
+            "Share of the computing rate",
+            *(f"**{s['median']:.0%}** {span(s['min'], s['max'], '.0%')}" for s in shares),
+        ]
     ]
     rows += [
-        [f"Time in {part}", *(f"{w['time_in'][part]:.1%}" for _, w in works)]
+        [f"Time {TIME_IN.get(part, f'in {part}')}", *(f"{w['time_in'][part]:.1%}" for _, w in works)]
         for part in works[0][1]["time_in"]
     ]
     told = []
@@ -327,10 +344,10 @@ def rate(ending: str = "") -> str:
         shape, best = max(r["machine_tflops"].items(), key=lambda x: x[1]["median"])
         numbers = "fp32" if r["precision"] == "float32" else "bf16"
         told.append(
-            f"{r['model']}: the machine's rate in {numbers} is {best['median']:.2f} TFLOP/s ({shape}). {measured(r)}"
+            f"{r['model']}: pure matrix products in {numbers} reach {best['median']:.2f} TFLOP/s ({shape}). {measured(r)}"
         )
     if len({r["machine"]["cpu"] for r in found}) > 1:
-        told.append("The models were measured on different processors, so their columns do not compare.")
+        told.append("The models were measured on different processors, so their columns cannot be compared.")
     lines = table("| " + " | ".join(f"{model}: {w['work']}" for model, w in works), rows)
     return "\n".join([*lines, "", *told])
 
@@ -345,10 +362,13 @@ def kernels_fp32(result: dict[str, Any]) -> str:
         for name in levels[0][kind]
     ]
     took = [found["milliseconds"] for found in levels[0]["whole"].values()]
-    told = [f"{t['torch']['median']:,.0f} and {t['glassformer']['median']:,.0f} ms" for t in took]
+    told = [
+        f"{work} {t['torch']['median']:,.0f} ms in torch, {t['glassformer']['median']:,.0f} ms in glassformer"
+        for work, t in zip(levels[0]["whole"], took, strict=True)
+    ]
     about = (
-        f"Training step and prediction over {sum(levels[0]['tokens']):,} tokens with {levels[0]['level']}: "
-        f"{'; '.join(told)}. {result['rounds']} rounds, the process's time on one core. {measured(result)}"
+        f"Times for {sum(levels[0]['tokens']):,} tokens with {levels[0]['level']}: {'; '.join(told)}. "
+        f"{result['rounds']} rounds, CPU time on one core. {measured(result)}"
     )
     return text(
         table("| " + " | ".join(f"{level['level']}: time of torch / ours" for level in levels), rows), about
@@ -365,7 +385,7 @@ def tuned(result: dict[str, Any]) -> str:
             own.sort(key=lambda c: not c["setting"]["tuned"])
             peaks = [f"{c['windows'][-1]['peak_mb']:,.0f} MB" for c in own]
             rows.append((work, part["busy"] or "none", times(gain, 2), peaks[0], peaks[1]))
-    head = "Work | Other busy processes | Speed, tuned / default | Peak memory, tuned | Peak memory, default"
+    head = "Task | Other busy processes | Speed, tuned / default | Peak memory, tuned | Peak memory, default"
     return text(table(head, rows), f"{result['rounds']} rounds. {measured(result)}")
 
 
@@ -404,7 +424,7 @@ def startup(result: dict[str, Any]) -> str:
         for row in result["rows"]
     ]
     lines = table("Process | Seconds (median, range) | Peak, MB", rows)
-    return text(lines, f"{result['rounds']} rounds in turn. {measured(result)}")
+    return text(lines, f"{result['rounds']} rounds. {measured(result)}")
 
 
 # --- word vectors ---------------------------------------------------------------------------------
@@ -418,7 +438,7 @@ def word_vectors(result: dict[str, Any]) -> str:
         ours = c["name"].startswith("glassformer")
         rows.append((c["name"], spread(c["tokens_per_second"]), "" if ours else times(result["ratio"])))
     where = result["environment"]
-    lines = table("Contender | Words/s (median, range) | glassformer is", rows)
+    lines = table(f"Library | Words/s (median, range) | {SPEED_UP}", rows)
     return text(lines, measured(where | {"threads": where["machine"]["threads"]}))
 
 
@@ -430,7 +450,7 @@ def word_vectors_fit(result: dict[str, Any]) -> str:
         ours, theirs = (f"{median(part['seconds'][kind]):,.0f}" for kind in ("glassformer", "gensim"))
         rows.append((n, ours, theirs, times(part["ratio"])))
     where = result["environment"] | {"threads": result["setting"]["threads"]}
-    return text(table("Epochs | glassformer, s | gensim, s | glassformer is", rows), measured(where))
+    return text(table(f"Epochs | glassformer, s | gensim, s | {SPEED_UP}", rows), measured(where))
 
 
 # --- by kind of processor -------------------------------------------------------------------------
@@ -441,7 +461,7 @@ def levels() -> str:
     columns = [found(ending) for ending in LEVELS]
     names = dict.fromkeys(name for column in columns for name in column)
     rows = [(name, *(c.get(name, "not measured") for c in columns)) for name in names]
-    return text(table("Work and peer | " + " | ".join(LEVELS.values()), rows))
+    return text(table("Task and library | " + " | ".join(LEVELS.values()), rows))
 
 
 def found(ending: str) -> dict[str, str]:
@@ -466,15 +486,15 @@ def found(ending: str) -> dict[str, str]:
     if result := read("pretrain" + ending):
         cells["Pre-training: HF Trainer, at its best"] = nearest(result)
     if result := read("word2vec-speed" + ending):
-        cells["Word vectors, words a second: gensim"] = times(result["ratio"])
+        cells["Word vectors, words per second: gensim"] = times(result["ratio"])
     if result := read("word2vec-fit" + ending):
         for n, part in result["epochs"].items():
             epochs = "1 epoch" if n == "1" else f"{n} epochs"
             cells[f"Sentences to word vectors, {epochs}: gensim"] = times(part["ratio"])
-    for stem, model in (("rate", "MiniLM"), ("rate-bert-base", "BERT-base's size")):
+    for stem, model in (("rate", "MiniLM"), ("rate-bert-base", "BERT-base size")):
         for work in (read(stem + ending) or {"works": ()})["works"]:
             kind = work["work"].split(",")[0]
-            said = f"Share of the rate of torch's bare products, {model}: {kind}"
+            said = f"Share of the rate of pure matrix products, {model}: {kind}"
             cells[said] = spread(work["share_of_rate"], ".0%")
     return cells
 
@@ -520,7 +540,7 @@ def nearest_peers(ending: str, level: str) -> str:
     if not rows:
         return missing("make bench-inference")
     machines = [f"{cpu} ({', '.join(works)})" if len(places) > 1 else cpu for cpu, works in places.items()]
-    head = "Work, per second | Nearest peer | Peer | glassformer | glassformer is"
+    head = f"Task, unit per second | Fastest other library | Its rate | Rate of glassformer | {SPEED_UP}"
     return text(table(head, rows), f"Two threads on {'; '.join(machines)}, {level}.")
 
 

@@ -25,7 +25,7 @@ CHECK: Any = option("NAME", f"Run only this check; may be repeated: {', '.join(T
 DATA_FILE: Any = option("PATH", "Labeled data: a data set name, table or folder.", panel=cli.DATA)
 
 
-@cli.with_columns(*cli.COLUMNS)
+@cli.with_columns(*cli.LABELED, hidden=cli.TRANSLATION)
 def diff_command(
     model: Path = argument(
         "MODEL", "Model in use: a run, a saved model, or a classifier from the Hub.", default=...
@@ -34,8 +34,10 @@ def diff_command(
     path: str | None = cli.OTHER_DATA,
     data: str | None = DATA_FILE,
     on_bad_row: str | None = cli.BAD_ROW,
-    alpha: float = option("P", "Probability of reporting any slice if nothing has changed.", default=0.05),
-    out: Path | None = option("FILE.html", "Write the comparison as a page."),
+    alpha: float = option(
+        "P", "Significance level: probability of a false alarm if nothing has changed.", default=0.05
+    ),
+    out: Path | None = option("FILE.html", "Write the comparison as an HTML report."),
     json: bool = AS_JSON,
     **columns: str | None,
 ) -> None:
@@ -90,7 +92,7 @@ def _show_flips(comparison: dict[str, Any]) -> None:
 # --- audit --------------------------------------------------------------------------------------------
 
 
-@cli.with_columns(*cli.COLUMNS)
+@cli.with_columns(*cli.LABELED, hidden=cli.TRANSLATION)
 def audit_command(
     model: Path = argument("MODEL", "A run, a saved model, or a classifier from the Hub.", default=...),
     path: str | None = cli.OTHER_DATA,
@@ -101,13 +103,13 @@ def audit_command(
     fail_under: float | None = option(
         "SHARE", "Exit with code 3 if the main metric (usually the accuracy) is below SHARE (0 to 1)."
     ),
-    fail_on_warning: bool = flag("--fail-on-warning", "Exit with 3 if there is any warning."),
+    fail_on_warning: bool = flag("--fail-on-warning", "Exit with code 3 if there is any warning."),
     json: bool = AS_JSON,
     **columns: str | None,
 ) -> None:
     """Audit a classifier or regressor on labeled data: slices, leaks, wrong labels, robustness, shortcuts.
 
-    Trains nothing; writes a page, audit.json and a table of all predictions.
+    Trains nothing; writes an HTML report, audit.json and a table of all predictions.
     """
     data = cli.choose_data(path, data, "audit")
     cli.check_bad_row(on_bad_row)

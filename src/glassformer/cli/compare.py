@@ -122,7 +122,9 @@ MODELS: Any = option("NAME...", "With --text or --images: two or more models.")
 SEEDS: Any = option("N", "With --text or --images: trainings per model.", default=1)
 SETTINGS: Any = option("KEY=VALUE", "Set a recipe key in every compared recipe; may be repeated.", "--set")
 OUT: Any = option("DIR", "Output folder of the study.", show_default="runs/NAME")
-WORKERS: Any = option("N", "Runs at a time, one process each; 0: all in this process.", default=1)
+WORKERS: Any = option(
+    "N", "Number of runs at the same time, each in a separate process; 0: all in this process.", default=1
+)
 SPLIT: Any = option(
     "validation|test",
     "Split to evaluate on. Use test only for a final report, not to choose a model.",

@@ -497,14 +497,14 @@ def show_command(
 @app.command("doctor")
 def doctor_command(
     name: str = SOURCE,
-    model: str | None = option("NAME", "Checkpoint whose tokenizer to check the texts with."),
+    model: str | None = option("NAME", "Checkpoint; its tokenizer is used to check the texts."),
     max_length: int | None = option("TOKENS", "Max tokens per text.", min=3, default=DEFAULT_LENGTH),
     text_column: str | None = cli.TEXT_COLUMN,
     pair_column: str = PAIR_COLUMN,
     label_column: str | None = cli.LABEL_COLUMN,
     label_separator: str | None = cli.LABEL_SEPARATOR,
     settings: list[str] | None = option(
-        "KEY=VALUE", "Read the data as 'train' would with this recipe key; may be repeated.", "--set"
+        "KEY=VALUE", "Set a recipe key for reading the data, as in 'train'; may be repeated.", "--set"
     ),
     json: bool = AS_JSON,
 ) -> None:

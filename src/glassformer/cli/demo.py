@@ -113,7 +113,7 @@ def demo_command(
     quick: bool = flag("--quick", "Use less data and fewer epochs, to check the installation."),
     json: bool = AS_JSON,
 ) -> None:
-    """Train, evaluate and explain a text and an image classifier: ./demo-run and ./demo-digits."""
+    """Train, evaluate and explain a text and an image classifier, in ./demo-run and ./demo-digits."""
     from glassformer.checkpoints.hub import is_available
 
     names = (RECIPE if is_available("all-minilm-l6-v2") else FALLBACK, IMAGES)

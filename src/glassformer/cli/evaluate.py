@@ -79,7 +79,9 @@ def evaluate_command(
         show_default="the run's",
         panel=cli.DATA,
     ),
-    by: str | None = option("COLUMN", "Also report metrics for each value of COLUMN, e.g. --by shop."),
+    by: str | None = option(
+        "COLUMN", "Also report metrics for each value of this column of the data, e.g. --by shop."
+    ),
     json: bool = AS_JSON,
     every_epoch: bool = flag("--every-epoch", "Evaluate the weights of each epoch (needs keep_epochs)."),
     **columns: str | None,

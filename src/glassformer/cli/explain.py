@@ -115,13 +115,13 @@ def explain_command(
     ),
     cross: bool = flag("--cross", "For pairs: effect of the words of one text on those of the other."),
     row: list[int] | None = option("N", "For files: number of the row to explain; may be repeated."),
-    out: Path | None = option("FILE", "Output file: a page (.html) or the scores (.json)."),
+    out: Path | None = option("FILE", "Output file: an HTML page (.html) or the scores (.json)."),
     text_column: str | None = cli.TEXT_COLUMN,
     pair_column: str | None = cli.PAIR_COLUMN,
     word: str | None = option("WORD|NUMBER", "For taggers: word to explain, or its number from 0."),
     as_json: bool = AS_JSON,
 ) -> None:
-    """Explain a prediction: the words or image regions it rests on, and a test of the explanation."""
+    """Explain a prediction: the words or image regions it depends on, and a test of the explanation."""
     inputs = cli.collect_inputs(given, data, "explain")
     if out is not None:
         check_page(out)

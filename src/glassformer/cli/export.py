@@ -108,10 +108,14 @@ def export_command(
     out: Path | None = option("DIR", "Output folder (default: RUN/hf or RUN/onnx)."),
     int8: bool = flag("--int8", "For onnx: also write int8 weights and report the accuracy they lose."),
     int8_tolerance: float = option(
-        "POINTS", "Max accuracy loss of int8 in percentage points; beyond it, int8 is not kept.", default=0.5
+        "POINTS",
+        "Max accuracy loss of int8 in percentage points; if the loss is larger, int8 is not kept.",
+        default=0.5,
     ),
     check: int = option(
-        "N", "Number of inputs on which model and export must agree.", default=CHECKED_INPUTS
+        "N",
+        "Number of inputs on which the export must predict the same as the model.",
+        default=CHECKED_INPUTS,
     ),
     json: bool = AS_JSON,
 ) -> None:
@@ -184,7 +188,9 @@ def prove_command(
         default=...,
     ),
     out: Path | None = option(
-        "FILE.json", "Certificate.", show_default="MODEL/proof.json; of a name ./NAME-proof.json"
+        "FILE.json",
+        "File for the certificate.",
+        show_default="MODEL/proof.json; for a name ./NAME-proof.json",
     ),
     revision: str | None = option(None, "Revision of the model on the Hub.", "--revision"),
     json: bool = AS_JSON,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import difflib
 import inspect
@@ -216,7 +217,10 @@ COLUMNS = {  # options for columns of tables, by recipe key
     "target_column": TARGET_COLUMN,
 }
 LABELED = tuple(COLUMNS)[:5]  # columns for labeled examples
-BAD_ROW: Any = option("refuse|skip", "Stop at an unusable row or image, or skip and list it.", panel=DATA)
+TRANSLATION = tuple(COLUMNS)[5:]  # columns for pairs of sentences
+BAD_ROW: Any = option(
+    "refuse|skip", "Stop at an unusable row or image (refuse), or skip and list it (skip).", panel=DATA
+)
 BAD_ROWS = ("refuse", "skip")  # values of --on-bad-row
 
 
@@ -248,9 +252,18 @@ def add_options(options: Mapping[str, tuple[Any, Any]]) -> Callable[[Any], Any]:
     return decorate
 
 
-def with_columns(*keys: str) -> Callable[[Any], Any]:
-    """A decorator that replaces the ``**columns`` of a command by the options of these columns."""
-    return add_options({key: (str | None, COLUMNS[key]) for key in keys})
+def with_columns(*keys: str, hidden: Iterable[str] = ()) -> Callable[[Any], Any]:
+    """A decorator that replaces the ``**columns`` of a command by the options of these columns.
+
+    Args:
+        hidden: further columns, whose options are accepted but not shown in the help.
+    """
+    options = {key: (str | None, COLUMNS[key]) for key in keys}
+    for key in hidden:
+        info = copy.copy(COLUMNS[key])
+        info.hidden = True
+        options[key] = (str | None, info)
+    return add_options(options)
 
 
 def column_settings(columns: Mapping[str, str | None]) -> list[str]:

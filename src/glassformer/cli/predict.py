@@ -207,8 +207,8 @@ INPUTS: Any = argument(
 )
 DATA_FILE: Any = option(
     "FILE",
-    "Input file (same as the positional argument). With Parquet in and out, streams files "
-    "larger than memory and resumes if rerun.",
+    "Input file; may also be given as an argument. If input and output are Parquet, files may be "
+    "larger than memory, and an interrupted command resumes when rerun.",
     panel=cli.DATA,
 )
 OUT: Any = option(
@@ -219,14 +219,16 @@ OUT: Any = option(
 OWN_LABELS: Any = option(
     "A,B,C", "For sentence encoders, entailment models and CLIP: the labels to choose from (zero-shot)."
 )
-TEMPLATE: Any = option("TEXT", "With --labels: sentence for each label, e.g. 'This text is about {}.'")
+TEMPLATE: Any = option(
+    "TEXT", "With --labels: sentence in which each label replaces {}, e.g. 'This text is about {}.'"
+)
 KEEP: Any = flag(
     KEEP_TABLE,
     "Write your CSV to --out unchanged and append the predictions. Warning: "
     "formulas in your cells are not escaped.",
 )
 ENGINE: Any = option(
-    "NAME", "With Parquet in and out: serial (this machine) or ray (a cluster).", default="serial"
+    "NAME", "If input and output are Parquet: serial (this machine) or ray (a cluster).", default="serial"
 )
 BAD_ROW: Any = option(
     "refuse|skip",

@@ -54,20 +54,23 @@ LIMITS = {  # options for the fields of ``Limits``: name -> type and option
 @cli.add_options(LIMITS)
 def serve_command(
     runs: list[Path] = cli.run_argument(
-        "Run folders, saved models or an embedding checkpoint (glassformer doctor lists them).", default=...
+        "Run folders, saved models or an embedding checkpoint ('glassformer doctor' lists the checkpoints).",
+        default=...,
     ),
     host: str = option(
-        "ADDRESS", "Address to listen on; 0.0.0.0 lets other machines in.", default="127.0.0.1"
+        "ADDRESS", "Address to listen on; 0.0.0.0 accepts other machines.", default="127.0.0.1"
     ),
-    port: int = option("N", "Port; 0 takes a free one.", min=0, max=65535, default=8000),
-    allow_host: list[str] | None = option("NAME", "Value of the Host header to accept; may be repeated."),
+    port: int = option("N", "Port; 0 selects a free one.", min=0, max=65535, default=8000),
+    allow_host: list[str] | None = option("NAME", "Host name to accept in the Host header; may be repeated."),
     threads: int = option("N", "CPU threads (0 = PyTorch default).", min=0, default=0),
     search: str | None = option(
         "TABLE|INDEX", "For embedders: texts for /v1/search, as in 'glassformer search'."
     ),
-    text_column: str | None = cli.TEXT_COLUMN,
+    text_column: str | None = option("NAME", "Text column of the --search table; detected by default."),
     precision: str = option(
-        "auto|fp32|bf16|int8", "Compute precision; auto is bf16 where the CPU has it.", default="auto"
+        "auto|fp32|bf16|int8",
+        "Compute precision; auto is bf16 if the CPU supports it, else fp32.",
+        default="auto",
     ),
     json: bool = AS_JSON,
     **limits: float,

@@ -67,7 +67,7 @@ BATCH_SIZE: Any = option("N", "Batch size (--set batch_size=N).", panel=cli.TRAI
 MAX_LENGTH: Any = option("TOKENS", "Max tokens per text (--set max_length=N).", panel=cli.LIMITS)
 SEED: Any = option("N", "Random seed (--set seed=N).", panel=cli.TRAINING)
 TIME: Any = option(
-    "10m", "With model=auto: stop trying models after this time (s, m or h).", panel=cli.LIMITS
+    "10m", "With model=auto: try no further models after this time (90s, 10m, 1h).", panel=cli.LIMITS
 )
 
 
@@ -90,7 +90,7 @@ IMAGE_FOLDER: Any = option(
 )
 BAD_ROW: Any = option(
     "refuse|skip",
-    "Stop at an unusable row or image, or skip it; skipped rows are listed in rejected.jsonl.",
+    "Stop at an unusable row or image (refuse), or skip it and list it in rejected.jsonl (skip).",
     panel=cli.DATA,
 )
 OUT: Any = option("DIR", "Run folder.", show_default="runs/NAME", panel=cli.OUTPUT)
@@ -132,7 +132,10 @@ def train_command(
     json: bool = AS_JSON,
     **columns: str | None,
 ) -> None:
-    """Train and evaluate a model on a recipe, or on your own texts or images; writes a report."""
+    """Train and evaluate a model, from a recipe or on your own texts or images; writes a report.
+
+    A recipe names data, model and settings.
+    """
     if deterministic:
         from glassformer.runtime import be_deterministic
 

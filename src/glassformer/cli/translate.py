@@ -108,7 +108,7 @@ def translate_command(
     text_column: str | None = cli.TEXT_COLUMN,
     align_: Path | None = option(
         "FILE",
-        "Write which source words each target word was aligned with: a page (.html) or .json.",
+        "Write the source words that each target word is aligned with, as .html or .json.",
         "--align",
     ),
     json: bool = AS_JSON,

@@ -174,18 +174,19 @@ MODEL_NAME: Any = option("RUN|NAME", "Run, saved Embedder or checkpoint name.", 
 def similar_command(
     given: list[str] = argument("A B | TABLE", "Two texts, or a table with two text columns.", default=...),
     model: str = MODEL_NAME,
-    first: str | None = option("NAME", "Column of first texts."),
-    second: str | None = option("NAME", "Column of second texts."),
-    explain: bool = flag("--explain", "Show the pairs of tokens that make up the cosine."),
-    doubles: bool = flag(
-        "--doubles", "Find near-duplicates: pairs of rows of one table with the same meaning."
-    ),
+    first: str | None = option("NAME", "For tables: column of the first texts."),
+    second: str | None = option("NAME", "For tables: column of the second texts."),
+    explain: bool = flag("--explain", "Show the pairs of tokens that add most to the cosine."),
+    doubles: bool = flag("--doubles", "Find near-duplicates: rows of one table that are similar in meaning."),
     least: float | None = option(
-        "COSINE", f"With --doubles: lowest cosine of a pair (default {MIN_COSINE}).", min=-1, max=1
+        "COSINE",
+        f"With --doubles: minimum cosine similarity of a pair (default {MIN_COSINE}).",
+        min=-1,
+        max=1,
     ),
     text_column: str | None = TEXT_COLUMN,
     out: Path | None = option(
-        "FILE", "Output file: an explanation (.html, .json), or a table's cosines (.csv)."
+        "FILE", "Output file: .csv for a table, .html or .json for an explanation of two texts."
     ),
     json: bool = AS_JSON,
 ) -> None:
@@ -405,9 +406,11 @@ def search_command(
     queries: list[str] | None = argument("QUERY", "Queries, or a file of them; - is standard input."),
     count: int = option("N", "Number of results per query.", min=1, default=5),
     least: float | None = option("COSINE", "Minimum cosine similarity of a result.", min=-1, max=1),
-    save: Path | None = option("DIR", "Save texts and embeddings to this folder, an index to pass as TABLE."),
+    save: Path | None = option(
+        "DIR", "Save texts and embeddings as an index in this folder; later pass it as TABLE."
+    ),
     out: Path | None = option(
-        "FILE.csv", "Output file, one row per result, with the other columns of its row."
+        "FILE.csv", "Output file: one row per result, with the other columns of the table."
     ),
     text_column: str | None = TEXT_COLUMN,
     json: bool = AS_JSON,
@@ -507,10 +510,12 @@ def embed_command(
     ),
     data: str | None = cli.DATA_FILE,
     text_column: str | None = TEXT_COLUMN,
-    prompt_name: str | None = option("NAME", "Prompt of the checkpoint to prepend to each text."),
+    prompt_name: str | None = option(
+        "NAME", "Name of one of the checkpoint's prompts, which is put before each text."
+    ),
     json: bool = AS_JSON,
 ) -> None:
-    """Write one embedding for each text or image, in order, as NumPy's .npy."""
+    """Write embeddings of texts or images, one row for each, to a NumPy file (.npy)."""
     inputs = cli.collect_inputs(given, data, "embed")
     check_new_file(out)
     if out.suffix.lower() != SUFFIX:
@@ -567,10 +572,10 @@ def vectors_command(
     source: Path = cli.run_argument("Run folder or word2vec file, text or binary.", "RUN|FILE", default=...),
     words: list[str] | None = argument(
         "WORD",
-        "One word (its neighbors), two (their cosine), or three: king man woman asks for king - man + woman.",
+        "One word (its nearest words), two (their cosine), or three: king man woman is king - man + woman.",
     ),
     count: int = option("N", "Number of words to show.", min=1, default=10),
-    out: Path | None = option("FILE", "Write all vectors to this file; .bin is binary."),
+    out: Path | None = option("FILE", "Write all vectors to this file; in binary format if it ends in .bin."),
     json: bool = AS_JSON,
 ) -> None:
     """Word vectors: nearest words, cosines, analogies, and conversion of word2vec files."""

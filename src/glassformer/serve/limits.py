@@ -24,23 +24,25 @@ class Limits:
     body_bytes: int = limit(8 << 20, "BYTES", "Max size of a request's body.")
     all_bytes: int = limit(256 << 20, "BYTES", "Max size of all requests in memory.")
     header_bytes: int = limit(65_536, "BYTES", "Max size of a request's line and headers.")  # and trailers
-    headers: int = limit(100, "N", "Max headers per request.")
-    pipelined: int = limit(16, "N", "Max pipelined requests per connection.")
+    headers: int = limit(100, "N", "Max number of headers per request.")
+    pipelined: int = limit(16, "N", "Max number of pipelined requests per connection.")
     json_values: int = limit(1000, "N", "Max JSON keys and values per request, not counting inputs.")
     json_depth: int = limit(16, "N", "Max nesting of JSON lists and objects.")
-    inputs: int = limit(64, "N", "Max texts or images per request.")
+    inputs: int = limit(64, "N", "Max number of texts or images per request.")
     characters: int = limit(100_000, "N", "Max characters per text.")
     pixels: int = limit(16_000_000, "N", "Max pixels per image.")
     request_pixels: int = limit(64_000_000, "N", "Max pixels of all images of a request.")
-    decode_seconds: float = limit(5.0, "SECONDS", "Max time to decode an image; then status 503.")
-    queue_tokens: int = limit(65_536, "TOKENS", "Max queue per model; then status 429.")
-    batch_tokens: int = limit(4096, "TOKENS", "Batch size.")
+    decode_seconds: float = limit(5.0, "SECONDS", "Timeout of decoding an image; then status 503.")
+    queue_tokens: int = limit(65_536, "TOKENS", "Max tokens in the queue of a model; then status 429.")
+    batch_tokens: int = limit(4096, "TOKENS", "Max tokens per batch.")
     explain_tokens: int = limit(256, "TOKENS", "Max size of an input to explain.")
-    explain_queue: int = limit(4, "N", "Max explanations in the queue; then status 429.")
+    explain_queue: int = limit(4, "N", "Max number of explanations in the queue; then status 429.")
     wait_ms: float = limit(3.0, "MS", "Time to wait for other requests to fill a batch.")
-    seconds: float = limit(30.0, "SECONDS", "Max time to respond; then status 503.")
-    body_seconds: float = limit(10.0, "SECONDS", "Max time to receive a request; then status 408.")
-    connections: int = limit(1000, "N", "Max open connections; beyond it, closes the oldest idle one.")
+    seconds: float = limit(30.0, "SECONDS", "Timeout of a request; then status 503.")
+    body_seconds: float = limit(10.0, "SECONDS", "Timeout of receiving a request; then status 408.")
+    connections: int = limit(
+        1000, "N", "Max number of open connections; beyond it, the oldest idle one is closed."
+    )
 
     def __post_init__(self) -> None:
         for field_ in fields(self):
