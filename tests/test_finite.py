@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests.sources import PACKAGE, modules, tree_of
 
-from glassformer.cli.output import say_json
+from glassformer.cli.output import print_json
 from glassformer.errors import NotFiniteError
 from glassformer.finite import finite, json_text, undefined
 from glassformer.targets.multiclass import Classes
@@ -65,7 +65,7 @@ def test_numbers_of_numpy_are_looked_at_too():
 
 
 def test_standard_output_and_files_of_a_run_go_through_it(capsys, tmp_path):
-    say_json({"loss": NAN, "where": Path("a")})
+    print_json({"loss": NAN, "where": Path("a")})
     assert strict(capsys.readouterr().out) == {"loss": None, "where": "a", "not_finite": {"loss": "nan"}}
     write_json(tmp_path / "metrics.json", [{"loss": INF}])
     assert strict((tmp_path / "metrics.json").read_text()) == [{"loss": None, "not_finite": {"loss": "inf"}}]

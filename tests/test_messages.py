@@ -81,7 +81,7 @@ def test_a_code_survives_a_change_and_another_process():
         "where": "a.csv",
         "fix": "Did you mean 'y'?",
     }
-    changed = pickle.loads(pickle.dumps(error.but(where="b.csv")))
+    changed = pickle.loads(pickle.dumps(error.replace(where="b.csv")))
     assert (type(changed), str(changed)) == (type(error), "b.csv: no column 'x'. Did you mean 'y'?")
     lost = pickle.loads(pickle.dumps(errors.NotFiniteError("logits")))
     assert (lost.code, lost.where, lost.fix) == ("not-finite", None, None)

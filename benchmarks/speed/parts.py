@@ -34,7 +34,7 @@ from glassformer.errors import InputError
 from glassformer.nn import PackedRNN, dropout, kernels
 from glassformer.nn.attention import attend
 from glassformer.nn.dropout import keep_mask
-from glassformer.nn.kernels import rows
+from glassformer.nn.kernels import gelu_norm
 from glassformer.nn.maps import length_groups, padding_share
 from glassformer.nn.recurrent import time_major
 from glassformer.packing import Packing
@@ -232,8 +232,8 @@ def row_works() -> dict[str, tuple[dict[str, Work], list[Tensor]]]:
         drawn = [torch.randn(ROWS, 4 * width), torch.randn(ROWS, width), torch.randn(ROWS, width)]
         drawn += [torch.randn(width), torch.randn(width)]
         wide, *norm = (x.bfloat16().requires_grad_() for x in drawn)
-        found[f"{model}, GELU"] = {"torch": F.gelu, "glassformer": rows.gelu}, [wide]
-        ways = {"torch": summed_norm, "glassformer": partial(rows.layer_norm, eps=EPS)}
+        found[f"{model}, GELU"] = {"torch": F.gelu, "glassformer": gelu_norm.gelu}, [wide]
+        ways = {"torch": summed_norm, "glassformer": partial(gelu_norm.layer_norm, eps=EPS)}
         found[f"{model}, sum and layer norm"] = ways, norm
     return found
 

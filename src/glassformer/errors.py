@@ -106,7 +106,7 @@ class InputError(GlassformerError, ValueError, code="input"):
         line = f"{where}: {what}" if where and not what.startswith(f"{where} ") else what
         super().__init__(f"{line}. {fix}" if fix else line)
 
-    def but(self, **changes: str | None) -> Self:
+    def replace(self, **changes: str | None) -> Self:
         """A copy of the error with another ``what``, ``where`` or ``fix``."""
         changed = _rebuild(type(self), **{"what": self.what, "where": self.where, "fix": self.fix, **changes})
         changed.code = self.code
@@ -543,7 +543,7 @@ class ShortModelWarning(GlassformerWarning, code="short-model"):
     """
 
 
-class NotKeptWarning(GlassformerWarning, code="file-not-kept"):
+class UserFileLostWarning(GlassformerWarning, code="file-not-kept"):
     """A file that you put into a saved folder could not be kept when the folder was saved again.
 
     Cause: the file cannot be read or copied.
@@ -615,7 +615,7 @@ class HighRateWarning(GlassformerWarning, code="high-lr"):
     """
 
 
-class OtherBitsWarning(GlassformerWarning, code="resume-differs"):
+class NotBitIdenticalWarning(GlassformerWarning, code="resume-differs"):
     """The resumed run uses another device or precision; its weights will not be bit-identical to those of an
     uninterrupted run.
 

@@ -34,7 +34,7 @@ def test_windows_are_pieces_of_the_text_in_its_frame(tokenizer, frame):
     whole = encode(tokenizer, texts, max_length=997, add_special_tokens=frame)
     inside = slice(1, -1) if frame else slice(None)
     for i in range(len(texts)):
-        rows = [found.table[w] for w in np.flatnonzero(found.owners == i)]
+        rows = [found.table[w] for w in np.flatnonzero(found.text_of_window == i)]
         if len(whole[i]) <= 11:
             assert [row.tolist() for row in rows] == [whole[i].tolist()]
             continue
@@ -48,7 +48,7 @@ def test_windows_are_pieces_of_the_text_in_its_frame(tokenizer, frame):
 def test_short_texts_are_encoded_as_ever(tokenizer):
     texts = ["w1 w2", "w5", "w7 w8 w9"]
     found = encode_windows(tokenizer, texts, max_length=11)
-    assert found.owners is None
+    assert found.text_of_window is None
     assert found.table.ids.tolist() == encode(tokenizer, texts, max_length=11).ids.tolist()
 
 

@@ -11,7 +11,7 @@ import pytest
 import typer.main
 
 from glassformer.cli.app import app
-from glassformer.cli.output import say_json
+from glassformer.cli.output import print_json
 
 from .every import leaves
 from .tiny import settings, write_csv
@@ -163,7 +163,7 @@ def test_what_fails_prints_its_error_as_json(gf):
 def test_numbers_of_numpy_and_paths_are_json(capsys):
     import numpy as np
 
-    say_json({"a": np.float32(0.5), "b": np.array([1, 2]), "c": Path("x")})
+    print_json({"a": np.float32(0.5), "b": np.array([1, 2]), "c": Path("x")})
     assert json.loads(capsys.readouterr().out) == {"a": 0.5, "b": [1, 2], "c": "x"}
     with pytest.raises(TypeError):
-        say_json(object())
+        print_json(object())

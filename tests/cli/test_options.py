@@ -234,7 +234,7 @@ def is_harmless(text: str) -> bool:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_json_reads_back_and_is_harmless(name: str, capsys):
     value = {f"key {HOSTILE[name]}": [f"a {HOSTILE[name]} film", "Zoë 中文 👍", {"n": 1.5}]}
-    output.say_json(value)
+    output.print_json(value)
     told = capsys.readouterr().out
     assert is_harmless(told)
     assert json.loads(told) == value
@@ -242,16 +242,16 @@ def test_json_reads_back_and_is_harmless(name: str, capsys):
 
 
 def test_a_name_that_is_not_utf_8_is_written_with_its_bytes(capsys):
-    output.say_json({"name": "caf\udce9"})
+    output.print_json({"name": "caf\udce9"})
     assert json.loads(capsys.readouterr().out) == {"name": "caf\\xe9"}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_lines_and_tables_are_harmless(name: str, capsys):
     text = f"a{HOSTILE[name]}b"
-    output.emit(f"{text}\t1.0")
-    output.say(text)
-    output.note(text)
+    output.print_text(f"{text}\t1.0")
+    output.print_message(text)
+    output.print_note(text)
     output.show_table(text, [text, "n"], [[text, 1]])
     told = "".join(capsys.readouterr())
     assert is_harmless(told)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import glassformer as gf_api
-from glassformer.data.answered import load_answered
+from glassformer.data.answered import load_qa
 from glassformer.data.pairs import load_pairs, load_scored_pairs
 from glassformer.data.tagged import load_tagged
 from glassformer.errors import DataError
@@ -63,8 +63,8 @@ def test_an_empty_column_is_named_where_a_model_reads_it(refused, runs, tmp_path
     [
         (load_scored_pairs, "first,second,score", ("a b c d", "", 1), "second"),
         (load_pairs, "source,target", ("", "x y"), "source"),
-        (load_answered, "question,context,answer", ("", "a b c", "b"), "question"),
-        (load_answered, "question,context,answer", ("who is it", "", "b"), "context"),
+        (load_qa, "question,context,answer", ("", "a b c", "b"), "question"),
+        (load_qa, "question,context,answer", ("who is it", "", "b"), "context"),
         (load_tagged, "tokens,tags", ("", "O"), "tokens"),
     ],
 )
@@ -140,7 +140,7 @@ def test_a_question_of_squad_is_named(tmp_path):
     with pytest.raises(
         DataError, match=r"qa.json, question 1 \(id 'q7', 'Where\?'\): the answer 'Rome' is now"
     ):
-        load_answered(tmp_path / "qa.json")
+        load_qa(tmp_path / "qa.json")
 
 
 def test_copies_only_cannot_be_held_out(refused, ok, tmp_path):

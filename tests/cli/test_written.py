@@ -71,7 +71,7 @@ def checkpoint(tmp_path):
 def test_a_checkpoint(gf, ok, refused, checkpoint, tmp_path):
     texts = ["a splendid film", "film"]
     result = gf("embed", checkpoint, *texts, "--out", "v.npy")
-    assert result.out == "2 vectors of 12 numbers: v.npy\n"
+    assert result.out == "2 embeddings of dimension 12: v.npy\n"
     found = np.load(tmp_path / "v.npy", allow_pickle=False)
     model = gf_package.load(checkpoint)  # computes in the processor's own number format
     np.testing.assert_array_equal(found, model.encode(texts))

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from glassformer.data.answer_doctor import examine_answered
-from glassformer.data.answered import TEXTS_PER_SPLIT, AnsweredSplit, is_squad, load_answered
+from glassformer.data.answer_doctor import examine_qa
+from glassformer.data.answered import TEXTS_PER_SPLIT, QASplit, is_squad, load_qa
 from glassformer.data.dataset import Dataset
 from glassformer.data.kinds import detect_kind
 from glassformer.data.questions import Answers, Question
@@ -53,7 +53,7 @@ def test_files_of_every_kind_say_the_same(tmp_path):
     (tmp_path / "own" / "train-v2.0.json").write_text(json.dumps(squad(), indent=1))
     (tmp_path / "own" / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in flat()))
     pq.write_table(pa.Table.from_pylist(flat()), tmp_path / "own" / "test-00000-of-00001.parquet")
-    data = load_answered(tmp_path / "own")
+    data = load_qa(tmp_path / "own")
     assert [*data.splits] == ["train", "validation", "test"]
     wanted = [Answers((text,), (start,)) if text else Answers() for _, text, start in ROWS]
     for split in data.splits.values():
@@ -62,7 +62,7 @@ def test_files_of_every_kind_say_the_same(tmp_path):
         assert list(split.ids) == ["q0", "q1", "q2"]
     lines = ["question,context,answer"] + [f'{q},"{CONTEXT}",{text or ""}' for q, text, _ in ROWS]
     (tmp_path / "some.csv").write_text("\n".join(lines))
-    assert load_answered(tmp_path / "some.csv").splits["train"].answers == wanted
+    assert load_qa(tmp_path / "some.csv").splits["train"].answers == wanted
     assert is_squad(tmp_path / "own" / "train-v2.0.json")
     kinds = {detect_kind(path) for path in (tmp_path / "own", tmp_path / "some.csv", "facts")}
     assert kinds == {"answers"}
@@ -80,15 +80,15 @@ def test_a_bad_row_is_named_and_can_be_passed_over(cells, said, tmp_path):
     file = tmp_path / "a.csv"
     file.write_text(f"question,context,answer\nWho?,Bo met Ann,Ann\n{cells}\nNone?,Bo met Ann,\n")
     with pytest.raises(DataError, match=f"{said}.*on_bad_row=skip" if "empty" not in said else said):
-        load_answered(file)
-    data = load_answered(file, on_bad_row="skip")
+        load_qa(file)
+    data = load_qa(file, on_bad_row="skip")
     assert len(data.splits["train"]) == 2
     assert [row.row for row in data.rejected] == [3]
 
 
 def test_the_place_may_stand_in_a_column_of_its_own(tmp_path):
     (tmp_path / "a.csv").write_text("question,context,answer,answer_start\nWho?,Bo met Bo,Bo,7\n")
-    assert load_answered(tmp_path / "a.csv").splits["train"].answers == [Answers(("Bo",), (7,))]
+    assert load_qa(tmp_path / "a.csv").splits["train"].answers == [Answers(("Bo",), (7,))]
 
 
 @pytest.mark.parametrize(
@@ -107,20 +107,20 @@ def test_the_place_may_stand_in_a_column_of_its_own(tmp_path):
 def test_a_file_that_cannot_be_read_is_named(name, text, said, tmp_path):
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=said):
-        load_answered(tmp_path / name)
+        load_qa(tmp_path / name)
 
 
 def test_the_generated_texts_are_the_same_every_time_and_share_nobody():
-    data = load_answered("facts")
+    data = load_qa("facts")
     assert {name: len(set(split.texts)) for name, split in data.splits.items()} == TEXTS_PER_SPLIT
-    again = load_answered("facts", limit=7)
+    again = load_qa("facts", limit=7)
     assert all(len(split) == 7 for split in again.splits.values())
     assert set(again.splits["test"].questions) <= set(data.splits["test"].questions)
     for name, split in data.splits.items():
         for question, own in zip(split.questions, split.answers, strict=True):
             for text, start in zip(own.texts, own.starts, strict=True):
                 assert question.context[start : start + len(text)] == text, name
-    report = examine_answered(data)
+    report = examine_qa(data)
     assert {f.code for f in report.findings if f.severity == "warning"} == set()
 
 
@@ -129,18 +129,18 @@ def test_the_doctor_finds_repeats_leaks_borders_and_what_windows_lose():
     from glassformer.data.windows import encode_questions
 
     long = "Ann likes " + "very " * 9 + "old cheese."
-    train = AnsweredSplit(
+    train = QASplit(
         [Question("Who?", "Bo met Ann."), Question("who", "Bo met Ann."), Question("What?", long)],
         [Answers(("Bo",), (0,)), Answers(("An",), (7,)), Answers((long[10:-1],), (10,))],
         "a.csv",
     )
-    test = AnsweredSplit([Question("Whom?", "bo met  ann.")], [Answers()], "b.csv")
+    test = QASplit([Question("Whom?", "bo met  ann.")], [Answers()], "b.csv")
     windows = {
         "train": encode_questions(
             word_tokenizer(train.texts, min_count=1), train.questions, max_length=11, stride=2, max_question=3
         )
     }
-    report = examine_answered(Dataset("x", {"train": train, "test": test}), windows)
+    report = examine_qa(Dataset("x", {"train": train, "test": test}), windows)
     codes = {f.code for f in report.findings if f.severity == "warning"}
     assert codes == {"duplicates", "contradictions", "leaks", "no-answer", "answer-borders", "lost-answers"}
     assert report.figures["leaks"] == {"train/test": 1}
@@ -153,7 +153,7 @@ def test_where_no_question_is_left_the_first_reason_is_said(tmp_path):
     with pytest.raises(
         DataError, match=r"no question can be used; 2 rows left out; the first: .* occurs 2 times"
     ):
-        load_answered(file, on_bad_row="skip")
+        load_qa(file, on_bad_row="skip")
 
 
 @pytest.mark.parametrize("start", ["16", " 16 ", "16.0", 16.0, 16, ["16"], [16.0], None, ""])
@@ -177,7 +177,7 @@ def test_a_place_may_be_written_as_text(tmp_path, name, start):
             "answers": {"text": ["Hanoi"], "answer_start": start},
         }
         path.write_text(json.dumps([row] if name == "a.json" else row))
-    assert load_answered(path).splits["train"].answers == [Answers(("Hanoi",), (16,))]
+    assert load_qa(path).splits["train"].answers == [Answers(("Hanoi",), (16,))]
 
 
 @pytest.mark.parametrize("start", ["here", "16.5", 16.5, True, "0x10"])
@@ -186,4 +186,4 @@ def test_a_place_that_is_not_a_number_is_named(tmp_path, start):
     answer = {"text": ["Hanoi"], "answer_start": [start]}
     path.write_text(json.dumps({"question": ROWS[0][0], "context": CONTEXT, "answers": answer}))
     with pytest.raises(DataError, match=r"row 1: answer_start = .* is not a whole number"):
-        load_answered(path)
+        load_qa(path)

@@ -12,7 +12,7 @@ import torch
 from glassformer.data import check_labels, check_texts
 from glassformer.data.checks import check_weights
 from glassformer.data.image import check_images
-from glassformer.data.in_memory import as_targets, guess_input_column, open_table, read_rows, table_of
+from glassformer.data.in_memory import as_targets, column_with_longest_values, open_table, read_rows, table_of
 from glassformer.data.numbers import check_numbers
 from glassformer.data.questions import check_questions
 from glassformer.data.sentences import read_corpus
@@ -103,7 +103,7 @@ def test_the_code_of_a_message_takes_the_columns(form):
     X = NAMED[form]({"id": [7, 8, 9], **COLUMNS})
     X = list(X) if form.startswith("generator") else X
     table = open_table(X, "X")
-    assert guess_input_column(table) == "premise"
+    assert column_with_longest_values(table) == "premise"
     one, two = table.code("premise"), table.code("premise", "claim")
     if form != "like polars":
         assert check_texts(eval(one, {"X": X})) == FIRST
@@ -147,10 +147,10 @@ def test_columns_of_a_data_set_of_the_hub():
 UNORDERED = {
     "set": ({*FIRST}, "a set, which has no order, where a list"),
     "frozenset": (frozenset(FIRST), "a frozenset, which has no order, where a list"),
-    "dict of texts": (dict(enumerate(FIRST)), "a dict, keys and values, where a list"),
-    "ordered dict": (OrderedDict(enumerate(FIRST)), "an? OrderedDict, keys and values, where a list"),
-    "counter": (Counter(FIRST), "a Counter, keys and values, where a list"),
-    "items": (dict(enumerate(FIRST)).items(), "dict_items, keys and values, where a list"),
+    "dict of texts": (dict(enumerate(FIRST)), "a dict where a list"),
+    "ordered dict": (OrderedDict(enumerate(FIRST)), "an? OrderedDict where a list"),
+    "counter": (Counter(FIRST), "a Counter where a list"),
+    "items": (dict(enumerate(FIRST)).items(), "dict_items where a list"),
     "text": ("a dog", "one string"),
     "dict of lists of several lengths": (
         {"data": FIRST, "names": SECOND[:1]},

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from glassformer.data.answered import load_answered
+from glassformer.data.answered import load_qa
 from glassformer.data.folders import split_files
 from glassformer.data.kinds import detect_kind
 from glassformer.data.sources import load_text_dataset
@@ -77,7 +77,7 @@ def test_folders_of_texts_and_pictures_are_none_of_tables(tmp_path: Path):
             ("train.conll", "train.jsonl"),
             ("a O\nb B-X\n\n", '{"tokens": ["a"], "ner_tags": ["O"]}\n'),
         ),
-        (load_answered, ("train-v1.1.json", "train-v2.0.json"), ('{"data": []}', '{"data": []}')),
+        (load_qa, ("train-v1.1.json", "train-v2.0.json"), ('{"data": []}', '{"data": []}')),
     ],
 )
 def test_two_whole_files_for_one_split_are_not_read_as_one(load, names, content, tmp_path: Path):

@@ -180,7 +180,7 @@ from glassformer.nn.kernels import levels
 if sys.argv[1]:
     levels.LIBRARIES = Path(sys.argv[1])
 from glassformer.nn import attend, kernels
-from glassformer.nn.kernels import int8, rows
+from glassformer.nn.kernels import gelu_norm, int8
 from glassformer.packing import Packing
 assert kernels.library()._name.startswith(str(levels.LIBRARIES)), kernels.why_not()
 whole = []
@@ -189,8 +189,8 @@ for dtype in filter(kernels.has_dtype, (torch.bfloat16, torch.float32)):
     qkv = draw(171, 3, 2, 48).requires_grad_()
     out = attend(*qkv.unbind(1), Packing((33, 131, 7)), branch="kernel")
     x, weight = draw(389, 64).requires_grad_(), draw(64).requires_grad_()
-    bent = rows.gelu(x, tanh=dtype == torch.float32)
-    normed = rows.layer_norm(x, x, weight, weight, 1e-5) if dtype == torch.bfloat16 else x * weight
+    bent = gelu_norm.gelu(x, tanh=dtype == torch.float32)
+    normed = gelu_norm.layer_norm(x, x, weight, weight, 1e-5) if dtype == torch.bfloat16 else x * weight
     (out.square().sum() + normed.square().sum() + bent.square().sum()).backward()
     whole += [out, qkv.grad, normed, bent, x.grad, weight.grad]
 if int8.why_not() is None:

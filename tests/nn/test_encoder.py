@@ -264,7 +264,7 @@ def test_steps_that_share_a_layer():
 
 @pytest.mark.parametrize("order", [(0, 0), (0, 2, 1, 1, 0), (1, 1, 1), (0, 0, -1)])
 def test_an_order_that_cannot_be(order):
-    with pytest.raises(ConfigError, match="has not 3 steps, or leaves out a layer"):
+    with pytest.raises(ConfigError, match="must have 3 entries and use every layer"):
         EncoderConfig(D, 3, 3, FF, layer_order=order)
 
 

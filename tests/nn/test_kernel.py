@@ -14,7 +14,7 @@ from glassformer.nn import attend, attend_local, kernels
 from glassformer.nn.attention import choose_branch
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.feedforward import gelu, gelu_tanh
-from glassformer.nn.kernels import loading, rows
+from glassformer.nn.kernels import gelu_norm, loading
 from glassformer.nn.linear import LayerNorm
 from glassformer.packing import Packing
 
@@ -165,7 +165,7 @@ def test_bits_depend_neither_on_the_batch_nor_on_the_threads_nor_on_the_layout()
 
         def compute(qkv=qkv, dtype=dtype):
             out = attend(*qkv.unbind(1), packing, branch="kernel")
-            bent = [rows.gelu_of(x, grad, tanh=True) for grad in (None, drawn(1031, 80, seed=7))]
+            bent = [gelu_norm.gelu_of(x, grad, tanh=True) for grad in (None, drawn(1031, 80, seed=7))]
             return [out, *torch.autograd.grad(out, qkv, up.to(dtype)), *bent]
 
         before, found = torch.get_num_threads(), []
@@ -187,7 +187,7 @@ def test_bits_depend_neither_on_the_batch_nor_on_the_threads_nor_on_the_layout()
 def test_gelu_with_tanh_and_its_slope():
     x = torch.linspace(-14, 14, 20_000).requires_grad_()
     exact = x.detach().double().requires_grad_()
-    assert rows.can_gelu(x, tanh=True)
+    assert gelu_norm.can_gelu(x, tanh=True)
     y, want = gelu_tanh(x), F.gelu(exact, approximate="tanh")
     agree(y.detach(), want.detach(), 1e-7)
     assert ((y.double() - want).abs() <= 2e-6 * want.abs() + 1e-6).all()
@@ -212,18 +212,18 @@ def test_auto_takes_what_pays_and_a_graph_for_others_does_not(monkeypatch):
     assert choice(q, weights=True) == "grouped"
     assert choice(q.clone().requires_grad_(), q, q, weights=True) == "explicit"
     x, norm = drawn(400, 48), LayerNorm(48)
-    assert torch.equal(gelu_tanh(x), rows.gelu(x, tanh=True))
-    assert not rows.can_gelu(x.bfloat16(), tanh=True)
-    assert not rows.can_gelu(x.double(), tanh=True)
+    assert torch.equal(gelu_tanh(x), gelu_norm.gelu(x, tanh=True))
+    assert not gelu_norm.can_gelu(x.bfloat16(), tanh=True)
+    assert not gelu_norm.can_gelu(x.double(), tanh=True)
     assert torch.equal(gelu(x), F.gelu(x))  # torch's are as fast
-    assert not rows.can_norm(x, x, norm.weight, norm.bias)
-    monkeypatch.setattr(rows, "is_exporting", lambda: True)
-    assert not rows.can_gelu(x, tanh=True)
+    assert not gelu_norm.can_norm(x, x, norm.weight, norm.bias)
+    monkeypatch.setattr(gelu_norm, "is_exporting", lambda: True)
+    assert not gelu_norm.can_gelu(x, tanh=True)
 
 
 def test_bf16_is_left_to_torch_where_the_level_has_none(level):
     q = drawn(12, 2, 16).bfloat16()
-    assert kernels.supports(q, q, q) == rows.can_gelu(drawn(400, 48).bfloat16()) == level.bf16
+    assert kernels.supports(q, q, q) == gelu_norm.can_gelu(drawn(400, 48).bfloat16()) == level.bf16
     assert choice(q) == ("kernel" if level.bf16 else "grouped")
     assert attend(q, q, q, Packing((12,))).dtype == torch.bfloat16
 

@@ -6,7 +6,7 @@ from tests.shaken import shaken
 
 from glassformer.nn import Encoder, EncoderConfig
 from glassformer.nn.attention import HEADS_AT_ONCE, LONG_INPUT
-from glassformer.nn.linear import ROWS, by_rows, computes_in_parts
+from glassformer.nn.linear import ROWS, in_chunks, uses_chunks
 from glassformer.nn.positions import ROTATED_ROWS, apply_rotary
 from glassformer.packing import Packing
 
@@ -33,7 +33,7 @@ def test_an_encoder_computes_long_inputs_as_short_ones(options, dtype, packing):
     x = torch.randn(packing.total, D, dtype=dtype)
     given = x.clone()
     with torch.no_grad():
-        assert computes_in_parts(x)
+        assert uses_chunks(x)
         found = encoder(x, packing)
         first = encoder(x, packing, rows=packing.first_rows)
     assert torch.equal(x, given)  # the caller's rows are not overwritten
@@ -55,7 +55,7 @@ def test_rotated_rows_do_not_depend_on_the_parts():
 def test_rows_in_parts_keep_order_and_may_change_width():
     x = torch.arange(2.0 * ROWS + 5)[:, None].expand(-1, 3)
     with torch.no_grad():
-        assert torch.equal(by_rows(lambda part: part.sum(1, keepdim=True), x), x.sum(1, keepdim=True))
+        assert torch.equal(in_chunks(lambda part: part.sum(1, keepdim=True), x), x.sum(1, keepdim=True))
         own = x.clone()
-        assert by_rows(lambda part: part + 1, own, in_place=True) is own
+        assert in_chunks(lambda part: part + 1, own, in_place=True) is own
         assert torch.equal(own, x + 1)

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from glassformer.nn import kernels
 from glassformer.nn.feedforward import gelu
-from glassformer.nn.kernels import rows
+from glassformer.nn.kernels import gelu_norm
 from glassformer.nn.linear import LayerNorm
 
 here = pytest.mark.skipif(not kernels.has_dtype(torch.bfloat16), reason="no kernels in bf16")
@@ -39,7 +39,7 @@ def on_threads(compute):
 def test_gelu_and_its_gradient_are_the_exact_ones_but_for_their_last_rounding():
     x = torch.linspace(-12, 12, 20_000).bfloat16().requires_grad_()
     upstream = drawn(20_000)
-    assert rows.can_gelu(x)
+    assert gelu_norm.can_gelu(x)
     y = gelu(x)
     (gradient,) = torch.autograd.grad(y, x, upstream)
     exact = x.detach().double().requires_grad_()
@@ -61,8 +61,8 @@ def test_gelu_of_numbers_that_are_none():
         .repeat(2048)
     )
     for ours, torchs in (
-        (rows.gelu(x), F.gelu(x)),
-        (rows.gelu_of(x, torch.ones_like(x)), torch.ops.aten.gelu_backward(torch.ones_like(x), x)),
+        (gelu_norm.gelu(x), F.gelu(x)),
+        (gelu_norm.gelu_of(x, torch.ones_like(x)), torch.ops.aten.gelu_backward(torch.ones_like(x), x)),
     ):
         torch.testing.assert_close(ours, torchs, equal_nan=True, rtol=2**-8, atol=0)
 
@@ -74,8 +74,8 @@ def test_the_norm_and_its_gradients_are_the_exact_ones_but_for_rounding(count, w
     x, plus, upstream = (3.0 * drawn(count, width, seed=s) + 0.5 for s in (3, 5, 7))
     weight, bias = drawn(width, seed=11).requires_grad_(), drawn(width, seed=13).requires_grad_()
     x, plus = x.requires_grad_(), plus.requires_grad_() if summed else None
-    assert rows.can_norm(x, plus, weight, bias)
-    y = rows.layer_norm(x, plus, weight, bias, 1e-5)
+    assert gelu_norm.can_norm(x, plus, weight, bias)
+    y = gelu_norm.layer_norm(x, plus, weight, bias, 1e-5)
     asked = [x, weight, bias, *([plus] if summed else [])]
     found = torch.autograd.grad(y, asked, upstream)
     total = (x + plus if summed else x).detach().double().requires_grad_()  # the sum is rounded, as torch's
@@ -95,9 +95,11 @@ def test_bits_do_not_depend_on_the_threads():
     weight, bias = drawn(80, seed=11).requires_grad_(), drawn(80, seed=13).requires_grad_()
 
     def norm():
-        return torch.autograd.grad(rows.layer_norm(x, plus, weight, bias, 1e-5), (weight, bias), upstream)
+        return torch.autograd.grad(
+            gelu_norm.layer_norm(x, plus, weight, bias, 1e-5), (weight, bias), upstream
+        )
 
-    for one in (norm, lambda: (rows.gelu(x), rows.gelu_of(x, upstream))):
+    for one in (norm, lambda: (gelu_norm.gelu(x), gelu_norm.gelu_of(x, upstream))):
         first, *others = on_threads(one)
         assert all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
 
@@ -107,13 +109,15 @@ def test_rows_that_do_not_lie_together():
     wide, weight = drawn(300, 128), drawn(64, seed=5)
     part, turned = wide[:, 32:96], drawn(64, 300, seed=7).T
     for x in (part, turned):
-        assert torch.equal(rows.gelu(x), rows.gelu(x.contiguous()))
-        ours = rows.layer_norm(x, part, weight, weight, 1e-5)
-        assert torch.equal(ours, rows.layer_norm(x.contiguous(), part.contiguous(), weight, weight, 1e-5))
-        one = torch.autograd.grad(
-            rows.gelu(y := x.clone().requires_grad_()), y, torch.ones(1, 1).bfloat16().expand(300, 64)
+        assert torch.equal(gelu_norm.gelu(x), gelu_norm.gelu(x.contiguous()))
+        ours = gelu_norm.layer_norm(x, part, weight, weight, 1e-5)
+        assert torch.equal(
+            ours, gelu_norm.layer_norm(x.contiguous(), part.contiguous(), weight, weight, 1e-5)
         )
-        assert torch.equal(one[0], rows.gelu_of(x.contiguous(), torch.ones(300, 64).bfloat16()))
+        one = torch.autograd.grad(
+            gelu_norm.gelu(y := x.clone().requires_grad_()), y, torch.ones(1, 1).bfloat16().expand(300, 64)
+        )
+        assert torch.equal(one[0], gelu_norm.gelu_of(x.contiguous(), torch.ones(300, 64).bfloat16()))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
@@ -122,8 +126,8 @@ def test_everything_else_is_torchs(shape, dtype):
     """Few numbers, an odd width, no rows, padded rows, other formats."""
     x, plus = (torch.randn(shape, generator=torch.Generator().manual_seed(s)).to(dtype) for s in (3, 5))
     norm, peer = LayerNorm(shape[-1], eps=1e-5).to(dtype), nn.LayerNorm(shape[-1], eps=1e-5).to(dtype)
-    assert not rows.can_norm(x, plus, norm.weight, norm.bias)
-    assert not rows.can_gelu(x)
+    assert not gelu_norm.can_norm(x, plus, norm.weight, norm.bias)
+    assert not gelu_norm.can_gelu(x)
     torch.testing.assert_close(norm(x), peer(x), rtol=0, atol=0)
     torch.testing.assert_close(norm(x, plus), peer(x + plus), rtol=0, atol=0)
     torch.testing.assert_close(gelu(x), F.gelu(x), rtol=0, atol=0)
@@ -140,7 +144,7 @@ def test_scales_of_another_width_or_format_are_left_to_torch():
         (None, None),
         (right, None),
     ):
-        assert not rows.can_norm(x, None, weight, bias)
+        assert not gelu_norm.can_norm(x, None, weight, bias)
     with pytest.raises(RuntimeError, match="normalized_shape"):
         LayerNorm(48).bfloat16()(x)
     plain = LayerNorm(64, elementwise_affine=False)
@@ -152,5 +156,5 @@ def test_the_module_takes_the_kernel_for_bf16_rows():
     norm, x, plus = LayerNorm(48).bfloat16(), drawn(400, 48), drawn(400, 48, seed=5)
     with torch.no_grad():
         norm.weight.copy_(drawn(48, seed=7))
-    assert torch.equal(norm(x, plus), rows.layer_norm(x, plus, norm.weight, norm.bias, norm.eps))
+    assert torch.equal(norm(x, plus), gelu_norm.layer_norm(x, plus, norm.weight, norm.bias, norm.eps))
     torch.testing.assert_close(norm(x, plus), nn.LayerNorm.forward(norm, x + plus), rtol=2**-7, atol=2**-8)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.tables import read_csv
 
-from glassformer.data.answered import AnsweredSplit
+from glassformer.data.answered import QASplit
 from glassformer.data.dataset import TextSplit
 from glassformer.data.image_sources import ImageSplit
 from glassformer.data.pairs import ScoredSplit
@@ -21,7 +21,7 @@ from glassformer.data.tagged import TaggedSplit
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import read_predictions
-from glassformer.study.folds import NAME, cross_validate, data_digest
+from glassformer.study.folds import OUT_OF_FOLD, cross_validate, data_digest
 from glassformer.study.review import review
 from glassformer.tasks.catalog import load_recipe
 
@@ -84,7 +84,7 @@ def test_every_example_is_judged_once_by_a_model_new_to_it(done):
     folder, metrics, _, _ = done
     rows = list(read_predictions(folder / "predictions.csv"))
     assert [row.row for row in rows] == [str(i) for i in range(2, 63)]
-    assert {row.split for row in rows} == {NAME}
+    assert {row.split for row in rows} == {OUT_OF_FOLD}
     assert sum(f["n"] for f in metrics["folds"]) == len(rows) == metrics["test"]["n"] == 61
     assert all(f["n"] + f["trained_on"] == 61 for f in metrics["folds"])
     right = sum(not row.is_wrong for row in rows)
@@ -178,8 +178,8 @@ def write_rows(path: Path, rows: list[list[str]]) -> None:
         (ScoredSplit(["a"], ["b"], [1.0], "t"), ScoredSplit(["a"], ["b"], [2.0], "t")),
         (ScoredSplit(["a"], ["b"], None, "t"), ScoredSplit(["a"], ["c"], None, "t")),
         (
-            AnsweredSplit([Question("a?", "b c")], [Answers(("b",), (0,))], "t"),
-            AnsweredSplit([Question("a?", "b c")], [Answers(("c",), (2,))], "t"),
+            QASplit([Question("a?", "b c")], [Answers(("b",), (0,))], "t"),
+            QASplit([Question("a?", "b c")], [Answers(("c",), (2,))], "t"),
         ),
     ],
 )

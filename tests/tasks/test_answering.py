@@ -20,7 +20,7 @@ from glassformer.data.questions import Answers, check_answers, check_questions
 from glassformer.data.text import TokenTable, row_starts
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import extend_over_accents
-from glassformer.data.windows import QuestionRows
+from glassformer.data.windows import QuestionWindows
 from glassformer.errors import CheckpointError, ConfigError, DataError, GlassformerError, InputError
 from glassformer.inputs.questions import Questions
 from glassformer.inputs.rows import InputRequest, Row, detect_layout
@@ -249,7 +249,7 @@ def test_an_answer_between_what_is_dropped_has_its_place_in_the_first_and_the_la
     table = TokenTable(np.arange(6, dtype=np.int32), row_starts(np.array([3, 3])), None, np.zeros(2, bool))
     sides = np.array([-1, 1, 1, -1, 1, 1], np.int8)
     offsets = np.array([(0, 0), (1, 4), (5, 8), (0, 0), (5, 8), (9, 12)], np.int32)
-    rows = QuestionRows(table, np.array([0, 0]), sides, offsets)
+    rows = QuestionWindows(table, np.array([0, 0]), sides, offsets)
     text = "-one two six-"
     for answer, wanted in (("-one", [[1, 1], [0, 0]]), ("six-", [[0, 0], [2, 2]]), ("two", [[2, 2], [1, 1]])):
         found = rows.targets([Answers((answer,), (text.index(answer),))])

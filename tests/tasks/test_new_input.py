@@ -67,7 +67,7 @@ class ServedTwo(ServedImages):
 class TwoImages(Images):
     noun, placeholder, columns, served = "image pairs", "FIRST.png SECOND.png", (), ServedTwo
 
-    def read(self, recipe: Any, source: str, numbers: bool, **part: Any) -> Dataset:
+    def read(self, recipe: Any, source: str, targets_are_numbers: bool, **part: Any) -> Dataset:
         table = read_table(Path(source))
         sides = ([resolve_path(x, source) for x in table.read(name)] for name in COLUMNS)
         pairs = [Two(*pair) for pair in zip(*sides, strict=True)]
@@ -88,7 +88,7 @@ class TwoImages(Images):
             row.text = Two(*(resolve_path(x, str(table)) for x in values))
         return [row for _, row in found]
 
-    def examples_to_explain(self, given: InputRequest, numbers: Any) -> list[Any]:
+    def examples_of_arguments(self, given: InputRequest, numbers: Any) -> list[Any]:
         return [row.text for row in self.rows(given)]
 
     def title(self, x: Any) -> str:

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from glassformer.errors import OtherBitsWarning
+from glassformer.errors import NotBitIdenticalWarning
 from glassformer.train import state
 from glassformer.train.loop import run
 
@@ -36,14 +36,17 @@ def test_the_same_arithmetic_is_silent(make_rig, saved):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"kernels": "none"}, "before with kernels AVX2, now none: results will not be"),
-        ({"threads": 2}, "before with threads 1, now 2: results will not be"),
-        ({"torch": "AVX512", "kernels": "AMX"}, "kernels AVX2, now AMX; torch AVX2, now AVX512"),
+        ({"kernels": "none"}, "(kernels: AVX2 before, none now): results will not be"),
+        ({"threads": 2}, "(threads: 1 before, 2 now): results will not be"),
+        (
+            {"torch": "AVX512", "kernels": "AMX"},
+            "kernels: AVX2 before, AMX now; torch: AVX2 before, AVX512 now",
+        ),
     ],
 )
 def test_another_level_or_number_of_threads_is_told(make_rig, saved, monkeypatch, changed, said):
     monkeypatch.setattr(state, "numerics", lambda device: HERE | changed)
-    with pytest.warns(OtherBitsWarning, match="resumed at step 1") as told:
+    with pytest.warns(NotBitIdenticalWarning, match="resumed at step 1") as told:
         resumed(make_rig, saved)
     assert said in str(told[0].message)
 
@@ -51,13 +54,15 @@ def test_another_level_or_number_of_threads_is_told(make_rig, saved, monkeypatch
 def test_once_mixed_a_training_stays_mixed(make_rig, saved, monkeypatch):
     monkeypatch.setattr(state, "numerics", lambda device: HERE | {"threads": 2})
     rig = make_rig(epochs=2, batch_size=3, count=7)
-    with pytest.warns(OtherBitsWarning):
+    with pytest.warns(NotBitIdenticalWarning):
         rig.training.load(saved)
     next(iter(run(rig.training, rig.stream, rig.objective, rig.evaluate)))
     for _ in range(2):
         rig.training.save(saved)
     assert state.load_state(saved).state["computed"] == [HERE, HERE | {"threads": 2}]
-    with pytest.warns(OtherBitsWarning, match="threads 1, now 2"):  # the steps since do not undo it
+    with pytest.warns(
+        NotBitIdenticalWarning, match="threads: 1 before, 2 now"
+    ):  # the steps since do not undo it
         assert resumed(make_rig, saved) == 2
 
 

@@ -169,7 +169,7 @@ def _open(
         folder = Path(model) if Path(model).is_dir() else resolve_checkpoint(model).path
     except errors.NoSuchModelError as error:
         fix = "Name a folder that 'glassformer train' wrote, or a classifier of the Hub (org/name)"
-        raise error.but(what="no such run folder", where=str(model), fix=fix) from None
+        raise error.replace(what="no such run folder", where=str(model), fix=fix) from None
     return _context(model, folder, data, columns, on_bad_row, log, count)
 
 

@@ -39,7 +39,7 @@ from glassformer.errors import (
     IncompleteError,
     NewerFormatError,
     NoSuchModelError,
-    NotKeptWarning,
+    UserFileLostWarning,
 )
 from glassformer.finite import json_text
 from glassformer.outputs import readable
@@ -96,11 +96,11 @@ def keep_edited_card(old: Path, new: Path) -> None:
 
 
 def keep_user_files(old: Path, new: Path, is_listed: Callable[[str], bool]) -> None:
-    """Move the user's files of a folder to the folder that will replace it.
+    """Link or copy the user's files of a folder into the folder that will replace it.
 
     Files are hard-linked, so that they need no extra space. A file of ``new`` with the same name wins.
-    Symbolic links are copied as links. If a file cannot be linked or copied, ``NotKeptWarning`` is issued and
-    the save continues.
+    Symbolic links are copied as links. If a file cannot be linked or copied, ``UserFileLostWarning`` is
+    issued and the save continues.
 
     Args:
         is_listed: returns True for files that are ours, and therefore not kept.
@@ -112,7 +112,7 @@ def keep_user_files(old: Path, new: Path, is_listed: Callable[[str], bool]) -> N
             _link_or_copy(old / name, new / name)
         except OSError as error:
             what = f"{old / name} could not be kept when {old} was saved again: {error.strerror}"
-            warnings.warn(what, NotKeptWarning, stacklevel=5)
+            warnings.warn(what, UserFileLostWarning, stacklevel=5)
 
 
 def _user_files(old: Path, is_listed: Callable[[str], bool]) -> Iterator[Path]:
@@ -153,9 +153,10 @@ def _link_or_copy(path: Path, target: Path) -> None:
 Result = TypeVar("Result")
 
 MANIFEST = "manifest.json"
-ATTEMPTS = 20  # how often a reader tries while another process saves the folder
-RETRIES = 4  # how often a reader tries after an error, if the folder is missing or has just changed
-STABLE_SECONDS = 2.0  # a folder has just changed if it is younger
+MAX_ATTEMPTS = 20  # maximum number of reads in total, while another process saves the folder
+# After this many attempts an error is raised even if the folder has just changed or is missing.
+MAX_ATTEMPTS_AFTER_ERROR = 4
+STABLE_SECONDS = 2.0  # a folder younger than this counts as just changed
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # from fcntl.h and linux/fs.h
 
 
@@ -186,12 +187,12 @@ def read_consistently(path: Path, read: Callable[[], Result]) -> Result:
     Raises:
         CheckpointError: the folder changes faster than it can be read; or any error of ``read``.
     """
-    for attempt in range(ATTEMPTS):
+    for attempt in range(MAX_ATTEMPTS):
         stamp = _stamp(path)
         try:
             result = read()
         except Exception:
-            if _stamp(path) == stamp and (attempt >= RETRIES or _is_stable(path)):
+            if _stamp(path) == stamp and (attempt >= MAX_ATTEMPTS_AFTER_ERROR or _is_stable(path)):
                 raise
         else:
             if _stamp(path) == stamp:
@@ -215,10 +216,10 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def _is_stable(path: Path) -> bool:
-    """Whether the folder has existed for ``STABLE_SECONDS``, with or without a manifest.
+    """Whether the folder was not created or renamed within the last ``STABLE_SECONDS``.
 
-    On systems that cannot exchange names, a folder is missing for a moment while it is saved. A reader may
-    then think that the save was killed, and restore the old folder.
+    On systems that cannot exchange names, a folder is briefly missing during a save. A reader that sees this
+    restores the old folder, so an error just after such a change is not final.
     """
     try:
         return not 0 <= time.time() - os.stat(path).st_ctime < STABLE_SECONDS
@@ -370,19 +371,23 @@ def missing_run_hint(path: Path) -> str:
     return f"Check the path; if {name} is a recipe, run 'glassformer train {name}' first, in this folder"
 
 
-def list_models_below(folder: Path, *marks: str) -> str:
-    """The first folders at most two levels below that contain one of the files ``marks``, joined by commas.
+def list_models_below(folder: Path, *file_names: str) -> str:
+    """The first sub-folders, at most two levels deep, that contain a file named in ``file_names``.
 
-    Of a run, the folder of the run is listed.
+    They are joined by commas. For a run, its own folder is listed, not its ``model`` folder.
     """
-    folders: dict[Path, None] = {}
+
+    def run_or_model_folder(file: Path) -> Path:
+        parent = file.parent
+        return parent.parent if parent.name == "model" and parent.parent != folder else parent
+
+    folders: dict[Path, None] = {}  # a set that keeps its order
     for depth in ("*", "*/*"):
-        for mark in marks if len(folders) <= MAX_NAMED else ():
-            files = islice(sorted(islice(folder.glob(f"{depth}/{mark}"), MAX_SEARCHED)), MAX_NAMED + 1)
-            parents = (file.parent for file in files)
-            folders |= dict.fromkeys(
-                home.parent if home.name == "model" and home.parent != folder else home for home in parents
-            )
+        if len(folders) > MAX_NAMED:
+            break
+        for name in file_names:
+            files = sorted(islice(folder.glob(f"{depth}/{name}"), MAX_SEARCHED))
+            folders |= dict.fromkeys(map(run_or_model_folder, files[: MAX_NAMED + 1]))
     folders.pop(folder, None)
     text = ", ".join(map(str, list(folders)[:MAX_NAMED]))
     return text + (", ..." if len(folders) > MAX_NAMED else "")
@@ -548,9 +553,11 @@ def _write_manifest(folder: Path, extra: dict[str, Any]) -> None:
 def _publish(draft: Path, target: Path) -> None:
     """Rename ``draft`` to ``target``; in two steps if ``target`` exists and names cannot be exchanged."""
     backup = draft.with_suffix(".old")
-    while not (target.exists() and swap_names(draft, target)):
+    while True:
+        if target.exists() and swap_names(draft, target):
+            break  # one step: the names are exchanged
         if target.exists():
-            os.rename(target, backup)
+            os.rename(target, backup)  # the system cannot exchange names: the first of two steps
         try:
             os.rename(draft, target)
             break

@@ -14,7 +14,7 @@ from glassformer.checkpoints.files import UPDATE, read_json
 from glassformer.errors import CheckpointError, ConfigError, NewerFormatError
 from glassformer.runtime import with_device_here
 
-ABOUT = "glassformer.json"
+METADATA_FILE = "glassformer.json"
 MAX_CHOSEN = 64
 
 
@@ -27,8 +27,8 @@ def find_metadata(folder: str | Path) -> tuple[Path, dict[str, Any]]:
         CheckpointError: the file is not a JSON object.
     """
     folder = Path(folder)
-    inner = next((path for path in (folder, folder / "model") if (path / ABOUT).is_file()), None)
-    return (folder, {}) if inner is None else (inner, read_json(inner / ABOUT))
+    inner = next((path for path in (folder, folder / "model") if (path / METADATA_FILE).is_file()), None)
+    return (folder, {}) if inner is None else (inner, read_json(inner / METADATA_FILE))
 
 
 def get_size(settings: dict[str, Any], key: str, where: str, default: int | None = None) -> int:
@@ -94,7 +94,7 @@ def read_metadata(folder: Path, newest: int) -> dict[str, Any]:
         CheckpointError: the file is missing or damaged, or a value is invalid.
         NewerFormatError: a later version wrote it.
     """
-    where = str(folder / ABOUT)
+    where = str(folder / METADATA_FILE)
     metadata = read_json(where)
     version = get_count(metadata, "format", where)
     if version > newest:
@@ -132,4 +132,4 @@ def check_parameters(configs: Callable[[], Any], folder: Path) -> None:
     try:
         configs()
     except ConfigError as error:
-        raise CheckpointError(f"a wrong parameter: {error}", where=str(folder / ABOUT)) from None
+        raise CheckpointError(f"a wrong parameter: {error}", where=str(folder / METADATA_FILE)) from None

@@ -40,7 +40,7 @@ from glassformer.cli import (
     vectors,
 )
 from glassformer.cli.options import all_keys, flag, option, suggest_option, use_option_names
-from glassformer.cli.output import emit, one_line, print_warnings, say_json, stdout_for_json
+from glassformer.cli.output import one_line, print_json, print_text, print_warnings, stdout_for_json
 from glassformer.cli.stopping import INTERRUPTED, SignalHandler, install_for_process
 from glassformer.errors import GlassformerError, NotEnoughMemoryError
 from glassformer.process import OPTION, READING, disable_telemetry, tune_process
@@ -104,7 +104,7 @@ TYPE_NAMES = {"integer": "a whole number", "number": "a number"}
 
 def _show_version(requested: bool) -> None:
     if requested:
-        emit(f"glassformer {__version__}")
+        print_text(f"glassformer {__version__}")
         raise typer.Exit
 
 
@@ -253,7 +253,7 @@ def _report_interruption(arguments: list[str]) -> None:
     verb = next((a for a in arguments if not a.startswith("-")), "")
     if verb == "serve":  # an interruption is the normal end of a server
         with suppress(OSError):
-            emit("stopped", err=True)
+            print_text("stopped", err=True)
         return
     num_tables = sum(word.lower().endswith(".parquet") for word in arguments)
     resumable = verb in RESUMABLE or (verb == "predict" and num_tables > 1)  # from Parquet to Parquet
@@ -285,16 +285,16 @@ def _report_error(
 ) -> int:
     """Print an error to stderr, with ``--json`` also to stdout, and return the exit code."""
     if debug:
-        emit(traceback.format_exc().rstrip(), err=True)
+        print_text(traceback.format_exc().rstrip(), err=True)
     exit_code = error.exit_code if exit_code is None else exit_code
     rank = os.environ.get("RANK", "0") if os.environ.get("WORLD_SIZE", "1") != "1" else "0"
     process = "" if rank == "0" else f"process {rank}: "
     suffix = "" if exit_code == INTERRUPTED else f" [{code}]"
     with suppress(OSError):  # the terminal may be closed
         line = one_line(use_option_names(str(error), _command_options(arguments), arguments))
-        emit(f"error: {process}{line}{suffix}", err=True)
+        print_text(f"error: {process}{line}{suffix}", err=True)
         if "--json" in arguments and rank == "0":
-            say_json({"error": error.to_dict() | {"code": code}})
+            print_json({"error": error.to_dict() | {"code": code}})
     return exit_code
 
 

@@ -13,8 +13,8 @@ import typer
 from glassformer.audit import TITLES
 from glassformer.cli import options as cli
 from glassformer.cli.options import argument, flag, option
-from glassformer.cli.output import AS_JSON, say, say_json, show_metric_table, show_table
-from glassformer.cli.vectors import check_page
+from glassformer.cli.output import AS_JSON, print_json, print_message, show_metric_table, show_table
+from glassformer.cli.vectors import check_html_or_json
 from glassformer.errors import BadValueError, ExistsError, NotForThisModelError
 from glassformer.outputs import write_text
 
@@ -51,7 +51,7 @@ def diff_command(
     if not 0 < alpha < 1:
         raise BadValueError(f"{alpha:g} is not between 0 and 1", where="--alpha", fix="Use 0.05")
     if out is not None:
-        check_page(out)
+        check_html_or_json(out)
     column_names = cli.columns_for_data(columns, data)
     from glassformer.audit.diff import diff
     from glassformer.audit.page import diff_page, diff_sentences, slice_table
@@ -65,15 +65,15 @@ def diff_command(
     if out is not None:
         write_text(out, diff_page(comparison))
     if json:
-        say_json(comparison | {"page": out})
+        print_json(comparison | {"page": out})
     else:
-        say(*diff_sentences(comparison))
+        print_message(*diff_sentences(comparison))
         for key, title in (("slices", "worse"), ("improved", "better")):
             if comparison[key]:
                 show_metric_table(title, slice_table(comparison["metric"], comparison[key]))
         _show_flips(comparison)
         if out is not None:
-            say(f"page: {out}")
+            print_message(f"page: {out}")
     if comparison["is_worse"]:
         raise typer.Exit(WORSE)
 
@@ -137,11 +137,11 @@ def audit_command(
     result = audit(predicted, checks=check, count=count, log=cli.say_with_options)
     write_audit(folder, result, predicted)
     if json:
-        say_json(result | {"folder": folder})
+        print_json(result | {"folder": folder})
     else:
         for number, line in enumerate(result["sentences"], 1):
-            say(f"{number}. {line}")
-        say(f"page: {folder / 'audit.html'}")
+            print_message(f"{number}. {line}")
+        print_message(f"page: {folder / 'audit.html'}")
     value = result["checks"][0].get("values", {}).get("value")
     too_low = fail_under is not None and (value is None or value < fail_under)
     if too_low or (fail_on_warning and result["warnings"]):

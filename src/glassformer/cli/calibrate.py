@@ -13,7 +13,7 @@ from typing import Any
 from glassformer.cli import options as cli
 from glassformer.cli.evaluate import check_run
 from glassformer.cli.options import option
-from glassformer.cli.output import AS_JSON, abstention_line, note, say, say_json, show_table
+from glassformer.cli.output import AS_JSON, abstention_line, print_json, print_message, print_note, show_table
 from glassformer.config import nearest
 from glassformer.errors import BadValueError
 from glassformer.report.wording import decimal, digits_for, interval, percent, share_interval
@@ -38,9 +38,13 @@ def show_calibration(result: dict[str, Any], run: Path) -> None:
     columns = ("", "calib. error", "95 % interval", "log loss", *metric_names)  # within 80 characters
     per_label = isinstance(result["temperature"], list)
     if per_label:
-        say("one temperature per label; calib. error: the expected calibration error over all labels")
+        print_message(
+            "one temperature per label; calib. error: the expected calibration error over all labels"
+        )
     else:
-        say(f"temperature {result['temperature']:.4f}; calib. error: the expected calibration error")
+        print_message(
+            f"temperature {result['temperature']:.4f}; calib. error: the expected calibration error"
+        )
     for name, split in result["splits"].items():
         digits = digits_for(split["before"]["n"])
         rows = []
@@ -56,19 +60,21 @@ def show_calibration(result: dict[str, Any], run: Path) -> None:
     count = result["splits"][result["chosen_by"]]["before"]["n"]
     if count < FEW_EXAMPLES:
         examples = f"{count} {'words' if target.has_word_labels else 'examples'}"
-        note(f"only {examples} for calibration: with fewer than {FEW_EXAMPLES} the temperature is a guess")
-    note(*few_mistakes(result), *overlap_notes(result))
+        print_note(
+            f"only {examples} for calibration: with fewer than {FEW_EXAMPLES} the temperature is a guess"
+        )
+    print_note(*few_mistakes(result), *overlap_notes(result))
     if result["at_bound"]:
-        note(
+        print_note(
             "the temperature is at the end of the searched range: the model is far from calibrated, or "
             "the examples are few"
         )
-    say(f"saved with the model: {run / 'model'}")
+    print_message(f"saved with the model: {run / 'model'}")
     if not isinstance(result["temperature"], list):
         settings = [name for name in ("threshold", "abstain_below") if result.get(name) is not None]
         decision = "".join(f"; clf.{name}_ = None" for name in settings)
-        say(f"to undo it, in Python: {UNDO.format(run=run, decision=decision)}")
-    say(f"report: {run / 'report.html'}")
+        print_message(f"to undo it, in Python: {UNDO.format(run=run, decision=decision)}")
+    print_message(f"report: {run / 'report.html'}")
 
 
 def few_mistakes(result: dict[str, Any]) -> Iterator[str]:
@@ -113,7 +119,7 @@ def show_abstention(result: dict[str, Any]) -> None:
         rows.append([f"{entry['below']:g}", answered, percent(accuracy, digits_for(n)), bounds])
     columns = ("below", "answered", "right of these", "95 % interval")
     show_table("no label", columns, rows, right=columns)
-    say(f"set the threshold with --abstain-below P; measured on the {result['chosen_by']} examples")
+    print_message(f"set the threshold with --abstain-below P; measured on the {result['chosen_by']} examples")
 
 
 def show_decision(result: dict[str, Any]) -> None:
@@ -127,13 +133,15 @@ def show_decision(result: dict[str, Any]) -> None:
         columns = ("class", "threshold", "offset of log p")
         show_table(f"thresholds for the best {metric_name}", columns, rows, right=columns[1:])
     elif threshold is not None:
-        say(f"threshold on {result['classes'][1]!r}: {threshold:.4f}, for the best {result['metric']}")
+        print_message(
+            f"threshold on {result['classes'][1]!r}: {threshold:.4f}, for the best {result['metric']}"
+        )
     if threshold is not None and (unseen := result.get("unseen")):
         message = f"{metric_name} on {result['chosen_by']} with thresholds chosen by 5-fold cross-validation"
-        say(f"{message}: {decimal(unseen['before'], 4)} becomes {decimal(unseen['after'], 4)}")
+        print_message(f"{message}: {decimal(unseen['before'], 4)} becomes {decimal(unseen['after'], 4)}")
     for name, split in result["splits"].items():
         if abstention := split["after"].get("abstention"):
-            say(f"{name}: {abstention_line(abstention)}")
+            print_message(f"{name}: {abstention_line(abstention)}")
     if result.get("abstaining") and result.get("abstain_below") is None:
         show_abstention(result)
 
@@ -183,6 +191,6 @@ def calibrate_command(
     options |= {"columns": cli.columns_for_data(columns, data), "on_bad_row": cli.check_bad_row(on_bad_row)}
     result = calibrate_run(folder, data, threshold, **options)
     if json:
-        say_json(result)
+        print_json(result)
     else:
         show_calibration(result, folder)

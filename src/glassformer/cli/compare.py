@@ -15,11 +15,11 @@ from glassformer.checkpoints.files import disk_errors, replace_text
 from glassformer.cli import options as cli
 from glassformer.cli.evaluate import check_run
 from glassformer.cli.options import argument, option
-from glassformer.cli.output import AS_JSON, say, say_json, show_table
+from glassformer.cli.output import AS_JSON, print_json, print_message, show_table
 from glassformer.cli.own_data import choose_recipe
 from glassformer.config import parse_settings, to_toml
 from glassformer.outputs import check_folder_path
-from glassformer.report.wording import NONE, duration
+from glassformer.report.wording import EMPTY_CELL, duration
 from glassformer.scale.engines import check_engine
 from glassformer.study.grid import Study, expand, folder_name, load_study
 from glassformer.tasks.catalog import study_names
@@ -93,22 +93,22 @@ def show_study(results: dict[str, Any], folder: Path | None) -> None:
 
     heads, rows = study_rows(results)
     epoch_times = [duration(arm["cost"]["seconds_per_epoch"]) for arm in results["arms"]]
-    epoch_times += [NONE] * len(results["baselines"])
+    epoch_times += [EMPTY_CELL] * len(results["baselines"])
     rows = [[*row, time] for row, time in zip(rows, epoch_times, strict=True)]
     columns = ("arm", *heads, "an epoch")
-    say("")
+    print_message("")
     num_seeds = len(results["seeds"])
     seeds = f"{num_seeds} seeds" if num_seeds > 1 else "one seed"
     title = f"{results['name']}: {results['n']:,} {results['judged']} examples, {seeds}"
     show_table(title, columns, rows, right=columns[1:])
-    say(results["verdict"])
+    print_message(results["verdict"])
     for name, sentence in results["sentences"].items():
-        say(f"{name}: {sentence}")
+        print_message(f"{name}: {sentence}")
     if folder is None:
-        say("with --out DIR: the same as a page and as tables")
+        print_message("with --out DIR: the same as a page and as tables")
         return
-    say(f"tables: {folder / 'results.csv'}, {folder / 'results.md'}")
-    say(f"report: {folder / 'report.html'}")
+    print_message(f"tables: {folder / 'results.csv'}, {folder / 'results.md'}")
+    print_message(f"report: {folder / 'report.html'}")
 
 
 STUDY_OR_RUNS: Any = argument(
@@ -179,7 +179,7 @@ def compare_command(
         results = compare_finished(arguments, out, **evaluation)
         show_study(results, out)
         if json:
-            say_json({"folder": out, **results})
+            print_json({"folder": out, **results})
         return
     else:
         if data_option := cli.guess_data_option(arguments[0]):
@@ -191,11 +191,11 @@ def compare_command(
         folder = out or cli.default_folder(loaded.name, suffix if split != loaded.split else "")
     from glassformer.study.compare import compare
 
-    options: dict[str, Any] = {"workers": workers, "log": say, "progress": True, "engine": engine}
+    options: dict[str, Any] = {"workers": workers, "log": print_message, "progress": True, "engine": engine}
     results = compare(loaded, folder, settings=overrides, **options, **evaluation)
     show_study(results, folder)
     if json:
-        say_json({"folder": folder, **results})
+        print_json({"folder": folder, **results})
     for title, reason in list(results["failed"].items())[:1]:
         what = f"{len(results['failed'])} of the runs failed, such as {title}: {reason}"
         raise errors.GlassformerError(f"{what}. Try again with the same command")

@@ -18,10 +18,18 @@ import typer
 
 from glassformer.cli import options as cli
 from glassformer.cli.options import argument, option
-from glassformer.cli.output import AS_JSON, NO_ANSWER, excerpt, note, say, say_json, show_table
+from glassformer.cli.output import (
+    AS_JSON,
+    NO_ANSWER,
+    excerpt,
+    print_json,
+    print_message,
+    print_note,
+    show_table,
+)
 from glassformer.cli.own_data import absolute_path, is_set, model_section, requested_recipe
 from glassformer.config import apply_overrides, build
-from glassformer.data.answered import ANSWERED_SOURCES, load_answered
+from glassformer.data.answered import ANSWERED_SOURCES, load_qa
 from glassformer.data.doctor import examine
 from glassformer.data.files import reading_flags
 from glassformer.data.findings import DoctorReport
@@ -138,7 +146,7 @@ def write_contact_sheet(source: str, level: str | None, out: Path | None) -> Non
     sheet = contact_sheet([split.images[i] for i in indices], level, split.origin)
     with atomic_write(out) as draft:
         sheet.save(draft, "PNG")
-    say(f"{counted(len(indices), 'image')}, {', '.join(columns)}: {out}")
+    print_message(f"{counted(len(indices), 'image')}, {', '.join(columns)}: {out}")
 
 
 # --- data list --------------------------------------------------------------------------------------
@@ -186,7 +194,7 @@ def list_command(json: bool = AS_JSON) -> None:
     rows = [[name, s.description, s.licence, locations[name]] for name, s in named_sources().items()]
     if json:
         keys = ("name", "description", "licence", "where")
-        say_json([dict(zip(keys, row, strict=True)) for row in rows])
+        print_json([dict(zip(keys, row, strict=True)) for row in rows])
         return
     show_table("data sets", ("name", "what", "licence", "where"), rows)
 
@@ -378,18 +386,18 @@ class Questions(Texts):
     supports_set = False
 
     def load(self, name: str, columns: Columns, separator: str | None) -> Any:
-        return load_answered(name, on_bad_row="skip")
+        return load_qa(name, on_bad_row="skip")
 
     def examine(self, dataset, model=None, max_length=None, recipe=None) -> DoctorReport:
-        from glassformer.data.answer_doctor import examine_answered
+        from glassformer.data.answer_doctor import examine_qa
         from glassformer.data.windows import MAX_LENGTH, encode_questions
 
         if model is None:
-            return examine_answered(dataset)
+            return examine_qa(dataset)
         tokenizer, length = _tokenizer(model), max_length or MAX_LENGTH
         splits = dataset.splits.items()
         windows = {k: encode_questions(tokenizer, split.questions, max_length=length) for k, split in splits}
-        return examine_answered(dataset, windows)
+        return examine_qa(dataset, windows)
 
     def show(self, dataset: Any, name: str) -> ShownData:
         statistics = self.examine(dataset).figures
@@ -451,7 +459,7 @@ KINDS: dict[str, Texts] = {  # keys are results of ``detect_kind``
 def _note_ambiguous_name(name: str) -> None:
     """Print a note if a name is both a named data set and a file or folder."""
     if is_builtin(name) and Path(name).exists():
-        note(f"{name!r} is read as the built-in data set; for the file or folder here write ./{name}")
+        print_note(f"{name!r} is read as the built-in data set; for the file or folder here write ./{name}")
 
 
 @app.command("show")
@@ -471,19 +479,19 @@ def show_command(
     if augment is not None or out is not None:
         write_contact_sheet(name, augment, out)
         if json:
-            say_json({"out": out})
+            print_json({"out": out})
         return
     _note_ambiguous_name(name)
     kind = "texts" if text_column or pair_column != "auto" else detect_kind(name)
     dataset = KINDS[kind].load(name, (text_column, pair_column, label_column), label_separator)
     shown = KINDS[kind].show(dataset, name)
     if json:
-        say_json(shown.fields)
+        print_json(shown.fields)
         return
     licence = getattr(dataset, "licence", "")
     for line in (dataset.description, licence and f"licence: {licence}", *shown.notes):
         if line:
-            say(line)
+            print_message(line)
     title = name if kind == "images" else dataset.name
     right = [head for head in shown.heads[1:-1] if head not in shown.text_heads]
     show_table(title, shown.heads, shown.rows, right=right)
@@ -521,7 +529,7 @@ def doctor_command(
         dataset = KINDS[kind].load(name, columns, label_separator)
         report = KINDS[kind].examine(dataset, model, max_length)
     if json:
-        say_json(report.to_dict())
+        print_json(report.to_dict())
         return
     last_line = ""
     if kind == "texts" and not settings:
@@ -534,17 +542,19 @@ def doctor_command(
     show_table(report.name, ("", "check", "finding"), rows)
     for f in findings:
         for example in f.examples if f.severity == "warning" or f.code in LISTED else ():
-            say(f"{f.code}: {excerpt(example)}")
+            print_message(f"{f.code}: {excerpt(example)}")
     if model is None and kind == "texts":
-        say("add --model NAME to check truncation and unknown tokens too")
+        print_message("add --model NAME to check truncation and unknown tokens too")
     if kind == "images" and model is None:
-        say("image sizes and cropping are checked for the default model of `train`; or add --model NAME")
+        print_message(
+            "image sizes and cropping are checked for the default model of `train`; or add --model NAME"
+        )
     splits = dataset.splits if kind in ("texts", "images") else {}
     if last_line:
-        say(last_line)
+        print_message(last_line)
     elif options := fixing_options(findings, splits) if splits else []:
         if correction := needed_corrections(findings, options, splits):
-            say(correction)
+            print_message(correction)
         arguments = _column_options(text_column, pair_column, label_column)
         arguments += ["--label-separator", label_separator] if label_separator else []
         arguments += [*reading_options(options), *(("--model", model) if model else ())]
@@ -554,7 +564,7 @@ def doctor_command(
         data_option = "--images" if kind == "images" else "--text"
         command = ["glassformer", "train", data_option, name, *arguments, *options]
         command += cli.free_out_option(name)
-        say(f"suggested command: {shlex.join(command)}")
+        print_message(f"suggested command: {shlex.join(command)}")
 
 
 def reading_options(options: Sequence[str] = ()) -> list[str]:

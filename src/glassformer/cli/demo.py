@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from glassformer.checkpoints.locks import check_unlocked
 from glassformer.cli.options import flag
-from glassformer.cli.output import AS_JSON, run_as_dict, say, say_json, show_run, show_table
+from glassformer.cli.output import AS_JSON, print_json, print_message, run_as_dict, show_run, show_table
 from glassformer.cli.train import train
 from glassformer.config import read_toml
 from glassformer.errors import ExistsError
@@ -72,7 +72,7 @@ def demo(folder: Path, settings: Sequence[str] = (), name: str = RECIPE) -> tupl
     """Run a demo's recipe in ``folder``; an earlier demo there is removed."""
     recipe = load_recipe(name, settings)
     clear(folder)
-    say(*DEMOS[name].about.split("\n"))
+    print_message(*DEMOS[name].about.split("\n"))
     return train(recipe, folder), recipe
 
 
@@ -127,7 +127,9 @@ def demo_command(
             explain(run, texts)
         if json:
             runs[name] = run_as_dict(run)
-    say("The two reports show learning curves, mistakes and where each model looks: open them in a browser.")
-    say("Your own data: glassformer train --text FILE.csv (a column of texts, a column of labels)")
+    print_message(
+        "The two reports show learning curves, mistakes and where each model looks: open them in a browser."
+    )
+    print_message("Your own data: glassformer train --text FILE.csv (a column of texts, a column of labels)")
     if json:
-        say_json({"runs": runs})
+        print_json({"runs": runs})

@@ -22,7 +22,7 @@ from glassformer import __version__
 from glassformer.checkpoints.files import read_json
 from glassformer.cli.data import source_locations
 from glassformer.cli.options import argument, guess_data_option, option
-from glassformer.cli.output import AS_JSON, say, say_json, show_table
+from glassformer.cli.output import AS_JSON, print_json, print_message, show_table
 from glassformer.data.folders import data_folders
 from glassformer.data.tokenizer_file import load_tokenizer, tokenizer_files
 from glassformer.data.vocabulary import Vocabulary, count_ids
@@ -46,7 +46,7 @@ _ok, _note, _missing = (partial(CheckResult, state) for state in ("ok", "note", 
 def examine_model(name: str, revision: str | None = None) -> dict[str, list[CheckResult]]:
     """Run all checks of a model; results by subject. The state "missing" means that it cannot be used."""
     from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
-    from glassformer.checkpoints.settings import ABOUT
+    from glassformer.checkpoints.settings import METADATA_FILE
     from glassformer.families.pretrained import load_pretrained, read_checkpoint
 
     if Path(name).is_file() and (option := guess_data_option(name)):
@@ -62,7 +62,7 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Chec
     if name.lower() in CATALOG and resolved.from_hub:
         results.append(_note("checksum", "none: the commit is pinned, its files are not"))
     by_subject = {"checkpoint": results}
-    if (folder / ABOUT).is_file():
+    if (folder / METADATA_FILE).is_file():
         kind, fault = _class_and_fault(folder)
         results.append(_saved_by_us(kind, fault))
         results += [] if fault else _int8_result(folder)
@@ -116,10 +116,10 @@ def _describe_run(folder: Path) -> list[CheckResult]:
 
 def _without_hub_format(folder: Path) -> list[CheckResult] | None:
     """Results about a saved model that has no Hub format, such as word vectors; None for other models."""
-    from glassformer.checkpoints.settings import ABOUT
+    from glassformer.checkpoints.settings import METADATA_FILE
 
-    inner = folder / "model" if (folder / "model" / ABOUT).is_file() else folder
-    if not (inner / ABOUT).is_file() or (inner / "config.json").is_file():
+    inner = folder / "model" if (folder / "model" / METADATA_FILE).is_file() else folder
+    if not (inner / METADATA_FILE).is_file() or (inner / "config.json").is_file():
         return None
     kind, fault = _class_and_fault(inner)
     results = [_ok("folder", str(inner)), _saved_by_us(kind, fault)]
@@ -146,10 +146,10 @@ def _class_and_fault(folder: Path) -> tuple[str, str]:
 
 def _int8_result(folder: Path) -> list[CheckResult]:
     """The outcome of the int8 check of the model; empty if it was not run."""
-    from glassformer.checkpoints.settings import ABOUT
+    from glassformer.checkpoints.settings import METADATA_FILE
     from glassformer.tasks.classifier import describe_int8
 
-    outcome = read_json(folder / ABOUT).get("int8")
+    outcome = read_json(folder / METADATA_FILE).get("int8")
     if outcome is None:
         return []
     return [CheckResult("ok" if outcome["passed"] else "note", "int8", describe_int8(outcome))]
@@ -433,11 +433,13 @@ def doctor_command(
         by_subject = examine_model(model, revision)
     missing = [r.what for results in by_subject.values() for r in results if r.state == "missing"]
     if json:
-        say_json({subject: [r._asdict() for r in results] for subject, results in by_subject.items()})
+        print_json({subject: [r._asdict() for r in results] for subject, results in by_subject.items()})
     else:
         for subject, results in by_subject.items():
             show_table(subject, ("", "what", "found"), results)
         problem = "missing" if model is None else "cannot be used"
-        say(f"glassformer {__version__}: " + (f"{problem}: {', '.join(missing)}" if missing else "ready"))
+        print_message(
+            f"glassformer {__version__}: " + (f"{problem}: {', '.join(missing)}" if missing else "ready")
+        )
     if missing:
         raise typer.Exit(1)

@@ -13,7 +13,7 @@ from glassformer.checkpoints.files import read_json
 from glassformer.cli import options as cli
 from glassformer.cli import output
 from glassformer.cli.options import flag, option
-from glassformer.cli.output import AS_JSON, say, say_json
+from glassformer.cli.output import AS_JSON, print_json, print_message
 from glassformer.data.files import missing_file_fix
 from glassformer.errors import NotARunError, NotForThisModelError
 from glassformer.report.wording import share_interval, verdict_of
@@ -103,7 +103,7 @@ def evaluate_command(
     metrics = evaluate_task(run, data, cli.say_with_options, **options)
     verdict = "" if every_epoch else _verdict(run, metrics, data)
     if json:
-        say_json(metrics | ({"verdict": verdict} if verdict else {}))
+        print_json(metrics | ({"verdict": verdict} if verdict else {}))
         return
     if every_epoch:
         show_epochs(str(run), metrics["epochs"])
@@ -132,9 +132,9 @@ def _show(run: Path, metrics: dict[str, Any], verdict: str) -> None:
         printer(str(run), metrics)
     elif "per_class" in metrics:
         output.show_metrics(str(run), metrics, _main_metric(run, metrics))
-        say(verdict)
+        print_message(verdict)
         if abstention := metrics.get("abstention"):
-            say(output.abstention_line(abstention))
+            print_message(output.abstention_line(abstention))
     elif all(
         t is None or (isinstance(t, dict) and {"spearman", "sections"} & t.keys()) for t in metrics.values()
     ):  # tests of word vectors
@@ -228,6 +228,6 @@ def report_command(
     """Write report.html again, from the files of a run, a study, a cross-validation or a label review."""
     pages = report(folder)
     for page in pages:
-        say(f"report: {page}")
+        print_message(f"report: {page}")
     if json:
-        say_json({"pages": pages})
+        print_json({"pages": pages})

@@ -12,10 +12,19 @@ from typing import Any
 
 from glassformer.cli import options as cli
 from glassformer.cli.options import argument, flag, option
-from glassformer.cli.output import AS_JSON, excerpt, note, one_line, progress_bar, say, say_json, show_table
+from glassformer.cli.output import (
+    AS_JSON,
+    excerpt,
+    one_line,
+    print_json,
+    print_message,
+    print_note,
+    progress_bar,
+    show_table,
+)
 from glassformer.cli.predict import build_request, select_inputs
 from glassformer.cli.predictions import usage_hint
-from glassformer.cli.vectors import check_page, explain_pair, is_embedder, show_explained
+from glassformer.cli.vectors import check_html_or_json, explain_pair, is_embedder, show_explained
 from glassformer.data.text_pairs import SIDES
 from glassformer.errors import ConfigError, NotForThisModelError, with_article
 from glassformer.finite import json_text
@@ -52,7 +61,7 @@ def explain(
     # With ``rows``, an unusable row that is not selected must not raise an error.
     request = build_request(Path(folder), arguments, text_column, pair_column, bool(rows))
     inputs = select_inputs(clf, pair_column)
-    examples = inputs.examples_to_explain(request, rows)
+    examples = inputs.examples_of_arguments(request, rows)
     if len(examples) > MAX_INPUTS:
         is_file = len(arguments) == 1 and Path(arguments[0]).is_file()
         what = f"{len(examples)} inputs, and explain takes {MAX_INPUTS} at most"
@@ -124,7 +133,7 @@ def explain_command(
     """Explain a prediction: the words or image regions it depends on, and a test of the explanation."""
     inputs = cli.collect_inputs(given, data, "explain")
     if out is not None:
-        check_page(out)
+        check_html_or_json(out)
     cli.check_folder(run)
     if is_embedder(run):
         if set_ or target or trust or row or cross or word is not None or method or len(inputs) != 2:
@@ -133,7 +142,7 @@ def explain_command(
             raise NotForThisModelError(what, where=str(run), fix=fix)
         explanation = explain_pair(str(run), inputs[0], inputs[1], out)
         if as_json:
-            say_json([explanation.as_dict()] if out is None else {"explained": 1, "out": out})
+            print_json([explanation.as_dict()] if out is None else {"explained": 1, "out": out})
         else:
             show_explained(explanation, out)
         return
@@ -152,19 +161,19 @@ def _output(explanations: Sequence[Any], out: Path | None, as_json: bool) -> Non
     if out is not None:
         _write(out, explanations)
         for e in explanations[:MAX_WORDS]:
-            say(f"{excerpt(e.name or e.text)}: {_prediction(e)}")
-        say(f"{len(explanations)} explained by {explanations[0].method}: {out}")
+            print_message(f"{excerpt(e.name or e.text)}: {_prediction(e)}")
+        print_message(f"{len(explanations)} explained by {explanations[0].method}: {out}")
     if as_json:
         summary = {"explained": len(explanations), "method": explanations[0].method, "out": out}
-        say_json([e.to_dict() for e in explanations] if out is None else summary)
+        print_json([e.to_dict() for e in explanations] if out is None else summary)
     for i, e in enumerate(explanations if out is None and not as_json else [], 1):
         if len(explanations) > 1:
-            say(f"{i} of {len(explanations)}: {excerpt(e.name or e.text)}")
+            print_message(f"{i} of {len(explanations)}: {excerpt(e.name or e.text)}")
         _show(e)
     for e in explanations:
         if e.settings.get("converged") is False:
             what = f"the scores sum to the logit difference only within {e.error:.1e}"
-            note(f"{what}; for more precision: --set max_steps=4096")
+            print_note(f"{what}; for more precision: --set max_steps=4096")
 
 
 def _check_options(method: str | None, target: str | None, options: dict[str, Any]) -> None:
@@ -186,9 +195,11 @@ def _show(e: Any) -> None:
     """Print the words or patches with the highest scores, and the scores of special tokens."""
     target = f" for {e.target}" if e.target is not None else ""
     target += f" {e.of_target:.4f}" if e.of_target is not None else ""
-    say(f"{_prediction(e)} · {e.method}{target}")
+    print_message(f"{_prediction(e)} · {e.method}{target}")
     if e.method in ATTENTION_METHODS and e.sides is None and e.cross is None:
-        say(f"{e.method} shows what the model attended to, not why it predicts this: {BETTER_METHOD}")
+        print_message(
+            f"{e.method} shows what the model attended to, not why it predicts this: {BETTER_METHOD}"
+        )
     ranked = sorted(e.words() or e.top(e.scores.size), key=lambda pair: -abs(pair[1]))
     are_small = not ranked or abs(ranked[0][1]) < MIN_SCORE
     if e.sides is None:
@@ -211,8 +222,8 @@ def _show(e: Any) -> None:
             if word < 0 and score
         ]
         if special:
-            say(f"special tokens: {', '.join(special)}")
-    say(*e.notes)
+            print_message(f"special tokens: {', '.join(special)}")
+    print_message(*e.notes)
 
 
 def _format_score(score: float, are_small: bool) -> str:

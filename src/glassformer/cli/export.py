@@ -14,7 +14,7 @@ import typer
 
 from glassformer.cli.audit import WORSE
 from glassformer.cli.options import RUN, argument, check_folder, flag, option
-from glassformer.cli.output import AS_JSON, note, progress_bar, say, say_json, show_table
+from glassformer.cli.output import AS_JSON, print_json, print_message, print_note, progress_bar, show_table
 from glassformer.cli.predictions import usage_hint
 from glassformer.data.splits import labeled_or_none
 from glassformer.errors import BadValueError, DataError, ExistsError, NotForThisModelError, with_article
@@ -91,10 +91,10 @@ def sample_validation(run: str | Path) -> tuple[list[Any], list[Any]] | None:
         return None
     recipe = read_run_recipe(Path(run))
     try:
-        context = RunContext(TASKS[recipe.task], recipe, Path(run), note)
+        context = RunContext(TASKS[recipe.task], recipe, Path(run), print_note)
         examples = labeled_or_none(context.reload_data(["validation"]).validation)
     except DataError as error:
-        note(f"the run's validation data are not used ({error})")
+        print_note(f"the run's validation data are not used ({error})")
         return None
     if examples is None:
         return None
@@ -122,17 +122,17 @@ def export_command(
     """Export the model to transformers or ONNX; stops if the predictions would differ."""
     folder, result = export(run, to.value, out, int8=int8, check=check, int8_tolerance=int8_tolerance)
     if json:
-        say_json({"folder": folder, "to": to.value, **result})
+        print_json({"folder": folder, "to": to.value, **result})
     left_out = result.get("left_out", [])
     compared = "vectors" if "width" in result else "logits" if left_out else "same labels, logits"
     difference = f"{result['largest_difference']:.1e}"
-    say(f"{folder}: {result['inputs']} inputs, {compared} differ by at most {difference}")
+    print_message(f"{folder}: {result['inputs']} inputs, {compared} differ by at most {difference}")
     if to is Target.hf:
         _describe_hf(result, left_out)
     else:
-        say(f"python {folder / 'run.py'} runs it without glassformer")
+        print_message(f"python {folder / 'run.py'} runs it without glassformer")
     if result.get("long_texts", "cut") != "cut":
-        note(
+        print_note(
             "the export truncates long texts and may predict other labels for them: `glassformer predict` "
             f"takes the {result['long_texts']} over the windows of each text"
         )
@@ -145,27 +145,29 @@ def export_command(
             line += f"on {e['judged']:,} validation examples"
         else:
             line += "; its accuracy was not checked, because the run has no labeled validation examples"
-        note(line)
+        print_note(line)
 
 
 def _describe_hf(result: dict[str, Any], left_out: list[str]) -> None:
     """Print how to open an export for transformers, and what it does not contain."""
     opens_as = result["opens_as"]
     if "width" in result:
-        say(f"open it with sentence-transformers, or its encoder with transformers ({opens_as})")
+        print_message(f"open it with sentence-transformers, or its encoder with transformers ({opens_as})")
     elif result["whole"]:
-        say(f"open it with transformers as {opens_as}")
+        print_message(f"open it with transformers as {opens_as}")
     else:
-        note(
+        print_note(
             f"transformers opens the encoder ({opens_as}); run.py there adds pooling and head. "
             f"A classifier fitted with {result['whole_with']} is loaded with its head"
         )
     if left_out:
         changed = "probabilities" if left_out == ["temperature"] else "probabilities and labels"
         what = f"transformers has no {' and no '.join(left_out)}, so its {changed} differ"
-        note(f"{what}; an export with --to onnx keeps them")
+        print_note(f"{what}; an export with --to onnx keeps them")
     if result["clean"] != "none":
-        note(f"texts were cleaned (clean = {result['clean']}) in training; transformers does not do that")
+        print_note(
+            f"texts were cleaned (clean = {result['clean']}) in training; transformers does not do that"
+        )
 
 
 # --- prove ----------------------------------------------------------------------------------------
@@ -215,17 +217,19 @@ def prove_command(
     if path == folder / "proof.json":
         add_proof_to_card(folder, proof["sentences"])
     if json:
-        say_json(proof | {"out": path})
+        print_json(proof | {"out": path})
     else:
         model_type, stored = proof["model_type"], ", ".join(proof["stored_as"])
-        say(f"{proof['model']}: {model_type}, stored in {stored}, computed in {proof['computed_in']}")
+        print_message(
+            f"{proof['model']}: {model_type}, stored in {stored}, computed in {proof['computed_in']}"
+        )
         rows = [
             (output["way"], output["output"], *(f"{output[key]:.2g}" for key in COLUMNS))
             for output in proof.get("outputs", ())
         ]
         if rows:
             show_table("", ("folder", "output", *COLUMNS.values()), rows, right=(*COLUMNS.values(),))
-        say(*proof["sentences"])
-        say(f"certificate: {path}")
+        print_message(*proof["sentences"])
+        print_message(f"certificate: {path}")
     if proof["verdict"] == "different":
         raise typer.Exit(WORSE)

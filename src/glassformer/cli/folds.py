@@ -14,7 +14,7 @@ from typing import Any
 from glassformer.cli import options as cli
 from glassformer.cli import output
 from glassformer.cli.options import option
-from glassformer.cli.output import AS_JSON, note, say, say_json
+from glassformer.cli.output import AS_JSON, print_json, print_message, print_note
 from glassformer.cli.own_data import choose_recipe
 from glassformer.errors import BadValueError, ConflictError, GlassformerError, NotForThisModelError
 from glassformer.outputs import check_folder_path
@@ -98,11 +98,11 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
     summary = ", ".join(f"{name} {value}" for name, value in named_values)
     if scores.get(f"{keys[-1]}_interval"):
         summary += f", 95 % interval {cells(scores, [f'{keys[-1]}_interval'], target, digits)[0]}"
-    say(f"all {n:,} {target.predictions}: {summary}")
+    print_message(f"all {n:,} {target.predictions}: {summary}")
     if "per_class" in scores and (comparison := no_better_than_majority(scores)):
-        note(f"these predictions are {comparison}")
-    say(f"predictions: {predictions_file(folder)}")
-    say(f"report: {folder / 'report.html'}")
+        print_note(f"these predictions are {comparison}")
+    print_message(f"predictions: {predictions_file(folder)}")
+    print_message(f"report: {folder / 'report.html'}")
 
 
 @cli.add_options(OPTIONS)
@@ -114,7 +114,7 @@ def cross_validate_command(recipe: str | None = cli.RECIPE_NAME, **options: Any)
     show_folds(metrics, folder)
     if options["json"]:
         files = {"predictions": predictions_file(folder), "report": folder / "report.html"}
-        say_json({"folder": folder, **files, "metrics": metrics})
+        print_json({"folder": folder, **files, "metrics": metrics})
 
 
 # --- labels that are probably wrong ------------------------------------------------------------------
@@ -126,12 +126,12 @@ def show_review(result: dict[str, Any], folder: Path) -> None:
     """Print how many labels look wrong, and the first suggestions."""
     counts, share = f"{result['suspicious']:,} of {result['n']:,}", percent(result["noise"])
     if result.get("several"):
-        say(
+        print_message(
             f"{counts} examples have a label that looks wrong, or lack one; for each label, an estimated "
             f"{share} of the examples have or lack it wrongly"
         )
     else:
-        say(f"{counts} labels look wrong; the estimated share of wrong labels is {share}")
+        print_message(f"{counts} labels look wrong; the estimated share of wrong labels is {share}")
     rows = []
     for s in result["suggestions"][:MAX_SUGGESTIONS]:
         cells = [s["rank"], s["row"], s["label"], s["suggested"]]
@@ -140,18 +140,22 @@ def show_review(result: dict[str, Any], folder: Path) -> None:
     output.show_table("labels most likely to be wrong", columns, rows, right=("rank", "P(label)"))
     num_marked = min(result["suspicious"], result["listed"])
     marks = f"the column 'suspicious' marks the {num_marked:,} that look wrong"
-    say(f"the {result['listed']:,} most suspicious labels, in order; {marks}: {folder / 'review.csv'}")
+    print_message(
+        f"the {result['listed']:,} most suspicious labels, in order; {marks}: {folder / 'review.csv'}"
+    )
     table = folder / result["to_correct"]["file"]
     if result["to_correct"]["edited"]:
-        say(f"{table} has been edited, so it was not overwritten")
-    say(f"correct the labels in {table}, then train on that file: {shlex.join(result['give_back'])}")
-    note(
+        print_message(f"{table} has been edited, so it was not overwritten")
+    print_message(
+        f"correct the labels in {table}, then train on that file: {shlex.join(result['give_back'])}"
+    )
+    print_note(
         "if you correct labels of test rows as a model suggests, the scores on these rows are too good; to "
         "measure the gain, set test rows aside first (train.csv and test.csv in one folder)"
     )
     if result["judge"]:
-        note(result["judge"])
-    say(f"page: {folder / 'review.html'}")
+        print_note(result["judge"])
+    print_message(f"page: {folder / 'review.html'}")
 
 
 @cli.add_options(OPTIONS)
@@ -184,4 +188,4 @@ def review_labels_command(
     result = review(folder, top)
     show_review(result, folder)
     if options["json"]:
-        say_json({"folder": folder, **result})
+        print_json({"folder": folder, **result})

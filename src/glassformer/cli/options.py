@@ -21,7 +21,7 @@ from glassformer import errors
 from glassformer.checkpoints.catalog import is_catalog_name
 from glassformer.checkpoints.files import list_models_below
 from glassformer.checkpoints.locks import check_unlocked
-from glassformer.cli.output import note, say, show_table
+from glassformer.cli.output import print_message, print_note, show_table
 from glassformer.config import choices_in, meaning_of, nearest, takes_none
 from glassformer.config.synonyms import TABLE_OPTIONS, as_key, our_key
 from glassformer.data.image import is_image_name
@@ -386,12 +386,12 @@ def use_column_options(line: str) -> str:
 
 def note_columns(line: str) -> None:
     """Print a note of the library, with the command-line options of columns."""
-    note(use_column_options(line))
+    print_note(use_column_options(line))
 
 
 def say_with_options(line: str) -> None:
     """Print a line of the library, with the command-line options of columns."""
-    say(use_column_options(line))
+    print_message(use_column_options(line))
 
 
 def columns_for_data(columns: Mapping[str, str | None], data: str | None) -> dict[str, str]:
@@ -467,8 +467,8 @@ def show_keys(requested: bool) -> None:
         sections: dict[str, list[tuple[str, str, str]]] = {}
         for key in recipe_keys(task):
             sections.setdefault(key.section, []).append((key.name, key.default, key.meaning))
-        say(f"{task}:")
+        print_message(f"{task}:")
         for section, rows in sections.items():
             show_table(f"[{section}]" if section else "at the top", ("key", "default", "meaning"), rows)
-    say("--set KEY=none resets a key whose default is none.")
+    print_message("--set KEY=none resets a key whose default is none.")
     raise typer.Exit

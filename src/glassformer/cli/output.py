@@ -68,29 +68,32 @@ def excerpt(text: str, size: int = EXCERPT) -> str:
     return line if len(line) <= size else line[: size - 1].rstrip() + "…"
 
 
-def emit(text: str, err: bool = False) -> None:
-    """Print text without control characters other than tabs and line breaks; all commands print with it."""
+def print_text(text: str, err: bool = False) -> None:
+    """Print text to stdout, without control characters other than tabs and line breaks.
+
+    All commands print with it.
+    """
     typer.echo(printable(text, allowed="\t\n"), err=err)
 
 
-def say(*lines: str) -> None:
+def print_message(*lines: str) -> None:
     """Print lines, to stdout or with ``--json`` to stderr."""
     for line in lines:
-        emit(one_line(line), err=_json_output)
+        print_text(one_line(line), err=_json_output)
 
 
-def note(*lines: str) -> None:
+def print_note(*lines: str) -> None:
     """Print notes to stderr; they are not part of the result."""
     for line in lines:
-        emit(f"note: {one_line(line)}", err=True)
+        print_text(f"note: {one_line(line)}", err=True)
 
 
-def say_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     """Print a value as JSON; control characters are escaped."""
     text = json_text(value, indent=2, default=_plain)
     if not text.replace("\n", "").isprintable():
         text = "".join(c if c.isprintable() or c == "\n" else json_text(c, ascii=True)[1:-1] for c in text)
-    emit(text)
+    print_text(text)
 
 
 def _plain(value: Any) -> Any:
@@ -175,7 +178,7 @@ def show_translation_scores(title: str, splits: dict[str, dict[str, Any]]) -> No
     ]
     show_table(title, ("", "search", *table.heads[1:]), rows, right=table.heads[1:])
     for name, signature in entries[0][2]["signatures"].items():
-        say(f"{name.replace('_', ' ')}: {signature}")
+        print_message(f"{name.replace('_', ' ')}: {signature}")
 
 
 @contextmanager
@@ -188,7 +191,7 @@ def print_warnings(reword: Callable[[str], str] = str) -> Iterator[None]:
             show_default(message, category, *location)
         elif str(message) not in printed:
             printed.add(str(message))
-            note(f"{reword(str(message))} [{category.code}]")
+            print_note(f"{reword(str(message))} [{category.code}]")
 
     with warnings.catch_warnings():
         show_default, warnings.showwarning = warnings.showwarning, show
@@ -210,8 +213,8 @@ def show_run(run: Run, recipe: Any) -> None:
     printers = {"similarity": show_similarity_run, "baselines": show_evaluated_run, "tests": show_vectors_run}
     show = next((printers[key] for key in printers if key in metrics), show_sequence_run)
     show(run, recipe)
-    say(f"model: {run.folder / 'model'}")
-    say(f"report: {run.report}")
+    print_message(f"model: {run.folder / 'model'}")
+    print_message(f"report: {run.report}")
 
 
 def run_as_dict(run: Run) -> dict[str, Any]:
@@ -268,32 +271,36 @@ def show_evaluated_run(run: Run, recipe: Any) -> None:
         groups = [(f"of these {scores[g]['n']:,} {g}", scores[g]) for g in QUESTION_GROUPS if g in scores]
         rows = [(name, model_scores), *groups, *metrics["baselines"].items()]
         digits, columns = target.digits(scores["n"]), terminal_columns(scores, measure)
-        say("")
+        print_message("")
         examples = f"{scores['n']:,} {split_name} {noun}{target.size_note(scores)}"
         title = f"{recipe.name}: {examples}, {metrics['seconds']['total']:.0f} s in all"
         head = "" if target.predicts_labels else "model"
         show_metric_table(title, metric_table(rows, columns, digits, head, short=True))
-        say(*LINES_BY_LAYOUT[target.terminal_layout](scores, metrics, name, noun))
-    say(*interval_lines(metrics.get("intervals") or []))
+        print_message(*LINES_BY_LAYOUT[target.terminal_layout](scores, metrics, name, noun))
+    print_message(*interval_lines(metrics.get("intervals") or []))
     if metrics["test"] and split_name != "validation" and metrics["validation"]:
-        say(validation_line(metrics["validation"], measure))
+        print_message(validation_line(metrics["validation"], measure))
     if hint := calibration_hint(run.folder, metrics):
-        say(hint)
+        print_message(hint)
     if (threshold := metrics.get("threshold")) is not None:
-        say(f"'no answer' is predicted if its score exceeds the best answer's by more than {threshold:.3f}")
+        print_message(
+            f"'no answer' is predicted if its score exceeds the best answer's by more than {threshold:.3f}"
+        )
     if outliers := (metrics.get("numbers") or {}).get("far"):
-        note(outlier_note(outliers))
+        print_note(outlier_note(outliers))
     for split, (n_cut, total) in metrics.get("truncated", {}).items():
         if n_cut:
             length = metrics.get("max_length", recipe.text.max_length)
-            say(f"{n_cut:,} of {total:,} {split} texts are longer than {length} tokens and were cut there")
+            print_message(
+                f"{n_cut:,} of {total:,} {split} texts are longer than {length} tokens and were cut there"
+            )
     for kind, by_severity in metrics.get("robustness", {}).items():
         size = f" ({by_severity[0]['n']:,} images)" if by_severity and "n" in by_severity[0] else ""
         accuracies = ", ".join(f"{row['accuracy']:.1%}" for row in by_severity)
-        say(f"{kind}: accuracy {accuracies} at severity 1 to 5{size}")
+        print_message(f"{kind}: accuracy {accuracies} at severity 1 to 5{size}")
     doctor = run.folder / "doctor.json"
     if doctor.is_file() and (num := num_warnings(read_json(doctor)["findings"])):
-        note(f"{counted(num, 'warning')} about the data: above, and in the report")
+        print_note(f"{counted(num, 'warning')} about the data: above, and in the report")
     show_examples(metrics)
 
 
@@ -312,7 +319,7 @@ def label_lines(scores: dict[str, Any], metrics: dict[str, Any], name: str, noun
     from glassformer.targets.multiclass import no_better_than_majority
 
     if comparison := no_better_than_majority(scores):
-        note(f"{name} is {comparison}")
+        print_note(f"{name} is {comparison}")
     yield verdict_of(metrics, noun)
     if any(b.get("class_weight") is not None for b in metrics["baselines"].values()):
         yield "the simple models were trained with the same class weights"
@@ -358,13 +365,13 @@ def show_examples(metrics: dict[str, Any]) -> None:
         if "spans" in sentence:
             words = (f"{s['text']} ({s['kind']} {percent(s['probability'])})" for s in sentence["spans"])
             spans = ", ".join(words)
-            say(f"{excerpt(sentence['text'])}: {spans or 'no span'}")
+            print_message(f"{excerpt(sentence['text'])}: {spans or 'no span'}")
     labeled = [s for s in sentences if "label" in s]
     if rows := [[excerpt(s["text"]), s["label"], percent(s["probability"])] for s in labeled]:
         show_table("own sentences", ("text", "label", "probability"), rows, right=["probability"])
     for question in metrics.get("questions") or []:
         answer = question["answer"] or NO_ANSWER
-        say(f"{excerpt(question['question'])}: {answer} {percent(question['probability'])}")
+        print_message(f"{excerpt(question['question'])}: {answer} {percent(question['probability'])}")
 
 
 def show_trials(trials: Sequence[dict[str, Any]]) -> None:
@@ -430,9 +437,9 @@ def show_sequence_run(run: Run, recipe: Any) -> None:
         show_table(title, ("masked words", "value"), rows, right=("value",))
     for sentence in metrics.get("sentences") or []:
         translated = sentence.get("translation")
-        say(sentence["text"] if translated is None else f"{sentence['text']} → {translated}")
+        print_message(sentence["text"] if translated is None else f"{sentence['text']} → {translated}")
         for words in sentence.get("fills") or []:
-            say("  " + ", ".join(f"{w['token']} {percent(w['probability'])}" for w in words))
+            print_message("  " + ", ".join(f"{w['token']} {percent(w['probability'])}" for w in words))
 
 
 def show_similarity_run(run: Run, recipe: Any) -> None:
@@ -521,5 +528,5 @@ def show_regression_metrics(title: str, scores: dict[str, Any]) -> None:
 
     show_metric_table(title, value_table(scores, [*Numbers.metrics], 2))
     if line := ratio_line(scores):
-        say(line)
-    say(*interval_lines(scores.get("intervals") or []))
+        print_message(line)
+    print_message(*interval_lines(scores.get("intervals") or []))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from glassformer import errors
 from glassformer.checkpoints.catalog import AUTO, CATALOG, catalog_names
 from glassformer.cli.options import guess_data_option, is_run, no_run_error
-from glassformer.cli.output import note
+from glassformer.cli.output import print_note
 from glassformer.config import apply_overrides, build, check_heads, nearest, parse_settings, read_toml
 from glassformer.data.answered import QUESTION_COLUMNS
 from glassformer.data.column_contents import LABEL_COLUMNS, TEXT_COLUMNS
@@ -163,13 +163,13 @@ def resolve_request(request: RecipeRequest, command: str, alternatives: str) -> 
         return request
     kind, description = _other_kind(request.text, request.settings)
     if kind == "images":
-        note(f"{request.text} holds images: taken as --images {shlex.quote(request.text)}")
+        print_note(f"{request.text} holds images: taken as --images {shlex.quote(request.text)}")
         return replace(request, text=None, images=request.text)
     if kind is None:
         return request
     recipe = RECIPES_BY_KIND[kind].recipe
     arguments = f"{recipe} --data {shlex.quote(request.text)}"
-    note(f"{request.text} holds {description}: taken as glassformer {command} {arguments}")
+    print_note(f"{request.text} holds {description}: taken as glassformer {command} {arguments}")
     defaults = {"name": json_text(Path(request.text).stem)}
     if RECIPES_BY_KIND[kind].pairs:
         defaults |= dict.fromkeys(("validation_size", "test_size"), str(HELD_OUT))
@@ -244,7 +244,7 @@ def classify_argument(
         raise errors.WrongArgumentError(
             f"looks like data for {option} and is not a recipe", where=name, fix=fix
         )
-    note(f"{name} is not a recipe: read as data, {option} {shlex.quote(name)}")
+    print_note(f"{name} is not a recipe: read as data, {option} {shlex.quote(name)}")
     return (None, name, None) if option == "--text" else (None, None, name)
 
 
@@ -412,14 +412,14 @@ def note_siblings(source: str) -> None:
     if path.is_dir() and (split_paths := {file for files in split_files(path).values() for file in files}):
         if unread := [p.name for p in tables_in(path) if p not in split_paths]:
             what = f"{', '.join(unread)} in {path}: not read"
-            note(f"{what}; tables of a folder must be called train, validation (dev) or test")
+            print_note(f"{what}; tables of a folder must be called train, validation (dev) or test")
         return
     if SPLIT_OF.get(path.stem.lower()) != "train" or not path.is_file():
         return
     files = [p for p in sorted(path.parent.iterdir()) if p.suffix == path.suffix]
     siblings = [p.name for p in files if SPLIT_OF.get(p.stem.lower()) in ("validation", "test")]
     if siblings:
-        note(f"{', '.join(siblings)} next to {path.name}: to use them, give the folder: {path.parent}")
+        print_note(f"{', '.join(siblings)} next to {path.name}: to use them, give the folder: {path.parent}")
 
 
 def add_held_out(recipe: Any, settings: Sequence[str], run_folder: Path | None) -> Any:
@@ -473,7 +473,9 @@ def disable_next_sentence(recipe: Any, settings: Sequence[str], run_folder: Path
     else:
         keep = _mostly_several_sentences(recipe.data)
         if not keep:
-            note("most texts have one sentence: next_sentence=false (--set next_sentence=true to keep it)")
+            print_note(
+                "most texts have one sentence: next_sentence=false (--set next_sentence=true to keep it)"
+            )
     return recipe if keep else replace(recipe, text=replace(recipe.text, next_sentence=False))
 
 

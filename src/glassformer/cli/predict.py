@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from glassformer.cli import options as cli
 from glassformer.cli import predictions
 from glassformer.cli.options import argument, flag, option
-from glassformer.cli.output import AS_JSON, note, progress_bar, say, say_json
+from glassformer.cli.output import AS_JSON, print_json, print_message, print_note, progress_bar
 from glassformer.cli.predictions import KEEP_TABLE, LEAST_SURE, Kind, Labels, Writer
 from glassformer.cli.vectors import is_embedder
 from glassformer.data.columns import columns_for_pair_model
@@ -59,7 +59,7 @@ def _with_training_hint(error: DataError, folder: Path) -> DataError:
     data = read_run_recipe(folder).data
     if "skip" not in (getattr(data, "on_bad_row", None), getattr(data, "broken", None)):
         return error
-    return error.but(fix=f"{error.fix} (this run was trained with it)")
+    return error.replace(fix=f"{error.fix} (this run was trained with it)")
 
 
 # --- the model ------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def open_model(folder: Path, precision: str | None, labels: Sequence[str], templ
     if precision is not None:
         from glassformer.study.calibration import set_precision
 
-        set_precision(folder, model, precision, note)
+        set_precision(folder, model, precision, print_note)
     if classifier is not None or not is_zero_shot:
         return classifier or model
     from glassformer.tasks.zero_shot import ZeroShotClassifier
@@ -91,7 +91,7 @@ def open_model(folder: Path, precision: str | None, labels: Sequence[str], templ
     try:
         return ZeroShotClassifier(model, names, template=template)
     except NotForThisModelError as error:
-        raise error.but(where="--labels") from None
+        raise error.replace(where="--labels") from None
 
 
 # --- from Parquet to Parquet ----------------------------------------------------------------------
@@ -120,13 +120,13 @@ def predict_table(
     options: dict[str, Any] = {"column": text_column, "pair": pair_column, "rows": SHARD_ROWS}
     with progress_bar("rows") as progress:
         result = score_file(run, data, out, engine=engine, progress=progress, say=cli.note_columns, **options)
-    say(f"{counted(result['rows'], 'row')}: {out}")
+    print_message(f"{counted(result['rows'], 'row')}: {out}")
     if result["truncated"]:
-        note(f"{result['truncated']:,} texts were too long and truncated; see the column 'truncated'")
+        print_note(f"{result['truncated']:,} texts were too long and truncated; see the column 'truncated'")
     if result["failed"]:
-        note(f"{result['failed']:,} rows have no prediction; the column 'error' has the reason")
+        print_note(f"{result['failed']:,} rows have no prediction; the column 'error' has the reason")
     if json:
-        say_json({"out": out, **result})
+        print_json({"out": out, **result})
 
 
 def _check_table(files: Sequence[str], is_given: Mapping[str, bool]) -> None:
@@ -196,7 +196,7 @@ def _write(writer: Writer, source: RowChunks, skip: bool) -> None:
     except DataError as error:
         if skip or not error.where or not source.all_at_once:
             raise
-        raise error.but(fix=f"{error.fix or 'Remove it'}, {SKIP_HINT}") from None
+        raise error.replace(fix=f"{error.fix or 'Remove it'}, {SKIP_HINT}") from None
 
 
 INPUTS: Any = argument(
@@ -308,14 +308,14 @@ def predict_command(
     writer = Writer(kind(model, source.layout, coverage), out, json, user_table, least_confident)
     _write(writer, source, skip)
     if json:
-        say_json(writer.kind.as_dict(writer))
+        print_json(writer.kind.as_dict(writer))
     elif least_confident is not None:
         least_confident.show(model.INPUTS.noun)
     if out is not None:
-        say(f"{writer.kind.summary(writer)}: {out}")
-    note(*writer.notes())
+        print_message(f"{writer.kind.summary(writer)}: {out}")
+    print_note(*writer.notes())
     if least_confident is not None and not labels:
-        note(
+        print_note(
             f"to predict no label at low confidence: glassformer calibrate {shlex.quote(str(run))} shows the "
             "effect of each threshold, and --abstain-below P sets one"
         )

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassformer.cli.output import NO_ANSWER, emit, excerpt, one_line, show_table
+from glassformer.cli.output import NO_ANSWER, excerpt, one_line, print_text, show_table
 from glassformer.data.files import ESCAPE, UTF8, encoding_of, text_lines
 from glassformer.data.rejected import RejectedRow
 from glassformer.data.spreadsheet import csv_safe, is_label_review
@@ -318,10 +318,10 @@ def prediction_kind(folder: Path) -> type[Kind]:
     task = describe(folder).task
     if task is None:
         return Labels
-    if task.gives not in KINDS:
+    if task.output_kind not in KINDS:
         what = f"holds {with_article(task.estimator.__name__)}, which gives no labels"
         raise NotForThisModelError(what, where=str(folder), fix=usage_hint(task))
-    return KINDS[task.gives]
+    return KINDS[task.output_kind]
 
 
 def usage_hint(task: Any) -> str:
@@ -417,7 +417,7 @@ class Writer:
         if self.json:
             self._collect(prediction)
         elif self.least_confident is None:
-            emit(self.kind.line(prediction))
+            print_text(self.kind.line(prediction))
 
     def _collect(self, prediction: Prediction) -> None:
         self.collected.append(self.kind.json(prediction))

@@ -12,7 +12,7 @@ from typing import Any
 
 from glassformer.cli import options as cli
 from glassformer.cli.options import argument, option, recipe_argument
-from glassformer.cli.output import AS_JSON, emit, note, say, say_json
+from glassformer.cli.output import AS_JSON, print_json, print_message, print_note, print_text
 from glassformer.cli.own_data import choose_recipe
 from glassformer.config import listed, literal, nearest, to_dict
 from glassformer.data.image_sources import NAMED_IMAGES
@@ -43,11 +43,11 @@ def recipes_command(
         what = f"no recipe has {word!r} in its name, task or description"
         raise NoSuchRecipeError(what, where="recipes", fix=fix)
     if json:
-        say_json(recipes)
+        print_json(recipes)
         return
     widths = [max(len(recipe[key]) for recipe in recipes) for key in KEYS[:2]]
     for recipe in recipes:
-        emit(f"{recipe['name']:<{widths[0]}}  {recipe['task']:<{widths[1]}}  {recipe['summary']}")
+        print_text(f"{recipe['name']:<{widths[0]}}  {recipe['task']:<{widths[1]}}  {recipe['summary']}")
 
 
 # --- new --------------------------------------------------------------------------------------------
@@ -128,9 +128,9 @@ def new_command(
         config = replace(config, expect="")
     write_text(file, commented_toml(config, str(file)))
     saved = load_recipe(str(file))
-    say(f"{saved.task} on {saved.data.source}: {file}")
+    print_message(f"{saved.task} on {saved.data.source}: {file}")
     if not Path(saved.data.source).exists() and needs_files(saved):
-        note(f"{saved.data.source} does not come with the package: give --data PATH for your data")
-    say(f"next: glassformer train {file}")
+        print_note(f"{saved.data.source} does not come with the package: give --data PATH for your data")
+    print_message(f"next: glassformer train {file}")
     if json:
-        say_json({"file": file, "task": saved.task, "data": saved.data.source})
+        print_json({"file": file, "task": saved.task, "data": saved.data.source})

@@ -11,7 +11,7 @@ from typing import Any
 
 from glassformer.checkpoints.catalog import CATALOG
 from glassformer.cli.options import RUNS, SETTINGS, argument, flag, option
-from glassformer.cli.output import AS_JSON, output_stream, run_as_dict, say, say_json, show_table
+from glassformer.cli.output import AS_JSON, output_stream, print_json, print_message, run_as_dict, show_table
 from glassformer.errors import BadValueError, CheckpointError, ConflictError, OutputPathError
 from glassformer.outputs import write_text
 from glassformer.report import published
@@ -88,7 +88,7 @@ def write_page(path: Path) -> None:
     folder.mkdir(exist_ok=True)
     for name, text in texts.items():
         write_text(path.parent / name, text)
-    say(f"table: {path}, pages of the systems: {folder}")
+    print_message(f"table: {path}, pages of the systems: {folder}")
 
 
 def reproduce_command(
@@ -114,11 +114,11 @@ def reproduce_command(
         if out is not None:
             write_page(out)
         if json:
-            say_json({"rows": rows, "out": out})
+            print_json({"rows": rows, "out": out})
         return
     result = run_row(published.find_row(row), settings or (), out, check_it)
     if json:
-        say_json(result)
+        print_json(result)
 
 
 def run_row(
@@ -129,7 +129,9 @@ def run_row(
     from glassformer.train.callbacks import Progress
 
     recipes = {name: load_recipe(name, settings) for name in row.original_recipes}  # reports wrong settings
-    say(f"row {row.number}, {row.system} on {row.data}: {', '.join(recipes)}; about {row.hours} on two cores")
+    print_message(
+        f"row {row.number}, {row.system} on {row.data}: {', '.join(recipes)}; about {row.hours} on two cores"
+    )
     if verdict:
         for recipe in recipes.values():
             check_weights(recipe, row)
@@ -139,22 +141,24 @@ def run_row(
         folder = RUNS / name if out is None else out / name if len(recipes) > 1 else out
         resume = (folder / "config.toml").is_file()
         if len(recipes) > 1:
-            say(f"== {name}")
-        run = run_task(recipe, folder, resume=resume, log=say, callbacks=[Progress(output_stream())])
+            print_message(f"== {name}")
+        run = run_task(
+            recipe, folder, resume=resume, log=print_message, callbacks=[Progress(output_stream())]
+        )
         score = published.headline(run.metrics, name)
         score_text = score[1].format(score[0]) if score else "see the report"
         reached.append(f"{name} {score_text}" if len(recipes) > 1 else score_text)
         reports.append(str(run.report))
         runs[name] = {"reached": score_text, **run_as_dict(run)}
         verdicts += [f"{name}: {line}" for line in published.check(run.metrics, row.accuracies.get(name))]
-    say(f"row {row.number}, {row.system} on {row.data}")
-    say(f"published: {row.published}")
-    say(f"here: {', '.join(reached)}" + (", with your own settings" if settings else ""))
+    print_message(f"row {row.number}, {row.system} on {row.data}")
+    print_message(f"published: {row.published}")
+    print_message(f"here: {', '.join(reached)}" + (", with your own settings" if settings else ""))
     if verdict and settings:
-        say("no verdict: the row was run with your own settings")
+        print_message("no verdict: the row was run with your own settings")
     verdicts = verdicts if verdict and not settings else []
-    say(*verdicts)
-    say(f"report: {', '.join(reports)}")
+    print_message(*verdicts)
+    print_message(f"report: {', '.join(reports)}")
     about = {"row": row.number, "system": row.system, "published": row.published}
     return about | {"runs": runs, "verdicts": verdicts}
 
@@ -168,4 +172,4 @@ def check_weights(recipe: Any, row: Row) -> None:
     except CheckpointError as error:
         substitutes = " or ".join(substitute_commands(row))
         fix = f"{error.fix}; in its place: {substitutes}" if substitutes else error.fix
-        raise error.but(what=f"{recipe.name}: {error.what}", fix=fix) from None
+        raise error.replace(what=f"{recipe.name}: {error.what}", fix=fix) from None

@@ -17,7 +17,7 @@ from typing import Any
 from glassformer.checkpoints.catalog import is_catalog_name
 from glassformer.cli import options as cli
 from glassformer.cli.options import option
-from glassformer.cli.output import AS_JSON, note, say, say_json
+from glassformer.cli.output import AS_JSON, print_json, print_message, print_note
 from glassformer.cli.stopping import hand_over_signals
 from glassformer.cli.vectors import check_index_source
 from glassformer.errors import ConfigError, ConflictError, NotForThisModelError, NotInstalledError
@@ -92,7 +92,7 @@ def serve_command(
     server_limits: Any = Limits(**limits)  # type: ignore[arg-type]  # the parser has converted the types
     key = api_key(os.environ.get(KEY))
     if not is_local(host) and key is None:
-        note(f"{host} is open to other machines, and {KEY} is not set: anybody can send requests")
+        print_note(f"{host} is open to other machines, and {KEY} is not set: anybody can send requests")
     if precision == "int8":
         check_int8(runs)
     options: dict[str, Any] = {"host": host, "port": port, "key": key, "hosts": allow_host or ()}
@@ -122,13 +122,13 @@ def check_int8(runs: Sequence[Path]) -> None:
         if not run.exists():
             what = "a checkpoint without a run has no validation examples for the int8 check"
             raise NotForThisModelError(what, where=str(run), fix="Leave --precision int8 out")
-        set_precision(run, load(run), "int8", note)
+        set_precision(run, load(run), "int8", print_note)
 
 
 def _announce(runs: list[str] | None, address: str) -> None:
     """Print the address of the server, and let the server handle signals."""
-    say(f"serving on {address}")
+    print_message(f"serving on {address}")
     if runs is not None:
-        say_json({"address": address, "runs": runs})
+        print_json({"address": address, "runs": runs})
     sys.stdout.flush()
     hand_over_signals()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from glassformer.cli import options as cli
 from glassformer.cli import output, own_data
 from glassformer.cli.options import flag, option
-from glassformer.cli.output import AS_JSON, note, say, say_json
+from glassformer.cli.output import AS_JSON, print_json, print_message, print_note
 from glassformer.cli.own_data import RecipeRequest
 from glassformer.data.files import reading_flags
 from glassformer.errors import BadValueError
@@ -154,15 +154,15 @@ def train_command(
     folder, flags = out or cli.default_folder(config.name), ["--deterministic"] * deterministic
     has_files = os.path.isdir(folder) and bool(os.listdir(folder))  # unlike Path, accepts invalid names
     if resume and world()[0] == 0 and not has_files and not os.path.isfile(folder):
-        note(f"nothing to resume in {folder}: a new run begins")
+        print_note(f"nothing to resume in {folder}: a new run begins")
     try:
         run = train(config, folder, resume=resume, logs=log or (), flags=flags)
     except NotMainProcess:
         return
     output.show_run(run, config)
-    say(output.next_step(run, config))
+    print_message(output.next_step(run, config))
     if json:
-        say_json(output.run_as_dict(run))
+        print_json(output.run_as_dict(run))
 
 
 def collect_settings(parameters: Mapping[str, Any]) -> tuple[str, ...]:
@@ -198,6 +198,6 @@ def _say_held_out(config: Any, request: RecipeRequest, shipped: bool) -> None:
         return
     if request.own_data and config.data.test_size:
         noun = "texts" if hasattr(config.data, "text_column") else "images"
-        say(f"no test split: some of the {noun} are held out for testing")
+        print_message(f"no test split: some of the {noun} are held out for testing")
     elif (request.data or shipped) and (line := own_data.describe_held_out(config)):
-        say(line)
+        print_message(line)

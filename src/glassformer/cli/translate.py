@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.cli import options as cli
 from glassformer.cli.options import argument, option
-from glassformer.cli.output import AS_JSON, emit, note, one_line, say, say_json
+from glassformer.cli.output import AS_JSON, one_line, print_json, print_message, print_note, print_text
 from glassformer.cli.predictions import check_output, write_table
 from glassformer.data.pairs import SOURCE_COLUMNS
 from glassformer.data.tables import TXT
@@ -79,10 +79,10 @@ def _load_with_rows(
     columns = trained_column(folder), *SOURCE_COLUMNS
     rows = gather_rows(InputRequest(arguments, text_column, training_columns=columns, log=cli.note_columns))
     usable_inputs(rows)
-    return load_kind(folder, "translate"), rows
+    return load_for_command(folder, "translate"), rows
 
 
-def load_kind(folder: str | Path, verb: str) -> Any:
+def load_for_command(folder: str | Path, verb: str) -> Any:
     """Load a model for the command ``verb``; raises ConfigError for models of other tasks."""
     from glassformer.tasks.load import load
 
@@ -121,7 +121,7 @@ def translate_command(
         raise ConflictError("both --out and --align are given", where="translate", fix="Give one of them")
     if align_ is not None:
         alignments = align(run, arguments, align_, beam=beam, text_column=text_column)
-        note(f"alignments: {align_}")
+        print_note(f"alignments: {align_}")
         _show([(alignment.text, alignment.translation) for alignment in alignments], json, align=align_)
         return
     translations = translate(run, arguments, beam=beam, text_column=text_column)
@@ -135,19 +135,19 @@ def translate_command(
         for row, translation in translations
     )
     write_table(out, ["text", "translation", *other_columns], rows)
-    say(f"{counted(len(translations), 'text')}: {out}")
+    print_message(f"{counted(len(translations), 'text')}: {out}")
     if json:
-        say_json({"texts": len(translations), "out": out})
+        print_json({"texts": len(translations), "out": out})
 
 
 def _show(pairs: Sequence[tuple[str, str]], json: bool, **extra: Any) -> None:
     """Print the translations of pairs of text and translation, one per line, or the pairs as JSON."""
     if json:
         rows = [{"text": text, "translation": translation} for text, translation in pairs]
-        say_json({"translations": rows, **extra})
+        print_json({"translations": rows, **extra})
         return
     for _, translation in pairs:
-        emit(one_line(translation))
+        print_text(one_line(translation))
 
 
 # --- masked words -----------------------------------------------------------------------------------
@@ -165,14 +165,14 @@ def fill_command(
 ) -> None:
     """Fill in masked words: one line for each [MASK] with words and probabilities."""
     texts = cli.expand_stdin(given)
-    model = load_kind(cli.check_folder(run), "fill")
+    model = load_for_command(cli.check_folder(run), "fill")
     fills = [model.fill_each(text, top) for text in texts]
     if json:
         fields = ("word", "probability")
         out = [[[dict(zip(fields, w, strict=True)) for w in words] for words in masks] for masks in fills]
-        say_json([{"text": text, "masks": masks} for text, masks in zip(texts, out, strict=True)])
+        print_json([{"text": text, "masks": masks} for text, masks in zip(texts, out, strict=True)])
         return
     for text, masks in zip(texts, fills, strict=True):
-        emit(one_line(text))
+        print_text(one_line(text))
         for words in masks:
-            emit("  " + "  ".join(f"{one_line(word)} {p:.4f}" for word, p in words))
+            print_text("  " + "  ".join(f"{one_line(word)} {p:.4f}" for word, p in words))

@@ -2,6 +2,9 @@
 
 ``similar`` computes the semantic similarity of texts. ``search`` is a semantic search in a table. ``embed``
 writes embeddings of texts and images. ``vectors`` shows word vectors.
+
+Two options have short names: ``--doubles`` finds near-duplicates, and ``--least`` is the minimum cosine of a
+pair or a result.
 """
 
 from __future__ import annotations
@@ -17,9 +20,18 @@ from glassformer import errors
 from glassformer.checkpoints.files import missing_run_hint
 from glassformer.cli import options as cli
 from glassformer.cli.options import TEXT_COLUMN, argument, flag, note_columns, option
-from glassformer.cli.output import AS_JSON, emit, excerpt, note, one_line, say, say_json, show_table
+from glassformer.cli.output import (
+    AS_JSON,
+    excerpt,
+    one_line,
+    print_json,
+    print_message,
+    print_note,
+    print_text,
+    show_table,
+)
 from glassformer.cli.predictions import usage_hint, write_table
-from glassformer.cli.translate import load_kind
+from glassformer.cli.translate import load_for_command
 from glassformer.data.files import check_file, missing_file_fix
 from glassformer.data.folders import name_file_fix, tables_in
 from glassformer.data.pairs import find_scored_columns, load_scored_pairs
@@ -57,7 +69,7 @@ def show_duplicates(
             f"{rows[k]}" if name is None else f"{rows[k]} ({one_line(other_columns[k][name])[:MAX_CELL]})"
             for k in (i, j)
         ]
-        emit("\t".join([f"{cosine:.4f}", *ids, one_line(texts[i]), one_line(texts[j])]))
+        print_text("\t".join([f"{cosine:.4f}", *ids, one_line(texts[i]), one_line(texts[j])]))
 
 
 def _id_column(other_columns: OtherColumns) -> str | None:
@@ -72,12 +84,12 @@ def write_duplicates(
 ) -> None:
     """Write a table with one row per pair, which ends with the other columns of both rows."""
     names = list(other_columns[0]) if other_columns else []
-    heads = [f"{side}_{name}" for name in names for side in ("first", "second")]
+    other_names = [f"{side}_{name}" for name in names for side in ("first", "second")]
     lines = []
     for i, j, cosine in pairs:
         cells = [other_columns[k][name] for name in names for k in (i, j)]
         lines.append([f"{cosine:.6f}", rows[i], rows[j], texts[i], texts[j], *cells])
-    write_table(out, ["cosine", "first_row", "second_row", "first", "second", *heads], lines)
+    write_table(out, ["cosine", "first_row", "second_row", "first", "second", *other_names], lines)
 
 
 # --- similar ----------------------------------------------------------------------------------------
@@ -85,7 +97,7 @@ def write_duplicates(
 
 DEFAULT_MODEL = "all-minilm-l6-v2"
 MAX_TOKEN_PAIRS = 5  # maximum number of pairs of tokens to print
-PAGE_FORMATS = (".html", ".json")
+HTML_OR_JSON = (".html", ".json")
 MIN_COSINE = 0.8  # default for near-duplicates
 
 
@@ -95,8 +107,9 @@ def open_embedder(model: str) -> Any:
     from glassformer.checkpoints.settings import find_metadata
 
     folder = Path(model)
-    if find_metadata(folder)[1]:
-        return load_kind(folder, "similar")
+    _, metadata = find_metadata(folder)
+    if metadata:  # the folder has a model or a run of glassformer
+        return load_for_command(folder, "similar")
     check_finished(folder)
     from glassformer.tasks.similarity.estimator import Embedder
 
@@ -128,22 +141,22 @@ def explain_pair(model: str, a: str, b: str, out: Path | None) -> Any:
     return explanation
 
 
-def check_page(out: Path) -> Path:
+def check_html_or_json(out: Path) -> Path:
     """Return ``out``; raise ConfigError if it does not end in .html or .json, or exists."""
-    if out.suffix.lower() not in PAGE_FORMATS:
+    if out.suffix.lower() not in HTML_OR_JSON:
         raise errors.BadValueError("not .html or .json", where=str(out), fix="End the name with one of them")
     return check_new_file(out)
 
 
 def show_explained(explanation: Any, out: Path | None) -> None:
-    """Print the explanation of a cosine, or the file that has it."""
+    """Print the explanation of a cosine, or the name of the file that was written with it."""
     if out is not None:
-        say(f"1 explained: {out}")
+        print_message(f"explanation written to {out}")
         return
-    say(f"cosine {explanation.score:.4f}")
+    print_message(f"cosine {explanation.score:.4f}")
     rows = [[a, b, f"{value:+.4f}"] for a, b, value in explanation.strongest(MAX_TOKEN_PAIRS)]
-    show_table("", ("first", "second", "adds"), rows, right=("adds",))
-    note(*explanation.notes)
+    show_table("", ("first", "second", "contribution"), rows, right=("contribution",))
+    print_note(*explanation.notes)
 
 
 def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[str], list[str]]:
@@ -153,8 +166,8 @@ def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[s
             first, second, _ = find_scored_columns(read_table(path), first, second, None)
         except errors.UnclearColumnError as error:
             fix = f"{error.fix}; similar rows within one column: --doubles"
-            raise error.but(fix=fix) from None
-        note(
+            raise error.replace(fix=fix) from None
+        print_note(
             f"{first!r} is compared with {second!r} in each row (set --first and --second to override); "
             "--doubles compares the rows of one column with each other"
         )
@@ -198,18 +211,18 @@ def similar_command(
         _compare_pairs(given[0], model, first, second, out, json)
     elif explain or out is not None:
         if out is not None:
-            check_page(out)
+            check_html_or_json(out)
         explanation = explain_pair(model, given[0], given[1], out)
         if json:
-            say_json(explanation.as_dict() if out is None else {"explained": 1, "out": out})
+            print_json(explanation.as_dict() if out is None else {"explained": 1, "out": out})
         else:
             show_explained(explanation, out)
     else:
         (cosine,) = similar(model, given[:1], given[1:])
         if json:
-            say_json({"texts": given, "cosine": cosine})
+            print_json({"texts": given, "cosine": cosine})
         else:
-            say(f"{cosine:.4f}")
+            print_message(f"{cosine:.4f}")
 
 
 def _check_arguments(
@@ -222,10 +235,10 @@ def _check_arguments(
     text_column: str | None,
 ) -> bool:
     """Check the arguments of ``similar``; returns whether they name a table."""
-    from glassformer.checkpoints.settings import ABOUT
+    from glassformer.checkpoints.settings import METADATA_FILE
 
     for text in inputs:
-        if cli.is_run(text) or any((Path(text) / name).is_file() for name in (ABOUT, "config.json")):
+        if cli.is_run(text) or any((Path(text) / name).is_file() for name in (METADATA_FILE, "config.json")):
             command = f'glassformer similar "ONE TEXT" "ANOTHER" --model {shlex.quote(text)}'
             fix = f"Name it with --model: {command}"
             raise errors.WrongArgumentError(f"{text} is a model, not a text", where="similar", fix=fix)
@@ -260,24 +273,26 @@ def _find_duplicates(
         what = f"takes one table, and {len(files)} are given"
         raise errors.ConflictError(what, where="--doubles", fix="Give one file")
     check_file(Path(files[0]))
-    _check_table(out, json)
+    _check_csv_output(out, json)
     texts, rows, other_columns = read_with_columns(Path(files[0]), column, note_columns)
     pairs = open_embedder(model).doubles(texts, threshold)
     if out is not None:
         write_duplicates(out, pairs, texts, rows, other_columns)
-        say(f"{len(pairs):,} pairs among {len(texts):,} rows at {threshold:g} or above: {out}")
+        print_message(f"{len(pairs):,} pairs among {len(texts):,} rows at {threshold:g} or above: {out}")
     elif json:
         fields = {"rows": rows, "texts": texts, "columns": other_columns}
-        say_json([{k: [part[i], part[j]] for k, part in fields.items()} | {"cosine": c} for i, j, c in pairs])
+        print_json(
+            [{k: [part[i], part[j]] for k, part in fields.items()} | {"cosine": c} for i, j, c in pairs]
+        )
     else:
         show_duplicates(pairs, texts, rows, other_columns)
-        note(
+        print_note(
             f"{len(pairs):,} pairs among {len(texts):,} rows have a cosine of {threshold:g} or more; "
             "--least COSINE shows more or fewer"
         )
 
 
-def _check_table(out: Path | None, json: bool, content: str = "cosines of a table") -> None:
+def _check_csv_output(out: Path | None, json: bool, content: str = "cosines of a table") -> None:
     """Raise ConfigError if the output is not a new CSV file, or ``--json`` is given too."""
     if out is not None and (check_new_file(out).suffix.lower() != ".csv" or json):
         fix = "End the name with .csv, and leave --json out"
@@ -288,18 +303,18 @@ def _compare_pairs(
     path: str, model: str, first: str | None, second: str | None, out: Path | None, json: bool
 ) -> None:
     """Compute the cosine of each row of a table of pairs; prints them or writes them to a file."""
-    _check_table(out, json)
+    _check_csv_output(out, json)
     sides = read_pairs(path, first, second)
     cosines = similar(model, *sides)
     if out is not None:
         write_cosines(out, *sides, cosines)
-        say(f"{errors.counted(len(cosines), 'pair')}: {out}")
+        print_message(f"{errors.counted(len(cosines), 'pair')}: {out}")
     elif json:
         rows = zip(*sides, cosines, strict=True)
-        say_json([{"texts": [a, b], "cosine": cosine} for a, b, cosine in rows])
+        print_json([{"texts": [a, b], "cosine": cosine} for a, b, cosine in rows])
     else:
         for a, b, cosine in zip(*sides, cosines, strict=True):
-            emit(f"{cosine:.4f}\t{one_line(a)}\t{one_line(b)}")
+            print_text(f"{cosine:.4f}\t{one_line(a)}\t{one_line(b)}")
 
 
 # --- semantic search --------------------------------------------------------------------------------
@@ -308,15 +323,17 @@ HEADER = ("query", "rank", "cosine", "row", "text")
 
 
 def check_index_source(path: Path) -> None:
-    """Raise ConfigError if ``path``, which is not an index, is not a file of texts either."""
+    """Raise ConfigError unless ``path`` is a file. Called only for paths that are not an index."""
     if path.is_file():
         return
     fix = "Name a table, a .txt file with one text per line, or a folder that 'search --save' made"
     if not path.exists():
         hint = missing_file_fix(path)
-        fix = hint if hint.endswith("?") else f"{hint}. {fix}"
+        names_a_similar_file = hint.endswith("?")  # "Did you mean ...?"
+        fix = hint if names_a_similar_file else f"{hint}. {fix}"
         raise errors.ConfigError("no such table or index", where=str(path), fix=fix)
-    if tables := tables_in(path) if path.is_dir() else []:
+    tables = tables_in(path) if path.is_dir() else []
+    if tables:
         raise errors.ConfigError("a folder, but not an index", where=str(path), fix=name_file_fix(tables))
     what = "a folder without an index or a table" if path.is_dir() else "not a file"
     raise errors.ConfigError(what, where=str(path), fix=fix)
@@ -381,8 +398,8 @@ def write_results(out: Path, queries: Sequence[str], results: Sequence[Sequence[
         for rank, match in enumerate(matches, 1):
             cells = [match["columns"].get(name) for name in names]
             rows.append([query, rank, f"{match['cosine']:.6f}", match["row"], match["text"], *cells])
-    column_heads = [f"table_{name}" if name in HEADER else name for name in names]
-    write_table(out, [*HEADER, *column_heads], rows)
+    column_names = [f"table_{name}" if name in HEADER else name for name in names]
+    write_table(out, [*HEADER, *column_names], rows)
 
 
 def _read_queries(arguments: Sequence[str]) -> list[str]:
@@ -421,7 +438,7 @@ def search_command(
         raise errors.NothingGivenError("there is nothing to search for", where="search", fix=fix)
     if save is not None and check_folder_path(save, "--save").exists():
         raise errors.ExistsError("the folder exists", where=str(save), fix="Choose another --save")
-    _check_table(out, json, "results")
+    _check_csv_output(out, json, "results")
     from glassformer.tasks.similarity.search import at_least
 
     texts = _read_queries(queries or ())
@@ -429,25 +446,25 @@ def search_command(
     results = [[match for match in matches if at_least(match["cosine"], least)] for matches in nearest]
     best_cosines = [matches[0]["cosine"] for matches in nearest]
     if save is not None:
-        say(f"index: {save}")
+        print_message(f"index: {save}")
     if out is not None:
         write_results(out, texts, results)
         num_empty = sum(not matches for matches in results)
         without = f", {num_empty:,} without a result" if num_empty else ""
-        say(f"{len(texts):,} queries{without}: {out}")
+        print_message(f"{len(texts):,} queries{without}: {out}")
         return
     if json:
         values = zip(texts, results, best_cosines, strict=True)
         keys = ("query", "found", "nearest")
-        say_json([dict(zip(keys, value, strict=True)) for value in values])
+        print_json([dict(zip(keys, value, strict=True)) for value in values])
         return
     for query, matches, best in zip(texts, results, best_cosines, strict=True):
         if len(texts) > 1:
-            say(f"{excerpt(query)}:")
+            print_message(f"{excerpt(query)}:")
         for match in matches:
-            emit(f"{match['cosine']:.4f}\t{match['row']}\t{one_line(match['text'])}")
+            print_text(f"{match['cosine']:.4f}\t{match['row']}\t{one_line(match['text'])}")
         if not matches:
-            say(f"no result: the nearest has {best:.4f}, less than {least:g}")
+            print_message(f"no result: the nearest has {best:.4f}, less than {least:g}")
 
 
 # --- embeddings -------------------------------------------------------------------------------------
@@ -486,7 +503,7 @@ def embed(
             raise errors.NotForThisModelError(
                 "images have no prompts", where="--prompt-name", fix="Leave it out"
             )
-        return clf.embed(clf.inputs.examples_to_explain(InputRequest(arguments), ()))
+        return clf.embed(clf.inputs.examples_of_arguments(InputRequest(arguments), ()))
     return clf.embed(_read_texts(arguments, text_column, trained_columns(folder)), **options)
 
 
@@ -497,7 +514,7 @@ def _read_texts(
     request = InputRequest(arguments, text_column, training_columns=training_columns, log=note_columns)
     rows = gather_rows(request)
     if message := unusable_message(rows):
-        note(f"{message}; row n of the output belongs to the n-th text, not to line n")
+        print_note(f"{message}; row n of the output belongs to the n-th text, not to line n")
     return usable_inputs(rows)
 
 
@@ -528,9 +545,10 @@ def embed_command(
     np.save(content, vectors, allow_pickle=False)
     with atomic_write(out) as draft:
         draft.write_bytes(content.getbuffer())
-    say(f"{errors.counted(len(vectors), 'vector')} of {vectors.shape[1]:,} numbers: {out}")
+    count, dimension = errors.counted(len(vectors), "embedding"), vectors.shape[1]
+    print_message(f"{count} of dimension {dimension:,}: {out}")
     if json:
-        say_json({"vectors": len(vectors), "numbers": vectors.shape[1], "out": out})
+        print_json({"vectors": len(vectors), "numbers": dimension, "out": out})
 
 
 # --- word vectors -----------------------------------------------------------------------------------
@@ -583,13 +601,13 @@ def vectors_command(
         raise errors.ConflictError("words and --out at once", where="vectors", fix="Give one of them")
     if out is not None:
         convert(source, out)
-        say(f"vectors: {out}")
+        print_message(f"vectors: {out}")
         if json:
-            say_json({"out": out})
+            print_json({"out": out})
         return
     neighbors = look_up(source, words or [], count)
     if json:
-        say_json([{"word": word, "cosine": cosine} for word, cosine in neighbors])
+        print_json([{"word": word, "cosine": cosine} for word, cosine in neighbors])
         return
     for word, cosine in neighbors:
-        emit(f"{word}\t{cosine:.4f}")
+        print_text(f"{word}\t{cosine:.4f}")

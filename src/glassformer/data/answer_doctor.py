@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.answered import AnsweredSplit
+from glassformer.data.answered import QASplit
 from glassformer.data.dataset import Dataset
 from glassformer.data.doctor_checks import each_split, run_checks
 from glassformer.data.duplicates import comparison_key, positions_by_key
 from glassformer.data.findings import DoctorReport, Finding, Findings, Stats, excerpt, percent, row_examples
 from glassformer.data.questions import has_word_boundaries
-from glassformer.data.windows import NO_ANSWER, QuestionRows
+from glassformer.data.windows import NO_ANSWER, QuestionWindows
 
 MAX_ANSWER_WORDS = 20  # longer texts are rarely answers
 
 
-def examine_answered(dataset: Dataset, rows: dict[str, QuestionRows] | None = None) -> DoctorReport:
+def examine_qa(dataset: Dataset, rows: dict[str, QuestionWindows] | None = None) -> DoctorReport:
     """Run every check on questions with answers.
 
     Args:
@@ -33,7 +33,7 @@ def examine_answered(dataset: Dataset, rows: dict[str, QuestionRows] | None = No
     return run_checks(dataset, checks, stats)
 
 
-def _split_stats(split: AnsweredSplit) -> dict[str, Any]:
+def _split_stats(split: QASplit) -> dict[str, Any]:
     context_words = [len(text.split()) for text in dict.fromkeys(split.texts)]
     answer_words = [len(answer.texts[0].split()) for answer in split.answers or () if answer.texts]
     words = {
@@ -46,7 +46,7 @@ def _split_stats(split: AnsweredSplit) -> dict[str, Any]:
     return {"rows": len(split), "contexts": len(context_words), "unanswerable": unanswerable, "words": words}
 
 
-def _duplicates(name: str, split: AnsweredSplit) -> Findings:
+def _duplicates(name: str, split: QASplit) -> Findings:
     """Duplicate questions on the same context, and duplicates with different answers."""
     keys = [(comparison_key(question.question), question.context) for question in split.questions]
     repeated = [rows for rows in positions_by_key(keys).values() if len(rows) > 1]
@@ -68,7 +68,7 @@ def _duplicates(name: str, split: AnsweredSplit) -> Findings:
     yield from Finding.if_any("warning", "contradictions", conflicting, message, fix, shown=examples)
 
 
-def _leakage(splits: Mapping[str, AnsweredSplit], stats: Stats) -> Findings:
+def _leakage(splits: Mapping[str, QASplit], stats: Stats) -> Findings:
     """Contexts in two splits: a model is evaluated on contexts that it has seen in training."""
     keys = {name: {comparison_key(text): text for text in set(split.texts)} for name, split in splits.items()}
     stats["leaks"] = {}
@@ -82,7 +82,7 @@ def _leakage(splits: Mapping[str, AnsweredSplit], stats: Stats) -> Findings:
         yield from Finding.if_any("warning", "leaks", shared, message, fix, shown=shown, ok=ok)
 
 
-def _unanswerable(splits: Mapping[str, AnsweredSplit], stats: Stats) -> Findings:
+def _unanswerable(splits: Mapping[str, QASplit], stats: Stats) -> Findings:
     train = splits.get("train")
     for name, split in splits.items():
         if split.answers is None:
@@ -100,7 +100,7 @@ def _unanswerable(splits: Mapping[str, AnsweredSplit], stats: Stats) -> Findings
             yield Finding("ok", "no-answer", f"{name}: every question has an answer")
 
 
-def _word_borders(name: str, split: AnsweredSplit) -> Findings:
+def _word_borders(name: str, split: QASplit) -> Findings:
     """Answers that begin or end inside a word: wrong character offsets, or words joined without a space."""
     if split.answers is None:
         return
@@ -116,7 +116,7 @@ def _word_borders(name: str, split: AnsweredSplit) -> Findings:
     yield from Finding.if_any("warning", "answer-borders", misplaced, message, fix, shown=shown, ok=ok)
 
 
-def _answers_at(split: AnsweredSplit, rows: list[int]) -> list[str]:
+def _answers_at(split: QASplit, rows: list[int]) -> list[str]:
     """File and row of the first few answers, each with its surrounding text."""
 
     def in_context(i: int) -> str:
@@ -128,7 +128,7 @@ def _answers_at(split: AnsweredSplit, rows: list[int]) -> list[str]:
     return row_examples(split, rows, in_context)
 
 
-def _long_answers(name: str, split: AnsweredSplit) -> Findings:
+def _long_answers(name: str, split: QASplit) -> Findings:
     is_long = [len(a.texts[0].split()) > MAX_ANSWER_WORDS for a in split.answers or () if a.texts]
     if any(is_long):
         what = f"answers of more than {MAX_ANSWER_WORDS} words: {sum(is_long):,} of {len(is_long):,}"
@@ -136,11 +136,11 @@ def _long_answers(name: str, split: AnsweredSplit) -> Findings:
         yield Finding("note", "long-answers", f"{name}: {what}", sum(is_long), (), fix)
 
 
-def _windows(splits: Mapping[str, AnsweredSplit], stats: Stats, rows: Mapping[str, QuestionRows]) -> Findings:
+def _windows(splits: Mapping[str, QASplit], stats: Stats, rows: Mapping[str, QuestionWindows]) -> Findings:
     """The contexts that are read in several windows, and the answers that no window contains completely."""
     for name, windows in rows.items():
-        split, counts = splits[name], np.bincount(windows.owners, minlength=len(splits[name]))
-        num_several, is_first = int((counts > 1).sum()), np.diff(windows.owners, prepend=-1) > 0
+        split, counts = splits[name], np.bincount(windows.question_of_window, minlength=len(splits[name]))
+        num_several, is_first = int((counts > 1).sum()), np.diff(windows.question_of_window, prepend=-1) > 0
         num_cut = int(windows.table.truncated[is_first].sum())
         sizes = {"all": len(windows.table), "several": num_several, "most": int(counts.max())}
         stats["splits"][name]["windows"] = sizes
@@ -153,7 +153,9 @@ def _windows(splits: Mapping[str, AnsweredSplit], stats: Stats, rows: Mapping[st
         if split.answers is None:
             continue
         is_covered = np.zeros(len(split), bool)
-        np.logical_or.at(is_covered, windows.owners, (windows.targets(split.answers) != NO_ANSWER).any(1))
+        np.logical_or.at(
+            is_covered, windows.question_of_window, (windows.targets(split.answers) != NO_ANSWER).any(1)
+        )
         lost = [i for i, answer in enumerate(split.answers) if answer.texts and not is_covered[i]]
         message = f"{name}: answers that no window contains completely: {len(lost):,}"
         fix = "raise doc_stride or max_length"

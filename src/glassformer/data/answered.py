@@ -51,7 +51,7 @@ LENGTH_TO_DETECT = 1 << 16  # number of first characters that are read to detect
 
 
 @dataclass(frozen=True)
-class AnsweredSplit(Split):
+class QASplit(Split):
     """Questions with their contexts and answers, in file order."""
 
     questions: list[Question]
@@ -87,7 +87,7 @@ ANSWERED_SOURCES = {
 }
 
 
-def load_answered(
+def load_qa(
     source: str | Path,
     *,
     question_column: str | None = None,
@@ -111,7 +111,7 @@ def load_answered(
     """
     check_source(source, limit, "Give the path of a file or folder, or facts", "questions")
     if (named := ANSWERED_SOURCES.get(str(source))) is not None:
-        splits = {name: AnsweredSplit(*fact_questions(name), str(source)) for name in TEXTS_PER_SPLIT}
+        splits = {name: QASplit(*fact_questions(name), str(source)) for name in TEXTS_PER_SPLIT}
         return limit_examples(named.described(Dataset(str(source), splits)), limit, seed)
     path = Path(source).expanduser()
     columns = question_column, context_column, answer_column
@@ -130,7 +130,7 @@ def load_answered(
         examples, origin, rows = read_examples(files, read, rejected, "question")
         questions, answers, ids = map(list, zip(*examples, strict=True))
         known_answers = answers if need_answers else None
-        splits[name] = AnsweredSplit(questions, known_answers, origin, rows, ids if all(ids) else ())
+        splits[name] = QASplit(questions, known_answers, origin, rows, ids if all(ids) else ())
     return limit_examples(Dataset(path.stem, splits, rejected=tuple(rejected or ())), limit, seed)
 
 
@@ -158,7 +158,7 @@ def _parse_example(
         if has_rows:
             raise
         known = ([f"id {id_!r}"] if id_ else []) + [repr(excerpt(str(pair[0]), 60))]
-        raise error.but(where=f"{origin}, question {row} ({', '.join(known)})") from None
+        raise error.replace(where=f"{origin}, question {row} ({', '.join(known)})") from None
 
 
 def _read_squad(file: Path) -> Iterator[tuple[Any, Any, int, str]]:

@@ -131,7 +131,7 @@ def check_labels(
             value = check_label(label, "")
         except DataError as error:
             what, fix = explain_label_error(labels, error.what, error.fix or "")
-            raise error.but(what=what, where=place(origin, index, rows), fix=fix) from None
+            raise error.replace(what=what, where=place(origin, index, rows), fix=fix) from None
         label_type = _type_name(label)
         first_type = first_type or label_type
         if label_type != first_type:

@@ -32,7 +32,7 @@ from glassformer.data.column_contents import (
     mean_text_length,
     nonmissing_sample,
 )
-from glassformer.data.in_memory import MemoryTable, as_list, guess_input_column
+from glassformer.data.in_memory import MemoryTable, as_list, column_with_longest_values
 from glassformer.data.label_kinds import NUMBERS_FIX, is_number
 from glassformer.data.label_sets import Unusable
 from glassformer.data.parquet import read_batches, to_list
@@ -736,4 +736,4 @@ def guess_input_columns(table: MemoryTable, max_columns: int, target: Any = None
     has_text_name = any(name.lower() in TEXT_COLUMNS for name in names)
     if usual is None and len(texts) == max_columns == 2 and not has_text_name:
         return texts
-    return usual or [guess_input_column(table, [target])]
+    return usual or [column_with_longest_values(table, [target])]

@@ -543,7 +543,7 @@ def check_readable(splits: dict[str, Any], image_range: ImageRange = None) -> No
     first = errors[0]
     what = f"{first.what}; images that cannot be read: {', '.join(counts)}" if len(errors) > 1 else first.what
     fix = join_fixes(first.fix or "Fetch it again or remove it", SKIP_HINT)
-    raise first.but(what=what, fix=fix)
+    raise first.replace(what=what, fix=fix)
 
 
 def remove_unreadable(split: Any, name: str, image_range: ImageRange = "full") -> tuple[Any, list[str]]:

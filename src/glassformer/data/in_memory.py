@@ -24,7 +24,7 @@ class MemoryTable:
     """The columns of a table in memory; each column is read when it is requested."""
 
     keys: tuple[Any, ...]  # names of the columns, or their numbers in an array
-    read: Callable[[int], Any]  # reads the column of a number
+    read: Callable[[int], Any]  # reads the column with this index
     one_column_code: str = "X[{0!r}]"  # Python code that selects one column by its key
     two_columns_code: str = "X[[{0!r}, {1!r}]]"
 
@@ -142,10 +142,10 @@ def check_ordered(X: Any, origin: str, noun: str) -> None:
     elif isinstance(X, Mapping):
         lengths = {key: len(value) for key, value in X.items() if isinstance(key, str) and _is_column(value)}
         longest = max(lengths, key=lambda key: lengths[key], default=None)
-        what, fix = f"a {kind}, keys and values,", "Give a list of its values, or of its keys"
+        what, fix = f"a {kind}", "Give a list of its values, or of its keys"
         fix = fix if longest is None else f"Give one entry of it, such as X[{longest!r}]"
     elif isinstance(X, ItemsView):
-        what, fix = f"{kind}, keys and values,", "Give a list of the values alone"
+        what, fix = f"{kind}", "Give a list of the values alone"
     elif isinstance(X, Set) and not isinstance(X, KeysView | Sequence):
         what, fix = f"a {kind}, which has no order,", "Give a list"
     elif getattr(X, "shape", None) == () or not has_rows:
@@ -167,8 +167,8 @@ def open_table(
     if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[0] and X.shape[1] > 1 and is_example(X[0]):
         return None  # each row is one sentence: an array of words
     table = table_of(X)
-    is_unordered = isinstance(X, str | bytes | Mapping | Set | Iterator)
-    if table is not None or is_unordered or not isinstance(X, Iterable) or getattr(X, "shape", None) == ():
+    is_not_row_list = isinstance(X, str | bytes | Mapping | Set | Iterator) or not isinstance(X, Iterable)
+    if table is not None or is_not_row_list or getattr(X, "shape", None) == ():
         return table
     first = next(iter(X), None)
     return None if is_example(first) or as_record(first) is None else _table_of_records(list(X), origin)
@@ -244,20 +244,25 @@ def column_count_error(
     kind = "an array" if table.names is None else "a table"
     what = f"{kind} with {len(table)} columns ({shown}), expected one column of {noun}"
     what += ", or two for pairs" if max_columns > 1 else ""
-    proposed = proposed or [guess_input_column(table)]
+    proposed = proposed or [column_with_longest_values(table)]
     fix = f"Give the {'column' if len(proposed) == 1 else 'columns'} of {noun}: {table.code(*proposed)}"
     return WrongInputError(what, where=origin, fix=fix)
 
 
-def guess_input_column(table: MemoryTable, excluded: Sequence[Any] = ()) -> Any:
-    """The column that most likely has the examples, since its first values are the longest."""
+def column_with_longest_values(table: MemoryTable, excluded: Sequence[Any] = ()) -> Any:
+    """The key of the column with the longest first values, which most likely has the examples."""
 
     def length(key: Any) -> float:
-        values = table.first_values(table.keys.index(key))
-        scalars = (str, int, float, bool, np.generic, type(None))
-        return sum(len(v) if isinstance(v, str) else 0 if isinstance(v, scalars) else 1e9 for v in values)
+        return sum(map(_length_of_value, table.first_values(table.keys.index(key))))
 
     return max((key for key in table.keys if key not in excluded), key=length)
+
+
+def _length_of_value(value: Any) -> float:
+    """The length of a text; numbers count as 0, and lists and images as longer than any text."""
+    if isinstance(value, str):
+        return len(value)
+    return 0 if isinstance(value, int | float | bool | np.generic | None) else 1e9
 
 
 def as_targets(y: Any, origin: str = "y", noun: str = "labels") -> Any:

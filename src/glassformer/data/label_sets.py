@@ -115,7 +115,7 @@ def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | N
         checked = check_labels(flat, "")
     except DataError as error:
         index = int((error.where or "[0]").strip("[]"))  # from ``place`` without an origin: "[i]"
-        raise error.but(where=place(origin, example_of_label[index], rows)) from None
+        raise error.replace(where=place(origin, example_of_label[index], rows)) from None
     remaining = iter(checked)
     return [LabelSet(sorted(set(islice(remaining, len(labels))))) for labels in sets]
 

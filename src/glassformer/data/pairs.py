@@ -172,7 +172,7 @@ def _check_pair(sides: Sequence[tuple[Any, str, str]], empty_sides: EmptySides) 
             texts.append("" if is_empty and empty_sides == "keep" else check_cells([text])[0])
         except DataError as error:
             what = error.what if empty_sides == "skip" else f"{prefix}{error.what}"
-            raise error.but(what=what, where=where) from None
+            raise error.replace(what=what, where=where) from None
     return texts
 
 

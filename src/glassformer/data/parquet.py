@@ -397,7 +397,7 @@ def _to_lists(array: Any, path: str | Path, first_row: int) -> list[Any]:
     try:
         flat = to_list(array.flatten(), path, first_row)
     except DataError as error:  # its row number counts values of lists, not rows
-        raise error.but(where=str(path)) from None
+        raise error.replace(where=str(path)) from None
     ends = itertools.accumulate(length or 0 for length in lengths)
     both = zip(lengths, ends, strict=True)
     return [None if length is None else flat[end - length : end] for length, end in both]

@@ -65,7 +65,7 @@ def lenient_table(path: Path, rejected: list[RejectedRow] | None) -> Table:
         if not errors or error.what != NO_ROWS:
             raise
         what = f"no row can be used; the first: {errors[0].what}"
-        raise errors[0].but(what=what, where=str(path)) from None
+        raise errors[0].replace(what=what, where=str(path)) from None
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def hint_to_skip(
         if list_unusable is not None:
             with suppress(DataError):  # raised if no row can be used
                 list_unusable(unusable)
-        raise error.but(what=with_num_unusable(error.what, len(unusable)), fix=fix) from None
+        raise error.replace(what=with_num_unusable(error.what, len(unusable)), fix=fix) from None
 
 
 def with_num_unusable(what: str, num_unusable: int) -> str:

@@ -187,7 +187,7 @@ def _single_labels(values: Sequence[Any], table: Table) -> Sequence[Any]:
         problem = find_label_problem(values)
         if problem is None or problem[0] in error.what:
             raise
-        raise error.but(what=f"{error.what}: {problem[0]}", fix=problem[1]) from None
+        raise error.replace(what=f"{error.what}: {problem[0]}", fix=problem[1]) from None
 
 
 def _name_classes(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> Sequence[Any]:
@@ -431,7 +431,7 @@ def _read_texts(
             if rejected is None:
                 fix = join_fixes(error.fix, f"leave such files out with {SKIP}")
                 where = error.where if error.where and str(path) in error.where else str(path)
-                raise error.but(where=where, fix=fix) from None
+                raise error.replace(where=where, fix=fix) from None
             rejected.append(RejectedRow(str(path), 1, error.what))
     if not texts:
         raise DataError(f"no file of {split} can be used", where=str(folder), fix="Fill them")

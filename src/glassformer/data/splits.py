@@ -37,7 +37,7 @@ from glassformer.errors import (
 
 D = TypeVar("D", bound=Dataset)
 Parts = tuple[np.ndarray, np.ndarray]  # the indices of the other and of the held-out examples
-UNGROUPED = (None, "apart")  # values of ``copies`` that allow copies of an example in both splits
+COPIES_ALLOWED_FOR = (None, "apart")  # values of ``copies`` that allow copies of an example in both splits
 Labels = Sequence[Any]  # every label is a str, an int or a ``LabelSet``
 MAX_DROPPED = 5  # maximum number of classes in a proposed setting that drops classes
 NEED_ONE = "each need one"
@@ -392,14 +392,18 @@ def labeled_or_none(split: Any | None) -> Any | None:
 
 
 def make_splits(
-    dataset: Any, settings: Any, evaluated_split: str, *, ungrouped: Sequence[str | None] = UNGROUPED
+    dataset: Any,
+    settings: Any,
+    evaluated_split: str,
+    *,
+    copies_allowed_for: Sequence[str | None] = COPIES_ALLOWED_FOR,
 ) -> Splits:
     """The splits of a data set, including those held out of its training split.
 
     Args:
         settings: the section ``data`` of a recipe.
         evaluated_split: name of the split that is evaluated.
-        ungrouped: values of ``settings.copies`` that allow copies of an example in both splits.
+        copies_allowed_for: values of ``settings.copies`` that allow copies of an example in both splits.
 
     Raises:
         DataError: there is no training split, or a split cannot be held out.
@@ -412,7 +416,7 @@ def make_splits(
         if size is None or (name == "test" and name in splits):
             continue
         try:
-            parts = hold_out(splits["train"], size, settings, ungrouped, size_name=f"{name}_size")
+            parts = hold_out(splits["train"], size, settings, copies_allowed_for, size_name=f"{name}_size")
             splits["train"], splits[name] = parts
         except DataError as error:
             origin, what = splits["train"].origin, error.what
@@ -423,10 +427,10 @@ def make_splits(
                 if settings.validation_size is not None and "validation" not in splits and pair in what:
                     what = what.replace(pair, f"training, validation and test {NEED_ONE}")
                     fix = fix.replace("examples of", "examples (3 in all) of")
-                raise error.but(what=what, fix=fix, where=place_of_labels(dataset, origin)) from None
+                raise error.replace(what=what, fix=fix, where=place_of_labels(dataset, origin)) from None
             if not str(error.where).endswith("_size"):
                 raise
-            raise error.but(where=f"{origin}, {error.where}") from None
+            raise error.replace(where=f"{origin}, {error.where}") from None
     train, train_size = splits["train"], settings.train_size
     if train_size is not None and train_size < len(train):
         train = train.select(_draw(train, train_size, settings.split_seed, shuffled=train.SHUFFLED).tolist())
@@ -447,11 +451,16 @@ def place_of_labels(dataset: Any, origin: str) -> str:
 
 
 def hold_out(
-    train: Any, size: float, settings: Any, ungrouped: Sequence[str | None] = UNGROUPED, *, size_name: str
+    train: Any,
+    size: float,
+    settings: Any,
+    copies_allowed_for: Sequence[str | None] = COPIES_ALLOWED_FOR,
+    *,
+    size_name: str,
 ) -> tuple[Any, Any]:
     """Divide a split into the remaining and the held-out examples; for arguments see ``make_splits``."""
     copies, seed = getattr(settings, "copies", None), settings.split_seed
-    groups = range(len(train)) if copies in ungrouped else copy_keys(train, copies == "sides")
+    groups = range(len(train)) if copies in copies_allowed_for else copy_keys(train, copies == "sides")
     if not train.STRATIFIED:
         held_out = grouped_choice(groups, _count(size, len(train), size_name), seed, size_name=size_name)
         rest = np.setdiff1d(np.arange(len(train)), held_out)

@@ -494,16 +494,16 @@ UNLIMITED = 2**40  # a max_length that does not truncate any text
 
 @dataclass(frozen=True)
 class Windows:
-    """Token ids of w windows of n texts; ``owners=None``: each text has one window."""
+    """Token ids of w windows of n texts; ``text_of_window=None``: each text has one window."""
 
     table: TokenTable
     num_texts: int
-    owners: np.ndarray | None = None  # int64 [w], ascending: the text of each window
+    text_of_window: np.ndarray | None = None  # int64 [w], ascending: the text of each window
 
     @property
     def truncated(self) -> np.ndarray:
         """Which texts are truncated, ``[n]`` bool; all false if long texts are read in windows."""
-        return self.table.truncated if self.owners is None else np.zeros(self.num_texts, bool)
+        return self.table.truncated if self.text_of_window is None else np.zeros(self.num_texts, bool)
 
 
 def window_starts(length: int, size: int, stride: int) -> list[int]:
@@ -542,7 +542,7 @@ def encode_windows(
         return Windows(table, len(texts))
     head, tail = frame_ids(tokenizer) if add_special_tokens else ([], [])
     rows: list[list[int]] = []
-    owners: list[int] = []
+    text_of_window: list[int] = []
     for i in range(len(texts)):
         row = table[i].tolist()
         windows = [row]
@@ -551,5 +551,5 @@ def encode_windows(
             starts = window_starts(len(inner), size, step)
             windows = [[*head, *inner[start : start + size], *tail] for start in starts]
         rows += windows
-        owners += [i] * len(windows)
-    return Windows(TokenTable.of(rows), len(texts), np.asarray(owners, np.int64))
+        text_of_window += [i] * len(windows)
+    return Windows(TokenTable.of(rows), len(texts), np.asarray(text_of_window, np.int64))

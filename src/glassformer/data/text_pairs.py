@@ -75,7 +75,7 @@ def check_side(texts: Iterable[Any], name: str, origin: str, rows: Sequence[int]
     try:
         return check_texts(texts, origin, rows)
     except DataError as error:
-        raise error.but(what=error.what.replace("the text", f"the {name}", 1)) from None
+        raise error.replace(what=error.what.replace("the text", f"the {name}", 1)) from None
 
 
 def join_sides(

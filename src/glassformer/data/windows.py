@@ -38,18 +38,18 @@ NO_ANSWER = 0  # target position of windows without the answer; [CLS] is there
 
 
 @dataclass(frozen=True)
-class QuestionRows:
+class QuestionWindows:
     """The windows of many questions, concatenated."""
 
     table: TokenTable
-    owners: np.ndarray  # int64 [W]; the question of each window, ascending
+    question_of_window: np.ndarray  # int64 [W]; the question of each window, ascending
     sides: np.ndarray  # int8 [N]; 0: token of the question, 1: of the context, -1: special token
     offsets: np.ndarray  # int32 [N, 2]; start and end of each token in its text; 0, 0 for special tokens
 
     @property
     def num_questions(self) -> int:
         """Number of questions."""
-        return int(self.owners[-1]) + 1 if len(self.owners) else 0
+        return int(self.question_of_window[-1]) + 1 if len(self.question_of_window) else 0
 
     def targets(self, answers: Sequence[Answers]) -> np.ndarray:
         """First and last token of the first answer in each window, ``[W, 2]``, from the window's start.
@@ -57,8 +57,8 @@ class QuestionRows:
         Both are ``NO_ANSWER`` if the window does not contain the whole answer.
         """
         positions = np.full((len(self.table), 2), NO_ANSWER, np.int64)
-        for window, owner in enumerate(self.owners.tolist()):
-            answer = answers[owner]
+        for window, question in enumerate(self.question_of_window.tolist()):
+            answer = answers[question]
             if not answer.texts:
                 continue
             begin, end = answer.starts[0], answer.starts[0] + len(answer.texts[0])
@@ -68,7 +68,9 @@ class QuestionRows:
             if len(context_tokens) == 0:
                 continue
             # Characters that the tokenizer drops at the ends of a context belong to the first or last window.
-            is_first, is_last = (owner not in self.owners[k : k + 1] for k in (window - 1, window + 1))
+            is_first, is_last = (
+                question not in self.question_of_window[k : k + 1] for k in (window - 1, window + 1)
+            )
             if (not is_first and token_starts[0] > begin) or (not is_last and token_ends.max() < end):
                 continue
             inside = context_tokens[(token_ends > begin) & (token_starts < end) & (token_ends > token_starts)]
@@ -77,11 +79,11 @@ class QuestionRows:
         return positions
 
 
-def concatenate_questions(parts: Sequence[QuestionRows]) -> QuestionRows:
+def concatenate_questions(parts: Sequence[QuestionWindows]) -> QuestionWindows:
     num_before = np.cumsum([0, *(part.num_questions for part in parts[:-1])])
-    return QuestionRows(
+    return QuestionWindows(
         TokenTable.joined([part.table for part in parts]),
-        np.concatenate([part.owners + n for part, n in zip(parts, num_before, strict=True)]),
+        np.concatenate([part.question_of_window + n for part, n in zip(parts, num_before, strict=True)]),
         np.concatenate([part.sides for part in parts]),
         np.concatenate([part.offsets for part in parts]),
     )
@@ -137,7 +139,7 @@ def encode_questions(
     max_question: int = MAX_QUESTION,
     segments: bool = True,
     chunk: int = 1024,
-) -> QuestionRows:
+) -> QuestionWindows:
     """Encode questions with their contexts as windows.
 
     Args:
@@ -154,7 +156,7 @@ def encode_questions(
     check_room(max_length, frame.num_special, num_texts=2)
     max_question = min(max_question, (max_length - frame.num_special) // 2)
     windows: list[Window] = []
-    owners: list[int] = []
+    question_of_window: list[int] = []
     truncated: list[bool] = []
     for begin in range(0, len(questions), chunk):
         batch = questions[begin : begin + chunk]
@@ -172,12 +174,12 @@ def encode_questions(
                 stop = start + room
                 piece = context[start:stop], context_offsets[start:stop]
                 windows.append(frame.build_window((question_ids, question_offsets), piece))
-                owners.append(i)
+                question_of_window.append(i)
                 truncated.append(is_truncated)
     rows, row_segments, sides, offsets = zip(*windows, strict=True) if windows else ((), (), (), ())
-    return QuestionRows(
+    return QuestionWindows(
         TokenTable.of(rows, truncated, row_segments if segments else None),
-        np.array(owners, np.int64),
+        np.array(question_of_window, np.int64),
         np.fromiter(chain.from_iterable(sides), np.int8),
         np.array([offset for row in offsets for offset in row], np.int32).reshape(-1, 2),
     )

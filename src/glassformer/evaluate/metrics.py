@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from glassformer.evaluate import intervals
 
 THIN = "\u202f"  # narrow no-break space, before units
-NONE = "\u2013"
+EMPTY_CELL = "\u2013"
 
 
 def percent(share: float | None, digits: int = 1) -> str:
     """A share as "90.6 %". Only a share of exactly 1 is shown as 100 %, and only 0 as 0 %."""
     if share is None:
-        return NONE
+        return EMPTY_CELL
     step = 10.0**-digits
     value = 100 * share
     if 0 < share < 1 and not step / 2 <= value < 100 - step / 2:
@@ -26,14 +26,14 @@ def percent(share: float | None, digits: int = 1) -> str:
 def interval(bounds: Sequence[float] | None, digits: int = 1) -> str:
     """Two shares as "90.2 to 91.0 %"."""
     if not bounds:
-        return NONE
+        return EMPTY_CELL
     return f"{percent(bounds[0], digits).removesuffix(THIN + '%')} to {percent(bounds[1], digits)}"
 
 
 def share_interval(share: float | None, bounds: Sequence[float] | None, n: int, digits: int = 1) -> str:
     """The 95 % interval of a share of ``n``, as "90.2 to 91.0 %", or for a share of 1 "at least 97.8 %"."""
     if not n:
-        return NONE
+        return EMPTY_CELL
     if share is None or share not in (0, 1):
         return interval(bounds, digits)
     low, high = intervals.share_interval(share, n, bounds)  # bounds in older files may be from 1 to 1
@@ -61,7 +61,7 @@ class Share:
 
     def interval(self, bounds: Sequence[float] | None, digits: int, share: float | None, n: int) -> str:
         """The interval of a share of ``n`` examples, as text."""
-        return share_interval(share, bounds, n, digits) if bounds else NONE
+        return share_interval(share, bounds, n, digits) if bounds else EMPTY_CELL
 
     def difference(self, x: float, digits: int) -> str:
         return f"{100 * abs(x):.{digits}f} points"
@@ -70,7 +70,7 @@ class Share:
         return f"{100 * x:+.{digits}f}"
 
     def deviation(self, sd: float | None) -> str:
-        return NONE if sd is None else f"{100 * sd:.2f}"
+        return EMPTY_CELL if sd is None else f"{100 * sd:.2f}"
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,11 @@ class Plain(Share):
 
     def value(self, x: float | None, digits: int) -> str:
         usual = "#.4g" if self.lower else f".{digits + 2}f"
-        return NONE if x is None else f"{x:{self.form or usual}}"
+        return EMPTY_CELL if x is None else f"{x:{self.form or usual}}"
 
     def interval(self, bounds: Sequence[float] | None, digits: int, share: float | None, n: int) -> str:
         if not bounds:
-            return NONE
+            return EMPTY_CELL
         form = self.bounds or self.form
         low, high = (f"{x:{form}}" if form else self.value(x, digits) for x in bounds)
         return f"{low} to {high}"
@@ -102,4 +102,4 @@ class Plain(Share):
 
     def deviation(self, sd: float | None) -> str:
         usual = ".2g" if self.lower else ".4f"
-        return NONE if sd is None else f"{sd:{self.form or usual}}"
+        return EMPTY_CELL if sd is None else f"{sd:{self.form or usual}}"

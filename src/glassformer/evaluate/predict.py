@@ -149,24 +149,24 @@ def predict_windows(
     **options: Any,
 ) -> np.ndarray:
     """One row per text, the mean or maximum over its windows; ``options``: see ``predict_rows``."""
-    if windows.owners is None:
+    if windows.text_of_window is None:
         return predict_rows(model, windows.table, compute, progress=progress, **options)
     rows = predict_rows(model, windows.table, compute, **options)  # progress is in texts, not in windows
     if progress is not None:
         progress(windows.num_texts)
-    return pool_windows(rows, windows.owners, windows.num_texts, pooling)
+    return pool_windows(rows, windows.text_of_window, windows.num_texts, pooling)
 
 
-def pool_windows(rows: np.ndarray, owners: np.ndarray, texts: int, pooling: str) -> np.ndarray:
+def pool_windows(rows: np.ndarray, text_of_window: np.ndarray, texts: int, pooling: str) -> np.ndarray:
     """The mean or maximum over the windows of each text: ``[w, ...]`` -> ``[n, ...]``.
 
     Args:
-        owners: [w] index of the text of each window, ascending; every text has a window.
+        text_of_window: [w] index of the text of each window, ascending; every text has a window.
     """
-    starts = np.searchsorted(owners, np.arange(texts))
+    starts = np.searchsorted(text_of_window, np.arange(texts))
     if pooling == "max":
         return np.maximum.reduceat(rows, starts)
-    counts = np.bincount(owners, minlength=texts).reshape(-1, *[1] * (rows.ndim - 1))
+    counts = np.bincount(text_of_window, minlength=texts).reshape(-1, *[1] * (rows.ndim - 1))
     return (np.add.reduceat(rows, starts) / counts).astype(rows.dtype)
 
 

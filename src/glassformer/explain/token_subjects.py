@@ -12,7 +12,7 @@ from torch import Tensor
 from glassformer.data.questions import Question
 from glassformer.data.text_pairs import SEPARATOR
 from glassformer.data.vocabulary import wordpiece_word_ids
-from glassformer.data.windows import QuestionRows
+from glassformer.data.windows import QuestionWindows
 from glassformer.errors import InputError
 from glassformer.explain.subject import (
     SingleOutputModel,
@@ -99,7 +99,7 @@ def answer_subject(answerer: Any, question: Question) -> Subject:
     rows = answerer.drop_unused_segments(answerer.encode([question]), model)
     device = next(model.parameters()).device
     logits = finite(answerer.token_logits(model, rows, device), "logits")
-    candidates = answerer.best(logits, rows)[0]
+    candidates = answerer.span_candidates(logits, rows)[0]
     if not candidates.spans:
         raise InputError("no token of the context can be part of an answer", where="explain")
     window, first, last = _find_span(candidates.spans[0], logits, rows)
@@ -122,7 +122,7 @@ def answer_subject(answerer: Any, question: Question) -> Subject:
     softmax /= softmax.sum()
     (answer,) = candidates.ranked(question, answerer.threshold_, 1)
     label = answer.text or CLASSES[1]
-    windows = int((rows.owners == 0).sum())
+    windows = int((rows.question_of_window == 0).sum())
     notes = [f"the context is read in {windows} windows, of which one is explained"] if windows > 1 else []
     shown = {
         "text": f"{question.question}{SEPARATOR}{question.context}",
@@ -139,7 +139,9 @@ def answer_subject(answerer: Any, question: Question) -> Subject:
     return Subject(view, embedded, baselines, words, CLASSES, target, softmax, shown, operators=operators)
 
 
-def _find_span(span: tuple[float, int, int], logits: np.ndarray, rows: QuestionRows) -> tuple[int, int, int]:
+def _find_span(
+    span: tuple[float, int, int], logits: np.ndarray, rows: QuestionWindows
+) -> tuple[int, int, int]:
     """The window of a span, and the indices of its first and last token in the window."""
     score, begin, end = span
     for window, (start, stop) in enumerate(zip(rows.table.starts, rows.table.starts[1:], strict=False)):

@@ -514,7 +514,7 @@ class TextSpans(Outputs):
 
     def predictions(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
         """The position of each answer; None for no answer."""
-        spans, threshold = self.clf.best(outputs, self.clf.encode(samples)), self.clf.threshold_
+        spans, threshold = self.clf.span_candidates(outputs, self.clf.encode(samples)), self.clf.threshold_
         return [None if span.is_none(threshold) else span.spans[0][1:] for span in spans]
 
     def graph(self) -> Graph:

@@ -19,7 +19,7 @@ from glassformer.nn.encoder import EncoderConfig
 
 KIND = "albert"
 LAYER = "encoder.albert_layer_groups.{i}.albert_layers.0"
-MAX_LAYERS = 1_000
+MAX_LAYERS = 1_000  # layers share weights, so a wrong number would not be noticed by missing tensors
 NAMES = replace(
     bert.NAMES,
     prefix="albert.",
@@ -73,7 +73,8 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     dropout = {"classifier_dropout": settings.get("classifier_dropout_prob", 0.1)}
     config = bert.read(DEFAULTS | settings | dropout, where)
     width = get_size(settings, "embedding_size", where, 128)
-    order = tuple(int(i / (layers / groups)) for i in range(layers))
+    layers_per_group = layers / groups  # not always an integer; rounded down for each layer
+    order = tuple(int(i / layers_per_group) for i in range(layers))
     return replace(
         config,
         embedding=replace(config.embedding, width=width),
@@ -103,10 +104,24 @@ def albert(
 ) -> TextEncoderConfig:
     """ALBERT-base: 12 steps of one layer, H768 A12, embeddings of width 128, 12 M parameters."""
     embedding = EmbeddingConfig(
-        vocab_size, d_model, "learned", max_positions, 2, dropout=dropout, width=width
+        vocab_size,
+        d_model,
+        positions="learned",
+        max_positions=max_positions,
+        segments=2,
+        dropout=dropout,
+        width=width,
     )
     sizes, order = (d_model, num_layers, num_heads, d_ff), (0,) * num_layers
-    encoder = EncoderConfig(*sizes, "post", "gelu_tanh", 1e-12, dropout, dropout, layer_order=order)
+    encoder = EncoderConfig(
+        *sizes,
+        norm="post",
+        activation="gelu_tanh",
+        eps=1e-12,
+        dropout=dropout,
+        attention_dropout=dropout,
+        layer_order=order,
+    )
     return TextEncoderConfig(embedding, encoder, model_type=KIND, **options)
 
 

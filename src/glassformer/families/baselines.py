@@ -22,7 +22,10 @@ from glassformer.nn.recurrent import Cell
 def lstm(vocab_size: int, cell: Cell = "lstm") -> RnnConfig:
     """One bidirectional LSTM layer of 128 units on word vectors of width 128, dropout 0.2."""
     return RnnConfig(
-        EmbeddingConfig(vocab_size, 128, "none", segments=0, norm=False, dropout=0.2), cell, 128, dropout=0.2
+        EmbeddingConfig(vocab_size, d_model=128, positions="none", segments=0, norm=False, dropout=0.2),
+        cell,
+        128,
+        dropout=0.2,
     )
 
 
@@ -33,7 +36,7 @@ def gru(vocab_size: int) -> RnnConfig:
 
 def textcnn(vocab_size: int) -> TextCnnConfig:
     """100 filters for each of the widths 3, 4 and 5 on word vectors of width 128, dropout 0.5."""
-    return TextCnnConfig(EmbeddingConfig(vocab_size, 128, "none", segments=0, norm=False))
+    return TextCnnConfig(EmbeddingConfig(vocab_size, d_model=128, positions="none", segments=0, norm=False))
 
 
 # Optional keys of a recipe's model section that both kinds of models support.
@@ -89,7 +92,11 @@ RNN = Family(
     "glassformer-rnn",
     Rnn,
     RnnConfig,
-    lambda: RnnConfig(EmbeddingConfig(31, 5, "none", segments=0, norm=False), d_model=7, num_labels=3),
+    lambda: RnnConfig(
+        EmbeddingConfig(vocab_size=31, d_model=5, positions="none", segments=0, norm=False),
+        d_model=7,
+        num_labels=3,
+    ),
     presets={"lstm": lstm, "gru": gru},
     configure=configure_rnn,
 )
@@ -98,7 +105,10 @@ TEXTCNN = Family(
     TextCnn,
     TextCnnConfig,
     lambda: TextCnnConfig(
-        EmbeddingConfig(31, 5, "none", segments=0, norm=False), d_model=7, dropout=0.0, num_labels=3
+        EmbeddingConfig(vocab_size=31, d_model=5, positions="none", segments=0, norm=False),
+        d_model=7,
+        dropout=0.0,
+        num_labels=3,
     ),
     presets={"textcnn": textcnn},
     configure=configure_textcnn,

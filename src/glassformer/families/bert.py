@@ -108,10 +108,25 @@ def bert(
     """BERT-base: L12 H768 A12, 110 M parameters."""
     return TextEncoderConfig(
         EmbeddingConfig(
-            vocab_size, d_model, "learned", max_positions, 2, norm=True, eps=1e-12, dropout=dropout
+            vocab_size,
+            d_model,
+            positions="learned",
+            max_positions=max_positions,
+            segments=2,
+            norm=True,
+            eps=1e-12,
+            dropout=dropout,
         ),
         EncoderConfig(
-            d_model, num_layers, num_heads, d_ff, "post", "gelu", 1e-12, dropout, attention_dropout=dropout
+            d_model,
+            num_layers,
+            num_heads,
+            d_ff,
+            norm="post",
+            activation="gelu",
+            eps=1e-12,
+            dropout=dropout,
+            attention_dropout=dropout,
         ),
         **options,
     )
@@ -119,12 +134,12 @@ def bert(
 
 def bert_large(vocab_size: int = 30_522, **options) -> TextEncoderConfig:
     """BERT-large: L24 H1024 A16, 340 M parameters."""
-    return bert(vocab_size, 1024, 24, 16, 4096, **options)
+    return bert(vocab_size, d_model=1024, num_layers=24, num_heads=16, d_ff=4096, **options)
 
 
 def minilm(vocab_size: int = 30_522, **options) -> TextEncoderConfig:
     """MiniLM-L6-H384 (Wang et al., 2020): 22.7 M parameters."""
-    return bert(vocab_size, 384, 6, 12, 1536, **options)
+    return bert(vocab_size, d_model=384, num_layers=6, num_heads=12, d_ff=1536, **options)
 
 
 BERT = text_family(

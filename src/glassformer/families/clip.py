@@ -94,7 +94,9 @@ def clip(
 ) -> ImageEncoderConfig:
     """CLIP's ViT-B/32: L12 H768 A12, 87 M parameters."""
     embedding = PatchConfig(d_model, image_size, patch_size, bias=False, norm=True)
-    encoder = EncoderConfig(d_model, num_layers, num_heads, d_ff, "pre", "quick_gelu", 1e-5)
+    encoder = EncoderConfig(
+        d_model, num_layers, num_heads, d_ff, norm="pre", activation="quick_gelu", eps=1e-5
+    )
     return ImageEncoderConfig(embedding, encoder, pooling=options.pop("pooling", None), **options)
 
 

@@ -65,7 +65,9 @@ def clip_text(
         vocab_size, d_model, max_positions=max_positions, segments=0, norm=False, eps=1e-5
     )
     sizes = d_model, num_layers, num_heads, d_ff
-    encoder = EncoderConfig(*sizes, "pre", "quick_gelu", 1e-5, final_norm=True, causal=True)
+    encoder = EncoderConfig(
+        *sizes, norm="pre", activation="quick_gelu", eps=1e-5, final_norm=True, causal=True
+    )
     return TextEncoderConfig(embedding, encoder, pooling=None)
 
 

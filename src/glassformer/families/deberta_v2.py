@@ -74,12 +74,13 @@ def from_hub(
 
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     """Our config from ``config.json``."""
-    width, kinds = settings.get("hidden_size"), settings.get("pos_att_type") or ()
+    width = settings.get("hidden_size")
     width_keys = dict.fromkeys(("embedding_size", "pooler_hidden_size"), width)
     for key, value in (FIXED | width_keys).items():
-        if settings.get(key, False if key == "relative_attention" else value) != value:
-            what, fix = f"{key} = {shorten(settings.get(key))} is not supported", "Name another checkpoint"
-            raise UnsupportedModelError(what, where=where, fix=fix)
+        default = False if key == "relative_attention" else value  # of a file that lacks the key
+        if settings.get(key, default) != value:
+            what = f"{key} = {shorten(settings.get(key))} is not supported"
+            raise UnsupportedModelError(what, where=where, fix="Name another checkpoint")
     has_segments = settings.get("type_vocab_size", 0) != 0
     bert_keys = {"position_embedding_type": None, "classifier_dropout": settings.get("cls_dropout")}
     bert_keys |= {} if has_segments else {"type_vocab_size": 1}
@@ -87,18 +88,21 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     positions = "learned" if settings.get("position_biased_input", True) is True else "none"
     segments = config.embedding.segments if has_segments else 0
     embedding = replace(config.embedding, positions=positions, segments=segments)
-    kinds = [kind.strip() for kind in (kinds.lower().split("|") if isinstance(kinds, str) else kinds)]
+    score_kinds = settings.get("pos_att_type") or ()  # a list, or text such as "p2c|c2p"
+    if isinstance(score_kinds, str):
+        score_kinds = score_kinds.lower().split("|")
+    score_kinds = [kind.strip() for kind in score_kinds]
     furthest, buckets = (settings.get(key, -1) for key in ("max_relative_positions", "position_buckets"))
     distance_keys = settings | {
         "max_relative_positions": furthest if furthest != -1 else config.embedding.max_positions
     }
     attention = Disentangled(
-        0 if buckets in (-1, None) else get_size(settings, "position_buckets", where),
-        get_size(distance_keys, "max_relative_positions", where),
-        "c2p" in kinds,
-        "p2c" in kinds,
-        settings.get("share_att_key") is True,
-        "layer_norm" in str(settings.get("norm_rel_ebd", "none")).lower(),
+        buckets=0 if buckets in (-1, None) else get_size(settings, "position_buckets", where),
+        furthest=get_size(distance_keys, "max_relative_positions", where),
+        by_query="c2p" in score_kinds,
+        by_key="p2c" in score_kinds,
+        shared=settings.get("share_att_key") is True,
+        norm="layer_norm" in str(settings.get("norm_rel_ebd", "none")).lower(),
     )
     return replace(
         config,
@@ -143,10 +147,27 @@ def deberta_v3(
     **options,
 ) -> TextEncoderConfig:
     """DeBERTa-v3-base: L12 H768 A12, 184 M parameters."""
-    attention = attention or Disentangled(256, max_positions)
-    embedding = EmbeddingConfig(vocab_size, d_model, "none", max_positions, 0, eps=1e-7, dropout=dropout)
+    attention = attention or Disentangled(buckets=256, furthest=max_positions)
+    embedding = EmbeddingConfig(
+        vocab_size,
+        d_model,
+        positions="none",
+        max_positions=max_positions,
+        segments=0,
+        eps=1e-7,
+        dropout=dropout,
+    )
     encoder = EncoderConfig(
-        d_model, num_layers, num_heads, d_ff, "post", "gelu", 1e-7, dropout, dropout, disentangled=attention
+        d_model,
+        num_layers,
+        num_heads,
+        d_ff,
+        norm="post",
+        activation="gelu",
+        eps=1e-7,
+        dropout=dropout,
+        attention_dropout=dropout,
+        disentangled=attention,
     )
     options = {"pooling": None, "words_activation": "gelu", **options}
     return TextEncoderConfig(embedding, encoder, model_type=KIND, **options)
@@ -163,6 +184,6 @@ DEBERTA_V2 = text_family(
     pooling="first",
     head_type="mlp",
     head_activation="gelu",
-    tiny={"attention": Disentangled(6, 19)},
+    tiny={"attention": Disentangled(buckets=6, furthest=19)},
     examples=("microsoft/deberta-v3-base", "microsoft/deberta-v3-small", "microsoft/mdeberta-v3-base"),
 )

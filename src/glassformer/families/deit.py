@@ -62,7 +62,15 @@ def deit(
     **options,
 ) -> ImageEncoderConfig:
     """DeiT-B, distilled: L12 H768 A12, 87 M parameters."""
-    config = vit.vit(image_size, patch_size, d_model, num_layers, num_heads, d_ff, **options)
+    config = vit.vit(
+        image_size,
+        patch_size,
+        d_model=d_model,
+        num_layers=num_layers,
+        num_heads=num_heads,
+        d_ff=d_ff,
+        **options,
+    )
     embedding = replace(config.embedding, registers=1, register_positions=True)
     return replace(config, embedding=embedding)
 

@@ -75,10 +75,11 @@ def to_hub(
     tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig, *, names: NameTable
 ) -> dict[str, Tensor]:
     """Convert our tensors to the Hub's, with a mask token of zeros, which our models lack."""
-    gated = config.encoder.feed_forward == "swiglu"
+    is_gated = config.encoder.feed_forward == "swiglu"
+    name_parts = NAME_PARTS if is_gated else NAME_PARTS[:2]  # the last two are of gated networks
     out = {(names.prefix if with_prefix else "") + MASK: torch.zeros(1, config.encoder.d_model)}
     for key, tensor in image.to_hub(tensors, with_prefix, config, names=names).items():
-        for hub_part, table_part in NAME_PARTS if gated else NAME_PARTS[:2]:
+        for hub_part, table_part in name_parts:
             key = key.replace(table_part, hub_part)
         out[key] = tensor
     return out
@@ -150,7 +151,9 @@ def dinov2(
     """DINOv2-small: L12 H384 A6, 22 M parameters."""
     embedding = PatchConfig(d_model, image_size, patch_size, registers=registers, antialias=registers > 0)
     kind: Any = {"feed_forward": "swiglu" if gated else "plain", "layer_scale": 1.0, "final_norm": True}
-    encoder = EncoderConfig(d_model, num_layers, num_heads, d_ff, "pre", "gelu", 1e-6, **kind)
+    encoder = EncoderConfig(
+        d_model, num_layers, num_heads, d_ff, norm="pre", activation="gelu", eps=1e-6, **kind
+    )
     return ImageEncoderConfig(embedding, encoder, pooling=options.pop("pooling", None), **options)
 
 

@@ -129,9 +129,25 @@ def distilbert(
 ) -> TextEncoderConfig:
     """DistilBERT: L6 H768 A12, 66 M parameters."""
     return TextEncoderConfig(
-        EmbeddingConfig(vocab_size, d_model, "learned", max_positions, segments=0, eps=EPS, dropout=dropout),
+        EmbeddingConfig(
+            vocab_size,
+            d_model,
+            positions="learned",
+            max_positions=max_positions,
+            segments=0,
+            eps=EPS,
+            dropout=dropout,
+        ),
         EncoderConfig(
-            d_model, num_layers, num_heads, d_ff, "post", "gelu", EPS, dropout, attention_dropout=dropout
+            d_model,
+            num_layers,
+            num_heads,
+            d_ff,
+            norm="post",
+            activation="gelu",
+            eps=EPS,
+            dropout=dropout,
+            attention_dropout=dropout,
         ),
         pooling=options.pop("pooling", None),
         **options,

@@ -89,10 +89,24 @@ def electra(
 ) -> TextEncoderConfig:
     """ELECTRA-small: L12 H256 A4, embeddings of width 128, 14 M parameters."""
     embedding = EmbeddingConfig(
-        vocab_size, d_model, "learned", max_positions, 2, dropout=dropout, width=width
+        vocab_size,
+        d_model,
+        positions="learned",
+        max_positions=max_positions,
+        segments=2,
+        dropout=dropout,
+        width=width,
     )
     encoder = EncoderConfig(
-        d_model, num_layers, num_heads, d_ff, "post", "gelu", 1e-12, dropout, attention_dropout=dropout
+        d_model,
+        num_layers,
+        num_heads,
+        d_ff,
+        norm="post",
+        activation="gelu",
+        eps=1e-12,
+        dropout=dropout,
+        attention_dropout=dropout,
     )
     pooling = options.pop("pooling", None)
     return TextEncoderConfig(

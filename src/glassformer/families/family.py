@@ -114,6 +114,7 @@ def _computation_settings(config: Any, head: str | None) -> tuple[Any, ...]:
         for part in (config.embedding, config.encoder)
     ]
     encoder = parts[1]
+    # Without a base of their own, layers with local attention have the base of all layers.
     encoder["rotary_base_local"] = encoder["rotary_base"] and (
         encoder["rotary_base_local"] or encoder["rotary_base"]
     )
@@ -205,7 +206,9 @@ def text_family(
         model_type,
         TextEncoder,
         TextEncoderConfig,
-        lambda: preset(31, 12, 2, 3, 17, 19, **options),
+        lambda: preset(
+            vocab_size=31, d_model=12, num_layers=2, num_heads=3, d_ff=17, max_positions=19, **options
+        ),
         layout,
         pretraining=pretraining or {},
         examples=examples,

@@ -21,7 +21,7 @@ from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
 
 KIND = "gte"
-BASE = 160_000.0  # of rotary positions
+BASE = 160_000.0  # base of rotary positions
 NAMES = replace(
     nomic_bert.NAMES,
     prefix="gte.",
@@ -59,8 +59,10 @@ def from_hub(
     """Convert the Hub's tensors, under published names or those of ``transformers`` in memory, to ours."""
     if not any("qkv_proj" in key for key in tensors):
         return NAMES.from_hub(tensors, where)
+    # Published names start with ``new.`` in models with a head.
     tensors = {
-        NAMES.prefix * key.startswith("new.") + key.removeprefix("new."): t for key, t in tensors.items()
+        f"{NAMES.prefix}{key.removeprefix('new.')}" if key.startswith("new.") else key: tensor
+        for key, tensor in tensors.items()
     }
     return PUBLISHED.from_hub(swap_halves(tensors, "up_gate_proj"), where)
 
@@ -105,7 +107,9 @@ def gte(
         rotary_base=BASE,
         feed_forward_up_bias=False,
     )
-    embedding = EmbeddingConfig(vocab_size, d_model, "none", max_positions, 1, dropout=dropout)
+    embedding = EmbeddingConfig(
+        vocab_size, d_model, positions="none", max_positions=max_positions, segments=1, dropout=dropout
+    )
     return TextEncoderConfig(embedding, encoder, words_activation="gelu", model_type=KIND, **options)
 
 

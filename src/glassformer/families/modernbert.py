@@ -32,7 +32,8 @@ from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
 
 KIND = "modernbert"
-GLOBAL, LOCAL = 160_000.0, 10_000.0  # bases of rotary positions
+# Bases of rotary positions in layers with full and with local attention.
+GLOBAL, LOCAL = 160_000.0, 10_000.0
 FULL, SLIDING = "full_attention", "sliding_attention"
 CLASS_PREFIX = "ModernBert"
 # These keys are written as null: the tokenizer has these ids, and the defaults in ``transformers`` fit only
@@ -54,12 +55,14 @@ NAMES = NameTable(
     fused={},
     heads={"head.hidden": "head.dense", "head.norm": "head.norm", "head.out": "classifier"},
 )
-# The masked language model uses the same head names, followed by the tied token embeddings.
+# The masked language model has the same tensor names for its dense layer and norm. Its output layer is the
+# tied token embeddings plus a bias.
 MLM_NAMES = replace(
     NAMES,
-    heads={"mlm.dense": "head.dense", "mlm.norm": "head.norm"},
-    full_names={"mlm.bias": "decoder.bias"},
-    head_parameters=("mlm.bias",),
+    heads={"mlm.dense": "head.dense", "mlm.norm": "head.norm"},  # modules, with ``.weight`` and ``.bias``
+    full_names={"mlm.bias": "decoder.bias"},  # a parameter on its own: its whole name
+    head_parameters=("mlm.bias",),  # which of these belong to the head, and so have no prefix
+    # Not read, because the model has it as its token embeddings: if a file has both, they must be equal.
     ignored={"decoder.weight": "tied to the token embeddings"},
     tied={"decoder.weight": "embeddings.tok_embeddings.weight"},
 )
@@ -73,6 +76,8 @@ def from_hub(
     tensors: dict[str, Tensor], where: str, config: TextEncoderConfig | None = None
 ) -> dict[str, Tensor]:
     """Convert the Hub's tensors to ours; a masked-language-modeling head without a bias gets zeros."""
+    # A masked language model is recognized by a head without a classifier. Everything else is a classifier, a
+    # span model, or an encoder without a head.
     if "classifier.weight" in tensors or "head.dense.weight" not in tensors:
         has_spans = config is not None and config.head == "spans"
         return (SPAN_NAMES if has_spans else NAMES).from_hub(tensors, where)
@@ -105,7 +110,7 @@ SETTINGS = (
     rate("embedding_dropout", "embedding.dropout", default=0.0),
     rate("classifier_dropout", "head_dropout", default=0.0),
     flag("classifier_bias", "head_bias"),
-    activation("classifier_activation", "words_activation"),
+    activation("classifier_activation", "words_activation"),  # of the masked-language-modeling head
     nonnegative("initializer_range", "init_std", default=0.02),
 )
 
@@ -169,6 +174,8 @@ def write(config: TextEncoderConfig) -> dict[str, Any]:
     c = config.encoder
     full = range(c.num_layers) if c.attention == "full" else c.full_layers
     bases = {FULL: c.rotary_base, SLIDING: c.rotary_base_local or c.rotary_base}
+    # The key ``classifier_activation`` is for both heads; here the classifier and the masked language model
+    # have one setting each. Only a classifier has ``head_norm``.
     head_activation = config.head_activation if config.head_norm else config.words_activation
     settings = write_settings(SETTINGS, replace(config, words_activation=head_activation or "gelu"))
     return settings | {
@@ -204,9 +211,9 @@ def modernbert(
         num_layers,
         num_heads,
         d_ff,
-        "pre",
-        "gelu",
-        1e-5,
+        norm="pre",
+        activation="gelu",
+        eps=1e-5,
         final_norm=True,
         attention="local" if every > 1 else "full",
         attention_window=window,
@@ -219,7 +226,15 @@ def modernbert(
         feed_forward_bias=False,
         norm_bias=False,
     )
-    embedding = EmbeddingConfig(vocab_size, d_model, "none", max_positions, 0, eps=1e-5, norm_bias=False)
+    embedding = EmbeddingConfig(
+        vocab_size,
+        d_model,
+        positions="none",
+        max_positions=max_positions,
+        segments=0,
+        eps=1e-5,
+        norm_bias=False,
+    )
     options = {"pooling": None, "words_activation": "gelu", "head_bias": False, **options}
     return TextEncoderConfig(embedding, encoder, model_type=KIND, **options)
 

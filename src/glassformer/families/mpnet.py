@@ -18,7 +18,7 @@ from glassformer.models.text import TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
 
-BUCKETS = 32
+BUCKETS = 32  # buckets of relative positions
 NAMES = replace(
     roberta.NAMES,
     prefix="mpnet.",
@@ -45,10 +45,8 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     fixed = {"pad_token_id": roberta.PAD, "relative_attention_num_buckets": BUCKETS}
     for key, value in fixed.items():
         if settings.get(key, value) != value:
-            what, fix = (
-                f"{key} = {shorten(settings[key])} is not supported",
-                f"Use {value}, as MPNet was trained",
-            )
+            what = f"{key} = {shorten(settings[key])} is not supported"
+            fix = f"Use {value}, as MPNet was trained"
             raise UnsupportedModelError(what, where=where, fix=fix)
     config = roberta.read({k: v for k, v in settings.items() if k not in BERT_ONLY} | fixed, where)
     embedding = replace(config.embedding, segments=0)

@@ -198,7 +198,9 @@ def nomic_bert(
         attention_bias=False,
         feed_forward_bias=False,
     )
-    embedding = EmbeddingConfig(vocab_size, d_model, "none", max_positions, 2)
+    embedding = EmbeddingConfig(
+        vocab_size, d_model, positions="none", max_positions=max_positions, segments=2
+    )
     return TextEncoderConfig(embedding, encoder, model_type=KIND, **options)
 
 

@@ -13,8 +13,17 @@ from glassformer.nn.patches import PatchConfig
 def encoder_small(vocab_size: int) -> TextEncoderConfig:
     """A small post-norm encoder: d 128, 4 heads, 2 layers, d_ff 256, dropout 0.1, first-token pooling."""
     return TextEncoderConfig(
-        EmbeddingConfig(vocab_size, 128, "sinusoidal", segments=0, norm=False, dropout=0.1),
-        EncoderConfig(128, 2, 4, 256, "post", "relu", eps=1e-5, dropout=0.1),
+        EmbeddingConfig(vocab_size, d_model=128, positions="sinusoidal", segments=0, norm=False, dropout=0.1),
+        EncoderConfig(
+            d_model=128,
+            num_layers=2,
+            num_heads=4,
+            d_ff=256,
+            norm="post",
+            activation="relu",
+            eps=1e-5,
+            dropout=0.1,
+        ),
         pooling="first",
         init_std=0.05,
         embedding_std=1.0,
@@ -24,8 +33,19 @@ def encoder_small(vocab_size: int) -> TextEncoderConfig:
 def encoder_base(vocab_size: int) -> TextEncoderConfig:
     """Four post-norm layers of BERT's width: d 768, 12 heads, d_ff 3072, dropout 0.1."""
     return TextEncoderConfig(
-        EmbeddingConfig(vocab_size, 768, "learned", segments=0, norm=True, eps=1e-5, dropout=0.1),
-        EncoderConfig(768, 4, 12, 3072, "post", "gelu", eps=1e-5, dropout=0.1),
+        EmbeddingConfig(
+            vocab_size, d_model=768, positions="learned", segments=0, norm=True, eps=1e-5, dropout=0.1
+        ),
+        EncoderConfig(
+            d_model=768,
+            num_layers=4,
+            num_heads=12,
+            d_ff=3072,
+            norm="post",
+            activation="gelu",
+            eps=1e-5,
+            dropout=0.1,
+        ),
         pooling="first",
     )
 
@@ -33,8 +53,18 @@ def encoder_base(vocab_size: int) -> TextEncoderConfig:
 def encoder_mini(vocab_size: int) -> TextEncoderConfig:
     """One pre-norm layer, d 64, 2 heads, GELU, MLP ratio 2, dropout 0.1, sinusoidal, final norm, [CLS]."""
     return TextEncoderConfig(
-        EmbeddingConfig(vocab_size, 64, "sinusoidal", segments=0, norm=False, dropout=0.1),
-        EncoderConfig(64, 1, 2, 128, "pre", "gelu", eps=1e-5, dropout=0.1, final_norm=True),
+        EmbeddingConfig(vocab_size, d_model=64, positions="sinusoidal", segments=0, norm=False, dropout=0.1),
+        EncoderConfig(
+            d_model=64,
+            num_layers=1,
+            num_heads=2,
+            d_ff=128,
+            norm="pre",
+            activation="gelu",
+            eps=1e-5,
+            dropout=0.1,
+            final_norm=True,
+        ),
         pooling="first",
         embedding_std=0.5,
     )
@@ -42,8 +72,17 @@ def encoder_mini(vocab_size: int) -> TextEncoderConfig:
 
 def _tiny_text() -> TextEncoderConfig:
     return TextEncoderConfig(
-        EmbeddingConfig(31, 12, "sinusoidal", segments=0, norm=False),
-        EncoderConfig(12, 2, 3, 17, "pre", "relu", eps=1e-5, final_norm=True),
+        EmbeddingConfig(vocab_size=31, d_model=12, positions="sinusoidal", segments=0, norm=False),
+        EncoderConfig(
+            d_model=12,
+            num_layers=2,
+            num_heads=3,
+            d_ff=17,
+            norm="pre",
+            activation="relu",
+            eps=1e-5,
+            final_norm=True,
+        ),
         pooling="mean",
         head="classification",
         num_labels=3,
@@ -54,7 +93,9 @@ def _tiny_text() -> TextEncoderConfig:
 def _tiny_image() -> ImageEncoderConfig:
     return ImageEncoderConfig(
         PatchConfig(12, (8, 8), (4, 4), class_token=False),
-        EncoderConfig(12, 2, 3, 17, "post", "relu", eps=1e-5),
+        EncoderConfig(
+            d_model=12, num_layers=2, num_heads=3, d_ff=17, norm="post", activation="relu", eps=1e-5
+        ),
         pooling="mean",
         head="classification",
         num_labels=3,

@@ -125,10 +125,23 @@ def roberta(
     """RoBERTa-base: L12 H768 A12, 125 M parameters."""
     return TextEncoderConfig(
         EmbeddingConfig(
-            vocab_size, d_model, Learned(max_positions, PAD + 1), segments=1, eps=1e-5, dropout=dropout
+            vocab_size,
+            d_model,
+            positions=Learned(max_positions, PAD + 1),
+            segments=1,
+            eps=1e-5,
+            dropout=dropout,
         ),
         EncoderConfig(
-            d_model, num_layers, num_heads, d_ff, "post", "gelu", 1e-5, dropout, attention_dropout=dropout
+            d_model,
+            num_layers,
+            num_heads,
+            d_ff,
+            norm="post",
+            activation="gelu",
+            eps=1e-5,
+            dropout=dropout,
+            attention_dropout=dropout,
         ),
         drop_before_pooler=True,
         words_activation="gelu",

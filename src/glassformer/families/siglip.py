@@ -107,7 +107,9 @@ def siglip(
 ) -> ImageEncoderConfig:
     """SigLIP-B/16: L12 H768 A12, 86 M parameters without the pooling head."""
     embedding = PatchConfig(d_model, image_size, patch_size, class_token=False)
-    encoder = EncoderConfig(d_model, num_layers, num_heads, d_ff, "pre", "gelu_tanh", 1e-6, final_norm=True)
+    encoder = EncoderConfig(
+        d_model, num_layers, num_heads, d_ff, norm="pre", activation="gelu_tanh", eps=1e-6, final_norm=True
+    )
     return ImageEncoderConfig(embedding, encoder, pooling=options.pop("pooling", None), **options)
 
 

@@ -99,7 +99,17 @@ def vit(
     """ViT-B/16: L12 H768 A12, 86 M parameters."""
     return ImageEncoderConfig(
         PatchConfig(d_model, image_size, patch_size, channels, "learned", dropout=dropout),
-        EncoderConfig(d_model, num_layers, num_heads, d_ff, "pre", "gelu", 1e-12, dropout, final_norm=True),
+        EncoderConfig(
+            d_model,
+            num_layers,
+            num_heads,
+            d_ff,
+            norm="pre",
+            activation="gelu",
+            eps=1e-12,
+            dropout=dropout,
+            final_norm=True,
+        ),
         **options,
     )
 
@@ -117,7 +127,7 @@ def vit_tiny(
     Weights and positions start larger than with the usual standard deviation of 0.02, which suits widths of
     about 768 and makes narrow layers learn slowly.
     """
-    config = vit(image_size, patch_size, 192, 6, 3, 384, init_std=0.08)
+    config = vit(image_size, patch_size, d_model=192, num_layers=6, num_heads=3, d_ff=384, init_std=0.08)
     return replace(config, embedding=replace(config.embedding, position_std=0.5))
 
 
@@ -132,7 +142,9 @@ def vit_one(
     d = 512
     options: dict[str, Any] = {"class_token": False, "bias": False, "position_std": d**-0.5}
     embedding = PatchConfig(d, image_size, patch_size, positions="learned", **options)
-    encoder = EncoderConfig(d, 1, 8, 2048, "post", "relu", 1e-6, dropout=0.1)
+    encoder = EncoderConfig(
+        d, num_layers=1, num_heads=8, d_ff=2048, norm="post", activation="relu", eps=1e-6, dropout=0.1
+    )
     return ImageEncoderConfig(embedding, encoder, pooling="first", head_type="mlp", head_hidden=20)
 
 

@@ -17,7 +17,7 @@ from glassformer.checkpoints.catalog import AUTO, CATALOG, IMAGE_ENCODER, IMAGE_
 from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.hub import is_available, resolve_checkpoint
 from glassformer.checkpoints.native import newest_fingerprint
-from glassformer.checkpoints.settings import ABOUT
+from glassformer.checkpoints.settings import METADATA_FILE
 from glassformer.config import nearest
 from glassformer.data.checks import is_missing
 from glassformer.data.columns import find_column
@@ -61,11 +61,13 @@ TRANSFORM_FILE = "preprocessor_config.json"
 class ServedImages(ServedInputs):
     """Images in base64; each is opened and decoded in the threads of ``serve.batcher.ImageDecoder``."""
 
-    kind = field = long_field = "image"
+    kind = "image"
+    field = "image"
+    length_field = "image"
     noun = "images"
-    neutral = None  # the page draws an image if the run has none
+    default_example = None  # the page draws an image if the recipe has no example
     element_description = "The bytes of an image file in base64"
-    decoded = True
+    decodes_inputs = True
     examples = "example.png", "example.jpg"
     too_long = "Start the server with a larger --explain-tokens"
 
@@ -122,7 +124,8 @@ class ServedImages(ServedInputs):
         """Decode the bytes of an image to pixels ``[C, H, W]``, uint8; raise DataError if it is damaged."""
         return Item(self.clf.pixels(content, where), self.max_tokens)
 
-    def trial(self, text: str) -> Item:
+    def dummy_input(self, text: str) -> Item:
+        """A black image; ``text`` is ignored."""
         shape = self.clf.transform_.channels, *self.clf.transform_.size
         return Item(np.zeros(shape, np.uint8), self.max_tokens)
 
@@ -143,15 +146,17 @@ class Images(Inputs):
     has_images = True
     columns, served = ("image", "img", "picture", "photo"), ServedImages
     packages = ("pillow", "kornia", "safetensors", "scikit-learn")
-    severities = ("warning", "note")
-    notes = "notes"
+    doctor_severities = ("warning", "note")
+    messages_field = "notes"
     fixture_settings: ClassVar = {"image_size": 8, "patch_size": 4}
 
-    def read(self, recipe: Any, source: str, numbers: bool, **part: Any) -> Dataset:
+    def read(self, recipe: Any, source: str, targets_are_numbers: bool, **part: Any) -> Dataset:
         part.pop("trained", None)  # unused: the column of images is always detected
         columns = section_values(recipe.data, "image_column", "label_column", "label_separator", "broken")
         image_range = recipe.image.image_range
-        return load_image_dataset(source, image_range=image_range, numbers=numbers, **columns, **part)
+        return load_image_dataset(
+            source, image_range=image_range, numbers=targets_are_numbers, **columns, **part
+        )
 
     def skips(self, d: Any) -> bool:
         return d.broken == "skip"
@@ -169,6 +174,7 @@ class Images(Inputs):
         return drop_unreadable(splits, image_range or "full")
 
     def facts(self, est: Any, splits: Any, recipe: Any) -> dict[str, Any]:
+        # The key is that of existing files.
         return {"tokens_per_picture": est.model_.config.embedding.num_tokens}
 
     def example_fixture(self) -> Sequence[Any]:
@@ -190,7 +196,7 @@ class Images(Inputs):
             raise MissingValueError("the image is missing")
         open_image(x, image_range=clf.transform_.image_range)
 
-    def examples_to_explain(self, request: InputRequest, numbers: Sequence[int]) -> list[Any]:
+    def examples_of_arguments(self, request: InputRequest, numbers: Sequence[int]) -> list[Any]:
         if numbers:
             fix = "Pass the image paths"
             raise NotForThisModelError("selects rows, but this model reads images", where="--row", fix=fix)
@@ -201,11 +207,14 @@ class Images(Inputs):
 
 
 def mark_unreadable(rows: Sequence[Row], image_range: Any = "full") -> list[Row]:
-    """Set ``error`` on rows whose image cannot be decoded."""
-    read = [row for row in rows if row.error is None]
-    texts = [row.text for row in read]
-    for i, error in read_headers(texts, "IMAGE", None, True, image_range)[1].items():
-        read[i].error = error.what
+    """Decode each image, and set ``error`` on rows whose image cannot be decoded."""
+    usable = [row for row in rows if row.error is None]
+    paths = [row.text for row in usable]
+    # The arguments of ``read_header``: decode the whole image, not only its header; value of white.
+    options = True, image_range
+    _, errors = read_headers(paths, "IMAGE", None, *options)
+    for i, error in errors.items():
+        usable[i].error = error.what
     return list(rows)
 
 
@@ -250,7 +259,7 @@ def read_image_table(path: Path, request: InputRequest) -> list[Row]:
                 raise DataError(row.error, where=f"{path}, row {row.row}", fix=fix)
             values = ()
         if values and not isinstance(values[0], str):
-            fix = "Predict such tables from Parquet to Parquet: use --out NAME.parquet"
+            fix = "For a Parquet table with images, use --out NAME.parquet"
             raise BadImageError("holds image bytes, not image paths", where=f"{path}, row {row.row}", fix=fix)
         row.text = resolve_path(values[0], str(path)) if values else ""
         rows.append(row)
@@ -280,7 +289,8 @@ def build_transform(image: Any, model: Any, fingerprint: Mapping[str, Any] | Non
     An architecture has mean and std 0.5. ``auto`` is dinov2-small if it is stored here, otherwise vit-tiny.
 
     Args:
-        fingerprint: settings of a resumed run; runs of older versions used the ``image_range`` "full".
+        fingerprint: settings of the run that is resumed; None: no run is. Runs of older versions used the
+            ``image_range`` "full".
     """
     known_names = [*IMAGE_ARCHITECTURES, *CATALOG]
     name = model.model
@@ -298,21 +308,29 @@ def build_transform(image: Any, model: Any, fingerprint: Mapping[str, Any] | Non
             what = "channels can only be set for models trained from scratch"
             raise NotForThisModelError(what, where="channels")
         base = load_transform(resolve_checkpoint(name, model.revision).path)
-    size = (image.image_size,) * 2 if image.image_size else base.size
-    resize_mode = image.framing or ("crop" if image.resize else base.fit)
-    resize_to = image.resize or (base.resize_to if resize_mode != "squash" else 0)
-    if resize_mode != "squash" and image.resize is None and image.image_size:
-        resize_to = 0 if not base.resize_to else round(base.resize_to * image.image_size / base.size[0])
+    # The key ``framing`` of a recipe is the field ``fit`` of a transform: how images are resized.
+    fit = image.framing or ("crop" if image.resize else base.fit)
     return replace(
         base,
-        size=size,
-        fit=resize_mode,
-        resize_to=resize_to,
+        size=(image.image_size,) * 2 if image.image_size else base.size,
+        fit=fit,
+        resize_to=_resize_to(image, base, fit),
         interpolation=image.interpolation or base.interpolation,
         mean=tuple(image.mean) or base.mean,
         std=tuple(image.std) or base.std,
         image_range=image.image_range or _default_range(base, fingerprint),
     )
+
+
+def _resize_to(image: Any, base: ImageTransform, fit: str) -> int:
+    """Length of the shorter side before cropping; 0: as the image size."""
+    if image.resize:  # as set
+        return image.resize
+    if fit == "squash" or not base.resize_to:  # no crop
+        return 0
+    if image.resize is None and image.image_size:  # in proportion to the new image size
+        return round(base.resize_to * image.image_size / base.size[0])
+    return base.resize_to
 
 
 def check_transform(transform: ImageTransform, config: Any, folder: Path) -> None:
@@ -326,12 +344,16 @@ def saved_range(folder: Path) -> ImageRange:
     """The ``image_range`` of a saved model or a run; ``full`` if it is not an image model."""
     for path in (folder, folder / "model"):
         if (path / TRANSFORM_FILE).is_file():
-            return load_transform(path, default="full" if (path / ABOUT).is_file() else None).image_range
+            default = "full" if (path / METADATA_FILE).is_file() else None  # our older files lack the setting
+            return load_transform(path, default=default).image_range
     return "full"
 
 
 def _default_range(base: ImageTransform, fingerprint: Mapping[str, Any] | None) -> ImageRange:
-    """The default ``image_range``: the checkpoint's, or None if that is "full"."""
+    """The default ``image_range``: the checkpoint's; None, found from the training images, if that is "full".
+
+    Resumed runs of older versions, whose fingerprint lacks the setting, keep "full".
+    """
     if fingerprint is not None and "image_range" not in fingerprint:
         return "full"
     return None if base.image_range == "full" else base.image_range

@@ -28,9 +28,9 @@ class RequestTooLargeError(DataError):
 class Item:
     """One encoded input."""
 
-    encoded: Any  # input of ``Served.join``
-    tokens: int
-    truncated: bool = False
+    encoded: Any  # input of ``ServedInputs.join``
+    tokens: int  # number of tokens
+    truncated: bool = False  # whether it was truncated to the maximum length
     original: Any = None  # the original input, if the response needs it
 
 
@@ -42,12 +42,13 @@ class ServedInputs:
     element: ClassVar[Any] = str  # type of one input in JSON
     element_description: ClassVar[str | None] = None  # description of ``element``, if ``field`` is not enough
     noun: ClassVar[str] = "texts"  # name of several inputs in messages
-    long_field: ClassVar[str] = "text"  # the field that may make an input too long to explain
+    length_field: ClassVar[str] = "text"  # the field that may make an input too long to explain
     pair: Callable[..., Any] = staticmethod(lambda *parts: parts)  # combines two texts to one input
-    pairs = False
-    decoded: ClassVar[bool] = False  # whether each input is decoded separately, which can take seconds
+    pairs = False  # whether an input is two texts
+    decodes_inputs: ClassVar[bool] = False  # whether each input is decoded separately, which can take seconds
     examples: ClassVar[Sequence[str]] = ()  # files of a run with an example for the page
-    neutral: Any = "This is an example. Write a text of your own here."  # example if the recipe has none
+    # The example on the page if the recipe has none.
+    default_example: Any = "This is an example. Write a text of your own here."
     too_long = "Explain a part of the text"
 
     def __init__(self, clf: Any, limits: Any, name: str):
@@ -59,7 +60,7 @@ class ServedInputs:
 
     def estimate_tokens(self, x: Any) -> int:
         """A cheap estimate of the maximum number of tokens of an input."""
-        return min(len(x) // CHARS_PER_TOKEN + 2, self.max_tokens)
+        return min(len(x) // CHARS_PER_TOKEN + 2, self.max_tokens)  # 2 special tokens
 
     def min_tokens(self, size: int) -> int:
         """A lower bound of the tokens in a request body of ``size`` bytes, as one ASCII text."""
@@ -73,7 +74,7 @@ class ServedInputs:
         """Encode inputs; raise InputError for an unusable input, with its position."""
         raise NotImplementedError
 
-    def trial(self, text: str) -> Item:
+    def dummy_input(self, text: str) -> Item:
         """An encoded input with this text, for testing a model."""
         return self.encode([self.pair(text, text) if self.pairs else text])[0]
 
@@ -121,17 +122,17 @@ class Inputs:
     served: ClassVar[type[ServedInputs]]  # these inputs in the server; missing: cannot be served
 
     packages: ClassVar[Sequence[str]]  # packages whose versions are in metrics.json
-    severities: ClassVar[Sequence[Severity]] = ("warning",)  # severities of the findings that a run prints
-    notes: ClassVar[str] = "messages"  # field of ``Dataset`` for messages of a run
+    # Severities of the data doctor's findings that a run prints.
+    doctor_severities: ClassVar[Sequence[Severity]] = ("warning",)
+    messages_field: ClassVar[str] = "messages"  # field of ``Dataset`` for messages of a run
     fixture_settings: ClassVar[Mapping[str, Any]]  # settings of a tiny model, for tests
 
     # --- runs of classification and regression ------------------------------------------------------
 
-    def read(self, recipe: Any, source: str, numbers: bool, **part: Any) -> Any:
+    def read(self, recipe: Any, source: str, targets_are_numbers: bool, **part: Any) -> Any:
         """Load the ``Dataset`` of a source, with the columns of the recipe.
 
         Args:
-            numbers: whether the targets are numbers.
             part: ``limit`` and ``seed`` of a subset; ``trained``: text columns in training, for other data.
 
         Raises:
@@ -180,8 +181,8 @@ class Inputs:
         """The rows for prediction, in chunks if there are many."""
         return RowChunks(self.rows(request), self.noun)
 
-    def examples_to_explain(self, request: InputRequest, numbers: Sequence[int]) -> list[Any]:
-        """The examples to explain: for files the rows with these numbers (empty: all).
+    def examples_of_arguments(self, request: InputRequest, numbers: Sequence[int]) -> list[Any]:
+        """The examples to explain or to embed: for files the rows with these numbers (empty: all).
 
         Raises:
             DataError: there is no such row, or it cannot be used.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.answered import find_question_columns, is_squad, load_answered
+from glassformer.data.answered import find_question_columns, is_squad, load_qa
 from glassformer.data.questions import check_questions
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.windows import concatenate_questions
@@ -20,10 +20,12 @@ SIDES = ("question", "text")
 class ServedQuestions(ServedInputs):
     """Pairs (question, context) in the server."""
 
-    pairs, long_field = True, "text_pair"
-    neutral = ("Where was Ada born?", "Ada was born in Hanoi in 1923.")
+    pairs = True
+    length_field = "text_pair"
+    default_example = ("Where was Ada born?", "Ada was born in Hanoi in 1923.")
 
     def estimate_tokens(self, x: Sequence[str]) -> int:
+        # Twice, because windows overlap and each repeats the question; 4 for rounding and special tokens.
         return 2 * self.length(x) // CHARS_PER_TOKEN + 4
 
     def length(self, x: Sequence[str]) -> int:
@@ -59,7 +61,7 @@ class Questions(Inputs):
 
 def _read_file(path: Path, request: InputRequest) -> list[Row]:
     if path.is_file() and is_squad(path):
-        data = load_answered(path, on_bad_row="skip" if request.skip else "refuse", need_answers=False)
+        data = load_qa(path, on_bad_row="skip" if request.skip else "refuse", need_answers=False)
         (split,) = data.splits.values()
         rows = split.rows or range(1, len(split) + 1)
         usable = [Row(TextPair(*q), row, str(path)) for q, row in zip(split.questions, rows, strict=True)]

@@ -141,7 +141,7 @@ def handle_ragged_row(skip: bool, ragged: dict[int, DataError]) -> Callable[[Dat
 
     def handle(error: DataError, row: int) -> None:
         if not skip:
-            raise error.but(fix=f"{error.fix}, {SKIP_HINT}")
+            raise error.replace(fix=f"{error.fix}, {SKIP_HINT}")
         ragged[row] = error
 
     return handle
@@ -157,7 +157,7 @@ def read_counting_errors(read: Callable[[InputRequest], list[Row]], request: Inp
         num_unusable = 0
         with suppress(DataError):
             num_unusable = sum(row.error is not None for row in read(replace(request, skip=True)))
-        raise error.but(what=with_num_unusable(error.what, num_unusable)) from None
+        raise error.replace(what=with_num_unusable(error.what, num_unusable)) from None
 
 
 def read_rows(path: Path, request: InputRequest = DEFAULT_REQUEST) -> list[Row]:
@@ -200,7 +200,7 @@ def read_columns(
             raise
         row, first = next(iter(ragged.items()))
         what = f"no row can be used; {first.what}"
-        raise first.but(what=what, where=f"{path}, row {row}") from None
+        raise first.replace(what=what, where=f"{path}, row {row}") from None
     if table.message:
         request.log(table.message)
     columns = choose(table)
@@ -249,7 +249,7 @@ def _find_problem(text: Any, where: str, skip: bool, fix: str = "") -> str | Non
     except DataError as error:
         if not skip:
             fix = f"{fix or error.fix or 'Correct it'}, {SKIP_HINT}"
-            raise error.but(where=where, fix=fix) from None
+            raise error.replace(where=where, fix=fix) from None
         return error.what
     return None
 

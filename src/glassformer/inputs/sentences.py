@@ -16,7 +16,7 @@ from glassformer.inputs.texts import as_text_pairs
 class ServedSentences(ServedInputs):
     """Sentences in the server: texts, which are split into words, or lists of words."""
 
-    neutral = "Ann left Rome on Monday ."
+    default_example = "Ann left Rome on Monday ."
 
     def estimate_tokens(self, x: str | Sequence[str]) -> int:
         if isinstance(x, str):
@@ -62,7 +62,7 @@ class Sentences(Inputs):
         chunks.layout = chunks.layout._replace(files=len({row.file for row in chunks.rows}) > 1)
         return chunks
 
-    def examples_to_explain(self, request: InputRequest, numbers: Sequence[int]) -> list[Any]:
+    def examples_of_arguments(self, request: InputRequest, numbers: Sequence[int]) -> list[Any]:
         return select_inputs(gather_rows(request), numbers)  # explanations take texts, not lists of words
 
     def as_pairs(self, clf: Any) -> Inputs:

@@ -69,12 +69,13 @@ class ServedTexts(ServedInputs):
     def __init__(self, clf: Any, limits: Any, name: str):
         self.clf, self.limits, self.pairs = clf, limits, bool(getattr(clf, "reads_pairs", False))
         self.of_tokens = clf.reads_tokens  # False: tokens are estimated from the length of the text
-        cut, stride = clf.long_texts == "cut", getattr(clf, "window_stride", None)
+        # Long texts are cut to the maximum length, or divided into overlapping windows.
+        is_cut, stride = clf.long_texts == "cut", getattr(clf, "window_stride", None)
         self.max_length = clf.max_length if self.of_tokens else None
-        self.max_tokens = clf.max_length if self.of_tokens and cut else limits.characters
+        self.max_tokens = clf.max_length if self.of_tokens and is_cut else limits.characters
         if self.pairs:
-            self.neutral = ["A man plays a guitar.", "Somebody makes music."]
-        if not cut and stride and stride * MAX_OVERLAP < clf.max_length:
+            self.default_example = ["A man plays a guitar.", "Somebody makes music."]
+        if not is_cut and stride and stride * MAX_OVERLAP < clf.max_length:
             windows = f"windows of {clf.max_length} tokens with a stride of {stride}"
             what = f"{windows}: every token would be read more than {MAX_OVERLAP} times"
             raise ConfigError(what, where=name, fix="Use a larger window_stride")
@@ -84,12 +85,14 @@ class ServedTexts(ServedInputs):
 
     def encode(self, inputs: Sequence[str], what: str = "inputs") -> list[Item]:
         windows = self.table(self.clf.check(inputs, what))
-        table, owners, items = windows.table, windows.owners, []
+        table, text_of_window, items = windows.table, windows.text_of_window, []
         for i, text in enumerate(inputs):
-            rows = table.select([i] if owners is None else owners == i)
+            rows = table.select([i] if text_of_window is None else text_of_window == i)
             # For a linear model an estimate is enough, since n-grams are cheap.
             tokens = len(rows.ids) if self.of_tokens else self.estimate_tokens(text)
-            items.append(Item(rows, tokens, self.of_tokens and owners is None and bool(rows.truncated[0])))
+            has_one_window = text_of_window is None
+            is_truncated = self.of_tokens and has_one_window and bool(rows.truncated[0])
+            items.append(Item(rows, tokens, is_truncated))
         return items
 
     def to_explain(self, x: str) -> tuple[str, int]:
@@ -100,9 +103,9 @@ class ServedTexts(ServedInputs):
         tables = [item.encoded for item in items]
         table = TokenTable.joined(tables)
         table = replace(table, truncated=np.zeros(len(table), bool))
-        cut = getattr(self.clf, "long_texts", "cut") == "cut"
-        owners = None if cut else np.repeat(np.arange(len(items)), list(map(len, tables)))
-        return Windows(table, len(items), owners)
+        is_cut = getattr(self.clf, "long_texts", "cut") == "cut"
+        text_of_window = None if is_cut else np.repeat(np.arange(len(items)), list(map(len, tables)))
+        return Windows(table, len(items), text_of_window)
 
 
 class ServedForVectors(ServedTexts):
@@ -151,7 +154,7 @@ class LargeFile(RowChunks):
                 raise
             with suppress(DataError):  # no row can be used
                 self._scan(path, replace(request, skip=True))
-            raise error.but(what=with_num_unusable(error.what, self.num_unusable)) from None
+            raise error.replace(what=with_num_unusable(error.what, self.num_unusable)) from None
         self._unchanged.check()
 
     def _scan(self, path: Path, request: InputRequest) -> None:
@@ -162,15 +165,17 @@ class LargeFile(RowChunks):
         self._text = find_text_column(self._table.sample(), request.text_column, request.training_columns)
         others = [name for name in self._table.names if name != self._text]
         columns = tuple(columns_to_copy(others, request.log))
-        self.layout = Layout(columns, False, False)
-        self.num_usable, self.num_unusable, first = 0, 0, None
+        self.layout = Layout(columns, files=False, errors=False)
+        self.num_usable, self.num_unusable, first_unusable = 0, 0, None
         for row in self._rows():
-            self.num_usable += row.error is None
-            self.num_unusable += row.error is not None
-            first = first or (row if row.error is not None else None)
-        if first is not None and not self.num_usable:
-            usable_inputs([first])  # raises the error
-        self.layout = Layout(columns, False, first is not None)
+            if row.error is None:
+                self.num_usable += 1
+            else:
+                self.num_unusable += 1
+                first_unusable = first_unusable or row
+        if first_unusable is not None and not self.num_usable:
+            usable_inputs([first_unusable])  # raises the error
+        self.layout = Layout(columns, files=False, errors=first_unusable is not None)
 
     def _rows(self) -> Iterator[Row]:
         ragged = (
@@ -203,12 +208,12 @@ class Texts(Inputs):
     packages = ("tokenizers", "safetensors", "scikit-learn")
     fixture_settings: ClassVar = {"model": "encoder-mini", "max_length": 16, "min_count": 1}
 
-    def read(self, recipe: Any, source: str, numbers: bool, **part: Any) -> TextDataset:
+    def read(self, recipe: Any, source: str, targets_are_numbers: bool, **part: Any) -> TextDataset:
         d = recipe.data
-        if numbers and source in SCORED_SOURCES:
+        if targets_are_numbers and source in SCORED_SOURCES:
             part.pop("trained", None)
             return _scored_dataset(load_scored_pairs(source, on_bad_row=d.on_bad_row, **part))
-        known = section_values(d, *COLUMNS) | {"on_bad_row": d.on_bad_row, "numbers": numbers}
+        known = section_values(d, *COLUMNS) | {"on_bad_row": d.on_bad_row, "numbers": targets_are_numbers}
         return load_text_dataset(source, need_labels=True, **known, **part)
 
     def skips(self, d: Any) -> bool:

@@ -24,7 +24,7 @@ from glassformer.nn import kernels
 from glassformer.nn.dropout import check_rate
 from glassformer.nn.dropout import dropout as drop
 from glassformer.nn.kernels import ops
-from glassformer.nn.linear import Linear, by_rows, computes_in_parts, split_qkv
+from glassformer.nn.linear import Linear, in_chunks, split_qkv, uses_chunks
 from glassformer.nn.maps import (
     NEG_INF,
     Group,
@@ -553,10 +553,10 @@ class MultiHeadAttention(nn.Module):
         needs_all_rows = causal or (bias is not None and rows is not packing.first_rows)
         if rows is not None and needs_all_rows:  # the mask or the bias depends on the positions of the rows
             return self.forward(x, packing, memory, memory_packing, causal, record=record, bias=bias)[rows]
-        if memory is None and record is None and bias is None and computes_in_parts(x, LONG_INPUT):
+        if memory is None and record is None and bias is None and uses_chunks(x, LONG_INPUT):
             queries = packing if rows is None else packing.one_row_each
             out = self.by_heads(x, packing, lambda q, k, v: attend(q, k, v, queries, packing, causal), rows)
-            return by_rows(self.out, out, in_place=True)
+            return in_chunks(self.out, out, in_place=True)
         q, k, v = self.project(x, memory, rows)
         if memory is None:
             q, k = self.rotate(q, k, packing, rows, in_place=True)
@@ -576,7 +576,7 @@ class MultiHeadAttention(nn.Module):
         elif record is not None and record.rows == "first":  # in addition to the branch's own computation
             first = q if rows is not None else q[packing.first_rows]
             record.weights = first_row_weights(first, k, kv_packing or packing, bias=bias)
-        return by_rows(self.out, out.flatten(1), in_place=True)
+        return in_chunks(self.out, out.flatten(1), in_place=True)
 
     def project_padded(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``[B, T, D]`` -> 3 x ``[B, H, T, K]``, with rotary positions."""

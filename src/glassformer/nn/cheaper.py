@@ -17,7 +17,7 @@ from glassformer.errors import ConfigError, ShapeError
 from glassformer.nn import kernels
 from glassformer.nn.attention import LONG_INPUT, MultiHeadAttention
 from glassformer.nn.kernels import ops
-from glassformer.nn.linear import by_rows, computes_in_parts
+from glassformer.nn.linear import in_chunks, uses_chunks
 from glassformer.nn.maps import NEG_INF, masked_softmax
 from glassformer.nn.trace import LayerRecord
 from glassformer.packing import Packing
@@ -221,15 +221,15 @@ class CheaperAttention(MultiHeadAttention):
             raise ConfigError("does not support cross-attention", where=type(self).__name__)
         if causal and rows is not None:
             raise ConfigError("rows and causal cannot be combined", where=type(self).__name__)
-        if record is None and computes_in_parts(x, LONG_INPUT):
+        if record is None and uses_chunks(x, LONG_INPUT):
             out = self.by_heads(x, packing, lambda q, k, v: self.attend(q, k, v, packing, causal))
-            return by_rows(self.out, out if rows is None else out[rows], in_place=True)
+            return in_chunks(self.out, out if rows is None else out[rows], in_place=True)
         q, k, v = self.project(x)
         q, k = self.rotate(q, k, packing, in_place=record is None)
         if record is not None:
             record.weights = self._maps(q, k, packing, causal, rows, record.rows == "first")
         out = self.attend(q, k, v, packing, causal).flatten(1)
-        return by_rows(self.out, out if rows is None else out[rows], in_place=True)
+        return in_chunks(self.out, out if rows is None else out[rows], in_place=True)
 
     def _maps(
         self, q: Tensor, k: Tensor, packing: Packing, causal: bool, rows: Tensor | None, first_row_only: bool

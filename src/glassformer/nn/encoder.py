@@ -19,7 +19,7 @@ from glassformer.nn.cheaper import LinearAttention, LocalAttention, check_window
 from glassformer.nn.disentangled import Disentangled, DisentangledAttention, DistanceTable
 from glassformer.nn.dropout import Dropout, check_rate, stochastic_depth
 from glassformer.nn.feedforward import FeedForward, GatedFeedForward
-from glassformer.nn.linear import LayerNorm, by_rows, computes_in_parts
+from glassformer.nn.linear import LayerNorm, in_chunks, uses_chunks
 from glassformer.nn.positions import RelativeBias
 from glassformer.nn.trace import LayerRecord, TraceRecord
 from glassformer.packing import Packing
@@ -90,7 +90,8 @@ class EncoderConfig:
         if (order := self.layer_order) and (
             len(order) != self.num_layers or {*order} != {*range(max(order) + 1)}
         ):
-            what = f"layer_order = {order} has not {self.num_layers} steps, or leaves out a layer"
+            what = f"layer_order = {order} must have {self.num_layers} entries "
+            what += "and use every layer from 0 to its maximum"
             raise ConfigError(what, where="layer_order", fix="Name one layer per step, counted from 0")
         if self.rotary_base is not None and self.d_model // self.num_heads % 2:
             what = f"rotary positions need heads of an even width, not of {self.d_model // self.num_heads}"
@@ -171,7 +172,7 @@ class EncoderLayer(nn.Module):
         c = config
         self.pre_norm = c.norm == "pre"
         # Passed to the attention only where they are set: not every kind accepts them.
-        self.mask: dict[str, Any] = {"causal": True} if c.causal else {}
+        self.attention_options: dict[str, Any] = {"causal": True} if c.causal else {}
         self.attention = attention_of(c, number)
         self.norm1: nn.Module = norm_of(c) if c.first_norm or number else nn.Identity()
         sizes, drop, bias = (c.d_model, c.d_ff), c.feed_forward_dropout, c.feed_forward_bias
@@ -202,20 +203,21 @@ class EncoderLayer(nn.Module):
         ``bias``: relative positions, ``[H, 2 L - 1]`` (see ``attend``) or a table (``nn/disentangled.py``).
         """
         normed = self.norm1(x) if self.pre_norm else x
-        options = self.mask if bias is None else {"bias": bias}  # local and linear attention accept no bias
+        # Local and linear attention accept no bias.
+        options = self.attention_options if bias is None else {"bias": bias}
         a = self.scale1(self.attention(normed, packing, rows=rows, record=record, **options))
         a = self._branch(a, packing, rows)
         x = x if rows is None else x[rows]
-        if not self.training and computes_in_parts(x):  # long inputs: less memory
+        if not self.training and uses_chunks(x):  # long inputs: less memory
             del normed
-            x = a.add_(x) if self.pre_norm else self.norm1(x, a)
+            x = a.add_(x) if self.pre_norm else self.norm1(x, a)  # norm(x + a), in one pass
             if len(x) > LONG_INPUT:
                 return_freed_memory()
-            return by_rows(self._feed_forward, x, in_place=True)
+            return in_chunks(self._feed_forward, x, in_place=True)
         if self.pre_norm:
             x = x + a
             return x + self._branch(self.scale2(self.feed_forward(self.norm2(x))), packing, rows)
-        x = self.norm1(x, a)  # norm(x + a), in one pass
+        x = self.norm1(x, a)
         return self.norm2(x, self._branch(self.scale2(self.feed_forward(x)), packing, rows))
 
     def _feed_forward(self, x: Tensor) -> Tensor:
@@ -226,7 +228,7 @@ class EncoderLayer(nn.Module):
 
     def padded(self, x: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
         """``forward`` in evaluation mode for padded ``[B, T, D]``; ``mask`` is True at real tokens."""
-        options: dict[str, Any] = self.mask if bias is None else {"bias": bias}
+        options: dict[str, Any] = self.attention_options if bias is None else {"bias": bias}
         if self.pre_norm:
             return self._feed_forward(x + self.scale1(self.attention.padded(self.norm1(x), mask, **options)))
         return self._feed_forward(self.norm1(x + self.scale1(self.attention.padded(x, mask, **options))))
@@ -289,13 +291,13 @@ class Encoder(nn.Module):
         """
         last = len(self.order) - 1
         bias = self.relative(packing.max_length) if self.relative is not None else None
-        is_long = computes_in_parts(x, LONG_INPUT)
+        is_long = uses_chunks(x, LONG_INPUT)
         if trace is not None:
             trace.hidden(0, x)
         for number, layer in enumerate(self.steps[begin:end], begin):
             record = trace.layer(number) if trace is not None else None
             x = layer(x, packing, rows if number == last else None, record, bias)
-            if is_long:  # the layer took far longer than this
+            if is_long:  # costs little compared with the layer
                 return_freed_memory()
             if trace is not None:
                 trace.attention(number, record)

@@ -11,23 +11,23 @@ from torch.nn import functional as F
 from glassformer.config import nearest
 from glassformer.errors import BadValueError
 from glassformer.nn.dropout import Dropout
-from glassformer.nn.kernels import ops, rows
+from glassformer.nn.kernels import gelu_norm, ops
 from glassformer.nn.linear import Linear
 from glassformer.runtime import is_compiling
 
 
 def gelu(x: Tensor) -> Tensor:
     """The exact GELU, ``x * Phi(x)`` (Hendrycks and Gimpel, 2016), by our kernel if it supports ``x``."""
-    if not rows.can_gelu(x):
+    if not gelu_norm.can_gelu(x):
         return F.gelu(x)
-    return ops.gelu(x) if is_compiling() else rows.gelu(x)
+    return ops.gelu(x) if is_compiling() else gelu_norm.gelu(x)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
     """GELU with the tanh approximation of ``Phi``."""
-    if is_compiling() or not rows.can_gelu(x, tanh=True):
+    if is_compiling() or not gelu_norm.can_gelu(x, tanh=True):
         return F.gelu(x, approximate="tanh")
-    return rows.gelu(x, tanh=True)
+    return gelu_norm.gelu(x, tanh=True)
 
 
 def quick_gelu(x: Tensor) -> Tensor:

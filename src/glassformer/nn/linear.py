@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from glassformer.nn import kernels
-from glassformer.nn.kernels import ops, rows
+from glassformer.nn.kernels import gelu_norm, ops
 from glassformer.runtime import is_compiling, is_exporting
 
 
@@ -72,22 +72,22 @@ class _Linear(torch.autograd.Function):
         return dx, *kernels.weight_gradient(grad, x, bias=ctx.needs_input_grad[2])
 
 
-ROWS = 2048  # rows that prediction computes at a time
+ROWS = 2048  # rows of a chunk: prediction computes so many at a time
 
 
-def computes_in_parts(x: Tensor, rows: int = ROWS) -> bool:
-    """Whether ``by_rows`` computes ``x`` in parts: more than ``rows``, in prediction on a CPU."""
+def uses_chunks(x: Tensor, rows: int = ROWS) -> bool:
+    """Whether ``in_chunks`` divides ``x`` into chunks: more than ``rows``, in prediction on a CPU."""
     return len(x) > rows and x.device.type == "cpu" and not torch.is_grad_enabled() and not is_compiling()
 
 
-def by_rows(function: Callable[[Tensor], Tensor], x: Tensor, *, in_place: bool = False) -> Tensor:
-    """``function(x)`` of rows ``[N, D]``; long inputs in parts, so that temporary tensors take less memory.
+def in_chunks(function: Callable[[Tensor], Tensor], x: Tensor, *, in_place: bool = False) -> Tensor:
+    """``function(x)`` of rows ``[N, D]``; long inputs in chunks, so that temporary tensors take less memory.
 
     Args:
         function: a function of each row alone.
         in_place: whether the result may replace the rows of ``x``, which then must have its width.
     """
-    if not computes_in_parts(x):
+    if not uses_chunks(x):
         return function(x)
     out = x if in_place else None
     for first in range(0, len(x), ROWS):
@@ -137,12 +137,12 @@ class _SplitQKV(torch.autograd.Function):
 class LayerNorm(nn.LayerNorm):
     """``(x - mean) / sqrt(variance + eps) * weight + bias`` (Ba et al., 2016), as ``torch.nn.LayerNorm``.
 
-    ``plus`` is added to ``x`` first, as in a post-norm layer.
+    ``residual`` is added to ``x`` first, as in a post-norm layer.
     """
 
-    def forward(self, x: Tensor, plus: Tensor | None = None) -> Tensor:  # [N, D] -> [N, D]
-        if rows.can_norm(x, plus, self.weight, self.bias):
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:  # [N, D] -> [N, D]
+        if gelu_norm.can_norm(x, residual, self.weight, self.bias):
             if is_compiling():
-                return ops.layer_norm(x, plus, self.weight, self.bias, self.eps)[0]
-            return rows.layer_norm(x, plus, self.weight, self.bias, self.eps)
-        return super().forward(x if plus is None else x + plus)
+                return ops.layer_norm(x, residual, self.weight, self.bias, self.eps)[0]
+            return gelu_norm.layer_norm(x, residual, self.weight, self.bias, self.eps)
+        return super().forward(x if residual is None else x + residual)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigError, ShapeError
-from glassformer.nn.linear import computes_in_parts
+from glassformer.nn.linear import uses_chunks
 from glassformer.packing import Packing
 
 
@@ -138,7 +138,7 @@ def apply_rotary(
     # Few lengths, so that few tables are cached.
     length = 1 << max(longest - 1, 1).bit_length() if longest <= 4096 else -(-longest // 4096) * 4096
     cosines, sines = _rotary_table(length, x.shape[-1], base, factor, x.device)
-    if not in_place or not computes_in_parts(x, ROTATED_ROWS):
+    if not in_place or not uses_chunks(x, ROTATED_ROWS):
         return _rotate(x, cosines[positions][:, None], sines[positions][:, None])
     for part, places in zip(x.split(ROTATED_ROWS), positions.split(ROTATED_ROWS), strict=True):
         part.copy_(_rotate(part, cosines[places][:, None], sines[places][:, None]))

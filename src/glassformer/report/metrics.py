@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from glassformer.evaluate.metrics import NONE, Plain, Share
+from glassformer.evaluate.metrics import EMPTY_CELL, Plain, Share
 from glassformer.report.wording import count, digits_for, duration, p_value
 from glassformer.targets import TARGETS, target_of
 from glassformer.targets.target import Target
@@ -152,7 +152,7 @@ def difference_text(scores: dict[str, Any], digits: int, metric: Share) -> str:
     """The difference from the baseline with its interval, such as "+1.2 (+0.3 to +2.1)"."""
     bounds = scores.get("difference_interval")
     if bounds is None:
-        return NONE
+        return EMPTY_CELL
     low, high = (metric.with_sign(x, digits) for x in bounds)
     return f"{metric.with_sign(scores['difference'], digits)} ({low} to {high})"
 
@@ -180,5 +180,5 @@ def study_rows(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         rows.append([arm["name"], value, deviation, difference, p])
     for name, scores in (results.get("baselines") or {}).items():
         difference = difference_text(scores, digits, metric)
-        rows.append([name, metric.value(scores[measure], digits), NONE, difference, NONE])
+        rows.append([name, metric.value(scores[measure], digits), EMPTY_CELL, difference, EMPTY_CELL])
     return [metric.name, "SD", metric.difference_heading, "p (Holm)"], rows

@@ -13,7 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from glassformer.report.metrics import numbers_in, study_rows
-from glassformer.report.wording import NONE, bounds, count, cut, digits_for, duration, percent
+from glassformer.report.wording import EMPTY_CELL, bounds, count, cut, digits_for, duration, percent
 from glassformer.targets.multiclass import Classes
 
 MAX_ROWS = 12  # maximum number of evaluations; if there are more, the first and the last are shown
@@ -24,17 +24,17 @@ MAX_TEXT = 200  # maximum characters of a cell
 COLORS = {"training": "#7f7f7f", "held out": "#d6821e"}  # visible on white and on black
 
 
-def table(rows: Iterable[Sequence[Any]], heads: Sequence[str] = (), caption: str = "") -> Markup:
+def table(rows: Iterable[Sequence[Any]], column_names: Sequence[str] = (), caption: str = "") -> Markup:
     """An HTML table; all cells are escaped."""
 
     def join(tag: str, values: Iterable[Any]) -> Markup:
         return Markup("").join(Markup(tag).format(value) for value in values)
 
     cells = (join("<td>{}</td>", (cut(str(cell), MAX_TEXT) for cell in row)) for row in rows)
-    head = join("<th scope='col'>{}</th>", heads)
+    header = join("<th scope='col'>{}</th>", column_names)
     return Markup("<table>{}{}<tbody>{}</tbody></table>").format(
         Markup("<caption>{}</caption>").format(caption) if caption else "",
-        Markup("<thead><tr>{}</tr></thead>").format(head) if heads else "",
+        Markup("<thead><tr>{}</tr></thead>").format(header) if column_names else "",
         join("<tr>{}</tr>", cells),
     )
 
@@ -82,7 +82,7 @@ def history_html(records: Sequence[Mapping[str, Any]]) -> Markup:
 
 
 def _number(value: Any) -> str:
-    return f"{value:.4f}" if isinstance(value, int | float) else NONE
+    return f"{value:.4f}" if isinstance(value, int | float) else EMPTY_CELL
 
 
 def plot_history(records: Sequence[Mapping[str, Any]], title: str = "") -> Any:
@@ -164,7 +164,12 @@ def estimator_html(estimator: Any) -> Markup:
         rows.append([f"{len(labels)} classes", ", ".join(labels[:MAX_LABELS]) + rest])
     rows += [[split, f"{n:,} examples"] for split, n in getattr(estimator, "examples_", {}).items()]
     if chosen := dict(getattr(estimator, "chosen_", {})):
-        rows.append(["chosen", ", ".join(f"{key} = {value:g}" for key, value in chosen.items())])
+        rows.append(
+            [
+                "settings chosen automatically",
+                ", ".join(f"{key} = {value:g}" for key, value in chosen.items()),
+            ]
+        )
     if seconds := getattr(estimator, "train_seconds_", 0.0):
         rows.append(["training took", duration(seconds)])
     defaults = estimator.defaults()
@@ -192,6 +197,7 @@ def run_html(folder: Path, metrics: Mapping[str, Any]) -> Markup:
         parts = {k: v for k, v in metrics.items() if k in METRIC_PARTS and isinstance(v, Mapping)}
         rows = [[key, _number(value)] for key, value in islice(numbers_in(parts), MAX_NUMBERS)]
         return table(rows, caption=folder.name) + report_line
+    # The key ``judged`` has the name of the evaluated split; files of older versions lack it.
     split = metrics.get("judged", "test") if metrics.get("test") else "validation"
     digits = digits_for(scores["n"])
     models: dict[str, Any] = {"this model": scores} | dict(metrics.get("baselines") or {})
@@ -212,9 +218,10 @@ class Comparison(dict[str, Any]):
 
 def comparison_html(results: Mapping[str, Any]) -> Markup:
     """A table with one row per variant and per baseline, and the verdicts."""
-    heads, rows = study_rows(results)
+    column_names, rows = study_rows(results)
     caption = f"{results['name']}: {results['n']:,} {results.get('judged', '')} examples"
-    sentences = (f"{name}: {sentence}" for name, sentence in (results.get("sentences") or {}).items())
-    lines = filter(None, [results.get("verdict"), *sentences])
+    # ``verdict`` is the conclusion, and ``sentences`` describes the comparison of each variant.
+    sentences = results.get("sentences") or {}
+    lines = filter(None, [results.get("verdict"), *(f"{name}: {text}" for name, text in sentences.items())])
     paragraphs = Markup("").join(Markup("<p>{}</p>").format(line) for line in lines)
-    return table(rows, ["", *heads], caption) + paragraphs
+    return table(rows, ["", *column_names], caption) + paragraphs

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from glassformer.evaluate.metrics import NONE, THIN, digits_for, interval, percent, share_interval
+from glassformer.evaluate.metrics import EMPTY_CELL, THIN, digits_for, interval, percent, share_interval
 
 _BREAK = re.compile(r"(?<=[_/.:-])(?=\w)")  # positions where a long name can be broken
 _CAPITAL_INSIDE = re.compile(r"[a-z]+[A-Z]")
@@ -19,22 +19,22 @@ _TAG = re.compile(r"(</?[A-Za-z][^<>]{0,80}>)")
 
 def count(value: float | None) -> str:
     """A whole number with thousands separators, or "–" for None."""
-    return NONE if value is None else f"{value:,.0f}"
+    return EMPTY_CELL if value is None else f"{value:,.0f}"
 
 
 def decimal(value: float | None, digits: int = 3) -> str:
-    return NONE if value is None else f"{value:.{digits}f}"
+    return EMPTY_CELL if value is None else f"{value:.{digits}f}"
 
 
 def p_value(p: float | None) -> str:
     """A p-value as "0.031", or "< 0.001"."""
-    return NONE if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return EMPTY_CELL if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def duration(seconds: float | None) -> str:
     """Seconds as "0.4 s", "38 s", "19 min 3 s" or "2 h 5 min"."""
     if seconds is None:
-        return NONE
+        return EMPTY_CELL
     if seconds < 9.95:
         return f"{seconds:.1f}{THIN}s"
     minutes, whole_seconds = divmod(round(seconds), 60)
@@ -48,7 +48,7 @@ def duration(seconds: float | None) -> str:
 def plain(value: Any) -> str:
     """A setting or a fact in one line."""
     if value is None or value == [] or value == "":
-        return NONE
+        return EMPTY_CELL
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

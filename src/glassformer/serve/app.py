@@ -111,7 +111,7 @@ class Server:
         loop = asyncio.get_running_loop()
         await checkpoint()  # imports modules, so that the first request does not wait for them
         for name, served in self.models.items():
-            encoder = self.image_decoder if served.inputs.decoded else self.text_encoder
+            encoder = self.image_decoder if served.inputs.decodes_inputs else self.text_encoder
             self.batchers[name] = Batcher(served, encoder, self.computing, self.metrics)
             await loop.run_in_executor(self.computing, served.warm_up)
             self.descriptions.append(served.describe(self.calibrated[name]))

@@ -161,7 +161,7 @@ class QuestionAnswers(Output):
         self.clf, self.labels = clf, ["answer", "no answer"]
 
     def compute(self, model: Any, batch: Any, device: Any) -> Any:
-        return self.clf.best(self.clf.token_logits(model, batch, device), batch)
+        return self.clf.span_candidates(self.clf.token_logits(model, batch, device), batch)
 
     def values(self, row: Any) -> np.ndarray:
         return np.array([row.null, *(score for score, _, _ in row.spans)])
@@ -255,7 +255,7 @@ class Vectors(Output):
         return out
 
 
-# ``gives`` of a task -> output kind; explanations prefer the first kinds if a request names no model
+# ``output_kind`` of a task -> its class; explanations prefer the first kinds if a request names no model
 KINDS: dict[str, type[Output]] = {
     "labels": Labels,
     "numbers": Numbers,

@@ -77,7 +77,7 @@ class ServedModel:
         examples: Sequence[str] = (),
     ):
         choose_dtype(precision, torch.device("cpu"))  # raises an error for an unknown precision
-        output_kind = TASKS[clf.RECIPE.task].gives if hasattr(clf, "RECIPE") else None
+        output_kind = TASKS[clf.RECIPE.task].output_kind if hasattr(clf, "RECIPE") else None
         if output_kind is None:
             what = f"holds {with_article(type(clf).__name__)}; "
             what += "only classifiers, regressors, embedders, taggers and question answerers can be served"
@@ -87,7 +87,7 @@ class ServedModel:
         self.output: Any = KINDS[output_kind](clf)
         self.kind, self.pairs, self.output_kind = self.inputs.kind, self.inputs.pairs, self.output.output_kind
         # The examples are single texts, which other models cannot read.
-        self.examples = list(examples)[:MAX_EXAMPLES] if isinstance(self.inputs.neutral, str) else []
+        self.examples = list(examples)[:MAX_EXAMPLES] if isinstance(self.inputs.default_example, str) else []
         clf.threads, clf.precision = threads, precision
 
     # --- predictions -----------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class ServedModel:
             CheckpointError: the prediction fails, or is NaN or infinite.
         """
         try:
-            item = self.inputs.trial("a")
+            item = self.inputs.dummy_input("a")
         except InputError as error:
             raise CheckpointError(f"does not answer: {error.what}", where=self.name) from None
         try:
@@ -146,10 +146,10 @@ class ServedModel:
 
     def warm_up(self) -> None:
         """Compute a full batch and a single input, to allocate memory and make the first request fast."""
-        item = self.inputs.trial("a word " * min(200, self.inputs.max_length or 200))
+        item = self.inputs.dummy_input("a word " * min(200, self.inputs.max_length or 200))
         max_tokens = min(self.limits.batch_tokens, self.limits.queue_tokens)
         self.compute([item] * max(1, max_tokens // item.tokens))
-        self.compute([self.inputs.trial("a")])
+        self.compute([self.inputs.dummy_input("a")])
 
     # --- explanations ----------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class ServedModel:
         except InputError as error:
             field = self.inputs.field
             raise input_problem(error, field if error.where == f"{field}[0]" else None) from None
-        self.check_explained(tokens, self.inputs.long_field)
+        self.check_explained(tokens, self.inputs.length_field)
         if self.output.is_per_word:
             options = {**options, "word": word}
         if method == "integrated_gradients":
@@ -232,7 +232,7 @@ class ServedModel:
             "heads": getattr(encoder, "num_heads", None),
             "methods": methods_for(self.clf.model_) if self.output.can_explain else [],
             "channels": None,
-            "example": self.image or (self.examples[0] if self.examples else self.inputs.neutral),
+            "example": self.image or (self.examples[0] if self.examples else self.inputs.default_example),
             "multi_label": self.output.multi_label,
             "score": self.score,
             **self.inputs.model_fields(),

@@ -33,7 +33,7 @@ from glassformer.outputs import check_folder_path
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, known_recipe
 from glassformer.tasks.run import relevant_settings, with_run_settings
-from glassformer.tasks.task import NAME, OutOfFold, RunContext
+from glassformer.tasks.task import OUT_OF_FOLD, OutOfFold, RunContext
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
 
 MARKER = "fold.json"  # written when a fold is finished
@@ -217,7 +217,7 @@ def facts(
     return {
         "train": None,
         "validation": None,
-        "judged": NAME,
+        "judged": OUT_OF_FOLD,
         "folds": list(per_fold),
         "over_folds": summarize_folds(per_fold, keys),
         "baselines": {},

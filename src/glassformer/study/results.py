@@ -32,7 +32,7 @@ from glassformer.evaluate.predictions import (
 from glassformer.finite import json_text
 from glassformer.report.metrics import COMPARED, compared_metric, difference_text, is_better, leading_metrics
 from glassformer.report.run import read_history
-from glassformer.report.wording import NONE, count, decimal, digits_for, headed, how_tested, p_value
+from glassformer.report.wording import EMPTY_CELL, count, decimal, digits_for, headed, how_tested, p_value
 from glassformer.study.arms import MARKER, Job
 from glassformer.study.grid import Arm, Study, baseline_of
 from glassformer.targets import target_in
@@ -205,7 +205,7 @@ def markdown(results: dict[str, Any]) -> str:
         scores, cost = arm[first], arm["cost"]
         cells = [
             arm["name"] + (" (baseline)" if arm["name"] == results["baseline"] else ""),
-            len(arm["seeds"]) or NONE,
+            len(arm["seeds"]) or EMPTY_CELL,
             first_metric.value(scores["mean"], digits),
             first_metric.deviation(scores["sd"]),
             first_metric.interval(scores["interval"], digits, scores["mean"], results["n"]),
@@ -216,7 +216,7 @@ def markdown(results: dict[str, Any]) -> str:
             decimal(arm["best"]["epoch"], 1),
             decimal(cost["seconds_per_epoch"], 1),
             count(cost["parameters"]),
-            f"{count(cost['peak_memory_mb'])} MB" if cost["peak_memory_mb"] else NONE,
+            f"{count(cost['peak_memory_mb'])} MB" if cost["peak_memory_mb"] else EMPTY_CELL,
         ]
         if has_robustness:
             cells.append(percent((arm.get("robustness") or {}).get("accuracy"), digits))

@@ -38,7 +38,7 @@ from glassformer.evaluate.predictions import Prediction, read_predictions, table
 from glassformer.finite import json_text
 from glassformer.process import READING
 from glassformer.report.study import write_review_page
-from glassformer.study.folds import NAME, load_fold_predictions, read_plan
+from glassformer.study.folds import OUT_OF_FOLD, load_fold_predictions, read_plan
 from glassformer.targets import LabelSets, Target, TokenTags, target_in
 from glassformer.targets.multiclass import Classes, no_better_than_majority
 from glassformer.tasks.catalog import TASKS, known_recipe_of
@@ -282,9 +282,9 @@ def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
 def _predictions(folder: Path) -> tuple[list[Prediction], list[str], np.ndarray]:
     """Out-of-fold predictions, classes, and probabilities ``[n, C]``."""
     path = folder / Classes.file
-    rows = [row for row in read_predictions(path) if row.split == NAME]
+    rows = [row for row in read_predictions(path) if row.split == OUT_OF_FOLD]
     if not rows:
-        raise errors.DataError(f"no {NAME} predictions", where=str(path))
+        raise errors.DataError(f"no {OUT_OF_FOLD} predictions", where=str(path))
     return rows, list(rows[0].probabilities), np.array([list(row.probabilities.values()) for row in rows])
 
 

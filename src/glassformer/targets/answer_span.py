@@ -16,21 +16,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from glassformer.data.answered import AnsweredSplit
+from glassformer.data.answered import QASplit
 from glassformer.data.questions import Answers, Question
-from glassformer.data.windows import QuestionRows
+from glassformer.data.windows import QuestionWindows
 from glassformer.errors import DataError
 from glassformer.evaluate.compare import Statistic, bootstrap_means, bounds, ratio_statistic
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import Share
 from glassformer.targets.target import RunPredictions, SeedRuns, Target, hash_examples
 
-MEASURE = "f1"
-METRICS = ("exact_match", MEASURE)
+MAIN_METRIC = "f1"
+METRICS = ("exact_match", MAIN_METRIC)
 ERRORS = (
     "missed",  # no answer to an answerable question
     "invented",  # an answer to an unanswerable question
@@ -54,9 +54,9 @@ class AnswerSpan(Target):
     """The span of a text that answers a question, or no answer."""
 
     marker_keys: ClassVar[Sequence[str]] = ("exact_match",)
-    metrics: ClassVar[Mapping[str, Share]] = {"exact_match": Share("exact match"), MEASURE: Share("F1")}
-    main_metrics: ClassVar[Sequence[str]] = (MEASURE, "exact_match")
-    compared: ClassVar[Sequence[str]] = (MEASURE, "accuracy", "macro_f1")
+    metrics: ClassVar[Mapping[str, Share]] = {"exact_match": Share("exact match"), MAIN_METRIC: Share("F1")}
+    main_metrics: ClassVar[Sequence[str]] = (MAIN_METRIC, "exact_match")
+    compared: ClassVar[Sequence[str]] = (MAIN_METRIC, "accuracy", "macro_f1")
     fold_table_metrics: ClassVar[Sequence[str]] = METRICS
     terminal_columns = tuple(key for name in METRICS for key in (name, f"{name}_interval"))
     examples: ClassVar[str] = "questions"
@@ -103,7 +103,7 @@ class AnswerSpan(Target):
         assert runs[0].groups is not None
         # Texts are resampled, since the questions on one text are not independent.
         exact, f1 = _means(runs[0].groups, *(run.predicted for run in runs))
-        return {MEASURE: f1, "accuracy": exact, "macro_f1": f1}
+        return {MAIN_METRIC: f1, "accuracy": exact, "macro_f1": f1}
 
 
 def normalize(text: str) -> str:
@@ -228,17 +228,25 @@ class TextAnswer:
         return asdict(self)
 
 
+class SpanCandidate(NamedTuple):
+    """A span of a context, with the sum of the logits of its start and end."""
+
+    score: float
+    start: int  # first character
+    end: int  # last character + 1
+
+
 @dataclass(frozen=True)
 class Candidates:
     """The best spans for one question, sorted by score, and the score of no answer."""
 
-    spans: tuple[tuple[float, int, int], ...]  # score, first character, last character + 1
+    spans: tuple[SpanCandidate, ...]
     null: float  # score of no answer, the minimum over windows; NaN: the logits are not finite
 
     @property
     def null_margin(self) -> float:
         """The score of no answer minus the score of the best span."""
-        return self.null - self.spans[0][0] if self.spans else np.inf
+        return self.null - self.spans[0].score if self.spans else np.inf
 
     def is_none(self, threshold: float | None) -> bool:
         """Whether "no answer" is predicted; with a threshold of None only if there is no span."""
@@ -265,7 +273,7 @@ class Candidates:
         return [*answers[:index], no_answer, *answers[index:]][:count]
 
 
-def candidates(logits: np.ndarray, rows: QuestionRows, max_answer: int) -> list[Candidates]:
+def candidates(logits: np.ndarray, rows: QuestionWindows, max_answer: int) -> list[Candidates]:
     """The best spans of each question over all its windows.
 
     A span that is in several windows has its best score.
@@ -277,21 +285,23 @@ def candidates(logits: np.ndarray, rows: QuestionRows, max_answer: int) -> list[
     spans: list[dict[tuple[int, int], float]] = [{} for _ in range(rows.num_questions)]
     null = np.full(rows.num_questions, np.inf)
     starts = rows.table.starts
-    for window, owner in enumerate(rows.owners.tolist()):
+    for window, question in enumerate(rows.question_of_window.tolist()):
         tokens = slice(*starts[window : window + 2].tolist())
         if not np.isfinite(logits[tokens]).all():
-            null[owner] = np.nan
-        null[owner] = min(null[owner], float(logits[tokens][0].sum()))
+            null[question] = np.nan
+        null[question] = min(null[question], float(logits[tokens][0].sum()))
         offsets = rows.offsets[tokens]
         in_context = np.flatnonzero((rows.sides[tokens] == 1) & (offsets[:, 1] > offsets[:, 0]))
         for score, first, last in best_spans(logits[tokens][in_context], max_answer, NUM_SPANS):
             key = int(offsets[in_context[first], 0]), int(offsets[in_context[last], 1])
-            if score > spans[owner].get(key, -np.inf):
-                spans[owner][key] = score
+            if score > spans[question].get(key, -np.inf):
+                spans[question][key] = score
     best: list[Candidates] = []
     for score_of_span, no_answer in zip(spans, null.tolist(), strict=True):
         ranked = sorted((-score, start, end) for (start, end), score in score_of_span.items())[:NUM_SPANS]
-        best.append(Candidates(tuple((-score, start, end) for score, start, end in ranked), no_answer))
+        best.append(
+            Candidates(tuple(SpanCandidate(-key, start, end) for key, start, end in ranked), no_answer)
+        )
     return best
 
 
@@ -381,7 +391,7 @@ def name_or_number(question: Question, sentence: str) -> str:
     return sentence
 
 
-def baselines(train: AnsweredSplit, split: AnsweredSplit, bootstrap: int) -> dict[str, Any]:
+def baselines(train: QASplit, split: QASplit, bootstrap: int) -> dict[str, Any]:
     """Metrics of two baselines: the most similar sentence, and a name or number in it."""
     out, frequencies = {}, document_frequencies(train.texts)
     for name in (SENTENCE, SPAN):

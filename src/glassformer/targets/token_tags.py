@@ -41,7 +41,7 @@ from glassformer.targets.target import (
 
 ERRORS = ("missed", "invented", "wrong_kind", "wrong_border")  # see ``span_errors``
 MAX_CONFUSIONS = 12  # maximum number of pairs of kinds in ``confusions``
-MEASURE = "entity_f1"
+MAIN_METRIC = "entity_f1"
 BASELINE = "most frequent tag of each word"
 Tags = Sequence[Sequence[str]]
 
@@ -49,19 +49,19 @@ Tags = Sequence[Sequence[str]]
 class TokenTags(Target):
     """One tag per word of a sentence; the metrics are those of the spans that the tags mark."""
 
-    marker_keys: ClassVar[Sequence[str]] = (MEASURE,)
+    marker_keys: ClassVar[Sequence[str]] = (MAIN_METRIC,)
     metrics: ClassVar[Mapping[str, Share]] = {
         "precision": Share("precision"),
         "recall": Share("recall"),
-        MEASURE: Share("entity F1"),
+        MAIN_METRIC: Share("entity F1"),
         "macro_f1": Share("macro-F1"),
         "accuracy": Share("words right"),
         **LOSS,
     }
-    main_metrics: ClassVar[Sequence[str]] = (MEASURE, "accuracy")
-    compared: ClassVar[Sequence[str]] = (MEASURE, "accuracy", "macro_f1")
-    fold_table_metrics: ClassVar[Sequence[str]] = (MEASURE, "accuracy", "log_loss")
-    terminal_columns = ("precision", "recall", MEASURE, "accuracy", f"{MEASURE}_interval")
+    main_metrics: ClassVar[Sequence[str]] = (MAIN_METRIC, "accuracy")
+    compared: ClassVar[Sequence[str]] = (MAIN_METRIC, "accuracy", "macro_f1")
+    fold_table_metrics: ClassVar[Sequence[str]] = (MAIN_METRIC, "accuracy", "log_loss")
+    terminal_columns = ("precision", "recall", MAIN_METRIC, "accuracy", f"{MAIN_METRIC}_interval")
     resampled_key: ClassVar[str] = "entities"
     terminal_layout: ClassVar[str] = "tags"
     has_two_decimals: ClassVar[bool] = True
@@ -92,7 +92,7 @@ class TokenTags(Target):
         hits, totals = [c.exact for c in counts], [c.true + c.predicted for c in counts]
         all_spans = ([x.sum(1, keepdims=True) for x in values] for values in (hits, totals))
         return {
-            MEASURE: f1_statistic(*all_spans),
+            MAIN_METRIC: f1_statistic(*all_spans),
             "accuracy": ratio_statistic(np.stack([c.right for c in counts]), counts[0].words),
             "macro_f1": f1_statistic(hits, totals, include_absent=False),
         }
@@ -151,8 +151,8 @@ def tag_metrics(
         "accuracy": num_right / max(words, 1),
         "precision": total["precision"],
         "recall": total["recall"],
-        MEASURE: total["f1"],
-        **({f"{MEASURE}_interval": _interval(total, counts, bootstrap, seed)} if bootstrap else {}),
+        MAIN_METRIC: total["f1"],
+        **({f"{MAIN_METRIC}_interval": _interval(total, counts, bootstrap, seed)} if bootstrap else {}),
         "macro_f1": sum(s["f1"] for s in by_kind.values()) / max(len(by_kind), 1),
         "entities": total["support"],
         "by_kind": by_kind,

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from glassformer.checkpoints.catalog import AUTO
-from glassformer.checkpoints.settings import ABOUT, shorten
+from glassformer.checkpoints.settings import METADATA_FILE, shorten
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.checks import check_pairs, check_validation, check_weights, read_labels
 from glassformer.data.columns import check_no_target_side
@@ -423,7 +423,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
 
     @classmethod
     def restore(cls, folder: Path, about: dict[str, Any], *, in_bf16: bool = False) -> Self:
-        where = str(folder / ABOUT)
+        where = str(folder / METADATA_FILE)
         classes = about.get("classes")
         if not isinstance(classes, list) or not classes:
             raise CheckpointError("'classes' is missing or not a list of labels of one type", where=where)

@@ -22,7 +22,7 @@ import torch
 
 from glassformer.checkpoints.files import verify_folder, write_folder
 from glassformer.checkpoints.native import newest_fingerprint
-from glassformer.checkpoints.settings import ABOUT, check_parameters, read_metadata, shorten
+from glassformer.checkpoints.settings import METADATA_FILE, check_parameters, read_metadata, shorten
 from glassformer.config import (
     build,
     legacy_values,
@@ -653,7 +653,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         out.history_, out.examples_ = Records(), saved_example_counts(about)
         for name in cls.SAVED_STATE:
             setattr(out, f"{name}_", about[name])
-        out.read_columns(about, str(folder / ABOUT))
+        out.read_columns(about, str(folder / METADATA_FILE))
         out._read_model(folder, in_bf16)
         out.read_parts(folder, about)
         out.check_parts(folder)

@@ -23,7 +23,7 @@ from glassformer.checkpoints.files import (
 from glassformer.checkpoints.layout import describe_outputs
 from glassformer.checkpoints.native import check_finished
 from glassformer.checkpoints.sentences import MODULES
-from glassformer.checkpoints.settings import ABOUT, find_metadata, read_metadata, shorten
+from glassformer.checkpoints.settings import METADATA_FILE, find_metadata, read_metadata, shorten
 from glassformer.data.checks import read_labels
 from glassformer.data.tokenizer_file import check_truncation_side, model_max_length
 from glassformer.errors import CheckpointError, UnsupportedModelError
@@ -90,7 +90,7 @@ def _open(path: str | Path, precision: Any) -> Any:
     restore_folder(folder)
     restore_folder(folder / "model")
     check_finished(folder)
-    if not (folder / ABOUT).is_file() and (folder / "model" / ABOUT).is_file():
+    if not (folder / METADATA_FILE).is_file() and (folder / "model" / METADATA_FILE).is_file():
         folder = folder / "model"
     known = precision in ("auto", "fp32", "bf16")
     in_bf16 = known and predicts_in_bf16(precision, choose_device())
@@ -106,12 +106,16 @@ def _load(folder: Path, path: str | Path, in_bf16: bool) -> Any:
     if not folder.is_dir():
         raise missing_folder_error(path)
     folder = folder.resolve()  # because a relative path may look like a Hub id
-    has_about, has_manifest = (folder / ABOUT).exists(), (folder / MANIFEST).exists()
+    has_about, has_manifest = (folder / METADATA_FILE).exists(), (folder / MANIFEST).exists()
     if not has_about and (folder / "config.json").is_file():
         if has_manifest:  # an export, or an estimator without its glassformer.json
             verify_folder(folder)
         return _load_transformers(folder, in_bf16)
-    if not has_about and not has_manifest and (models := list_models_below(folder, ABOUT, "config.json")):
+    if (
+        not has_about
+        and not has_manifest
+        and (models := list_models_below(folder, METADATA_FILE, "config.json"))
+    ):
         fix = f"Give one of its sub-folders: {models}"
         raise CheckpointError("holds no model itself", where=str(path), fix=fix)
     check_is_model(folder)
@@ -128,7 +132,7 @@ def _load(folder: Path, path: str | Path, in_bf16: bool) -> Any:
 
 def task_opening(checkpoint: Checkpoint) -> Task | None:
     """The task whose estimator uses the head of a checkpoint, such as masked language modeling, or None."""
-    return next((task for task in TASKS.values() if checkpoint.head in task.opens), None)
+    return next((task for task in TASKS.values() if checkpoint.head in task.checkpoint_heads), None)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from glassformer.checkpoints.files import write_folder
-from glassformer.checkpoints.settings import ABOUT, read_metadata
+from glassformer.checkpoints.settings import METADATA_FILE, read_metadata
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.checks import check_labels, read_labels
 from glassformer.data.image_batching import evaluation_pixels
@@ -167,7 +167,9 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
             shutil.copytree(saved, folder / BACKBONE)
             tensors = {name: torch.from_numpy(array) for name, array in self.head_.tensors().items()}
             write_tensors(folder, tensors, name=HEAD)
-            (folder / ABOUT).write_text(json_text(about, indent=2, ascii=True) + "\n", encoding="utf-8")
+            (folder / METADATA_FILE).write_text(
+                json_text(about, indent=2, ascii=True) + "\n", encoding="utf-8"
+            )
 
         with TemporaryDirectory() as scratch:  # ``write_folder`` cannot be nested
             saved = backbone.save(Path(scratch) / BACKBONE)
@@ -185,7 +187,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         from glassformer.tasks.text_classification.estimator import TextClassifier
 
         folder = Path(path)
-        where = str(folder / ABOUT)
+        where = str(folder / METADATA_FILE)
         about = read_saved(cls, folder, "a Probe")
         parameters = {k: v for k, v in about["parameters"].items() if k in ("head", "k", "C", "pooling")}
         backbone_about = read_metadata(folder / BACKBONE, FORMAT)

@@ -383,7 +383,7 @@ def _run(
             raise
         what = f"{source} has changed since the run began"
         fix = "Put it back as it was, or start a new run with another --out"
-        raise error.but(what=what, where=str(folder), fix=fix) from None
+        raise error.replace(what=what, where=str(folder), fix=fix) from None
     fit_seconds = time.perf_counter() - fit_started
     with main_process_only():
         context.estimator.save(folder / "model", overwrite=True)

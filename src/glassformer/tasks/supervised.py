@@ -58,7 +58,7 @@ from glassformer.targets.regression import largest_errors
 from glassformer.tasks import task as run_steps
 from glassformer.tasks.classifier import abstention
 from glassformer.tasks.task import (
-    NAME,
+    OUT_OF_FOLD,
     TINY,
     DataPreview,
     Log,
@@ -102,7 +102,7 @@ def supervised_task(
         "drop_unreadable": lambda splits, context: inputs.drop_unreadable(
             splits, context.estimator, context.recipe
         ),
-        "gives": "labels" if target.predicts_labels else "numbers",
+        "output_kind": "labels" if target.predicts_labels else "numbers",
         "packages": inputs.packages,
         "fit": fit,
         "example_fixture": fixture,
@@ -134,7 +134,9 @@ def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None
     dataset = inputs.read(recipe, source or d.source, not target.predicts_labels, **part)
     merge = getattr(d, "merge_labels", "none")
     dataset, messages = apply_repairs(dataset, merge, d.drop_duplicates and source is None)
-    dataset = replace(dataset, **{inputs.notes: (*getattr(dataset, inputs.notes), *messages)})
+    dataset = replace(
+        dataset, **{inputs.messages_field: (*getattr(dataset, inputs.messages_field), *messages)}
+    )
     dataset = target.prepare_data(dataset, recipe.train, inputs.skips(d))
     if source is not None:
         return evaluation_splits(dataset)
@@ -153,7 +155,9 @@ def preview_data(context: RunContext) -> DataPreview:
     inputs.check(recipe, splits.parts(), context.folder)
     lines_before, suffix, below = target.training_notes(splits, dataset.rejected)
     lines = [*dataset.messages, *lines_before, f"{dataset.name}: {splits.sizes()}{suffix}", *below]
-    return DataPreview(lines, (*dataset.rejected, *unknown), partial(_examine, context), inputs.severities)
+    return DataPreview(
+        lines, (*dataset.rejected, *unknown), partial(_examine, context), inputs.doctor_severities
+    )
 
 
 def _examine(context: RunContext) -> DoctorReport:
@@ -188,7 +192,7 @@ def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any,
             if drop_unreadable or not error.where:
                 raise
             fix = join_fixes(error.fix, f"leave such {clf.NOUN} out with {SKIP}")
-            raise error.but(fix=fix) from None
+            raise error.replace(fix=fix) from None
         return split, ""
     label_at = unseen_labels(kind.normalize(split.labels, classes), classes)
     counts = Counter(map(repr, label_at.values()))
@@ -206,7 +210,7 @@ def fit(context: RunContext, **options: Any) -> None:
         run_steps.fit(context, **options)
     except OneClassError as error:
         where = place_of_labels(context.data.dataset, context.data.train.origin)
-        raise error.but(where=where, fix=ONE_CLASS_FIX) from None
+        raise error.replace(where=where, fix=ONE_CLASS_FIX) from None
     dataset = context.data.dataset  # with the names, prediction finds the columns in a data frame
     text = getattr(dataset, "columns", (None, None))[0]
     context.estimator.name_columns(text, getattr(dataset, "pair_column", None))
@@ -424,12 +428,12 @@ def load_other_data(context: RunContext, source: str) -> Any:
             fix = (
                 "This model reads images: name their column with image_column, or name a run of a text model"
             )
-            raise error.but(fix=fix) from None
+            raise error.replace(fix=fix) from None
         if not error.what.startswith(("there is no column 'label'", "no column holds numbers")):
             raise
         fix = str(error.fix).replace(f", {LEARN_CLASSES}", "").replace("numbers, name", "numbers, or name")
         command = f"glassformer predict {shlex.quote(str(context.folder))} {shlex.quote(str(source))}"
-        raise error.but(fix=f"{fix}. To predict without labels: {command}") from None
+        raise error.replace(fix=f"{fix}. To predict without labels: {command}") from None
 
 
 def _reload_splits(context: RunContext, source: str | None) -> Any:
@@ -479,7 +483,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
         if context.drop_unreadable or not error.where:
             raise
         fix = join_fixes(error.fix, f"leave such {clf.NOUN} out with {SKIP}")
-        raise error.but(fix=fix) from None
+        raise error.replace(fix=fix) from None
     context.data = splits
     if clf.inputs.can_be_cut and (count := int(clf.truncated(split.examples).sum())):
         what = f"{count:,} of {len(split):,} texts are longer than {clf.max_length} tokens"
@@ -577,7 +581,7 @@ class LabelsOutOfFold(OutOfFold):
         predicted = kind.labels(indices.astype(bool) if kind.is_multilabel else indices, classes).tolist()
         shares = kind.confidence(out, indices).tolist()
         path = folder / "predictions.csv"
-        kind.write(path, train, NAME, out, self.classes, predicted, shares)
+        kind.write(path, train, OUT_OF_FOLD, out, self.classes, predicted, shares)
         return metrics if kind.predicts_labels else metrics | {"numbers": {"held_out": 0}, "intervals": []}
 
 

@@ -211,11 +211,15 @@ class Task:
     # estimator, inputs -> one JSON record per input; for tasks without labels
     predict_records: Callable[[Any, Sequence[Any]], list[dict[str, Any]]] | None = None
     export: Callable[..., dict[str, Any]] | None = None  # as ``export`` below
-    opens: Sequence[str] = ()  # heads of transformers checkpoints that ``estimator.from_checkpoint`` supports
+    checkpoint_heads: Sequence[
+        str
+    ] = ()  # heads of transformers checkpoints that ``estimator.from_checkpoint`` supports
     target: Target = NO_TARGET
     read: Callable[..., Any] | None = None  # recipe, source or None -> the data set before it is split
     folds: type[OutOfFold] | None = None  # None: cross-validation is not supported
-    gives: str | None = None  # labels, numbers, vectors, tags or answers, over HTTP; None: not supported
+    output_kind: str | None = (
+        None  # labels, numbers, vectors, tags or answers, over HTTP; None: not supported
+    )
     verb: str = "predict"  # the command that predicts with such a model
     packages: Sequence[str] = ("tokenizers", "safetensors")  # metrics.json has their versions
 
@@ -342,7 +346,7 @@ def main_metric(recipe: Any) -> Literal["accuracy", "macro_f1"]:
 # ``study.folds`` trains the folds.
 
 
-NAME = "out-of-fold"  # name of the split in metrics and predictions
+OUT_OF_FOLD = "out-of-fold"  # name of the split in metrics and predictions
 
 
 class OutOfFold(ABC):

@@ -231,11 +231,13 @@ def feature_training(
         return train, head, None
     if not isinstance(validation, Windows):
         return train, head, partial(classify, features_of(validation))
-    features, owners = features_of(validation.table), validation.owners
+    features, text_of_window = features_of(validation.table), validation.text_of_window
 
     def logits() -> np.ndarray:
         rows = classify(features)
-        return rows if owners is None else pool_windows(rows, owners, validation.num_texts, how)
+        return (
+            rows if text_of_window is None else pool_windows(rows, text_of_window, validation.num_texts, how)
+        )
 
     return train, head, logits
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.checkpoints.native import LoadedState, check_fingerprint, load_state, save_state
-from glassformer.errors import OtherBitsWarning
-from glassformer.nn.kernels.loading import level
+from glassformer.errors import NotBitIdenticalWarning
+from glassformer.nn.kernels import loading
 from glassformer.train.config import FitConfig, user_stacklevel
 from glassformer.train.distributed import Ranks
 from glassformer.train.optim import MixedPrecisionOptimizer
@@ -76,7 +76,7 @@ class History(Sequence[dict[str, Any]]):
         }
 
     def other_records(self) -> dict[str, Any]:
-        """The other records, for JSON."""
+        """The other records, for JSON: ``places`` are their indices in the history."""
         return {"places": self._other_indices, "others": self._other_records}
 
     @classmethod
@@ -98,10 +98,10 @@ def numerics(device: str) -> dict[str, Any]:
     """Device, kernels and threads. The order of sums, and so the last bits of results, depend on them."""
     if device != "cpu":
         return {"device": device}
-    kernels = level()
+    instruction_set = loading.level()
     return {
         "device": device,
-        "kernels": kernels.title if kernels else "none",
+        "kernels": instruction_set.title if instruction_set else "none",
         "torch": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
     }
@@ -118,12 +118,14 @@ def warn_if_not_reproducible(earlier_runs: list[dict[str, Any]], now: dict[str, 
     if earlier is None:
         return
     changes = [
-        f"{key} {old}, now {now.get(key, 'none')}" for key, old in earlier.items() if old != now.get(key)
+        f"{key}: {old} before, {now.get(key, 'none')} now"
+        for key, old in earlier.items()
+        if old != now.get(key)
     ]
     warnings.warn(
-        f"the training resumed at {where} was computed before with {'; '.join(changes)}: "
+        f"training resumed at {where} on a different setup ({'; '.join(changes)}): "
         "results will not be bit-identical to those of an uninterrupted run",
-        OtherBitsWarning,
+        NotBitIdenticalWarning,
         stacklevel=user_stacklevel(),
     )
 
@@ -144,15 +146,15 @@ class Training:
     old_defaults: dict[str, Any] = field(default_factory=dict)
     chosen: Mapping[str, Any] = field(default_factory=dict)  # chosen values of settings that were unset
     step: int = 0  # number of completed optimizer steps
-    epoch: int = 0
+    epoch: int = 0  # number of completed epochs
     cursor: int = 0  # number of completed optimizer steps in this epoch
     epoch_sums: dict[str, float] = field(default_factory=dict)  # loss, correct, count of this epoch
     best_score: float | None = None
     best_loss: float | None = None  # validation loss of the evaluation with the best score
     ties: Literal["loss", "first"] = "loss"  # which of equal scores is best: the lowest loss, or the first
-    best_step: int = 0
+    best_step: int = 0  # step of the evaluation with the best score
     best_weights: dict[str, Tensor] | None = None
-    bad_evaluations: int = 0
+    bad_evaluations: int = 0  # number of evaluations since the best one, without improvement
     stopped_early: bool = False
     seconds: float = 0.0  # duration of the steps, without evaluations
     seconds_before: float = 0.0  # seconds spent before a resume, with evaluations
@@ -160,7 +162,8 @@ class Training:
     history: History = field(default_factory=History)
     evaluate_start: bool = False  # whether to evaluate the initial weights, which may be the best weights
     skipped: list[str] = field(default_factory=list)  # damaged checkpoints that a resume skipped
-    computed: list[dict[str, Any]] = field(default_factory=list)  # all ``numerics`` of the steps so far
+    # All ``numerics`` of the steps so far; ``computed`` in the state of a checkpoint.
+    numerics_so_far: list[dict[str, Any]] = field(default_factory=list)
     _saved: tuple[Path, int] | None = None  # the newest checkpoint of this object, and its step
 
     def __post_init__(self) -> None:
@@ -185,7 +188,10 @@ class Training:
 
     @property
     def seconds_spent(self) -> float:
-        """Seconds of training so far, with evaluations; before a resume, up to the checkpoint."""
+        """Seconds of training so far, with evaluations.
+
+        Of an interrupted run, only the time up to its checkpoint counts.
+        """
         return self.seconds_before + time.perf_counter() - self.start_time
 
     @property
@@ -193,7 +199,7 @@ class Training:
         return self.stopped_early or self.epoch >= self.config.epochs
 
     def better_by_loss(self, loss: float) -> bool:
-        """Whether an evaluation with the best score is better because of its loss."""
+        """Whether an evaluation that ties with the best score wins because of its lower loss."""
         return self.ties == "loss" and self.best_loss is not None and loss < self.best_loss
 
     @property
@@ -231,7 +237,8 @@ class Training:
         state = {key: getattr(self, key) for key in (*self.SAVED_KEYS, *self.NEW_KEYS)}
         state |= {"seconds_spent": self.seconds_spent, "history": self.history.other_records()}
         numerics_now = self._numerics()
-        state["computed"] = self.computed if numerics_now in self.computed else [*self.computed, numerics_now]
+        is_new = numerics_now not in self.numerics_so_far
+        state["computed"] = [*self.numerics_so_far, numerics_now] if is_new else self.numerics_so_far
         path = Path(folder)
         if self.ranks.is_main:
             path = save_state(folder, self.step, tensors, state, keep_last=keep_last)
@@ -261,8 +268,8 @@ class Training:
         best = {n.removeprefix("best/"): t.clone() for n, t in saved.tensors.items() if n.startswith("best/")}
         self.best_weights = best or None
         self.ranks.set_generators(saved.tensors, self.step)
-        self.computed = saved.state.get("computed", [])
-        warn_if_not_reproducible(self.computed, self._numerics(), f"step {self.step}")
+        self.numerics_so_far = saved.state.get("computed", [])
+        warn_if_not_reproducible(self.numerics_so_far, self._numerics(), f"step {self.step}")
         return saved
 
     def _numerics(self) -> dict[str, Any]:

@@ -37,8 +37,9 @@ __all__ = [
     "why_not",
 ]
 MIN_ROWS = 256  # with fewer rows torch's product is as fast
+FP32_BYTES = 4
 BIAS_PADDING = 32  # zeros after each head's bias: the kernel reads whole vectors
-PARTS = 4  # of a batch; gradients of distances are summed per part, then over parts
+MAX_PARTS = 4  # parts of a batch; gradients of distances are summed per part, then over parts
 
 
 def supports(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -59,10 +60,11 @@ def _attention_job(
 
     ``tensors`` are ``[N, H, K]``, with the names of ``AttentionJob``.
     """
+    # window -1: no window
     job = AttentionJob(causal=causal, threads=torch.get_num_threads(), scale=scale, window=-1)
     for name, x in tensors.items():
         setattr(job, name, x.data_ptr())
-        if name != "stats":
+        if name != "stats":  # statistics are contiguous; ``o`` and ``out``, the output, have one stride
             setattr(job, "out_stride" if name == "o" else f"{name}_stride", x.stride(0))
     tables = {
         "q_starts": q_packing.starts,
@@ -108,7 +110,7 @@ def _run(
     if bias is not None:
         # The kernel adds the bias before it scales the scores.
         padded = F.pad(bias.float().contiguous() / scale, (0, BIAS_PADDING))
-        middle = 4 * (bias.shape[1] // 2)  # bytes before distance 0
+        middle = FP32_BYTES * (bias.shape[1] // 2)  # bytes before distance 0
         job.bias, job.bias_stride = padded.data_ptr() + middle, padded.shape[1]
         if backward:
             dbias = padded.new_zeros(q_packing.count, *padded.shape)
@@ -142,17 +144,12 @@ def weight_gradient(grad: Tensor, x: Tensor, bias: bool) -> tuple[Tensor, Tensor
     grad, x = (t if t.stride(1) == 1 else t.contiguous() for t in (grad, x))
     weight = grad.new_empty(grad.shape[1], x.shape[1])
     summed = grad.new_empty(grad.shape[1]) if bias else None
-    job = LinearJob(
-        grad.data_ptr(),
-        x.data_ptr(),
-        weight.data_ptr(),
-        summed.data_ptr() if summed is not None else None,
-        grad.stride(0),
-        x.stride(0),
-        len(x),
-        *weight.shape,
-        torch.get_num_threads(),
-    )
+    job = LinearJob(rows=len(x), threads=torch.get_num_threads())
+    job.grad, job.x, job.weight = grad.data_ptr(), x.data_ptr(), weight.data_ptr()
+    job.bias = summed.data_ptr() if summed is not None else None
+    job.grad_stride, job.x_stride = grad.stride(0), x.stride(0)
+    job.out = weight.shape[0]
+    setattr(job, "in", weight.shape[1])  # ``in`` is a keyword of Python
     if library().weight_gradient(ctypes.byref(job), torch_threads()):
         raise MemoryError("linear layer: no memory for the working set of its gradient")
     return weight, summed
@@ -274,14 +271,14 @@ def _run_disentangled(
     gradients = {}
     job.distance_stride = heads * width
     if backward:
-        job.parts = min(q_packing.count, PARTS)
-        job.ddistance_stride = -(-(len(rows) + BIAS_PADDING) // 16) * 16
+        job.parts = min(q_packing.count, MAX_PARTS)
+        job.ddistance_stride = -(-(len(rows) + BIAS_PADDING) // 16) * 16  # rounded up to a multiple of 16
     for name, table in by_distance.items():
         offset = middle * job.distance_stride * table.element_size()
         setattr(job, f"distance_{name}", table.data_ptr() + offset)
         if backward:
             gradients[name] = q.new_zeros(job.parts, heads, width, job.ddistance_stride, dtype=torch.float32)
-            setattr(job, f"ddistance_{name}", gradients[name].data_ptr() + 4 * middle)
+            setattr(job, f"ddistance_{name}", gradients[name].data_ptr() + FP32_BYTES * middle)
     _call_attention(job, q.dtype, backward)
     summed: list[Tensor | None] = []
     for name, (table, index) in tables.items():

@@ -19,6 +19,7 @@ from glassformer.nn import kernels
 from glassformer.nn.kernels.jobs import Int8Job
 
 INT8_MAX = 127
+SMALLEST_SCALE = 1e-37  # divides rows of zeros
 PANEL = 16  # columns stored together: ``PANEL`` in linear_int8.c
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh")  # in the order of linear_int8.c
 MAX_IN_FEATURES = 65_536  # sums over more inputs may overflow 32 bits
@@ -63,7 +64,8 @@ def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Quantize ``weight`` ``[columns, inputs]`` to int8, -127 to 127, with scales ``[columns]``."""
     weight = weight.detach().float()
     scale = weight.abs().amax(1) / INT8_MAX
-    return (weight / scale.clamp_min(1e-37)[:, None]).round().clamp(-INT8_MAX, INT8_MAX).to(torch.int8), scale
+    levels = (weight / scale.clamp_min(SMALLEST_SCALE)[:, None]).round()
+    return levels.clamp(-INT8_MAX, INT8_MAX).to(torch.int8), scale
 
 
 def pack(weight: Tensor, bias: Tensor | None) -> Packed:
@@ -71,16 +73,17 @@ def pack(weight: Tensor, bias: Tensor | None) -> Packed:
     q_weight, scale = quantize(weight)
     columns, inputs = q_weight.shape
     level = kernels.level()
-    group = 2 if level is not None and level.name == "avx2" else 4
-    pad = -columns % PANEL
-    tiled = F.pad(q_weight, (0, -inputs % 4, 0, pad)).view(-1, PANEL, -(-inputs // 4) * 4 // group, group)
-    start = (
-        -128 * q_weight.sum(1, dtype=torch.int32)
-        if group == 4
-        else q_weight.new_zeros(columns, dtype=torch.int32)
-    )
+    has_vnni = level is not None and level.name != "avx2"
+    group = 4 if has_vnni else 2  # inputs that one instruction multiplies and adds
+    column_padding = -columns % PANEL
+    padded = F.pad(q_weight, (0, -inputs % 4, 0, column_padding))
+    tiled = padded.view(-1, PANEL, padded.shape[1] // group, group)
+    if has_vnni:  # inputs are shifted by 128, because VNNI multiplies unsigned with signed bytes
+        start = -128 * q_weight.sum(1, dtype=torch.int32)
+    else:
+        start = q_weight.new_zeros(columns, dtype=torch.int32)
     bias = scale.new_zeros(columns) if bias is None else bias.detach().float()
-    start, scale, bias = (F.pad(x, (0, pad)) for x in (start, scale, bias))
+    start, scale, bias = (F.pad(x, (0, column_padding)) for x in (start, scale, bias))
     return Packed(tiled.transpose(1, 2).contiguous(), start, scale, bias, inputs, columns)
 
 

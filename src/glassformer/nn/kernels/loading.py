@@ -85,8 +85,9 @@ def check_complete(file: Path) -> None:
     with file.open("rb") as opened:
         header = opened.read(64)
         size = opened.seek(0, os.SEEK_END)
-    if len(header) < 64 or header[:5] != b"\x7fELF\x02":
+    if len(header) < 64 or header[:5] != b"\x7fELF\x02":  # 2: 64 bits
         raise OSError("it is not a shared library of this system")
+    # Fields of the ELF header: offset of the section headers, and their size and number.
     (sections,) = struct.unpack_from("<Q", header, 40)
     entry_size, count = struct.unpack_from("<HH", header, 58)
     if size < sections + entry_size * count:

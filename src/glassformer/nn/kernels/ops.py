@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from glassformer.nn import kernels
-from glassformer.nn.kernels import int8, rows
+from glassformer.nn.kernels import gelu_norm, int8
 from glassformer.packing import Packing
 from glassformer.runtime import is_compiling
 
@@ -64,9 +64,8 @@ def attention_backward(
 
 @attention_backward.register_fake
 def _(q, k, v, out, stats, grad, q_lengths, k_lengths, causal, scale, bias=None, window=None):
-    return *(x.new_empty(x.shape) for x in (q, k, v)), q.new_empty(0) if bias is None else torch.empty_like(
-        bias
-    )
+    dbias = q.new_empty(0) if bias is None else torch.empty_like(bias)
+    return *(x.new_empty(x.shape) for x in (q, k, v)), dbias
 
 
 def _keep_attention(ctx, inputs, output):
@@ -163,8 +162,8 @@ def _keep_disentangled(ctx, inputs, output):
 
 def _disentangled_gradients(ctx, grad, _):
     *saved_tensors, keys, queries, rows = ctx.saved_tensors
-    found = disentangled_backward(*saved_tensors, grad, *ctx.settings, keys, queries, rows)
-    *dqkv, dkeys, dqueries = found
+    gradients = disentangled_backward(*saved_tensors, grad, *ctx.settings, keys, queries, rows)
+    *dqkv, dkeys, dqueries = gradients
     distances = None if keys is None else dkeys, None if queries is None else dqueries
     return *dqkv, None, None, None, *distances, None
 
@@ -196,13 +195,13 @@ def packed_disentangled(
 @torch.library.custom_op("glassformer::gelu", mutates_args=(), device_types="cpu")
 def gelu(x: Tensor) -> Tensor:
     """``x * Phi(x)`` for a contiguous tensor."""
-    return rows.gelu_of(x, None)
+    return gelu_norm.gelu_of(x, None)
 
 
 @torch.library.custom_op("glassformer::gelu_backward", mutates_args=(), device_types="cpu")
 def gelu_backward(x: Tensor, grad: Tensor) -> Tensor:
     """The gradient of ``gelu``."""
-    return rows.gelu_of(x, grad)
+    return gelu_norm.gelu_of(x, grad)
 
 
 @gelu.register_fake
@@ -223,15 +222,15 @@ gelu.register_autograd(
 
 @torch.library.custom_op("glassformer::layer_norm", mutates_args=(), device_types="cpu")
 def layer_norm(
-    x: Tensor, plus: Tensor | None, weight: Tensor, bias: Tensor, eps: float
+    x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The norm of ``x + plus`` ``[N, D]``, that sum (empty if ``plus`` is None), statistics ``[N, 2]``."""
-    return rows.norm_of(x, plus, weight, bias, eps)
+    """The norm of ``x + residual`` ``[N, D]``, the sum (empty without residual), statistics ``[N, 2]``."""
+    return gelu_norm.norm_of(x, residual, weight, bias, eps)
 
 
 @layer_norm.register_fake
-def _(x, plus, weight, bias, eps):
-    total = x.new_empty(0 if plus is None else x.shape)
+def _(x, residual, weight, bias, eps):
+    total = x.new_empty(0 if residual is None else x.shape)
     return x.new_empty(x.shape), total, x.new_empty(len(x), 2, dtype=torch.float32)
 
 
@@ -239,8 +238,8 @@ def _(x, plus, weight, bias, eps):
 def layer_norm_backward(
     x: Tensor, stats: Tensor, weight: Tensor, grad: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the sum (``x``), the weight and the bias."""
-    return rows.norm_gradients(x, stats, weight, grad)
+    """Gradients with respect to ``x`` (the sum before the norm), the weight and the bias."""
+    return gelu_norm.norm_gradients(x, stats, weight, grad)
 
 
 @layer_norm_backward.register_fake
@@ -249,16 +248,16 @@ def _(x, stats, weight, grad):
 
 
 def _keep_norm(ctx, inputs, output):
-    x, plus, weight, _, _ = inputs
+    x, residual, weight, _, _ = inputs
     _, total, stats = output
-    ctx.has_plus = plus is not None
-    ctx.save_for_backward(total if ctx.has_plus else x, stats, weight)
+    ctx.has_residual = residual is not None
+    ctx.save_for_backward(total if ctx.has_residual else x, stats, weight)
 
 
 def _norm_gradients(ctx, grad, *_):
     x, stats, weight = ctx.saved_tensors
     dx, dweight, dbias = layer_norm_backward(x, stats, weight, grad)
-    return dx, dx if ctx.has_plus else None, dweight, dbias, None
+    return dx, dx if ctx.has_residual else None, dweight, dbias, None
 
 
 layer_norm.register_autograd(_norm_gradients, setup_context=_keep_norm)

@@ -46,16 +46,16 @@ def train_sentences(
     assert width % 16 == 0
     job = SkipGramJob(
         *(array.ctypes.data for array, _ in tables),
-        first,
-        last,
-        width,
-        len(alias),
-        window,
-        negative,
-        int(state),
-        rate,
-        rate_step,
+        first=first,
+        last=last,
+        width=width,
+        size=len(alias),  # number of words
+        window=window,
+        negative=negative,
+        state=int(state),
+        rate=rate,
+        fall=rate_step,
     )
     if library().skip_gram(ctypes.byref(job)):
         raise MemoryError
-    return job.pairs, job.loss, job.judged
+    return job.pairs, job.loss, job.judged  # judged: pairs in the windows whose loss is summed

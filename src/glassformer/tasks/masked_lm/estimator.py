@@ -492,6 +492,6 @@ TASK = Task(
     evaluate_saved=evaluate_saved,
     report="masked words",
     example_fixture=example_fixture,
-    opens=("mlm", "pretraining"),
+    checkpoint_heads=("mlm", "pretraining"),
     verb="fill",
 )

@@ -20,9 +20,9 @@ import torch
 from tokenizers import Tokenizer
 
 from glassformer.checkpoints.files import replace_text
-from glassformer.checkpoints.settings import ABOUT
-from glassformer.data.answer_doctor import examine_answered
-from glassformer.data.answered import AnsweredSplit, load_answered
+from glassformer.checkpoints.settings import METADATA_FILE
+from glassformer.data.answer_doctor import examine_qa
+from glassformer.data.answered import QASplit, load_qa
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_validation, place
 from glassformer.data.dataset import Dataset
@@ -38,7 +38,7 @@ from glassformer.data.questions import (
 )
 from glassformer.data.splits import Splits, evaluation_splits, make_splits, random_split
 from glassformer.data.tokenizer_file import load_tokenizer
-from glassformer.data.windows import MAX_LENGTH, QuestionRows, encode_questions
+from glassformer.data.windows import MAX_LENGTH, QuestionWindows, encode_questions
 from glassformer.errors import CheckpointError, DataError, InputError
 from glassformer.evaluate.predict import predict_tokens
 from glassformer.explain.mixin import ExplainMixin
@@ -50,8 +50,9 @@ from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.runtime import computes
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.targets.answer_span import (
-    MEASURE,
+    MAIN_METRIC,
     METRICS,
+    NUM_SPANS,
     AnswerSpan,
     Candidates,
     TextAnswer,
@@ -78,13 +79,23 @@ from glassformer.tasks.question_answering.recipe import (
     AnswererTextConfig,
     AnsweringRecipe,
 )
-from glassformer.tasks.task import NAME, TINY, DataPreview, OutOfFold, RunContext, Task, export, read_source
+from glassformer.tasks.task import (
+    OUT_OF_FOLD,
+    TINY,
+    DataPreview,
+    OutOfFold,
+    RunContext,
+    Task,
+    export,
+    read_source,
+)
 from glassformer.train.callbacks import Callback
 from glassformer.train.config import auto_values_for
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import AnswerSpans
 from glassformer.train.state import Training
 
+DEFAULT_BATCH_TOKENS = 8192  # in prediction
 CHUNK = 1024  # number of questions that are encoded at a time, which limits memory
 
 
@@ -93,22 +104,23 @@ def best_answers(
 ) -> list[str]:
     """The text of the best answer to each question; empty: no answer."""
     return [
-        "" if best.is_none(threshold) else question.context[best.spans[0][1] : best.spans[0][2]]
+        "" if best.is_none(threshold) else question.context[best.spans[0].start : best.spans[0].end]
         for question, best in zip(questions, candidates, strict=True)
     ]
 
 
-def window_metrics(logits: np.ndarray, rows: QuestionRows, targets: np.ndarray) -> tuple[float, float]:
+def window_metrics(logits: np.ndarray, rows: QuestionWindows, targets: np.ndarray) -> tuple[float, float]:
     """Mean loss per window in nats, and the share of windows with the right start and end.
 
     Args:
-        logits: ``[N, 2]``.
-        targets: ``[W, 2]``.
+        logits: ``[N, 2]`` for the N tokens of all windows: start and end.
+        targets: ``[W, 2]``, one row per window: first and last token, from the window's start.
     """
     losses, correct = [], []
     for window, (start, stop) in enumerate(zip(rows.table.starts, rows.table.starts[1:], strict=False)):
         x = logits[start:stop].astype(np.float64)
-        x = x - x.max(0)
+        x = x - x.max(0)  # against overflow
+        # Row: first and last token of the answer; column: start and end logit.
         log_probabilities = x[targets[window], [0, 1]] - np.log(np.exp(x).sum(0))
         losses.append(-log_probabilities.mean())
         correct.append(bool((x.argmax(0) == targets[window]).all()))
@@ -191,15 +203,23 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
             validation_set = QuestionSet(*validation_parts)
         return QuestionSet(questions, answers), validation_set
 
-    def _prepare(self, fit: FitState) -> tuple[QuestionRows, QuestionRows | None]:
-        text, model = as_classifier_sections(fit.configs, MAX_LENGTH, "mean")
+    def _prepare(self, fit: FitState) -> tuple[QuestionWindows, QuestionWindows | None]:
+        text, model = self._sections(fit)
         texts = dict.fromkeys(text for question in fit.examples.questions for text in question)
         self.tokenizer_ = build_tokenizer(text, model, list(texts))
         self.length_ = text.max_length
         validation_table = None if fit.validation is None else self.encode(fit.validation.questions)
         return self.encode(fit.examples.questions), validation_table
 
-    def encode(self, questions: Sequence[Question]) -> QuestionRows:
+    @staticmethod
+    def _sections(fit: FitState) -> tuple[Any, Any]:
+        """The sections ``text`` and ``model`` of a classifier, which the functions of ``build.py`` take.
+
+        They must name a pooling, which the span head does not use.
+        """
+        return as_classifier_sections(fit.configs, MAX_LENGTH, "mean")
+
+    def encode(self, questions: Sequence[Question]) -> QuestionWindows:
         """Tokenize checked questions into windows with token type ids (see ``drop_unused_segments``)."""
         return encode_questions(
             self.tokenizer_,
@@ -213,13 +233,13 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         return auto_values_for(fit.train, fit.network, is_from_scratch(self.model), len(fit.table.table))
 
     def _build(self, fit: FitState) -> Any:
-        text, model = as_classifier_sections(fit.configs, MAX_LENGTH, "mean")
+        text, model = self._sections(fit)
         table, seed = fit.table.table, fit.train.seed
         return build_model(model, text, self.tokenizer_, 2, table, seed, pairs=True, head="spans")
 
     def _loop(self, fit: FitState) -> tuple[TextStream, AnswerSpans, Callable[[], dict[str, float]] | None]:
         train: AnswererFitConfig = fit.train
-        rows: QuestionRows = fit.table
+        rows: QuestionWindows = fit.table
         settings = BatchSettings(train.batch_size or 0, train.batch_tokens, train.length_window)
         table = self.drop_unused_segments(rows, fit.network).table
         stream = TextStream(table, settings, train.accumulate, train.seed, fit.device)
@@ -233,7 +253,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         def evaluate() -> dict[str, float]:
             logits = self.token_logits(fit.network, rows, fit.device)
             loss, accuracy = window_metrics(logits, rows, targets)
-            spans = self.best(logits, rows)
+            spans = self.span_candidates(logits, rows)
             texts = best_answers(examples.questions, spans, self._threshold(fit, examples, spans))
             scores = np.mean([answer_scores(*pair) for pair in zip(texts, examples.answers, strict=True)], 0)
             return {"loss": loss, "accuracy": accuracy, **dict(zip(METRICS, scores.tolist(), strict=True))}
@@ -254,21 +274,27 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
             return 0.0
         texts = best_answers(validation_set.questions, candidates, None)
         f1 = [answer_scores(*pair)[1] for pair in zip(texts, validation_set.answers, strict=True)]
-        return best_threshold([c.null_margin for c in candidates], f1, [float(not yes) for yes in has_answer])
+        f1_without_answer = [0.0 if answered else 1.0 for answered in has_answer]
+        return best_threshold([c.null_margin for c in candidates], f1, f1_without_answer)
 
     def _finish_fit(self, fit: FitState, training: Training) -> None:
         super()._finish_fit(fit, training)
         self.threshold_ = None if all(answer.texts for answer in fit.examples.answers) else 0.0
         if self.threshold_ is not None and fit.validation is not None:
             rows = self.drop_unused_segments(fit.validation_table, self.model_)
-            candidates = self.best(self.token_logits(self.model_, rows, fit.device), rows)
+            candidates = self.span_candidates(self.token_logits(self.model_, rows, fit.device), rows)
             self.threshold_ = self._threshold(fit, fit.validation, candidates)
 
     def _arrays(self, fit: FitState) -> list[np.ndarray | None]:
         arrays: list[np.ndarray | None] = []
         for rows, examples in ((fit.table, fit.examples), (fit.validation_table, fit.validation)):
             if rows is not None:
-                arrays += [rows.table.ids, rows.table.starts, rows.owners, rows.targets(examples.answers)]
+                arrays += [
+                    rows.table.ids,
+                    rows.table.starts,
+                    rows.question_of_window,
+                    rows.targets(examples.answers),
+                ]
         return arrays
 
     # --- prediction ------------------------------------------------------------------------------
@@ -276,9 +302,9 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
     @property
     def budget(self) -> int:
         """Number of tokens per batch in prediction."""
-        return max(self.batch_tokens or 8192, self.length_)
+        return max(self.batch_tokens or DEFAULT_BATCH_TOKENS, self.length_)
 
-    def drop_unused_segments(self, rows: QuestionRows, model: Any) -> QuestionRows:
+    def drop_unused_segments(self, rows: QuestionWindows, model: Any) -> QuestionWindows:
         """The windows, without token type ids if the model does not use them."""
         if model.config.embedding.segments > 1 or rows.table.segments is None:
             return rows
@@ -287,18 +313,18 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
     def token_logits(
         self,
         model: Any,
-        rows: QuestionRows,
+        rows: QuestionWindows,
         device: torch.device,
         progress: Callable[[int], None] | None = None,
     ) -> np.ndarray:
         """Start and end logits of each token, ``[N, 2]`` fp32."""
         rows = self.drop_unused_segments(rows, model)
-        first = np.diff(rows.owners, prepend=-1) > 0  # progress counts the first window of each question
-        count = None if progress is None else lambda index: progress(int(first[index].sum()))
+        is_first = np.diff(rows.question_of_window, prepend=-1) > 0  # of its question; progress counts these
+        count = None if progress is None else lambda index: progress(int(is_first[index].sum()))
         budget = self.budget
         return predict_tokens(model, rows.table, 2, batch_tokens=budget, device=device, progress=count)
 
-    def best(self, logits: np.ndarray, rows: QuestionRows) -> list[Candidates]:
+    def span_candidates(self, logits: np.ndarray, rows: QuestionWindows) -> list[Candidates]:
         """The candidates of each question, from the logits ``[N, 2]`` of its tokens."""
         return candidates(logits, rows, self.max_answer_length)
 
@@ -308,12 +334,12 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         check_is_fitted(self, "model_")
         questions, model = check_questions(X), self.predictor()
         device = next(model.parameters()).device
-        out: list[Candidates] = []
+        found: list[Candidates] = []
         for start in range(0, len(questions), CHUNK):
             rows = self.encode(questions[start : start + CHUNK])
             logits = self.token_logits(model, rows, device, progress)
-            out += self.best(finite(logits, "logits"), rows)
-        return out
+            found += self.span_candidates(finite(logits, "logits"), rows)
+        return found
 
     def predict(self, X: Sequence[Any]) -> list[str]:
         """The answer to each question, as a part of its context; empty: no answer."""
@@ -321,38 +347,48 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         return best_answers(questions, self.outputs(questions), self.threshold_)
 
     def answers(
-        self, X: Sequence[Any], n_best: int = 1, found: Sequence[Candidates] | None = None
+        self, X: Sequence[Any], n_best: int = 1, outputs: Sequence[Candidates] | None = None
     ) -> list[list[TextAnswer]]:
         """The best answers to each question, the predicted answer first.
 
         Args:
             n_best: number of answers, from 1 to 20; there may be fewer spans.
-            found: the result of ``outputs``, if known.
+            outputs: the result of the method ``outputs``, if known.
 
         Raises:
             InputError: ``n_best`` is out of range, or a question cannot be used.
         """
-        if isinstance(n_best, bool) or not isinstance(n_best, int) or not 1 <= n_best <= 20:
-            raise InputError(f"n_best = {n_best!r}", where="answers", fix="Give 1 to 20")
+        if isinstance(n_best, bool) or not isinstance(n_best, int) or not 1 <= n_best <= NUM_SPANS:
+            raise InputError(f"n_best = {n_best!r}", where="answers", fix=f"Give 1 to {NUM_SPANS}")
         questions = check_questions(X)
-        found = self.outputs(questions) if found is None else found
+        outputs = self.outputs(questions) if outputs is None else outputs
         return [
             best.ranked(question, self.threshold_, n_best)
-            for question, best in zip(questions, found, strict=True)
+            for question, best in zip(questions, outputs, strict=True)
         ]
 
     def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
         """SQuAD's F1, from 0 to 1."""
-        return self.judge(X, y, bootstrap=0)[MEASURE]
+        return self.judge(X, y, bootstrap=0)[MAIN_METRIC]
 
     def judge(
-        self, X: Sequence[Any], y: Sequence[Any], *, bootstrap: int = 1000, given: Sequence[str] | None = None
+        self,
+        X: Sequence[Any],
+        y: Sequence[Any],
+        *,
+        bootstrap: int = 1000,
+        predictions: Sequence[str] | None = None,
     ) -> dict[str, Any]:
-        """All metrics of ``targets.answer_span.answer_metrics``; ``given`` are predictions, if known."""
+        """Evaluate the model on questions: all metrics of ``targets.answer_span.answer_metrics``.
+
+        Args:
+            bootstrap: number of resamples for the intervals; 0: no intervals.
+            predictions: the result of ``predict``, if known.
+        """
         questions = check_questions(X)
         truth = check_answers(y, questions)
-        given = self.predict(questions) if given is None else given
-        return answer_metrics(truth, given, [q.context for q in questions], bootstrap=bootstrap)
+        predictions = self.predict(questions) if predictions is None else predictions
+        return answer_metrics(truth, predictions, [q.context for q in questions], bootstrap=bootstrap)
 
     def explain(self, x: Any, *, method: str = "integrated_gradients", **options: Any) -> Any:
         """Explain an answer by scores for the words of question and context.
@@ -370,7 +406,10 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         return self._explained(check_questions([x], "question"), None, {**options, "method": method})[0]
 
     def explain_target(self, question: Question) -> Any:
-        """The ``Subject`` of an explanation: the best answer to a question."""
+        """What is explained: the model as a function of tokens, and the best answer to a question.
+
+        A ``Subject`` of ``explain/subject.py``.
+        """
         return answer_subject(self, question)
 
     def check_examples(self, X: Sequence[Any]) -> list[Question]:
@@ -395,9 +434,10 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
         self.tokenizer_ = load_tokenizer(folder)
-        t, where = self.threshold_, str(folder / ABOUT)
-        if t is not None and (isinstance(t, bool) or not isinstance(t, int | float) or not abs(t) < np.inf):
-            raise CheckpointError(f"threshold = {t!r} is not a number", where=where)
+        where, threshold = str(folder / METADATA_FILE), self.threshold_
+        is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+        if threshold is not None and not (is_number and abs(threshold) < np.inf):
+            raise CheckpointError(f"threshold = {threshold!r} is not a number", where=where)
         if isinstance(self.length_, bool) or not isinstance(self.length_, int) or self.length_ < 3:
             raise CheckpointError(f"length = {self.length_!r} is not a number of tokens", where=where)
 
@@ -440,7 +480,7 @@ SEPARATOR = " | "  # between question and context in the questions of a recipe
 def read(recipe: AnsweringRecipe, source: str | None = None) -> Dataset:
     """Read all questions of a recipe, or of another source."""
     columns = ("question_column", "context_column", "answer_column")
-    return read_source(load_answered, recipe, source, *columns)
+    return read_source(load_qa, recipe, source, *columns)
 
 
 def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
@@ -448,23 +488,25 @@ def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
     dataset = read(recipe, source)
     if source is not None:
         return evaluation_splits(dataset)
-    return make_splits(dataset, recipe.data, recipe.evaluate.split, ungrouped=("apart",))
+    # Questions on the same context stay in one split unless the recipe has ``copies = "apart"``.
+    return make_splits(dataset, recipe.data, recipe.evaluate.split, copies_allowed_for=("apart",))
 
 
-def own_questions(recipe: AnsweringRecipe) -> list[Question]:
+def example_questions(recipe: AnsweringRecipe) -> list[Question]:
     """The example questions of the recipe, which are answered at the end of a run."""
-    pairs = [text.partition(SEPARATOR) for text in recipe.evaluate.questions]
-    for i, (_, bar, context) in enumerate(pairs):
-        if not bar or not context.strip():
+    parts = [text.partition(SEPARATOR) for text in recipe.evaluate.questions]
+    for i, (_, separator, context) in enumerate(parts):
+        if not separator or not context.strip():
             fix = f"Write question{SEPARATOR}context"
             raise DataError("a question without its context", where=f"evaluate.questions[{i}]", fix=fix)
-    return check_questions([(a, b) for a, _, b in pairs], "evaluate.questions") if pairs else []
+    pairs = [(question, context) for question, _, context in parts]
+    return check_questions(pairs, "evaluate.questions") if pairs else []
 
 
 def preview_data(context: RunContext) -> DataPreview:
     """Log lines about the questions; the data doctor checks the windows too."""
     splits = context.data
-    own_questions(context.recipe)
+    example_questions(context.recipe)
     count = sum(not true.texts for true in splits.train.answers or ())
     note = (
         f"{count:,} training questions have no answer" if count else "every training question has an answer"
@@ -475,7 +517,7 @@ def preview_data(context: RunContext) -> DataPreview:
 
     def doctor() -> Any:
         windows = {name: context.estimator.encode(split.questions) for name, split in dataset.splits.items()}
-        return examine_answered(dataset, windows)
+        return examine_qa(dataset, windows)
 
     return DataPreview(lines, splits.dataset.rejected, doctor)
 
@@ -485,7 +527,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     started = time.perf_counter()
     context.log("evaluating")
     model, recipe, splits = context.estimator, context.recipe, context.data
-    out, evaluated = context.evaluate_splits(_evaluate_split, MEASURE), splits.evaluated
+    out, evaluated = context.evaluate_splits(_evaluate_split, MAIN_METRIC), splits.evaluated
     out["threshold"] = model.threshold_
     out["answers"] = {"max_length": model.length_, "max_answer_length": model.max_answer_length}
     if out["test"] is not None:
@@ -494,25 +536,27 @@ def evaluate(context: RunContext) -> dict[str, Any]:
         write_answers(
             context.folder / PREDICTIONS, model, evaluated, context.predictions, splits.evaluated_split
         )
-    if questions := own_questions(recipe):
+    if questions := example_questions(recipe):
         out["questions"] = predict_records(model, questions)
     out["seconds"]["evaluate"] = time.perf_counter() - started
     return out
 
 
 def _evaluate_split(
-    model: QuestionAnswerer, split: AnsweredSplit, bootstrap: int, progress: Any = None
+    model: QuestionAnswerer, split: QASplit, bootstrap: int, progress: Any = None
 ) -> tuple[dict[str, Any], list[Candidates]]:
     outputs = model.outputs(split.questions, progress=progress)
     answers = best_answers(split.questions, outputs, model.threshold_)
-    return model.judge(split.questions, split.answers or [], bootstrap=bootstrap, given=answers), outputs
+    return model.judge(
+        split.questions, split.answers or [], bootstrap=bootstrap, predictions=answers
+    ), outputs
 
 
 def write_answers(
-    path: Path, model: QuestionAnswerer, split: AnsweredSplit, candidates: Sequence[Candidates], name: str
+    path: Path, model: QuestionAnswerer, split: QASplit, candidates: Sequence[Candidates], name: str
 ) -> None:
     """Write one line per question: predicted and true answers, and both metrics."""
-    best = [answers[0].to_dict() for answers in model.answers(split.questions, found=candidates)]
+    best = [answers[0].to_dict() for answers in model.answers(split.questions, outputs=candidates)]
     extra = [{key: x for key, x in answer.items() if key != "text"} for answer in best]
     ids = split.ids or [""] * len(split)
     _write_lines(path, split, name, [answer["text"] for answer in best], extra, ids)
@@ -520,7 +564,7 @@ def write_answers(
 
 def _write_lines(
     path: Path,
-    split: AnsweredSplit,
+    split: QASplit,
     name: str,
     predicted: Sequence[str],
     extra: Sequence[dict[str, Any]] = (),
@@ -541,13 +585,12 @@ def _write_lines(
 class AnswersOutOfFold(OutOfFold):
     """Cross-validation of question answering. All questions on the same context share a fold."""
 
-    NOUN, PREDICTIONS_FILE, METRICS = "questions", "given.json", METRICS
-    EXAMPLE, GROUPS = "question", "texts"
-    target, measure = AnswerSpan(), MEASURE
+    PREDICTIONS_FILE = "given.json"  # of each fold; the name is that of existing folders
+    NOUN, EXAMPLE, GROUPS = "questions", "question", "texts"
+    METRICS = METRICS
+    target, measure = AnswerSpan(), MAIN_METRIC
 
-    def evaluate(
-        self, model: QuestionAnswerer, split: AnsweredSplit
-    ) -> tuple[int, dict[str, Any], list[str]]:
+    def evaluate(self, model: QuestionAnswerer, split: QASplit) -> tuple[int, dict[str, Any], list[str]]:
         predicted = model.predict(split.questions)
         scores = answer_metrics(split.answers or [], predicted, split.texts, bootstrap=0)
         metrics = {key: scores[key] for key in self.METRICS}
@@ -557,11 +600,17 @@ class AnswersOutOfFold(OutOfFold):
         self, folder: Path, predictions: list[Any], fold: np.ndarray, records: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
         train = self.train
-        _write_lines(folder / PREDICTIONS, train, NAME, predictions)
+        _write_lines(folder / PREDICTIONS, train, OUT_OF_FOLD, predictions)
         test = answer_metrics(
             train.answers or [], predictions, train.texts, bootstrap=self.recipe.evaluate.bootstrap
         )
-        return {"task": self.recipe.task, "test": test, "measure": MEASURE, "threshold": None, "answers": {}}
+        return {
+            "task": self.recipe.task,
+            "test": test,
+            "measure": MAIN_METRIC,
+            "threshold": None,
+            "answers": {},
+        }
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
@@ -587,16 +636,20 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
     split, model = context.data.evaluated, context.estimator
     if split is None or context.predictions is None:
         return {}
-    best = [answers[0] for answers in model.answers(split.questions, found=context.predictions)]
+    best = [answers[0] for answers in model.answers(split.questions, outputs=context.predictions)]
     errors = [error_kind(answer.text, truth.texts) for answer, truth in zip(best, split.answers, strict=True)]
     order = sorted(range(len(split)), key=lambda i: (not errors[i], -best[i].probability))
     limit = context.recipe.evaluate.shown
-    wrong = [i for i in order if errors[i]][: max(limit - limit // 4, 0)]
-    numbers = [*wrong, *[i for i in order if not errors[i]][: limit - len(wrong)]]
-    return {"answers.json": {"examples": [_example(split, i, best[i], errors[i]) for i in numbers]}}
+    max_errors = max(
+        limit - limit // 4, 0
+    )  # at most three quarters are errors, so that the page also shows successes
+    wrong = [i for i in order if errors[i]][:max_errors]
+    correct = [i for i in order if not errors[i]][: limit - len(wrong)]
+    examples = [_example(split, i, best[i], errors[i]) for i in (*wrong, *correct)]
+    return {"answers.json": {"examples": examples}}
 
 
-def _example(split: AnsweredSplit, i: int, answer: Any, error: str) -> dict[str, Any]:
+def _example(split: QASplit, i: int, answer: Any, error: str) -> dict[str, Any]:
     """An evaluated question. A long context is cut to the text around the answers."""
     question, truth = split.questions[i], split.answers[i] if split.answers else Answers()
     spans = [(a, a + len(text)) for text, a in zip(truth.texts[:1], truth.starts, strict=False)]
@@ -636,7 +689,7 @@ def example_fixture() -> tuple[QuestionAnswerer, tuple]:
 
 TASK = Task(
     estimator=QuestionAnswerer,
-    gives="answers",
+    output_kind="answers",
     load=load,
     preview_data=preview_data,
     evaluate=evaluate,
@@ -649,5 +702,5 @@ TASK = Task(
     read=read,
     folds=AnswersOutOfFold,
     export=export,
-    opens=("spans",),
+    checkpoint_heads=("spans",),
 )

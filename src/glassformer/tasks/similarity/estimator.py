@@ -113,7 +113,16 @@ from glassformer.tasks.similarity.search import (
     pairs_within,
     save_index,
 )
-from glassformer.tasks.task import NAME, TINY, DataPreview, OutOfFold, RunContext, Task, export, read_source
+from glassformer.tasks.task import (
+    OUT_OF_FOLD,
+    TINY,
+    DataPreview,
+    OutOfFold,
+    RunContext,
+    Task,
+    export,
+    read_source,
+)
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.train.callbacks import Callback
 from glassformer.train.distributed import require_single_process
@@ -921,7 +930,7 @@ class CosinesOutOfFold(OutOfFold):
         measure = next(key for key in self.METRICS if key in test)
         columns = list(self.splits.dataset.columns)
         out = {"task": self.recipe.task, "measure": measure, "columns": columns}
-        return out | {"test": test, "similarity": {NAME: test}}
+        return out | {"test": test, "similarity": {OUT_OF_FOLD: test}}
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
@@ -939,7 +948,7 @@ def example_fixture() -> tuple[Embedder, tuple]:
 
 TASK = Task(
     estimator=Embedder,
-    gives="vectors",
+    output_kind="vectors",
     target=Similarity(),
     load=load,
     preview_data=preview_data,

@@ -21,7 +21,7 @@ from glassformer.checkpoints.catalog import AUTO, CATALOG
 from glassformer.checkpoints.ngrams import FILE as NGRAMS
 from glassformer.checkpoints.ngrams import read_ngrams, write_ngrams
 from glassformer.checkpoints.sentences import write_sentences
-from glassformer.checkpoints.settings import ABOUT
+from glassformer.checkpoints.settings import METADATA_FILE
 from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
 from glassformer.data.checks import check_texts
 from glassformer.data.duplicates import comparison_key
@@ -412,7 +412,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         longest = config.embedding.longest if hasattr(config, "encoder") else None  # None: no positions
         if longest is not None and self.max_length > longest:
             what = f"max_length = {self.max_length} is more than the model's {longest} positions"
-            raise CheckpointError(what, where=str(folder / ABOUT))
+            raise CheckpointError(what, where=str(folder / METADATA_FILE))
 
 
 @with_settings

@@ -22,7 +22,7 @@ import torch
 from tokenizers import Tokenizer
 
 from glassformer.checkpoints.files import replace_text
-from glassformer.checkpoints.settings import ABOUT
+from glassformer.checkpoints.settings import METADATA_FILE
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_validation, place, read_labels
 from glassformer.data.duplicates import comparison_key, copy_keys
@@ -65,7 +65,7 @@ from glassformer.sklearn_base import check_is_fitted
 from glassformer.targets.multiclass import warn_spelling_message
 from glassformer.targets.token_tags import (
     BASELINE,
-    MEASURE,
+    MAIN_METRIC,
     TokenTags,
     frequent_tags,
     span_errors,
@@ -294,7 +294,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
             loss = -float(np.log(np.maximum(probabilities, 1e-300)).mean()) if has_tag.any() else 0.0
             predicted = self.decide(fit.validation_table.split(logits))
             metrics = tag_metrics(tags, predicted, self.scheme_, bootstrap=0)
-            return {"loss": loss, "accuracy": metrics["accuracy"], MEASURE: metrics[MEASURE]}
+            return {"loss": loss, "accuracy": metrics["accuracy"], MAIN_METRIC: metrics[MAIN_METRIC]}
 
         return evaluate
 
@@ -396,7 +396,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         warn_spelling_message(respelled_message([a for a, _ in other], [b for _, b in other]))
         metrics = self.judge(X, y, bootstrap=0)
         plain = self.scheme_ == "plain" and OUTSIDE not in self.classes_
-        return metrics["accuracy" if plain else MEASURE]
+        return metrics["accuracy" if plain else MAIN_METRIC]
 
     def judge(
         self, X: Sequence[Any], y: Sequence[Any], *, bootstrap: int = 1000, answers: Sequence | None = None
@@ -464,7 +464,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
         self.tokenizer_ = load_tokenizer(folder)
         classes = about.get("classes")
-        where = str(folder / ABOUT)
+        where = str(folder / METADATA_FILE)
         if not isinstance(classes, list) or not all(isinstance(tag, str) for tag in classes):
             raise CheckpointError("'classes' is not a list of tags", where=where)
         self.classes_ = np.asarray(read_labels(classes, "classes", where))
@@ -567,7 +567,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     started = time.perf_counter()
     context.log("evaluating")
     tagger, recipe, splits = context.estimator, context.recipe, context.data
-    out, evaluated = context.evaluate_splits(_evaluate_split, MEASURE), splits.evaluated
+    out, evaluated = context.evaluate_splits(_evaluate_split, MAIN_METRIC), splits.evaluated
     out |= {"scheme": tagger.scheme_, "repaired": tagger.repaired_, "label_names": tagger.classes_.tolist()}
     if out["test"] is not None:
         if recipe.evaluate.baselines:
@@ -608,8 +608,8 @@ def _baseline(context: RunContext, split: TaggedSplit) -> dict[str, Any]:
 class TagsOutOfFold(OutOfFold):
     """Cross-validation of taggers. The predictions of a fold are probabilities ``[W, C]``."""
 
-    NOUN, METRICS = "sentences", (MEASURE, "precision", "recall", "accuracy", "log_loss")
-    target, measure = TokenTags(), MEASURE
+    NOUN, METRICS = "sentences", (MAIN_METRIC, "precision", "recall", "accuracy", "log_loss")
+    target, measure = TokenTags(), MAIN_METRIC
     scheme: Scheme
 
     def __init__(self, recipe: TaggingRecipe, splits: Splits, estimator: Any):
@@ -657,7 +657,7 @@ class TagsOutOfFold(OutOfFold):
         predicted = [repair_tags(tags, self.scheme) for tags in names]
         replace_text(folder / "predictions.conll", format_conll(self.train.words, self.truth, predicted))
         test = tag_metrics(self.truth, predicted, self.scheme, bootstrap=self.recipe.evaluate.bootstrap)
-        out = {"task": self.recipe.task, "measure": MEASURE, "scheme": self.scheme}
+        out = {"task": self.recipe.task, "measure": MAIN_METRIC, "scheme": self.scheme}
         return out | {"test": test, "label_names": self.classes}
 
 
@@ -737,7 +737,7 @@ def example_fixture() -> tuple[TokenTagger, tuple]:
 
 TASK = Task(
     estimator=TokenTagger,
-    gives="tags",
+    output_kind="tags",
     load=load,
     preview_data=preview_data,
     evaluate=evaluate,

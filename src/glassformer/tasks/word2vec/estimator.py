@@ -24,7 +24,7 @@ import torch
 from glassformer.checkpoints.files import read_consistently, read_json, remove_leftovers, replace_text
 from glassformer.checkpoints.locks import write_lock
 from glassformer.checkpoints.native import check_finished, newest_state
-from glassformer.checkpoints.settings import ABOUT, get_section
+from glassformer.checkpoints.settings import METADATA_FILE, get_section
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
 from glassformer.config import nearest
@@ -407,7 +407,7 @@ class Word2Vec(Estimator, VectorsConfig):
         return {"norms": self.norms_}
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        self.norms_ = get_section(about, "norms", str(folder / ABOUT))
+        self.norms_ = get_section(about, "norms", str(folder / METADATA_FILE))
 
     @classmethod
     def load(cls, path: str | Path, binary: bool | None = None, limit: int | None = None) -> Word2Vec:

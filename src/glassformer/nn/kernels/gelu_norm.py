@@ -1,6 +1,7 @@
 """GELU and layer norm in bf16 (``rows.c``): one pass over memory, computed in fp32.
 
-torch needs two passes for a sum and its norm, and sums the gradients of the norm's weight and bias in bf16.
+torch needs two passes for the residual sum and its layer norm, and sums the gradients of the norm's weight
+and bias in bf16.
 torch's GELU is slower only in the backward pass (``benchmarks/speed/parts.py``). In fp32 only tanh GELU has a
 kernel here (``gelu_fp32.c``, ``benchmarks/speed/kernels_fp32.py``): torch's other kernels are as fast.
 """
@@ -18,7 +19,7 @@ from glassformer.nn.kernels.jobs import GeluJob, NormJob
 from glassformer.runtime import is_exporting
 
 MIN_NUMBERS = 16_384  # smaller tensors gain nothing from our kernels
-SHARE = 128  # rows that one thread takes at a time: ``SHARE`` in rows.c
+ROWS_PER_CHUNK = 128  # rows that one thread takes at a time: ``SHARE`` in rows.c
 
 
 def can_gelu(x: Tensor, tanh: bool = False) -> bool:
@@ -35,17 +36,17 @@ def gelu(x: Tensor, tanh: bool = False) -> Tensor:
     return _Gelu.apply(x, tanh)
 
 
-def can_norm(x: Tensor, plus: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> bool:
+def can_norm(x: Tensor, residual: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> bool:
     """Whether ``layer_norm`` supports this: bf16 ``[N, D]`` on a CPU, D a multiple of 16, weight and bias."""
     fits = _fits(x, torch.bfloat16) and x.ndim == 2 and x.shape[1] % 16 == 0
     for scale in (weight, bias):
         fits = fits and scale is not None and scale.dtype == x.dtype and scale.shape == x.shape[1:]
-    return fits and (plus is None or (plus.shape == x.shape and plus.dtype == x.dtype))
+    return fits and (residual is None or (residual.shape == x.shape and residual.dtype == x.dtype))
 
 
-def layer_norm(x: Tensor, plus: Tensor | None, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """The layer norm (Ba et al., 2016) of ``x + plus`` (``x`` if ``plus`` is None), ``[N, D]``."""
-    return _Norm.apply(x, plus, weight, bias, eps)
+def layer_norm(x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """The layer norm (Ba et al., 2016) of ``x + residual`` (``x`` if ``residual`` is None), ``[N, D]``."""
+    return _Norm.apply(x, residual, weight, bias, eps)
 
 
 def _fits(x: Tensor, dtype: torch.dtype) -> bool:
@@ -77,7 +78,7 @@ class _Gelu(torch.autograd.Function):
 
 
 def gelu_of(x: Tensor, grad: Tensor | None, tanh: bool = False) -> Tensor:
-    """GELU of ``x``, or with ``grad``, the gradient of the output, the gradient of ``x``."""
+    """GELU of ``x``. If ``grad`` (gradient of the output) is given: the gradient of ``x`` instead."""
     x, grad = x.contiguous(), None if grad is None else grad.contiguous()
     out = torch.empty_like(x)
     grad_address = None if grad is None else grad.data_ptr()
@@ -88,11 +89,11 @@ def gelu_of(x: Tensor, grad: Tensor | None, tanh: bool = False) -> Tensor:
 
 class _Norm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, plus, weight, bias, eps):
+    def forward(ctx, x, residual, weight, bias, eps):
         x, weight = x.contiguous(), weight.contiguous()
-        out, total, stats = norm_of(x, plus, weight, bias, eps)
-        ctx.save_for_backward(x if plus is None else total, stats, weight)
-        ctx.has_plus = plus is not None
+        out, total, stats = norm_of(x, residual, weight, bias, eps)
+        ctx.save_for_backward(x if residual is None else total, stats, weight)
+        ctx.has_residual = residual is not None
         return out
 
     @staticmethod
@@ -100,30 +101,30 @@ class _Norm(torch.autograd.Function):
     def backward(ctx, grad):
         x, stats, weight = ctx.saved_tensors
         dx, dweight, dbias = norm_gradients(x, stats, weight, grad)
-        return dx, dx if ctx.has_plus else None, dweight, dbias, None
+        return dx, dx if ctx.has_residual else None, dweight, dbias, None
 
 
 def norm_of(
-    x: Tensor, plus: Tensor | None, weight: Tensor, bias: Tensor, eps: float
+    x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The norm of ``x + plus`` ``[N, D]``, the sum (empty if ``plus`` is None), and statistics ``[N, 2]``."""
+    """The norm of ``x + residual`` ``[N, D]``, the sum (empty without residual), statistics ``[N, 2]``."""
     x, weight, bias = x.contiguous(), weight.contiguous(), bias.contiguous()
     out, stats = torch.empty_like(x), x.new_empty(len(x), 2, dtype=torch.float32)
-    total = x.new_empty(0 if plus is None else x.shape)
+    total = x.new_empty(0 if residual is None else x.shape)
     job = NormJob(rows=len(x), width=x.shape[1], threads=torch.get_num_threads(), eps=eps)
     job.x, job.weight, job.bias, job.out, job.stats = _addresses(x, weight, bias, out, stats)
-    if plus is not None:
-        plus = plus.contiguous()
-        job.plus, job.sum = _addresses(plus, total)
+    if residual is not None:
+        residual = residual.contiguous()
+        job.plus, job.sum = _addresses(residual, total)
     _run("layer_norm", job)
     return out, total, stats
 
 
 def norm_gradients(x: Tensor, stats: Tensor, weight: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the normalized sum (``x``), the weight and the bias."""
+    """Gradients with respect to ``x`` (the sum before the norm), the weight and the bias."""
     x, stats, weight, grad = (t.contiguous() for t in (x, stats, weight, grad))
     dx, dweight, dbias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(weight)
-    partial = stats.new_empty(-(-len(x) // SHARE), 2, len(weight))
+    partial = stats.new_empty(-(-len(x) // ROWS_PER_CHUNK), 2, len(weight))
     job = NormJob(rows=len(x), width=x.shape[1], threads=torch.get_num_threads())
     job.x, job.weight, job.stats, job.grad = _addresses(x, weight, stats, grad)
     job.dx, job.dweight, job.dbias, job.partial = _addresses(dx, dweight, dbias, partial)
