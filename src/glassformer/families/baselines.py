@@ -24,7 +24,7 @@ def lstm(vocab_size: int, cell: Cell = "lstm") -> RnnConfig:
     return RnnConfig(
         EmbeddingConfig(vocab_size, d_model=128, positions="none", segments=0, norm=False, dropout=0.2),
         cell,
-        128,
+        d_model=128,
         dropout=0.2,
     )
 

@@ -16,8 +16,10 @@ from glassformer.families.settings import Setting, activation, nonnegative, size
 from glassformer.models.image import ImageEncoder, ImageEncoderConfig
 
 PATCHES = "embeddings.projection.weight"
+MAX_SIDE = 100_000  # pixels; more are an error in a file
 # Tensors that have leading axes of 1 in files of some families -> their number of axes here
 AXES = {"embeddings.cls": 1, "embeddings.positions": 2, "embeddings.registers": 2, "pooling.query": 1}
+HUB_AXES = 3  # number of axes of these tensors with their leading axes
 VIT_AXES = ("embeddings.cls", "embeddings.positions", "embeddings.registers")
 
 
@@ -30,8 +32,9 @@ def from_hub(
     """Convert the Hub's tensors to ours, without leading axes of 1, with convolution kernels as matrices."""
     out = names.from_hub(tensors, where)
     for key, axes in AXES.items():
-        if key in out and out[key].ndim == 3:
-            out[key] = out[key][(0,) * (3 - axes)]
+        if key in out and out[key].ndim == HUB_AXES:
+            leading = HUB_AXES - axes
+            out[key] = out[key][(0,) * leading]
     if PATCHES in out and out[PATCHES].ndim == 4:
         out[PATCHES] = out[PATCHES].flatten(1)  # [D, C, p, q] -> [D, C * p * q]
     for key in [key for key in out if key.endswith("attention.qkv.weight")]:
@@ -51,7 +54,7 @@ def to_hub(
     """Convert our tensors to the Hub's; ``with_axes`` are those of ``AXES`` that get their leading axes."""
     sizes = config.embedding.channels, *config.embedding.patch_size
     shaped = {**tensors, PATCHES: tensors[PATCHES].unflatten(1, sizes)}
-    shaped |= {key: tensors[key][(None,) * (3 - AXES[key])] for key in with_axes if key in tensors}
+    shaped |= {key: tensors[key][(None,) * (HUB_AXES - AXES[key])] for key in with_axes if key in tensors}
     return names.to_hub(shaped, with_prefix)
 
 
@@ -59,9 +62,10 @@ def to_hub(
 
 
 def _pair(settings: dict[str, Any], key: str, default: int, where: str) -> tuple[int, ...]:
+    """Height and width in pixels, from one number or from both."""
     value = settings.get(key, default)
     pair = tuple(value) if isinstance(value, list) else (value, value)
-    if len(pair) != 2 or not all(isinstance(n, int) and 1 <= n <= 100_000 for n in pair):
+    if len(pair) != 2 or not all(isinstance(n, int) and 1 <= n <= MAX_SIDE for n in pair):
         raise CheckpointError(f"{key} = {shorten(value)} is not a size", where=where)
     return pair
 
@@ -144,7 +148,7 @@ def image_family(
         model_type,
         ImageEncoder,
         ImageEncoderConfig,
-        lambda: preset((8, 8), (4, 4), **sizes, **options),
+        lambda: preset(image_size=(8, 8), patch_size=(4, 4), **sizes, **options),
         HubLayout(
             read, write, names, convert_from, convert_to, classes | dict(more_classes or {}), pooling=pooling
         ),

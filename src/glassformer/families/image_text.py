@@ -89,7 +89,7 @@ def read(settings: dict[str, Any], where: str) -> ImageTextConfig:
 
 def write(config: ImageTextConfig) -> dict[str, Any]:
     """``config.json`` of both halves."""
-    if config.end_token == "last":
+    if config.end_token == "last":  # SigLIP
         image = write_settings(siglip.SETTINGS, config.image) | {"model_type": "siglip_vision_model"}
         halves = {"vision_config": image, "text_config": siglip_text.write(config.text, config.width)}
         return {"model_type": siglip.PAIR_MODEL_TYPE, "architectures": ["SiglipModel"], **halves}
@@ -101,7 +101,9 @@ def write(config: ImageTextConfig) -> dict[str, Any]:
 
 
 def _format(config: ImageTextConfig) -> PairFormat:
-    return FORMATS["siglip" if config.end_token == "last" else "clip"]
+    # SigLIP's texts end with padding, so that the last row is read; CLIP's have an end token.
+    is_siglip = config.end_token == "last"
+    return FORMATS[siglip.PAIR_MODEL_TYPE if is_siglip else clip.PAIR_MODEL_TYPE]
 
 
 def from_hub(tensors: dict[str, Tensor], where: str, config: ImageTextConfig) -> dict[str, Tensor]:

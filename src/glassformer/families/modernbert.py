@@ -202,7 +202,7 @@ def modernbert(
     d_ff: int = 1152,
     max_positions: int = 8192,
     window: int = 64,
-    every: int = 3,
+    full_attention_every: int = 3,
     **options,
 ) -> TextEncoderConfig:
     """ModernBERT-base: L22 H768 A12, 149 M parameters; every third layer has full attention."""
@@ -215,12 +215,12 @@ def modernbert(
         activation="gelu",
         eps=1e-5,
         final_norm=True,
-        attention="local" if every > 1 else "full",
+        attention="local" if full_attention_every > 1 else "full",
         attention_window=window,
         feed_forward="geglu",
         rotary_base=GLOBAL,
         rotary_base_local=LOCAL,
-        full_layers=tuple(range(0, num_layers, every)) if every > 1 else (),
+        full_layers=tuple(range(0, num_layers, full_attention_every)) if full_attention_every > 1 else (),
         first_norm=False,
         attention_bias=False,
         feed_forward_bias=False,
@@ -252,7 +252,7 @@ MODERNBERT = text_family(
     head_type="mlp",
     head_activation="gelu",
     head_settings=head_settings,
-    tiny={"window": 2, "every": 2, "head_norm": True},
+    tiny={"window": 2, "full_attention_every": 2, "head_norm": True},
     examples=(
         "answerdotai/ModernBERT-base",
         "jhu-clsp/ettin-encoder-150m",

@@ -21,6 +21,7 @@ from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
 
 KIND = "nomic_bert"
+BASE = 1000.0  # base of rotary positions
 QKV, UP = "encoder.layers.{i}.attention.qkv", "encoder.layers.{i}.feed_forward.up"
 CLASSES = {head: end for head, end in TEXT_CLASSES.items() if head != "spans"}
 NAMES = NameTable(
@@ -93,7 +94,7 @@ DEFAULTS = {
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
     "max_position_embeddings": 2048,
-    "rope_theta": 1000.0,
+    "rope_theta": BASE,
 }
 
 
@@ -114,22 +115,20 @@ def rotary_settings(settings: dict[str, Any], where: str, width: int, default: f
 
     The factor of static NTK scaling, ``"ntk"`` in the code of GTE's authors, changes both.
     """
-    rope = (
-        settings
-        if settings.get("rope_parameters") is None
-        else get_section(settings, "rope_parameters", where)
-    )
-    scaling = rope if settings.get("rope_scaling") is None else get_section(settings, "rope_scaling", where)
+    # Newer files have one section ``rope_parameters``; older ones have ``rope_theta`` and ``rope_scaling``.
+    is_new = settings.get("rope_parameters") is not None
+    rope = get_section(settings, "rope_parameters", where) if is_new else settings
+    has_scaling = settings.get("rope_scaling") is not None
+    scaling = get_section(settings, "rope_scaling", where) if has_scaling else rope
     base = get_number(rope, "rope_theta", where, default)
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
     factor = 1.0 if kind == "default" else get_number(scaling, "factor", where, 1.0)
-    if (
-        kind not in ("default", "linear", "ntk")
-        or rope.get("partial_rotary_factor", 1.0) != 1.0
-        or factor < 1
-    ):
+    rotates_all = rope.get("partial_rotary_factor", 1.0) == 1.0
+    if kind not in ("default", "linear", "ntk") or not rotates_all or factor < 1:
         raise UnsupportedModelError(f"rotary positions {shorten(scaling)} are not supported", where=where)
-    return (base * factor, factor ** (2 / width)) if kind == "ntk" else (base, factor)
+    if kind == "ntk":
+        return base * factor, factor ** (2 / width)
+    return base, factor
 
 
 def read_rotary_bert(
@@ -167,7 +166,7 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     gates = {"swiglu": "silu", "geglu": "gelu"}
     settings["hidden_act"] = gates.get(str(settings["hidden_act"]), settings["hidden_act"])
     biases = {"attention_bias": False, "feed_forward_bias": False}
-    return read_rotary_bert(settings, where, KIND, 1000.0, **biases)
+    return read_rotary_bert(settings, where, KIND, BASE, **biases)
 
 
 def write(config: TextEncoderConfig) -> dict[str, Any]:
@@ -194,7 +193,7 @@ def nomic_bert(
         *sizes,
         activation="silu",
         feed_forward="swiglu",
-        rotary_base=1000.0,
+        rotary_base=BASE,
         attention_bias=False,
         feed_forward_bias=False,
     )

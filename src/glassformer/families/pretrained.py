@@ -51,6 +51,8 @@ from glassformer.types import HeadKind, PoolingKind
 # Such settings, for example stochastic depth, are saved in ``config.json`` under ``EXTRA_KEY``.
 
 EXTRA_KEY = "glassformer_settings"
+# Keys of a config that are not compared, because the file has them elsewhere: in ``architectures``, labels
+# and the section ``glassformer``.
 OTHER_KEYS = ("pooling", "head", "num_labels", "head_type", "sides", "projection")
 
 
@@ -116,7 +118,8 @@ def add_adapter(model: Any, folder: str | Path, order: Sequence[int] | None = No
     if not adapter.updates and not adapter.head:
         raise CheckpointError("the adapter has no updates", where=where)
     weights, state = part_weights(model), model.state_dict()
-    for slot in {key[:-2] for key in adapter.updates}:
+    slots = {key.removesuffix(".A").removesuffix(".B") for key in adapter.updates}  # names of weights
+    for slot in slots:
         shape = len(adapter.updates[f"{slot}.B"]), adapter.updates[f"{slot}.A"].shape[1]
         if slot not in weights:
             count = len(model.encoder.layers)
@@ -129,7 +132,7 @@ def add_adapter(model: Any, folder: str | Path, order: Sequence[int] | None = No
         if in_model != tuple(tensor.shape):
             what = f"{name} is {tuple(tensor.shape)}, in the model it is {in_model}"
             raise CheckpointError(what, where=where, fix="Load it into a model with as many classes")
-    for slot in {key[:-2] for key in adapter.updates}:
+    for slot in slots:
         up, down = (adapter.updates[f"{slot}.{side}"].to(weights[slot].device) for side in "BA")
         weights[slot].add_((adapter.scale * (up @ down)).to(weights[slot].dtype))
     for name, tensor in adapter.head.items():
@@ -429,7 +432,8 @@ def load_pretrained(
         )
     kind = head or config.head
     other_task = bool(foreign_task) and head == "classification"
-    new_head = other_task or kind != config.head or bool(num_labels and num_labels != config.num_labels)
+    other_size = bool(num_labels and num_labels != config.num_labels)
+    new_head = other_task or other_size or kind != config.head
     if new_head:
         hub = checkpoint.family.hub
         reads = checkpoint.family.model.reads
@@ -441,10 +445,11 @@ def load_pretrained(
             default = len(get_section(checkpoint.settings, "id2label", where)) if has_names else 2
             changes["num_labels"] = num_labels or default
         new = ["pooler"] if pooling == "pooler" and config.pooling is None else []
-        if not (config.head == "pretraining" and kind == "mlm"):  # pretraining includes the mlm head
-            new.append(
-                "next-sentence head" if (config.head, kind) == ("mlm", "pretraining") else f"{kind} head"
-            )
+        # A pretraining head is a masked-language-modeling head and a next-sentence head.
+        if (config.head, kind) == ("mlm", "pretraining"):
+            new.append("next-sentence head")
+        elif (config.head, kind) != ("pretraining", "mlm"):
+            new.append(f"{kind} head")
         source += f"; new (random): {', '.join(new)}" if new else ""
         config = replace(config, **changes)
     if dropout is not None or attention_dropout is not None:
@@ -484,14 +489,15 @@ def with_dropout(
     feed_forward_dropout: float | None = None,
 ) -> Any:
     """The config with other dropout rates; None keeps a rate, or uses ``dropout`` for the embeddings."""
-    p = config.encoder.dropout if dropout is None else dropout
-    a = config.encoder.attention_dropout if attention_dropout is None else attention_dropout
-    f = config.encoder.feed_forward_dropout if feed_forward_dropout is None else feed_forward_dropout
-    return replace(
-        config,
-        embedding=replace(config.embedding, dropout=p if embedding_dropout is None else embedding_dropout),
-        encoder=replace(config.encoder, dropout=p, attention_dropout=a, feed_forward_dropout=f),
-    )
+    encoder_rates = {
+        "dropout": dropout,
+        "attention_dropout": attention_dropout,
+        "feed_forward_dropout": feed_forward_dropout,
+    }
+    changes: dict[str, Any] = {key: rate for key, rate in encoder_rates.items() if rate is not None}
+    encoder = replace(config.encoder, **changes)
+    rate = encoder.dropout if embedding_dropout is None else embedding_dropout
+    return replace(config, embedding=replace(config.embedding, dropout=rate), encoder=encoder)
 
 
 def save_pretrained(

@@ -46,7 +46,7 @@ from glassformer.finite import json_text
 
 SKIP_HINT = "or mark such rows and predict the other rows with --on-bad-row skip"
 STDIN = "-"  # an argument: read texts from standard input
-MAX_STDIN_BYTES = 256 * 2**20  # bytes
+MAX_STDIN_BYTES = 256 * 2**20  # maximum size of standard input
 MAX_COLUMNS = 200  # maximum number of the user's columns next to the predictions
 
 
@@ -322,8 +322,9 @@ def gather_rows(request: InputRequest, first: int = 1) -> list[Row]:
     rows: list[Row] = []
     for number, argument in enumerate(request.arguments, first):
         if argument == STDIN:
-            lines = dict(zip(*reversed(read_stdin()), strict=True))
-            rows += rows_of_lines(lines, "standard input", request.skip)
+            lines, line_numbers = read_stdin()
+            numbered = dict(zip(line_numbers, lines, strict=True))
+            rows += rows_of_lines(numbered, "standard input", request.skip)
         elif not is_file_name(argument):
             rows.append(argument_row(argument, number, request.skip))
         elif is_image_name(argument):
@@ -440,7 +441,12 @@ def read_with_columns(
         if any(isinstance(value, bytes | dict) for value in values):
             continue
         for columns_of_row, value in zip(other_columns, values, strict=False):
-            is_plain_value = value is None or isinstance(value, str | int | float)
-            is_json = not isinstance(value, float) or math.isfinite(value)
-            columns_of_row[name] = (value if is_json else None) if is_plain_value else str(value)
+            columns_of_row[name] = _json_value(value)
     return texts, list(table.rows), other_columns
+
+
+def _json_value(value: Any) -> str | int | float | None:
+    """A value of a column for JSON: NaN and infinities become None, and other types become text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, str | int | float) else str(value)

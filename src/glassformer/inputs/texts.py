@@ -404,7 +404,9 @@ def gather_pairs(
         if first is not None and is_file:
             raise _lone_text_error(first, sides)
         if argument == STDIN:
-            rows += _pairs_of_lines(zip(*reversed(read_stdin()), strict=True), "standard input", request.skip)
+            lines, line_numbers = read_stdin()
+            numbered = zip(line_numbers, lines, strict=True)
+            rows += _pairs_of_lines(numbered, "standard input", request.skip)
         elif is_file:
             path = Path(argument)
             read = _pairs_of_text_file if path.suffix.lower() == TXT else read_table

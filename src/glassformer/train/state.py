@@ -141,7 +141,7 @@ class Training:
     model: nn.Module
     optimizer: MixedPrecisionOptimizer
     config: FitConfig
-    total_steps: int
+    total_steps: int  # number of optimizer steps of all epochs
     fingerprint: dict[str, Any] = field(default_factory=dict)
     old_defaults: dict[str, Any] = field(default_factory=dict)
     chosen: Mapping[str, Any] = field(default_factory=dict)  # chosen values of settings that were unset
@@ -155,7 +155,7 @@ class Training:
     best_step: int = 0  # step of the evaluation with the best score
     best_weights: dict[str, Tensor] | None = None
     bad_evaluations: int = 0  # number of evaluations since the best one, without improvement
-    stopped_early: bool = False
+    stopped_early: bool = False  # whether early stopping has ended the training
     seconds: float = 0.0  # duration of the steps, without evaluations
     seconds_before: float = 0.0  # seconds spent before a resume, with evaluations
     start_time: float = field(default_factory=time.perf_counter)

@@ -36,7 +36,7 @@ __all__ = [
     "weight_gradient",
     "why_not",
 ]
-MIN_ROWS = 256  # with fewer rows torch's product is as fast
+MIN_ROWS = 256  # for the weight gradient; with fewer rows torch's product is as fast
 FP32_BYTES = 4
 BIAS_PADDING = 32  # zeros after each head's bias: the kernel reads whole vectors
 MAX_PARTS = 4  # parts of a batch; gradients of distances are summed per part, then over parts

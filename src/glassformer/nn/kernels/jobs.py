@@ -1,4 +1,4 @@
-"""ctypes structures passed to the C kernels; they mirror ``jobs.h`` field by field."""
+"""ctypes structures passed to the C kernels; they mirror ``jobs.h``, which explains each field."""
 
 from __future__ import annotations
 
