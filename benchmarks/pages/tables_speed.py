@@ -263,7 +263,8 @@ def long_texts(result: dict[str, Any]) -> str:
             f"One text of {whole['characters']:,} characters ({whole['tokens']:,} tokens) is embedded as a whole in "
             f"{whole['seconds']:.0f} s, with at most {whole['peak_mb']:,.0f} MB in the process. "
         )
-    return text(lines, said, measured(result))
+    parts = (f"{part} on commit {made['commit']}" for part, made in result["measured"].items())
+    return text(lines, said + f"Measured apart: {', '.join(parts)}. ", measured(result))
 
 
 def names_of(found: dict[str, Any]) -> list[str]:

@@ -16,6 +16,7 @@ with ``gf.load(path, precision="auto")``; of one text of 70,000 characters, load
 import json
 import tempfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ import glassformer as gf
 from benchmarks.harness.command import command
 from benchmarks.harness.options import count
 from benchmarks.harness.processes import peak_mb, resident_mb
-from benchmarks.harness.results import half
+from benchmarks.harness.results import commit, half
 from benchmarks.harness.rounds import (
     Contender,
     Window,
@@ -232,6 +233,10 @@ def main(options: Any) -> dict[str, Any]:
     found: dict[str, Any] = {"texts_per_window": options.texts, "lengths": lengths_of(options.texts)}
     earlier = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
     found |= {name: earlier[name] for name in WORKS if name in earlier and name not in options.works}
+    now = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit()}
+    renewed = [f"memory of {what}" for what in options.memory_of] if "memory" in options.works else []
+    renewed += [name for name in options.works if name != "memory"]
+    found["measured"] = earlier.get("measured", {}) | dict.fromkeys(renewed, now)
     with tempfile.TemporaryDirectory() as name:
         path = put("modernbert", Path(name), max_position_embeddings=32_768) / "hub"
         windows = joined(path, options.rounds + 1, options.texts, options.seed)
