@@ -86,7 +86,7 @@ def test_a_blank_in_place_of_the_tab_is_read_and_said(tmp_path: Path):
     assert data.messages == ("2 lines with a blank in place of the tab were split at blanks (rows 2, 5)",)
     for line in ("Rome is far", "New York"):  # no tag, but a word
         file.write_text(f"Ann\tB-x\n{line}\n\nok\tO\n")
-        with pytest.raises(DataError, match="row 2: 1 columns"):
+        with pytest.raises(DataError, match="line 2: 1 column where"):
             load_tagged(file)
 
 
