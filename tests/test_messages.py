@@ -100,3 +100,8 @@ def test_json_of_an_error(capsys):
     assert shown.err == "error: no recipe 'europ'. Did you mean 'europe'? [no-such-recipe]\n"
     assert main(["train", "--nosuch", "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "usage"
+
+
+def test_earlier_names_of_warnings():
+    assert errors.NotKeptWarning is errors.UserFileLostWarning
+    assert errors.OtherBitsWarning is errors.NotBitIdenticalWarning

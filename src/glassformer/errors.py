@@ -664,3 +664,8 @@ def counted(n: int, noun: str) -> str:
 def with_article(name: str) -> str:
     """The name with "a" or "an" before it."""
     return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+# Earlier names of two warnings
+NotKeptWarning = UserFileLostWarning
+OtherBitsWarning = NotBitIdenticalWarning
