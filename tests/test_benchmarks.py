@@ -258,7 +258,8 @@ def test_the_whole_command_is_timed_in_turn_and_told(monkeypatch, tmp_path):
     assert lines[2] == "| before (commit abc) | 30 (30 to 30) | 50 | 1,234 | 75.00% of 4 |"
     assert lines[3].startswith("| now | 10 (10 to 10) |")
     assert (
-        lines[5] == "Before took 3.0 × (3.0 to 3.0) as long, over 2 rounds; at most 31 examples of a split."
+        lines[5]
+        == "Time of the earlier commit / time now: 3.0 × (3.0 to 3.0), over 2 rounds; at most 31 examples per split."
     )
 
 

@@ -210,7 +210,7 @@ def test_validation_data_that_cannot_be(small, data, validation, said):
 
 @pytest.mark.parametrize("labels", [["pos"], ["pos", "neg", "pos"]])
 def test_validation_data_of_two_lengths(small, data, labels):
-    with pytest.raises(DataError, match=f"2 texts but {len(labels)} labels"):
+    with pytest.raises(DataError, match=f"2 texts but {len(labels)} label"):
         small().fit(*data, validation=(["a film", "the film"], labels))
 
 
@@ -313,7 +313,12 @@ def test_vectors_that_were_given_frozen_stay_so_whatever_else_learns(small, data
     assert any(name.startswith("encoder.layers.") for name in learnt)
 
 
-def test_what_idle_processes_judge_does_not_count(fitted):
-    ranks = SimpleNamespace(gather=lambda rows: np.concatenate([rows, rows[:1], rows[:1]]))
-    judge = fitted._evaluator(lambda: np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([0, 1]), ranks)
-    assert judge()["accuracy"] == 1.0
+def test_what_idle_processes_judge_does_not_count(fitted, monkeypatch):
+    gather = lambda rows: np.concatenate([rows, rows[:1], rows[:1]])  # noqa: E731
+    ranks = SimpleNamespace(size=1, sharded=True, gather=gather)
+    fit = SimpleNamespace(validation_table=object(), ranks=ranks, network=None, device=None)
+    fit.validation = None, np.array([0, 1])
+    for name, value in (("_stream", None), ("_objective", None), ("table_outputs", np.eye(2))):
+        monkeypatch.setattr(fitted, name, lambda *args, value=value: value)
+    *_, evaluate = fitted._loop(fit)
+    assert evaluate()["accuracy"] == 1.0

@@ -57,8 +57,8 @@ def test_sets_of_labels_that_are_numbers_stay_sets(rows):
         (lambda c: c.predict([b"a"]), MissingValueError, r"bytes. Decode it: text.decode\(\)"),
         (
             lambda c: c.predict(np.zeros((2, 8, 8, 3), np.uint8)),
-            MissingValueError,
-            r"an array of shape \(8, 8, 3\). For images use ImageClassifier",
+            WrongInputError,
+            r"an array \[2, 8, 8, 3\] of numbers where texts are expected. For images use ImageClassifier",
         ),
         (
             lambda c: c.predict(np.array([["a", "b"]])),

@@ -46,7 +46,7 @@ def label(port: int, text: str) -> str:
 
 def test_refusals(refused, run: Path, tmp_path: Path):
     assert "no such run folder" in refused("serve", tmp_path / "none")
-    assert "Rename one folder" in refused("serve", run, run)
+    assert "Name it once" in refused("serve", run, run)
     assert "--inputs: 0 is not above 0" in refused("serve", run, "--inputs", 0)
     assert "precision: 'fp64' is not a precision" in refused("serve", run, "--precision", "fp64")
     assert "--seconds: nan is not a finite number" in refused("serve", run, "--seconds", "nan")

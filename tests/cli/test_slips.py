@@ -403,7 +403,7 @@ def test_a_dash_is_standard_input(gf, ok, refused, run, stdin, tmp_path):
     with open(tmp_path / "out.csv", newline="") as file:
         assert [row["text"] for row in csv.DictReader(file)][-1] == "two"
     stdin(b"one\n")
-    assert gf("embed", run, "-", "and two", "--out", "out.npy").out.startswith("2 vectors")
+    assert gf("embed", run, "-", "and two", "--out", "out.npy").out.startswith("2 embeddings of dimension")
     stdin(b"\n \n")
     assert "standard input: there is no text" in refused("predict", run, "-")
     stdin(b"\xff\xfe")

@@ -9,6 +9,7 @@ from glassformer.data.questions import Answers, Question
 from glassformer.targets.answer_span import (
     ERRORS,
     Candidates,
+    SpanCandidate,
     answer_metrics,
     best_spans,
     best_threshold,
@@ -119,7 +120,7 @@ def test_the_best_threshold_is_that_of_trying_all():
 
 def test_no_answer_takes_its_place_among_the_best():
     question = Question("q", "Rome or Oslo")
-    found = Candidates(((3.0, 0, 4), (1.0, 8, 12)), 2.0)
+    found = Candidates((SpanCandidate(3.0, 0, 4), SpanCandidate(1.0, 8, 12)), 2.0)
     assert [one.text for one in found.ranked(question, 0.0, 5)] == ["Rome", "", "Oslo"]
     assert [one.text for one in found.ranked(question, -2.0, 5)] == ["", "Rome", "Oslo"]
     assert [one.text for one in found.ranked(question, None, 5)] == ["Rome", "Oslo"]

@@ -75,7 +75,7 @@ def test_the_rank_is_the_finite_sample_one(coverage, fewest):
     errors = np.arange(fewest, dtype=float)[::-1]
     assert half_width(errors, coverage) == fewest - 1  # the largest
     if fewest > 1:
-        with pytest.raises(ConfigError, match=f"Calibrate on {fewest} or more"):
+        with pytest.raises(ConfigError, match=f"hold out {fewest} or more"):
             half_width(errors[:-1], coverage)
     assert conformal_rank(99, 0.9) == 90
     assert conformal_rank(100, 0.9) == 91  # 90.9 upwards

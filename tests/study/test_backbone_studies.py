@@ -191,7 +191,7 @@ def test_every_arm_on_hotdog_runs_in_folds(name, backbone, pictures, tmp_path, m
     monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
     made = tables_questions.folds()
     assert f"## {name}" in made
-    assert "24 pictures, each judged once a seed by 2-fold cross-validation; seeds 0, 1." in made
+    assert "24 images, each evaluated once per seed by 2-fold cross-validation; seeds 0, 1." in made
 
 
 def test_folds_are_right_answers_in_one_order(tmp_path, monkeypatch):

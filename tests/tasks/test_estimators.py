@@ -189,7 +189,7 @@ RETIRED = [(k, c, key) for k in KINDS for c in k.SECTIONS.values() for key in ge
 def test_a_key_that_a_task_once_had_is_read_at_its_neutral_value_only(kind, config, key, tmp_path):
     neutral, why = config.RETIRED[key]
     assert kind(**{key: neutral}).configs() == kind().configs()
-    with pytest.raises(ConfigError, match=f"{key}: {why}"):
+    with pytest.raises(ConfigError, match=why):
         kind(**{key: 0.5}).configs()
     text = to_toml(kind.RECIPE(name="old"))
     assert key not in text

@@ -123,7 +123,7 @@ class MeanLength(Estimator, MeanFit):
     def _write_model(self, folder: Path) -> None:
         (folder / "mean.json").write_text(json.dumps({"mean": self.mean_}))
 
-    def _read_model(self, folder: Path) -> None:
+    def _read_model(self, folder: Path, in_bf16: bool = False) -> None:
         self.mean_ = json.loads((folder / "mean.json").read_text())["mean"]
 
     def write_parts(self, folder: Path) -> dict[str, Any]:

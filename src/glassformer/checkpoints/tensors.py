@@ -19,11 +19,13 @@ import struct
 import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.torch_zip import CONVERT, read_zip
@@ -38,7 +40,7 @@ from glassformer.finite import json_text
 from glassformer.reading import open_regular
 
 MAX_HEADER_BYTES = 16 * 2**20
-PLACE = "_glassformer_place"  # attribute of a tensor: its file, begin and end
+PLACES: Any = WeakTensorKeyDictionary()  # mapped tensor -> its file, begin and end
 PART_BYTES = 16 * 2**20  # of a tensor that are copied at a time
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
 _FETCH_AGAIN = "Fetch the folder again, whole"
@@ -112,13 +114,13 @@ def _map_file(file: Path) -> dict[str, Tensor]:
         if tensor.numel() and begin % tensor.itemsize == 0:
             flat = torch.frombuffer(mapped.pages, dtype=tensor.dtype, count=tensor.numel(), offset=begin)
             tensors[name] = flat.view(tensor.shape)
-            setattr(tensors[name], PLACE, (mapped, begin, end))
+            PLACES[tensors[name]] = (mapped, begin, end)
     return tensors
 
 
 def copy_and_release(target: Tensor, tensor: Tensor) -> None:
     """Copy a tensor of ``read_tensors``, and free its memory on the way; it is read again when it is used."""
-    place = getattr(tensor, PLACE, None)
+    place = PLACES.get(tensor)
     if place is None or tensor.nbytes <= PART_BYTES:
         target.copy_(tensor)
     else:
@@ -132,7 +134,7 @@ def copy_and_release(target: Tensor, tensor: Tensor) -> None:
 
 def check_unchanged(tensors: Iterable[Tensor]) -> None:
     """Raise CheckpointError if another program has written to a file of ``read_tensors``."""
-    for file in {place[0] for tensor in tensors if (place := getattr(tensor, PLACE, None))}:
+    for file in {place[0] for tensor in tensors if (place := PLACES.get(tensor))}:
         file.check()
 
 

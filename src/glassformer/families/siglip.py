@@ -63,8 +63,11 @@ NAMES = NameTable(
 from_hub = partial(image.from_hub, names=NAMES)
 to_hub = partial(image.to_hub, names=NAMES, with_axes=("pooling.query",))
 SIZES = {  # published files hold only what differs from the defaults
-    "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
-}  # fmt: skip
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+}
 DROPOUT = rate("attention_dropout", "encoder.attention_dropout", default=0.0)
 SETTINGS = (*image.image_settings(1e-6, 16, SIZES), DROPOUT)
 

@@ -298,7 +298,10 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
                 raise BadValueError(
                     f"unknown label {label!r}", where="class_weight", fix=nearest(label, [*map(str, classes)])
                 )
-            number = float(weight) if isinstance(weight, Real) else math.nan
+            try:
+                number = float(weight) if isinstance(weight, Real) else math.nan
+            except OverflowError:  # a huge whole number
+                number = math.inf
             if number != 0 and not MIN_CLASS_WEIGHT <= number <= MAX_CLASS_WEIGHT:
                 raise BadValueError(
                     f"{weight!r} is not a weight",
