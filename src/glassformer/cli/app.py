@@ -228,7 +228,7 @@ def _out_of_memory_error(error: Exception) -> NotEnoughMemoryError:
         size = float(match[1]) * 1024 ** "bKMGT".index(match[2][0])
         unit = min(max(int(math.log10(max(size, 1))) // 3, 1), 4)
         message += f": a single allocation needs {size / 1000**unit:,.1f} {' KMGT'[unit]}B"
-    fix = "Use a smaller model (such as a smaller d_model), shorter inputs or smaller batches"
+    fix = "Use a smaller model (d_model, d_ff, num_layers), shorter inputs or smaller batches"
     return NotEnoughMemoryError(message, fix=fix)
 
 

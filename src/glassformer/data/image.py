@@ -181,8 +181,9 @@ def check_images(images: Iterable[Any], origin: str = "images") -> list[Any]:
     if shape is not None and len(shape) in (2, 3) and str(getattr(images, "dtype", "")) != "object":
         is_array = isinstance(images, np.ndarray)
         if not (is_array and len(shape) == 3 and shape[2] not in (1, 3, 4)):
-            what = f"{tuple(shape)} is one image where a list is expected"
-            fix = f"Give {'[n, H, W, C]' if is_array else '[n, C, H, W]'}"
+            what = f"an array {tuple(shape)} is read as one image where a list is expected"
+            fix = f"Give {'[n, H, W] or [n, H, W, C]' if is_array else '[n, C, H, W]'}"
+            fix += "; if each row is an image, X.reshape(-1, H, W)" if len(shape) == 2 else ""
             raise BadImageError(what, where=origin, fix=fix)
     sources = read_rows(images, origin, "images", is_example=is_record)
     checked = [read_stream(source, place(origin, i, None)) for i, source in enumerate(sources)]
@@ -322,6 +323,8 @@ def decoder_errors(where: str) -> Iterator[None]:
         except UnidentifiedImageError:
             *known, last = FORMATS[:7]
             fix = f"Save it as {', '.join(known)} or {last}"
+            if where.lower().endswith((".txt", ".md", ".html")):
+                fix = "Give images; for texts, name a text model"
             raise FileTypeError("is not an image that can be read", where=where, fix=fix) from None
         except Image.DecompressionBombError:
             raise _too_large_error("it has", where) from None
