@@ -108,9 +108,14 @@ class WeightCache:
     """The result of a computation on weights, kept until one of them changes; copies and pickles are empty.
 
     As autograd does, it recognizes changes by the version of a tensor, which counts operations in place.
+    Fused optimizers do not count, so the modules clear it when they begin to train, and at any pass with
+    gradients.
     """
 
     def __init__(self):
+        self.clear()
+
+    def clear(self) -> None:
         self.result: Any = None
         self.source: Any = None
         self.weights: list[tuple[Tensor, int]] = []
@@ -125,6 +130,7 @@ class WeightCache:
         """
         weights = [p for module in modules for p in module.parameters()]
         if torch.is_grad_enabled() or is_compiling() or any(p.is_inference() for p in weights):
+            self.clear()
             return compute()
         # The kept tensors share their memory with the weights, so no other weight can have its address.
         known = [(p.data_ptr(), version) for p, version in self.weights]
@@ -147,6 +153,11 @@ class DistanceTable(nn.Module):
         """``[2 S, D]`` for every length."""
         return self.cache.get(None, [self], lambda: self.norm(self.table.weight))
 
+    def train(self, mode: bool = True):
+        if mode:
+            self.cache.clear()
+        return super().train(mode)
+
 
 class DisentangledAttention(MultiHeadAttention):
     """Disentangled self-attention; the table of distances is the argument ``bias`` ``[2 S, D]``.
@@ -167,6 +178,11 @@ class DisentangledAttention(MultiHeadAttention):
         self.distance_keys = Linear(d_model, d_model) if is_separate and config.by_query else None
         self.distance_queries = Linear(d_model, d_model) if is_separate and config.by_key else None
         self.cache = WeightCache()
+
+    def train(self, mode: bool = True):
+        if mode:
+            self.cache.clear()
+        return super().train(mode)
 
     @property
     def scale(self) -> float:
@@ -223,6 +239,8 @@ class DisentangledAttention(MultiHeadAttention):
             what = "requires a table of distances, and supports neither cross-attention nor a causal mask"
             raise ConfigError(what, where=type(self).__name__)
         p = self.dropout if self.training else 0.0
+        if torch.is_grad_enabled():
+            self.cache.clear()
         heads = x.view(-1, *self.heads)  # queries, keys and values have this shape
         if record is None and p == 0.0 and kernels.supports(heads, heads, heads):
             first = rows if rows is packing.first_rows else None  # their positions are those of the kernel
