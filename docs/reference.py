@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from glassformer.cli.app import app
+from glassformer.cli.app import build_app
 from glassformer.cli.options import recipe_keys
 from glassformer.tasks.catalog import recipe_classes
 
@@ -262,7 +262,7 @@ def keys() -> str:
 
 def verbs() -> Iterator[tuple[str, Any]]:
     """Full name and command of every verb."""
-    root: Any = typer.main.get_command(app)
+    root: Any = typer.main.get_command(build_app())
     for name, command in sorted(root.commands.items()):
         if hasattr(command, "commands"):
             for sub, inner in sorted(command.commands.items()):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from glassformer.cli.app import app
+from glassformer.cli.app import build_app
 from glassformer.cli.output import print_json
 
 from .every import leaves
@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 RUNS = Path(__file__).parents[1] / "house" / "saved" / "0.1.0" / "runs"
 
 
-VERBS = dict(leaves(typer.main.get_command(app)))
+VERBS = dict(leaves(typer.main.get_command(build_app())))
 
 
 def documented() -> dict[str, tuple[bool, set[str], bool]]:

@@ -15,7 +15,7 @@ import pytest
 import typer.main
 
 from glassformer.cli import output
-from glassformer.cli.app import UsageError, app
+from glassformer.cli.app import UsageError, build_app
 from glassformer.cli.options import complete_recipes, complete_runs, complete_studies
 from glassformer.outputs import printable
 from glassformer.process import READING
@@ -23,7 +23,7 @@ from glassformer.serve.limits import Limits
 from glassformer.tasks.catalog import recipe_names, study_names
 
 ROOT = Path(__file__).parents[2]
-ROOT_COMMAND: Any = typer.main.get_command(app)
+ROOT_COMMAND: Any = typer.main.get_command(build_app())
 
 
 def test_every_command_and_option_says_what_it_is_for():

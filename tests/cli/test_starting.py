@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 import glassformer as gf
+from glassformer.cli.app import build_app
 from glassformer.sklearn_base import PlainEstimator
 from glassformer.tasks.word2vec.estimator import Word2Vec
 
@@ -38,6 +40,16 @@ def started(*arguments: object) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     return subprocess.run(
         [sys.executable, "-c", PROGRAM, *map(str, arguments)], capture_output=True, text=True, env=environment
+    )
+
+
+def imported_by(*arguments: str) -> set[str]:
+    """The modules that a command has imported when it ends."""
+    program = "import sys; from glassformer.cli.app import main; main(); print(*sys.modules, file=sys.stderr)"
+    return set(
+        subprocess.run(
+            [sys.executable, "-c", program, *arguments], capture_output=True, text=True
+        ).stderr.split()
     )
 
 
@@ -125,3 +137,15 @@ def test_in_a_library_estimators_are_those_of_scikit_learn(cls):
     assert issubclass(cls, ClassifierMixin) == hasattr(cls, "predict_proba")
     assert PlainEstimator._get_param_names.__func__(cls) == cls._get_param_names()  # type: ignore[attr-defined]
     assert PlainEstimator.get_params(cls()) == cls().get_params(deep=False)
+
+
+def test_the_list_of_commands_imports_none_of_them_and_has_their_summaries():
+    assert "glassformer.data.doctor" not in imported_by("--help")
+    assert "glassformer.cli.train" in imported_by("train", "--help")
+    listed = typer.main.get_command(build_app(imported=())).commands
+    commands = typer.main.get_command(build_app()).commands
+    assert {name: command.help for name, command in listed.items()} == {
+        name: command.help.split("\n\n")[0] for name, command in commands.items()
+    }
+    panels = {name: command.rich_help_panel for name, command in commands.items()}
+    assert {name: command.rich_help_panel for name, command in listed.items()} == panels

@@ -178,7 +178,7 @@ def verbs() -> dict[str, Any]:
     """Every verb with its arguments and options, as the parser holds them."""
     import typer.main
 
-    from glassformer.cli.app import app
+    from glassformer.cli.app import build_app
 
     def read(command: Any) -> dict[str, Any]:
         options = {}
@@ -200,7 +200,7 @@ def verbs() -> dict[str, Any]:
         below = {name: read(sub) for name, sub in getattr(command, "commands", {}).items()}
         return {"options": options, "verbs": below, "helped": bool(command.help)}
 
-    return read(typer.main.get_command(app))
+    return read(typer.main.get_command(build_app()))
 
 
 def exit_codes() -> dict[str, int]:

@@ -22,7 +22,7 @@ from tests.parity.hub_folders import CLASSES, HEADS, KINDS, SENTENCES, TAGS, mad
 from transformers import AutoModel, AutoTokenizer
 
 import glassformer as gf
-from glassformer.cli.app import app
+from glassformer.cli.app import build_app
 from glassformer.errors import InputError
 from glassformer.families import FAMILIES
 
@@ -363,7 +363,7 @@ ENDS: dict[str, dict[str, str]] = {
 
 
 def test_every_verb_and_every_kind_has_its_place():
-    assert {name for name, _ in leaves(typer.main.get_command(app))} == {*CALLS, *WITHOUT_FOLDER}
+    assert {name for name, _ in leaves(typer.main.get_command(build_app()))} == {*CALLS, *WITHOUT_FOLDER}
     assert ENDS.keys() == CALLS.keys()
     assert {what_of(*kind) for kind in [*KINDS, SENTENCES]} == {*WHATS}
 

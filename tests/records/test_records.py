@@ -63,9 +63,9 @@ def test_every_verb_is_asked_of_every_task():
     import typer.main
     from tests.cli.every import leaves
 
-    from glassformer.cli.app import app
+    from glassformer.cli.app import build_app
 
-    verbs = {name for name, _ in leaves(typer.main.get_command(app))}
+    verbs = {name for name, _ in leaves(typer.main.get_command(build_app()))}
     lines = [line.removeprefix(STOP).format_map(Words()) for line in VERBS.splitlines() if line]
     asked = {verb for verb in verbs if any(f"{line} ".startswith(f"{verb} ") for line in lines)}
     asked |= {"serve"}  # record_http

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 import glassformer as gf
-from glassformer.cli.app import app
+from glassformer.cli.app import build_app
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.tasks.load import load
 from glassformer.tasks.text_classification import few_shot
@@ -127,7 +127,7 @@ def test_what_it_cannot_do_is_one_line(checkpoint, settings, X, y, said):
 
 def test_the_commands_train_predict_judge_and_calibrate_it(checkpoint, tmp_path):
     def call(*words: object) -> str:
-        found = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+        found = CliRunner().invoke(build_app(), [str(word) for word in words], catch_exceptions=False)
         assert found.exit_code == 0, found.output
         return found.output
 

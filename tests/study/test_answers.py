@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from glassformer.cli.app import app
+from glassformer.cli.app import build_app
 from glassformer.errors import InputError
 
 TINY = ["d_model=14", "num_layers=1", "num_heads=2", "d_ff=11", "epochs=2", "batch_size=5", "lr=0.02"]
@@ -15,13 +15,13 @@ TINY += ["min_count=1", "precision=fp32", "threads=1", "max_length=24", "bootstr
 
 
 def call(*words: object) -> str:
-    found = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    found = CliRunner().invoke(build_app(), [str(word) for word in words], catch_exceptions=False)
     assert found.exit_code == 0, found.output
     return found.stdout
 
 
 def refused(*words: object) -> str:
-    found = CliRunner().invoke(app, [str(word) for word in words])
+    found = CliRunner().invoke(build_app(), [str(word) for word in words])
     assert isinstance(found.exception, InputError), found.output
     return str(found.exception)
 
@@ -83,7 +83,9 @@ def test_questions_come_from_words_files_and_standard_input(work, monkeypatch):
     assert 0 <= float(share) <= 1
     assert answer in ("(no answer)", *["Bo", "lives", "in", "Rome", "and", "bakes"]) or " " in answer
     found = CliRunner().invoke(
-        app, ["predict", str(work / "a"), "-", "--json"], input="where\tBo lives in Rome\nwho\tAnn bakes\n"
+        build_app(),
+        ["predict", str(work / "a"), "-", "--json"],
+        input="where\tBo lives in Rome\nwho\tAnn bakes\n",
     )
     told = json.loads(found.stdout)
     assert [(one["question"], one["row"]) for one in told] == [("where", 1), ("who", 2)]
@@ -99,7 +101,7 @@ def test_questions_come_from_words_files_and_standard_input(work, monkeypatch):
     (work / "bad.csv").write_text("question,context\nwho,Bo bakes\nwho,\n")
     assert "row 3" in refused("predict", work / "a", work / "bad.csv")
     said = CliRunner().invoke(
-        app, ["predict", str(work / "a"), str(work / "bad.csv"), "--on-bad-row", "skip"]
+        build_app(), ["predict", str(work / "a"), str(work / "bad.csv"), "--on-bad-row", "skip"]
     )
     assert said.exit_code == 0, said.output
 

@@ -9,7 +9,7 @@ from sklearn.metrics import log_loss
 from typer.testing import CliRunner
 
 import glassformer as gf
-from glassformer.cli.app import app
+from glassformer.cli.app import build_app
 from glassformer.data.tagged import format_conll, load_tagged
 from glassformer.errors import CheckpointError, InputError
 from glassformer.evaluate.calibrate import calibration_error, confidences
@@ -31,13 +31,13 @@ def sentences(n: int, seed: int) -> tuple[list[list[str]], list[list[str]]]:
 
 
 def call(*words: object) -> str:
-    found = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    found = CliRunner().invoke(build_app(), [str(word) for word in words], catch_exceptions=False)
     assert found.exit_code == 0, found.output
     return found.output
 
 
 def refused(*words: object) -> str:
-    found = CliRunner().invoke(app, [str(word) for word in words])
+    found = CliRunner().invoke(build_app(), [str(word) for word in words])
     assert isinstance(found.exception, InputError), found.output
     return str(found.exception)
 

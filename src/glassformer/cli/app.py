@@ -11,34 +11,16 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import typer
 
 from glassformer import __version__
-from glassformer.cli import (
-    audit,
-    calibrate,
-    compare,
-    data,
-    demo,
-    doctor,
-    evaluate,
-    explain,
-    export,
-    folds,
-    predict,
-    recipes,
-    reproduce,
-    serve,
-    train,
-    translate,
-    vectors,
-)
 from glassformer.cli.options import all_keys, flag, option, suggest_option, use_option_names
 from glassformer.cli.output import one_line, print_json, print_text, print_warnings, stdout_for_json
 from glassformer.cli.stopping import INTERRUPTED, SignalHandler, install_for_process
@@ -57,48 +39,127 @@ TABLES = (
     "--quoting none if quotes are plain characters. Every command accepts them."
 )
 EVERYWHERE = "Accepted by every command."
-START, TRAIN, EVALUATE = "Start here", "Train and compare", "Evaluate a model"
-USE, EXPORT = "Use a model", "Export and serve"  # panels of the help
-app = typer.Typer(
-    name="glassformer",
-    help="Transformers you can see through: train, evaluate, explain and serve them.",
-    epilog="Your own table: glassformer data doctor FILE.csv, then glassformer train --text FILE.csv, then "
-    "glassformer predict RUN NEW.csv. A folder of images: --images. Every command has --help.",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-)
-app.command("demo", rich_help_panel=START)(demo.demo_command)
-app.add_typer(data.app, name="data", rich_help_panel=START)
-app.command("doctor", rich_help_panel=START)(doctor.doctor_command)
-app.command("recipes", rich_help_panel=TRAIN)(recipes.recipes_command)
-app.command("train", rich_help_panel=TRAIN, epilog=TABLES)(train.train_command)
-app.command("new", rich_help_panel=TRAIN)(recipes.new_command)
-app.command("cross-validate", rich_help_panel=TRAIN, epilog=TABLES)(folds.cross_validate_command)
-app.command("compare", rich_help_panel=TRAIN, epilog=TABLES)(compare.compare_command)
-app.command("review-labels", rich_help_panel=TRAIN, epilog=TABLES)(folds.review_labels_command)
-app.command("reproduce", rich_help_panel=TRAIN)(reproduce.reproduce_command)
-app.command("evaluate", rich_help_panel=EVALUATE, epilog=TABLES)(evaluate.evaluate_command)
-app.command("calibrate", rich_help_panel=EVALUATE, epilog=TABLES)(calibrate.calibrate_command)
-app.command("audit", rich_help_panel=EVALUATE, epilog=TABLES)(audit.audit_command)
-app.command("diff", rich_help_panel=EVALUATE, epilog=TABLES)(audit.diff_command)
-app.command("prove", rich_help_panel=EVALUATE)(export.prove_command)
-app.command("report", rich_help_panel=EVALUATE)(evaluate.report_command)
-app.command("predict", rich_help_panel=USE, epilog=TABLES)(predict.predict_command)
-app.command("explain", rich_help_panel=USE, epilog=TABLES)(explain.explain_command)
-app.command("embed", rich_help_panel=USE, epilog=TABLES)(vectors.embed_command)
-app.command("similar", rich_help_panel=USE, epilog=TABLES)(vectors.similar_command)
-app.command("search", rich_help_panel=USE, epilog=TABLES)(vectors.search_command)
-app.command("translate", rich_help_panel=USE, epilog=TABLES)(translate.translate_command)
-app.command("fill", rich_help_panel=USE)(translate.fill_command)
-app.command("vectors", rich_help_panel=USE)(vectors.vectors_command)
-app.command("export", rich_help_panel=EXPORT)(export.export_command)
-app.command("serve", rich_help_panel=EXPORT)(serve.serve_command)
+
+# Panel of the help -> command -> its module, and its summary: the first line of its docstring. A module is
+# imported when its command runs: all of them together take longer than most commands.
+COMMANDS = {
+    "Start here": {
+        "demo": (
+            "demo",
+            "Train, evaluate and explain a text and an image classifier, in ./demo-run and ./demo-digits.",
+        ),
+        "data": ("data", "Inspect data sets: the built-in ones, or your own files."),
+        "doctor": ("doctor", "Check this machine (packages, dtypes, data sets, weights), or check a model."),
+    },
+    "Train and compare": {
+        "recipes": (
+            "recipes",
+            "List the recipes accepted by `train`, `cross-validate` and `new`: name, task and description.",
+        ),
+        "train": (
+            "train",
+            "Train and evaluate a model, from a recipe or on your own texts or images; writes a report.",
+        ),
+        "new": ("recipes", "Write a new recipe file: every key with its meaning, ready to train."),
+        "cross-validate": (
+            "folds",
+            "Cross-validate a recipe: mean and standard deviation over k folds, and out-of-fold predictions.",
+        ),
+        "compare": (
+            "compare",
+            "Compare recipes, models or runs on the same examples with paired tests. Resumes "
+            "unfinished studies.",
+        ),
+        "review-labels": (
+            "folds",
+            "Find labels that are probably wrong, by cross-validation and confident learning. "
+            "Changes no labels.",
+        ),
+        "reproduce": (
+            "reproduce",
+            "Run the recipes of a model from a paper, and compare their results with the published ones.",
+        ),
+    },
+    "Evaluate a model": {
+        "evaluate": (
+            "evaluate",
+            "Evaluate a trained model: its metrics with confidence intervals, overall and per class.",
+        ),
+        "calibrate": (
+            "calibrate",
+            "Choose temperature and threshold of a classifier on validation data, and save them with "
+            "the model.",
+        ),
+        "audit": (
+            "audit",
+            "Audit a classifier or regressor on labeled data: slices, leaks, wrong labels, "
+            "robustness, shortcuts.",
+        ),
+        "diff": (
+            "audit",
+            "Compare two models on the same examples: predictions that change, slices that get "
+            "worse, and why.",
+        ),
+        "prove": (
+            "export",
+            "Compare a checkpoint's outputs with those of transformers, and write a certificate.",
+        ),
+        "report": (
+            "evaluate",
+            "Write report.html again, from the files of a run, a study, a cross-validation or a "
+            "label review.",
+        ),
+    },
+    "Use a model": {
+        "predict": (
+            "predict",
+            "Predict labels for texts or images: one line per input with label, probability, and the "
+            "text or file.",
+        ),
+        "explain": (
+            "explain",
+            "Explain a prediction: the words or image regions it depends on, and a test of the explanation.",
+        ),
+        "embed": (
+            "vectors",
+            "Write embeddings of texts or images, one row for each, to a NumPy file (.npy).",
+        ),
+        "similar": (
+            "vectors",
+            "Semantic similarity of two texts, or of each row of a table: the cosine of their embeddings.",
+        ),
+        "search": (
+            "vectors",
+            "Semantic search: the texts of a table that are nearest in meaning to a query.",
+        ),
+        "translate": (
+            "translate",
+            "Translate texts: one output line per text, in order; for a .txt file, line n translates line n.",
+        ),
+        "fill": ("translate", "Fill in masked words: one line for each mask, with words and probabilities."),
+        "vectors": (
+            "vectors",
+            "Word vectors: nearest words, cosines, analogies, and conversion of word2vec files.",
+        ),
+    },
+    "Export and serve": {
+        "export": (
+            "export",
+            "Export the model to transformers or ONNX; stops if the predictions would differ.",
+        ),
+        "serve": (
+            "serve",
+            "Serve models over HTTP: a page at /, predictions at /v1/predict, the API at /openapi.json.",
+        ),
+    },
+}
+NO_TABLES = "demo data doctor recipes new reproduce prove report fill vectors export serve".split()
 
 # click's UsageError; recent versions of typer contain click under a private name
 UsageError: Any = typer.BadParameter.__base__
 # click's message about a value of the wrong type
 WRONG_TYPE = re.compile(r"Invalid value for '?(.+?)'?: Input should be a valid (\w+).*", re.DOTALL)
+COMPLETION = "_GLASSFORMER_COMPLETE"  # environment: set by a shell that completes a command line
 TYPE_NAMES = {"integer": "a whole number", "number": "a number"}
 
 
@@ -108,7 +169,6 @@ def _show_version(requested: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: bool = flag("--version", "Print the version and exit.", callback=_show_version, is_eager=True),
     encoding: str | None = option(
@@ -125,6 +185,37 @@ def _options(
     debug: bool = flag("--debug", f"Show the traceback of an error. {EVERYWHERE}"),
 ) -> None:
     """Options before the command."""
+
+
+def build_app(imported: Collection[str] | None = None) -> typer.Typer:
+    """The program; commands that are not among ``imported`` (None: all are) are listed, and cannot be run."""
+    app = typer.Typer(
+        name="glassformer",
+        help="Transformers you can see through: train, evaluate, explain and serve them.",
+        epilog="Your own table: glassformer data doctor FILE.csv, then glassformer train --text FILE.csv, "
+        "then glassformer predict RUN NEW.csv. A folder of images: --images. Every command has --help.",
+        no_args_is_help=True,
+        add_completion=True,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_options)
+    for panel, commands in COMMANDS.items():
+        for name, (module, summary) in commands.items():
+            if imported is not None and name not in imported:
+                app.command(name, help=summary, rich_help_panel=panel)(_unreachable)
+                continue
+            defined_in = import_module(f"glassformer.cli.{module}")
+            if name == "data":
+                app.add_typer(defined_in.app, name=name, rich_help_panel=panel)
+                continue
+            epilog = None if name in NO_TABLES else TABLES
+            function = getattr(defined_in, f"{name.replace('-', '_')}_command")
+            app.command(name, rich_help_panel=panel, epilog=epilog)(function)
+    return app
+
+
+def _unreachable() -> None:
+    raise AssertionError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -162,7 +253,7 @@ def _command(arguments: list[str], debug: bool, owns_process: bool, handler: Sig
     try:
         options = _command_options(arguments)
         with print_warnings(lambda message: use_option_names(message, options)):
-            code = _commands().main(arguments, prog_name="glassformer", standalone_mode=False)
+            code = _commands(arguments).main(arguments, prog_name="glassformer", standalone_mode=False)
     except UsageError as error:
         usage_error = GlassformerError(_usage_message(error, arguments))
         return _report_error(usage_error, arguments, debug, "usage", exit_code=2)
@@ -232,15 +323,21 @@ def _out_of_memory_error(error: Exception) -> NotEnoughMemoryError:
     return NotEnoughMemoryError(message, fix=fix)
 
 
+def _commands(arguments: Sequence[str]) -> Any:
+    """The parser of a command line: the command that it names, and a list of the others."""
+    name = next((word for word in arguments if not word.startswith("-")), "")
+    return _parser(None if COMPLETION in os.environ else name)
+
+
 @cache
-def _commands() -> Any:
-    """The parser of all commands; cached, because a notebook may run several commands."""
-    return typer.main.get_command(app)
+def _parser(name: str | None) -> Any:
+    """The parser of one command, or of all; cached, because a notebook may run several commands."""
+    return typer.main.get_command(build_app(None if name is None else {name}))
 
 
 def _command_options(arguments: Sequence[str]) -> list[str]:
     """The options of the command that is called."""
-    command = _commands()
+    command = _commands(arguments)
     for word in arguments:
         subcommands = getattr(command, "commands", {})
         if word not in subcommands:

@@ -163,7 +163,7 @@ def fill_command(
     top: int = option("N", f"Words per {MASK}.", default=5),
     json: bool = AS_JSON,
 ) -> None:
-    """Fill in masked words: one line for each [MASK] with words and probabilities."""
+    """Fill in masked words: one line for each mask, with words and probabilities."""
     texts = cli.expand_stdin(given)
     model = load_for_command(cli.check_folder(run), "fill")
     fills = [model.fill_each(text, top) for text in texts]
