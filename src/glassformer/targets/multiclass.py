@@ -92,7 +92,7 @@ def unseen_labels(labels: Sequence[Any], classes: Sequence[Any]) -> dict[int, An
     return {i: labels_of_row[0] for i, labels_of_row in enumerate(unseen) if labels_of_row}
 
 
-def without_unseen_labels(split: Any, label_at: Mapping[int, Any]) -> Any:
+def without_unseen_labels(split: Any, label_at: Mapping[int, Any], classes: Sequence[Any]) -> Any:
     """A split without the examples in ``label_at`` (see ``unseen_labels``).
 
     Raises:
@@ -101,8 +101,9 @@ def without_unseen_labels(split: Any, label_at: Mapping[int, Any]) -> Any:
     if not label_at:
         return split
     if len(label_at) == len(split):
-        what = f"no label was seen in training, such as {next(iter(label_at.values()))!r}"
-        raise UnclearColumnError(what, where=split.origin, fix="Name the column of labels with label_column")
+        what = f"none of the labels was seen in training; the first is {next(iter(label_at.values()))!r}"
+        fix = f"Name the column of labels ({listed(list(map(str, classes)))}) with label_column, or add one"
+        raise UnclearColumnError(what, where=split.origin, fix=fix)
     return split.select([i for i in range(len(split)) if i not in label_at])
 
 
@@ -450,7 +451,7 @@ class Classes(Target):
                     where=place(split.origin, i, split.rows),
                     fix=f"{fix}, or leave such rows out with {SKIP}",
                 )
-            parts[name] = without_unseen_labels(split, label_at)
+            parts[name] = without_unseen_labels(split, label_at, known)
             origin, rows = str(split.origin), split.rows or range(1, len(split) + 1)
             rejected += [RejectedRow(origin, rows[i], f"label {x!r} {UNSEEN}") for i, x in label_at.items()]
         return replace(splits, **parts), rejected

@@ -182,10 +182,13 @@ def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any,
     """The split without labels that were not seen in training, and a message about such examples.
 
     Raises:
-        DataError: there is such a label and ``drop_unreadable`` is False, or no example is left.
+        DataError: there is such a label and ``drop_unreadable`` is False, or all labels are such.
     """
     kind, classes = clf.kind_, clf.classes_.tolist()
-    if not drop_unreadable or not kind.predicts_labels:
+    label_at = {}
+    if kind.predicts_labels:
+        label_at = unseen_labels(kind.normalize(split.labels, classes), classes)
+    if len(label_at) < len(split) and not (drop_unreadable and kind.predicts_labels):
         try:
             clf.targets(split.labels, split.origin, split.rows)
         except DataError as error:
@@ -194,11 +197,10 @@ def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any,
             fix = join_fixes(error.fix, f"leave such {clf.NOUN} out with {SKIP}")
             raise error.replace(fix=fix) from None
         return split, ""
-    label_at = unseen_labels(kind.normalize(split.labels, classes), classes)
     counts = Counter(map(repr, label_at.values()))
     labels = listed([f"{label} ({count:,})" for label, count in counts.most_common()])
     message = f"{clf.NOUN} left out, whose labels were not seen in training: {labels}"
-    return without_unseen_labels(split, label_at), message if label_at else ""
+    return without_unseen_labels(split, label_at, classes), message if label_at else ""
 
 
 def fit(context: RunContext, **options: Any) -> None:
