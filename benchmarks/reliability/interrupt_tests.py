@@ -111,7 +111,7 @@ def forked(argv: Argv, log: Path, work: Callable[[], int] | None = None) -> int:
         os.close(reader)
         for number in STOPS[1:]:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-        sys.argv, stopping._own = ["glassformer", *argv], None
+        sys.argv, stopping._process_handler = ["glassformer", *argv], None
         if work is None:
             stopping.install_for_process()
         os.write(writer, b"!")

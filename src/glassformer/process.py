@@ -17,9 +17,9 @@ from functools import cache
 from typing import Any
 
 ENCODING = "GLASSFORMER_ENCODING"  # environment variable with the encoding of files that are not UTF-8
-OPTION = "--encoding"  # option that sets the encoding for one command
+ENCODING_OPTION = "--encoding"  # option that sets the encoding for one command
 READING = {  # recipe key for reading tables -> option, environment variable
-    "encoding": (OPTION, ENCODING),
+    "encoding": (ENCODING_OPTION, ENCODING),
     "quoting": ("--quoting", "GLASSFORMER_QUOTING"),
     "header": ("--header", "GLASSFORMER_HEADER"),
 }

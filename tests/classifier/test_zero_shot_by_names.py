@@ -75,7 +75,7 @@ def test_from_the_command_line(clf, tmp_path, capsys):
     assert main(["predict", str(tmp_path / "embedder"), *TEXTS[:2], *given]) == 0
     assert "politics" in (tmp_path / "out.csv").read_text()
     assert main(["predict", NAME, TEXTS[0]]) == 2  # a name without labels is no run
-    assert "a pre-trained model, and this command takes a run" in capsys.readouterr().err
+    assert "is a pre-trained model, and this command needs a run" in capsys.readouterr().err
     assert main(["predict", NAME, TEXTS[0], "--labels", ",".join(LABELS), "--precision", "fp32"]) == 0
 
 

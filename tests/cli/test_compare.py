@@ -62,8 +62,8 @@ def test_models_are_compared_on_a_table_of_ones_own(gf, ok, refused, reviews, tm
     assert "validation examples, one seed" in first.out
     assert (folder / "report.html").is_file()
     assert "2 of 2 runs are finished already" in gf(*call).out
-    assert "only one model" in refused("compare", "--text", reviews, "--model", "encoder-mini")
-    assert "'lstm' twice" in refused("compare", "--text", reviews, "--model", "lstm", "lstm")
+    assert "only one model is named" in refused("compare", "--text", reviews, "--model", "encoder-mini")
+    assert "'lstm' is named twice" in refused("compare", "--text", reviews, "--model", "lstm", "lstm")
     assert "0 seeds" in refused(*call, "--seeds", 0)
     runs = [folder / "arms" / name / "seed-0" for name in ("encoder-mini", "encoder-small")]
     beside = ok("compare", *runs, "--out", "both")
@@ -72,7 +72,7 @@ def test_models_are_compared_on_a_table_of_ones_own(gf, ok, refused, reviews, tm
     assert "with --out DIR" in gf("compare", *runs).out
     assert "only one run" in refused("compare", runs[0])
     assert "has no effect on finished runs" in refused("compare", *runs, "--set", "lr=1")
-    assert "holds a run or a study" in refused("compare", *runs, "--out", folder)
+    assert "contains a run or a study" in refused("compare", *runs, "--out", folder)
     assert "--text reviews.csv --model NAME NAME" in refused("compare", "reviews.csv")
     assert "nothing to compare" in refused("compare")
     shutil.copytree(runs[1], other := tmp_path / "other")
@@ -116,9 +116,9 @@ def test_calibrate(gf, as_json, ok, refused, run):
     mistakes = round((1 - found["splits"]["validation"]["before"]["accuracy"]) * limits[0]["n"])
     assert found["mistakes"] == mistakes
     assert next(few_mistakes(found | {"mistakes": 0})).startswith(
-        f"the {limits[0]['n']} examples have no mistake"
+        f"no wrong prediction in the {limits[0]['n']} examples"
     )
-    assert "only 1 mistake in" in next(few_mistakes(found | {"mistakes": 1}))
+    assert "only 1 wrong prediction in" in next(few_mistakes(found | {"mistakes": 1}))
     assert not list(few_mistakes(found | {"mistakes": 5}))
     several = next(few_mistakes(found | {"mistakes": [0, 3], "classes": ["warm", "cold"]}))
     assert "for 1 of 2 labels (warm)" in several
@@ -179,7 +179,7 @@ def test_review_runs_the_folds_that_it_needs(ok, tmp_path):
     result = ok("review-labels", "--text", data, "--folds", 2, "--out", tmp_path / "f", *settings())
     assert "labels look wrong" in result.out
     assert "that look wrong: " in result.out
-    assert "the scores on these rows are too good" in result.err
+    assert "the scores on these rows are too high" in result.err
     closing = next(line for line in result.out.splitlines() if "then train on that file: " in line)
     given = shlex.split(closing.split("then train on that file: ")[1])[1:]
     again = read_toml(tmp_path / "f" / "config.toml")
@@ -203,7 +203,7 @@ def test_reproduce_lists_every_row(ok, refused, monkeypatch):
     assert "2 h 30 min" in result.out
     assert "no system '99'. Give a number from 1 to " in refused("reproduce", "99")
     assert "runs nothing" in refused("reproduce", "12", "--table")
-    assert "Markdown file" in refused("reproduce", "--table", "--out", "nowhere/results.md")
+    assert "written as Markdown" in refused("reproduce", "--table", "--out", "nowhere/results.md")
     ok("reproduce", "--table", "--out", "results.md")
     page = Path("results.md").read_text(encoding="utf-8")
     assert "| 13 | [encoder from scratch, base width](results/row-13.md) |" in page

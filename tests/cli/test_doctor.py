@@ -39,7 +39,7 @@ def test_pictures_that_are_not_here_say_where_to_get_them(gf, refused, monkeypat
         "data", "show", name
     )
     monkeypatch.setenv("COLUMNS", "400")
-    assert f"not here; to be had from {origin}" in gf("data", "list").out
+    assert f"not here; available from {origin}" in gf("data", "list").out
 
 
 def test_data_doctor_looks_at_tokens_of_a_saved_model(as_json, run: Path, reviews: Path):
@@ -78,7 +78,7 @@ def test_doctor_on_this_machine(gf, ok):
     assert set(report) == {"machine", "packages", "data", "weights"}
     found = {line["what"]: line["found"] for lines in report.values() for line in lines}
     assert found["torch"].startswith("2.")
-    assert {"bf16", "looked for in", "imdb", "all-minilm-l6-v2"} <= found.keys()
+    assert {"bf16", "searched folder", "imdb", "all-minilm-l6-v2"} <= found.keys()
     assert "ready" in gf("doctor").out
 
 
@@ -246,7 +246,7 @@ def test_what_a_head_on_an_image_encoder_reads(gf, kind, tmp_path):
     folder = put(tmp_path / "m", kind, tokenizer=False)
     save_transform(ImageTransform((8, 8)), folder)
     said = lines(gf("doctor", folder, "--json"))["fine-tune"]["found"]
-    assert f": {FAMILIES[kind].hub.pooling} pooling under a new linear head" in said
+    assert f": {FAMILIES[kind].hub.pooling} pooling, new linear head" in said
     assert "opens the head" not in said
 
 
@@ -258,10 +258,11 @@ def test_what_embed_will_do(gf, tmp_path):
     (folder / "modules.json").write_text(json.dumps(steps))
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
     assert (
-        "modules.json: cls, Normalize; 12 numbers" in lines(gf("doctor", folder, "--json"))["embed"]["found"]
+        "modules.json: cls, Normalize; dimension 12"
+        in lines(gf("doctor", folder, "--json"))["embed"]["found"]
     )
     said = lines(gf("doctor", folder, "--json"))["fine-tune"]["found"]
-    assert ": unit-first pooling under a new linear head" in said
+    assert ": unit-first pooling, new linear head" in said
     steps[2]["type"] = "sentence_transformers.models.Strange"
     (folder / "modules.json").write_text(json.dumps(steps))
     assert lines(gf("doctor", folder, "--json"))["embed"]["found"].startswith("not possible: ")
@@ -288,7 +289,7 @@ def test_what_is_refused_and_why(gf, harm, what, said, tmp_path):
 
 def test_no_such_model_and_no_model(refused):
     assert "neither a known checkpoint" in refused("doctor", "nothing-here")
-    assert "--revision belongs to a MODEL" in refused("doctor", "--revision", "main")
+    assert "--revision needs a MODEL" in refused("doctor", "--revision", "main")
 
 
 def test_a_run_and_a_model_of_word_vectors_are_named(gf, ok, tmp_path):
@@ -307,7 +308,7 @@ def test_a_run_and_a_model_of_word_vectors_are_named(gf, ok, tmp_path):
 
 def test_data_are_sent_to_the_doctor_of_data(refused, reviews):
     said = refused("doctor", reviews)
-    assert "looks like data for --text and is not a model. To look at data: glassformer data doctor" in said
+    assert "looks like data for --text and is not a model. To check data: glassformer data doctor" in said
 
 
 @pytest.mark.parametrize(
@@ -407,9 +408,9 @@ def test_what_cannot_be_set_is_named(prices, capsys):
     assert "max_length" in capsys.readouterr().err
     assert main(["data", "doctor", "facts", "--set", "limit=3"]) == 2
     assert (
-        "--set: is for texts, images and tagged words, and these data are answers" in capsys.readouterr().err
+        "--set: is for texts, images and tagged words, but these data are answers" in capsys.readouterr().err
     )
     with open(prices, encoding="utf-8") as given, open("plain.csv", "w", encoding="utf-8") as plain:
         plain.write(given.read().replace("€", "") + "a jar,0.5\n")
     assert main(["data", "doctor", "plain.csv"]) == 0
-    assert "--set target=number checks them here" in capsys.readouterr().out
+    assert "(to check them, add --set target=number)" in capsys.readouterr().out

@@ -90,8 +90,8 @@ def test_an_unfinished_integral_is_noted(ok, trained):
         (["--method", "occlusion", "--set", "window=0"], "a window of 0"),
         (["--method", "integrated_gradients", "--set", "tolerance=-1"], "tolerance -1. Give 0 or more"),
         (["--method", "integrated_gradients", "--set", "steps=2000"], "Give fewer, or raise max_steps"),
-        (["--set", "maps=1"], "'maps' is an option of Python's explain"),
-        (["--out", "map.pdf"], "not .html or .json"),
+        (["--set", "maps=1"], "'maps' is only an option in Python"),
+        (["--out", "map.pdf"], "the output is written as HTML or JSON"),
         (["--out", "nowhere/map.html"], "no such folder"),
     ],
 )

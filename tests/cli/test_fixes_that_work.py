@@ -147,7 +147,9 @@ def test_what_explains_a_linear_model(ok, refused, linear):
     assert "weights" in ok("explain", linear, "a film", "--target", "pos").out
     table = write_csv(Path("many.csv"), sentences(30))
     said = refused("explain", linear, table)
-    assert "many.csv: 30 inputs, and explain takes 20 at most. Choose rows: --row 2 --row 3" in said
+    assert (
+        "many.csv: 30 inputs are too many: explain accepts 20 at most. Select rows: --row 2 --row 3" in said
+    )
     assert "weights for linear models" in " ".join(ok("explain", "--help").out.replace("│", " ").split())
 
 

@@ -37,7 +37,7 @@ def test_the_usual_recipe_of_every_task_is_written_and_read_back(ok, task):
     written = load_recipe("mine.toml")
     assert written == replace(load_recipe(default_recipe(task)), name="mine")
     assert result.out.splitlines()[-1] == "next: glassformer train mine.toml"
-    assert ("does not come with the package" in result.err) == needs_files(written)
+    assert ("is not part of the package" in result.err) == needs_files(written)
 
 
 def test_a_setting_that_is_a_table_is_written_and_read_back(ok):

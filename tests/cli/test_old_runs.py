@@ -409,7 +409,7 @@ def test_so_does_the_library_and_a_run_in_training_is_waited_for(unfinished: Pat
 
 
 def test_a_run_goes_on_by_its_name_alone(ok, refused, unfinished: Path):
-    assert "the run to continue is not named" in refused("train", "--resume")
+    assert "no run is named" in refused("train", "--resume")
     assert "two different runs are named" in refused("train", unfinished, "--resume", "--out", "other")
     ok("train", unfinished, "--resume")
     assert (unfinished / "report.html").is_file()

@@ -216,5 +216,5 @@ def test_weights_that_cannot_be_had_name_what_stands_for_them(
     monkeypatch.setattr("glassformer.tasks.run.run_task", run_task)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     line = refused("reproduce", row)
-    assert line.endswith(f"; in its place: {instead}")
+    assert line.endswith(f"; or run a similar model: {instead}")
     assert {p.name for p in (tmp_path / "runs").glob("*")} == {*done}

@@ -136,7 +136,7 @@ def test_a_share_of_nearly_all_is_no_hundred_percent(run, capsys):
     show_run(Run.of(run), recipe)
     said = capsys.readouterr().out
     page = write_report(run, known_recipe(run)).read_text(encoding="utf-8")
-    own = said.partition("own sentences")[2]
+    own = said.partition("example sentences")[2]
     assert "99.9 %" in own
     assert "99.9\u202f%" in page.partition("Your sentences")[2]
     assert "100.0" not in own

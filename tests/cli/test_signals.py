@@ -308,7 +308,7 @@ def test_a_second_signal_ends_at_once(number):
     assert process.poll() is None
     process.send_signal(number)
     assert process.wait(30) == 130
-    assert process.communicate()[1] == stopping.ENDED.decode()
+    assert process.communicate()[1] == stopping.ENDED_MESSAGE.decode()
 
 
 def test_a_main_thread_that_computes_outside_of_python_is_not_waited_for():
@@ -316,11 +316,11 @@ def test_a_main_thread_that_computes_outside_of_python_is_not_waited_for():
     body = """import hashlib
     threading.Timer(1, lambda: print('ready', flush=True)).start()
     hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"""
-    process = program(body, change="TICK = stopping.PATIENCE = 0.1")
+    process = program(body, change="TICK = stopping.TIMEOUT_TICKS = 0.1")
     ready(process)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 130
-    assert process.communicate() == ("", stopping.ENDED.decode())
+    assert process.communicate() == ("", stopping.ENDED_MESSAGE.decode())
 
 
 def test_an_interruption_in_a_destructor_is_not_lost():

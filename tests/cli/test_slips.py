@@ -214,7 +214,7 @@ def test_a_server_that_is_stopped_is_no_error(monkeypatch, capsys):
     def stopped(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("glassformer.cli.app._command", stopped)
+    monkeypatch.setattr("glassformer.cli.app._run_command", stopped)
     assert main(["serve", "run"]) == INTERRUPTED
     assert capsys.readouterr().err == "stopped\n"
     assert main(["evaluate", "run"]) == INTERRUPTED
@@ -260,11 +260,11 @@ def test_evaluate_takes_the_columns_of_other_data(ok, refused, run, other):
     columns = ("--text-column", "comment", "--label-column", "emotion")
     result = ok("evaluate", run, "--data", other, *columns, "--json")
     assert json.loads(result.out)["n"] == 23
-    assert "belongs to --data" in refused("evaluate", run, *columns)
+    assert "has an effect only with --data" in refused("evaluate", run, *columns)
     assert "has no --source-column" in refused("evaluate", run, "--data", other, "--source-column", "a")
     calibrated = ok("calibrate", run, "--data", other, *columns, "--json")
     assert json.loads(calibrated.out)["chosen_by"].endswith("other.csv")
-    assert "belongs to --data" in refused("calibrate", run, "--label-column", "emotion")
+    assert "has an effect only with --data" in refused("calibrate", run, "--label-column", "emotion")
 
 
 def test_a_table_in_the_place_of_a_recipe_is_taken_for_data(ok, refused, other, tmp_path):

@@ -120,16 +120,16 @@ def test_similar_needs_two_columns(refused, ok, tmp_path):
     table(tmp_path / "a.csv", "text", [(text,) for text in TEXTS])
     said = refused("similar", "a.csv")
     assert "only 'text' holds texts. Add a column with the second text" in said
-    assert said.endswith("similar rows within one column: --doubles")
+    assert said.endswith("to find similar rows in one column: --doubles")
     said = refused("similar", "a.csv", "--first", "text", "--second", "text")
     assert "column 'text' is taken for the first and for the second texts" in said
 
 
 def test_a_folder_is_no_index(refused, tmp_path):
     (tmp_path / "empty").mkdir()
-    assert "empty: a folder without an index or a table" in refused("search", "x", "empty", "a")
+    assert "empty: is a folder without an index or a table" in refused("search", "x", "empty", "a")
     table(tmp_path / "empty" / "a.csv", "text", [("a b",)])
-    assert "empty: a folder, but not an index. Name empty/a.csv" in refused("search", "x", "empty", "a")
+    assert "empty: is a folder, but not an index. Name empty/a.csv" in refused("search", "x", "empty", "a")
     assert "Did you mean 'empty'?" in refused("search", "x", "emtpy", "a")
 
 

@@ -178,8 +178,8 @@ def test_a_table_of_numbers_is_sent_to_the_task_of_numbers(tmp_path: Path, capsy
     file.write_text("id,what,rated\n" + "".join(f"{i},film number {i},{i / 7:.3f}\n" for i in range(41)))
     _, lines = doctor(capsys, str(file))
     known, command = lines[-1].split(": glassformer train ")
-    looks = "(--set target=number checks them here)"
-    assert known == f"no column looks like labels; 'rated' holds numbers {looks}"
+    looks = "(to check them, add --set target=number)"
+    assert known == f"no column looks like labels; 'rated' has numbers {looks}"
     assert shlex.split(command) == ["--text", str(file), "--set", "target=number", "--label-column", "rated"]
 
 

@@ -322,5 +322,5 @@ def test_the_command_shows_them(tmp_path, capsys):
     last = out.strip().splitlines()[-1]
     assert f"glassformer train --images {home} " in last
     assert "--set broken=skip" in last
-    assert "image sizes and cropping are checked for the default model of `train`" in out
+    assert "image sizes and cropping were checked for the default model of `train`" in out
     assert "text.jpg" in out

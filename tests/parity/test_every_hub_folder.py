@@ -309,8 +309,8 @@ ENDS: dict[str, dict[str, str]] = {
     "predict": {
         "encoder": NO_HEAD,
         "image encoder": NO_HEAD,
-        "masked words": "holds a MaskedLM, which gives no labels. Use glassformer fill",
-        "vectors": "holds an Embedder, which gives no labels. Use glassformer similar",
+        "masked words": "contains a MaskedLM, which predicts no labels. Use glassformer fill",
+        "vectors": "contains an Embedder, which predicts no labels. Use glassformer similar",
     },
     "calibrate": NO_RUN,
     "compare": NO_RUN,
@@ -343,12 +343,12 @@ ENDS: dict[str, dict[str, str]] = {
     "explain": {
         "encoder": NO_HEAD,
         "image encoder": NO_HEAD,
-        "masked words": "holds a MaskedLM, which does not predict labels. Use glassformer fill",
+        "masked words": "contains a MaskedLM, which does not predict labels. Use glassformer fill",
     },
     "export": {
         "encoder": NO_HEAD,
         "image encoder": NO_HEAD,
-        "masked words": "holds a MaskedLM; only classifiers, regressors, taggers, question answerers and embedders can be exported",
+        "masked words": "contains a MaskedLM; only classifiers, regressors, taggers, question answerers and embedders can be exported",
     },
     "prove": {},
     "serve": {

@@ -109,7 +109,7 @@ def test_what_is_wrong_is_one_line(translated, masked, capsys, tmp_path):
     )
     for data in ("q.csv", "q.parquet"):  # before it says what a file must be
         said = refused(capsys, "predict", translated, "--data", data, "--out", data)
-        assert "holds a Translator, which gives no labels. Use glassformer translate" in said
+        assert "contains a Translator, which predicts no labels. Use glassformer translate" in said
     assert "no [MASK]" in refused(capsys, "fill", masked, "paris")
     assert "unknown key 'beem'" in refused(capsys, "train", "multi30k-rnn", "--set", "beem=2")
 
@@ -202,7 +202,7 @@ def test_a_page_shows_what_each_word_was_read_from(translated, capsys, tmp_path)
     assert "not .json or .html" in refused(
         capsys, "translate", translated, "a", "--align", tmp_path / "a.png"
     )
-    assert "21 texts are too many for one page (at most 20)" in refused(
+    assert "21 texts are too many for one file (at most 20)" in refused(
         capsys, "translate", translated, *["a"] * 21, "--align", tmp_path / "b.html"
     )
 

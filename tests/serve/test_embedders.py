@@ -177,5 +177,5 @@ def test_the_command_reads_a_table_or_an_index(served, tmp_path):
     assert search_source(None, None) is None
     with pytest.raises(ConfigError, match="no such table or index"):
         search_source(str(tmp_path / "nothing.csv"), None)
-    with pytest.raises(ConfigError, match="belongs to the table"):
+    with pytest.raises(ConfigError, match="has an effect only with --search"):
         search_source(str(index), "question")

@@ -79,7 +79,7 @@ def test_answers_bring_their_rows_columns_and_none_is_given_below_the_least(here
     assert found[0]["found"][0]["columns"] == {"id": "q1", "answer": "yes"}
     assert found[1]["found"] == []
     assert -1 <= found[1]["nearest"] < 0.9999
-    assert "no result: the nearest has" in said(capsys, *words, "--least", "0.9999")[0]
+    assert "no result: the nearest text has" in said(capsys, *words, "--least", "0.9999")[0]
     out, _ = said(capsys, *words, "--least", "0.9999", "--out", "few.csv")
     assert out == "2 queries, 1 without a result: few.csv\n"
     assert [row["id"] for row in read_csv("few.csv")] == ["q1", ""]
@@ -100,7 +100,7 @@ def test_what_a_table_of_two_texts_means_is_said(here, capsys):
     err = capsys.readouterr().err
     assert "--set" not in err
     assert main(["similar", "a", "b", "--model", "model", "--least", "0.5"]) != 0
-    assert "belongs to --doubles" in capsys.readouterr().err
+    assert "has an effect only with --doubles" in capsys.readouterr().err
 
 
 def test_a_checkpoint_that_is_named_is_served_as_it_is(monkeypatch, tmp_path):

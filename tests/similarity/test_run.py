@@ -96,8 +96,8 @@ def test_questions_to_a_model_on_the_command_line(here, capsys):
     ("words", "said"),
     [
         (["similar", "one text"], "Give two texts"),
-        (["similar", "a", "b", "--first", "x"], "--first: belongs to a table"),
-        (["similar", "a", "b", "--out", "x.pdf"], "not .html or .json"),
+        (["similar", "a", "b", "--first", "x"], "--first: has an effect only for a table"),
+        (["similar", "a", "b", "--out", "x.pdf"], "the output is written as HTML or JSON"),
         (["similar", "a", ""], "the text is empty"),
         (["similar", "a", "b", "--model", "no-such-model"], "no-such-model"),
         (["search", "x", "no.csv", "a"], "no such table or index"),

@@ -88,7 +88,7 @@ def test_other_data_may_choose(run, tmp_path):
     known = calibrate_run(run, data=str(tmp_path / "again.csv"), bootstrap=20)
     n = known["splits"][known["chosen_by"]]["before"]["n"]
     assert known["seen"] == {"train": 0, "test": n}
-    said = f"{n} of the {n} calibration examples are, or are copies of, test examples of the run"
+    said = f"{n} of the {n} calibration examples are test examples of the run, or copies of them"
     assert [line.split(":")[0] for line in overlap_notes(known)] == [said]
     assert found["splits"][str(tmp_path / "other.csv")]["before"]["n"] == 23
     (tmp_path / "odd.csv").write_text("text,label\na,good\nb,odd\nc,bad\n")

@@ -55,7 +55,7 @@ def test_resume_and_refusals(run, tmp_path):
     for same in (recipe, told_otherwise):
         run_task(same, run, resume=True)
         assert (gf.Word2Vec.load(run).vectors_ == before).all()
-    with pytest.raises(ConfigError, match="a recipe of word2vec has no model"):
+    with pytest.raises(ConfigError, match="a recipe for word2vec has no model"):
         choose_recipe("countries-word2vec", model="lstm")
 
 

@@ -197,7 +197,7 @@ def test_a_number_far_from_all_others_does_not_choose_in_silence(tmp_path: Path,
     assert main(["train", "--text", str(folder), *TINY, "--out", "run"]) == 0
     said = " ".join("".join(capsys.readouterr()).split())
     assert (
-        "depends on a validation number far from all others (99999), which makes 100% of the validation loss"
+        "depends on a validation number far from all others (99999), which causes 100% of the validation loss"
         in said
     )
     assert "far_numbers=skip" in said

@@ -211,7 +211,7 @@ def _context(
     clf = load(folder)
     task = task_of_estimator(type(clf))
     if task is None or not isinstance(clf, Supervised):
-        message = f"holds {errors.with_article(type(clf).__name__)}, "
+        message = f"contains {errors.with_article(type(clf).__name__)}, "
         message += "and this command is for classifiers and regressors"
         fix = f"Its metrics: glassformer evaluate {shlex.quote(str(model))}"
         if isinstance(clf, Embedder):

@@ -25,23 +25,23 @@ from glassformer.cli.options import all_keys, flag, option, suggest_option, use_
 from glassformer.cli.output import one_line, print_json, print_text, print_warnings, stdout_for_json
 from glassformer.cli.stopping import INTERRUPTED, SignalHandler, install_for_process
 from glassformer.errors import GlassformerError, NotEnoughMemoryError
-from glassformer.process import OPTION, READING, disable_telemetry, tune_process
+from glassformer.process import ENCODING_OPTION, READING, disable_telemetry, tune_process
 from glassformer.sklearn_base import skip_sklearn
 
-# Commands that only run inference
-INFERENCE = {"serve", "predict", "explain", "translate", "fill", "embed", "export", "similar", "search"}
-# How to continue after an interruption, for commands that do not print their own message
-RERUN = "run the same command again"
-RESUMABLE = {"cross-validate", "review-labels", "compare", "reproduce"}  # commands that keep finished parts
+# Commands that never import scikit-learn, because they only run inference
+INFERENCE_COMMANDS = {
+    *("serve", "predict", "explain", "translate", "fill", "embed", "export", "similar", "search"),
+}
+RESUMABLE_COMMANDS = {"cross-validate", "review-labels", "compare", "reproduce"}  # these keep finished parts
 
-TABLES = (
-    f"For tables: {OPTION} cp1252 if not UTF-8, --header no if the first row is data, "
-    "--quoting none if quotes are plain characters. Every command accepts them."
+TABLE_HELP = (
+    f"For tables: {ENCODING_OPTION} cp1252 if not UTF-8, --header no if the first row is data, "
+    "--quoting none if quotes are plain characters. Every command accepts these options."
 )
-EVERYWHERE = "Accepted by every command."
+EVERY_COMMAND = "Accepted by every command."
 
-# Panel of the help -> command -> its module, and its summary: the first line of its docstring. A module is
-# imported when its command runs: all of them together take longer than most commands.
+# Title in the help -> command -> its module, and its summary, which is the first line of its docstring. A
+# module is only imported when its command runs, because importing all takes longer than most commands.
 COMMANDS = {
     "Start here": {
         "demo": (
@@ -49,7 +49,7 @@ COMMANDS = {
             "Train, evaluate and explain a text and an image classifier, in ./demo-run and ./demo-digits.",
         ),
         "data": ("data", "Inspect data sets: the built-in ones, or your own files."),
-        "doctor": ("doctor", "Check this machine (packages, dtypes, data sets, weights), or check a model."),
+        "doctor": ("doctor", "Check this machine (packages, dtypes, data sets, weights), or a model."),
     },
     "Train and compare": {
         "recipes": (
@@ -87,8 +87,7 @@ COMMANDS = {
         ),
         "calibrate": (
             "calibrate",
-            "Choose temperature and threshold of a classifier on validation data, and save them with "
-            "the model.",
+            "Fit temperature and threshold of a classifier on validation data, and save them with the model.",
         ),
         "audit": (
             "audit",
@@ -153,13 +152,16 @@ COMMANDS = {
         ),
     },
 }
-NO_TABLES = "demo data doctor recipes new reproduce prove report fill vectors export serve".split()
+COMMANDS_WITHOUT_TABLES = (
+    "demo data doctor recipes new reproduce prove report fill vectors export serve".split()
+)
 
-# click's UsageError; recent versions of typer contain click under a private name
+# click's UsageError, found through typer: recent versions of typer contain click under a private name
 UsageError: Any = typer.BadParameter.__base__
-# click's message about a value of the wrong type
+# click's message about a value of the wrong type, such as
+# "Invalid value for '--epochs': Input should be a valid integer, unable to parse ..."
 WRONG_TYPE = re.compile(r"Invalid value for '?(.+?)'?: Input should be a valid (\w+).*", re.DOTALL)
-COMPLETION = "_GLASSFORMER_COMPLETE"  # environment: set by a shell that completes a command line
+COMPLETION_VARIABLE = "_GLASSFORMER_COMPLETE"  # environment variable, set by a shell that completes a command
 TYPE_NAMES = {"integer": "a whole number", "number": "a number"}
 
 
@@ -169,26 +171,28 @@ def _show_version(requested: bool) -> None:
         raise typer.Exit
 
 
-def _options(
+def _global_options(
     version: bool = flag("--version", "Print the version and exit.", callback=_show_version, is_eager=True),
     encoding: str | None = option(
-        "NAME", f"Text encoding of input tables (default utf-8), e.g. cp1252. {EVERYWHERE}", OPTION
+        "NAME",
+        f"Text encoding of input tables (default utf-8), e.g. cp1252. {EVERY_COMMAND}",
+        ENCODING_OPTION,
     ),
     quoting: str | None = option(
         "csv|none",
         "For CSV and TSV. csv: quoted cells may contain line breaks; none: quotes are plain characters, one "
-        f"row per line. {EVERYWHERE}",
+        f"row per line. {EVERY_COMMAND}",
     ),
     header: str | None = option(
-        "yes|no", f"For CSV and TSV: whether the first row names the columns. {EVERYWHERE}"
+        "yes|no", f"For CSV and TSV: whether the first row names the columns. {EVERY_COMMAND}"
     ),
-    debug: bool = flag("--debug", f"Show the traceback of an error. {EVERYWHERE}"),
+    debug: bool = flag("--debug", f"Show the traceback of an error. {EVERY_COMMAND}"),
 ) -> None:
-    """Options before the command."""
+    """The options of all commands. ``_extract_global_options`` removes most of them before typer parses."""
 
 
 def build_app(imported: Collection[str] | None = None) -> typer.Typer:
-    """The program; commands that are not among ``imported`` (None: all are) are listed, and cannot be run."""
+    """The program. Commands that are not in ``imported`` are listed but cannot run; None: import all."""
     app = typer.Typer(
         name="glassformer",
         help="Transformers you can see through: train, evaluate, explain and serve them.",
@@ -198,40 +202,40 @@ def build_app(imported: Collection[str] | None = None) -> typer.Typer:
         add_completion=True,
         pretty_exceptions_enable=False,
     )
-    app.callback()(_options)
+    app.callback()(_global_options)
     for panel, commands in COMMANDS.items():
         for name, (module, summary) in commands.items():
             if imported is not None and name not in imported:
-                app.command(name, help=summary, rich_help_panel=panel)(_unreachable)
+                app.command(name, help=summary, rich_help_panel=panel)(_not_imported)
                 continue
-            defined_in = import_module(f"glassformer.cli.{module}")
+            command_module = import_module(f"glassformer.cli.{module}")
             if name == "data":
-                app.add_typer(defined_in.app, name=name, rich_help_panel=panel)
+                app.add_typer(command_module.app, name=name, rich_help_panel=panel)
                 continue
-            epilog = None if name in NO_TABLES else TABLES
-            function = getattr(defined_in, f"{name.replace('-', '_')}_command")
+            epilog = None if name in COMMANDS_WITHOUT_TABLES else TABLE_HELP
+            function = getattr(command_module, f"{name.replace('-', '_')}_command")
             app.command(name, rich_help_panel=panel, epilog=epilog)(function)
     return app
 
 
-def _unreachable() -> None:
+def _not_imported() -> None:
     raise AssertionError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command."""
+    """Run one command and return its exit code; ``argv`` defaults to the arguments of this process."""
     tune_process()  # before torch is imported
     disable_telemetry(os.environ)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # characters that a terminal cannot show must not raise an error
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # checked above
-    stdout_for_json(False)  # parsing the option --json sets it to True
+    stdout_for_json(False)  # until the option --json is parsed
     environment = {variable: os.environ.get(variable) for _, variable in READING.values()}
     arguments, debug = _extract_global_options(list(sys.argv[1:] if argv is None else argv))
     handler = install_for_process() if argv is None else SignalHandler()
     handler.install()
     try:
-        code = _command(arguments, debug, argv is None, handler)
+        code = _run_command(arguments, debug, argv is None, handler)
         handler.code = code
     except KeyboardInterrupt:
         handler.code = code = INTERRUPTED
@@ -246,9 +250,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _command(arguments: list[str], debug: bool, owns_process: bool, handler: SignalHandler) -> int:
-    """Run a command, report its error if there is one, and return its exit code."""
-    if owns_process and INFERENCE.intersection(arguments[:1]):
+def _run_command(arguments: list[str], debug: bool, owns_process: bool, handler: SignalHandler) -> int:
+    """Run a command, report its error if there is one, and return its exit code.
+
+    ``owns_process`` is True if the process runs only this command, and False in a notebook.
+    """
+    if owns_process and INFERENCE_COMMANDS.intersection(arguments[:1]):
         skip_sklearn()
     try:
         options = _command_options(arguments)
@@ -294,10 +301,10 @@ def _usage_message(error: Any, arguments: list[str]) -> str:
             value = next_word
         if suggestion := suggest_option(f"{name}={value}", options, keys):
             return f"No such option: {name}. {suggestion}"
-        # Without the dashes, which would make all options similar.
+        # Compare the names without dashes, because the dashes would make all options similar.
         names = {option.strip("-"): option for option in options}
         close = get_close_matches(name.strip("-"), names, n=3, cutoff=0.55)
-        error.possibilities = [names[word] for word in close]
+        error.possibilities = [names[word] for word in close]  # click suggests them in its message
     message = error.format_message().replace("Value error, ", "")
     if match := WRONG_TYPE.fullmatch(message):
         message = f"{match[1]} takes {TYPE_NAMES.get(match[2], match[2])}."
@@ -315,28 +322,28 @@ def _out_of_memory_error(error: Exception) -> NotEnoughMemoryError:
     """The out-of-memory error, with the size of the failed allocation if ``error`` has it."""
     match = re.search(r"allocate (\d[\d.]*) (bytes|[KMGT]iB)", str(error))
     message = "not enough memory"
-    if match:
+    if match:  # for example "2.50 GiB": 2.50 * 1024**3 bytes, printed as "2.7 GB"
         size = float(match[1]) * 1024 ** "bKMGT".index(match[2][0])
-        unit = min(max(int(math.log10(max(size, 1))) // 3, 1), 4)
+        unit = min(max(int(math.log10(max(size, 1))) // 3, 1), 4)  # the power of 1000
         message += f": a single allocation needs {size / 1000**unit:,.1f} {' KMGT'[unit]}B"
     fix = "Use a smaller model (d_model, d_ff, num_layers), shorter inputs or smaller batches"
     return NotEnoughMemoryError(message, fix=fix)
 
 
 def _commands(arguments: Sequence[str]) -> Any:
-    """The parser of a command line: the command that it names, and a list of the others."""
+    """The parser for these arguments; it imports only the command that they name, and lists the others."""
     name = next((word for word in arguments if not word.startswith("-")), "")
-    return _parser(None if COMPLETION in os.environ else name)
+    return _parser(None if COMPLETION_VARIABLE in os.environ else name)
 
 
 @cache
 def _parser(name: str | None) -> Any:
-    """The parser of one command, or of all; cached, because a notebook may run several commands."""
+    """The parser with one command, or with all for None; cached, as a notebook may run several commands."""
     return typer.main.get_command(build_app(None if name is None else {name}))
 
 
 def _command_options(arguments: Sequence[str]) -> list[str]:
-    """The options of the command that is called."""
+    """The options of the command in ``arguments``; words are followed down to the last sub-command."""
     command = _commands(arguments)
     for word in arguments:
         subcommands = getattr(command, "commands", {})
@@ -347,30 +354,33 @@ def _command_options(arguments: Sequence[str]) -> list[str]:
 
 
 def _report_interruption(arguments: list[str]) -> None:
-    verb = next((a for a in arguments if not a.startswith("-")), "")
-    if verb == "serve":  # an interruption is the normal end of a server
+    command = next((word for word in arguments if not word.startswith("-")), "")
+    if command == "serve":  # an interruption is the normal end of a server
         with suppress(OSError):
             print_text("stopped", err=True)
         return
-    num_tables = sum(word.lower().endswith(".parquet") for word in arguments)
-    resumable = verb in RESUMABLE or (verb == "predict" and num_tables > 1)  # from Parquet to Parquet
-    advice = "finished parts are kept, run the same command again to continue" if resumable else RERUN
+    from_parquet_to_parquet = sum(word.lower().endswith(".parquet") for word in arguments) > 1
+    advice = "run the same command again"
+    if command in RESUMABLE_COMMANDS or (command == "predict" and from_parquet_to_parquet):
+        advice = f"finished parts are kept, {advice} to continue"
     error = GlassformerError(f"interrupted; {advice}")
     _report_error(error, arguments, False, "interrupted", exit_code=INTERRUPTED)
 
 
 def _extract_global_options(arguments: list[str]) -> tuple[list[str], bool]:
-    """The arguments without the options that every command accepts, and whether ``--debug`` was given.
+    """The arguments without ``--debug`` and the reading options, and whether ``--debug`` was given.
 
-    The position of the options does not matter. The values of ``--encoding NAME`` and the other options of
-    ``READING`` are stored in environment variables.
+    The reading options, such as ``--encoding NAME``, may be anywhere in the arguments. Their values are
+    stored in the environment variables of ``READING``.
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     variables = dict(READING.values())
     remaining, words = [], (word for word in arguments[:end] if word != "--debug")
     for word in words:
-        option, sign, value = word.partition("=")
-        if option in variables and (value := value if sign else next(words, "")):
+        option, equals_sign, value = word.partition("=")
+        if option in variables and not equals_sign:
+            value = next(words, "")
+        if option in variables and value:
             os.environ[variables[option]] = value
         else:
             remaining.append(word)  # typer reports an option without a value
@@ -380,7 +390,7 @@ def _extract_global_options(arguments: list[str]) -> tuple[list[str], bool]:
 def _report_error(
     error: GlassformerError, arguments: list[str], debug: bool, code: str, exit_code: int | None = None
 ) -> int:
-    """Print an error to stderr, with ``--json`` also to stdout, and return the exit code."""
+    """Print an error to stderr, and with ``--json`` also to stdout. Returns the exit code."""
     if debug:
         print_text(traceback.format_exc().rstrip(), err=True)
     exit_code = error.exit_code if exit_code is None else exit_code

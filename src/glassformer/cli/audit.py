@@ -19,18 +19,18 @@ from glassformer.errors import BadValueError, ExistsError, NotForThisModelError
 from glassformer.outputs import write_text
 
 WORSE = 3  # exit code if the command succeeds, but the model fails the check
-MAX_FLIPS = 5  # changed predictions to print
+MAX_FLIPS = 5  # maximum number of changed predictions to print
 
 CHECK: Any = option("NAME", f"Run only this check; may be repeated: {', '.join(TITLES)}.")
 DATA_FILE: Any = option("PATH", "Labeled data: a data set name, table or folder.", panel=cli.DATA)
 
 
-@cli.with_columns(*cli.LABELED, hidden=cli.TRANSLATION)
+@cli.with_columns(*cli.LABELED_COLUMNS, hidden=cli.TRANSLATION_COLUMNS)
 def diff_command(
     model: Path = argument(
         "MODEL", "Model in use: a run, a saved model, or a classifier from the Hub.", default=...
     ),
-    new_model: Path = argument("NEW_MODEL", "Model that is to replace it.", default=...),
+    new_model: Path = argument("NEW_MODEL", "Model that may replace it.", default=...),
     path: str | None = cli.OTHER_DATA,
     data: str | None = DATA_FILE,
     on_bad_row: str | None = cli.BAD_ROW,
@@ -43,7 +43,7 @@ def diff_command(
 ) -> None:
     """Compare two models on the same examples: predictions that change, slices that get worse, and why.
 
-    Both must read the same kind of input and predict the same kind of label. Exits with 3 if the metric over
+    Both must read the same kind of input and predict the same labels. Exits with code 3 if the metric over
     all examples, or over a slice, is significantly worse.
     """
     data = cli.choose_data(path, data, "diff")
@@ -58,9 +58,13 @@ def diff_command(
     from glassformer.audit.predictions import predict_all
     from glassformer.train.callbacks import Progress
 
-    options: dict[str, Any] = {"columns": column_names, "on_bad_row": on_bad_row, "log": cli.say_with_options}
-    a, b = predict_all((model, new_model), data, count=Progress().count, **options)
-    comparison = diff(a, b, alpha=alpha)
+    options: dict[str, Any] = {
+        "columns": column_names,
+        "on_bad_row": on_bad_row,
+        "log": cli.print_library_message,
+    }
+    old, new = predict_all((model, new_model), data, count=Progress().count, **options)
+    comparison = diff(old, new, alpha=alpha)
 
     if out is not None:
         write_text(out, diff_page(comparison))
@@ -79,26 +83,26 @@ def diff_command(
 
 
 def _show_flips(comparison: dict[str, Any]) -> None:
-    """Print the first predictions that got worse, with the words whose scores changed."""
+    """Print the first predictions that got worse, with the words whose scores changed most."""
     rows = []
     for flip in comparison["flips"][:MAX_FLIPS]:
         words = ", ".join(word["part"] for word in flip.get("why") or ())
         rows.append([flip["example"], flip["label"], flip["a"], flip["b"], words])
     if rows:
-        columns = ("example", "label", "before", "now", "words that count more or less")
+        columns = ("example", "label", "before", "now", "words with changed scores")
         show_table("predictions that got worse", columns, rows)
 
 
 # --- audit --------------------------------------------------------------------------------------------
 
 
-@cli.with_columns(*cli.LABELED, hidden=cli.TRANSLATION)
+@cli.with_columns(*cli.LABELED_COLUMNS, hidden=cli.TRANSLATION_COLUMNS)
 def audit_command(
     model: Path = argument("MODEL", "A run, a saved model, or a classifier from the Hub.", default=...),
     path: str | None = cli.OTHER_DATA,
     data: str | None = DATA_FILE,
     on_bad_row: str | None = cli.BAD_ROW,
-    out: Path | None = option("DIR", "Folder to write into.", show_default="runs/MODEL-audit"),
+    out: Path | None = option("DIR", "Output folder.", show_default="runs/MODEL-audit"),
     check: list[str] | None = CHECK,
     fail_under: float | None = option(
         "SHARE", "Exit with code 3 if the main metric (usually the accuracy) is below SHARE (0 to 1)."
@@ -129,12 +133,13 @@ def audit_command(
     from glassformer.train.callbacks import Progress
 
     count = Progress().count
-    options: dict[str, Any] = {"on_bad_row": on_bad_row, "log": cli.say_with_options, "count": count}
+    options: dict[str, Any] = {"on_bad_row": on_bad_row, "log": cli.print_library_message, "count": count}
     predicted = predict(model, data, columns=column_names, **options)
     if fail_under is not None and predicted.predicts_numbers:
-        what = "is for classifiers: the metric of a regressor is its mean absolute error"
-        raise NotForThisModelError(what, where="--fail-under", fix="Leave it out, and read audit.json")
-    result = audit(predicted, checks=check, count=count, log=cli.say_with_options)
+        what = "is for classifiers; the metric of a regressor is its mean absolute error"
+        fix = "Leave it out, and read the error from audit.json"
+        raise NotForThisModelError(what, where="--fail-under", fix=fix)
+    result = audit(predicted, checks=check, count=count, log=cli.print_library_message)
     write_audit(folder, result, predicted)
     if json:
         print_json(result | {"folder": folder})
@@ -143,6 +148,6 @@ def audit_command(
             print_message(f"{number}. {line}")
         print_message(f"page: {folder / 'audit.html'}")
     value = result["checks"][0].get("values", {}).get("value")
-    too_low = fail_under is not None and (value is None or value < fail_under)
-    if too_low or (fail_on_warning and result["warnings"]):
+    is_too_low = fail_under is not None and (value is None or value < fail_under)
+    if is_too_low or (fail_on_warning and result["warnings"]):
         raise typer.Exit(WORSE)

@@ -1,6 +1,6 @@
 """``glassformer calibrate``.
 
-It calibrates the probabilities of a run's model, and tunes its threshold.
+It fits a temperature and, optionally, a decision threshold on validation data, and saves both with the model.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from glassformer.config import nearest
 from glassformer.errors import BadValueError
 from glassformer.report.wording import decimal, digits_for, interval, percent, share_interval
 
-FEW_EXAMPLES = 100  # with fewer examples, a note warns about the temperature
-FEW_MISTAKES = 5  # with fewer mistakes, a note warns about the temperature
+FEW_EXAMPLES = 100  # with fewer examples, a note says that the temperature is unreliable
+FEW_MISTAKES = 5  # with fewer wrong predictions, a note says the same
 METRICS = ("accuracy", "macro_f1", "f1")
-# Python code that reverts a calibration
-UNDO = (
+# Python code that removes a calibration
+UNDO_CODE = (
     "clf = glassformer.load('{run}'); clf.temperature_ = 1.0{decision}; "
     "clf.save('{run}/model', overwrite=True)"
 )
@@ -48,10 +48,11 @@ def show_calibration(result: dict[str, Any], run: Path) -> None:
     for name, split in result["splits"].items():
         digits = digits_for(split["before"]["n"])
         rows = []
-        for side in ("before", "after"):
-            s = split[side]
-            cells = [percent(s["ece"], 2), interval(s["ece_interval"], 2), decimal(s["log_loss"], 4)]
-            rows.append([side, *cells, percent(s["accuracy"], digits), percent(s[second], digits)])
+        for stage in ("before", "after"):
+            scores = split[stage]
+            calibration_error = percent(scores["ece"], 2), interval(scores["ece_interval"], 2)
+            metrics = percent(scores["accuracy"], digits), percent(scores[second], digits)
+            rows.append([stage, *calibration_error, decimal(scores["log_loss"], 4), *metrics])
         show_table(name, columns, rows, right=columns[1:])
     if per_label:
         show_labels(result)
@@ -61,24 +62,24 @@ def show_calibration(result: dict[str, Any], run: Path) -> None:
     if count < FEW_EXAMPLES:
         examples = f"{count} {'words' if target.has_word_labels else 'examples'}"
         print_note(
-            f"only {examples} for calibration: with fewer than {FEW_EXAMPLES} the temperature is a guess"
+            f"only {examples} for calibration: with fewer than {FEW_EXAMPLES}, the temperature is unreliable"
         )
     print_note(*few_mistakes(result), *overlap_notes(result))
     if result["at_bound"]:
         print_note(
-            "the temperature is at the end of the searched range: the model is far from calibrated, or "
-            "the examples are few"
+            "the temperature is at the limit of the searched range: the model is far from calibrated, or "
+            "there are few examples"
         )
     print_message(f"saved with the model: {run / 'model'}")
     if not isinstance(result["temperature"], list):
         settings = [name for name in ("threshold", "abstain_below") if result.get(name) is not None]
         decision = "".join(f"; clf.{name}_ = None" for name in settings)
-        print_message(f"to undo it, in Python: {UNDO.format(run=run, decision=decision)}")
+        print_message(f"to undo it, in Python: {UNDO_CODE.format(run=run, decision=decision)}")
     print_message(f"report: {run / 'report.html'}")
 
 
 def few_mistakes(result: dict[str, Any]) -> Iterator[str]:
-    """Yield notes if the calibration examples have few or no mistakes."""
+    """Yield notes if few or none of the calibration examples are predicted wrongly."""
     n, counts = result["splits"][result["chosen_by"]]["before"]["n"], result["mistakes"]
     caution = "the temperature is fitted with one pseudo-error (Platt, 1999) and may not fit harder examples"
     if isinstance(counts, list):
@@ -86,22 +87,22 @@ def few_mistakes(result: dict[str, Any]) -> Iterator[str]:
         if labels:
             names = ", ".join(labels[:FEW_MISTAKES]) + (", …" if len(labels) > FEW_MISTAKES else "")
             count = f"{len(labels):,} of {len(counts):,} labels ({names})"
-            yield f"no mistake in {n:,} examples for {count}: {caution}"
+            yield f"no wrong prediction in {n:,} examples for {count}: {caution}"
     elif not counts:
-        yield f"the {n:,} examples have no mistake: {caution}"
+        yield f"no wrong prediction in the {n:,} examples: {caution}"
     elif counts < FEW_MISTAKES:
-        mistakes = "1 mistake" if counts == 1 else f"{counts} mistakes"
-        yield f"only {mistakes} in the {n:,} examples: the temperature is little more than a guess"
+        mistakes = "1 wrong prediction" if counts == 1 else f"{counts} wrong predictions"
+        yield f"only {mistakes} in the {n:,} examples: the temperature is unreliable"
 
 
 def overlap_notes(result: dict[str, Any]) -> Iterator[str]:
-    """Yield notes if calibration examples are also in the run's own splits."""
+    """Yield notes if calibration examples are also in the splits of the run."""
     n = result["splits"][result["chosen_by"]]["before"]["n"]
     for split, count in result.get("seen", {}).items():
         if not count:
             continue
         message = (
-            f"{count:,} of the {n:,} calibration examples are, or are copies of, {split} examples of the run"
+            f"{count:,} of the {n:,} calibration examples are {split} examples of the run, or copies of them"
         )
         if split == "train":
             yield f"{message}: on training examples a model is more confident, so the temperature is too low"
@@ -117,7 +118,7 @@ def show_abstention(result: dict[str, Any]) -> None:
         bounds = share_interval(accuracy, entry["accuracy_interval"], n, digits_for(n)) if n else ""
         answered = percent(n / entry["n"], digits_for(entry["n"]))
         rows.append([f"{entry['below']:g}", answered, percent(accuracy, digits_for(n)), bounds])
-    columns = ("below", "answered", "right of these", "95 % interval")
+    columns = ("below", "share with label", "accuracy of these", "95 % interval")
     show_table("no label", columns, rows, right=columns)
     print_message(f"set the threshold with --abstain-below P; measured on the {result['chosen_by']} examples")
 
@@ -154,7 +155,7 @@ def show_labels(result: dict[str, Any]) -> None:
             label,
             f"{result['temperature'][k]:.3f}",
             "0.5" if result["threshold"] is None else f"{result['threshold'][k]:.3f}",
-            *(f"{100 * split[side]['ece_per_label'][k]:.2f} %" for side in ("before", "after")),
+            *(f"{100 * split[stage]['ece_per_label'][k]:.2f} %" for stage in ("before", "after")),
         ]
         for k, label in enumerate(result["classes"])
     ]
@@ -162,7 +163,7 @@ def show_labels(result: dict[str, Any]) -> None:
     show_table(list(result["splits"])[-1], columns, rows, right=columns[1:])
 
 
-@cli.with_columns(*cli.LABELED)
+@cli.with_columns(*cli.LABELED_COLUMNS)
 def calibrate_command(
     run: Path = cli.RUN_FOLDER,
     path: str | None = cli.OTHER_DATA,
@@ -177,7 +178,7 @@ def calibrate_command(
     json: bool = AS_JSON,
     **columns: str | None,
 ) -> None:
-    """Choose temperature and threshold of a classifier on validation data, and save them with the model.
+    """Fit temperature and threshold of a classifier on validation data, and save them with the model.
 
     Regressors have prediction intervals instead: `predict --coverage`.
     """
@@ -187,7 +188,7 @@ def calibrate_command(
     folder, data = check_run(run), cli.choose_data(path, data, "calibrate")
     from glassformer.study.calibration import calibrate_run
 
-    options: dict[str, Any] = {"abstain_below": abstain_below, "log": cli.say_with_options}
+    options: dict[str, Any] = {"abstain_below": abstain_below, "log": cli.print_library_message}
     options |= {"columns": cli.columns_for_data(columns, data), "on_bad_row": cli.check_bad_row(on_bad_row)}
     result = calibrate_run(folder, data, threshold, **options)
     if json:

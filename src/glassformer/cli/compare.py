@@ -1,7 +1,7 @@
 """``glassformer compare``.
 
 It compares the variants of a study, several models on one table, or finished runs. All are evaluated on the
-same examples, with paired tests and training cost.
+same examples; the result has paired tests and the cost of training.
 """
 
 from __future__ import annotations
@@ -43,11 +43,10 @@ def models_study(
     from glassformer.study.compare import check_study_folder
 
     if len(models) < 2 or len(set(models)) < len(models):
-        what = "only one model" if models else "no model is named"
-        what = f"{models[0]!r} twice" if len(models) > 1 else what
-        raise errors.NothingGivenError(
-            what, where="--model", fix="Name two or more: --model encoder-mini textcnn"
-        )
+        what = "only one model is named" if models else "no model is named"
+        what = f"{models[0]!r} is named twice" if len(models) > 1 else what
+        fix = "Name two or more models: --model encoder-mini textcnn"
+        raise errors.NothingGivenError(what, where="--model", fix=fix)
     if not 1 <= seeds <= MAX_SEEDS:
         raise errors.BadValueError(f"{seeds} seeds", where="--seeds", fix=f"Use 1 to {MAX_SEEDS}")
     recipes = {m: choose_recipe(None, text, images=images, model=m, settings=settings) for m in models}
@@ -69,7 +68,7 @@ def models_study(
 
 
 def compare_finished(runs: Sequence[str], out: Path | None, **options: Any) -> dict[str, Any]:
-    """Compare finished runs (see ``compare_runs``); with ``out``, also write tables and a page."""
+    """Compare finished runs (see ``compare_runs``); with ``out``, also write tables and a report."""
     folders = [check_run(run) for run in runs]
     from glassformer.report.study import write_study_report
     from glassformer.study.compare import compare_runs
@@ -79,7 +78,7 @@ def compare_finished(runs: Sequence[str], out: Path | None, **options: Any) -> d
     if out is not None:
         check_folder_path(out)
         if (out / "config.toml").exists() or (out / "arms").exists():
-            raise errors.ExistsError("holds a run or a study", where=str(out), fix="Choose another --out")
+            raise errors.ExistsError("contains a run or a study", where=str(out), fix="Choose another --out")
         with disk_errors(out):
             out.mkdir(parents=True, exist_ok=True)
         write_results(out, None, results)
@@ -88,14 +87,14 @@ def compare_finished(runs: Sequence[str], out: Path | None, **options: Any) -> d
 
 
 def show_study(results: dict[str, Any], folder: Path | None) -> None:
-    """Print a study: a row and a sentence per variant, the verdict, and the paths of the files."""
+    """Print a study: a table row and a sentence per variant, the verdict, and the paths of the files."""
     from glassformer.report.metrics import study_rows
 
-    heads, rows = study_rows(results)
+    metric_columns, rows = study_rows(results)
     epoch_times = [duration(arm["cost"]["seconds_per_epoch"]) for arm in results["arms"]]
     epoch_times += [EMPTY_CELL] * len(results["baselines"])
     rows = [[*row, time] for row, time in zip(rows, epoch_times, strict=True)]
-    columns = ("arm", *heads, "an epoch")
+    columns = ("variant", *metric_columns, "time per epoch")
     print_message("")
     num_seeds = len(results["seeds"])
     seeds = f"{num_seeds} seeds" if num_seeds > 1 else "one seed"
@@ -105,7 +104,7 @@ def show_study(results: dict[str, Any], folder: Path | None) -> None:
     for name, sentence in results["sentences"].items():
         print_message(f"{name}: {sentence}")
     if folder is None:
-        print_message("with --out DIR: the same as a page and as tables")
+        print_message("to write a report and tables: --out DIR")
         return
     print_message(f"tables: {folder / 'results.csv'}, {folder / 'results.md'}")
     print_message(f"report: {folder / 'report.html'}")
@@ -123,7 +122,7 @@ SEEDS: Any = option("N", "With --text or --images: trainings per model.", defaul
 SETTINGS: Any = option("KEY=VALUE", "Set a recipe key in every compared recipe; may be repeated.", "--set")
 OUT: Any = option("DIR", "Output folder of the study.", show_default="runs/NAME")
 WORKERS: Any = option(
-    "N", "Number of runs at the same time, each in a separate process; 0: all in this process.", default=1
+    "N", "Number of runs to train in parallel, one process per run; 0: all in this process.", default=1
 )
 SPLIT: Any = option(
     "validation|test",
@@ -141,7 +140,7 @@ ENGINE: Any = option(
 )
 
 
-@cli.with_columns(*cli.LABELED)
+@cli.with_columns(*cli.LABELED_COLUMNS)
 def compare_command(
     study: list[str] | None = STUDY_OR_RUNS,
     text: str | None = TEXT,
@@ -161,7 +160,7 @@ def compare_command(
     """Compare recipes, models or runs on the same examples with paired tests. Resumes unfinished studies."""
     check_engine(engine)
     evaluation: dict[str, Any] = {"split": split, "measure": measure}
-    suffix = f"-{split}" if split == "test" else ""  # each split has its own folder
+    suffix = "-test" if split == "test" else ""  # each split has a separate folder
     arguments = list(study or ())
     bad_row_key = "broken" if images else "on_bad_row"
     bad_row_settings = cli.as_settings(**{bad_row_key: cli.check_bad_row(on_bad_row)})
@@ -198,7 +197,7 @@ def compare_command(
         print_json({"folder": folder, **results})
     for title, reason in list(results["failed"].items())[:1]:
         what = f"{len(results['failed'])} of the runs failed, such as {title}: {reason}"
-        raise errors.GlassformerError(f"{what}. Try again with the same command")
+        raise errors.GlassformerError(f"{what}. Run the same command again to retry them")
 
 
 def _check_finished_arguments(
@@ -206,7 +205,7 @@ def _check_finished_arguments(
 ) -> None:
     """Raise ConfigError if no runs are named, or for options that have no effect on finished runs."""
     if not arguments:
-        fix = "Name a study, two run folders, or give --text FILE --model NAME NAME"
+        fix = "Name a study or two run folders, or give --text FILE --model NAME NAME"
         raise errors.NothingGivenError("there is nothing to compare", where="compare", fix=fix)
     for name, value in {"--set": settings, "--model": model}.items():
         if value:

@@ -1,7 +1,4 @@
-"""``glassformer data``.
-
-It lists, shows and checks data sets.
-"""
+"""``glassformer data list``, ``data show`` and ``data doctor``."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ from glassformer.config import apply_overrides, build
 from glassformer.data.answered import ANSWERED_SOURCES, load_qa
 from glassformer.data.doctor import examine
 from glassformer.data.files import reading_flags
-from glassformer.data.findings import DoctorReport
+from glassformer.data.findings import DoctorReport, Finding
 from glassformer.data.folders import find_local_folder
 from glassformer.data.image_sources import NAMED_IMAGES, load_image_dataset
 from glassformer.data.kinds import detect_kind, is_builtin
@@ -46,7 +43,7 @@ from glassformer.data.tags import tags_to_spans
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import BadValueError, NotForThisModelError, NothingGivenError, counted
 from glassformer.outputs import atomic_write, check_new_file
-from glassformer.process import OPTION
+from glassformer.process import ENCODING_OPTION
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig, ImageRecipe
 from glassformer.tasks.text_classification.recipe import Recipe
@@ -61,7 +58,7 @@ def _tokenizer(model: str) -> Any:
     return load_tokenizer(resolve_checkpoint(model).path)
 
 
-# --- data doctor --set KEY=VALUE: check data as a recipe with these settings reads them -----------
+# --- data doctor --set: checks of data as a recipe with these settings reads them ------------------
 
 
 COLUMN_KEYS = ("text_column", "pair_column", "label_column", "label_separator")
@@ -77,27 +74,33 @@ def examine_as_recipe(
 ) -> tuple[DoctorReport, Any, str]:
     """Run the data doctor on data as a recipe reads them; returns its report, the data and their kind.
 
-    By default, unusable rows are skipped and no examples are held out.
+    Unless ``settings`` change it, unusable rows are skipped and no examples are held out.
+
+    Args:
+        kind: a key of ``KINDS``.
+        settings: ``KEY=VALUE`` pairs.
+        columns: values for ``COLUMN_KEYS``.
+        model, max_length: see ``Texts.examine``.
     """
     from glassformer.tasks.supervised import inputs_and_target
 
     if KINDS[kind].may_be_regression and is_set("target", settings):
-        kind = "texts"  # a regression model reads both texts of a row
+        kind = "texts"  # a regressor reads both texts of a row
     if not KINDS[kind].supports_set:
-        what = f"is for texts, images and tagged words, and these data are {kind}"
+        what = f"is for texts, images and tagged words, but these data are {kind}"
         raise NotForThisModelError(what, where="--set", fix="Leave it out")
     if isinstance(KINDS[kind], TaggedWords):
         return (*_examine_tags_as_recipe(source, settings, columns[2]), kind)
-    images = kind == "images"
+    is_image = kind == "images"
     names = (None if column == "auto" else column for column in columns)
     defaults = cli.column_settings(dict(zip(COLUMN_KEYS, names, strict=True)))
-    defaults.append("broken=skip" if images else "on_bad_row=skip")
-    cls, path = ImageRecipe if images else Recipe, absolute_path(source)
+    defaults.append("broken=skip" if is_image else "on_bad_row=skip")
+    cls, path = ImageRecipe if is_image else Recipe, absolute_path(source)
     recipe = requested_recipe(cls, path, [*defaults, *settings], model_section(model))
     task = TASKS[recipe.task]
     splits = task.load(recipe)
     dataset = replace(splits.dataset, splits=splits.parts())
-    if not images:
+    if not is_image:
         model = recipe.model.model if is_set("model", settings) else model
         max_length = recipe.text.max_length if is_set("max_length", settings) else max_length
     _, target = inputs_and_target(task)
@@ -125,22 +128,22 @@ def _examine_tags_as_recipe(
 # --- data show --augment: a grid of augmented images ------------------------------------------------
 
 
-SHEET_ROWS = 8  # number of images; each has a row
+SHEET_ROWS = 8  # number of images in the grid, one per row
 
 
 def write_contact_sheet(source: str, level: str | None, out: Path | None) -> None:
-    """Write an image file with some images of a data set and their augmented versions."""
+    """Write a PNG file with some images of a data set and their augmented versions."""
     from glassformer.data.augment import contact_sheet, sheet_columns
 
     if level is None or out is None:
         option, missing = ("--out", "--augment LEVEL") if level is None else ("--augment", "--out FILE.png")
         fix = f"Add {missing}"
-        raise NothingGivenError("a contact sheet needs both --augment and --out", where=option, fix=fix)
+        raise NothingGivenError("the grid of images needs --augment and --out", where=option, fix=fix)
     columns = sheet_columns(level)
     check_new_file(out)
     if out.suffix.lower() != ".png":
         fix = "Give --out a name that ends in .png"
-        raise BadValueError("the sheet is a PNG file", where=str(out), fix=fix)
+        raise BadValueError("the grid is written as PNG", where=str(out), fix=fix)
     split = next(iter(load_image_dataset(source).splits.values()))
     indices = np.unique(np.linspace(0, len(split) - 1, SHEET_ROWS).astype(int)).tolist()
     sheet = contact_sheet([split.images[i] for i in indices], level, split.origin)
@@ -152,17 +155,17 @@ def write_contact_sheet(source: str, level: str | None, out: Path | None) -> Non
 # --- data list --------------------------------------------------------------------------------------
 
 
-MAX_EXAMPLES = 3  # number of examples to print per class, and of pairs
-MAX_QUESTIONS = 5  # number of questions to print
-DEFAULT_LENGTH = 256  # number of tokens at which train truncates texts
-# Checks whose examples are printed even if their finding is not a warning
-LISTED = ("near-repeats", "quotes", "repeats", "truncation")
+MAX_EXAMPLES = 3  # maximum number of printed examples per class, and of printed pairs
+MAX_QUESTIONS = 5  # maximum number of printed questions
+DEFAULT_LENGTH = 256  # number of tokens to which ``train`` truncates texts by default
+# Checks whose examples are printed for every finding; other checks print examples only for warnings
+CHECKS_WITH_EXAMPLES = ("near-repeats", "quotes", "repeats", "truncation")
 app = typer.Typer(help="Inspect data sets: the built-in ones, or your own files.", no_args_is_help=True)
 
 SOURCE: Any = argument("NAME", "Data set name, table or folder.", default=...)
 PAIR_COLUMN: Any = option(
     "NAME",
-    "Second text column of pairs; auto detects it, none disables pairs.",
+    "Second text column of pairs; auto: detect it, none: read single texts.",
     default="auto",
     panel=cli.DATA,
 )
@@ -178,11 +181,11 @@ def source_locations() -> dict[str, str]:
     locations = {}
     for name, source in named_sources().items():
         if not source.folder:
-            locations[name] = "made here, nothing to fetch"
+            locations[name] = "generated, no download needed"
             continue
-        location = "not here" if source.load else "not here; GLASSFORMER_DATA names the folder around it"
-        location += f"; fetched from {source.hub} on the Hub when first used" if source.hub else ""
-        location += f"; to be had from {source.origin}" if source.origin else ""
+        location = "not here" if source.load else "not here; set GLASSFORMER_DATA to the folder that has it"
+        location += f"; downloaded from {source.hub} on the Hub when first used" if source.hub else ""
+        location += f"; available from {source.origin}" if source.origin else ""
         locations[name] = str(find_local_folder(source.folder) or location)
     return locations
 
@@ -202,29 +205,29 @@ def list_command(json: bool = AS_JSON) -> None:
 # --- data show ---------------------------------------------------------------------------------
 
 
-def _about(dataset: Any) -> dict[str, Any]:
+def _general_fields(dataset: Any) -> dict[str, Any]:
     return {"name": dataset.name, "description": dataset.description, "licence": dataset.licence}
 
 
 def _describe_rejected(dataset: Any) -> list[str]:
-    """A line about the unusable rows, which are not shown; empty if there are none."""
+    """A line about unusable rows, which are left out; an empty list if there are none."""
     if not dataset.rejected:
         return []
     return [f"{skip_message(dataset.rejected, False)}. To list all: glassformer data doctor"]
 
 
 @dataclass(frozen=True)
-class ShownData:
-    """Output of ``data show``, as JSON and as tables."""
+class DataSummary:
+    """Output of ``data show``: JSON, a table of splits and a table of examples."""
 
     fields: dict[str, Any]  # the JSON output
-    heads: tuple[str, ...]  # of the table of splits; all columns except the first and last are numeric
-    rows: list[list[str]]
+    split_columns: tuple[str, ...]  # all except the first and the last are numeric
+    split_rows: list[list[str]]
     notes: Sequence[str] = ()
-    noun: str = ""  # what the examples are; empty: no examples are shown
-    columns: tuple[str, ...] = ()  # of the table of examples
+    noun: str = ""  # of the examples; empty: there is no table of examples
+    example_columns: tuple[str, ...] = ()
     examples: Sequence[Sequence[str]] = ()
-    text_heads: tuple[str, ...] = ()  # further columns of the table of splits that are not numeric
+    text_columns: tuple[str, ...] = ()  # further columns of the table of splits that are not numeric
 
 
 def _counts(classes: dict[str, int]) -> str:
@@ -233,7 +236,7 @@ def _counts(classes: dict[str, int]) -> str:
 
 # --- kinds of data --------------------------------------------------------------------------------
 
-# Names of the columns of texts, second texts, and labels or tags; None or "auto": detected
+# Names of the columns with texts, second texts, and labels or tags; None or "auto": detect the column
 Columns = tuple[str | None, str, str | None]
 
 
@@ -241,7 +244,7 @@ class Texts:
     """Loads, checks and shows labeled texts or pairs of texts. Unusable rows are skipped and listed."""
 
     supports_set = True  # whether ``--set`` is supported
-    may_be_regression = False  # whether ``--set target=number`` reads the texts as inputs of a regression
+    may_be_regression = False  # whether ``--set target=number`` reads these data as inputs of a regressor
 
     def load(self, name: str, columns: Columns, separator: str | None) -> Any:
         names: dict[str, Any] = dict(zip(COLUMN_KEYS, columns, strict=False))
@@ -251,22 +254,22 @@ class Texts:
     def examine(
         self, dataset: Any, model: str | None = None, max_length: int | None = None, recipe: Any = None
     ) -> DoctorReport:
-        """Run the checks of the data doctor; tokens are only checked if a ``model`` is named."""
+        """Run the checks of the data doctor; those of tokens need the name of a ``model``."""
         from glassformer.tasks.build import is_from_scratch
 
         options: dict[str, Any] = {"max_length": max_length}
         if model is not None and not is_from_scratch(model):
             options["tokenizer"] = _tokenizer(model)
         if recipe is not None:
-            d = recipe.data
-            holds_out = d.validation_size is not None or d.test_size is not None
-            options |= {"clean": recipe.text.clean, "held_out": d.hold_out if holds_out else None}
+            data = recipe.data
+            holds_out = data.validation_size is not None or data.test_size is not None
+            options |= {"clean": recipe.text.clean, "held_out": data.hold_out if holds_out else None}
         return examine(dataset, **options)
 
-    def show(self, dataset: Any, name: str) -> ShownData:
+    def show(self, dataset: Any, name: str) -> DataSummary:
         """The output of ``data show``, with the first examples of each class."""
-        splits, rows, shown = {}, [], []
-        for part, split in dataset.splits.items():
+        splits, rows, first_examples = {}, [], []
+        for split_name, split in dataset.splits.items():
             examples: dict[str, list[str]] = {}
             for text, value in zip(split.texts, split.labels or [""] * len(split), strict=True):
                 for label in flat_labels([value]):
@@ -275,14 +278,18 @@ class Texts:
             counts = Counter(map(str, flat_labels(split.labels)))
             classes = {label: counts[label] for label in dataset.label_names if label in counts}
             sizes = {"texts": len(split), "classes": classes, "origin": split.origin}
-            splits[part] = sizes | {"examples": examples}
+            splits[split_name] = sizes | {"examples": examples}
             if not rows:
-                shown = [[label, excerpt(text)] for label, texts in examples.items() for text in texts]
-            rows.append([part, f"{len(split):,}", _counts(classes) or "none", split.origin])
+                first_examples = [
+                    [label, excerpt(text)] for label, texts in examples.items() for text in texts
+                ]
+            rows.append([split_name, f"{len(split):,}", _counts(classes) or "none", split.origin])
         notes = [*dataset.messages, *dataset.notes, *_describe_rejected(dataset)]
-        fields = _about(dataset) | {"notes": notes, "splits": splits}
-        heads, columns = ("split", "texts", "classes", "from"), ("label", "text")
-        return ShownData(fields, heads, rows, notes, "texts", columns, shown, ("classes",))
+        fields = _general_fields(dataset) | {"notes": notes, "splits": splits}
+        split_columns, columns = ("split", "texts", "classes", "from"), ("label", "text")
+        return DataSummary(
+            fields, split_columns, rows, notes, "texts", columns, first_examples, text_columns=("classes",)
+        )
 
 
 class Images(Texts):
@@ -302,7 +309,7 @@ class Images(Texts):
         transform = build_transform(image_config, model_config)
         return examine_images(dataset, transform=transform, decode=True)
 
-    def show(self, dataset: Any, name: str) -> ShownData:
+    def show(self, dataset: Any, name: str) -> DataSummary:
         counts = {split: Counter(map(str, flat_labels(s.labels))) for split, s in dataset.splits.items()}
         splits = {k: {"pictures": len(s), "classes": dict(counts[k])} for k, s in dataset.splits.items()}
         fields = {"name": name, "description": dataset.description, "notes": list(dataset.notes)}
@@ -310,8 +317,8 @@ class Images(Texts):
             [k, f"{len(s):,}", _counts(dict(sorted(counts[k].items()))), s.origin]
             for k, s in dataset.splits.items()
         ]
-        heads = ("split", "images", "classes", "from")
-        return ShownData(fields | {"splits": splits}, heads, rows, dataset.notes, text_heads=("classes",))
+        columns, notes = ("split", "images", "classes", "from"), dataset.notes
+        return DataSummary(fields | {"splits": splits}, columns, rows, notes, text_columns=("classes",))
 
 
 class ParallelTexts(Texts):
@@ -327,7 +334,7 @@ class ParallelTexts(Texts):
 
         return examine_pairs(dataset)
 
-    def show(self, dataset: Any, name: str) -> ShownData:
+    def show(self, dataset: Any, name: str) -> DataSummary:
         splits = {
             split: {
                 "pairs": len(s),
@@ -339,8 +346,8 @@ class ParallelTexts(Texts):
         fields = {"name": dataset.name, "description": dataset.description, "columns": list(dataset.columns)}
         rows = [[split, f"{s['pairs']:,}", s["origin"]] for split, s in splits.items()]
         examples = [list(map(excerpt, pair)) for pair in next(iter(splits.values()))["examples"]]
-        heads = ("split", "pairs", "from")
-        return ShownData(fields | {"splits": splits}, heads, rows, (), "pairs", dataset.columns, examples)
+        columns, fields = ("split", "pairs", "from"), fields | {"splits": splits}
+        return DataSummary(fields, columns, rows, (), "pairs", dataset.columns, examples)
 
 
 class ScoredPairs(ParallelTexts):
@@ -354,7 +361,7 @@ class ScoredPairs(ParallelTexts):
 
         return examine_scored(dataset)
 
-    def show(self, dataset: Any, name: str) -> ShownData:
+    def show(self, dataset: Any, name: str) -> DataSummary:
         splits = {
             split: {
                 "pairs": len(s),
@@ -375,9 +382,16 @@ class ScoredPairs(ParallelTexts):
             [excerpt(a), excerpt(b), "" if score is None else f"{score:g}"]
             for a, b, score in next(iter(splits.values()))["examples"]
         ]
-        fields = _about(dataset) | {"notes": notes, "columns": list(dataset.columns), "splits": splits}
-        columns, heads = tuple(name or "" for name in dataset.columns), ("split", "pairs", "scores", "from")
-        return ShownData(fields, heads, rows, notes, "pairs", columns, examples, ("scores",))
+        fields = _general_fields(dataset) | {
+            "notes": notes,
+            "columns": list(dataset.columns),
+            "splits": splits,
+        }
+        split_columns = ("split", "pairs", "scores", "from")
+        columns = tuple(name or "" for name in dataset.columns)
+        return DataSummary(
+            fields, split_columns, rows, notes, "pairs", columns, examples, text_columns=("scores",)
+        )
 
 
 class Questions(Texts):
@@ -399,7 +413,7 @@ class Questions(Texts):
         windows = {k: encode_questions(tokenizer, split.questions, max_length=length) for k, split in splits}
         return examine_qa(dataset, windows)
 
-    def show(self, dataset: Any, name: str) -> ShownData:
+    def show(self, dataset: Any, name: str) -> DataSummary:
         statistics = self.examine(dataset).figures
         notes = [*dataset.notes, *_describe_rejected(dataset)]
         rows = [
@@ -411,9 +425,9 @@ class Questions(Texts):
             [excerpt(question.question), excerpt(answers.texts[0] if answers.texts else NO_ANSWER)]
             for question, answers in islice(zip(first.questions, first.answers or ()), MAX_QUESTIONS)
         ]
-        heads, columns = ("split", "questions", "texts", "without answer", "from"), ("question", "answer")
-        fields = _about(dataset) | {"notes": notes} | statistics
-        return ShownData(fields, heads, rows, notes, "questions", columns, examples)
+        split_columns = ("split", "questions", "texts", "without answer", "from")
+        fields = _general_fields(dataset) | {"notes": notes} | statistics
+        return DataSummary(fields, split_columns, rows, notes, "questions", ("question", "answer"), examples)
 
 
 class TaggedWords(Texts):
@@ -427,7 +441,7 @@ class TaggedWords(Texts):
 
         return examine_tagged(dataset, recipe.text.scheme if recipe else "auto")
 
-    def show(self, dataset: Any, name: str) -> ShownData:
+    def show(self, dataset: Any, name: str) -> DataSummary:
         statistics = self.examine(dataset).figures
         notes = [*dataset.notes, *_describe_rejected(dataset)]
         rows = [
@@ -441,9 +455,9 @@ class TaggedWords(Texts):
                 if len(texts := spans.setdefault(kind, [])) < MAX_EXAMPLES:
                     texts.append(" ".join(words[start:end]))
         examples = [[kind, excerpt(text)] for kind, texts in sorted(spans.items()) for text in texts]
-        fields = _about(dataset) | {"notes": notes} | statistics
-        heads, columns = ("split", "sentences", "words", "spans"), ("kind", "span")
-        return ShownData(fields, heads, rows, notes, "spans", columns, examples)
+        fields = _general_fields(dataset) | {"notes": notes} | statistics
+        split_columns, columns = ("split", "sentences", "words", "spans"), ("kind", "span")
+        return DataSummary(fields, split_columns, rows, notes, "spans", columns, examples)
 
 
 KINDS: dict[str, Texts] = {  # keys are results of ``detect_kind``
@@ -459,7 +473,7 @@ KINDS: dict[str, Texts] = {  # keys are results of ``detect_kind``
 def _note_ambiguous_name(name: str) -> None:
     """Print a note if a name is both a named data set and a file or folder."""
     if is_builtin(name) and Path(name).exists():
-        print_note(f"{name!r} is read as the built-in data set; for the file or folder here write ./{name}")
+        print_note(f"{name!r} is read as the built-in data set; for the local file or folder write ./{name}")
 
 
 @app.command("show")
@@ -471,7 +485,7 @@ def show_command(
     label_separator: str | None = cli.LABEL_SEPARATOR,
     json: bool = AS_JSON,
     augment: str | None = option(
-        "LEVEL", "For images: show the augmentation shift, light, medium or strong."
+        "LEVEL", "For images: augmentation to show: shift, light, medium or strong."
     ),
     out: Path | None = option("FILE.png", "With --augment: file for the grid of augmented images."),
 ) -> None:
@@ -484,22 +498,32 @@ def show_command(
     _note_ambiguous_name(name)
     kind = "texts" if text_column or pair_column != "auto" else detect_kind(name)
     dataset = KINDS[kind].load(name, (text_column, pair_column, label_column), label_separator)
-    shown = KINDS[kind].show(dataset, name)
+    summary = KINDS[kind].show(dataset, name)
     if json:
-        print_json(shown.fields)
+        print_json(summary.fields)
         return
     licence = getattr(dataset, "licence", "")
-    for line in (dataset.description, licence and f"licence: {licence}", *shown.notes):
+    for line in (dataset.description, licence and f"licence: {licence}", *summary.notes):
         if line:
             print_message(line)
     title = name if kind == "images" else dataset.name
-    right = [head for head in shown.heads[1:-1] if head not in shown.text_heads]
-    show_table(title, shown.heads, shown.rows, right=right)
-    if shown.noun:
-        show_table(f"first {shown.noun} of {next(iter(dataset.splits))}", shown.columns, shown.examples)
+    right = [column for column in summary.split_columns[1:-1] if column not in summary.text_columns]
+    show_table(title, summary.split_columns, summary.split_rows, right=right)
+    if summary.noun:
+        title = f"first {summary.noun} of {next(iter(dataset.splits))}"
+        show_table(title, summary.example_columns, summary.examples)
 
 
 # --- data doctor -------------------------------------------------------------------------------
+
+
+def _show_findings(title: str, findings: Sequence[Finding]) -> None:
+    """Print a table of findings, and examples of some of them."""
+    rows = [[f.severity, f.code, cli.use_column_options(f.sentence)] for f in findings]
+    show_table(title, ("", "check", "finding"), rows)
+    for f in findings:
+        for example in f.examples if f.severity == "warning" or f.code in CHECKS_WITH_EXAMPLES else ():
+            print_message(f"{f.code}: {excerpt(example)}")
 
 
 @app.command("doctor")
@@ -538,16 +562,12 @@ def doctor_command(
             text_column, pair_column = dataset.columns[0], dataset.pair_column
     order = {"warning": 0, "note": 1, "ok": 2}
     findings = sorted(report.findings, key=lambda f: order[f.severity])
-    rows = [[f.severity, f.code, cli.use_column_options(f.sentence)] for f in findings]
-    show_table(report.name, ("", "check", "finding"), rows)
-    for f in findings:
-        for example in f.examples if f.severity == "warning" or f.code in LISTED else ():
-            print_message(f"{f.code}: {excerpt(example)}")
+    _show_findings(report.name, findings)
     if model is None and kind == "texts":
         print_message("add --model NAME to check truncation and unknown tokens too")
     if kind == "images" and model is None:
         print_message(
-            "image sizes and cropping are checked for the default model of `train`; or add --model NAME"
+            "image sizes and cropping were checked for the default model of `train`; or add --model NAME"
         )
     splits = dataset.splits if kind in ("texts", "images") else {}
     if last_line:
@@ -568,19 +588,19 @@ def doctor_command(
 
 
 def reading_options(options: Sequence[str] = ()) -> list[str]:
-    """This command's options for reading files (such as --encoding); empty if ``options`` has --encoding."""
-    return [] if OPTION in options else reading_flags()
+    """The reading options of this process, such as --encoding; empty if ``options`` has --encoding."""
+    return [] if ENCODING_OPTION in options else reading_flags()
 
 
 def _column_options(text: str | None, pair: str, label: str | None = None) -> list[str]:
-    """The named columns as command-line options."""
+    """Command-line options for the columns that have a name."""
     pair_name = None if pair == "auto" else pair
     names = {"--text-column": text, "--pair-column": pair_name, "--label-column": label}
     return [word for option, name in names.items() if name for word in (option, name)]
 
 
 def _suggest_without_labels(name: str, dataset: TextDataset, columns: list[str]) -> str:
-    """The last line of the doctor if no labels were checked: a command that checks or predicts labels."""
+    """A suggested command that checks or predicts labels; empty if the data have labels."""
     if any(split.labels for split in dataset.splits.values()):
         return ""
     predict = f"to label these texts, glassformer predict RUN {shlex.join([name, *reading_options()])}"
@@ -595,7 +615,7 @@ def _suggest_without_labels(name: str, dataset: TextDataset, columns: list[str])
     if dataset.number_column:
         command = ["glassformer", "train", "--text", name, *columns, *reading_options()]
         command += ["--set", "target=number", "--label-column", dataset.number_column]
-        what = f"no column looks like labels; {dataset.number_column!r} holds numbers"
-        return f"{what} (--set target=number checks them here): {shlex.join(command)}"
+        what = f"no column looks like labels; {dataset.number_column!r} has numbers"
+        return f"{what} (to check them, add --set target=number): {shlex.join(command)}"
     no_labels = "no labels were checked, because the data have none"
     return f"{'no column looks like labels' if dataset.columns[0] else no_labels}: {predict}"

@@ -1,7 +1,4 @@
-"""``glassformer doctor``.
-
-It checks whether this machine, or a model, is ready to use.
-"""
+"""``glassformer doctor``, which checks whether this machine, or a model, is ready to use."""
 
 from __future__ import annotations
 
@@ -29,14 +26,14 @@ from glassformer.data.vocabulary import Vocabulary, count_ids
 from glassformer.errors import CheckpointError, InputError, WrongArgumentError
 from glassformer.tasks.catalog import task_of_estimator_name
 
-# --- a model: what is in a checkpoint, and which commands accept it --------------------------------
+# --- checks of a model: its contents, and the commands that accept it --------------------------------
 
 
 class CheckResult(NamedTuple):
     """The result of one check."""
 
     state: str  # ok | note | missing
-    what: str
+    what: str  # name of the check
     found: str
 
 
@@ -44,35 +41,39 @@ _ok, _note, _missing = (partial(CheckResult, state) for state in ("ok", "note", 
 
 
 def examine_model(name: str, revision: str | None = None) -> dict[str, list[CheckResult]]:
-    """Run all checks of a model; results by subject. The state "missing" means that it cannot be used."""
+    """Run all checks of a model.
+
+    Returns:
+        Subject, such as "tokenizer" -> results. A result "missing" means that the model cannot be used.
+    """
     from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
     from glassformer.checkpoints.settings import METADATA_FILE
     from glassformer.families.pretrained import load_pretrained, read_checkpoint
 
     if Path(name).is_file() and (option := guess_data_option(name)):
-        fix = f"To look at data: glassformer data doctor {shlex.quote(name)}"
+        fix = f"To check data: glassformer data doctor {shlex.quote(name)}"
         raise WrongArgumentError(f"looks like data for {option} and is not a model", where=name, fix=fix)
     path = Path(name).expanduser()
-    if (saved := _without_hub_format(path)) is not None:
-        return {"checkpoint": [*_describe_run(path), *saved]}
+    if (results := _without_hub_format(path)) is not None:
+        return {"checkpoint": [*_describe_run(path), *results]}
     resolved = resolve_checkpoint(name, revision)
     folder = resolved.path
     results = [_ok("folder", str(folder)), *_describe_run(path)]
-    results.append(_ok("comes from", resolved.source))
+    results.append(_ok("source", resolved.source))
     if name.lower() in CATALOG and resolved.from_hub:
-        results.append(_note("checksum", "none: the commit is pinned, its files are not"))
+        results.append(_note("checksum", "none; the commit is fixed, but the contents of its files are not"))
     by_subject = {"checkpoint": results}
     if (folder / METADATA_FILE).is_file():
-        kind, fault = _class_and_fault(folder)
-        results.append(_saved_by_us(kind, fault))
-        results += [] if fault else _int8_result(folder)
-        if fault or kind in ("Translator", "Word2Vec"):
+        class_name, error = _try_load(folder)
+        results.append(_saved_by_glassformer(class_name, error))
+        results += [] if error else _int8_result(folder)
+        if error or class_name in ("Translator", "Word2Vec"):
             return by_subject
     try:
         checkpoint = read_checkpoint(name, revision)
         results += _contents(checkpoint)
-    except InputError as error:
-        results.append(_missing("model", str(error)))
+    except InputError as input_error:
+        results.append(_missing("model", str(input_error)))
         return by_subject
     if getattr(checkpoint.family.model, "kind", "") == "linear":
         by_subject["n-grams"] = _collect_results("n-grams", _ngrams(folder, checkpoint))
@@ -84,15 +85,15 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Chec
         return by_subject
     try:
         load_pretrained(folder)  # compares names and shapes of the tensors
-    except InputError as error:
-        results.append(_missing("weights", str(error)))
+    except InputError as input_error:
+        results.append(_missing("weights", str(input_error)))
         return by_subject
     by_subject["use"] = list(_uses(checkpoint, name))
     return by_subject
 
 
 def _collect_results(what: str, results: Iterator[CheckResult]) -> list[CheckResult]:
-    """The results as a list; if a check raises an error, the last result has the state "missing"."""
+    """The results as a list; the last one is "missing" if a check raised an error."""
     out: list[CheckResult] = []
     try:
         out.extend(results)
@@ -115,27 +116,27 @@ def _describe_run(folder: Path) -> list[CheckResult]:
 
 
 def _without_hub_format(folder: Path) -> list[CheckResult] | None:
-    """Results about a saved model that has no Hub format, such as word vectors; None for other models."""
+    """Results for a saved model without a ``config.json``, such as word vectors; None for other models."""
     from glassformer.checkpoints.settings import METADATA_FILE
 
     inner = folder / "model" if (folder / "model" / METADATA_FILE).is_file() else folder
     if not (inner / METADATA_FILE).is_file() or (inner / "config.json").is_file():
         return None
-    kind, fault = _class_and_fault(inner)
-    results = [_ok("folder", str(inner)), _saved_by_us(kind, fault)]
-    if not fault:
-        task, python = task_of_estimator_name(kind), f"gf.load({str(folder)!r}) in Python"
+    class_name, error = _try_load(inner)
+    results = [_ok("folder", str(inner)), _saved_by_glassformer(class_name, error)]
+    if not error:
+        task, python = task_of_estimator_name(class_name), f"gf.load({str(folder)!r}) in Python"
         command = "" if task is None else f"glassformer {task.verb} {folder}, or "
         results.append(_ok("use", command + python))
     return results
 
 
-def _saved_by_us(kind: str, fault: str) -> CheckResult:
-    return CheckResult("missing" if fault else "ok", "saved by glassformer", fault or kind)
+def _saved_by_glassformer(class_name: str, error: str) -> CheckResult:
+    return CheckResult("missing" if error else "ok", "saved by glassformer", error or class_name)
 
 
-def _class_and_fault(folder: Path) -> tuple[str, str]:
-    """The class of a model saved by glassformer and "", or "" and the error of loading it."""
+def _try_load(folder: Path) -> tuple[str, str]:
+    """Load a model saved by glassformer; returns its class name and "", or "" and an error message."""
     from glassformer.tasks.load import load
 
     try:
@@ -145,7 +146,7 @@ def _class_and_fault(folder: Path) -> tuple[str, str]:
 
 
 def _int8_result(folder: Path) -> list[CheckResult]:
-    """The outcome of the int8 check of the model; empty if it was not run."""
+    """The result of the model's int8 check; empty if the check was not run."""
     from glassformer.checkpoints.settings import METADATA_FILE
     from glassformer.tasks.classifier import describe_int8
 
@@ -158,7 +159,7 @@ def _int8_result(folder: Path) -> list[CheckResult]:
 def _contents(checkpoint: Any) -> Iterator[CheckResult]:
     """Yield results about the model's family, head and sizes."""
     config, family = checkpoint.config, checkpoint.family
-    class_names, architectures = "no class is named", checkpoint.settings.get("architectures")
+    class_names, architectures = "no architecture is named", checkpoint.settings.get("architectures")
     if isinstance(architectures, list):
         class_names = ", ".join(map(str, architectures))
     yield _ok("family", f"{family.model_type}, reads {family.model.reads} ({class_names})")
@@ -169,9 +170,8 @@ def _contents(checkpoint: Any) -> Iterator[CheckResult]:
     yield _ok("weights", f"{weights:,} in {', '.join(dtypes)}, {size / 2**20:,.1f} MiB")
     encoder, embedding = getattr(config, "encoder", None), config.embedding
     if encoder is not None:
-        shape = f"{encoder.num_layers} layers, {encoder.d_model} wide, {encoder.num_heads} heads"
-        shape += f", {encoder.d_ff} inside, {encoder.norm}-norm, {encoder.activation}"
-        yield _ok("encoder", shape)
+        sizes = f"{encoder.num_layers} layers, d_model {encoder.d_model}, {encoder.num_heads} heads"
+        yield _ok("encoder", f"{sizes}, d_ff {encoder.d_ff}, {encoder.norm}-norm, {encoder.activation}")
     if family.model.reads == "texts":
         longest = getattr(embedding, "longest", None) if encoder is not None else None
         yield _ok("longest text", f"{longest:,} tokens" if longest else "any length")
@@ -185,8 +185,8 @@ def _head(checkpoint: Any) -> str:
         return heads.get(checkpoint.head, "none")
     id2label = checkpoint.settings.get("id2label")
     names = [str(name) for name in id2label.values()] if isinstance(id2label, dict) else []
-    listed = f": {', '.join(names[:10])}{', ...' if len(names) > 10 else ''}" if names else ""
-    return f"{checkpoint.config.num_labels} classes{listed}"
+    names_text = f": {', '.join(names[:10])}{', ...' if len(names) > 10 else ''}" if names else ""
+    return f"{checkpoint.config.num_labels} classes{names_text}"
 
 
 def _tokenizer(checkpoint: Any) -> Iterator[CheckResult]:
@@ -197,14 +197,14 @@ def _tokenizer(checkpoint: Any) -> Iterator[CheckResult]:
     yield _ok("read from", " with ".join(file.name for file in files))
     yield _ok("kind", f"{type(tokenizer.model).__name__}, {count_ids(tokenizer):,} tokens")
     yield _ok("special tokens", ", ".join(f"{kind} {token}" for kind, token in vocabulary.tokens.items()))
-    rows = checkpoint.config.embedding.vocab_size
+    num_embeddings = checkpoint.config.embedding.vocab_size
     try:
-        extended = cover_vocabulary(checkpoint, tokenizer, str(checkpoint.folder)) is not checkpoint
+        is_extended = cover_vocabulary(checkpoint, tokenizer, str(checkpoint.folder)) is not checkpoint
     except InputError as error:
-        yield _missing("table", str(error))
+        yield _missing("embeddings", str(error))
         return
-    note = "; rows for intermediate pieces are added" if extended else ""
-    yield _ok("table", f"{rows:,} rows{note}")
+    note = "; embeddings for intermediate tokens are added" if is_extended else ""
+    yield _ok("embeddings", f"{num_embeddings:,} tokens{note}")
 
 
 def _ngrams(folder: Path, checkpoint: Any) -> Iterator[CheckResult]:
@@ -213,9 +213,10 @@ def _ngrams(folder: Path, checkpoint: Any) -> Iterator[CheckResult]:
     ngrams = read_ngrams(folder)
     yield _ok("read from", f"{FILE} with {IDF}.safetensors")
     yield _ok("features", f"{len(ngrams.words):,} n-grams of words, {len(ngrams.pieces):,} of characters")
-    rows = checkpoint.config.embedding.vocab_size
-    if ngrams.width != rows:
-        yield _missing("weights", f"they are for {rows:,} features, and there are {ngrams.width:,} n-grams")
+    num_features = checkpoint.config.embedding.vocab_size
+    if ngrams.width != num_features:
+        what = f"the weights have {num_features:,} features, but there are {ngrams.width:,} n-grams"
+        yield _missing("weights", what)
         return
     inputs = "pairs of texts" if ngrams.pairs else "single texts"
     yield _ok("reads", f"{inputs}, of any length, {'case ignored' if ngrams.lowercase else 'with case'}")
@@ -230,7 +231,7 @@ def _preprocessor(folder: Path) -> Iterator[CheckResult]:
 
 
 def _uses(checkpoint: Any, name: str) -> Iterator[CheckResult]:
-    """Yield a result for each use of the model: how it works, or why it is not possible."""
+    """Yield a result for each use of the model: the command, or why it is not possible."""
     from glassformer.tasks.load import load
 
     texts = checkpoint.family.model.reads == "texts"
@@ -240,9 +241,10 @@ def _uses(checkpoint: Any, name: str) -> Iterator[CheckResult]:
     except InputError as error:
         yield _note("predict, serve, export", f"{error.what}. {error.fix or ''}".strip())
     else:
-        state, use = "note", "not possible: it is not a classifier"
-        if classes is not None:
-            state, use = "ok", f"as it is, {len(classes)} classes"
+        state, use = "note", "not possible: the model is not a classifier"
+        if classes is not None:  # a regressor has one class
+            number = f", {len(classes)} classes" if len(classes) > 1 else ""
+            state, use = "ok", f"without further training{number}"
         yield CheckResult(state, "predict, serve, export", use)
     if getattr(checkpoint.family.model, "is_linear", False):
         yield _note(
@@ -253,9 +255,9 @@ def _uses(checkpoint: Any, name: str) -> Iterator[CheckResult]:
     yield _ok("fine-tune", f"{estimator}({name!r}): {_fine_tuning(checkpoint)}")
     hub, has_mlm_head = checkpoint.family.hub, checkpoint.head in ("mlm", "pretraining")
     if has_mlm_head:
-        yield _ok("fill", "as it is, with its own head")
+        yield _ok("fill", "without further training")
     if hub is not None and "mlm" in hub.classes:
-        head = "with its own head" if has_mlm_head else "with a new head"
+        head = "with its head" if has_mlm_head else "with a new head"
         yield _ok("train further", f"MaskedLM({name!r}), {head}")
     if texts:
         yield _embedding_use(checkpoint)
@@ -267,10 +269,10 @@ def _fine_tuning(checkpoint: Any) -> str:
     from glassformer.tasks.image_classification.estimator import usual_pooling
 
     if checkpoint.family.configure is not None:
-        return "all of it under a new head"
+        return "all layers, with a new head"
     texts, hub = checkpoint.family.model.reads == "texts", checkpoint.family.hub
     pooling = checkpoint_pooling(checkpoint) if texts else usual_pooling(checkpoint)
-    use = f"{pooling} pooling under a new linear head"
+    use = f"{pooling} pooling, new linear head"
     if hub is None or (hub.pooling, hub.head_type) == (pooling, "linear"):
         return use
     return f"{use} (transformers opens the encoder; with {hub.loadable_head()} it opens the head too)"
@@ -286,43 +288,46 @@ def _embedding_use(checkpoint: Any) -> CheckResult:
     if isinstance(modules, InputError):
         return _note("embed", f"not possible: {modules}")
     if encoder is None or modules is None:
-        pooling = "the input of its head"
+        embedding = "the input of its head"
         if encoder is not None:
-            pooling = f"{default_pooling(checkpoint.config)} pooling"
-        return _note("embed", f"no modules.json: only after fitting a classifier ({pooling})")
+            embedding = f"{default_pooling(checkpoint.config)} pooling"
+        return _note("embed", f"no modules.json: only after fitting a classifier ({embedding})")
     steps = ["+".join(modules.pool.modes), *(type(step).__name__ for step in modules.after)]
     prompts = f", prompts {', '.join(modules.prompts)}" if modules.prompts else ""
     limit = f", {modules.max_length} tokens at most" if modules.max_length else ""
-    width = modules.width(encoder.d_model)
-    use = f"modules.json: {', '.join(steps)}; {width} numbers per text{limit}{prompts}"
-    return _ok("embed", use)
+    dimension = modules.width(encoder.d_model)
+    return _ok("embed", f"modules.json: {', '.join(steps)}; dimension {dimension}{limit}{prompts}")
 
 
-# --- this machine -----------------------------------------------------------------------------------
+# --- checks of this machine -------------------------------------------------------------------------
 
 
-PYTHON = (3, 11)
-CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+MIN_PYTHON = (3, 11)
+INSTALL_CPU_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 
 
 def examine_machine() -> dict[str, list[CheckResult]]:
-    """Run all checks of this machine; results by subject. The state "missing" means that it must be fixed."""
+    """Run all checks of this machine.
+
+    Returns:
+        Subject, such as "packages" -> results. A result "missing" must be fixed.
+    """
     packages = _packages()
     if any(result.what == "torch" and result.state == "missing" for result in packages):
         return {"packages": packages}
-    others = {"data": list(_data()), "weights": list(_weights())}
-    return {"machine": list(_machine()), "packages": packages, **others}
+    data, weights = list(_data()), list(_weights())
+    return {"machine": list(_machine()), "packages": packages, "data": data, "weights": weights}
 
 
 def required_packages() -> dict[str, str]:
-    """Package -> minimum version, without optional packages."""
+    """Required package -> minimum version."""
     requirements = metadata.requires("glassformer") or ()
     return dict(line.split(">=") for line in requirements if ";" not in line)
 
 
 def _packages() -> list[CheckResult]:
     python = ".".join(map(str, sys.version_info[:3]))
-    results = [CheckResult("ok" if sys.version_info >= PYTHON else "missing", "python", python)]
+    results = [CheckResult("ok" if sys.version_info >= MIN_PYTHON else "missing", "python", python)]
     for name, minimum in required_packages().items():
         install = f"pip install '{name}>={minimum}'"
         try:
@@ -338,7 +343,7 @@ def _packages() -> list[CheckResult]:
 
 
 def _parse_version(version: str) -> tuple[int, ...]:
-    """``"2.13.0+cpu"`` as (2, 13, 0)."""
+    """A version as integers: ``"2.13.0+cpu"`` becomes ``(2, 13, 0)``."""
     match = re.match(r"\d+(\.\d+)*", version)
     return tuple(map(int, match[0].split("."))) if match else ()
 
@@ -356,14 +361,14 @@ def _machine() -> Iterator[CheckResult]:
     yield _ok("memory", f"{facts['memory_gib']} GiB")
     yield _ok("GPU", f"{facts['gpu']}, CUDA {cuda}" if facts["gpu"] else "none")
     if cuda and not facts["gpu"]:
-        build = "the CPU build is smaller by gigabytes"
-        yield _note("torch", f"built for CUDA {cuda}, but there is no GPU; {build}: {CPU_BUILD}")
+        smaller = f"the CPU build is smaller by gigabytes: {INSTALL_CPU_TORCH}"
+        yield _note("torch", f"built for CUDA {cuda}, but there is no GPU; {smaller}")
     if has_fast_bf16(device):
-        yield _ok("bf16", ", ".join(facts["bf16"]) if device.type == "cpu" else "the GPU has it")
+        yield _ok("bf16", ", ".join(facts["bf16"]) if device.type == "cpu" else "supported by the GPU")
     else:
-        yield _note("bf16", "this CPU lacks it: everything is computed in float32, which is slower")
+        yield _note("bf16", "not supported by this CPU: all computations are in float32, which is slower")
     dtype = str(choose_dtype("auto", device)).removeprefix("torch.")
-    yield _ok("computes", f"in {dtype} on {device.type}")
+    yield _ok("default", f"{dtype} on {device.type}")
     reason, level = kernels.why_not(), kernels.level()
     if reason is not None or level is None:
         yield _note("kernels in C", f"not used: {reason}")
@@ -381,7 +386,7 @@ def _data() -> Iterator[CheckResult]:
     variable = os.environ.get("GLASSFORMER_DATA")
     for folder in data_folders():
         is_variable = variable is not None and folder == Path(variable)
-        origin = "GLASSFORMER_DATA" if is_variable else "looked for in"
+        origin = "GLASSFORMER_DATA" if is_variable else "searched folder"
         missing = "" if folder.is_dir() else " (no such folder)"
         yield (_note if is_variable and missing else _ok)(origin, f"{folder}{missing}")
     for name, location in source_locations().items():
@@ -396,21 +401,21 @@ def _weights() -> Iterator[CheckResult]:
         names.setdefault(entry, []).append(name)
     for entry, (name, *aliases) in names.items():
         alias_note = f"; also named {', '.join(aliases)}" if aliases else ""
-        pinned = f" at commit {entry.revision[:12]}" + ("" if entry.sha256 else ", no checksum")
+        commit = f" at commit {entry.revision[:12]}" + ("" if entry.sha256 else ", no checksum")
         if entry.package and importlib.util.find_spec(entry.package):
             try:
                 yield _ok(name, f"{resolve_checkpoint(name).source}{alias_note}")
             except CheckpointError as error:
                 yield _note(name, str(error))
         elif _in_hub_cache(entry.repo, entry.revision):
-            yield _ok(name, f"in the Hub cache: {entry.repo}{pinned}{alias_note}")
+            yield _ok(name, f"in the Hub cache: {entry.repo}{commit}{alias_note}")
         else:
-            source = f"not here; downloaded from {entry.repo} on the Hub when first used{pinned}{alias_note}"
+            source = f"not here; downloaded from {entry.repo} on the Hub when first used{commit}{alias_note}"
             yield _note(name, source)
 
 
 def _in_hub_cache(repo: str, revision: str) -> bool:
-    """Whether the weights of a revision are in the local Hub cache; does not use the network."""
+    """Whether the local Hub cache has the weights of a revision; does not use the network."""
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     folder = cache / f"models--{repo.replace('/', '--')}" / "snapshots" / revision
@@ -424,10 +429,10 @@ def doctor_command(
     revision: str | None = option(None, "Revision of the model on the Hub.", "--revision"),
     json: bool = AS_JSON,
 ) -> None:
-    """Check this machine (packages, dtypes, data sets, weights), or check a model."""
+    """Check this machine (packages, dtypes, data sets, weights), or a model."""
     if model is None:
         if revision is not None:
-            raise typer.BadParameter("--revision belongs to a MODEL")
+            raise typer.BadParameter("--revision needs a MODEL")
         by_subject = examine_machine()
     else:
         by_subject = examine_model(model, revision)

@@ -19,15 +19,15 @@ from glassformer.errors import NotARunError, NotForThisModelError
 from glassformer.report.wording import share_interval, verdict_of
 from glassformer.tasks.catalog import TASKS, known_recipe, task_of
 
-# --- --by COLUMN ----------------------------------------------------------------------------------
+# --- option --by ----------------------------------------------------------------------------------
 
 
-MAX_VALUE_WIDTH = 30  # characters
+MAX_VALUE_WIDTH = 30  # maximum number of characters of a value
 
 
 def show_slices(slices: Mapping[str, Any], measure: str) -> None:
-    """Print the number of examples and the main metrics for each value of a column, most frequent first."""
-    from glassformer.report.metrics import cells, heads
+    """Print a table with a row per value of a column: number of examples and main metrics."""
+    from glassformer.report.metrics import cells, column_names
     from glassformer.targets import target_of
 
     target = target_of(slices["groups"][0])
@@ -35,13 +35,12 @@ def show_slices(slices: Mapping[str, Any], measure: str) -> None:
     groups = slices["groups"]
     rows = [[_group_name(g), *cells(g, ["n", *keys], target, target.digits(g["n"]))] for g in groups]
     column = output.excerpt(output.one_line(slices["column"]), MAX_VALUE_WIDTH)
-    # Columns in ``right`` are identified by name, so a trailing space makes the user's name unique.
-    columns = (f"{column} ", *heads(["n", *keys], target, short=True))
+    # ``right`` identifies columns by name: a trailing space makes the name of the user's column unique.
+    columns = (f"{column} ", *column_names(["n", *keys], target, short=True))
     output.show_table(f"by {column}", columns, rows, right=columns[1:])
 
 
 def _group_name(group: Mapping[str, Any]) -> str:
-    """The first cell of a group: its value."""
     if group["value"] is None:
         return f"({group['values']:,} rarer values)"
     return output.excerpt(group["value"], MAX_VALUE_WIDTH) or "(empty)"
@@ -83,7 +82,9 @@ def evaluate_command(
         "COLUMN", "Also report metrics for each value of this column of the data, e.g. --by shop."
     ),
     json: bool = AS_JSON,
-    every_epoch: bool = flag("--every-epoch", "Evaluate the weights of each epoch (needs keep_epochs)."),
+    every_epoch: bool = flag(
+        "--every-epoch", "Evaluate the weights of each epoch; for runs trained with --set keep_epochs=true."
+    ),
     **columns: str | None,
 ) -> None:
     """Evaluate a trained model: its metrics with confidence intervals, overall and per class."""
@@ -91,7 +92,7 @@ def evaluate_command(
     cli.check_choice("--number-format", number_format, FORMATS)
     column_names = cli.columns_for_data(columns | {"number_format": number_format}, data)
     if by and every_epoch:
-        what, fix = "is for one model, and --every-epoch evaluates several", "Leave --by or --every-epoch out"
+        what, fix = "cannot be combined with --every-epoch", "Leave --by or --every-epoch out"
         raise NotForThisModelError(what, where="--by", fix=fix)
     cli.check_bad_row(on_bad_row)
     check_run(run)
@@ -100,7 +101,7 @@ def evaluate_command(
 
     options: dict[str, Any] = {"columns": column_names, "on_bad_row": on_bad_row, "by": by}
     options |= {"count": Progress().count, "every_epoch": every_epoch}
-    metrics = evaluate_task(run, data, cli.say_with_options, **options)
+    metrics = evaluate_task(run, data, cli.print_library_message, **options)
     verdict = "" if every_epoch else _verdict(run, metrics, data)
     if json:
         print_json(metrics | ({"verdict": verdict} if verdict else {}))
@@ -114,7 +115,7 @@ def evaluate_command(
 
 
 def _show(run: Path, metrics: dict[str, Any], verdict: str) -> None:
-    """Print the metrics; their keys show which kind of model they belong to."""
+    """Print the metrics; their keys tell the kind of the model."""
     from glassformer.report.metrics import numbers_in
     from glassformer.targets import target_of
 
@@ -135,9 +136,7 @@ def _show(run: Path, metrics: dict[str, Any], verdict: str) -> None:
         print_message(verdict)
         if abstention := metrics.get("abstention"):
             print_message(output.abstention_line(abstention))
-    elif all(
-        t is None or (isinstance(t, dict) and {"spearman", "sections"} & t.keys()) for t in metrics.values()
-    ):  # tests of word vectors
+    elif all(_is_word_vector_test(test) for test in metrics.values()):
         output.show_tests(str(run), metrics)
     else:
         rows = [
@@ -147,8 +146,12 @@ def _show(run: Path, metrics: dict[str, Any], verdict: str) -> None:
         output.show_table(str(run), ("", "value"), rows, right=("value",))
 
 
+def _is_word_vector_test(value: Any) -> bool:
+    return value is None or (isinstance(value, dict) and bool({"spearman", "sections"} & value.keys()))
+
+
 def _verdict(run: Path, scores: dict[str, Any], data: str | None) -> str:
-    """A sentence about a classifier's metrics, with the baselines on its own data; empty for other models."""
+    """A sentence that compares a classifier with the baselines of its run; empty for other models."""
     from glassformer.targets import target_of
     from glassformer.tasks.run import read_run_recipe
 
@@ -162,7 +165,7 @@ def _verdict(run: Path, scores: dict[str, Any], data: str | None) -> str:
         split = metrics.get("judged", "test") if metrics.get("test") else "validation"
         baselines = metrics.get("baselines") or {}
         if run_scores.get("accuracy") != scores["accuracy"]:
-            # The paired differences in the run belong to other predictions.
+            # The model has changed since training: the stored paired differences are not valid.
             baselines = {
                 name: {k: v for k, v in baseline.items() if k != "difference"}
                 for name, baseline in baselines.items()
@@ -172,7 +175,7 @@ def _verdict(run: Path, scores: dict[str, Any], data: str | None) -> str:
 
 
 def _main_metric(run: Path, metrics: dict[str, Any]) -> str:
-    """The main metric of a run: macro-F1 for multi-label, otherwise the metric that selected the weights."""
+    """The main metric of a run: macro-F1 for multi-label, otherwise the metric for model selection."""
     from glassformer.targets import target_of
     from glassformer.tasks.run import read_run_recipe
     from glassformer.tasks.task import main_metric
@@ -181,13 +184,13 @@ def _main_metric(run: Path, metrics: dict[str, Any]) -> str:
 
 
 def show_epochs(title: str, epochs: Sequence[Mapping[str, Any]]) -> None:
-    """Print one line per epoch."""
+    """Print a table with a row per epoch."""
     rows = []
-    for e in epochs:
-        loss = "" if e["batch_loss"] is None else f"{e['batch_loss']:.4f}"
-        bounds = e["accuracy_interval"]
-        interval = share_interval(e["accuracy"], bounds, e["n"], 2) if bounds else ""
-        rows.append([e["epoch"], loss, f"{e['accuracy']:.2%}", interval])
+    for epoch in epochs:
+        loss = "" if epoch["batch_loss"] is None else f"{epoch['batch_loss']:.4f}"
+        accuracy, bounds = epoch["accuracy"], epoch["accuracy_interval"]
+        interval = share_interval(accuracy, bounds, epoch["n"], 2) if bounds else ""
+        rows.append([epoch["epoch"], loss, f"{accuracy:.2%}", interval])
     columns = ("epoch", "mean batch loss", "accuracy", "95 % interval")
     output.show_table(title, columns, rows, right=("epoch", "accuracy"))
 
@@ -200,7 +203,8 @@ def report(folder: str | Path) -> list[Path]:
     folder = Path(folder)
     if not folder.is_dir():
         fix = missing_file_fix(folder)
-        fix = fix if fix.endswith("?") else "Name the --out of train, compare or cross-validate"
+        if not fix.endswith("?"):  # not "Did you mean ...?"
+            fix = "Name the --out of train, compare or cross-validate"
         raise NotARunError("no such folder", where=str(folder), fix=fix)
     from glassformer.checkpoints.native import check_finished
     from glassformer.report.study import write_review_page, write_study_report

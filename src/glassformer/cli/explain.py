@@ -1,6 +1,6 @@
 """``glassformer explain``.
 
-It shows which words or image patches a prediction rests on, as a table, a page or JSON.
+It shows which words or image patches a prediction depends on, as a table, an HTML page or JSON.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from glassformer.finite import json_text
 from glassformer.outputs import write_text
 from glassformer.tasks.catalog import TASKS
 
-MAX_INPUTS = 20
+MAX_INPUTS = 20  # per command
 MAX_WORDS = 10  # maximum number of rows in a table
 MIN_SCORE = 0.001  # if all scores are smaller, they are printed in scientific notation
 ATTENTION_METHODS = ("rollout", "attention")  # methods that show what the model attended to
-BETTER_METHOD = "for the words that the prediction rests on: --method integrated_gradients --trust"
+BETTER_METHOD = "for the words that the prediction depends on: --method integrated_gradients --trust"
 
 
 def explain(
@@ -51,12 +51,12 @@ def explain(
 
     Args:
         rows: for files: numbers of the rows to explain; empty: all rows.
-        settings: of ``explain_many``, such as the method.
+        settings: arguments of ``explain_many``, such as ``method``.
     """
     from glassformer.tasks.load import describe
 
-    if (saved := describe(folder).inputs) is not None:
-        saved.refuse(arguments)  # before the model is loaded, which takes longer
+    if (saved_inputs := describe(folder).inputs) is not None:
+        saved_inputs.refuse(arguments)  # report wrong arguments before the model is loaded
     clf = _load_classifier(folder)
     # With ``rows``, an unusable row that is not selected must not raise an error.
     request = build_request(Path(folder), arguments, text_column, pair_column, bool(rows))
@@ -64,18 +64,18 @@ def explain(
     examples = inputs.examples_of_arguments(request, rows)
     if len(examples) > MAX_INPUTS:
         is_file = len(arguments) == 1 and Path(arguments[0]).is_file()
-        what = f"{len(examples)} inputs, and explain takes {MAX_INPUTS} at most"
-        fix = "Choose rows: --row 2 --row 3" if is_file else "Give fewer"
+        what = f"{len(examples)} inputs are too many: explain accepts {MAX_INPUTS} at most"
+        fix = "Select rows: --row 2 --row 3" if is_file else "Give fewer inputs"
         raise ConfigError(what, where=arguments[0] if is_file else None, fix=fix)
     with progress_bar("explained", len(examples)) as progress:
         explanations = clf.explain_many(examples, progress=progress, **settings)
-    for x, e in zip(examples, explanations, strict=True):
-        e.name = inputs.title(x)
+    for example, explanation in zip(examples, explanations, strict=True):
+        explanation.name = inputs.title(example)
     return explanations
 
 
 def _load_classifier(folder: str | Path) -> Any:
-    """Load the classifier in a folder; raises ConfigError for another kind of model."""
+    """Load the classifier in a folder; raises ConfigError for models that cannot be explained."""
     from glassformer.tasks.load import load
 
     cli.check_folder(folder)
@@ -83,17 +83,17 @@ def _load_classifier(folder: str | Path) -> Any:
     task = TASKS[clf.RECIPE.task]
     if task.answer is None and not hasattr(clf, "explain_many"):
         kind, fix = type(clf).__name__, usage_hint(task)
-        what = f"holds {with_article(kind)}, which does not predict labels"
+        what = f"contains {with_article(kind)}, which does not predict labels"
         raise NotForThisModelError(what, where=str(folder), fix=fix)
     return clf
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
-    """``KEY=VALUE`` pairs as keyword arguments; values are read as JSON, or as text if they are not JSON."""
+    """Convert ``KEY=VALUE`` pairs to keyword arguments; a value that is not JSON is a text."""
     options = {}
     for pair in pairs:
-        key, sign, value = pair.partition("=")
-        if not sign or not key.isidentifier():
+        key, equals_sign, value = pair.partition("=")
+        if not equals_sign or not key.isidentifier():
             raise ConfigError(f"{pair!r} is not KEY=VALUE", where="--set", fix="For example --set unit=word")
         try:
             options[key] = json.loads(value)
@@ -138,7 +138,7 @@ def explain_command(
     if is_embedder(run):
         if set_ or target or trust or row or cross or word is not None or method or len(inputs) != 2:
             fix = "Give two texts, and no --method, --set, --target, --trust, --row, --cross or --word"
-            what = "this is an Embedder, which explains the similarity of two texts"
+            what = "this model is an Embedder, which can only explain the similarity of two texts"
             raise NotForThisModelError(what, where=str(run), fix=fix)
         explanation = explain_pair(str(run), inputs[0], inputs[1], out)
         if as_json:
@@ -177,13 +177,14 @@ def _output(explanations: Sequence[Any], out: Path | None, as_json: bool) -> Non
 
 
 def _check_options(method: str | None, target: str | None, options: dict[str, Any]) -> None:
-    """Raise ConfigError for options that the method does not have, before the model is loaded."""
+    """Raise ConfigError for options that the method does not have."""
     from glassformer.explain.methods import METHODS, check_method
 
     if method is not None and method in METHODS:
         check_method(method, target, {name: value for name, value in options.items() if name != "maps"})
     if "maps" in options:
-        raise ConfigError("'maps' is an option of Python's explain", where="--set", fix="Use --out page.html")
+        what = "'maps' is only an option in Python"
+        raise ConfigError(what, where="--set", fix="For attention maps, use --out page.html")
 
 
 def _prediction(e: Any) -> str:
@@ -204,10 +205,10 @@ def _show(e: Any) -> None:
     are_small = not ranked or abs(ranked[0][1]) < MIN_SCORE
     if e.sides is None:
         rows = [[one_line(word), _format_score(score, are_small)] for word, score in ranked[:MAX_WORDS]]
-        head = "word" if e.image is None else "patch (row, column)"
-        show_table("", (head, "score"), rows, right=("score",))
-    for side, name in enumerate(SIDES) if e.sides is not None else ():
-        strongest = sorted(e.words_of(side), key=lambda pair: -abs(pair[1]))[:MAX_WORDS]
+        first_column = "word" if e.image is None else "patch (row, column)"
+        show_table("", (first_column, "score"), rows, right=("score",))
+    for position, name in enumerate(SIDES) if e.sides is not None else ():  # "first" and "second" text
+        strongest = sorted(e.words_of(position), key=lambda pair: -abs(pair[1]))[:MAX_WORDS]
         rows = [[one_line(word), _format_score(score, are_small)] for word, score in strongest]
         show_table(f"{name} text", ("word", "score"), rows, right=("score",))
     if e.cross is not None:
@@ -218,8 +219,8 @@ def _show(e: Any) -> None:
     if e.image is None and ranked:
         special = [
             f"{token} {_format_score(float(score), are_small)}"
-            for token, score, word in zip(e.tokens, e.scores, e.numbers, strict=True)
-            if word < 0 and score
+            for token, score, word_index in zip(e.tokens, e.scores, e.numbers, strict=True)
+            if word_index < 0 and score
         ]
         if special:
             print_message(f"special tokens: {', '.join(special)}")

@@ -22,8 +22,8 @@ from glassformer.finite import json_text
 from glassformer.outputs import check_folder_path, check_new_file, write_text
 from glassformer.tasks.catalog import TASKS
 
-CHECKED_INPUTS = 200  # inputs on which model and export are compared
-INT8_EXAMPLES = 1_000  # validation examples on which int8 is evaluated
+CHECKED_INPUTS = 200  # number of inputs on which model and export are compared
+INT8_EXAMPLES = 1_000  # maximum number of validation examples on which int8 is evaluated
 
 
 class Target(StrEnum):
@@ -51,7 +51,7 @@ def export(
         The folder of the export, and the result of the comparison.
 
     Raises:
-        GlassformerError: the predictions differ (nothing is kept then), or the model cannot be exported.
+        GlassformerError: the predictions differ (then no files are kept), or the model cannot be exported.
     """
     check_folder(run)
     from glassformer.export.outputs import samples_of
@@ -67,7 +67,7 @@ def export(
     write = TASKS[clf.RECIPE.task].export
     if write is None:
         exportable = "classifiers, regressors, taggers, question answerers and embedders"
-        what = f"holds {with_article(type(clf).__name__)}; only {exportable} can be exported"
+        what = f"contains {with_article(type(clf).__name__)}; only {exportable} can be exported"
         raise NotForThisModelError(what, where=str(run), fix=usage_hint(TASKS[clf.RECIPE.task]))
     folder = Path(out) if out is not None else Path(run) / to
     if check_folder_path(folder).exists():
@@ -125,7 +125,7 @@ def export_command(
         print_json({"folder": folder, "to": to.value, **result})
     left_out = result.get("left_out", [])
     compared = "vectors" if "width" in result else "logits" if left_out else "same labels, logits"
-    difference = f"{result['largest_difference']:.1e}"
+    difference = f"{result['largest_difference']:.1e}"  # for example 1.2e-06
     print_message(f"{folder}: {result['inputs']} inputs, {compared} differ by at most {difference}")
     if to is Target.hf:
         _describe_hf(result, left_out)
@@ -137,19 +137,19 @@ def export_command(
             f"takes the {result['long_texts']} over the windows of each text"
         )
     if int8:
-        e = result["int8"]
-        line = f"int8: {e['labels_changed']} labels differ, "
-        line += f"logits move by up to {e['largest_difference']:.2f}"
-        if "accuracy_int8" in e:
-            line += f"; accuracy {e['accuracy_fp32']:.2%} becomes {e['accuracy_int8']:.2%} "
-            line += f"on {e['judged']:,} validation examples"
-        else:
-            line += "; its accuracy was not checked, because the run has no labeled validation examples"
-        print_note(line)
+        check_result = result["int8"]
+        logits = f"logits differ by up to {check_result['largest_difference']:.2f}"
+        accuracy = "the accuracy was not checked, because the run has no labeled validation examples"
+        if "accuracy_int8" in check_result:
+            accuracy = f"accuracy {check_result['accuracy_fp32']:.2%} becomes "
+            accuracy += (
+                f"{check_result['accuracy_int8']:.2%} on {check_result['judged']:,} validation examples"
+            )
+        print_note(f"int8: {check_result['labels_changed']} labels differ, {logits}; {accuracy}")
 
 
 def _describe_hf(result: dict[str, Any], left_out: list[str]) -> None:
-    """Print how to open an export for transformers, and what it does not contain."""
+    """Print how to open an export for transformers, and what it lacks."""
     opens_as = result["opens_as"]
     if "width" in result:
         print_message(f"open it with sentence-transformers, or its encoder with transformers ({opens_as})")
@@ -176,7 +176,7 @@ COLUMNS = {"largest_value": "largest value", "largest_difference": "difference",
 
 
 def certificate_path(model: str, folder: Path) -> Path:
-    """The model's folder; for names and folders in the Hub cache, the working directory."""
+    """The default path of a certificate: in the model's folder, or for Hub models the working directory."""
     is_cached = any(part.startswith("models--") for part in folder.resolve().parts)
     if Path(model).expanduser().exists() and not is_cached:
         return folder / "proof.json"
@@ -199,8 +199,8 @@ def prove_command(
 ) -> None:
     """Compare a checkpoint's outputs with those of transformers, and write a certificate.
 
-    Exits with 3 if they differ. If transformers is not installed, only the code of the family is compared,
-    with recorded outputs.
+    Exits with code 3 if they differ. Without transformers, the command only compares the code of the model
+    family, on a small recorded model.
     """
     if out is not None:
         check_new_file(out)

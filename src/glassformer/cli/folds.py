@@ -28,7 +28,7 @@ IMAGES: Any = option(
     panel=cli.DATA,
 )
 OUT: Any = option("DIR", "Output folder; finished folds in it are kept.", show_default="runs/NAME-folds")
-OPTIONS: dict[str, tuple[Any, Any]] = {  # options of both commands: name -> type and option
+OPTIONS: dict[str, tuple[Any, Any]] = {  # options of both commands: name of the parameter -> type, option
     "text": (str | None, TEXT),
     "images": (str | None, IMAGES),
     "model": (str | None, cli.MODEL_NAME),
@@ -38,14 +38,14 @@ OPTIONS: dict[str, tuple[Any, Any]] = {  # options of both commands: name -> typ
     "folds": (int, option("K", "Number of folds.", default=5)),
     "on_bad_row": (str | None, cli.BAD_ROW),
     "json": (bool, AS_JSON),
-    **{key: (str | None, cli.COLUMNS[key]) for key in cli.LABELED},
+    **{key: (str | None, cli.COLUMNS[key]) for key in cli.LABELED_COLUMNS},
 }
 
 
 def recipe_for_folds(recipe: str | None, options: Mapping[str, Any]) -> Any:
     """The recipe for the arguments of a command; all examples of the user go into the folds."""
     text, images, on_bad_row = options["text"], options["images"], options["on_bad_row"]
-    columns = {key: options[key] for key in cli.LABELED}
+    columns = {key: options[key] for key in cli.LABELED_COLUMNS}
     settings = [*cli.column_settings(columns), *(options["settings"] or ())]
     data_option = recipe is not None and recipe not in recipe_names() and cli.guess_data_option(recipe)
     if cli.check_bad_row(on_bad_row) and (text or images or data_option):
@@ -69,7 +69,7 @@ def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
     check_folder_path(folder)
     try:
         calls = [Progress(output.output_stream())]
-        return cross_validate(recipe, folder, folds, log=cli.say_with_options, callbacks=calls)
+        return cross_validate(recipe, folder, folds, log=cli.print_library_message, callbacks=calls)
     except (KeyboardInterrupt, Interrupted):
         raise Interrupted("interrupted; run the same command again to continue") from None
     except GlassformerError:
@@ -85,8 +85,8 @@ def predictions_file(folder: Path) -> Path:
 
 
 def show_folds(metrics: dict[str, Any], folder: Path) -> None:
-    """Print the metrics of each fold, their mean and standard deviation, and the metrics over all folds."""
-    from glassformer.report.metrics import cells, fold_table, heads
+    """Print the metrics of each fold, their mean and standard deviation, and those over all examples."""
+    from glassformer.report.metrics import cells, column_names, fold_table
     from glassformer.targets import target_of
     from glassformer.targets.multiclass import no_better_than_majority
 
@@ -94,7 +94,7 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
     target, n = target_of(scores), scores.get("n", scores.get("pairs"))
     output.show_metric_table("out-of-fold", fold_table(metrics, short=True))
     keys, digits = target.summary_metrics(metrics.get("measure") or "accuracy"), target.digits(n)
-    named_values = zip(heads(keys, target), cells(scores, keys, target, digits), strict=True)
+    named_values = zip(column_names(keys, target), cells(scores, keys, target, digits), strict=True)
     summary = ", ".join(f"{name} {value}" for name, value in named_values)
     if scores.get(f"{keys[-1]}_interval"):
         summary += f", 95 % interval {cells(scores, [f'{keys[-1]}_interval'], target, digits)[0]}"
@@ -119,11 +119,11 @@ def cross_validate_command(recipe: str | None = cli.RECIPE_NAME, **options: Any)
 
 # --- labels that are probably wrong ------------------------------------------------------------------
 
-MAX_SUGGESTIONS = 10  # number of suggestions to print
+MAX_SUGGESTIONS = 10  # maximum number of suggestions to print
 
 
 def show_review(result: dict[str, Any], folder: Path) -> None:
-    """Print how many labels look wrong, and the first suggestions."""
+    """Print the number of labels that look wrong, and the first suggestions."""
     counts, share = f"{result['suspicious']:,} of {result['n']:,}", percent(result["noise"])
     if result.get("several"):
         print_message(
@@ -133,9 +133,10 @@ def show_review(result: dict[str, Any], folder: Path) -> None:
     else:
         print_message(f"{counts} labels look wrong; the estimated share of wrong labels is {share}")
     rows = []
-    for s in result["suggestions"][:MAX_SUGGESTIONS]:
-        cells = [s["rank"], s["row"], s["label"], s["suggested"]]
-        rows.append([*cells, percent(s["label_probability"]), output.excerpt(s["text"], 60)])
+    for suggestion in result["suggestions"][:MAX_SUGGESTIONS]:
+        cells = [suggestion[key] for key in ("rank", "row", "label", "suggested")]
+        probability, text = suggestion["label_probability"], suggestion["text"]
+        rows.append([*cells, percent(probability), output.excerpt(text, 60)])
     columns = ("rank", "row", "label", "probably", "P(label)", "text")
     output.show_table("labels most likely to be wrong", columns, rows, right=("rank", "P(label)"))
     num_marked = min(result["suspicious"], result["listed"])
@@ -150,8 +151,8 @@ def show_review(result: dict[str, Any], folder: Path) -> None:
         f"correct the labels in {table}, then train on that file: {shlex.join(result['give_back'])}"
     )
     print_note(
-        "if you correct labels of test rows as a model suggests, the scores on these rows are too good; to "
-        "measure the gain, set test rows aside first (train.csv and test.csv in one folder)"
+        "if you correct labels of test rows as a model suggests, the scores on these rows are too high; to "
+        "measure the gain, separate the test rows first (train.csv and test.csv in one folder)"
     )
     if result["judge"]:
         print_note(result["judge"])
@@ -168,17 +169,17 @@ def review_labels_command(
 ) -> None:
     """Find labels that are probably wrong, by cross-validation and confident learning. Changes no labels."""
     if top < 1:
-        raise BadValueError(f"{top} suggestions", where="--top", fix="Use 1 or more")
+        raise BadValueError(f"{top} is not a positive number", where="--top", fix="Use 1 or more")
     folder = Path(recipe) if recipe else None
     if folder is not None and folder.is_dir() and not cli.guess_data_option(str(folder)):
         if any(value for name, value in options.items() if name not in ("folds", "json")):
             what = "the options of a finished cross-validation cannot be changed"
-            raise ConflictError(what, where=recipe, fix="Give --top alone")
+            raise ConflictError(what, where=recipe, fix="Give no option except --top")
     else:
         config = recipe_for_folds(recipe, options)
         if config.task in TARGETS.values():
             fix = "Use glassformer cross-validate: predictions.csv has each number next to its prediction"
-            what = f"a recipe of {config.task} has numbers, and review-labels needs labels"
+            what = f"a recipe for {config.task} has numbers, but review-labels needs labels"
             raise NotForThisModelError(what, where="task", fix=fix)
         check_classifies(config, words=True, where=config.name)
         folder = options["out"] or cli.default_folder(config.name, "-folds")

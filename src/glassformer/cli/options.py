@@ -33,18 +33,18 @@ from glassformer.tasks.catalog import DEFAULT_TASK, TASKS, recipe_names, study_n
 
 # --- run folders ------------------------------------------------------------------------------------
 
-RUNS = Path("runs")
+RUNS = Path("runs")  # default parent folder of runs
 MAX_SEARCHED = 1_000  # maximum number of folders to compare with a wrong name
 
 
 def check_folder(run: str | Path) -> Path:
-    """Return the folder of a run or a saved model; raise ConfigError if it is missing or an ONNX export."""
+    """Return the path of a run or a saved model; raise ConfigError if it is missing or an ONNX export."""
     folder = Path(run)
     if not folder.is_dir():
         raise no_run_error(folder)
     if (folder / "onnx.json").is_file() and (folder / "run.py").is_file():
-        what, program = "is an ONNX export, which runs without this program", str(folder / "run.py")
-        fix = f"Run it with: python {shlex.quote(program)} A TEXT; or name the run that was exported"
+        what, script = "is an ONNX export, which runs without glassformer", str(folder / "run.py")
+        fix = f"Run it with: python {shlex.quote(script)} A TEXT; or name the run that was exported"
         raise errors.NotARunError(what, where=str(folder), fix=fix)
     return folder
 
@@ -57,15 +57,13 @@ def no_run_error(folder: Path) -> errors.ConfigError:
             run_folder = folder.parent if folder.parent.name else folder.resolve().parent
             fix = f"This is the model in a run: name the run, {run_folder}"
         elif (folder / "glassformer.json").is_file():
-            fix = "This is a saved model without its run: predict, explain, serve and export take it"
+            fix = "This is a saved model without its run: predict, explain, serve and export accept it"
         elif run_below := list_models_below(folder, "config.toml"):
             fix = f"Give one of its sub-folders: {run_below}"
         return errors.NotARunError("is not a run folder: it has no config.toml", where=str(folder), fix=fix)
     if is_catalog_name(folder):
-        what = "a pre-trained model, and this command takes a run"
-        fix = (
-            f"Train one from it: glassformer train --text FILE --model {folder} (of images: --images FOLDER)"
-        )
+        what = "is a pre-trained model, and this command needs a run"
+        fix = f"Fine-tune it: glassformer train --text FILE --model {folder} (for images: --images FOLDER)"
         return errors.NotARunError(what, where=str(folder), fix=fix)
     with suppress(OSError):
         siblings = [
@@ -85,19 +83,19 @@ def check_not_finished(folder: Path | None) -> None:
     with suppress(OSError):  # creating the folder will report an invalid name
         if not ((folder / "metrics.json").is_file() and (folder / "config.toml").is_file()):
             return
-        check_unlocked(folder)  # a process that is writing there has precedence over the error below
+        check_unlocked(folder)  # if a process is writing there, report that first
         fix = f"Choose another: --out {unused_path(folder)}. (--resume only continues an interrupted run)"
         raise errors.ExistsError("the output folder holds a finished run", where=str(folder), fix=fix)
 
 
 def free_out_option(source: str) -> list[str]:
-    """``--out DIR`` with an unused name if the default folder for this data exists; otherwise empty."""
+    """The arguments ``--out DIR`` with an unused name if the default folder exists; otherwise empty."""
     folder = default_folder(Path(source).stem)
     return ["--out", str(unused_path(folder))] if folder.exists() else []
 
 
 def unused_path(folder: Path) -> Path:
-    """The folder, or if it exists, the folder with a number appended to its name."""
+    """The path ``folder``; if it exists, the first of ``folder-2``, ``folder-3``, ... that does not."""
     number, path = 2, folder
     while path.exists():
         path, number = folder.with_name(f"{folder.name}-{number}"), number + 1
@@ -116,7 +114,7 @@ def default_folder(name: str, suffix: str = "") -> Path:
 
 
 MAX_FOLDERS = 200  # maximum number of suggested folders
-MODEL_FILES = ("config.toml", "glassformer.json", "config.json")  # of a run, a saved model, a checkpoint
+MODEL_FILES = ("config.toml", "glassformer.json", "config.json")  # in a run, a saved model, a checkpoint
 
 
 def complete_recipes(incomplete: str) -> list[str]:
@@ -130,7 +128,7 @@ def complete_studies(incomplete: str) -> list[str]:
 
 
 def complete_runs(incomplete: str) -> list[str]:
-    """Folders whose path begins with ``incomplete``; with a slash if they are not runs or models."""
+    """Folders whose path begins with ``incomplete``; those that are not runs or models end in a slash."""
     parent, prefix = os.path.split(incomplete)
     out = []
     try:
@@ -149,38 +147,38 @@ def complete_runs(incomplete: str) -> list[str]:
 # --- options --------------------------------------------------------------------------------------
 
 
-DATA, MODEL, TRAINING, OUTPUT, LIMITS = "Data", "Model", "Training", "Output", "Limits"  # panels of --help
+DATA, MODEL, TRAINING, OUTPUT, LIMITS = "Data", "Model", "Training", "Output", "Limits"  # titles in --help
 
 
 def option(
     metavar: str | None, help: str, *names: str, default: Any = None, panel: str = "", **extra: Any
 ) -> Any:
-    """An option; ``names`` default to the name of the parameter, and ``default=...`` means required."""
+    """A command-line option; ``names`` defaults to the name of the parameter, ``default=...`` is required."""
     return typer.Option(default, *names, metavar=metavar, help=help, rich_help_panel=panel or None, **extra)
 
 
 def argument(metavar: str, help: str, *, default: Any = None, **extra: Any) -> Any:
-    """An argument; ``default=...`` means required."""
+    """A positional argument; ``default=...`` means required."""
     return typer.Argument(default, metavar=metavar, help=help, **extra)
 
 
 def flag(name: str, help: str, **extra: Any) -> Any:
-    """An option without a value."""
+    """A boolean option, without a value."""
     return option(None, help, name, default=False, **extra)
 
 
 def run_argument(help: str = "Run folder or saved model.", metavar: str = "RUN", default: Any = ...) -> Any:
-    """An argument for a folder, with shell completion."""
+    """A positional argument for a run folder, with shell completion."""
     return argument(metavar, help, default=default, autocompletion=complete_runs)
 
 
 def recipe_argument(help: str, metavar: str = "RECIPE") -> Any:
-    """An argument for a recipe, with shell completion."""
+    """A positional argument for a recipe, with shell completion."""
     return argument(metavar, help, autocompletion=complete_recipes)
 
 
-def _column(name: str) -> Any:
-    return option("NAME", f"{name}; detected by default.", panel=DATA)
+def _column_option(help: str) -> Any:
+    return option("NAME", f"{help}; detected by default.", panel=DATA)
 
 
 RUN: Any = run_argument()
@@ -198,15 +196,15 @@ SETTINGS: Any = option(
 )
 DATA_FILE: Any = option("FILE", "Input file; may also be given as an argument.", "--data", panel=DATA)
 OTHER_DATA: Any = argument("PATH", "Short for --data PATH.", show_default=False)
-TEXT_COLUMN: Any = _column("Text column")
-PAIR_COLUMN: Any = _column("Second text column of pairs")
+TEXT_COLUMN: Any = _column_option("Text column")
+PAIR_COLUMN: Any = _column_option("Second text column of pairs")
 LABEL_COLUMN: Any = option(
-    "NAME", "Label column (auto-detected). Multi-label: comma-separated 0/1 columns, e.g. A,B,C.", panel=DATA
+    "NAME", "Label column; detected by default. Multi-label: 0/1 columns, e.g. A,B,C.", panel=DATA
 )
 LABEL_SEPARATOR: Any = option("TEXT", "Separator of several labels in one cell, e.g. '|'.", panel=DATA)
-IMAGE_COLUMN: Any = _column("Column with images or image paths")
-SOURCE_COLUMN: Any = _column("Source text column")
-TARGET_COLUMN: Any = _column("Translation column")
+IMAGE_COLUMN: Any = _column_option("Column with images or image paths")
+SOURCE_COLUMN: Any = _column_option("Source text column")
+TARGET_COLUMN: Any = _column_option("Translation column")
 COLUMNS = {  # options for columns of tables, by recipe key
     "text_column": TEXT_COLUMN,
     "pair_column": PAIR_COLUMN,
@@ -216,10 +214,10 @@ COLUMNS = {  # options for columns of tables, by recipe key
     "source_column": SOURCE_COLUMN,
     "target_column": TARGET_COLUMN,
 }
-LABELED = tuple(COLUMNS)[:5]  # columns for labeled examples
-TRANSLATION = tuple(COLUMNS)[5:]  # columns for pairs of sentences
+LABELED_COLUMNS = tuple(COLUMNS)[:5]  # keys for labeled examples
+TRANSLATION_COLUMNS = tuple(COLUMNS)[5:]  # keys for pairs of sentences
 BAD_ROW: Any = option(
-    "refuse|skip", "Stop at an unusable row or image (refuse), or skip and list it (skip).", panel=DATA
+    "refuse|skip", "For unusable rows or images: stop (refuse), or skip and list them (skip).", panel=DATA
 )
 BAD_ROWS = ("refuse", "skip")  # values of --on-bad-row
 
@@ -237,7 +235,11 @@ def check_choice(option: str, choice: str | None, choices: tuple[str, ...]) -> s
 
 
 def add_options(options: Mapping[str, tuple[Any, Any]]) -> Callable[[Any], Any]:
-    """A decorator that replaces the ``**options`` of a command by these options: name -> type and option."""
+    """A decorator that replaces the ``**options`` of a command by the options in a dict.
+
+    Args:
+        options: name of the parameter -> its type, and the result of ``option``.
+    """
 
     def decorate(command: Any) -> Any:
         signature = inspect.signature(command, eval_str=True)
@@ -245,8 +247,8 @@ def add_options(options: Mapping[str, tuple[Any, Any]]) -> Callable[[Any], Any]:
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=info, annotation=hint)
             for name, (hint, info) in options.items()
         ]
-        own = list(signature.parameters.values())[:-1]
-        command.__signature__ = signature.replace(parameters=[*own, *parameters])
+        *other_parameters, _ = signature.parameters.values()  # the last one is **options
+        command.__signature__ = signature.replace(parameters=[*other_parameters, *parameters])
         return command
 
     return decorate
@@ -267,7 +269,7 @@ def with_columns(*keys: str, hidden: Iterable[str] = ()) -> Callable[[Any], Any]
 
 
 def column_settings(columns: Mapping[str, str | None]) -> list[str]:
-    """Values of ``--set`` for the columns that have a name."""
+    """``KEY=VALUE`` settings for the columns that have a name."""
     return [f"{key}={json_text(name)}" for key, name in columns.items() if name is not None]
 
 
@@ -293,14 +295,14 @@ def choose_data(path: str | None, data: str | None, command: str) -> str | None:
 
 
 def as_settings(**values: Any) -> list[str]:
-    """Values of ``--set`` for the keys that have a value."""
+    """``KEY=VALUE`` settings for the keys that have a value."""
     return [f"{key}={value}" for key, value in values.items() if value is not None]
 
 
 def guess_data_option(argument: str) -> str | None:
-    """``--text`` or ``--images`` if an argument is a path of labeled data; None: a name or a TOML file.
+    """``--text`` or ``--images`` if an argument is a path of labeled data; None for names, runs and recipes.
 
-    A folder that is not a run has images if most of its first files are images.
+    A folder is for ``--images`` if most of its first 100 files are images.
     """
     path = Path(argument).expanduser()
     if argument.lower().endswith(tuple(READERS)) or (argument.lower().endswith(CONLL) and path.is_file()):
@@ -319,12 +321,12 @@ def guess_data_option(argument: str) -> str | None:
 
 
 def expand_stdin(arguments: Iterable[str]) -> list[str]:
-    """The arguments, with the lines of standard input in place of a dash."""
+    """The arguments; a dash is replaced by the lines of standard input."""
     return [text for word in arguments for text in (read_stdin()[0] if word == STDIN else [word])]
 
 
 def suggest_option(word: str, options: Iterable[str], keys: Mapping[str, Any]) -> str | None:
-    """A suggestion for an option that a command does not have; None: no suggestion."""
+    """A suggestion for an unknown option, such as "Write --set dropout=0.1"; None if nothing is similar."""
     name, _, value = word.partition("=")
     key = as_key(name)
     if key in TABLE_OPTIONS and "--text" in options:
@@ -339,12 +341,14 @@ def suggest_option(word: str, options: Iterable[str], keys: Mapping[str, Any]) -
 
 
 def use_option_names(message: str, options: Iterable[str], arguments: Sequence[str] = ()) -> str:
-    """A message of the library with names of command-line options, such as ``--text-column``.
+    """Replace keys by command-line options in a message, such as ``text_column`` by ``--text-column``.
 
     Args:
-        arguments: the user's command; a message about one of its options begins with the option.
+        options: the options of the command.
+        arguments: those of the command; a key at the start of the message becomes an option if it is here.
     """
     available = set(options)
+    # "lr = -1: must be positive" becomes "--lr = -1: ..."
     if match := re.match(r"(\w+)(?=: | = )", message):
         option = "--" + match[1].replace("_", "-")
         if option in available and any(word.partition("=")[0] == option for word in arguments):
@@ -362,7 +366,7 @@ def use_option_names(message: str, options: Iterable[str], arguments: Sequence[s
         message = message.replace(f", {SKIP_HINT}", "")
         if "--set" in available:
             message = message.replace("with on_bad_row=skip", "with --set on_bad_row=skip")
-        else:  # the command has no option that fixes it
+        else:  # the command cannot skip rows: remove ", or leave such rows out with on_bad_row=skip"
             message = re.sub(r"(, or|(?<=\?) Or) leave such \w+ out with on_bad_row=skip", "", message)
             for key in re.findall(r"--set (\w+)=", message):
                 if f"--{key}" in available:
@@ -379,41 +383,41 @@ def use_option_names(message: str, options: Iterable[str], arguments: Sequence[s
     return message
 
 
-def use_column_options(line: str) -> str:
-    """A line of the library with the command-line options of columns."""
-    return use_option_names(line, ["--" + key.replace("_", "-") for key in COLUMNS])
+def use_column_options(message: str) -> str:
+    """Replace the keys of columns by command-line options, such as ``text_column`` by ``--text-column``."""
+    return use_option_names(message, ["--" + key.replace("_", "-") for key in COLUMNS])
 
 
-def note_columns(line: str) -> None:
+def print_library_note(note: str) -> None:
     """Print a note of the library, with the command-line options of columns."""
-    print_note(use_column_options(line))
+    print_note(use_column_options(note))
 
 
-def say_with_options(line: str) -> None:
-    """Print a line of the library, with the command-line options of columns."""
-    print_message(use_column_options(line))
+def print_library_message(message: str) -> None:
+    """Print a message of the library, with the command-line options of columns."""
+    print_message(use_column_options(message))
 
 
 def columns_for_data(columns: Mapping[str, str | None], data: str | None) -> dict[str, str]:
-    """The columns that have a name; raises ConfigError if there are any, but no other data."""
+    """The columns that have a name; raises ConfigError if a column is named without ``--data``."""
     names = {key: name for key, name in columns.items() if name is not None}
     if names and data is None:
         option = "--" + next(iter(names)).replace("_", "-")
-        fix = "Leave it out: the run knows its own columns"
-        raise errors.ConflictError("belongs to --data", where=option, fix=fix)
+        fix = "Leave it out, because the run has stored its columns"
+        raise errors.ConflictError("has an effect only with --data", where=option, fix=fix)
     return names
 
 
 def is_run(name: str | Path) -> bool:
-    """Whether a name is the folder of a run, finished or not."""
+    """Whether a path is the folder of a run, finished or not."""
     return (Path(name) / "config.toml").is_file()
 
 
 def run_to_resume(recipe: str | None, out: Path | None) -> tuple[str | None, Path | None]:
-    """The recipe and the run folder for ``train --resume``; the argument RECIPE may also be a run folder."""
+    """The recipe and the run folder for ``train --resume``; ``recipe`` may also be a run folder."""
     if recipe is None and out is None:
-        fix = "Name it: glassformer train --resume --out RUN"
-        raise errors.NothingGivenError("the run to continue is not named", where="--resume", fix=fix)
+        fix = "Name the run to resume: glassformer train --resume --out RUN"
+        raise errors.NothingGivenError("no run is named", where="--resume", fix=fix)
     if recipe is None or not is_run(recipe):
         return recipe, out
     if out is not None and out.resolve() != Path(recipe).resolve():
@@ -426,11 +430,11 @@ def run_to_resume(recipe: str | None, out: Path | None) -> tuple[str | None, Pat
 
 
 class Key(NamedTuple):
-    """A key of recipes, which ``--set name=value`` sets."""
+    """A recipe key, which ``--set NAME=VALUE`` sets."""
 
     section: str  # "" for keys outside of sections
     name: str
-    default: str  # in TOML syntax; "none" or "" for None
+    default: str  # in TOML syntax; for None: "none" if --set accepts none, otherwise ""
     meaning: str
 
 
@@ -448,19 +452,19 @@ def recipe_keys(task: str = DEFAULT_TASK) -> Iterator[Key]:
             default = json_text(field.default, ascii=True)
             if field.default is None:
                 default = "none" if takes_none(recipe_class, field.name) else ""
-            hint = hints[field.name]
-            choices = [str(choice) for choice in choices_in([hint, *typing.get_args(hint)])]
+            field_type = hints[field.name]
+            choices = [str(choice) for choice in choices_in([field_type, *typing.get_args(field_type)])]
             parts = [meaning_of(field), f"({' | '.join(choices)})" if choices else ""]
             yield Key(section, field.name, default, " ".join(filter(None, parts)))
 
 
 def all_keys() -> dict[str, Key]:
-    """The keys of all tasks, by name."""
+    """The recipe keys of all tasks, by name."""
     return {key.name: key for task in TASKS for key in recipe_keys(task)}
 
 
 def show_keys(requested: bool) -> None:
-    """Print the keys of all tasks, then exit."""
+    """Print the recipe keys of all tasks, then exit."""
     if not requested:
         return
     for task in TASKS:

@@ -32,23 +32,23 @@ if TYPE_CHECKING:
 
 
 NO_ANSWER = "(no answer)"
-EXCERPT = 100  # maximum number of characters of a text in a table
-# Text of a cell in the first column -> its style
+EXCERPT_LENGTH = 100  # maximum number of characters of a text in a table
+# Style of a cell in the first column, by its text
 STATE_STYLES = {"missing": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}
 
 
-_json_output = False  # whether stdout is only for JSON
+_json_output = False  # whether the command prints JSON, and everything else goes to stderr
 
 
 def stdout_for_json(enabled: bool) -> bool:
-    """If True, lines and tables go to stderr until the next command, so that stdout has only JSON."""
+    """Send messages and tables to stderr if ``enabled``, so stdout has only JSON; returns ``enabled``."""
     global _json_output
     _json_output = enabled
     return enabled
 
 
 def output_stream() -> TextIO:
-    """The stream for lines and tables."""
+    """The stream for messages and tables."""
     return sys.stderr if _json_output else sys.stdout
 
 
@@ -58,26 +58,23 @@ AS_JSON: Any = typer.Option(
 
 
 def one_line(text: Any) -> str:
-    """A text as one line, without control characters for the terminal."""
+    """A text as one line, without control characters."""
     return printable(" ".join(str(text).split()))
 
 
-def excerpt(text: str, size: int = EXCERPT) -> str:
-    """The beginning of a text, as one line."""
+def excerpt(text: str, size: int = EXCERPT_LENGTH) -> str:
+    """The first ``size`` characters of a text, as one line."""
     line = one_line(text[: 4 * size])
     return line if len(line) <= size else line[: size - 1].rstrip() + "…"
 
 
 def print_text(text: str, err: bool = False) -> None:
-    """Print text to stdout, without control characters other than tabs and line breaks.
-
-    All commands print with it.
-    """
+    """Print text to stdout, or to stderr if ``err``; escapes control characters except tab and newline."""
     typer.echo(printable(text, allowed="\t\n"), err=err)
 
 
 def print_message(*lines: str) -> None:
-    """Print lines, to stdout or with ``--json`` to stderr."""
+    """Print lines to stdout; with ``--json``, to stderr."""
     for line in lines:
         print_text(one_line(line), err=_json_output)
 
@@ -90,14 +87,14 @@ def print_note(*lines: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON; control characters are escaped."""
-    text = json_text(value, indent=2, default=_plain)
+    text = json_text(value, indent=2, default=_to_plain)
     if not text.replace("\n", "").isprintable():
         text = "".join(c if c.isprintable() or c == "\n" else json_text(c, ascii=True)[1:-1] for c in text)
     print_text(text)
 
 
-def _plain(value: Any) -> Any:
-    """Convert paths to text, and numpy values to numbers and lists."""
+def _to_plain(value: Any) -> Any:
+    """Convert paths to text, and NumPy values to numbers and lists."""
     if isinstance(value, Path):
         return str(value)
     if hasattr(value, "tolist"):
@@ -120,7 +117,7 @@ def progress_bar(title: str, total: int | None = None) -> Iterator[Callable[...,
 def show_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[str] = ()
 ) -> None:
-    """Print a table; columns in ``right`` are right-aligned. Markup in cells is not interpreted."""
+    """Print a table; the columns named in ``right`` are right-aligned. Markup in cells is not interpreted."""
     table = Table(title=Text(one_line(title)), title_justify="left", title_style="bold", header_style="bold")
     for column in columns:
         justify = "right" if column in right else "left"
@@ -134,8 +131,8 @@ def show_table(
 
 def show_metric_table(title: str, table: Metrics) -> None:
     """Print a table of metrics."""
-    right = [head for head in table.heads[1:] if head not in table.text_columns]
-    show_table(title, table.heads, table.rows, right)
+    right = [head for head in table.columns[1:] if head not in table.text_columns]
+    show_table(title, table.columns, table.rows, right)
 
 
 def show_metrics(title: str, scores: dict[str, Any], measure: str = "accuracy") -> None:
@@ -155,7 +152,7 @@ def show_metrics(title: str, scores: dict[str, Any], measure: str = "accuracy") 
 
 
 def abstention_line(abstention: dict[str, Any]) -> str:
-    """A sentence on how many examples get a label despite abstention, and how many of these are right."""
+    """A sentence: the number of examples with a label despite abstention, and the accuracy on them."""
     accuracy, n = abstention["accuracy"], abstention["answered"]
     sentence = f"with abstention below {abstention['below']:g}, {n:,} of {abstention['n']:,} get a label"
     if not n:
@@ -169,21 +166,21 @@ def show_translation_scores(title: str, splits: dict[str, dict[str, Any]]) -> No
     """Print the metrics of each split and search method, and how they were computed."""
     from glassformer.report.metrics import metric_table
 
-    entries = [(split, name, s) for split, by_method in splits.items() for name, s in by_method.items()]
+    entries = [(split, name, scores) for split, methods in splits.items() for name, scores in methods.items()]
     columns = ("bleu", "chrf", "bleu_tokenised", "sentences_per_second")
-    table = metric_table([(split, s) for split, _, s in entries], columns, 2, first_head="")
+    table = metric_table([(split, scores) for split, _, scores in entries], columns, 2, first_column="")
     rows = [
-        [line[0], f"{name} ({s['width']})", *line[1:]]
-        for (_, name, s), line in zip(entries, table.rows, strict=True)
+        [row[0], f"{name} ({scores['width']})", *row[1:]]
+        for (_, name, scores), row in zip(entries, table.rows, strict=True)
     ]
-    show_table(title, ("", "search", *table.heads[1:]), rows, right=table.heads[1:])
+    show_table(title, ("", "search", *table.columns[1:]), rows, right=table.columns[1:])
     for name, signature in entries[0][2]["signatures"].items():
         print_message(f"{name.replace('_', ' ')}: {signature}")
 
 
 @contextmanager
 def print_warnings(reword: Callable[[str], str] = str) -> Iterator[None]:
-    """Print each of our own warnings once, as a note; ``reword`` changes their texts."""
+    """Print each warning of glassformer once, as a note; ``reword`` changes its text."""
     printed: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *location: Any) -> None:
@@ -200,8 +197,8 @@ def print_warnings(reword: Callable[[str], str] = str) -> Iterator[None]:
 
 # --- finished runs ----------------------------------------------------------------------------------
 
-FEW_EXAMPLES = 30  # with fewer validation examples, counts are printed instead of shares
-MIN_GAP = 0.05  # a larger gap between mean probability and accuracy is reported
+FEW_EXAMPLES = 30  # with fewer validation examples, accuracy is printed as a count
+MIN_GAP = 0.05  # a larger difference between mean confidence and accuracy is reported
 MIN_CALIBRATION = 50  # number of validation examples needed to fit a temperature
 
 
@@ -219,8 +216,7 @@ def show_run(run: Run, recipe: Any) -> None:
 
 def run_as_dict(run: Run) -> dict[str, Any]:
     """A finished run for JSON: its paths and its metrics."""
-    out = {"folder": run.folder, "model": run.folder / "model", "report": run.report}
-    out |= {"metrics": run.metrics}
+    out = {"folder": run.folder, "model": run.folder / "model", "report": run.report, "metrics": run.metrics}
     return out | ({"verdict": verdict} if (verdict := _verdict(run)) else {})
 
 
@@ -234,7 +230,7 @@ def _verdict(run: Run) -> str:
 
 
 def next_step(run: Run, recipe: Any) -> str:
-    """The command to run after training."""
+    """A line with the command to run after training."""
     from glassformer.tasks.load import describe
 
     task = TASKS[recipe.task]
@@ -251,13 +247,13 @@ def next_step(run: Run, recipe: Any) -> str:
 
 
 def example_text(recipe: Any) -> str:
-    """The first sentence of a recipe, quoted for a shell; empty if there is none."""
+    """The first example sentence of a recipe, quoted for a shell; empty if there is none."""
     sentences = getattr(getattr(recipe, "evaluate", None), "sentences", ())
     return shlex.quote(one_line(sentences[0])) if sentences else ""
 
 
 def show_evaluated_run(run: Run, recipe: Any) -> None:
-    """Print a finished run of a model for labels, tags, answers or numbers, with its baselines."""
+    """Print a finished run of a classifier, tagger, question answerer or regressor, with its baselines."""
     from glassformer.report.metrics import metric_table
     from glassformer.targets import target_of
 
@@ -274,8 +270,8 @@ def show_evaluated_run(run: Run, recipe: Any) -> None:
         print_message("")
         examples = f"{scores['n']:,} {split_name} {noun}{target.size_note(scores)}"
         title = f"{recipe.name}: {examples}, {metrics['seconds']['total']:.0f} s in all"
-        head = "" if target.predicts_labels else "model"
-        show_metric_table(title, metric_table(rows, columns, digits, head, short=True))
+        first_column = "" if target.predicts_labels else "model"
+        show_metric_table(title, metric_table(rows, columns, digits, first_column, short=True))
         print_message(*LINES_BY_LAYOUT[target.terminal_layout](scores, metrics, name, noun))
     print_message(*interval_lines(metrics.get("intervals") or []))
     if metrics["test"] and split_name != "validation" and metrics["validation"]:
@@ -305,7 +301,7 @@ def show_evaluated_run(run: Run, recipe: Any) -> None:
 
 
 def terminal_columns(scores: dict[str, Any], measure: str) -> Sequence[str]:
-    """The columns of a table of scores that fit a terminal."""
+    """The metrics for a table that fits a terminal."""
     from glassformer.targets import target_of
 
     target = target_of(scores)
@@ -359,16 +355,15 @@ LINES_BY_LAYOUT = {"labels": label_lines, "tags": tag_lines, "answers": answer_l
 
 
 def show_examples(metrics: dict[str, Any]) -> None:
-    """Print predictions for the sentences and questions in the recipe."""
+    """Print predictions for the example sentences and questions of the recipe."""
     sentences = metrics.get("sentences") or []
     for sentence in sentences:
         if "spans" in sentence:
-            words = (f"{s['text']} ({s['kind']} {percent(s['probability'])})" for s in sentence["spans"])
-            spans = ", ".join(words)
-            print_message(f"{excerpt(sentence['text'])}: {spans or 'no span'}")
+            spans = [f"{s['text']} ({s['kind']} {percent(s['probability'])})" for s in sentence["spans"]]
+            print_message(f"{excerpt(sentence['text'])}: {', '.join(spans) or 'no span'}")
     labeled = [s for s in sentences if "label" in s]
     if rows := [[excerpt(s["text"]), s["label"], percent(s["probability"])] for s in labeled]:
-        show_table("own sentences", ("text", "label", "probability"), rows, right=["probability"])
+        show_table("example sentences", ("text", "label", "probability"), rows, right=["probability"])
     for question in metrics.get("questions") or []:
         answer = question["answer"] or NO_ANSWER
         print_message(f"{excerpt(question['question'])}: {answer} {percent(question['probability'])}")
@@ -378,16 +373,16 @@ def show_trials(trials: Sequence[dict[str, Any]]) -> None:
     """Print the models that ``model = auto`` has tried."""
     first = next(trial for trial in trials if "score" in trial)
     rows = []
-    for t in trials:
-        cells = [f"{t['score']:.4f}", f"{t['seconds']:.0f}"] if "score" in t else ["", ""]
-        outcome = f"left out: {t['left out']}" if "left out" in t else ""
-        rows.append([t["model"], *cells, "chosen" if t.get("chosen") else outcome])
+    for trial in trials:
+        cells = [f"{trial['score']:.4f}", f"{trial['seconds']:.0f}"] if "score" in trial else ["", ""]
+        outcome = f"left out: {trial['left out']}" if "left out" in trial else ""
+        rows.append([trial["model"], *cells, "chosen" if trial.get("chosen") else outcome])
     title = f"tried: {first['metric']} on {first['examples']:,} examples ({first['by']})"
     show_table(title, ("model", first["metric"], "seconds", ""), rows, right=["seconds"])
 
 
 def validation_line(scores: dict[str, Any], measure: str) -> str:
-    """A line with the validation metric; if there are few examples, with the number of right predictions."""
+    """A line with the validation metric; for few examples, the number of correct predictions."""
     from glassformer.targets import target_of
 
     n, target = scores["n"], target_of(scores)
@@ -400,9 +395,9 @@ def validation_line(scores: dict[str, Any], measure: str) -> str:
 
 
 def calibration_hint(folder: Path, metrics: dict[str, Any]) -> str:
-    """A sentence on how to calibrate a classifier that is significantly over- or underconfident.
+    """A sentence on how to calibrate a significantly over- or underconfident classifier; empty for others.
 
-    Empty if the classifier is calibrated, or if the validation examples do not show the same gap.
+    It is also empty if the confidence on the validation examples is not wrong in the same direction.
     """
     scores, validation = metrics.get("test"), metrics.get("validation")
     if not scores or scores.get("confidence") is None or scores.get("accuracy") is None:
@@ -453,7 +448,7 @@ def show_similarity_run(run: Run, recipe: Any) -> None:
 
 
 def show_similarity(title: str, results: dict[str, dict[str, Any]]) -> None:
-    """Print the metrics of embedders: model -> correlations, or how often the paired text is retrieved."""
+    """Print the metrics of embedders, by model: correlations, or how often the paired text is retrieved."""
     from glassformer.report.metrics import metric_table
     from glassformer.targets.similarity import Similarity
 
@@ -469,11 +464,11 @@ def show_vectors_run(run: Run, recipe: Any) -> None:
     for key in ("neighbours", "analogies"):
         rows = [[query, ", ".join(word for word, _ in nearest)] for query, nearest in metrics[key].items()]
         if rows:
-            show_table(key, ("asked", "nearest"), rows)
+            show_table(key, ("query", "nearest"), rows)
     keys = ("mean", "min", "max")
     norms = [[stage, *(f"{n[key]:.3f}" for key in keys)] for stage, n in metrics["norms"].items()]
-    heads = ("", "mean", "smallest", "largest")
-    show_table("length of the vectors", heads, norms, right=heads[1:])
+    columns = ("", "mean", "smallest", "largest")
+    show_table("length of the vectors", columns, norms, right=columns[1:])
 
 
 def show_tests(title: str, tests: dict[str, Any]) -> None:
@@ -491,7 +486,7 @@ def outlier_note(outliers: dict[str, Any]) -> str:
     values, is_single = ", ".join(f"{value:.10g}" for value in outliers["first"]), outliers["count"] == 1
     epoch = "the epoch" if outliers["best_epoch"] is None else f"epoch {outliers['best_epoch']}"
     numbers = "a validation number" if is_single else f"{outliers['count']:,} validation numbers"
-    verb = "makes" if is_single else "make"
+    verb = "causes" if is_single else "cause"
     loss_share = f"which {verb} {outliers['share_of_loss']:.0%} of the validation loss"
     fix = f"correct {'it' if is_single else 'them'}, or train again with --set far_numbers=skip"
     if outliers.get("wide"):
@@ -500,20 +495,20 @@ def outlier_note(outliers: dict[str, Any]) -> str:
 
 
 def interval_lines(levels: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield, for each coverage, the share of numbers in their intervals and the width of the intervals."""
+    """Yield a line per coverage: share of true values in their intervals, and width of the intervals."""
     for level in levels:
         title = f"{level['asked']:.0%} intervals"
         if level["covered"] is None:
-            yield f"{title}: need {level['needed']} validation examples or more"
+            yield f"{title} need at least {level['needed']} validation examples"
         else:
             width = f"width {level['width']:.4g}"
             if "factor" in level:
-                width = f"from 1/{level['factor']:.3g} to {level['factor']:.3g} times the predicted one"
+                width = f"from 1/{level['factor']:.3g} to {level['factor']:.3g} times the prediction"
             yield f"{title}: {level['covered']:.1%} of the true numbers inside, {width}"
 
 
 def ratio_line(scores: dict[str, Any]) -> str:
-    """A line with the median error as a ratio, for numbers on a log scale; empty for others."""
+    """A line with the median error as a factor, for regression on a log scale; empty for other models."""
     ratios = scores.get("ratios") or {}
     if (factor := ratios.get("median_factor")) is None:
         return ""
@@ -522,7 +517,7 @@ def ratio_line(scores: dict[str, Any]) -> str:
 
 
 def show_regression_metrics(title: str, scores: dict[str, Any]) -> None:
-    """Print all metrics of a regressor, with intervals."""
+    """Print all metrics of a regressor, and the coverage of its prediction intervals."""
     from glassformer.report.metrics import value_table
     from glassformer.targets.regression import Numbers
 

@@ -1,6 +1,6 @@
-"""Chooses the recipe of a command.
+"""Choice of the recipe that a command trains.
 
-The recipe is a shipped one, a TOML file, or a new one for the user's data.
+It is a shipped recipe, a TOML file, or a new recipe for the user's data.
 """
 
 from __future__ import annotations
@@ -37,18 +37,21 @@ from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.text_classification.recipe import Recipe
 from glassformer.train.config import class_weight_error
 
-HELD_OUT = 0.1  # share of the examples that is held out for validation, and for test
+HELD_OUT = 0.1  # share of the examples that is held out for validation, and the same share for test
 
 
 def is_set(key: str, settings: Sequence[str]) -> bool:
-    """Whether ``settings`` set this key, in any section."""
+    """Whether ``settings`` (``KEY=VALUE``) set this key, in any section."""
     return key in {name.rsplit(".", 1)[-1] for name in parse_settings(settings)}
 
 
 def recipe_values(
     cls: Any, source: str, settings: Sequence[str], sections: dict[str, Any] | None
 ) -> tuple[dict[str, Any], Any]:
-    """The values and the class of a recipe for the user's data; the setting ``target`` selects the class."""
+    """The values and the class of a recipe for the user's data.
+
+    The setting ``target=number`` replaces the class of a classifier, ``cls``, by the one of a regressor.
+    """
     task = task_with_target(cls.task, {}, settings)
     model = "a classifier" if task == cls.task else "a regressor"
     values: dict[str, Any] = {"name": Path(source).stem, "summary": f"{model} of {Path(source).name}"}
@@ -60,11 +63,11 @@ def recipe_values(
 
 
 COLUMN_KEYS = ("text_column", "label_column", "image_column", "pair_column")
-NO_COLUMN = ("auto", "none")  # values of pair_column that are not names of columns
+NO_COLUMN = ("auto", "none")  # values of pair_column that do not name a column
 
 
 def requested_recipe(cls: Any, source: str, settings: Sequence[str], sections: dict[str, Any] | None) -> Any:
-    """The recipe for the user's data, before defaults that depend on the data are set."""
+    """The recipe for the user's data, without the defaults that depend on the data."""
     values, cls = recipe_values(cls, source, settings, sections)
     recipe = build(cls, apply_overrides(values, settings, cls), "--set")
     check_values(recipe)
@@ -73,7 +76,7 @@ def requested_recipe(cls: Any, source: str, settings: Sequence[str], sections: d
 
 
 def check_values(recipe: Any) -> None:
-    """Raise ConfigError for values that would otherwise raise an error much later, in training."""
+    """Raise ConfigError for values that training would only reject later."""
     weight = getattr(getattr(recipe, "train", None), "class_weight", None)
     if isinstance(weight, str) and weight != "balanced":
         raise class_weight_error(weight)
@@ -88,7 +91,7 @@ def check_values(recipe: Any) -> None:
 
 
 def check_model(recipe: Any) -> None:
-    """Raise ConfigError, with the most similar name, if the model is not an architecture, path or Hub id."""
+    """Raise ConfigError if the model is not an architecture, path or Hub id; suggests a similar name."""
     name = getattr(getattr(recipe, "model", None), "model", None)
     is_image = hasattr(recipe, "image")
     if not name or name == AUTO or name in CATALOG or "/" in name or Path(name).expanduser().exists():
@@ -101,15 +104,15 @@ def check_model(recipe: Any) -> None:
     names = [*architectures, *catalog_names("images" if is_image else "texts")]
     if name in (TEXT_ARCHITECTURES if is_image else IMAGE_ARCHITECTURES):
         model_input, data_kind = ("texts", "images") if is_image else ("images", "texts")
-        what = f"{name!r} reads {model_input}, and the data are {data_kind}"
-        fix = f"Use a model of {data_kind}, or leave --model out"
+        what = f"{name!r} reads {model_input}, but the data are {data_kind}"
+        fix = f"Use a model for {data_kind}, or leave --model out"
         raise errors.NotForThisModelError(what, where="model", fix=fix)
     if name not in names:
         raise errors.UnknownModelError(f"no model {name!r}", where="model", fix=nearest(name, names))
 
 
 def check_columns(data: Any) -> None:
-    """Raise DataError if the table lacks a named column; reads only the header."""
+    """Raise DataError if the table lacks a column that the recipe names; reads only the header."""
     columns = [name for key in COLUMN_KEYS if (name := getattr(data, key, None)) and name not in NO_COLUMN]
     if not columns:
         return
@@ -120,11 +123,14 @@ def check_columns(data: Any) -> None:
             raise errors.NoSuchColumnError(f"no column {name!r}", where=data.source, fix=nearest(name, names))
 
 
-# --- held-out splits, and the task that fits the data -----------------------------------------------
+# --- sizes of held-out splits, and the recipe for the kind of data ----------------------------------
 
 
 def set_split_sizes(values: dict[str, Any], dataset: Any) -> None:
-    """Set the size of each missing split: a tenth of the data, or one example per class if that is more."""
+    """Set ``validation_size`` and ``test_size`` in ``values["data"]`` for the splits that are missing.
+
+    The size is a tenth of the data, or one example per class if that is more.
+    """
     labels = dataset.splits["train"].labels if "train" in dataset.splits else None
     num_classes = 1 if are_sets(labels) or are_numbers(labels) else len(set(labels or ()))
     size = HELD_OUT if round(HELD_OUT * len(labels or ())) >= num_classes else num_classes
@@ -141,15 +147,15 @@ class RecipeRequest:
     text: str | None = None
     images: str | None = None
     data: str | None = None  # replaces the data of the recipe
-    settings: tuple[str, ...] = ()
-    own_data: bool = False  # whether the user has given labeled texts or images, with or without an option
+    settings: tuple[str, ...] = ()  # KEY=VALUE
+    own_data: bool = False  # whether the user has given labeled texts or images, also without an option
 
 
 def resolve_request(request: RecipeRequest, command: str, alternatives: str) -> RecipeRequest:
-    """Resolve the arguments of a command.
+    """Correct the arguments of a command if they are misplaced.
 
-    If a path of data is given as the recipe, it becomes ``text`` or ``images``. If ``text`` has another kind
-    of data than labeled texts, the recipe of a suitable task is used.
+    If the recipe is a path of data, it becomes ``text`` or ``images``. If ``text`` does not contain labeled
+    texts but, for example, tagged words, the result has the recipe for these data.
 
     Args:
         command, alternatives: for messages: the command's name, and what it accepts instead of a recipe.
@@ -161,15 +167,15 @@ def resolve_request(request: RecipeRequest, command: str, alternatives: str) -> 
     request = replace(request, own_data=bool(request.text or request.images))
     if request.text is None or request.recipe or request.images or request.data:
         return request
-    kind, description = _other_kind(request.text, request.settings)
+    kind, description = _detect_other_kind(request.text, request.settings)
     if kind == "images":
-        print_note(f"{request.text} holds images: taken as --images {shlex.quote(request.text)}")
+        print_note(f"{request.text} contains images: read as --images {shlex.quote(request.text)}")
         return replace(request, text=None, images=request.text)
     if kind is None:
         return request
     recipe = RECIPES_BY_KIND[kind].recipe
     arguments = f"{recipe} --data {shlex.quote(request.text)}"
-    print_note(f"{request.text} holds {description}: taken as glassformer {command} {arguments}")
+    print_note(f"{request.text} contains {description}: running glassformer {command} {arguments}")
     defaults = {"name": json_text(Path(request.text).stem)}
     if RECIPES_BY_KIND[kind].pairs:
         defaults |= dict.fromkeys(("validation_size", "test_size"), str(HELD_OUT))
@@ -181,10 +187,10 @@ def resolve_request(request: RecipeRequest, command: str, alternatives: str) -> 
 class KindRecipe(NamedTuple):
     """The recipe for a kind of data other than labeled texts."""
 
-    recipe: str
-    description: str  # for messages
-    pairs: bool = False  # whether the data are pairs of texts, of which recipes hold out none by default
-    alternative: str = ""  # another kind that the data may have, unless columns are named like languages
+    recipe: str  # its name
+    description: str  # of the data, for messages
+    pairs: bool = False  # whether the data are pairs of texts; their recipes hold out nothing by default
+    alternative: str = ""  # another possible kind of these data, unless columns have names of languages
 
 
 RECIPES_BY_KIND = {
@@ -195,8 +201,8 @@ RECIPES_BY_KIND = {
 }
 
 
-def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
-    """The kind of the data, as ``detect_kind`` returns it, and its description; None for labeled texts."""
+def _detect_other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
+    """The kind of the data (a result of ``detect_kind``) and its description; None for labeled texts."""
     if any(is_set(key, settings) for key in ("target", "text_column", "pair_column", "label_column")):
         return None, ""
     names = {name.lower() for name in read_column_names(Path(source).expanduser()) or ()}
@@ -211,14 +217,14 @@ def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
                 f"glassformer train {candidate.recipe} --data {shlex.quote(source)}"
                 for candidate in (entry, RECIPES_BY_KIND[entry.alternative])
             )
-            what = "two columns of texts and no labels"
-            fix = f"To learn to translate: {translate}; to compare texts by their meaning: {compare}"
+            what = "the table has two columns of texts and no labels"
+            fix = f"To train a translator: {translate}; to train an embedder: {compare}"
             raise errors.ConfigError(what, where=source, fix=fix)
     return (None, "") if kind == "texts" else (kind, kind if entry is None else entry.description)
 
 
 def _names_languages(source: str) -> bool:
-    """Whether the columns or files of pairs have names of languages."""
+    """Whether the columns or files of pairs have names of languages, such as ``en`` and ``de``."""
     names = column_names(source)
     return names is None or bool({*SOURCE_COLUMNS} & names and {*TARGET_COLUMNS} & names)
 
@@ -232,9 +238,9 @@ def store_reading_options(recipe: Any) -> Any:
 def classify_argument(
     name: str, command: str, alternatives: str
 ) -> tuple[str | None, str | None, str | None]:
-    """The recipe file, the texts or the images that an argument names; two of the three values are None."""
+    """The recipe, the texts or the images that an argument names; two of the three values are None."""
     if is_run(name):
-        fix = f"To continue with it: glassformer train --resume --out {shlex.quote(name)}"
+        fix = f"To resume it: glassformer train --resume --out {shlex.quote(name)}"
         raise errors.WrongArgumentError("is a run folder, not a recipe", where=name, fix=fix)
     option = guess_data_option(name)
     if option is None:
@@ -251,7 +257,7 @@ def classify_argument(
 # --- choosing the recipe ----------------------------------------------------------------------------
 
 
-ALTERNATIVES = "--text FILE or --images FOLDER"  # what train accepts instead of a recipe
+ALTERNATIVES = "--text FILE or --images FOLDER"  # the options of ``train`` that replace a recipe
 
 
 def choose_recipe(
@@ -277,7 +283,7 @@ def choose_recipe(
         settings: ``KEY=VALUE`` pairs, applied last.
         run_folder: a run whose recipe is used if no recipe and no data are given.
         command, alternatives: for messages: the command's name, and what it accepts instead of a recipe.
-        all_in_folds: hold out no tagged words or questions, because all go into folds.
+        all_in_folds: hold out nothing from tagged words and questions, because all go into folds.
         request: the result of ``resolve_request``, instead of the arguments above.
     """
     if request is None:
@@ -292,7 +298,8 @@ def choose_recipe(
     recipe = load_recipe(name, settings)
     if model and not hasattr(recipe, "model"):
         fix = "Leave it out"
-        raise errors.NotForThisModelError(f"a recipe of {recipe.task} has no model", where="--model", fix=fix)
+        what = f"a recipe for {recipe.task} has no model"
+        raise errors.NotForThisModelError(what, where="--model", fix=fix)
     if model:
         recipe = replace(recipe, model=replace(recipe.model, model=model))
     if not data and name not in recipe_names() and not is_set("source", settings):
@@ -312,11 +319,9 @@ def _check_source(recipe: Any, name: str, run_folder: Path | None) -> None:
     """Raise DataError if the table that a recipe names is missing."""
     path = Path(recipe.data.source).expanduser()
     if path.suffix.lower() in READERS and not path.exists():
-        what, fix = (
-            f"{recipe.data.source!r} does not exist",
-            "Put it back, or start a new run with another --out",
-        )
-        fix = missing_file_fix(path) if run_folder is None else fix
+        what, fix = f"{recipe.data.source!r} does not exist", missing_file_fix(path)
+        if run_folder is not None:
+            fix = "Put it back, or start a new run with another --out"
         raise errors.NoSuchFileError(what, where=f"{name}, [data] source", fix=fix)
 
 
@@ -324,17 +329,17 @@ def _check_one_source(request: RecipeRequest, command: str) -> None:
     """Raise ConfigError if both a recipe and data, or two kinds of data, are given."""
     name, data = request.recipe, None if request.recipe else request.data
     sources = {"a recipe": name, "--text": request.text, "--images": request.images, "--data": data}
-    given = [source for source, value in sources.items() if value]
-    if len(given) > 1:
+    names = [source for source, value in sources.items() if value]
+    if len(names) > 1:
         fix = "Give one of them"
         if name and "=" in name:  # a setting without --set
             fix = f"Give one of them; a setting needs --set: --set {shlex.quote(name)}"
-        what = f"both {given[0]}{f' ({name})' if name else ''} and {given[1]} are given"
+        what = f"both {names[0]}{f' ({name})' if name else ''} and {names[1]} are given"
         raise errors.ConflictError(what, where=command, fix=fix)
 
 
 def model_section(model: str | None) -> dict[str, Any]:
-    """The section ``model`` of a recipe for the option ``--model``."""
+    """Values of a recipe for the option ``--model``: section -> key -> value."""
     return {"model": {"model": model}} if model else {}
 
 
@@ -351,23 +356,24 @@ def _recipe_of_run(run_folder: Path | None, command: str, alternatives: str) -> 
 def recipe_for_data(
     cls: type, source: str, settings: Sequence[str] = (), sections: dict[str, Any] | None = None
 ) -> Any:
-    """A recipe for the user's labeled texts or images; ``fit`` sets learning rate, epochs and batch size.
+    """A recipe for the user's labeled texts or images.
 
-    If the source has no validation or test split, a tenth of the examples is held out for it.
+    It holds out a tenth of the examples for each missing split (validation, test). Learning rate, epochs and
+    batch size have no value: ``fit`` chooses them.
     """
     location = absolute_path(source)
     values, recipe_class = recipe_values(cls, location, settings, sections)
     requested = requested_recipe(cls, location, settings, sections)
-    d: Any = requested.data
-    options = {"limit": d.limit, "seed": d.split_seed}
+    data: Any = requested.data
+    options = {"limit": data.limit, "seed": data.split_seed}
     reader: Any = Texts()
     if cls is ImageRecipe:
         from glassformer.inputs.images import Images
 
         reader, options["need_labels"] = Images(), True
         values |= _image_defaults(requested)
-    with reading_as(d):
-        dataset = reader.read(requested, location, hasattr(d, "target"), **options)
+    with reading_as(data):
+        dataset = reader.read(requested, location, hasattr(data, "target"), **options)
     if cls is not ImageRecipe:
         note_siblings(location)
     set_split_sizes(values, dataset)
@@ -394,25 +400,25 @@ def _image_defaults(recipe: Any) -> dict[str, Any]:
 
 
 def absolute_path(source: str) -> str:
-    """An existing path as an absolute path, so that the run can be evaluated in any working directory."""
+    """An existing path as an absolute path, which is valid in any working directory; other names as is."""
     path = Path(source).expanduser()
     return str(path.resolve()) if path.exists() else source
 
 
-# --- a recipe on other data than its own -----------------------------------------------------------
+# --- a recipe with other data ------------------------------------------------------------------------
 
 
-MIN_DISTINCT = 3  # number of distinct texts needed: one for training, one for validation, one for test
-EXAMPLE_KEYS = ("sentences", "questions", "neighbours", "analogies")  # examples for the recipe's own data
+MIN_DISTINCT = 3  # distinct texts needed: one for training, one for validation, one for test
+EXAMPLE_KEYS = ("sentences", "questions", "neighbours", "analogies")  # examples that suit the recipe's data
 
 
 def note_siblings(source: str) -> None:
-    """Print a note about files that are not read: other splits in the folder, or tables without a split."""
+    """Print a note about tables in the same folder that are not read."""
     path = Path(source)
     if path.is_dir() and (split_paths := {file for files in split_files(path).values() for file in files}):
         if unread := [p.name for p in tables_in(path) if p not in split_paths]:
             what = f"{', '.join(unread)} in {path}: not read"
-            print_note(f"{what}; tables of a folder must be called train, validation (dev) or test")
+            print_note(f"{what}; tables in a folder must be named train, validation (dev) or test")
         return
     if SPLIT_OF.get(path.stem.lower()) != "train" or not path.is_file():
         return
@@ -423,10 +429,10 @@ def note_siblings(source: str) -> None:
 
 
 def add_held_out(recipe: Any, settings: Sequence[str], run_folder: Path | None) -> Any:
-    """Set the sizes of missing splits in a recipe of tagging or question answering; returns the recipe.
+    """A recipe for tagging or question answering, with sizes for the missing splits.
 
-    The size is a tenth, one text if there are fewer than ten distinct texts, or none if there are fewer than
-    three. Sizes that the user has set do not change.
+    The size is a tenth, one text for fewer than ten distinct texts, or zero for fewer than three. Sizes that
+    the user has set do not change.
     """
     read, sizes = TASKS[recipe.task].read, [f"{split}_size" for split in ("validation", "test")]
     missing = [key for key in sizes if not is_set(key, settings) and getattr(recipe.data, key, 0) is None]
@@ -450,7 +456,7 @@ def add_held_out(recipe: Any, settings: Sequence[str], run_folder: Path | None) 
 
 
 def describe_held_out(recipe: Any) -> str | None:
-    """A line on how many of the user's tagged words or questions are held out; None if there are none."""
+    """A line on how many tagged sentences or questions are held out; None if none are."""
     noun, sizes = TASKS[recipe.task].target.split_units, []
     for split in ("validation", "test"):
         size = getattr(recipe.data, f"{split}_size", None)
@@ -461,9 +467,9 @@ def describe_held_out(recipe: Any) -> str | None:
 
 
 def disable_next_sentence(recipe: Any, settings: Sequence[str], run_folder: Path | None) -> Any:
-    """The recipe, without next-sentence prediction if most texts have one sentence.
+    """The recipe, without next-sentence prediction if most texts have only one sentence.
 
-    A value in ``settings`` or of a resumed run has precedence.
+    A value in ``settings`` or in a resumed run has precedence.
     """
     is_explicit = is_set("next_sentence", settings)
     if is_explicit or not getattr(getattr(recipe, "text", None), "next_sentence", False):
@@ -490,12 +496,12 @@ def _mostly_several_sentences(data: Any) -> bool:
     return multi_sentence_share(next(iter(dataset.splits.values())).texts) >= NEXT_SENTENCE_SHARE
 
 
-def replace_data(recipe: Any, source: str, shipped: bool, settings: Sequence[str] = ()) -> Any:
-    """The recipe with other data, and without descriptions and examples of its own data."""
+def replace_data(recipe: Any, source: str, is_shipped: bool, settings: Sequence[str] = ()) -> Any:
+    """The recipe with other data, and without the description and examples of its old data."""
     set_keys = {key.rsplit(".", 1)[-1] for key in parse_settings(settings)}
     texts = {"summary": f"as {recipe.name}, on {Path(source).name}", "expect": ""}
     changes: dict[str, Any] = {key: text for key, text in texts.items() if key not in set_keys}
-    for section in ("evaluate", "judge") if shipped else ():
+    for section in ("evaluate", "judge") if is_shipped else ():
         config: Any = getattr(recipe, section, None)
         examples = {k: () for k in EXAMPLE_KEYS if hasattr(config, k) and k not in set_keys}
         if hasattr(config, "tests") and "tests" not in set_keys:  # remove the analogies of the old corpus
@@ -504,11 +510,11 @@ def replace_data(recipe: Any, source: str, shipped: bool, settings: Sequence[str
     data = replace(recipe.data, source=source)
     if hasattr(data, "source_column"):
         with reading_as(data):
-            data = _other_columns(data, set_keys)
+            data = _detect_pair_columns(data, set_keys)
     return replace(recipe, data=data, **changes)
 
 
-def _other_columns(data: Any, set_keys: set[str]) -> Any:
+def _detect_pair_columns(data: Any, set_keys: set[str]) -> Any:
     """The data section with the detected names of the columns, for later commands."""
     keys = ("source_column", "target_column")
     set_names = [getattr(data, key) for key in keys if key in set_keys]

@@ -1,6 +1,6 @@
 """``glassformer predict``.
 
-It predicts for texts, pairs of texts or images, given as arguments or in files.
+It predicts labels, numbers, tags or answers for texts, pairs of texts or images.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ def build_request(
     pair_column: str | None = None,
     skip: bool = False,
 ) -> rows.InputRequest:
-    """The request from which the ``Inputs`` of a model read the arguments of a command."""
+    """The arguments of a command, in the form that ``Inputs.gather`` reads."""
     from glassformer.tasks.run import trained_columns
 
     columns = trained_columns(run)
-    return rows.InputRequest(arguments, text_column, pair_column, columns, run, skip, cli.note_columns)
+    return rows.InputRequest(arguments, text_column, pair_column, columns, run, skip, cli.print_library_note)
 
 
 def gather(inputs: Inputs, request: rows.InputRequest) -> RowChunks:
-    """Read the input rows; raises DataError, with a hint if training skipped such rows."""
+    """Read the input rows; the error about an unusable row has a hint if training skipped such rows."""
     try:
         return inputs.gather(request)
     except DataError as error:
@@ -66,12 +66,16 @@ def _with_training_hint(error: DataError, folder: Path) -> DataError:
 
 
 def open_model(folder: Path, precision: str | None, labels: Sequence[str], template: str | None) -> Any:
-    """Load a model; with ``labels`` or ``template``, make it a zero-shot classifier."""
+    """Load a model, as a zero-shot classifier if ``labels`` or ``template`` are given.
+
+    Args:
+        folder: folder of a run or a model, or the name of a checkpoint.
+        labels: values of ``--labels``, such as ``["sports,politics"]``.
+    """
     from glassformer.checkpoints.hub import resolve_checkpoint
     from glassformer.families.image_text import has_both_halves
     from glassformer.tasks.load import load_for_predictions
 
-    # The folder may also be the name of a checkpoint.
     path = folder if folder.exists() else resolve_checkpoint(str(folder)).path
     names = [label.strip() for argument in labels for label in argument.split(",") if label.strip()]
     is_zero_shot, classifier = bool(labels) or template is not None, None
@@ -94,6 +98,25 @@ def open_model(folder: Path, precision: str | None, labels: Sequence[str], templ
         raise error.replace(where="--labels") from None
 
 
+def select_inputs(model: Any, pair_column: str | None) -> Inputs:
+    """The ``Inputs`` of a model; for pairs of texts if ``--pair-column`` is given."""
+    return model.inputs if pair_column is None else model.inputs.as_pairs(model)
+
+
+def _load_and_gather(
+    request: rows.InputRequest, precision: str | None, labels: Sequence[str], template: str | None
+) -> tuple[Any, RowChunks]:
+    """The model and the input rows. If possible, the rows are read first, because loading takes longer."""
+    from glassformer.tasks.load import describe
+
+    is_zero_shot, pair_column, source = bool(labels or template), request.pair_column, None
+    inputs = None if is_zero_shot else describe(request.folder).inputs
+    if inputs is not None and (pair_column is None or not inputs.may_be_pairs):
+        source = gather(inputs, request)
+    model = open_model(request.folder, precision, labels, template)
+    return model, gather(select_inputs(model, pair_column), request) if source is None else source
+
+
 # --- from Parquet to Parquet ----------------------------------------------------------------------
 
 
@@ -106,20 +129,22 @@ def predict_table(
     pair_column: str | None = None,
     json: bool = False,
 ) -> None:
-    """Predict for a Parquet file, and write another one; see ``scale.engines`` for the engines."""
+    """Predict for the rows of a Parquet file, and write a Parquet file; ``engine`` is serial or ray."""
     cli.check_folder(run)
     from glassformer.scale.scoring import SHARD_ROWS, score_file
 
     predictions.prediction_kind(run)
     for path, name in ((data, "--data"), (out, "--out")):
         if path is None or path.suffix.lower() != ".parquet":
-            what, where = "a large table is read from Parquet and written as Parquet", path or "is missing"
+            what, where = "--engine reads and writes Parquet files", path or "is missing"
             fix = "Give --data FILE.parquet --out FILE.parquet, or leave --engine out"
             raise BadValueError(what, where=f"{name} {where}", fix=fix)
     assert out is not None
     options: dict[str, Any] = {"column": text_column, "pair": pair_column, "rows": SHARD_ROWS}
     with progress_bar("rows") as progress:
-        result = score_file(run, data, out, engine=engine, progress=progress, say=cli.note_columns, **options)
+        result = score_file(
+            run, data, out, engine=engine, progress=progress, say=cli.print_library_note, **options
+        )
     print_message(f"{counted(result['rows'], 'row')}: {out}")
     if result["truncated"]:
         print_note(f"{result['truncated']:,} texts were too long and truncated; see the column 'truncated'")
@@ -155,7 +180,7 @@ def _check_table(files: Sequence[str], is_given: Mapping[str, bool]) -> None:
 
 
 def _given_options(parameters: Mapping[str, Any]) -> dict[str, bool]:
-    """Option of ``predict_command`` -> whether the user has given it."""
+    """For some options of ``predict_command``: whether the user has given them."""
     return {
         KEEP_TABLE: parameters["keep_table"],
         LEAST_SURE: parameters["least_sure"] is not None,
@@ -171,22 +196,17 @@ def _given_options(parameters: Mapping[str, Any]) -> dict[str, bool]:
 def _check_kind(kind: type[Kind], is_given: Mapping[str, bool]) -> None:
     """Raise ConfigError for options that this kind of prediction does not support."""
     if kind is predictions.Numbers and is_given[LEAST_SURE]:
-        what = "is for classifiers: the intervals of a regressor are equally wide for all numbers"
+        what = "is for classifiers; the intervals of a regressor are equally wide for all numbers"
         raise NotForThisModelError(what, where=LEAST_SURE, fix="Leave it out")
-    kinds = {KEEP_TABLE: "labels and of numbers", "--coverage": "numbers"}
+    models = {KEEP_TABLE: "classifiers and regressors", "--coverage": "regressors"}
     for name in (KEEP_TABLE, LEAST_SURE, "--labels", "--template", "--coverage", "--engine"):
         if not issubclass(kind, Labels) and is_given[name]:
-            what = f"is for models of {kinds.get(name, 'labels')}"
+            what = f"is for {models.get(name, 'classifiers')}"
             raise NotForThisModelError(what, where=name, fix="Leave it out")
 
 
-def select_inputs(model: Any, pair_column: str | None) -> Inputs:
-    """The ``Inputs`` of a model, for pairs of texts if ``--pair-column`` is given."""
-    return model.inputs if pair_column is None else model.inputs.as_pairs(model)
-
-
 def _write(writer: Writer, source: RowChunks, skip: bool) -> None:
-    """Predict for all rows, chunk by chunk."""
+    """Predict for all rows, chunk by chunk, and write the predictions."""
     from glassformer.train.callbacks import Progress
 
     try:
@@ -217,11 +237,9 @@ OUT: Any = option(
     "answering also .jsonl; for taggers also .conll.",
 )
 OWN_LABELS: Any = option(
-    "A,B,C", "For sentence encoders, entailment models and CLIP: the labels to choose from (zero-shot)."
+    "A,B,C", "Zero-shot labels, for sentence encoders, entailment models, CLIP and SigLIP."
 )
-TEMPLATE: Any = option(
-    "TEXT", "With --labels: sentence in which each label replaces {}, e.g. 'This text is about {}.'"
-)
+TEMPLATE: Any = option("TEXT", "With --labels: sentence with {} for the label, e.g. 'This text is about {}.'")
 KEEP: Any = flag(
     KEEP_TABLE,
     "Write your CSV to --out unchanged and append the predictions. Warning: "
@@ -232,7 +250,7 @@ ENGINE: Any = option(
 )
 BAD_ROW: Any = option(
     "refuse|skip",
-    "Stop at an unusable row or image, or skip it; skipped inputs get no label but an error message.",
+    "For unusable rows or images: stop (refuse), or write the error instead of a label (skip).",
     panel=cli.DATA,
 )
 N_LEAST_SURE: Any = option(
@@ -245,7 +263,7 @@ PRECISION: Any = option(
 )
 COVERAGE: Any = option(
     "SHARE",
-    "For regressors: share of true values that prediction intervals contain (0 to 1).",
+    "For regressors: share of true values inside the prediction intervals (0 to 1).",
     show_default="0.9",
 )
 
@@ -274,11 +292,11 @@ def predict_command(
     cli.check_bad_row(on_bad_row)
     is_given = _given_options(locals())
     arguments, skip = cli.collect_inputs(given, data and str(data), "predict"), on_bad_row == "skip"
-    zero_shot = bool(labels or template)
-    if not zero_shot or run.exists():
+    is_zero_shot = bool(labels or template)
+    if not is_zero_shot or run.exists():
         cli.check_folder(run)
-    gives_labels = zero_shot and (not run.exists() or is_embedder(run))
-    kind = Labels if gives_labels else predictions.prediction_kind(run)
+    predicts_labels = is_zero_shot and (not run.exists() or is_embedder(run))
+    kind = Labels if predicts_labels else predictions.prediction_kind(run)
     _check_kind(kind, is_given)
     if not skip:
         check_encodings(arguments)
@@ -286,20 +304,13 @@ def predict_command(
     least_confident = None if least_sure is None else predictions.LeastConfident(least_sure)
     is_table = len(arguments) == 1 and _is_parquet(arguments[0]) and _is_parquet(out)
     if (is_table and issubclass(kind, Labels)) or engine != "serial":
-        _check_table(arguments, is_given | {"--labels": zero_shot, "--engine": len(arguments) > 1})
+        _check_table(arguments, is_given | {"--labels": is_zero_shot, "--engine": len(arguments) > 1})
         predict_table(run, Path(arguments[0]), out, text_column, engine, pair_column, json)
         return
     if out is not None:
         predictions.check_output(out, kind)
-    from glassformer.tasks.load import describe
-
-    request, source = build_request(run, arguments, text_column, pair_column, skip), None
-    saved_inputs = None if zero_shot else describe(run).inputs
-    if saved_inputs is not None and (pair_column is None or not saved_inputs.may_be_pairs):
-        source = gather(saved_inputs, request)  # before the model, because loading it takes longer
-    model = open_model(run, precision, labels or (), template)
-    if source is None:
-        source = gather(select_inputs(model, pair_column), request)
+    request = build_request(run, arguments, text_column, pair_column, skip)
+    model, source = _load_and_gather(request, precision, labels or (), template)
     if user_table is not None and source.layout.pairs:
         *pair, _ = columns_for_pair_model(
             user_table.names, text_column, pair_column, arguments[0], request.training_columns
@@ -317,7 +328,7 @@ def predict_command(
     if least_confident is not None and not labels:
         print_note(
             f"to predict no label at low confidence: glassformer calibrate {shlex.quote(str(run))} shows the "
-            "effect of each threshold, and --abstain-below P sets one"
+            "effect of several thresholds, and its option --abstain-below P sets one"
         )
 
 

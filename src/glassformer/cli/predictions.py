@@ -1,6 +1,7 @@
-"""Writes predictions as lines, tables and JSON.
+"""Output of predictions as lines, tables and JSON.
 
-A class per kind of prediction defines columns, cells, lines and JSON; ``Writer`` writes them.
+One class per kind of prediction (labels, numbers, tags, answers) defines the columns, cells, lines and JSON.
+``Writer`` prints them or writes them to a file.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Prediction(NamedTuple):
 
 
 def _display_text(text: Any) -> str:
-    """A text as one line, shortened on a terminal."""
+    """A text as one line; shortened if stdout is a terminal."""
     return excerpt(text) if sys.stdout.isatty() else one_line(text)
 
 
@@ -48,7 +49,7 @@ def _display_text(text: Any) -> str:
 class Labels:
     """Labels of texts, pairs of texts or images."""
 
-    # file extensions, and the parts of the error message about another extension
+    # Supported file extensions, and the error message and its fix for other extensions
     EXTENSIONS, FORMATS, FIX = (".csv",), "predictions are written as CSV", "Give --out a name that ends in"
     LINE_END = "\r\n"
     APPENDED: tuple[str, ...] = ("predicted", "probability")  # columns that --keep-table appends
@@ -59,19 +60,20 @@ class Labels:
     def __init__(self, model: Any, layout: Layout, coverage: float | None = None):
         self.model, self.layout, self.noun = model, layout, model.NOUN
         self.columns = self._prediction_columns(coverage)
-        self.second_heads = [SECOND_COLUMN] if layout.pairs else []
-        self.other_columns = copied_columns(layout, (*self.columns[:7], "error", "file", *self.second_heads))
+        self.second_columns = [SECOND_COLUMN] if layout.pairs else []
+        own_columns = (*self.columns[:7], "error", "file", *self.second_columns)
+        self.other_columns = copied_columns(layout, own_columns)
 
     def _prediction_columns(self, coverage: float | None) -> list[str]:
         """Columns of the predictions; raises ConfigError if a coverage is given."""
         if coverage is not None:
-            what = f"belongs to regressors, and this is a {type(self.model).__name__}"
+            what = f"is for regressors, but the model is a {type(self.model).__name__}"
             raise NotForThisModelError(what, where="--coverage", fix="Leave it out")
         self.classes = classes = self.model.classes_.tolist()
         return [*LABEL_HEADER, *(f"p:{name}" for name in classes)]
 
     def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
-        """The JSON fields of each prediction."""
+        """Predict for some inputs; returns the JSON fields of each prediction."""
         outputs = self.model.outputs(inputs, progress=progress)
         answer = TASKS[self.model.RECIPE.task].answer
         assert answer is not None, "checked before"
@@ -88,19 +90,19 @@ class Labels:
     def header(self) -> list[str]:
         """The columns of the table."""
         errors = ["error"] if self.layout.errors else []
-        return [*self.columns, *self.second_heads, *self.other_columns, *errors]
+        return [*self.columns, *self.second_columns, *self.other_columns, *errors]
 
     def records(self, prediction: Prediction, number: int) -> Iterator[list[Any]]:
-        """Yield the rows of the table for prediction number ``number``."""
+        """Yield the table rows of a prediction; ``number`` counts the predictions from 1."""
         row = prediction.row
         predicted, cells = self._cells(prediction.fields)
         other_cells = [*(cell(row) for cell in self.other_columns.values()), *self.error(row)]
-        if self.second_heads:
+        if self.second_columns:
             other_cells.insert(0, second_text(row.text) if isinstance(row.text, TextPair) else "")
         yield [*row_cells(row.text, predicted, cells, row=row.row), *map(csv_safe, other_cells)]
 
     def error(self, row: Row) -> list[str]:
-        """The cell with the reason why a row has no prediction, if the table has such a column."""
+        """The cell of the column ``error``: why a row has no prediction. Empty list without that column."""
         return [row.error or ""] if self.layout.errors else []
 
     def _cells(self, fields: Mapping[str, Any] | None) -> tuple[Any, list[str]]:
@@ -117,7 +119,7 @@ class Labels:
         return ["" if predicted is None else predicted, *cells[: len(self.APPENDED) - 1]]
 
     def line(self, prediction: Prediction) -> str:
-        """The line of a prediction on a terminal."""
+        """A prediction as a printed line."""
         cells = ("", "") if prediction.fields is None else self._line_cells(prediction.fields)
         return "\t".join([*cells, _display_text(prediction.row.text)])
 
@@ -132,7 +134,7 @@ class Labels:
         return position | dict.fromkeys(self.KEYS) | fields | {"error": row.error}
 
     def as_dict(self, writer: Writer) -> Any:
-        """The JSON output: the predictions, or the file that has them; and their number."""
+        """The JSON output: the predictions or the output file, and their number."""
         classes = {} if self.classes is None else {"classes": self.classes}
         out = {"out": writer.out} if writer.out else {**classes, "answers": writer.collected}
         out |= {
@@ -159,10 +161,10 @@ class Labels:
 
 
 class Numbers(Labels):
-    """Numbers, with intervals unless too few examples were held out."""
+    """Numbers, with prediction intervals unless the model had too few held-out examples."""
 
     APPENDED, KEYS = ("predicted", "low", "high"), ("number", "interval")
-    DEFAULT_COVERAGE = 0.9  # of the intervals
+    DEFAULT_COVERAGE = 0.9  # of the prediction intervals
 
     def _prediction_columns(self, coverage: float | None) -> list[str]:
         """Columns of the predictions; raises ConfigError if ``coverage`` needs more held-out examples."""
@@ -199,15 +201,15 @@ class Numbers(Labels):
         yield from super().notes(writer)
         if not self.has_intervals:
             count, needed = len(self.model.errors_), examples_needed(self.coverage)
-            yield f"no intervals: {count} examples were held out, {self.coverage:.0%} intervals need {needed}"
+            yield f"no intervals: {self.coverage:.0%} intervals need {needed} held-out examples, not {count}"
 
 
 class _RecordPredictions:
-    """Base of tags and answers to questions, which the task returns as records."""
+    """Base class of ``Tags`` and ``Answers``: predictions that the task returns as dicts."""
 
     EXTENSIONS: tuple[str, ...]
     HEADER: tuple[str, ...]
-    RESERVED: tuple[str, ...] = ()  # names that the user's columns may not have; empty: the names in HEADER
+    RESERVED: tuple[str, ...] = ()  # the user's columns with these names are left out; empty: use HEADER
     FIX, LINE_END, classes = "End --out with", "\n", None
 
     def __init__(self, model: Any, layout: Layout, coverage: float | None = None):
@@ -236,13 +238,11 @@ class _RecordPredictions:
 
 
 class Tags(_RecordPredictions):
-    """Spans of sentences. A table has one row per span, other formats have one line per sentence."""
+    """Tagged spans of sentences. A CSV file has one row per span; other formats have one per sentence."""
 
     EXTENSIONS, FORMATS = (".jsonl", ".csv", ".conll"), "spans are written as JSON Lines, CSV or CoNLL"
     HEADER = ("row", "text", "kind", "start", "end", "first", "last", "probability", "sentence", "error")
-
     RESERVED = (*HEADER, "words", "tags", "spans")
-
     num_spans = 0
 
     def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
@@ -251,7 +251,7 @@ class Tags(_RecordPredictions):
             yield record
 
     def records(self, prediction: Prediction, number: int) -> Iterator[list[Any]]:
-        """Yield the rows of the table for sentence number ``number``, one per span."""
+        """Yield the table rows of a sentence, one per span."""
         row, other_cells = prediction.row.row or number, self._other_cells(prediction).values()
         keys = self.HEADER[1:-2]
         if prediction.fields is None:
@@ -265,8 +265,10 @@ class Tags(_RecordPredictions):
     def line(self, prediction: Prediction) -> str:
         if prediction.fields is None:
             return "\t"
-        found = prediction.fields["spans"]
-        spans = (f"{one_line(s['text'])} ({s['kind']} {s['probability']:.4f})" for s in found)
+        spans = [
+            f"{one_line(span['text'])} ({span['kind']} {span['probability']:.4f})"
+            for span in prediction.fields["spans"]
+        ]
         return f"{', '.join(spans)}\t{_display_text(prediction.fields['text'])}"
 
     def as_dict(self, writer: Writer) -> Any:
@@ -312,14 +314,14 @@ KINDS: dict[str, type[Kind]] = {"labels": Labels, "numbers": Numbers, "tags": Ta
 
 
 def prediction_kind(folder: Path) -> type[Kind]:
-    """The kind of prediction of the model in a folder; ``Labels`` if the folder has no information."""
+    """The class for the predictions of the model in a folder; ``Labels`` if its task is unknown."""
     from glassformer.tasks.load import describe
 
     task = describe(folder).task
     if task is None:
         return Labels
     if task.output_kind not in KINDS:
-        what = f"holds {with_article(task.estimator.__name__)}, which gives no labels"
+        what = f"contains {with_article(task.estimator.__name__)}, which predicts no labels"
         raise NotForThisModelError(what, where=str(folder), fix=usage_hint(task))
     return KINDS[task.output_kind]
 
@@ -332,7 +334,7 @@ def usage_hint(task: Any) -> str:
 
 
 def check_output(path: Path, kind: type[Kind] = Labels) -> None:
-    """Raise ConfigError if ``path`` exists, its folder does not exist, or its extension is not supported."""
+    """Raise ConfigError if ``path`` exists, its folder is missing, or its extension is not supported."""
     check_new_file(path)
     if path.suffix.lower() not in kind.EXTENSIONS:
         separator = " or " if len(kind.EXTENSIONS) == 2 else ", "
@@ -341,7 +343,7 @@ def check_output(path: Path, kind: type[Kind] = Labels) -> None:
 
 
 def write_table(out: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a CSV file atomically. Spreadsheets do not run formulas in it; None becomes an empty cell."""
+    """Write a CSV file atomically. Formulas in cells are escaped, and None becomes an empty cell."""
     with table_file(out) as table:
         table.writerow(map(csv_safe, header))
         table.writerows(map(csv_safe, row) for row in rows)
@@ -354,8 +356,8 @@ class Writer:
     """Prints predictions, writes them to a file, or collects them for JSON.
 
     Args:
-        user_table: format of the user's table, to which the predictions are appended in ``out``.
-        least_confident: collects the predictions to print; None: print all.
+        user_table: format of the user's table, if ``out`` is a copy of it with the predictions appended.
+        least_confident: collects the least confident predictions to print; None: print all.
     """
 
     def __init__(
@@ -375,7 +377,7 @@ class Writer:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Open the output for calls of ``add``; a file is written completely at the end, or not at all."""
+        """Open the output for calls of ``add``; the file appears only at the end, when it is complete."""
         kind, out = self.kind, self.out
         if out is None:
             yield
@@ -429,7 +431,7 @@ class Writer:
         yield from self.kind.notes(self)
 
 
-# --- --keep-table: the user's table with the predictions appended ---------------------------------
+# --- option --keep-table: the user's table with the predictions appended ---------------------------
 
 
 KEEP_TABLE = "--keep-table"
@@ -442,7 +444,7 @@ class TableFormat:
 
     names: tuple[str, ...]  # names of the columns
     delimiter: str
-    mark: bool  # whether the file begins with a byte order mark
+    has_bom: bool  # whether the file begins with a byte order mark
     encoding: str = "utf-8"
     line_end: str = "\n"
     pair: tuple[str, str] | None = None  # for pairs: the columns of the first and second texts
@@ -453,16 +455,18 @@ class TableFormat:
     ) -> Iterator[Callable[..., None]]:
         """Open a file for writing; yields a function that writes a row and the values of the new columns.
 
-        The cells of the user are written unchanged. New cells that begin with ``=`` or ``@`` get an
-        apostrophe, as in every CSV file of glassformer.
+        The cells of the user are written unchanged. In the new cells, formulas are escaped.
+
+        Args:
+            texts: the columns with the text, or the two texts, of a row.
         """
-        heads = list(new_columns)
-        while any(head in self.names for head in heads):
-            heads = [f"model:{head}" if head in self.names else head for head in heads]
+        new_names = list(new_columns)
+        while any(name in self.names for name in new_names):
+            new_names = [f"model:{name}" if name in self.names else name for name in new_names]
         format_cell = csv_safe if is_label_review(self.names) else str
-        options: dict[str, Any] = {"encoding": self.encoding, "line_end": self.line_end, "mark": self.mark}
+        options: dict[str, Any] = {"encoding": self.encoding, "line_end": self.line_end, "mark": self.has_bom}
         with table_file(out, delimiter=self.delimiter, **options) as writer:
-            writer.writerow([*self.names, *map(csv_safe, heads)])
+            writer.writerow([*self.names, *map(csv_safe, new_names)])
 
             def write(row: Row, values: Sequence[Any]) -> None:
                 sides = getattr(row.text, "sides", None) or (row.text,)
@@ -473,7 +477,7 @@ class TableFormat:
             yield write
 
     def text_columns(self, layout: Layout) -> list[str]:
-        """The columns of texts: those of the pair, or all that are not other columns of the user."""
+        """The columns with texts: those of the pair, or the ones that ``layout`` does not list."""
         return list(self.pair or (name for name in self.names if name not in layout.columns))
 
 
@@ -492,14 +496,14 @@ def table_format(files: Sequence[str], out: Path | None) -> TableFormat:
         fix = "Leave it out, or cut the table to the columns you need"
         raise ConfigError(what, where=KEEP_TABLE, fix=fix)
     with path.open("rb") as file:
-        has_mark = file.read(3) == b"\xef\xbb\xbf"
+        has_bom = file.read(3) == b"\xef\xbb\xbf"
     first_line = next(text_lines(path, newline="", errors=ESCAPE), "\n")
     line_end = first_line[len(first_line.rstrip("\r\n")) :] or "\n"
     encoding = encoding_of(path)
-    return TableFormat(tuple(names), delimiter, has_mark, "utf-8" if encoding == UTF8 else encoding, line_end)
+    return TableFormat(tuple(names), delimiter, has_bom, "utf-8" if encoding == UTF8 else encoding, line_end)
 
 
-# --- --least-sure N: the least confident predictions -------------------------------------------------
+# --- option --least-sure: the least confident predictions ---------------------------------------------
 
 
 LEAST_SURE = "--least-sure"
@@ -508,7 +512,7 @@ MAX_LISTED = 10_000
 
 @dataclass
 class LeastConfident:
-    """Collects the ``count`` predictions with the lowest probabilities; of equal ones, the first."""
+    """Collects the ``count`` predictions with the lowest probabilities; the first ones if some are equal."""
 
     count: int
     _entries: list[dict[str, Any]] = field(default_factory=list)
@@ -519,7 +523,7 @@ class LeastConfident:
             raise ConfigError(f"{self.count} rows", where=LEAST_SURE, fix=f"Use 1 to {MAX_LISTED:,}")
 
     def add(self, prediction: Prediction, classes: Sequence[Any]) -> None:
-        """Add a prediction of a model with these classes; a row without a prediction is ignored."""
+        """Add a prediction of a model with these classes; ignores rows without a prediction."""
         if prediction.fields is None:
             return
         self._num_predictions += 1
@@ -544,7 +548,7 @@ class LeastConfident:
         return sorted(self._entries, key=lambda entry: entry["probability"])[: self.count]
 
     def show(self, noun: str) -> None:
-        """Print the rows of these predictions, their two most probable labels, and their texts."""
+        """Print row number, the two most probable labels, and text of each collected prediction."""
         rows = []
         for p in self.predictions():
             labels = [f"{label} {probability:.3f}" for label, probability in p["likeliest"]]

@@ -1,7 +1,4 @@
-"""``glassformer recipes`` and ``new``.
-
-``recipes`` lists the shipped recipes. ``new`` writes a recipe file that explains every key.
-"""
+"""``glassformer recipes``, which lists the shipped recipes, and ``new``, which writes a recipe file."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ KEYS = ("name", "task", "summary")
 
 
 def find_recipes(word: str = "") -> list[dict[str, str]]:
-    """Name, task and summary of the shipped recipes that contain a word, sorted by task and name."""
+    """Name, task and summary of the shipped recipes that have ``word`` in one of these, sorted by task."""
     recipes = ({key: str(recipe_values(name)[0].get(key, "")) for key in KEYS} for name in recipe_names())
     word = word.lower()
     matches = [recipe for recipe in recipes if any(word in value.lower() for value in recipe.values())]
@@ -52,11 +49,11 @@ def recipes_command(
 
 # --- new --------------------------------------------------------------------------------------------
 
-WIDTH = 100  # maximum number of characters of a comment line
+WIDTH = 100  # maximum number of characters of a comment line in a recipe file
 
 
 def commented_toml(recipe: Any, file: str) -> str:
-    """A recipe as TOML: its own settings, and all other keys commented out with their defaults."""
+    """A recipe as TOML; keys with default values are commented out."""
     values = to_dict(recipe)
     lines = [
         f"# glassformer train {file}",
@@ -90,7 +87,7 @@ def default_recipe(task: str) -> str:
         option = "--images FILE" if task.startswith("image") else "--text FILE"
         target = next((kind for (_, kind), other_task in TARGETS.items() if other_task == task), "")
         fix = f"Give {option}{f' --set target={target}' if target else ''}, or a recipe"
-        raise ConfigError(f"the package has no recipe of {task}", where="--task", fix=fix)
+        raise ConfigError(f"there is no shipped recipe for {task}", where="--task", fix=fix)
     return min(recipes)[-1]
 
 
@@ -114,11 +111,13 @@ def new_command(
     """Write a new recipe file: every key with its meaning, ready to train."""
     settings = settings or []
     if file.suffix != ".toml":
-        raise BadValueError("a recipe is a .toml file", where=str(file), fix=f"Call it {file.name}.toml")
+        what = "a recipe is written as a .toml file"
+        raise BadValueError(what, where=str(file), fix=f"Name it {file.name}.toml")
     check_new_file(file)
     sources = [name for name, value in (("RECIPE", recipe), ("--text", text), ("--images", images)) if value]
     if task is not None and sources:
-        raise ConflictError(f"--task and {listed(sources)}", where="new", fix="Give one of them")
+        what = f"--task and {listed(sources)} are given"
+        raise ConflictError(what, where="new", fix="Give one of them")
     if not sources:
         recipe = default_recipe(task or DEFAULT_TASK)
     options = {"images": images, "model": model, "data": data, "settings": settings}
@@ -130,7 +129,7 @@ def new_command(
     saved = load_recipe(str(file))
     print_message(f"{saved.task} on {saved.data.source}: {file}")
     if not Path(saved.data.source).exists() and needs_files(saved):
-        print_note(f"{saved.data.source} does not come with the package: give --data PATH for your data")
+        print_note(f"the data set {saved.data.source} is not part of the package: give --data PATH")
     print_message(f"next: glassformer train {file}")
     if json:
         print_json({"file": file, "task": saved.task, "data": saved.data.source})

@@ -1,6 +1,6 @@
 """``glassformer reproduce``.
 
-It runs the recipes of published systems, and compares the results.
+It runs the recipes of published systems, and compares their results with the published ones.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ RESULTS = Path("benchmarks") / "results"
 
 
 def _from_hub(model: str | None) -> bool:
-    """Whether the Hub is the only source of a model's weights."""
+    """Whether a model's weights are only available from the Hub."""
     return model in CATALOG and CATALOG[model].package is None
 
 
 def substitute_commands(row: Row) -> list[str]:
-    """Commands that run substitutes for a system, without weights from the Hub."""
+    """Commands for similar models that need no weights from the Hub."""
     studies = [name for name in row.studies if not _from_hub(load_study(name).set.get("model"))]
     if studies:
         return [f"glassformer compare {name}" for name in studies]
@@ -38,16 +38,20 @@ def substitute_commands(row: Row) -> list[str]:
         if name not in row.original_recipes and f"{name}-given" not in row.original_recipes
     }
     models = {name: getattr(recipe, "model", None) for name, recipe in recipes.items()}
-    return [f"glassformer train {n}" for n, m in models.items() if not _from_hub(getattr(m, "model", None))]
+    return [
+        f"glassformer train {name}"
+        for name, model in models.items()
+        if not _from_hub(getattr(model, "model", None))
+    ]
 
 
 def find_results(name: str) -> published.RecipeResults | None:
-    """The results of a recipe, from result files and run folders in the working directory."""
+    """The results of a recipe, read from result files and run folders in the working directory."""
     return published.read_recipe_results(name, RESULTS, RUNS)
 
 
 def show_rows() -> list[dict[str, Any]]:
-    """Print every system with its published result and our results; returns the same for JSON."""
+    """Print each published system with its result and ours; returns the same for JSON."""
     table_rows: list[list[object]] = []
     json_rows: list[dict[str, Any]] = []
     for row in published.published_rows():
@@ -69,19 +73,19 @@ def show_rows() -> list[dict[str, Any]]:
 def write_page(path: Path) -> None:
     """Write the table as Markdown, and a page per system to a folder with the same name."""
     if path.suffix != ".md" or not path.parent.is_dir():
-        what = "the table is a Markdown file in a folder that exists"
-        raise BadValueError(what, where=str(path), fix="Use x.md")
+        what = "the table is written as Markdown to an existing folder"
+        raise BadValueError(what, where=str(path), fix="Use a name such as results.md")
     folder = path.with_suffix("")
     is_broken_link = path.is_symlink() and not path.exists()
     if path.is_dir() or is_broken_link or (folder.exists() and not folder.is_dir()):
         what = "is not a path that a file can be written to"
         raise OutputPathError(what, where=str(path), fix="Choose another --out")
-    files = recipe_names()
+    recipe_files = recipe_names()
     texts = published.pages(
         find_results,
         lambda name: published.read_study_result(name, RESULTS),
         published.runs_on_random_weights(RESULTS),
-        lambda name: files[name].read_text(encoding="utf-8").strip(),
+        lambda name: recipe_files[name].read_text(encoding="utf-8").strip(),
         path.stem,
         lambda name: published.read_finding(name, RESULTS),
     )
@@ -97,8 +101,8 @@ def reproduce_command(
     settings: list[str] | None = SETTINGS,
     out: Path | None = option(
         "DIR",
-        "Run folder, or parent folder if the model has several recipes; unfinished runs there are "
-        "resumed. With --table: output file (.md); pages of the models go into a folder named like the file.",
+        "Run folder, or the parent folder if the model has several recipes; unfinished runs there are "
+        "resumed. With --table: output file (.md); a folder of the same name gets a page per model.",
         show_default="runs/NAME",
     ),
     check_it: bool = flag(
@@ -122,17 +126,20 @@ def reproduce_command(
 
 
 def run_row(
-    row: Row, settings: Sequence[str] = (), out: Path | None = None, verdict: bool = False
+    row: Row, settings: Sequence[str] = (), out: Path | None = None, with_verdict: bool = False
 ) -> dict[str, Any]:
-    """Run the recipes of a system; unfinished runs are resumed, and finished runs are not repeated."""
+    """Run the recipes of a system. Unfinished runs are resumed, and finished runs are not repeated.
+
+    ``with_verdict``: print whether each result agrees with the published one.
+    """
     from glassformer.tasks.run import run_task
     from glassformer.train.callbacks import Progress
 
-    recipes = {name: load_recipe(name, settings) for name in row.original_recipes}  # reports wrong settings
+    recipes = {name: load_recipe(name, settings) for name in row.original_recipes}
     print_message(
         f"row {row.number}, {row.system} on {row.data}: {', '.join(recipes)}; about {row.hours} on two cores"
     )
-    if verdict:
+    if with_verdict:
         for recipe in recipes.values():
             check_weights(recipe, row)
     reached, reports, verdicts, runs = [], [], [], {}
@@ -154,22 +161,22 @@ def run_row(
     print_message(f"row {row.number}, {row.system} on {row.data}")
     print_message(f"published: {row.published}")
     print_message(f"here: {', '.join(reached)}" + (", with your own settings" if settings else ""))
-    if verdict and settings:
+    if with_verdict and settings:
         print_message("no verdict: the row was run with your own settings")
-    verdicts = verdicts if verdict and not settings else []
+    verdicts = verdicts if with_verdict and not settings else []
     print_message(*verdicts)
     print_message(f"report: {', '.join(reports)}")
-    about = {"row": row.number, "system": row.system, "published": row.published}
-    return about | {"runs": runs, "verdicts": verdicts}
+    facts = {"row": row.number, "system": row.system, "published": row.published}
+    return facts | {"runs": runs, "verdicts": verdicts}
 
 
 def check_weights(recipe: Any, row: Row) -> None:
-    """Raise CheckpointError, with substitutes, if the weights of a recipe are not available."""
+    """Raise CheckpointError if the weights of a recipe are not available; suggests similar models."""
     from glassformer.checkpoints.hub import fetch_if_checkpoint
 
     try:
         fetch_if_checkpoint(recipe)
     except CheckpointError as error:
         substitutes = " or ".join(substitute_commands(row))
-        fix = f"{error.fix}; in its place: {substitutes}" if substitutes else error.fix
+        fix = f"{error.fix}; or run a similar model: {substitutes}" if substitutes else error.fix
         raise error.replace(what=f"{recipe.name}: {error.what}", fix=fix) from None

@@ -1,7 +1,4 @@
-"""``glassformer serve``.
-
-It serves trained models over HTTP, with a page to try them.
-"""
+"""``glassformer serve``, which serves trained models over HTTP, with a page to try them."""
 
 from __future__ import annotations
 
@@ -24,16 +21,16 @@ from glassformer.errors import ConfigError, ConflictError, NotForThisModelError,
 from glassformer.inputs.rows import read_with_columns
 from glassformer.serve.limits import Limits
 
-KEY = "GLASSFORMER_API_KEY"
+KEY_VARIABLE = "GLASSFORMER_API_KEY"
 
 
 def api_key(value: str | None) -> str | None:
-    """The key without surrounding whitespace, such as a line break; None if there is no key."""
+    """The API key without surrounding whitespace; None if the variable is not set."""
     if value is None:
         return None
     if not value.strip():
-        fix = "Give a key, or unset it for a server without one"
-        raise ConfigError("is set but blank", where=KEY, fix=fix)
+        fix = "Set it to a key, or unset it for a server without a key"
+        raise ConfigError("is set but blank", where=KEY_VARIABLE, fix=fix)
     return value.strip()
 
 
@@ -90,9 +87,10 @@ def serve_command(
         normalize_host(name)  # raises an error for a wrong name before a model is loaded
     source = search_source(search, text_column)
     server_limits: Any = Limits(**limits)  # type: ignore[arg-type]  # the parser has converted the types
-    key = api_key(os.environ.get(KEY))
+    key = api_key(os.environ.get(KEY_VARIABLE))
     if not is_local(host) and key is None:
-        print_note(f"{host} is open to other machines, and {KEY} is not set: anybody can send requests")
+        what = f"{host} is open to other machines, and {KEY_VARIABLE} is not set"
+        print_note(f"{what}: anybody can send requests")
     if precision == "int8":
         check_int8(runs)
     options: dict[str, Any] = {"host": host, "port": port, "key": key, "hosts": allow_host or ()}
@@ -102,31 +100,32 @@ def serve_command(
 
 
 def search_source(source: str | None, text_column: str | None) -> Any:
-    """The texts of ``--search``: the path of a saved index, or the texts of a table with rows and columns."""
+    """The value of ``--search``: the path of a saved index, or texts, row numbers and columns of a table."""
     from glassformer.tasks.similarity.search import is_index
 
     if source is None or is_index(source):
         if text_column is not None:
-            raise ConflictError("belongs to the table of --search", where="--text-column", fix="Leave it out")
+            what = "has an effect only with --search TABLE"
+            raise ConflictError(what, where="--text-column", fix="Leave it out")
         return None if source is None else Path(source)
     check_index_source(Path(source))
-    return read_with_columns(Path(source), text_column, cli.note_columns)
+    return read_with_columns(Path(source), text_column, cli.print_library_note)
 
 
 def check_int8(runs: Sequence[Path]) -> None:
-    """Check int8 on the validation labels of each model that was not checked yet."""
+    """Run the int8 check on the validation labels of each model that has no check result yet."""
     from glassformer.study.calibration import set_precision
     from glassformer.tasks.load import load
 
     for run in runs:
         if not run.exists():
-            what = "a checkpoint without a run has no validation examples for the int8 check"
+            what = "is a checkpoint without a run, so there are no validation examples for the int8 check"
             raise NotForThisModelError(what, where=str(run), fix="Leave --precision int8 out")
         set_precision(run, load(run), "int8", print_note)
 
 
 def _announce(runs: list[str] | None, address: str) -> None:
-    """Print the address of the server, and let the server handle signals."""
+    """Print the address of the server, and leave the handling of signals to the server."""
     print_message(f"serving on {address}")
     if runs is not None:
         print_json({"address": address, "runs": runs})

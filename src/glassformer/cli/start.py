@@ -1,7 +1,4 @@
-"""Entry point of the program.
-
-It installs the signal handler before slow imports.
-"""
+"""Entry point of the program, which installs the signal handler before slow imports."""
 
 from __future__ import annotations
 

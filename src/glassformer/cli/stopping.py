@@ -1,9 +1,9 @@
 """Handler for Ctrl-C, SIGTERM and SIGHUP.
 
-The first signal raises KeyboardInterrupt in the main thread; a training instead stops after the current step.
-The command then prints one line and ends with exit code 130. A second signal, half a second later or more,
-ends the process at once. The process also ends if the main thread has not reacted after ten seconds, because
-it computes outside of Python. The files on disk are complete in any case, as after a kill.
+The first signal raises KeyboardInterrupt in the main thread, but lets a training finish its current step. The
+command then prints one line and ends with exit code 130. A second signal, half a second later or more, ends
+the process at once. The process also ends if the main thread has not reacted after ten seconds, because it
+computes outside of Python. Files on disk are complete in all cases.
 
 Signals that are ignored when the command begins (``nohup``, background jobs) stay ignored.
 """
@@ -22,29 +22,29 @@ from typing import Any
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 INTERRUPTED = 130  # exit code 128 + SIGINT, as in shells
-TICK = 0.05  # seconds; time is counted in ticks, because the process may be suspended for hours
-SAME_SIGNAL_TICKS = 10  # an earlier signal is a repetition: a terminal and a shell may both send it
-NUDGE = 4  # ticks until a signal that another thread received is sent to the main thread
-PATIENCE = 200  # ticks that the main thread has to react to a signal
-ENDED = b"error: interrupted, and ended at once; files saved before are complete\n"
+TICK = 0.05  # seconds; time is counted in ticks, because a clock also counts while the process is suspended
+REPETITION_TICKS = 10  # within this time, a second signal is a copy: terminal and shell may both send it
+RESEND_TICKS = 4  # after this time, a signal that another thread received is sent to the main thread
+TIMEOUT_TICKS = 200  # the process ends if the main thread has not reacted within this time
+ENDED_MESSAGE = b"error: interrupted, and ended at once; files saved before are complete\n"
 
 
 class SignalHandler:
-    """The handler of a command's signals; ``owns_process``: the process only runs this command."""
+    """The handler of a command's signals; ``owns_process`` is True if the process only runs this command."""
 
     def __init__(self, owns_process: bool = False):
         self.owns_process = owns_process
         self.is_interrupted = False  # whether the main thread has received the signal
-        self.code: int | None = None  # the exit code after the command has ended
-        self._resend = False  # whether the watcher must send the signal again
-        self._own_signals = 0  # number of signals that the watcher has sent
+        self.code: int | None = None  # the exit code; None until the command has ended
+        self._resend = False  # whether the watcher thread must send the signal again
+        self._num_resent = 0  # number of signals that the watcher has sent and not yet received
         self._old_handlers: dict[int, Any] = {}
         self._pipe: tuple[int, int] | None = None
         self._watcher: threading.Thread | None = None
-        self._hook: Any = None
-        self._caller_code: Any = None  # code of the function that called ``install``
+        self._old_hook: Any = None  # the ``sys.unraisablehook`` that ``install`` replaced
+        self._caller_code: Any = None  # code object of the function that called ``install``
 
-    # --- the handler ----------------------------------------------------------------------------------
+    # --- handling of a signal -------------------------------------------------------------------------
 
     def __call__(self, number: int, frame: Any) -> None:
         if self.code is not None:
@@ -54,7 +54,7 @@ class SignalHandler:
         if self.is_interrupted:  # a repeated signal: the watcher decides whether to end the process
             return
         if self._watcher is not None and self._is_importing(frame):
-            self._resend = True  # an interrupted import causes misleading errors: wait for its end
+            self._resend = True  # wait for the end of the import: interrupted imports raise misleading errors
             return
         self.is_interrupted = True
         raise KeyboardInterrupt
@@ -79,13 +79,13 @@ class SignalHandler:
         is_interrupt = isinstance(unraisable.exc_value, KeyboardInterrupt)
         if is_interrupt and self.is_interrupted and self._watcher is not None:
             self.is_interrupted, self._resend = False, True
-        elif self._hook is not None:
-            self._hook(unraisable)
+        elif self._old_hook is not None:
+            self._old_hook(unraisable)
 
-    # --- start and end --------------------------------------------------------------------------------
+    # --- installation and removal ---------------------------------------------------------------------
 
     def install(self) -> None:
-        """Install the handler; does nothing in other threads than the main one, which do not get signals."""
+        """Install the handler; does nothing outside of the main thread, because only it receives signals."""
         if threading.current_thread() is not threading.main_thread() or self._old_handlers:
             return
         global _current
@@ -95,14 +95,14 @@ class SignalHandler:
         for number in SIGNALS:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 self._old_handlers[number] = signal.signal(number, self)
-        self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
+        self._old_hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
         if os.name == "nt":  # on Windows, select cannot wait for pipes
             return
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
-        old_wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        if old_wakeup != -1:  # the descriptor belongs to the caller's event loop
-            signal.set_wakeup_fd(old_wakeup)
+        old_descriptor = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        if old_descriptor != -1:  # it belongs to the caller's event loop
+            signal.set_wakeup_fd(old_descriptor)
             os.close(reader)
             os.close(writer)
             return
@@ -118,8 +118,8 @@ class SignalHandler:
         for number, handler in self._old_handlers.items():
             if signal.getsignal(number) is self:
                 signal.signal(number, handler)
-        if self._hook is not None:
-            sys.unraisablehook, self._hook = self._hook, None
+        if self._old_hook is not None:
+            sys.unraisablehook, self._old_hook = self._old_hook, None
         self._old_handlers = {}
         if self._pipe is not None and self._watcher is not None:
             reader, writer = self._pipe
@@ -131,29 +131,30 @@ class SignalHandler:
             self._pipe = self._watcher = None
 
     def _watch(self, reader: int) -> None:
+        """The watcher thread: ends the process, or sends a signal again (see the module's docstring)."""
         ticks = -1  # since the first signal; -1: no signal yet
         while True:
             ready = select.select([reader], [], [], None if ticks < 0 else TICK)[0]
-            for byte in os.read(reader, 512) if ready else b"":
-                if byte == 0:
+            for byte in os.read(reader, 512) if ready else b"":  # each byte is the number of a signal
+                if byte == 0:  # sent by ``uninstall``
                     return
                 if byte not in self._old_handlers:
                     continue
-                if self._own_signals:
-                    self._own_signals -= 1
+                if self._num_resent:
+                    self._num_resent -= 1
                 elif ticks < 0:
                     ticks = 0
-                elif ticks >= SAME_SIGNAL_TICKS and self.code is None:
+                elif ticks >= REPETITION_TICKS and self.code is None:
                     _exit_now()
             if ready:
                 continue
             ticks += 1
             if self.code is not None:
                 continue
-            if self._resend or (ticks == NUDGE and not self.is_interrupted):
-                self._resend, self._own_signals = False, self._own_signals + 1
+            if self._resend or (ticks == RESEND_TICKS and not self.is_interrupted):
+                self._resend, self._num_resent = False, self._num_resent + 1
                 self._send(next(iter(self._old_handlers)))
-            if ticks >= PATIENCE and not self.is_interrupted:
+            if ticks >= TIMEOUT_TICKS and not self.is_interrupted:
                 _exit_now()
 
     @staticmethod
@@ -165,16 +166,16 @@ class SignalHandler:
 
 
 def install_for_process() -> SignalHandler:
-    """Install the handler of a process that only runs this command; called before slow imports."""
-    global _own
-    if _own is None:
-        _own = SignalHandler(owns_process=True)
-        _own.install()
-    return _own
+    """Install the handler of a process that only runs this command; call it before slow imports."""
+    global _process_handler
+    if _process_handler is None:
+        _process_handler = SignalHandler(owns_process=True)
+        _process_handler.install()
+    return _process_handler
 
 
 def hand_over_signals() -> None:
-    """Remove the handler, because the server has its own one; SIGHUP becomes SIGTERM."""
+    """Remove the handler, because the server has a separate one; SIGHUP raises SIGTERM."""
     handles_hangup = hasattr(signal, "SIGHUP") and isinstance(signal.getsignal(signal.SIGHUP), SignalHandler)
     if _current is not None:
         _current.uninstall()
@@ -182,7 +183,7 @@ def hand_over_signals() -> None:
         signal.signal(signal.SIGHUP, lambda number, frame: signal.raise_signal(signal.SIGTERM))
 
 
-_own: SignalHandler | None = None  # the handler of ``install_for_process``
+_process_handler: SignalHandler | None = None  # the handler of ``install_for_process``
 _current: SignalHandler | None = None  # the installed handler
 
 
@@ -200,7 +201,7 @@ def _exit_now() -> None:
             if os.isatty(stream):
                 os.write(stream, b"\x1b[?25h\n")  # a progress bar hides the cursor
     with suppress(OSError):
-        os.write(2, ENDED)
+        os.write(2, ENDED_MESSAGE)
     os._exit(INTERRUPTED)
 
 

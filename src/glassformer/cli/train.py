@@ -38,7 +38,7 @@ def train(
 
     Args:
         logs: names of loggers.
-        flags: options of the command that the recipe does not store, for the command that resumes the run.
+        flags: options that the recipe does not store; the command to resume an interrupted run repeats them.
     """
     from glassformer.checkpoints.native import resume_command
     from glassformer.tasks.run import run_task
@@ -48,7 +48,7 @@ def train(
     folder = Path(folder)
     callbacks = [Progress(output.output_stream()), *loggers(logs, folder)]
     command = resume_command(folder, *flags, *(f"--log={log}" for log in logs), *reading_flags())
-    options: dict[str, Any] = {"log": cli.say_with_options, "callbacks": callbacks, "best_so_far": True}
+    options: dict[str, Any] = {"log": cli.print_library_message, "callbacks": callbacks, "best_so_far": True}
     try:
         return run_task(recipe, folder, resume=resume, **options)
     except KeyboardInterrupt:
@@ -67,12 +67,12 @@ BATCH_SIZE: Any = option("N", "Batch size (--set batch_size=N).", panel=cli.TRAI
 MAX_LENGTH: Any = option("TOKENS", "Max tokens per text (--set max_length=N).", panel=cli.LIMITS)
 SEED: Any = option("N", "Random seed (--set seed=N).", panel=cli.TRAINING)
 TIME: Any = option(
-    "10m", "With model=auto: try no further models after this time (90s, 10m, 1h).", panel=cli.LIMITS
+    "10m", "With model=auto: start no further model after this time (90s, 10m, 1h).", panel=cli.LIMITS
 )
 
 
 def parse_seconds(time: str | None) -> float | None:
-    """The seconds of a value of ``--time``, such as 90, 90s, 10m or 1h."""
+    """Convert a value of ``--time``, such as 90, 90s, 10m or 1h, to seconds."""
     if time is None:
         return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", time.strip().lower())
@@ -106,7 +106,7 @@ HELP_KEYS: Any = flag(
     is_eager=True,
 )
 LOG: Any = option("NAME", "Also log to tensorboard or mlflow; may be repeated.", panel=cli.OUTPUT)
-FLAGS = ("epochs", "lr", "batch_size", "max_length", "seed")  # options that set a recipe key
+KEY_OPTIONS = ("epochs", "lr", "batch_size", "max_length", "seed")  # each sets the recipe key of its name
 
 
 @cli.with_columns(*cli.COLUMNS)
@@ -134,7 +134,7 @@ def train_command(
 ) -> None:
     """Train and evaluate a model, from a recipe or on your own texts or images; writes a report.
 
-    A recipe names data, model and settings.
+    A recipe is a file with data, model and settings.
     """
     if deterministic:
         from glassformer.runtime import be_deterministic
@@ -145,14 +145,14 @@ def train_command(
     request = RecipeRequest(recipe, text, images, data, collect_settings(locals()))
     request = own_data.resolve_request(request, "train", own_data.ALTERNATIVES)
     if not resume and (out or not own_data.is_set("name", request.settings)):
-        _refuse_finished_folder(request, out, model, no_other_data=data is None)
+        _check_not_finished(request, out, model, without_data_option=data is None)
     config = own_data.choose_recipe(request=request, model=model, run_folder=out if resume else None)
     from glassformer.runtime import world
     from glassformer.tasks.run import NotMainProcess
 
-    _say_held_out(config, request, shipped=recipe in recipe_names())
+    _print_held_out(config, request, is_shipped=recipe in recipe_names())
     folder, flags = out or cli.default_folder(config.name), ["--deterministic"] * deterministic
-    has_files = os.path.isdir(folder) and bool(os.listdir(folder))  # unlike Path, accepts invalid names
+    has_files = os.path.isdir(folder) and bool(os.listdir(folder))  # unlike Path, os accepts invalid names
     if resume and world()[0] == 0 and not has_files and not os.path.isfile(folder):
         print_note(f"nothing to resume in {folder}: a new run begins")
     try:
@@ -166,31 +166,31 @@ def train_command(
 
 
 def collect_settings(parameters: Mapping[str, Any]) -> tuple[str, ...]:
-    """The settings for the parameters of ``train_command``; --set has precedence over other options."""
+    """``KEY=VALUE`` settings for the parameters of ``train_command``; the values of ``--set`` come last."""
     bad_row_choice, recipe = cli.check_bad_row(parameters["on_bad_row"]), parameters["recipe"]
-    values = {key: parameters[key] for key in FLAGS} | {"time_limit": parse_seconds(parameters["time"])}
+    values = {key: parameters[key] for key in KEY_OPTIONS} | {"time_limit": parse_seconds(parameters["time"])}
     is_image = parameters["images"] or (recipe is not None and cli.guess_data_option(recipe) == "--images")
     bad_row = cli.as_settings(**{"broken" if is_image else "on_bad_row": bad_row_choice})
     columns, set_values = cli.column_settings(parameters["columns"]), parameters["settings"] or ()
     return (*cli.as_settings(**values), *columns, *bad_row, *set_values)
 
 
-def _refuse_finished_folder(
-    request: RecipeRequest, out: Path | None, model: str | None, no_other_data: bool
+def _check_not_finished(
+    request: RecipeRequest, out: Path | None, model: str | None, without_data_option: bool
 ) -> None:
     """Raise ConfigError if the folder already contains a finished run."""
     source = request.text or request.images
-    if source and not (request.text and request.images) and request.recipe is None and no_other_data:
-        # Wrong settings have precedence.
+    if source and not (request.text and request.images) and request.recipe is None and without_data_option:
+        # Report wrong settings first.
         cls = Recipe if request.text else ImageRecipe
         own_data.requested_recipe(
             cls, own_data.absolute_path(source), request.settings, own_data.model_section(model)
         )
-    source = source or (request.data if no_other_data else None)
+    source = source or (request.data if without_data_option else None)
     cli.check_not_finished(out or (cli.default_folder(Path(source).stem) if source else None))
 
 
-def _say_held_out(config: Any, request: RecipeRequest, shipped: bool) -> None:
+def _print_held_out(config: Any, request: RecipeRequest, is_shipped: bool) -> None:
     """Print which examples of the user's data are held out."""
     from glassformer.runtime import world
 
@@ -199,5 +199,5 @@ def _say_held_out(config: Any, request: RecipeRequest, shipped: bool) -> None:
     if request.own_data and config.data.test_size:
         noun = "texts" if hasattr(config.data, "text_column") else "images"
         print_message(f"no test split: some of the {noun} are held out for testing")
-    elif (request.data or shipped) and (line := own_data.describe_held_out(config)):
+    elif (request.data or is_shipped) and (line := own_data.describe_held_out(config)):
         print_message(line)

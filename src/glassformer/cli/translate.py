@@ -32,19 +32,23 @@ if TYPE_CHECKING:
     from glassformer.explain.alignment import Alignment
 
 
-MAX_TEXTS = 20  # maximum number of texts on a page of alignments
+MAX_TEXTS = 20  # maximum number of texts for --align
 
 
 def translate(
     folder: str | Path, arguments: list[str], *, beam: int = 5, text_column: str | None = None
 ) -> list[tuple[Row, str]]:
-    """Translate texts and the texts in files; empty lines of a single ``.txt`` file stay empty."""
+    """Translate texts and the texts in files; empty lines of a single ``.txt`` file stay empty.
+
+    Returns:
+        Each row of the input with its translation.
+    """
     translator, rows = _load_with_rows(folder, arguments, text_column)
     readable = [row for row in rows if row.error is None]
-    source: dict[str, Any] = {"origin": "TEXT"}  # for error messages
+    location: dict[str, Any] = {"origin": "TEXT"}  # for error messages
     if len(arguments) == 1 and readable[0].row is not None:
-        source = {"origin": readable[0].file, "rows": [row.row for row in readable]}
-    translations = iter(translator.translate([row.text for row in readable], beam, **source))
+        location = {"origin": readable[0].file, "rows": [row.row for row in readable]}
+    translations = iter(translator.translate([row.text for row in readable], beam, **location))
     if not arguments[0].lower().endswith(TXT) or len(arguments) > 1:
         rows = readable
     return [(row, "" if row.error is not None else next(translations)) for row in rows]
@@ -53,7 +57,7 @@ def translate(
 def align(
     folder: str | Path, arguments: list[str], path: Path, *, beam: int = 5, text_column: str | None = None
 ) -> list[Alignment]:
-    """Translate a few texts, and write a page or JSON with the alignment of the words to ``path``."""
+    """Translate a few texts, and write the alignments of their words to ``path`` (.html or .json)."""
     from glassformer.explain.alignment import save_alignments
     from glassformer.outputs import check_page_path
 
@@ -62,8 +66,8 @@ def align(
     translator, rows = _load_with_rows(folder, arguments, text_column)
     texts = usable_inputs(rows)
     if len(texts) > MAX_TEXTS:
-        fix = "Give fewer"
-        raise ConfigError(f"{len(texts)} texts are too many for one page (at most {MAX_TEXTS})", fix=fix)
+        what = f"{len(texts)} texts are too many for one file (at most {MAX_TEXTS})"
+        raise ConfigError(what, where="--align", fix="Give fewer texts")
     alignments = [translator.align(text, beam) for text in texts]
     save_alignments(alignments, path)
     return alignments
@@ -77,19 +81,21 @@ def _load_with_rows(
     from glassformer.tasks.run import trained_column
 
     columns = trained_column(folder), *SOURCE_COLUMNS
-    rows = gather_rows(InputRequest(arguments, text_column, training_columns=columns, log=cli.note_columns))
+    rows = gather_rows(
+        InputRequest(arguments, text_column, training_columns=columns, log=cli.print_library_note)
+    )
     usable_inputs(rows)
     return load_for_command(folder, "translate"), rows
 
 
 def load_for_command(folder: str | Path, verb: str) -> Any:
-    """Load a model for the command ``verb``; raises ConfigError for models of other tasks."""
+    """Load a model for a command, such as "similar"; raises ConfigError for models of other tasks."""
     from glassformer.tasks.load import load
 
     model, estimators = load(folder), [task.estimator for task in TASKS.values() if task.verb == verb]
     if not isinstance(model, tuple(estimators)):
         action = {"similar": "compare texts"}.get(verb, verb)
-        what = f"holds {with_article(type(model).__name__)}, which cannot {action}"
+        what = f"contains {with_article(type(model).__name__)}, which cannot {action}"
         fix = f"Name a run of {with_article(estimators[0].__name__)}"
         raise NotForThisModelError(what, where=str(folder), fix=fix)
     return model
@@ -108,7 +114,7 @@ def translate_command(
     text_column: str | None = cli.TEXT_COLUMN,
     align_: Path | None = option(
         "FILE",
-        "Write the source words that each target word is aligned with, as .html or .json.",
+        "Write which source words each target word is aligned with, as .html or .json.",
         "--align",
     ),
     json: bool = AS_JSON,
@@ -141,7 +147,7 @@ def translate_command(
 
 
 def _show(pairs: Sequence[tuple[str, str]], json: bool, **extra: Any) -> None:
-    """Print the translations of pairs of text and translation, one per line, or the pairs as JSON."""
+    """Print translations, one per line; with ``--json``, print texts and translations."""
     if json:
         rows = [{"text": text, "translation": translation} for text, translation in pairs]
         print_json({"translations": rows, **extra})
@@ -169,10 +175,13 @@ def fill_command(
     fills = [model.fill_each(text, top) for text in texts]
     if json:
         fields = ("word", "probability")
-        out = [[[dict(zip(fields, w, strict=True)) for w in words] for words in masks] for masks in fills]
-        print_json([{"text": text, "masks": masks} for text, masks in zip(texts, out, strict=True)])
+        out = []
+        for text, masks in zip(texts, fills, strict=True):
+            words_per_mask = [[dict(zip(fields, word, strict=True)) for word in words] for words in masks]
+            out.append({"text": text, "masks": words_per_mask})
+        print_json(out)
         return
     for text, masks in zip(texts, fills, strict=True):
         print_text(one_line(text))
         for words in masks:
-            print_text("  " + "  ".join(f"{one_line(word)} {p:.4f}" for word, p in words))
+            print_text("  " + "  ".join(f"{one_line(word)} {probability:.4f}" for word, probability in words))

@@ -3,8 +3,7 @@
 ``similar`` computes the semantic similarity of texts. ``search`` is a semantic search in a table. ``embed``
 writes embeddings of texts and images. ``vectors`` shows word vectors.
 
-Two options have short names: ``--doubles`` finds near-duplicates, and ``--least`` is the minimum cosine of a
-pair or a result.
+The option ``--doubles`` finds near-duplicates, and ``--least`` is the minimum cosine of a pair or a result.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 from glassformer import errors
 from glassformer.checkpoints.files import missing_run_hint
 from glassformer.cli import options as cli
-from glassformer.cli.options import TEXT_COLUMN, argument, flag, note_columns, option
+from glassformer.cli.options import TEXT_COLUMN, argument, flag, option, print_library_note
 from glassformer.cli.output import (
     AS_JSON,
     excerpt,
@@ -54,26 +53,28 @@ from glassformer.tasks.catalog import TASKS
 
 # --- near-duplicates in a table ---------------------------------------------------------------------
 
-Pair = tuple[int, int, float]  # positions of two rows, and their cosine
-OtherColumns = Sequence[Mapping[str, Any]]  # for each row, the columns other than the text
-MAX_CELL = 40  # maximum number of characters of an id
+Pair = tuple[int, int, float]  # indices of two texts, and their cosine
+OtherColumns = Sequence[Mapping[str, Any]]  # for each text, the other columns of its row
+MAX_ID_LENGTH = 40  # maximum number of characters of an id
 
 
 def show_duplicates(
     pairs: Sequence[Pair], texts: Sequence[str], rows: Sequence[int], other_columns: OtherColumns
 ) -> None:
-    """Print one line per pair: cosine, row numbers (with ids if there is an id column) and texts."""
+    """Print one line per pair: cosine, row numbers, ids if the table has them, and texts."""
     name = _id_column(other_columns)
     for i, j, cosine in pairs:
         ids = [
-            f"{rows[k]}" if name is None else f"{rows[k]} ({one_line(other_columns[k][name])[:MAX_CELL]})"
+            f"{rows[k]}"
+            if name is None
+            else f"{rows[k]} ({one_line(other_columns[k][name])[:MAX_ID_LENGTH]})"
             for k in (i, j)
         ]
         print_text("\t".join([f"{cosine:.4f}", *ids, one_line(texts[i]), one_line(texts[j])]))
 
 
 def _id_column(other_columns: OtherColumns) -> str | None:
-    """The name of the first other column if its values are unique, like ids; else None."""
+    """The name of the first other column if its values are unique, as those of ids; otherwise None."""
     name = next(iter(other_columns[0]), None) if other_columns else None
     values = {str(row[name]) for row in other_columns if name is not None}
     return name if len(values) == len(other_columns) else None
@@ -82,9 +83,9 @@ def _id_column(other_columns: OtherColumns) -> str | None:
 def write_duplicates(
     out: Path, pairs: Sequence[Pair], texts: Sequence[str], rows: Sequence[int], other_columns: OtherColumns
 ) -> None:
-    """Write a table with one row per pair, which ends with the other columns of both rows."""
+    """Write a CSV file with one row per pair; the last columns are the other columns of both rows."""
     names = list(other_columns[0]) if other_columns else []
-    other_names = [f"{side}_{name}" for name in names for side in ("first", "second")]
+    other_names = [f"{position}_{name}" for name in names for position in ("first", "second")]
     lines = []
     for i, j, cosine in pairs:
         cells = [other_columns[k][name] for name in names for k in (i, j)]
@@ -96,19 +97,18 @@ def write_duplicates(
 
 
 DEFAULT_MODEL = "all-minilm-l6-v2"
-MAX_TOKEN_PAIRS = 5  # maximum number of pairs of tokens to print
-HTML_OR_JSON = (".html", ".json")
-MIN_COSINE = 0.8  # default for near-duplicates
+MAX_TOKEN_PAIRS = 5  # maximum number of token pairs to print
+MIN_COSINE = 0.8  # default of --least for near-duplicates
 
 
 def open_embedder(model: str) -> Any:
-    """Load the embedder of a run or a folder, or a checkpoint by its name."""
+    """Load the embedder in a folder, or a checkpoint by its name."""
     from glassformer.checkpoints.native import check_finished
     from glassformer.checkpoints.settings import find_metadata
 
     folder = Path(model)
     _, metadata = find_metadata(folder)
-    if metadata:  # the folder has a model or a run of glassformer
+    if metadata:  # a model saved by glassformer
         return load_for_command(folder, "similar")
     check_finished(folder)
     from glassformer.tasks.similarity.estimator import Embedder
@@ -117,7 +117,7 @@ def open_embedder(model: str) -> Any:
 
 
 def is_embedder(folder: str | Path) -> bool:
-    """Whether a run, a saved model or a folder of sentence-transformers is for ``similar``."""
+    """Whether a folder contains an ``Embedder`` or a sentence-transformers model."""
     from glassformer.tasks.load import describe
 
     task = describe(folder).task
@@ -132,7 +132,7 @@ def similar(model: str, a: Sequence[str], b: Sequence[str]) -> list[float]:
 
 
 def explain_pair(model: str, a: str, b: str, out: Path | None) -> Any:
-    """Explain the cosine of two texts by pairs of tokens, and write the explanation to ``out`` if given."""
+    """Explain the cosine of two texts by pairs of tokens; also writes the explanation to ``out``."""
     from glassformer.explain.similarity import save_similarities
 
     explanation = open_embedder(model).explain_similarity(a, b)
@@ -143,13 +143,14 @@ def explain_pair(model: str, a: str, b: str, out: Path | None) -> Any:
 
 def check_html_or_json(out: Path) -> Path:
     """Return ``out``; raise ConfigError if it does not end in .html or .json, or exists."""
-    if out.suffix.lower() not in HTML_OR_JSON:
-        raise errors.BadValueError("not .html or .json", where=str(out), fix="End the name with one of them")
+    if out.suffix.lower() not in (".html", ".json"):
+        what, fix = "the output is written as HTML or JSON", "End the name with .html or .json"
+        raise errors.BadValueError(what, where=str(out), fix=fix)
     return check_new_file(out)
 
 
 def show_explained(explanation: Any, out: Path | None) -> None:
-    """Print the explanation of a cosine, or the name of the file that was written with it."""
+    """Print the explanation of a cosine, or the name of the file that has it."""
     if out is not None:
         print_message(f"explanation written to {out}")
         return
@@ -165,7 +166,7 @@ def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[s
         try:
             first, second, _ = find_scored_columns(read_table(path), first, second, None)
         except errors.UnclearColumnError as error:
-            fix = f"{error.fix}; similar rows within one column: --doubles"
+            fix = f"{error.fix}; to find similar rows in one column: --doubles"
             raise error.replace(fix=fix) from None
         print_note(
             f"{first!r} is compared with {second!r} in each row (set --first and --second to override); "
@@ -176,7 +177,7 @@ def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[s
 
 
 def write_cosines(out: Path, first: Sequence[str], second: Sequence[str], cosines: Sequence[float]) -> None:
-    """Write a table with one row per pair."""
+    """Write a CSV file with one row per pair."""
     rows = zip(first, second, (f"{cosine:.6f}" for cosine in cosines), strict=True)
     write_table(out, ["first", "second", "cosine"], rows)
 
@@ -189,7 +190,7 @@ def similar_command(
     model: str = MODEL_NAME,
     first: str | None = option("NAME", "For tables: column of the first texts."),
     second: str | None = option("NAME", "For tables: column of the second texts."),
-    explain: bool = flag("--explain", "Show the pairs of tokens that add most to the cosine."),
+    explain: bool = flag("--explain", "Show the pairs of tokens that contribute most to the cosine."),
     doubles: bool = flag("--doubles", "Find near-duplicates: rows of one table that are similar in meaning."),
     least: float | None = option(
         "COSINE",
@@ -234,7 +235,7 @@ def _check_arguments(
     least: float | None,
     text_column: str | None,
 ) -> bool:
-    """Check the arguments of ``similar``; returns whether they name a table."""
+    """Check the arguments of ``similar``; returns whether they are the name of a table."""
     from glassformer.checkpoints.settings import METADATA_FILE
 
     for text in inputs:
@@ -252,29 +253,30 @@ def _check_arguments(
         return is_table
     if least is not None or text_column is not None:
         option = "--least" if least is not None else "--text-column"
-        raise errors.ConflictError("belongs to --doubles", where=option, fix="Leave it out, or add --doubles")
+        fix = "Leave it out, or add --doubles"
+        raise errors.ConflictError("has an effect only with --doubles", where=option, fix=fix)
     if not is_table and len(inputs) != 2:
-        what = f"{len(inputs)} {'text' if len(inputs) == 1 else 'texts'} given"
-        fix = "Give two texts, or a table with two columns of them"
+        what = f"{'1 text is' if len(inputs) == 1 else f'{len(inputs)} texts are'} given"
+        fix = "Give two texts, or a table with two text columns"
         raise errors.NothingGivenError(what, where="similar", fix=fix)
     if is_table and explain:
-        raise errors.ConfigError("is for two texts, not for a table", where="--explain", fix="Give two texts")
+        raise errors.ConfigError("does not accept a table", where="--explain", fix="Give two texts")
     if not is_table and (first or second):
-        option = "--first" if first else "--second"
-        raise errors.ConflictError("belongs to a table", where=option, fix="Leave it out, or give a table")
+        option, fix = "--first" if first else "--second", "Leave it out, or give a table"
+        raise errors.ConflictError("has an effect only for a table", where=option, fix=fix)
     return is_table
 
 
 def _find_duplicates(
     files: Sequence[str], model: str, threshold: float, column: str | None, out: Path | None, json: bool
 ) -> None:
-    """Find near-duplicate rows of a table; prints them or writes them to a file."""
+    """Find near-duplicate rows of a table, and print them or write them to a file."""
     if len(files) != 1:
-        what = f"takes one table, and {len(files)} are given"
+        what = f"needs one table, but {len(files)} files are given"
         raise errors.ConflictError(what, where="--doubles", fix="Give one file")
     check_file(Path(files[0]))
     _check_csv_output(out, json)
-    texts, rows, other_columns = read_with_columns(Path(files[0]), column, note_columns)
+    texts, rows, other_columns = read_with_columns(Path(files[0]), column, print_library_note)
     pairs = open_embedder(model).doubles(texts, threshold)
     if out is not None:
         write_duplicates(out, pairs, texts, rows, other_columns)
@@ -293,7 +295,7 @@ def _find_duplicates(
 
 
 def _check_csv_output(out: Path | None, json: bool, content: str = "cosines of a table") -> None:
-    """Raise ConfigError if the output is not a new CSV file, or ``--json`` is given too."""
+    """Raise ConfigError if ``out`` is not a new CSV file, or is combined with ``--json``."""
     if out is not None and (check_new_file(out).suffix.lower() != ".csv" or json):
         fix = "End the name with .csv, and leave --json out"
         raise errors.BadValueError(f"{content} are written as CSV", where=str(out), fix=fix)
@@ -302,18 +304,18 @@ def _check_csv_output(out: Path | None, json: bool, content: str = "cosines of a
 def _compare_pairs(
     path: str, model: str, first: str | None, second: str | None, out: Path | None, json: bool
 ) -> None:
-    """Compute the cosine of each row of a table of pairs; prints them or writes them to a file."""
+    """Compute the cosine of each row of a table of pairs, and print the cosines or write them to a file."""
     _check_csv_output(out, json)
-    sides = read_pairs(path, first, second)
-    cosines = similar(model, *sides)
+    texts = read_pairs(path, first, second)  # the first texts, and the second texts
+    cosines = similar(model, *texts)
     if out is not None:
-        write_cosines(out, *sides, cosines)
+        write_cosines(out, *texts, cosines)
         print_message(f"{errors.counted(len(cosines), 'pair')}: {out}")
     elif json:
-        rows = zip(*sides, cosines, strict=True)
+        rows = zip(*texts, cosines, strict=True)
         print_json([{"texts": [a, b], "cosine": cosine} for a, b, cosine in rows])
     else:
-        for a, b, cosine in zip(*sides, cosines, strict=True):
+        for a, b, cosine in zip(*texts, cosines, strict=True):
             print_text(f"{cosine:.4f}\t{one_line(a)}\t{one_line(b)}")
 
 
@@ -323,19 +325,20 @@ HEADER = ("query", "rank", "cosine", "row", "text")
 
 
 def check_index_source(path: Path) -> None:
-    """Raise ConfigError unless ``path`` is a file. Called only for paths that are not an index."""
+    """Raise ConfigError unless ``path`` is a file; call it only for paths that are not an index."""
     if path.is_file():
         return
-    fix = "Name a table, a .txt file with one text per line, or a folder that 'search --save' made"
+    fix = "Name a table, a .txt file with one text per line, or a folder written by 'search --save'"
     if not path.exists():
         hint = missing_file_fix(path)
-        names_a_similar_file = hint.endswith("?")  # "Did you mean ...?"
-        fix = hint if names_a_similar_file else f"{hint}. {fix}"
+        has_suggestion = hint.endswith("?")  # "Did you mean ...?"
+        fix = hint if has_suggestion else f"{hint}. {fix}"
         raise errors.ConfigError("no such table or index", where=str(path), fix=fix)
     tables = tables_in(path) if path.is_dir() else []
     if tables:
-        raise errors.ConfigError("a folder, but not an index", where=str(path), fix=name_file_fix(tables))
-    what = "a folder without an index or a table" if path.is_dir() else "not a file"
+        what = "is a folder, but not an index"
+        raise errors.ConfigError(what, where=str(path), fix=name_file_fix(tables))
+    what = "is a folder without an index or a table" if path.is_dir() else "is not a file"
     raise errors.ConfigError(what, where=str(path), fix=fix)
 
 
@@ -348,14 +351,14 @@ def search(
     text_column: str | None = None,
     save: Path | None = None,
 ) -> list[list[dict[str, Any]]]:
-    """The nearest texts of a table or a saved index.
+    """The texts of a table or a saved index that are nearest to each query.
 
     Args:
-        save: folder to save the index to.
+        save: folder in which the index is saved.
 
     Returns:
-        For each query a list of at most ``count`` results ``{"row", "cosine", "text", "columns"}``, the
-        nearest first; ``columns`` has the other columns of the row.
+        For each query, at most ``count`` results ``{"row", "cosine", "text", "columns"}``, the nearest first;
+        ``columns`` has the other columns of the row.
     """
     from glassformer.tasks.similarity.search import is_index
 
@@ -363,14 +366,13 @@ def search(
     if is_index(table):
         if save is not None or text_column is not None:
             option = "--save" if save is not None else "--text-column"
-            raise errors.ConflictError(
-                "is for tables, and an index is given", where=option, fix="Leave it out"
-            )
+            what = "has an effect only for tables, but an index is given"
+            raise errors.ConflictError(what, where=option, fix="Leave it out")
         embedder.load_index(table)
     else:
         path = Path(table)
         check_index_source(path)
-        embedder.index(*read_with_columns(path, text_column, note_columns))
+        embedder.index(*read_with_columns(path, text_column, print_library_note))
     if save is not None:
         embedder.save_index(save)
     index = embedder.index_
@@ -381,15 +383,15 @@ def search(
         columns = dict(index.other_columns[i]) if index.other_columns else {}
         return {"row": index.row(i), "cosine": cosine, "text": index.texts[i], "columns": columns}
 
-    positions_and_cosines = zip(*embedder.search(queries, index.vectors, count), strict=True)
+    indices_and_cosines = zip(*embedder.search(queries, index.vectors, count), strict=True)
     return [
-        [result(int(i), float(c)) for i, c in zip(positions, cosines, strict=True)]
-        for positions, cosines in positions_and_cosines
+        [result(int(i), float(cosine)) for i, cosine in zip(indices, cosines, strict=True)]
+        for indices, cosines in indices_and_cosines
     ]
 
 
 def write_results(out: Path, queries: Sequence[str], results: Sequence[Sequence[dict[str, Any]]]) -> None:
-    """Write a table with one row per result, or an empty row if a query has no result."""
+    """Write a CSV file with one row per result, or an empty row for a query without results."""
     names = list(dict.fromkeys(name for matches in results for match in matches for name in match["columns"]))
     rows: list[list[Any]] = []
     for query, matches in zip(queries, results, strict=True):
@@ -403,13 +405,13 @@ def write_results(out: Path, queries: Sequence[str], results: Sequence[Sequence[
 
 
 def _read_queries(arguments: Sequence[str]) -> list[str]:
-    """The queries, with the lines of standard input in place of a dash, and the texts of files."""
+    """The queries; a dash is replaced by the lines of standard input, a file by its texts."""
     texts: list[str] = []
     for word in arguments:
         if word == STDIN:
             texts += read_stdin()[0]
         elif is_file_name(word) and Path(word).is_file():
-            texts += usable_inputs(read_rows(Path(word), replace(DEFAULT_REQUEST, log=note_columns)))
+            texts += usable_inputs(read_rows(Path(word), replace(DEFAULT_REQUEST, log=print_library_note)))
         else:
             texts.append(word)
     return texts
@@ -464,7 +466,7 @@ def search_command(
         for match in matches:
             print_text(f"{match['cosine']:.4f}\t{match['row']}\t{one_line(match['text'])}")
         if not matches:
-            print_message(f"no result: the nearest has {best:.4f}, less than {least:g}")
+            print_message(f"no result: the nearest text has cosine {best:.4f}, less than {least:g}")
 
 
 # --- embeddings -------------------------------------------------------------------------------------
@@ -485,18 +487,18 @@ def embed(
     if not saved.about and saved.task is None:  # the name of a checkpoint, or an encoder without a head
         encoder = load_pretrained(model)
         if encoder.reads != "texts" or not encoder.has_attention:
-            fix = "Name an encoder of texts, or a run"
+            fix = "Name a text encoder, or a run"
             raise errors.NotForThisModelError("cannot embed texts", where=model, fix=fix)
         return encoder.embed(_read_texts(arguments, text_column), **options)
     clf = load_for_predictions(folder)
     if not hasattr(clf, "embed"):
-        what = f"holds {errors.with_article(type(clf).__name__)}, which cannot embed texts"
+        what = f"contains {errors.with_article(type(clf).__name__)}, which cannot embed texts"
         task, fix = TASKS[clf.RECIPE.task], "Name a run of a classifier or of an Embedder"
         fix = fix if task.verb == "predict" else usage_hint(task)
         raise errors.NotForThisModelError(what, where=model, fix=fix)
     if getattr(clf, "reads_pairs", False):
         fix = "In Python: glassformer.load(RUN).embed([(first, second)])"
-        what = "reads pairs of texts, and this command takes single ones"
+        what = "reads pairs of texts, but this command accepts only single texts"
         raise errors.WrongArgumentError(what, where=model, fix=fix)
     if hasattr(clf, "transform_"):
         if options:
@@ -510,11 +512,11 @@ def embed(
 def _read_texts(
     arguments: Sequence[str], text_column: str | None, training_columns: Sequence[str | None] = ()
 ) -> list[str]:
-    """The texts of the arguments and of files; prints a note if unusable rows are skipped."""
-    request = InputRequest(arguments, text_column, training_columns=training_columns, log=note_columns)
+    """The texts of the arguments and files; prints a note if unusable rows are left out."""
+    request = InputRequest(arguments, text_column, training_columns=training_columns, log=print_library_note)
     rows = gather_rows(request)
     if message := unusable_message(rows):
-        print_note(f"{message}; row n of the output belongs to the n-th text, not to line n")
+        print_note(f"{message}; row n of the output is for the n-th remaining text, not for line n")
     return usable_inputs(rows)
 
 
@@ -541,7 +543,7 @@ def embed_command(
     import numpy as np
 
     vectors = embed(model, inputs, text_column, prompt_name)
-    content = io.BytesIO()  # np.save does not report a full disk when it writes to a file
+    content = io.BytesIO()  # not np.save(file), which does not report a full disk
     np.save(content, vectors, allow_pickle=False)
     with atomic_write(out) as draft:
         draft.write_bytes(content.getbuffer())
@@ -555,7 +557,7 @@ def embed_command(
 
 
 def look_up(source: str | Path, words: Sequence[str], count: int = 10) -> list[tuple[str, float]]:
-    """The words nearest to one word, the cosine of two words, or the words nearest to ``a - b + c``."""
+    """The nearest words of one word, the cosine of two words, or the nearest words of ``a - b + c``."""
     if len(words) not in (1, 2, 3):
         what = f"{len(words)} words" if words else "no word is given"
         fix = "Give one word, two for their cosine, or three: king man woman is king - man + woman"
@@ -572,7 +574,7 @@ def look_up(source: str | Path, words: Sequence[str], count: int = 10) -> list[t
 
 
 def convert(source: str | Path, out: Path) -> None:
-    """Write the vectors of a run or a file in word2vec's format; binary if ``out`` ends in ``.bin``."""
+    """Write word vectors in word2vec's format, which is binary if ``out`` ends in ``.bin``."""
     check_new_file(out)
     _check_source(source)
     from glassformer.tasks.word2vec.estimator import Word2Vec
@@ -581,7 +583,7 @@ def convert(source: str | Path, out: Path) -> None:
 
 
 def _check_source(source: str | Path) -> None:
-    """Raise CheckpointError if there is no file or folder."""
+    """Raise CheckpointError if there is no such file or folder."""
     if not Path(source).exists():
         raise errors.NoSuchModelError("no such file", where=str(source), fix=missing_run_hint(Path(source)))
 

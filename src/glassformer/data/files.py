@@ -31,7 +31,7 @@ from glassformer.errors import (
     NotUtf8Error,
     TooLargeError,
 )
-from glassformer.process import OPTION, READING
+from glassformer.process import ENCODING_OPTION, READING
 from glassformer.reading import NotRegularError, open_regular
 
 # --- settings of tables -----------------------------------------------------------------------------
@@ -272,14 +272,14 @@ def encoding_fix(path: Path) -> str:
         while piece.isascii() and b"\0" not in piece and (next_piece := file.read(_CHUNK)):
             piece = next_piece
     if wide := _wide_encoding(piece):
-        return f"Read it with {OPTION} {wide}, or save it as UTF-8"
+        return f"Read it with {ENCODING_OPTION} {wide}, or save it as UTF-8"
     if b"\0" in piece:
         return "Save it as UTF-8 text"
     letters = [c for c in piece.decode("utf-8", ESCAPE) if not c.isascii()]
     is_mostly_utf8 = sum("\udc80" <= c <= "\udcff" for c in letters) <= len(letters) // 2
     if is_mostly_utf8 or has_undefined_byte(piece):
         return "Save it as UTF-8"
-    return f"Read it with {OPTION} {WESTERN}, or save it as UTF-8"
+    return f"Read it with {ENCODING_OPTION} {WESTERN}, or save it as UTF-8"
 
 
 def _is_binary(path: Path) -> bool:

@@ -11,7 +11,7 @@ from glassformer.report.wording import count, digits_for, duration, p_value
 from glassformer.targets import TARGETS, target_of
 from glassformer.targets.target import Target
 
-# The metrics by which runs are compared, with the default number formats.
+# Metrics for comparisons of runs, with the default number formats
 COMPARED: dict[str, Share] = {
     key: replace(metric, form="", bounds="") if isinstance(metric, Plain) else metric
     for target in TARGETS
@@ -24,18 +24,18 @@ COMPARED: dict[str, Share] = {
 class Table:
     """A table for a page or a terminal."""
 
-    heads: Sequence[str]
+    columns: Sequence[str]  # their titles
     rows: Sequence[Sequence[Any]]  # formatted cells; the first is the name of the row
     highlighted: Collection[int] = (0,)  # indices of highlighted rows
-    text_columns: Collection[str] = ()  # titles of text columns besides the first; the others have numbers
+    text_columns: Collection[str] = ()  # columns with text, in addition to the first; the others have numbers
     style: str = "compare"  # CSS class
 
 
-def heads(columns: Sequence[str], target: Target, noun: str = "", short: bool = False) -> list[str]:
+def column_names(columns: Sequence[str], target: Target, noun: str = "", short: bool = False) -> list[str]:
     """The titles of columns such as ``f1`` and ``f1_interval``; see ``cells``.
 
     Args:
-        noun: title of column ``n``, a plural noun for the examples; empty: the noun of the target.
+        noun: title of column ``n``, such as "texts"; empty: the noun of the target.
         short: use short titles.
     """
     out: list[str] = []
@@ -54,12 +54,12 @@ def heads(columns: Sequence[str], target: Target, noun: str = "", short: bool = 
 
 
 def cells(scores: Mapping[str, Any], columns: Sequence[str], target: Target, digits: int) -> list[str]:
-    """The cells of one model.
+    """The formatted cells of one table row, for the scores of one model.
 
     Args:
         columns: ``f1`` for the value of a metric, ``f1_interval`` for its interval, ``f1_within`` for both,
             ``n`` for the number of examples, and ``seconds`` for the time.
-        digits: decimals of a percentage.
+        digits: number of decimals of a percentage.
     """
     out = []
     for column in columns:
@@ -83,15 +83,18 @@ def metric_table(
     rows: Sequence[tuple[str, Mapping[str, Any]]],
     columns: Sequence[str],
     digits: int,
-    first_head: str = "model",
+    first_column: str = "model",
     noun: str = "",
     short: bool = False,
     **table_options: Any,
 ) -> Table:
-    """A table with one row per (name, scores); arguments as in ``cells``, ``heads`` and ``Table``."""
+    """A table with one row per (name, scores).
+
+    The other arguments are those of ``cells``, ``column_names`` and ``Table``.
+    """
     target = target_of(rows[0][1])
-    lines = [[name, *cells(scores, columns, target, digits)] for name, scores in rows]
-    return Table([first_head, *heads(columns, target, noun, short)], lines, **table_options)
+    formatted_rows = [[name, *cells(scores, columns, target, digits)] for name, scores in rows]
+    return Table([first_column, *column_names(columns, target, noun, short)], formatted_rows, **table_options)
 
 
 def value_table(scores: Mapping[str, Any], keys: Sequence[str], digits: int) -> Table:
@@ -126,12 +129,12 @@ def fold_table(metrics: Mapping[str, Any], short: bool = False) -> Table:
         if key != "log_loss" or not short:
             summary[i] += f" ({target.metrics[key].deviation(statistics[key]['sd'])})"
     rows.append(["mean (SD)", *("" for _ in size_column), "", *summary, *("" if is_narrow else [""])])
-    titles = ["fold", *size_column, *heads(columns, target, short=is_narrow)]
+    titles = ["fold", *size_column, *column_names(columns, target, short=is_narrow)]
     return Table(titles, rows, highlighted=(len(folds),))
 
 
 def numbers_in(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Yield the name and value of each number in nested metrics; the name has the keys of all levels."""
+    """Yield the name and value of each number in nested metrics; ``{"test": {"f1": 1}}`` yields "test f1"."""
     for name, value in metrics.items():
         path = f"{prefix} {name.replace('_', ' ')}".strip()
         if isinstance(value, Mapping):
@@ -144,7 +147,7 @@ def numbers_in(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
 
 
 def compared_metric(measure: str) -> Share:
-    """The metric by which models are compared, for its name and format; for unknown keys, accuracy."""
+    """The metric with the key ``measure``, for comparisons of models; accuracy for unknown keys."""
     return COMPARED.get(measure, COMPARED["accuracy"])
 
 
@@ -158,19 +161,22 @@ def difference_text(scores: dict[str, Any], digits: int, metric: Share) -> str:
 
 
 def is_better(scores: dict[str, Any], metric: Share) -> bool:
-    """Whether a variant is better than the baseline."""
+    """Whether a variant is better than the baseline, by the sign of its difference."""
     return scores["difference"] < 0 if metric.lower else scores["difference"] > 0
 
 
 def leading_metrics(measure: str, scores: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Key and name of the two main metrics of these scores, starting with ``measure``."""
+    """Key and name of the two main metrics of these scores, ``measure`` first."""
     target = target_of(scores)
     keys = target.leading_metrics(measure, scores)
     return [(key, target.metrics.get(key, compared_metric(key)).name) for key in keys]
 
 
 def study_rows(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Titles and rows of a table of a study's variants, then its baselines; the first cell is the name."""
+    """The columns and rows of a study's table: its variants, then its baselines.
+
+    The first cell of a row is the name; the columns do not include it.
+    """
     measure = results.get("measure") or "accuracy"
     metric, digits, rows = compared_metric(measure), digits_for(results["n"]), []
     for arm in results["arms"]:

@@ -40,7 +40,7 @@ def evaluation(run: Run) -> Section:
     scores = metric_table([(name, values) for name, _, values in rows], ["n", *keys], 2)
     lines = [[name, split, *line[1:]] for (name, split, _), line in zip(rows, scores.rows, strict=True)]
     highlighted = [i for i, row in enumerate(rows) if row[:2] == ("This model", evaluated_split)]
-    heads = ["model", "split", *scores.heads[1:]]
+    heads = ["model", "split", *scores.columns[1:]]
     body = table(Table(heads, lines, highlighted, ("split",), "compare few"))
     pairs = read_pairs(run.folder / "pairs.csv")
     if pairs[0]:

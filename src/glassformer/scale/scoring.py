@@ -280,7 +280,7 @@ def find_column(
     kind = schema.field(by_name[0]).type
     is_list = pa.types.is_nested(kind) and not pa.types.is_struct(kind)
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or is_list:
-        what = f"column {by_name[0]!r} holds {kind}, not {noun}"
+        what = f"column {by_name[0]!r} has {kind}, not {noun}"
         fix = f"Name another with --text-column: {listed(names)}"
         raise UnclearColumnError(what, where=str(source), fix=fix)
     return by_name[0]
@@ -301,7 +301,7 @@ def _load(model: str, model_key: str) -> Any:
 
     clf = load(model)
     if TASKS[clf.RECIPE.task].answer is None:
-        what = f"holds {with_article(type(clf).__name__)}, which gives no labels"
+        what = f"contains {with_article(type(clf).__name__)}, which predicts no labels"
         raise NotForThisModelError(what, where=str(model))
     return clf
 

@@ -79,7 +79,7 @@ class ServedModel:
         choose_dtype(precision, torch.device("cpu"))  # raises an error for an unknown precision
         output_kind = TASKS[clf.RECIPE.task].output_kind if hasattr(clf, "RECIPE") else None
         if output_kind is None:
-            what = f"holds {with_article(type(clf).__name__)}; "
+            what = f"contains {with_article(type(clf).__name__)}; "
             what += "only classifiers, regressors, embedders, taggers and question answerers can be served"
             raise NotForThisModelError(what, where=name)
         self.name, self.clf, self.limits = name, clf, limits
