@@ -76,7 +76,7 @@ def families() -> Iterator[str]:
         classes = [known[use] for use in USES if use in known]
         prefix = re.sub(r"(Vision)?Model$", "", classes[0])
         ends = ", ".join(f"`{one.removeprefix(prefix)}`" for one in classes)
-        types = ", ".join(f"`{one}`" for one in (name, *family.also))
+        types = ", ".join(f"`{one}`" for one in (name, *family.aliases))
         yield f"| {types} | {family.model.reads} | `{prefix}` + {ends} | {', '.join(family.examples)} |"
 
 

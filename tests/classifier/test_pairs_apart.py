@@ -10,7 +10,7 @@ from tests.similarity.tiny import checkpoint
 import glassformer as gf
 from glassformer.errors import ConfigError, ShapeError
 from glassformer.export.padded import PaddedText
-from glassformer.nn.pairs import UV_SCALE, PairPooling, pair_features, split_sides
+from glassformer.nn.pairs import UV_SCALE, PairPooling, pair_features, split_pairs
 from glassformer.nn.pooling import MeanPooling
 from glassformer.packing import Packing
 from glassformer.tasks import auto
@@ -51,16 +51,16 @@ def test_the_features_of_a_pair_on_paper():
 
 def test_rows_of_two_pairs_are_four_sequences():
     packing, segments = Packing((5, 3)), torch.tensor([0, 0, 1, 1, 1, 0, 0, 1])
-    sides = split_sides(packing, segments)
+    sides = split_pairs(packing, segments)
     assert sides.lengths == (2, 3, 2, 1)
     rows = torch.randn(8, 2)
     pooling = PairPooling(MeanPooling(), "mean", 2)
     u, v = torch.stack([rows[:2].mean(0), rows[5:7].mean(0)]), torch.stack([rows[2:5].mean(0), rows[7]])
     torch.testing.assert_close(pooling(rows, sides), pair_features(u, v))
     with pytest.raises(ShapeError, match="lacks one of its texts"):
-        split_sides(packing, torch.zeros(8, dtype=torch.long))
+        split_pairs(packing, torch.zeros(8, dtype=torch.long))
     with pytest.raises(ShapeError, match="token_type_ids are missing"):
-        split_sides(packing, None)
+        split_pairs(packing, None)
 
 
 def test_each_side_is_a_text_by_itself(solved, folder):

@@ -36,7 +36,7 @@ def test_it_comes_back(kind, tmp_path):
         other = model.with_head(**changes)
         save_pretrained(other, tmp_path / folder)
         settings = json.loads((tmp_path / folder / "config.json").read_text())
-        assert settings["model_type"] in (kind, *family.also)
+        assert settings["model_type"] in (kind, *family.aliases)
         assert ("glassformer" in settings) is (folder == "beside")
         assert settings[EXTRA_KEY]["encoder"] == {"stochastic_depth": 0.125, "zero_init": True}
         assert load_pretrained(tmp_path / folder).config == other.config

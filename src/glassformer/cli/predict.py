@@ -73,13 +73,13 @@ def open_model(folder: Path, precision: str | None, labels: Sequence[str], templ
         labels: values of ``--labels``, such as ``["sports,politics"]``.
     """
     from glassformer.checkpoints.hub import resolve_checkpoint
-    from glassformer.families.image_text import has_both_halves
+    from glassformer.families.image_text import is_image_text_folder
     from glassformer.tasks.load import load_for_predictions
 
     path = folder if folder.exists() else resolve_checkpoint(str(folder)).path
     names = [label.strip() for argument in labels for label in argument.split(",") if label.strip()]
     is_zero_shot, classifier = bool(labels) or template is not None, None
-    if is_zero_shot and has_both_halves(path):
+    if is_zero_shot and is_image_text_folder(path):
         from glassformer.tasks.zero_shot import ZeroShotImageClassifier
 
         classifier = ZeroShotImageClassifier(path, names, template=template)

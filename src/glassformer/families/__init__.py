@@ -54,11 +54,11 @@ FAMILIES: dict[str, Family] = {
 
 # ``model_type`` of well-known unsupported encoders -> the reason.
 UNSUPPORTED_FAMILIES = {
-    "clip_text_model": "the half of CLIP that reads texts opens with the half that reads images only",
-    "siglip_text_model": "the half of SigLIP that reads texts opens with the half that reads images only",
-    "neobert": "its code is on the Hub alone, so that nothing shows whether ours computes the same",
-    "swin": "its windows shift, and its patches are merged in four stages",
-    "swinv2": "its windows shift, and its patches are merged in four stages",
+    "clip_text_model": "CLIP's text encoder can only be loaded together with its image encoder",
+    "siglip_text_model": "SigLIP's text encoder can only be loaded together with its image encoder",
+    "neobert": "transformers has no code for it that our implementation could be tested against",
+    "swin": "it has shifted windows, and merges patches in four stages",
+    "swinv2": "it has shifted windows, and merges patches in four stages",
 }
 
 
@@ -67,16 +67,16 @@ def _presets(reads: str) -> dict[str, Callable[..., Any]]:
     return {name: preset for family in families for name, preset in family.presets.items()}
 
 
-# Names of architectures with random weights -> preset; for names of checkpoints see ``checkpoints/hub.py``.
+# Name of an architecture with random weights -> preset. Names of checkpoints are in ``checkpoints/hub.py``.
 TEXT_ARCHITECTURES = _presets("texts")
 IMAGE_ARCHITECTURES = _presets("images")
 PRETRAINING = {name: preset for family in FAMILIES.values() for name, preset in family.pretraining.items()}
 SCRATCH = next(iter(PRETRAINING))  # the default architecture of pre-training from scratch
 
 
-def find_family(kind: Any) -> Family | None:
-    """The family that reads files with this ``model_type``; None: no family does."""
-    return next((family for name, family in FAMILIES.items() if kind in (name, *family.also)), None)
+def find_family(model_type: Any) -> Family | None:
+    """The family that reads files with this ``model_type``; None: the model type is not supported."""
+    return next((f for name, f in FAMILIES.items() if model_type in (name, *f.aliases)), None)
 
 
 def hub_names(config: Any) -> NameTable:

@@ -1,7 +1,7 @@
 """ALBERT (Lan et al., 2020): BERT with shared layers, narrower embeddings, and tanh GELU.
 
 The layers are divided into ``num_hidden_groups`` groups, usually one. The layers of a group share their
-weights. The head for the order of sentences is dropped.
+weights. The sentence-order head is not read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from glassformer.nn.encoder import EncoderConfig
 
 KIND = "albert"
 LAYER = "encoder.albert_layer_groups.{i}.albert_layers.0"
-MAX_LAYERS = 1_000  # layers share weights, so a wrong number would not be noticed by missing tensors
+MAX_LAYERS = 1_000  # layers share weights, so no missing tensors would reveal a wrong number of layers
 NAMES = replace(
     bert.NAMES,
     prefix="albert.",
@@ -51,7 +51,7 @@ NAMES = replace(
         "embeddings.position_ids": "a constant 0, 1, 2, ...",
         "predictions.decoder.weight": "tied to the token embeddings",
         "predictions.decoder.bias": "the same as predictions.bias",
-        "sop_classifier.": "head for the order of sentences",
+        "sop_classifier.": "sentence-order prediction head",
     },
     tied={
         "predictions.decoder.weight": "embeddings.word_embeddings.weight",

@@ -1,7 +1,7 @@
 """LSTM, GRU, TextCNN, TF-IDF and HOG models.
 
 The Hub has no formats for these models, so they are saved in our own formats. ``transformers`` cannot open
-their ``model_type`` (``glassformer-rnn`` and so on).
+files with their ``model_type`` (``glassformer-rnn`` and so on).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def lstm(vocab_size: int, cell: Cell = "lstm") -> RnnConfig:
 
 
 def gru(vocab_size: int) -> RnnConfig:
-    """As ``lstm``, with a GRU."""
+    """Like ``lstm``, with a GRU."""
     return lstm(vocab_size, "gru")
 
 
@@ -44,7 +44,7 @@ SHARED_KEYS = ("d_model", "embedding_std", "embedding_dim", "vectors", "dropout"
 
 
 def _override(preset: Any, section: Any, num_labels: int, more_keys: tuple[str, ...], **values: Any) -> Any:
-    """The preset with the values of a recipe's model section.
+    """The preset, updated with the values of a recipe's model section.
 
     ``more_keys`` are the supported keys in addition to ``SHARED_KEYS``.
     """
@@ -131,12 +131,12 @@ def tfidf(vocab_size: int) -> LinearConfig:
 
 
 def hog(image_size: tuple[int, ...] = (48, 48), patch_size: tuple[int, ...] = (8, 8)) -> HogImageConfig:
-    """A linear model on HOG features; at 48 pixels there are 36 cells with 39 features each."""
+    """A linear model on HOG features; an image of 48 x 48 pixels has 36 cells with 39 features each."""
     return HogImageConfig(HogConfig(image_size, patch_size))
 
 
 def _with_labels(preset: Any, section: Any, num_labels: int, supported: tuple[str, ...], encoder: str) -> Any:
-    """See ``Family.configure``."""
+    """``Family.configure`` of linear models; an error recommends the model ``encoder``."""
     defaults = {f.name: f.default for f in fields(section)}
     for key, value in defaults.items():
         if key not in supported and getattr(section, key) != value:

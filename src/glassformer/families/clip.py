@@ -1,8 +1,8 @@
-"""CLIP (Radford et al., 2021), the half that reads images: ViT with a norm before its layers and none after.
+"""CLIP's image encoder (Radford et al., 2021): ViT with a norm before its layers and none after them.
 
-The classifier reads the mean of the patches, which no norm follows. An encoder keeps the norm of [CLS], which
-CLIP projects and compares with texts; ``clip_text.py`` has the projection and the half that reads texts.
-Files are as SigLIP's (``siglip.py``).
+The classifier reads the mean of the patches, without a norm. A model without a classifier keeps the norm of
+[CLS], which CLIP projects and compares with texts. ``clip_text.py`` has the text encoder. The file format is
+like that of SigLIP (``siglip.py``).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ NAMES = replace(
     },
     ignored={
         "embeddings.position_ids": "a constant 0, 1, 2, ...",
-        "text_model.": "the half that reads texts",
-        "logit_scale": "compares both halves",
-        "text_projection.weight": "compares both halves",
-        "visual_projection.weight": "compares both halves",
+        "text_model.": "the text encoder",
+        "logit_scale": "scale of image-text similarities",
+        "text_projection.weight": "projection of texts into the shared space",
+        "visual_projection.weight": "projection of images into the shared space",
     },
 )
 
@@ -47,10 +47,10 @@ from_hub = partial(image.from_hub, names=NAMES)
 
 
 def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig) -> dict[str, Tensor]:
-    """Convert our tensors to the Hub's, with a norm of [CLS] that does nothing if the model has none."""
+    """Convert our tensors to the Hub's; a model without a norm of [CLS] gets one with weight 1, bias 0."""
     d = config.encoder.d_model
-    unused = {"pooling.norm.weight": torch.ones(d), "pooling.norm.bias": torch.zeros(d)}
-    return image.to_hub({**unused, **tensors}, with_prefix, config, names=NAMES, with_axes=())
+    norm = {"pooling.norm.weight": torch.ones(d), "pooling.norm.bias": torch.zeros(d)}
+    return image.to_hub({**norm, **tensors}, with_prefix, config, names=NAMES, with_axes=())
 
 
 SETTINGS = (
@@ -61,22 +61,23 @@ SETTINGS = (
 
 
 def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
-    """Our config from a ``config.json`` of CLIP's half for images, or of both halves.
+    """Our config from a ``config.json`` of CLIP's image encoder, or of both encoders.
 
     Raises:
-        CheckpointError: an unsupported activation, an invalid value, or a grid of patches that is not square.
+        CheckpointError: an activation is not supported, a value is invalid, or the grid of patches is not
+            square.
     """
     is_pair = settings.get("model_type") == PAIR_MODEL_TYPE
-    own = half(settings, "vision_config", where) if is_pair else settings
+    own = encoder_section(settings, "vision_config", where) if is_pair else settings
     return image.check_square(
         read_settings(SETTINGS, clip(), {"hidden_act": "quick_gelu"} | own, where), where
     )
 
 
-def half(settings: dict[str, Any], key: str, where: str) -> dict[str, Any]:
-    """The settings of one half; old files have them twice, the second time in short."""
-    own, short = get_section(settings, key, where), f"{key}_dict"
-    return own if settings.get(short) is None else own | get_section(settings, short, where)
+def encoder_section(settings: dict[str, Any], key: str, where: str) -> dict[str, Any]:
+    """The section ``key`` of ``config.json``; in old files, a section ``{key}_dict`` overrides its values."""
+    section, override = get_section(settings, key, where), f"{key}_dict"
+    return section if settings.get(override) is None else section | get_section(settings, override, where)
 
 
 def write(config: ImageEncoderConfig) -> dict[str, Any]:
@@ -92,7 +93,7 @@ def clip(
     d_ff: int = 3072,
     **options,
 ) -> ImageEncoderConfig:
-    """CLIP's ViT-B/32: L12 H768 A12, 87 M parameters."""
+    """The image encoder of CLIP-ViT-B/32: L12 H768 A12, 87 M parameters."""
     embedding = PatchConfig(d_model, image_size, patch_size, bias=False, norm=True)
     encoder = EncoderConfig(
         d_model, num_layers, num_heads, d_ff, norm="pre", activation="quick_gelu", eps=1e-5
@@ -109,5 +110,5 @@ CLIP = image.image_family(
     pooling="patches",
     more_classes={None: "CLIPVisionModel"},
     examples=("openai/clip-vit-base-patch32", "openai/clip-vit-large-patch14"),
-    also=("clip_vision_model",),
+    aliases=("clip_vision_model",),
 )

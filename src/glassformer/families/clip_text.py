@@ -1,8 +1,8 @@
-"""CLIP (Radford et al., 2021), the half that reads texts: a causal pre-norm encoder with learned positions.
+"""CLIP's text encoder (Radford et al., 2021): causal, pre-norm, with learned positions.
 
-The vector of a text is the state of its first end-of-text token, ``eos_token_id``. Files from before 2023
-have a wrong id there, 2: then it is the token with the highest id, as in ``transformers``. ``image_text.py``
-reads and writes this half with the half that reads images.
+The vector of a text is the hidden state of its first end-of-text token, ``eos_token_id``. Files from before
+2023 have the wrong ``eos_token_id`` 2. For them the end-of-text token is the one with the highest id, as in
+``transformers``. ``image_text.py`` reads and writes both encoders.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from glassformer.models.text import TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
 
-WRONG_END = 2  # in old files
+WRONG_END_TOKEN = 2  # ``eos_token_id`` in files from before 2023
 NAMES = replace(
     siglip.NAMES,
     prefix="text_model.",
@@ -32,13 +32,13 @@ NAMES = replace(
     full_names={},
     ignored={
         "embeddings.position_ids": "a constant 0, 1, 2, ...",
-        "vision_model.": "the half that reads images",
-        "logit_scale": "of both halves",
-        "text_projection.weight": "of both halves",
-        "visual_projection.weight": "of both halves",
+        "vision_model.": "the image encoder",
+        "logit_scale": "scale of image-text similarities",
+        "text_projection.weight": "projection of texts into the shared space",
+        "visual_projection.weight": "projection of images into the shared space",
     },
 )
-SETTINGS = (  # published files hold only what differs from the defaults
+SETTINGS = (  # published files contain only the values that differ from these defaults
     size("vocab_size", "embedding.vocab_size", default=49_408),
     size("hidden_size", "embedding.d_model", "encoder.d_model", default=512),
     size("num_hidden_layers", "encoder.num_layers", default=12),
@@ -60,7 +60,7 @@ def clip_text(
     d_ff: int = 2048,
     max_positions: int = 77,
 ) -> TextEncoderConfig:
-    """The text half of CLIP's ViT-B/32: L12 H512 A8, 63 M parameters."""
+    """The text encoder of CLIP-ViT-B/32: L12 H512 A8, 63 M parameters."""
     embedding = EmbeddingConfig(
         vocab_size, d_model, max_positions=max_positions, segments=0, norm=False, eps=1e-5
     )
@@ -72,16 +72,16 @@ def clip_text(
 
 
 def read(settings: dict[str, Any], where: str) -> tuple[TextEncoderConfig, int | None]:
-    """Our config and the end-of-text token, from the section ``text_config``; None: it has the highest id.
+    """Our config and the id of the end-of-text token (None: the highest id), from ``text_config``.
 
     Raises:
-        CheckpointError: an unsupported activation, an invalid value, or an end-of-text token outside the
-            vocabulary.
-        ConfigError: inconsistent sizes.
+        CheckpointError: an activation is not supported, a value is invalid, or the end-of-text token is not
+            in the vocabulary.
+        ConfigError: sizes are inconsistent.
     """
     config = read_settings(SETTINGS, clip_text(), {"hidden_act": "quick_gelu"} | settings, where)
     end, vocab_size = get_count(settings, "eos_token_id", where, 49_407), config.embedding.vocab_size
-    if end == WRONG_END:
+    if end == WRONG_END_TOKEN:
         return config, None
     if end >= vocab_size:
         what = f"eos_token_id = {end} is not in the vocabulary of {vocab_size:,} tokens"
@@ -90,6 +90,6 @@ def read(settings: dict[str, Any], where: str) -> tuple[TextEncoderConfig, int |
 
 
 def write(config: TextEncoderConfig, end_token: int | None) -> dict[str, Any]:
-    """The section ``text_config``."""
-    end = WRONG_END if end_token is None else end_token
+    """The section ``text_config`` of ``config.json``."""
+    end = WRONG_END_TOKEN if end_token is None else end_token
     return write_settings(SETTINGS, config) | {"model_type": "clip_text_model", "eos_token_id": end}

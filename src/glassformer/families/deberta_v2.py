@@ -1,9 +1,9 @@
 """DeBERTa (He et al., 2021), versions 2 and 3: BERT's layers with disentangled attention, without pooler.
 
-The attention is in ``nn/disentangled.py``. The classifier has a hidden layer over the first row, like
-ELECTRA's classifier. The masked-LM head of version 3 has other tensor names, which are also read. Not
-supported are models without relative positions, embeddings of another width, and the convolution of v2-xlarge
-and v2-xxlarge.
+The attention is in ``nn/disentangled.py``. The classifier has a hidden layer on the first token, like
+ELECTRA's classifier. The masked-LM head of version 3 has other tensor names, which are also read. These are
+not supported: models without relative positions, embeddings of another width than the layers, and the
+convolution of v2-xlarge and v2-xxlarge.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     width = settings.get("hidden_size")
     width_keys = dict.fromkeys(("embedding_size", "pooler_hidden_size"), width)
     for key, value in (FIXED | width_keys).items():
-        default = False if key == "relative_attention" else value  # of a file that lacks the key
+        default = False if key == "relative_attention" else value  # meaning of a missing key
         if settings.get(key, default) != value:
             what = f"{key} = {shorten(settings.get(key))} is not supported"
             raise UnsupportedModelError(what, where=where, fix="Name another checkpoint")

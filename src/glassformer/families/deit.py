@@ -1,8 +1,8 @@
 """DeiT (Touvron et al., 2021), distilled: ViT with a distillation token.
 
-The distillation token is a register with a position. ``DeiTForImageClassificationWithTeacher`` returns the
-mean of two linear heads, on [CLS] and on this token. Here they are one linear head on the concatenation of
-both tokens (``pooling="first-two"``). DeiTs without distillation are published as ``vit``.
+The distillation token is a register token with a position. ``DeiTForImageClassificationWithTeacher`` returns
+the mean of two linear heads, on [CLS] and on this token. Here one equivalent linear head reads the
+concatenation of both tokens (``pooling="first-two"``). DeiTs without distillation are published as ``vit``.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ WEIGHTS, BIASES = ([f"{head}.{part}" for head in TWO_HEADS] for part in ("weight
 def from_hub(
     tensors: dict[str, Tensor], where: str, config: ImageEncoderConfig | None = None
 ) -> dict[str, Tensor]:
-    """Convert the Hub's tensors to ours; the mean of two linear heads is one."""
+    """Convert the Hub's tensors to ours; two classification heads become one that computes their mean."""
     tensors = dict(tensors)
-    if not tensors.keys().isdisjoint(both := (*WEIGHTS, *BIASES)):
-        if missing := [key for key in both if key not in tensors]:
+    if not tensors.keys().isdisjoint(head_keys := (*WEIGHTS, *BIASES)):
+        if missing := [key for key in head_keys if key not in tensors]:
             raise CheckpointError(f"missing tensors: {', '.join(missing)}", where=where)
         weights, biases = ([tensors.pop(key) / 2 for key in keys] for keys in (WEIGHTS, BIASES))
         if len({t.shape for t in weights}) > 1 or len({t.shape for t in biases}) > 1:

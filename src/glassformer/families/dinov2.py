@@ -25,7 +25,7 @@ from glassformer.nn.patches import PatchConfig
 
 PLAIN, REGISTERS = "dinov2", "dinov2_with_registers"
 MASK = "embeddings.mask_token"
-# Pairs: part of the Hub's tensor name, and the same part in the name table.
+# Parts of the Hub's tensor names, and the same parts in the name table.
 NAME_PARTS = (
     ("layer_scale1.lambda1", "layer_scale1.weight"),
     ("layer_scale2.lambda1", "layer_scale2.weight"),
@@ -74,9 +74,9 @@ def from_hub(
 def to_hub(
     tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig, *, names: NameTable
 ) -> dict[str, Tensor]:
-    """Convert our tensors to the Hub's, with a mask token of zeros, which our models lack."""
+    """Convert our tensors to the Hub's; adds a mask token of zeros, because our models have none."""
     is_gated = config.encoder.feed_forward == "swiglu"
-    name_parts = NAME_PARTS if is_gated else NAME_PARTS[:2]  # the last two are of gated networks
+    name_parts = NAME_PARTS if is_gated else NAME_PARTS[:2]  # the last two belong to gated networks
     out = {(names.prefix if with_prefix else "") + MASK: torch.zeros(1, config.encoder.d_model)}
     for key, tensor in image.to_hub(tensors, with_prefix, config, names=names).items():
         for hub_part, table_part in name_parts:
@@ -89,13 +89,13 @@ def to_hub(
 
 
 def _hidden_width(d_model: int, ratio: float, gated: bool) -> int:
-    """Hidden width of a feed-forward network; two thirds if gated, rounded up to a multiple of 8."""
+    """Hidden width of a feed-forward network; if gated, 2/3 of it, rounded up to a multiple of 8."""
     width = int(d_model * ratio)
     return (int(width * 2 / 3) + 7) // 8 * 8 if gated else width
 
 
 def _ratio(c: EncoderConfig) -> int | None:
-    """The ``mlp_ratio`` of an encoder; None if no integer gives its width."""
+    """The ``mlp_ratio`` of an encoder; None if no integer ratio gives its ``d_ff``."""
     gated = c.feed_forward == "swiglu"
     candidates = range(1, 3 * c.d_ff // c.d_model + 2)
     return next((n for n in candidates if _hidden_width(c.d_model, n, gated) == c.d_ff), None)

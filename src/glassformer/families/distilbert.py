@@ -63,7 +63,7 @@ TOLERANCE = 2e-3  # tolerance for sinusoidal positions, which a file may store i
 
 
 def from_hub(tensors: dict[str, Tensor], where: str, config: TextEncoderConfig) -> dict[str, Tensor]:
-    """Convert the Hub's tensors to ours, without sinusoidal positions, which are computed here."""
+    """Convert the Hub's tensors to ours, without sinusoidal positions, which our models compute."""
     out = NAMES.from_hub(tensors, where)
     rows, width = config.embedding.max_positions, config.embedding.d_model
     if config.embedding.positions == "sinusoidal" and (table := out.pop(POSITIONS, None)) is not None:

@@ -1,7 +1,7 @@
 """ELECTRA (Clark et al., 2020): BERT with narrower embeddings, without pooler, with other heads.
 
-The discriminator is the model to fine-tune; its head for replaced-token detection is dropped. The generator
-is a masked language model whose head has the width of the embeddings.
+The discriminator is the model to fine-tune. Its head for replaced-token detection is not read. The generator
+is a masked language model whose head is as wide as the embeddings.
 """
 
 from __future__ import annotations

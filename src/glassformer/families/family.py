@@ -1,4 +1,4 @@
-"""Families: conversion between saved folders and models."""
+"""Model families: conversion between ``config.json``, tensors and our models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.checkpoints.names import NameTable
 from glassformer.errors import InputError
 from glassformer.models.text import TextEncoder, TextEncoderConfig
 
-POOLINGS_WITH_CLASS = ("tokens", "first-two")  # classifiers with these poolings have separate classes
+POOLINGS_WITH_CLASS = ("tokens", "first-two")  # classifiers with these poolings have their own classes
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class HubLayout:
         from_hub: the Hub's tensors, their path, our config -> our tensors; raises CheckpointError.
         to_hub: our tensors, whether encoder names get the prefix, our config -> the Hub's tensors.
         classes: head (None: no head; "tokens": token classification; "spans": question answering;
-            "first-two": classification by two rows) -> the class of the whole model in ``transformers``.
+            "first-two": classification by two tokens) -> the class of the whole model in ``transformers``.
         pooling: pooling of the classifier in ``transformers``, such as "pooler" or "first".
         head_type: head of that classifier: "linear", or "mlp" as wide as the encoder.
         head_activation: activation of the mlp's hidden layer.
@@ -66,7 +66,7 @@ class HubLayout:
         return _computation_settings(restored, config.head) == _computation_settings(config, config.head)
 
     def loadable_head(self) -> str:
-        """The parameters of a classifier with a head that ``transformers`` can also load, as text."""
+        """Python arguments, as text, of a classifier with a head that ``transformers`` can also load."""
         head = f", head={self.head_type!r}" if self.head_type != "linear" else ""
         head += f", head_activation={self.head_activation!r}" if self.head_activation != "relu" else ""
         return f"pooling={self.pooling!r}{head}"
@@ -76,7 +76,7 @@ class HubLayout:
         return self.classes[config.pooling if config.pooling in POOLINGS_WITH_CLASS else config.head]
 
     def has_class(self, config: Any) -> bool:
-        """Whether one of ``classes`` has the pooling and head of this config."""
+        """Whether a class of ``transformers`` has the pooling and head of this config."""
         if self.head_settings is not None and config.head in ("classification", "spans"):
             expected = self.hub_head(self.write(config))
             has_width = config.head_hidden in (None, config.encoder.d_model)
@@ -114,7 +114,7 @@ def _computation_settings(config: Any, head: str | None) -> tuple[Any, ...]:
         for part in (config.embedding, config.encoder)
     ]
     encoder = parts[1]
-    # Without a base of their own, layers with local attention have the base of all layers.
+    # None means that layers with local attention have the base of all layers.
     encoder["rotary_base_local"] = encoder["rotary_base"] and (
         encoder["rotary_base_local"] or encoder["rotary_base"]
     )
@@ -137,7 +137,7 @@ class Family:
             vocabulary size (texts) or ``image_size`` and ``patch_size`` (images).
         pretraining: like ``presets``, for masked language modeling from scratch.
         examples: well-known checkpoints on the Hub.
-        also: further values of ``model_type`` in files of this family.
+        aliases: further values of ``model_type`` in files of this family.
         configure: preset config, model section of a recipe, number of labels -> config; None: the function
             for Transformers.
     """
@@ -151,10 +151,10 @@ class Family:
     pretraining: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     configure: Callable[[Any, Any, int], Any] | None = None
     examples: tuple[str, ...] = ()
-    also: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
 
 
-TEXT_CLASSES = {  # head -> ending of the name of its class in ``transformers``
+TEXT_CLASSES = {  # head -> suffix of the name of its class in ``transformers``
     None: "Model",
     "classification": "ForSequenceClassification",
     "tokens": "ForTokenClassification",
@@ -173,21 +173,21 @@ def text_family(
     *,
     from_hub: Callable[..., dict[str, Tensor]] | None = None,
     to_hub: Callable[..., dict[str, Tensor]] | None = None,
-    endings: Mapping[str | None, str] = TEXT_CLASSES,
+    class_suffixes: Mapping[str | None, str] = TEXT_CLASSES,
     more_classes: Mapping[str | None, str] | None = None,
     tiny: Mapping[str, Any] | None = None,
     pretraining: Mapping[str, Callable[..., Any]] | None = None,
     examples: tuple[str, ...] = (),
     **classifier: Any,
 ) -> Family:
-    """The record of a text Transformer.
+    """The ``Family`` of a text Transformer.
 
     Args:
         class_prefix: prefix of the class names in ``transformers``, such as ``Bert``.
         preset: returns the config for a vocabulary size, width, layers, heads, d_ff, positions and options.
         from_hub, to_hub: as in ``HubLayout``; None: only names are converted.
-        endings: head -> ending of the name of its class.
-        more_classes: classes in addition to these.
+        class_suffixes: head -> suffix of the name of its class.
+        more_classes: head -> name of a further class.
         tiny: further options of ``preset`` for ``Family.tiny``.
         classifier: ``pooling``, ``head_type``, ``head_activation`` and ``head_settings`` of ``HubLayout``.
     """
@@ -199,7 +199,7 @@ def text_family(
         names,
         from_hub or (lambda tensors, where, config: names.from_hub(tensors, where)),
         to_hub or (lambda tensors, with_prefix, config: names.to_hub(tensors, with_prefix)),
-        {head: f"{class_prefix}{ending}" for head, ending in endings.items()} | dict(more_classes or {}),
+        {head: f"{class_prefix}{end}" for head, end in class_suffixes.items()} | dict(more_classes or {}),
         **classifier,
     )
     return Family(

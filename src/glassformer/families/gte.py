@@ -1,7 +1,7 @@
 """GTE (Zhang et al., 2024, mGTE): BERT with rotary positions and GeGLU, for long and multilingual texts.
 
 Published files have ``model_type`` ``new`` or ``gte``. The layers have biases, except the first of the
-feed-forward network. The published ``up_gate_proj`` stacks up and gate, ours stacks gate and up.
+feed-forward network. The published ``up_gate_proj`` stacks up and gate; our tensor stacks gate and up.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ DEFAULTS = {"attention_probs_dropout_prob": 0.0, "type_vocab_size": 1, "max_posi
 
 
 def swap_halves(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-    """The tensors, with the upper and lower half of the rows of those with ``name`` exchanged."""
+    """Exchange the upper and lower half of the rows of all tensors with ``name`` in their key."""
     return {key: t.roll(len(t) // 2, 0) if name in key else t for key, t in tensors.items()}
 
 
 def from_hub(
     tensors: dict[str, Tensor], where: str, config: TextEncoderConfig | None = None
 ) -> dict[str, Tensor]:
-    """Convert the Hub's tensors, under published names or those of ``transformers`` in memory, to ours."""
+    """Convert tensors to ours, from published names or from the names of ``transformers`` in memory."""
     if not any("qkv_proj" in key for key in tensors):
         return NAMES.from_hub(tensors, where)
     # Published names start with ``new.`` in models with a head.
@@ -123,8 +123,8 @@ GTE = replace(
         NAMES,
         from_hub=from_hub,
         to_hub=to_hub,
-        endings=nomic_bert.CLASSES,
+        class_suffixes=nomic_bert.CLASSES,
         examples=("Alibaba-NLP/gte-multilingual-base", "Snowflake/snowflake-arctic-embed-m-v2.0"),
     ),
-    also=("new",),
+    aliases=("new",),
 )

@@ -1,4 +1,4 @@
-"""Shared code of image families: pixel sizes, shapes of tensors, and records."""
+"""Shared code of image families: keys of ``config.json``, shapes of tensors."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from glassformer.families.settings import Setting, activation, nonnegative, size
 from glassformer.models.image import ImageEncoder, ImageEncoderConfig
 
 PATCHES = "embeddings.projection.weight"
-MAX_SIDE = 100_000  # pixels; more are an error in a file
-# Tensors that have leading axes of 1 in files of some families -> their number of axes here
+MAX_SIDE = 100_000  # pixels; a larger value in a file is an error
+# Tensors that have leading axes of size 1 in files of some families -> their number of axes in our models
 AXES = {"embeddings.cls": 1, "embeddings.positions": 2, "embeddings.registers": 2, "pooling.query": 1}
 HUB_AXES = 3  # number of axes of these tensors with their leading axes
 VIT_AXES = ("embeddings.cls", "embeddings.positions", "embeddings.registers")
@@ -29,7 +29,7 @@ VIT_AXES = ("embeddings.cls", "embeddings.positions", "embeddings.registers")
 def from_hub(
     tensors: dict[str, Tensor], where: str, config: ImageEncoderConfig | None = None, *, names: NameTable
 ) -> dict[str, Tensor]:
-    """Convert the Hub's tensors to ours, without leading axes of 1, with convolution kernels as matrices."""
+    """Convert the Hub's tensors to ours: without leading axes of size 1, convolution kernels as matrices."""
     out = names.from_hub(tensors, where)
     for key, axes in AXES.items():
         if key in out and out[key].ndim == HUB_AXES:
@@ -62,7 +62,7 @@ def to_hub(
 
 
 def _pair(settings: dict[str, Any], key: str, default: int, where: str) -> tuple[int, ...]:
-    """Height and width in pixels, from one number or from both."""
+    """Height and width in pixels; the file has one number or both."""
     value = settings.get(key, default)
     pair = tuple(value) if isinstance(value, list) else (value, value)
     if len(pair) != 2 or not all(isinstance(n, int) and 1 <= n <= MAX_SIDE for n in pair):
@@ -70,11 +70,11 @@ def _pair(settings: dict[str, Any], key: str, default: int, where: str) -> tuple
     return pair
 
 
-def sides(key: str, place: str, default: int) -> Setting:
+def pixel_size(key: str, path: str, default: int) -> Setting:
     """A size in pixels: one number, or height and width."""
     return Setting(
         key,
-        (place,),
+        (path,),
         lambda settings, where: _pair(settings, key, default, where),
         lambda size: size[0] if size[0] == size[1] else list(size),
     )
@@ -86,11 +86,11 @@ def image_settings(
     sizes: Mapping[str, int | None],
     eps_paths: tuple[str, ...] = ("encoder.eps",),
 ) -> tuple[Setting, ...]:
-    """The keys that all families have.
+    """The keys of ``config.json`` that all image families have.
 
     Args:
-        eps, patch_size: their defaults.
-        sizes: key of a size of the encoder -> its default; None: the key is required.
+        eps, patch_size: default values.
+        sizes: key of a size of the encoder -> default value; None: the key is required.
     """
     paths = {"hidden_size": ("embedding.d_model", "encoder.d_model"), "intermediate_size": ("encoder.d_ff",)}
     paths |= {"num_hidden_layers": ("encoder.num_layers",), "num_attention_heads": ("encoder.num_heads",)}
@@ -98,22 +98,22 @@ def image_settings(
         *(size(key, *paths[key], default=default) for key, default in sizes.items()),
         activation("hidden_act", "encoder.activation"),
         nonnegative("layer_norm_eps", *eps_paths, default=eps),
-        sides("image_size", "embedding.image_size", 224),
-        sides("patch_size", "embedding.patch_size", patch_size),
+        pixel_size("image_size", "embedding.image_size", 224),
+        pixel_size("patch_size", "embedding.patch_size", patch_size),
         size("num_channels", "embedding.channels", default=3),
     )
 
 
 def check_square(config: ImageEncoderConfig, where: str) -> ImageEncoderConfig:
-    """The config; raises CheckpointError for a grid of patches that is not square."""
+    """Return the config; raise CheckpointError if the grid of patches is not square."""
     e = config.embedding
-    if e.image_size[0] != e.image_size[1] or e.grid[0] != e.grid[1]:  # ``transformers`` cannot open others
+    if e.image_size[0] != e.image_size[1] or e.grid[0] != e.grid[1]:  # transformers cannot open these
         what = f"images of {e.image_size} pixels in patches of {e.patch_size} have a grid that is not square"
         raise CheckpointError(what, where=where)
     return config
 
 
-# --- records --------------------------------------------------------------------------------------
+# --- family ---------------------------------------------------------------------------------------
 
 
 def image_family(
@@ -126,18 +126,18 @@ def image_family(
     pooling: str,
     more_classes: Mapping[str | None, str] | None = None,
     tiny: Mapping[str, Any] | None = None,
-    **record: Any,
+    **fields: Any,
 ) -> Family:
-    """The record of a family of vision Transformers.
+    """The ``Family`` of a vision Transformer.
 
     Args:
         class_prefix: prefix of the class names in ``transformers``, such as ``ViT``.
         preset: returns the config for image size, patch size, width, layers, heads, d_ff and options.
         layout: ``read``, ``write``, ``from_hub`` and ``to_hub`` of ``HubLayout``.
         pooling: pooling of the classifier in ``transformers``.
-        more_classes: classes in addition to the encoder's and the classifier's.
+        more_classes: head -> name of a further class.
         tiny: further options of ``preset`` for ``Family.tiny``.
-        record: further fields of ``Family``.
+        fields: further fields of ``Family``.
     """
     classes: dict[str | None, str]
     classes = {None: f"{class_prefix}Model", "classification": f"{class_prefix}ForImageClassification"}
@@ -152,5 +152,5 @@ def image_family(
         HubLayout(
             read, write, names, convert_from, convert_to, classes | dict(more_classes or {}), pooling=pooling
         ),
-        **record,
+        **fields,
     )

@@ -1,7 +1,6 @@
-"""Models of both halves of CLIP and SigLIP: their files in both directions.
+"""Load and save CLIP and SigLIP models with both their encoders.
 
-``clip.py`` and ``siglip.py`` have the halves that read images, ``clip_text.py`` and ``siglip_text.py`` the
-halves that read texts.
+``clip.py`` and ``siglip.py`` have the image encoders; ``clip_text.py``, ``siglip_text.py`` the text encoders.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from glassformer.runtime import computing
 
 @dataclass(frozen=True)
 class PairFormat:
-    """The file format of a model of both halves.
+    """The file format of an image-text model.
 
     Args:
-        image, text: the modules of the halves.
-        shared: our names of the tensors that compare both halves -> the Hub's.
+        image, text: the modules of the formats of both encoders.
+        shared: our name of a tensor outside both encoders -> the Hub's name.
     """
 
     image: ModuleType
@@ -65,10 +64,10 @@ FORMATS = {  # by ``model_type``
 
 
 def read(settings: dict[str, Any], where: str) -> ImageTextConfig:
-    """Our config from a ``config.json`` of both halves.
+    """Our config from the ``config.json`` of an image-text model.
 
     Raises:
-        CheckpointError: another ``model_type``, one half alone, or an invalid value.
+        CheckpointError: the ``model_type`` is another one, an encoder is missing, or a value is invalid.
     """
     kind = settings.get("model_type")
     if kind not in FORMATS:
@@ -82,63 +81,68 @@ def read(settings: dict[str, Any], where: str) -> ImageTextConfig:
             return ImageTextConfig(image, siglip_text.read(text, where, image.encoder.d_model), "last")
         width = get_size(settings, "projection_dim", where, 512)
         image = replace(clip.read(settings, where), pooling="first-norm", projection=width)
-        return ImageTextConfig(image, *clip_text.read(clip.half(settings, "text_config", where), where))
+        text = clip.encoder_section(settings, "text_config", where)
+        return ImageTextConfig(image, *clip_text.read(text, where))
     except ConfigError as error:  # inconsistent sizes
         raise CheckpointError(str(error), where=where, fix="Download it again, or correct it") from None
 
 
 def write(config: ImageTextConfig) -> dict[str, Any]:
-    """``config.json`` of both halves."""
+    """The contents of ``config.json``."""
     if config.end_token == "last":  # SigLIP
         image = write_settings(siglip.SETTINGS, config.image) | {"model_type": "siglip_vision_model"}
-        halves = {"vision_config": image, "text_config": siglip_text.write(config.text, config.width)}
-        return {"model_type": siglip.PAIR_MODEL_TYPE, "architectures": ["SiglipModel"], **halves}
+        sections = {"vision_config": image, "text_config": siglip_text.write(config.text, config.width)}
+        return {"model_type": siglip.PAIR_MODEL_TYPE, "architectures": ["SiglipModel"], **sections}
     width = {"projection_dim": config.width}
     image = write_settings(clip.SETTINGS, config.image) | {"model_type": "clip_vision_model"}
     text = clip_text.write(config.text, config.end_token)
-    halves = {"vision_config": image | width, "text_config": text | width}
-    return {"model_type": clip.PAIR_MODEL_TYPE, "architectures": ["CLIPModel"], **width, **halves}
+    sections = {"vision_config": image | width, "text_config": text | width}
+    return {"model_type": clip.PAIR_MODEL_TYPE, "architectures": ["CLIPModel"], **width, **sections}
 
 
 def _format(config: ImageTextConfig) -> PairFormat:
-    # SigLIP's texts end with padding, so that the last row is read; CLIP's have an end token.
+    # SigLIP reads the last token of a padded text; CLIP reads the end-of-text token.
     is_siglip = config.end_token == "last"
     return FORMATS[siglip.PAIR_MODEL_TYPE if is_siglip else clip.PAIR_MODEL_TYPE]
 
 
 def from_hub(tensors: dict[str, Tensor], where: str, config: ImageTextConfig) -> dict[str, Tensor]:
-    """Convert the Hub's tensors of both halves to ours.
+    """Convert the Hub's tensors to ours.
 
     Raises:
-        CheckpointError: unknown or missing tensors.
+        CheckpointError: tensors are unknown or missing.
     """
-    form = _format(config)
-    halves = {
-        "image": form.image.from_hub(tensors, where, config.image),
-        "text": form.text.NAMES.from_hub(tensors, where),
+    pair_format = _format(config)
+    encoders = {
+        "image": pair_format.image.from_hub(tensors, where, config.image),
+        "text": pair_format.text.NAMES.from_hub(tensors, where),
     }
-    out = {f"{half}.{name}": tensor for half, part in halves.items() for name, tensor in part.items()}
-    shared = {ours: tensors[theirs] for ours, theirs in form.shared.items() if theirs in tensors}
+    out = {f"{encoder}.{name}": t for encoder, part in encoders.items() for name, t in part.items()}
+    shared = {ours: tensors[theirs] for ours, theirs in pair_format.shared.items() if theirs in tensors}
     scalars = {name: shared[name].reshape(()) for name in ("logit_scale", "logit_bias") if name in shared}
     return out | shared | scalars
 
 
 def to_hub(tensors: dict[str, Tensor], config: ImageTextConfig) -> dict[str, Tensor]:
-    """Convert our tensors of both halves to the Hub's."""
-    form = _format(config)
-    rest = {name: tensor for name, tensor in tensors.items() if name not in form.shared}
+    """Convert our tensors to the Hub's."""
+    pair_format = _format(config)
     image, text = (
-        {name.removeprefix(half): tensor for name, tensor in rest.items() if name.startswith(half)}
-        for half in ("image.", "text.")
+        {
+            name.removeprefix(prefix): tensor
+            for name, tensor in tensors.items()
+            if name.startswith(prefix) and name not in pair_format.shared
+        }
+        for prefix in ("image.", "text.")
     )
-    shared = {theirs: tensors[ours] for ours, theirs in form.shared.items()}
-    if config.has_biases:  # SigLIP's are vectors of one number
+    shared = {theirs: tensors[ours] for ours, theirs in pair_format.shared.items()}
+    if config.has_biases:  # SigLIP stores vectors of one number
         shared |= {name: shared[name].reshape(1) for name in ("logit_scale", "logit_bias")}
-    return form.image.to_hub(image, True, config.image) | form.text.NAMES.to_hub(text, True) | shared
+    image_tensors = pair_format.image.to_hub(image, True, config.image)
+    return image_tensors | pair_format.text.NAMES.to_hub(text, True) | shared
 
 
-def has_both_halves(folder: Path) -> bool:
-    """Whether a folder holds a model of both halves, by its ``config.json``."""
+def is_image_text_folder(folder: Path) -> bool:
+    """Whether a folder contains both encoders of an image-text model, according to its ``config.json``."""
     file = folder / "config.json"
     settings = read_json(file) if file.is_file() else {}
     is_classifier = str(settings.get("architectures")).endswith("ForImageClassification']")
@@ -147,11 +151,11 @@ def has_both_halves(folder: Path) -> bool:
 
 @computing(gradients=True)
 def load_image_text(name: str | Path, revision: str | None = None) -> ImageTextModel:
-    """Load both halves from a folder or a Hub id; fp32, evaluation mode.
+    """Load an image-text model from a folder or a Hub id; in fp32 and evaluation mode.
 
     Raises:
-        CheckpointError: the checkpoint does not exist, it is not of both halves, or tensors are missing,
-            unknown or misshapen.
+        CheckpointError: the checkpoint does not exist, it lacks an encoder, or tensors are missing, unknown
+            or misshapen.
     """
     folder, source, _ = resolve_checkpoint(name, revision)
     config = read(read_json(folder / "config.json"), f"{folder}/config.json")
@@ -162,6 +166,6 @@ def load_image_text(name: str | Path, revision: str | None = None) -> ImageTextM
 
 
 def save_image_text(model: ImageTextModel, folder: str | Path) -> None:
-    """Write ``config.json`` and the weights of both halves into a folder, which ``transformers`` opens."""
+    """Write ``config.json`` and the weights of both encoders in the format of ``transformers``."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     write_folder(Path(folder), write(model.config), to_hub(dict(model.state_dict()), model.config), None)

@@ -1,8 +1,8 @@
 """ModernBERT (Warner et al., 2024): rotary positions, GeGLU, no biases, local attention in most layers.
 
 Ettin, mmBERT, gte-modernbert and modernbert-embed have the same architecture. In ``sliding_attention``
-layers, a token attends to ``local_attention // 2`` tokens on either side (64 for 128). The layers are
-pre-norm, without a norm before the first attention. All heads have the same dense layer, activation and norm.
+layers, a token attends to ``local_attention // 2`` tokens on either side (64 if it is 128). The layers are
+pre-norm, without a norm before the first attention. All heads begin with a dense layer, activation and norm.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ NAMES = NameTable(
 MLM_NAMES = replace(
     NAMES,
     heads={"mlm.dense": "head.dense", "mlm.norm": "head.norm"},  # modules, with ``.weight`` and ``.bias``
-    full_names={"mlm.bias": "decoder.bias"},  # a parameter on its own: its whole name
-    head_parameters=("mlm.bias",),  # which of these belong to the head, and so have no prefix
-    # Not read, because the model has it as its token embeddings: if a file has both, they must be equal.
+    full_names={"mlm.bias": "decoder.bias"},  # a parameter outside a module: its full name
+    head_parameters=("mlm.bias",),  # parameters of the head, which have no prefix
+    # Not read: it is the same tensor as the token embeddings. If a file has both, they must be equal.
     ignored={"decoder.weight": "tied to the token embeddings"},
     tied={"decoder.weight": "embeddings.tok_embeddings.weight"},
 )

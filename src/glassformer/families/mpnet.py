@@ -1,7 +1,7 @@
 """MPNet (Song et al., 2020): RoBERTa without segments, with a relative position bias shared by all layers.
 
-``transformers`` ignores ``pad_token_id`` (positions start at row 2) and the number of buckets (always 32) in
-``config.json``; other values raise an error here.
+``transformers`` ignores ``pad_token_id`` (positions always start at index 2) and the number of buckets
+(always 32) in ``config.json``. Here, other values raise an error.
 """
 
 from __future__ import annotations

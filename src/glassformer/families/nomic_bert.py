@@ -1,7 +1,7 @@
 """Nomic BERT (Nussbaum et al., 2024): BERT with rotary positions, SwiGLU, and no biases in its layers.
 
-Published files have the names of the authors' code (``Wqkv``, ``n_embd``). ``transformers`` has other names
-in memory, which adapters use, and also saves the published ones. Version 2, a mixture of experts, is refused.
+Published files have the names of the authors' code (``Wqkv``, ``n_embd``). ``transformers`` saves these names
+too, but has other names in memory, which adapters use. Version 2, a mixture of experts, is not supported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from glassformer.nn.encoder import EncoderConfig
 KIND = "nomic_bert"
 BASE = 1000.0  # base of rotary positions
 QKV, UP = "encoder.layers.{i}.attention.qkv", "encoder.layers.{i}.feed_forward.up"
-CLASSES = {head: end for head, end in TEXT_CLASSES.items() if head != "spans"}
+CLASSES = {head: suffix for head, suffix in TEXT_CLASSES.items() if head != "spans"}
 NAMES = NameTable(
     prefix="nomic_bert.",
     encoder={
@@ -63,7 +63,7 @@ PUBLISHED = replace(
     },
     fused={UP: ("encoder.layers.{i}.mlp.fc12", "encoder.layers.{i}.mlp.fc11")},
 )
-PUBLISHED_KEYS = {
+PUBLISHED_KEYS = {  # key of a published config.json -> BERT's key
     "n_embd": "hidden_size",
     "n_layer": "num_hidden_layers",
     "n_head": "num_attention_heads",
@@ -75,7 +75,7 @@ PUBLISHED_KEYS = {
     "attn_pdrop": "attention_probs_dropout_prob",
     "rotary_emb_base": "rope_theta",
 }
-FIXED = {  # keys of the authors' code, with the only value that is supported; the first is of version 2
+FIXED = {  # published keys with the only supported value; the first key belongs to version 2
     "num_experts": 0,
     "prenorm": False,
     "parallel_block": False,
@@ -101,7 +101,7 @@ DEFAULTS = {
 def from_hub(
     tensors: dict[str, Tensor], where: str, config: TextEncoderConfig | None = None
 ) -> dict[str, Tensor]:
-    """Convert the Hub's tensors, under published names or those of ``transformers`` in memory, to ours."""
+    """Convert tensors to ours, from published names or from the names of ``transformers`` in memory."""
     return (PUBLISHED if any("Wqkv" in key for key in tensors) else NAMES).from_hub(tensors, where)
 
 
@@ -111,9 +111,9 @@ def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderCon
 
 
 def rotary_settings(settings: dict[str, Any], where: str, width: int, default: float) -> tuple[float, float]:
-    """Base and factor of the rotary positions of heads of this width.
+    """Base and scaling factor of the rotary positions of heads with ``width`` features.
 
-    The factor of static NTK scaling, ``"ntk"`` in the code of GTE's authors, changes both.
+    Static NTK scaling, ``"ntk"`` in the code of GTE's authors, changes both.
     """
     # Newer files have one section ``rope_parameters``; older ones have ``rope_theta`` and ``rope_scaling``.
     is_new = settings.get("rope_parameters") is not None
@@ -134,7 +134,7 @@ def rotary_settings(settings: dict[str, Any], where: str, width: int, default: f
 def read_rotary_bert(
     settings: dict[str, Any], where: str, kind: str, default_base: float, **encoder: Any
 ) -> TextEncoderConfig:
-    """Our config from BERT's keys and those of rotary positions.
+    """Our config from the keys of BERT and of rotary positions.
 
     Args:
         encoder: further fields of the encoder's config.
@@ -147,12 +147,12 @@ def read_rotary_bert(
     if get_size(settings, "head_dim", where, width) != width:
         raise UnsupportedModelError(f"head_dim = {settings['head_dim']} is not supported", where=where)
     base, factor = rotary_settings(settings, where, width, default_base)
-    gated = "swiglu" if e.activation == "silu" else "geglu"
+    feed_forward = "swiglu" if e.activation == "silu" else "geglu"
     segments = config.embedding.segments if has_segments else 0
     return replace(
         config,
         embedding=replace(config.embedding, positions="none", segments=segments),
-        encoder=replace(e, feed_forward=gated, rotary_base=base, rotary_factor=factor, **encoder),
+        encoder=replace(e, feed_forward=feed_forward, rotary_base=base, rotary_factor=factor, **encoder),
         model_type=kind,
     )
 
@@ -187,7 +187,7 @@ def nomic_bert(
     max_positions: int = 2048,
     **options,
 ) -> TextEncoderConfig:
-    """Nomic BERT of BERT-base's size: L12 H768 A12, 137 M parameters."""
+    """Nomic BERT, as large as BERT-base: L12 H768 A12, 137 M parameters."""
     sizes = d_model, num_layers, num_heads, d_ff
     encoder = EncoderConfig(
         *sizes,
@@ -212,6 +212,6 @@ NOMIC_BERT = text_family(
     NAMES,
     from_hub=from_hub,
     to_hub=to_hub,
-    endings=CLASSES,
+    class_suffixes=CLASSES,
     examples=("nomic-ai/nomic-embed-text-v1.5", "nomic-ai/nomic-bert-2048"),
 )

@@ -51,13 +51,13 @@ from glassformer.types import HeadKind, PoolingKind
 # Such settings, for example stochastic depth, are saved in ``config.json`` under ``EXTRA_KEY``.
 
 EXTRA_KEY = "glassformer_settings"
-# Keys of a config that are not compared, because the file has them elsewhere: in ``architectures``, labels
-# and the section ``glassformer``.
+# Fields of a config that are not compared: the file has them elsewhere (in ``architectures``, labels and the
+# section ``glassformer``).
 OTHER_KEYS = ("pooling", "head", "num_labels", "head_type", "sides", "projection")
 
 
 def extra_settings(config: Any, restored: Any) -> dict[str, Any]:
-    """``{EXTRA_KEY: values}`` of a config that differ from ``restored``, the config in ``config.json``."""
+    """``{EXTRA_KEY: values}``: the values that differ from ``restored``, the config read from the file."""
     values = _differences(config, restored)
     values = {key: value for key, value in values.items() if key not in OTHER_KEYS}
     return {EXTRA_KEY: values} if values else {}
@@ -105,7 +105,7 @@ def add_adapter(model: Any, folder: str | Path, order: Sequence[int] | None = No
     If an error is raised, the model is not changed.
 
     Args:
-        order: ``[C]``, the row of the adapter's head for each row of the model's head; None: the same order.
+        order: ``[C]``, for each class of the model the row in the adapter's head; None: the same order.
     """
     if not getattr(model, "has_attention", False) or not hasattr(model.encoder, "layers"):
         raise ConfigError(
@@ -118,23 +118,23 @@ def add_adapter(model: Any, folder: str | Path, order: Sequence[int] | None = No
     if not adapter.updates and not adapter.head:
         raise CheckpointError("the adapter has no updates", where=where)
     weights, state = part_weights(model), model.state_dict()
-    slots = {key.removesuffix(".A").removesuffix(".B") for key in adapter.updates}  # names of weights
-    for slot in slots:
-        shape = len(adapter.updates[f"{slot}.B"]), adapter.updates[f"{slot}.A"].shape[1]
-        if slot not in weights:
+    weight_names = {key.removesuffix(".A").removesuffix(".B") for key in adapter.updates}
+    for name in weight_names:
+        shape = len(adapter.updates[f"{name}.B"]), adapter.updates[f"{name}.A"].shape[1]
+        if name not in weights:
             count = len(model.encoder.layers)
-            raise CheckpointError(f"updates of {slot}, but the model has {count} layers", where=where)
-        if shape != tuple(weights[slot].shape):
-            what = f"the update of {slot} is {shape}, the model's weight {tuple(weights[slot].shape)}"
+            raise CheckpointError(f"updates of {name}, but the model has {count} layers", where=where)
+        if shape != tuple(weights[name].shape):
+            what = f"the update of {name} is {shape}, the model's weight {tuple(weights[name].shape)}"
             raise CheckpointError(what, where=where, fix="Load the model that the adapter was trained on")
     for name, tensor in adapter.head.items():
         in_model = tuple(state[name].shape) if name in state else "missing"
         if in_model != tuple(tensor.shape):
             what = f"{name} is {tuple(tensor.shape)}, in the model it is {in_model}"
             raise CheckpointError(what, where=where, fix="Load it into a model with as many classes")
-    for slot in slots:
-        up, down = (adapter.updates[f"{slot}.{side}"].to(weights[slot].device) for side in "BA")
-        weights[slot].add_((adapter.scale * (up @ down)).to(weights[slot].dtype))
+    for name in weight_names:
+        up, down = (adapter.updates[f"{name}.{factor}"].to(weights[name].device) for factor in "BA")
+        weights[name].add_((adapter.scale * (up @ down)).to(weights[name].dtype))
     for name, tensor in adapter.head.items():
         state[name].copy_(tensor[list(order)] if order and name.startswith("head.out.") else tensor)
 
@@ -158,8 +158,8 @@ def head_in_hub_format(model: Any) -> dict[str, Tensor]:
 # --- checkpoints ----------------------------------------------------------------------------------
 
 
-NEVER_PREDICTED = -1e4  # a logit whose probability is 0 in every precision
-# Tensor name -> the head of a checkpoint that has this tensor.
+NEVER_PREDICTED = -1e4  # a logit so low that its probability is 0 in every precision
+# Tensor name -> the kind of head that has this tensor.
 HEAD_TENSORS: dict[str, HeadKind] = {
     "head.out.weight": "classification",
     "nsp.weight": "pretraining",
@@ -210,7 +210,7 @@ class Checkpoint:
         return f"{self.source}: encoder{head}" + (f" for {self.foreign_task}" if self.foreign_task else "")
 
     def with_new_tokens(self, rows: int, like: int) -> Checkpoint:
-        """A copy with ``rows`` token embeddings; new tokens copy token ``like`` and are never predicted."""
+        """A copy with ``rows`` tokens; new ones are embedded like token ``like`` and never predicted."""
         name, bias = "embeddings.tokens.weight", "mlm.bias"
         tensors = dict(self.tensors)
         table = tensors[name]
@@ -245,7 +245,7 @@ class Checkpoint:
         return try_read_sentences(self.folder, self.config.encoder.d_model)
 
     def without_head(self, pooling: PoolingKind | None) -> Checkpoint:
-        """A copy whose model has no head, and this pooling, which has no weights."""
+        """A copy without a head; ``pooling`` must have no weights."""
         tensors = {
             name: tensor for name, tensor in self.tensors.items() if name.startswith(BACKBONE_PREFIXES)
         }
@@ -320,7 +320,7 @@ def _read_embedding(name: str | Path, revision: str | None) -> Any:
 
 
 def _read_config(settings: dict[str, Any], where: str) -> tuple[Family, Any]:
-    """The family of a ``config.json``, and our config; for Hub formats without pooling and head."""
+    """The family and our config of a ``config.json``; for Hub formats without pooling and head."""
     kind = settings.get("model_type")
     family = find_family(kind)
     if family is None:
@@ -355,7 +355,7 @@ def _check_supported(settings: dict[str, Any], where: str) -> None:
 
 
 def _infer_pooling(tensors: Mapping[str, Tensor]) -> str | None:
-    """The pooling for which the tensors have weights."""
+    """The pooling whose weights are among the tensors."""
     return next(
         (kind for kind, name in POOLING_TENSORS.items() if {name, f"{name}.weight"} & tensors.keys()), None
     )
@@ -364,7 +364,10 @@ def _infer_pooling(tensors: Mapping[str, Tensor]) -> str | None:
 def _infer_head(
     hub: HubLayout, tensors: Mapping[str, Tensor], settings: dict[str, Any], where: str
 ) -> dict[str, Any]:
-    """The pooling and head of the tensors; ``settings`` may name the class that saved the tensors."""
+    """Config fields of the pooling and head whose weights are among the tensors.
+
+    ``settings`` is ``config.json``, which may name the class that saved the tensors.
+    """
     head = next((kind for name, kind in HEAD_TENSORS.items() if name in tensors), None)
     if head != "classification":
         return {"head": head, "pooling": None if head == "spans" else _infer_pooling(tensors)}
@@ -378,7 +381,7 @@ def _infer_head(
     missing = [
         kind for kind, name in parts.items() if kind in (hub.pooling, hub.head_type) and name not in tensors
     ]
-    # A text classifier that lacks a part raises an error later, when the model is built.
+    # If a part of a text classifier is missing, ``Checkpoint.build`` raises an error.
     if hub.classes.get("first-two") in classes:
         return {"head": head, "pooling": "first-two", "num_labels": labels}
     token_class = hub.classes.get("tokens")
@@ -413,8 +416,9 @@ def load_pretrained(
 
     Raises:
         CheckpointError: the checkpoint does not exist, the kind of model is not supported, tensors are
-            missing, unknown or misshapen, or the weights are pickled; ``head="classification"`` without
-            ``num_labels`` for a checkpoint whose head is for another task; an adapter that does not fit.
+            missing, unknown or misshapen, the weights are pickled, or the adapter does not fit the model.
+            Also for ``head="classification"`` without ``num_labels`` if the checkpoint's head is for another
+            task.
     """
     checkpoint = name if isinstance(name, Checkpoint) else read_checkpoint(name, revision)
     if not checkpoint.family.model.has_attention:  # recurrent, convolutional or linear classifiers
@@ -467,9 +471,9 @@ def load_pretrained(
 
 
 def _in_fp32(checkpoint: Checkpoint, model: Any, adapter: str | Path | None) -> Any:
-    """The model of a checkpoint in fp32; ``model`` has the same with an encoder in bf16.
+    """Read the model of a checkpoint again, in fp32; ``model`` is the same with an encoder in bf16.
 
-    The other parts of ``model``, which are in fp32, are copied, because they may have changed.
+    The fp32 parts of ``model`` are copied, because they may have changed.
     """
     check_unchanged(checkpoint.tensors.values())
     with own_generator(), computing(gradients=True), use_own_generator():
@@ -514,7 +518,7 @@ def save_pretrained(
     Args:
         label_names: labels of a classification head in the order of the logits (``id2label``); by default
             ``LABEL_0`` and so on, because other programs assume two labels without names.
-        order: ``[C]``, the row in the file for each row of the head; None: the same order.
+        order: ``[C]``, for each class of the model the row in the file; None: the same order.
         problem_type: the Hub's ``problem_type`` if the task is not single-label classification.
     """
     folder = Path(folder)
@@ -534,13 +538,13 @@ def save_pretrained(
         write_model(folder, settings, tensors, max_shard_bytes)
         return
     settings = family.hub.write(config)
-    is_whole, restored = family.hub.has_class(config), family.hub.read(settings, "config.json")
-    if is_whole and head == "classification":
+    in_hub_format, restored = family.hub.has_class(config), family.hub.read(settings, "config.json")
+    if in_hub_format and head == "classification":
         restored = replace(restored, **{key: getattr(config, key) for key in family.hub.hub_head(settings)})
     settings |= extra_settings(config, restored)
     add_label_maps(settings, label_names, problem_type)
-    settings["architectures"] = [family.hub.class_of(config) if is_whole else family.hub.classes[None]]
-    if is_whole:
+    settings["architectures"] = [family.hub.class_of(config) if in_hub_format else family.hub.classes[None]]
+    if in_hub_format:
         write_model(folder, settings, family.hub.to_hub(tensors, head is not None, config), max_shard_bytes)
         return
     encoder = {k: v for k, v in tensors.items() if k.startswith(ENCODER_KEYS)}

@@ -1,7 +1,7 @@
 """RoBERTa (Liu et al., 2019), XLM-RoBERTa (Conneau et al., 2020) and CamemBERT (Martin et al., 2020).
 
-Encoder and ``config.json`` are the same as BERT's. Positions start after the row of the padding token. The
-classification head is dense, tanh, linear. The masked-language-modeling head has other tensor names.
+Encoder and ``config.json`` are the same as BERT's, except that positions are numbered from ``pad_token_id +
+1``. The classification head is dense, tanh, linear. The masked-language-modeling head has other tensor names.
 Difference from ``transformers``: a padding token inside a text has a position like any other token.
 """
 
@@ -23,7 +23,7 @@ from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.positions import Learned
 
-PAD = 1  # id of the padding token; positions start after this row
+PAD = 1  # id of the padding token; positions are numbered from PAD + 1
 NAMES = NameTable(
     prefix="roberta.",
     encoder=bert.NAMES.encoder,
@@ -51,7 +51,7 @@ HEAD_POOLER, POOLER = "classifier.dense.", "pooler.dense."
 
 
 def _token_classifier_names(names: NameTable) -> NameTable:
-    """The names for a token classifier, whose head is a single linear layer."""
+    """The tensor names of a token classifier, whose head is a single linear layer."""
     return replace(names, heads={**names.heads, "head.out": "classifier"})
 
 
@@ -73,8 +73,8 @@ def to_hub(
     tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderConfig, names: NameTable = NAMES
 ) -> dict[str, Tensor]:
     """Convert our tensors to the Hub's; ``with_prefix``: encoder names start with ``roberta.``."""
-    names_of_head = _token_classifier_names(names) if config.pooling == "tokens" else names
-    out = names_of_head.to_hub(tensors, with_prefix)
+    table = _token_classifier_names(names) if config.pooling == "tokens" else names
+    out = table.to_hub(tensors, with_prefix)
     if config.head != "classification":
         return out
     return {key.replace(f"{names.prefix}{POOLER}", HEAD_POOLER): tensor for key, tensor in out.items()}
@@ -150,7 +150,7 @@ def roberta(
 
 
 def _family(kind: str, class_prefix: str, model_type: str | None, *examples: str) -> Family:
-    """The record of a family with this layout; ``model_type``: see ``TextEncoderConfig``."""
+    """A ``Family`` with RoBERTa's layout; ``model_type``: see ``TextEncoderConfig``."""
     return text_family(
         kind,
         class_prefix,

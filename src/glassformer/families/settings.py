@@ -1,4 +1,4 @@
-"""Tables of the keys of ``config.json``."""
+"""Tables that map keys of ``config.json`` to fields of our configs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Setting:
     """A key of ``config.json``.
 
     Args:
-        paths: the fields of our config with the value, such as ``encoder.d_model``; the last one is written.
+        paths: the fields of our config that get the value, such as ``encoder.d_model``. The last is saved.
         read: contents of the file and its path -> the value; raises CheckpointError.
         write: the value of our config -> the value in the file.
     """
@@ -71,7 +71,7 @@ def read_settings(
     where: str,
     overrides: Mapping[str, Any] | None = None,
 ) -> Config:
-    """The config ``base`` with the values of ``config.json``, and with ``overrides`` (path -> value)."""
+    """A copy of ``base`` with the values of ``config.json`` and of ``overrides`` (path -> value)."""
     values = {path: value for s in table for value in [s.read(settings, where)] for path in s.paths}
     parts: dict[str, dict[str, Any]] = {"embedding": {}, "encoder": {}, "": {}}
     for path, value in (values | dict(overrides or {})).items():
@@ -83,5 +83,5 @@ def read_settings(
 
 
 def write_settings(table: Sequence[Setting], config: Any) -> dict[str, Any]:
-    """The keys of a table for ``config.json``."""
+    """The contents of ``config.json`` for ``config``."""
     return {s.key: s.write(attrgetter(s.paths[-1])(config)) for s in table}

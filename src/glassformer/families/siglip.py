@@ -1,4 +1,4 @@
-"""SigLIP (Zhai et al., 2023), the half that reads images: ViT without [CLS], with an attention-pooling head.
+"""SigLIP's image encoder (Zhai et al., 2023): ViT without [CLS], with an attention-pooling head.
 
 The classifier reads the mean of the patches. A model without a classifier keeps the pooling head, whose
 output SigLIP compares with a text's vector. As in ``transformers``, a classifier is saved as ``siglip`` and
@@ -53,16 +53,16 @@ NAMES = NameTable(
     },
     ignored={
         "embeddings.position_ids": "a constant 0, 1, 2, ...",
-        "text_model.": "the half that reads texts",
-        "logit_scale": "compares both halves",
-        "logit_bias": "compares both halves",
+        "text_model.": "the text encoder",
+        "logit_scale": "scale of image-text similarities",
+        "logit_bias": "bias of image-text similarities",
     },
 )
 
 
 from_hub = partial(image.from_hub, names=NAMES)
 to_hub = partial(image.to_hub, names=NAMES, with_axes=("pooling.query",))
-SIZES = {  # published files hold only what differs from the defaults
+SIZES = {  # published files contain only the values that differ from these defaults
     "hidden_size": 768,
     "num_hidden_layers": 12,
     "num_attention_heads": 12,
@@ -73,7 +73,7 @@ SETTINGS = (*image.image_settings(1e-6, 16, SIZES), DROPOUT)
 
 
 def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
-    """Our config from a ``config.json`` of SigLIP's half for images, or of both halves."""
+    """Our config from a ``config.json`` of SigLIP's image encoder, or of both encoders."""
     is_pair = settings.get("model_type") == PAIR_MODEL_TYPE
     own = get_section(settings, "vision_config", where) if is_pair else settings
     config = read_settings(SETTINGS, siglip(), {"hidden_act": "gelu_pytorch_tanh"} | own, where)
@@ -88,10 +88,10 @@ def write(config: ImageEncoderConfig) -> dict[str, Any]:
 def hub_config(
     vision_settings: dict[str, Any], pair_type: str, config: ImageEncoderConfig, family: Family
 ) -> dict[str, Any]:
-    """The content of ``config.json``: the vision settings, for a classifier in the section ``vision_config``.
+    """The contents of ``config.json``; for a classifier, the settings are its section ``vision_config``.
 
     Args:
-        pair_type: ``model_type`` of the pair of an image encoder and a text encoder.
+        pair_type: ``model_type`` of the model with both encoders.
     """
     vision_settings["model_type"] = f"{pair_type}_vision_model"
     assert family.hub is not None
@@ -125,5 +125,5 @@ SIGLIP = image.image_family(
     pooling="mean",
     more_classes={None: "SiglipVisionModel"},
     examples=("google/siglip-base-patch16-224", "google/siglip2-base-patch16-224"),
-    also=("siglip_vision_model",),
+    aliases=("siglip_vision_model",),
 )

@@ -1,8 +1,7 @@
-"""SigLIP (Zhai et al., 2023), the half that reads texts: a pre-norm encoder with learned positions.
+"""SigLIP's text encoder (Zhai et al., 2023): pre-norm, with learned positions.
 
 Texts are padded to ``max_position_embeddings`` tokens, and the encoder reads the padding too. The vector of a
-text is the projected state of its last token. ``image_text.py`` reads and writes this half with the half that
-reads images.
+text is the projected hidden state of its last token. ``image_text.py`` reads and writes both encoders.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ NAMES = replace(
     clip_text.NAMES,
     ignored={
         "embeddings.position_ids": "a constant 0, 1, 2, ...",
-        "vision_model.": "the half that reads images",
-        "head.weight": "of both halves",
-        "head.bias": "of both halves",
-        "logit_scale": "of both halves",
-        "logit_bias": "of both halves",
+        "vision_model.": "the image encoder",
+        "head.weight": "projection of texts into the shared space",
+        "head.bias": "projection of texts into the shared space",
+        "logit_scale": "scale of image-text similarities",
+        "logit_bias": "bias of image-text similarities",
     },
 )
 SETTINGS = tuple(setting for setting in clip_text.SETTINGS if setting.key != "initializer_range")
-DEFAULTS = {  # published files hold only what differs from these
+DEFAULTS = {  # published files contain only the values that differ from these
     "vocab_size": 32_000,
     "hidden_size": 768,
     "num_attention_heads": 12,
@@ -40,10 +39,11 @@ DEFAULTS = {  # published files hold only what differs from these
 
 
 def read(settings: dict[str, Any], where: str, width: int) -> TextEncoderConfig:
-    """Our config from the section ``text_config``; ``width`` is that of an image vector.
+    """Our config from the section ``text_config``; ``width`` is the number of features of an image vector.
 
     Raises:
-        CheckpointError: an unsupported activation, an invalid value, or vectors of another width.
+        CheckpointError: an activation is not supported, a value is invalid, or text vectors have another
+            width.
     """
     settings = DEFAULTS | settings
     base = clip_text.clip_text()
@@ -57,5 +57,5 @@ def read(settings: dict[str, Any], where: str, width: int) -> TextEncoderConfig:
 
 def write(config: TextEncoderConfig, width: int) -> dict[str, Any]:
     """The section ``text_config``."""
-    own = {"model_type": "siglip_text_model", "projection_size": width}
-    return write_settings(SETTINGS, config) | own
+    settings = write_settings(SETTINGS, config)
+    return settings | {"model_type": "siglip_text_model", "projection_size": width}

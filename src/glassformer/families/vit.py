@@ -68,7 +68,7 @@ SETTINGS = (
 
 
 def read(settings: dict[str, Any], where: str, base: ImageEncoderConfig | None = None) -> ImageEncoderConfig:
-    """Our config from ViT's ``config.json``; ``base`` has the values of missing keys (None: ViT's)."""
+    """Our config from ViT's ``config.json``; ``base`` has the defaults of missing keys (None: ViT's)."""
     if (act := settings.get("pooler_act", "tanh")) not in ("tanh", None):
         raise UnsupportedModelError(f"pooler_act = {shorten(act)} is not supported", where=where)
     if settings.get("pooler_output_size") not in (None, settings.get("hidden_size")):
@@ -136,8 +136,8 @@ def vit_one(
 ) -> ImageEncoderConfig:
     """One encoder layer without [CLS]; the head reads patch 0 (a course exercise).
 
-    512 wide, patches without bias, positions from 512^-0.5 N(0, 1), 196 tokens at 224 pixels, head
-    Linear -> 20 -> classes.
+    Width 512, patch projection without bias, positions from 512^-0.5 N(0, 1), 196 tokens at 224 x 224 pixels,
+    a head with 20 hidden units.
     """
     d = 512
     options: dict[str, Any] = {"class_token": False, "bias": False, "position_std": d**-0.5}

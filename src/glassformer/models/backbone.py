@@ -2,9 +2,10 @@
 
 The forward pass has three steps:
 
-    ids or pixels --embed--> rows [N, D] --encode_rows--> states --apply_heads--> pooled features and logits
+    ids or pixels --embed--> x [N, D] --encode_rows--> hidden states [N, D] --apply_heads--> logits [B, C]
 
-``encode`` does the first two steps, ``run_rows`` the last two.
+``encode`` does the first two steps, ``run_rows`` the last two. Shapes: B sequences of at most T tokens, N
+tokens in all, D features, C classes. A *row* is the vector of one token (a word piece or an image patch).
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ from glassformer.packing import Packing
 
 @dataclass
 class ModelOutput:
-    """The result of a forward pass. States are ``[B, T, D]`` for padded and ``[N, D]`` for packed input."""
+    """The result of a forward pass."""
 
     packing: Packing
-    states: Tensor | None = None
+    states: Tensor | None = None  # last hidden states, [B, T, D] for padded and [N, D] for packed input
     pooler_output: Tensor | None = None  # [B, D]
-    logits: Tensor | None = None  # [B, C]; token-wise (tags, masked words, spans): [B, T, C] or [N, C]
-    seq_relationship_logits: Tensor | None = None  # [B, 2], next sentence
+    logits: Tensor | None = None  # [B, C]; of each token (tags, masked words, spans): [B, T, C] or [N, C]
+    seq_relationship_logits: Tensor | None = None  # [B, 2], of next-sentence prediction
     trace: TraceRecord | None = None
 
     @property
     def last_hidden_state(self) -> Tensor:
-        """The encoder's output.
+        """The hidden states of the last layer.
 
         Raises:
-            ConfigError: only the rows that the head reads were computed (packed input).
+            ConfigError: the input is packed, so only the rows that the head reads were computed.
         """
         if self.states is None:
             raise ConfigError(
@@ -58,8 +59,8 @@ class ModelOutput:
         """Convert token-wise results, in place, to the padded layout ``shape`` = ``(B, T)``; returns self.
 
         Args:
-            flat: ``[N]`` the flat index of each row in the padded layout; None: there is no padding.
-            token_logits: whether logits are token-wise.
+            flat: ``[N]`` the flat index of each token in the padded layout; None: there is no padding.
+            token_logits: whether ``logits`` has one row per token.
         """
 
         def pad(rows: Tensor) -> Tensor:
@@ -67,16 +68,16 @@ class ModelOutput:
                 rows = rows.new_zeros(math.prod(shape), *rows.shape[1:]).index_copy(0, flat, rows)
             return rows.view(*shape, *rows.shape[1:])
 
-        one_row = self.trace is not None and self.trace.request.rows == "first"
+        first_only = self.trace is not None and self.trace.request.rows == "first"
 
         def pad_maps(maps: tuple[Tensor, ...]) -> Tensor:  # tuple of [H, T_i, T_i] -> [B, H, T, T]
             if flat is None:
                 return torch.stack(maps)
-            padded = maps[0].new_zeros(shape[0], maps[0].shape[0], 1 if one_row else shape[1], shape[1])
-            for index, map_i in zip(self.packing.split(flat), maps, strict=True):  # two per bi-encoder pair
+            padded = maps[0].new_zeros(shape[0], maps[0].shape[0], 1 if first_only else shape[1], shape[1])
+            for index, map_i in zip(self.packing.split(flat), maps, strict=True):  # bi-encoder: two per pair
                 positions = index % shape[1]
-                rows = positions[:1] * 0 if one_row else positions
-                padded[index[0] // shape[1], :, rows[:, None], positions] = map_i
+                queries = positions[:1] * 0 if first_only else positions
+                padded[index[0] // shape[1], :, queries[:, None], positions] = map_i
             return padded
 
         if self.states is not None:
@@ -90,16 +91,16 @@ class ModelOutput:
 
 @dataclass
 class Memory:
-    """Encoder output for a decoder: states ``[M, D]``, and for RNNs the final state."""
+    """Encoder output for a decoder."""
 
-    rows: Tensor
+    rows: Tensor  # hidden states of the source, [M, D]
     packing: Packing
-    final_state: tuple[Tensor, ...] = ()  # initial state of the decoder, [layers, B, D] each
+    final_state: tuple[Tensor, ...] = ()  # RNNs: initial state of the decoder, [layers, B, D] each
 
 
 @dataclass
 class Seq2SeqOutput:
-    """Result of teacher forcing: states and next-token logits at every target position."""
+    """Result of teacher forcing: hidden states and next-token logits at every target position."""
 
     packing: Packing  # of the target
     memory: Memory
@@ -111,7 +112,7 @@ class Seq2SeqOutput:
 
 
 def check_no_attentions(trace: Trace | None, fix: str) -> None:
-    """Raise ConfigError if a trace requests attention weights, for a model without attention."""
+    """Raise NotForThisModelError if ``trace`` requests attention weights, which the model does not have."""
     if trace is not None and trace.attentions:
         raise NotForThisModelError("this model has no attention weights", where="trace", fix=fix)
 
@@ -119,14 +120,14 @@ def check_no_attentions(trace: Trace | None, fix: str) -> None:
 # --- the forward pass -----------------------------------------------------------------------------
 
 
-BACKBONE_PREFIXES = ("embeddings.", "encoder.")  # of tensors below pooling and heads
+BACKBONE_PREFIXES = ("embeddings.", "encoder.")  # prefixes of tensor names, without pooling and heads
 
 
 class Backbone(nn.Module):
     """Base class of models with ``embeddings``, ``encoder``, pooling and heads, which a subclass builds."""
 
     has_attention = True
-    is_linear = False  # whether only the head has weights: nothing to freeze
+    is_linear = False  # whether only the head has weights
     kind = "encoder"  # selects default training settings (train/config.py)
     reads: ClassVar[str]  # "texts" or "images"
     config: Any
@@ -145,7 +146,7 @@ class Backbone(nn.Module):
 
     @property
     def width(self) -> int:
-        """D, the width of the states."""
+        """D, the number of features of a hidden state."""
         return self.config.encoder.d_model
 
     # --- the forward pass ------------------------------------------------------------------------
@@ -155,16 +156,19 @@ class Backbone(nn.Module):
     ) -> tuple[Tensor, Packing]:
         """Embeddings ``[N, D]`` and their packing, from packed ids ``[N]`` or pixel values.
 
-        ``segments`` ``[N]`` are the token types of ids; None: all 0.
+        ``segments`` ``[N]`` are the token types; None: all 0.
         """
-        if packing is None:  # images: the embedding determines the number of rows
+        if packing is None:  # images: the embedding determines the number of tokens
             return self.embeddings(inputs)
         return self.embeddings(inputs, packing, segments), packing
 
     def encode_rows(
         self, x: Tensor, packing: Packing, *, rows: Tensor | None = None, trace: TraceRecord | None = None
     ) -> Tensor:
-        """States ``[N, D]`` of embedded rows; with ``rows`` ``[B]``, only the states ``[B, D]`` of these."""
+        """Hidden states ``[N, D]`` of embeddings ``x`` ``[N, D]``.
+
+        ``rows`` ``[B]`` are token indices: only the hidden states ``[B, D]`` of these are returned.
+        """
         return self.encoder(x, packing, rows=rows, trace=trace)
 
     def encode(
@@ -176,18 +180,18 @@ class Backbone(nn.Module):
         rows: Tensor | None = None,
         trace: TraceRecord | None = None,
     ) -> Tensor:
-        """States ``[N, D]`` of packed ids ``[N]`` or pixel values.
+        """Hidden states ``[N, D]`` of packed ids ``[N]`` or pixel values.
 
         Args:
-            rows: ``[B]`` one row per sequence (``head_rows``). The last layer computes only these rows, and
-                the result is ``[B, D]``.
-            trace: record of the requested states and weights.
+            rows: ``[B]`` one token index per sequence (``head_rows``). The last layer computes only these
+                tokens, and the result is ``[B, D]``.
+            trace: the record that collects hidden states and attention weights.
         """
         x, packing = self.embed(inputs, packing, segments)
         return self.encode_rows(x, packing, rows=rows, trace=trace)
 
     def head_rows(self, packing: Packing) -> Tensor | None:
-        """The rows ``[B]`` of the states that the head reads; None: all rows."""
+        """Indices ``[B]`` of the tokens whose hidden states the head reads; None: all tokens."""
         return packing.first_rows if self.reads_first_rows_only else None
 
     @property
@@ -195,7 +199,7 @@ class Backbone(nn.Module):
         return self.head is not None and bool(getattr(self.pooling, "reads_first_row_only", False))
 
     def apply_heads(self, states: Tensor, packing: Packing) -> ModelOutput:
-        """Apply pooling and heads to states ``[N, D]``, or ``[B, D]`` of ``head_rows``."""
+        """Apply pooling and heads to hidden states ``[N, D]``, or to those of ``head_rows`` ``[B, D]``."""
         out = ModelOutput(packing)
         if self.pooling is not None:
             out.pooler_output = self.pooling(states, packing)  # [B, D]
@@ -212,10 +216,10 @@ class Backbone(nn.Module):
     def run_rows(
         self, x: Tensor, packing: Packing, trace: Trace | None = None, *, every_row: bool = False
     ) -> ModelOutput:
-        """Encode embedded rows ``[N, D]`` and apply the heads; the last layer computes only needed rows.
+        """Encode embeddings ``x`` ``[N, D]`` and apply the heads.
 
         Args:
-            every_row: compute all states, even if the head reads first rows only.
+            every_row: compute all hidden states in the last layer, not only those that the head reads.
         """
         record = TraceRecord(trace, self.encoder.config.num_layers) if trace is not None else None
         all_rows = every_row or (record is not None and record.needs_all_rows)
@@ -226,23 +230,23 @@ class Backbone(nn.Module):
         return out
 
     def padded_logits(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Logits ``[B, C]`` of padded embedded rows ``[B, T, D]``, for exported graphs.
+        """Logits ``[B, C]`` of padded embeddings ``[B, T, D]``, for exported graphs.
 
         ``mask`` ``[B, T]`` is True at real tokens; None: everywhere.
         """
         return self.head(self.pooling.padded(self.encoder.padded(x, mask), mask))
 
     def mlm_logits(self, states: Tensor) -> Tensor:
-        """Logits ``[M, V]`` of the masked-language-modeling head for states ``[M, D]``."""
+        """Masked-language-modeling logits ``[M, V]`` of hidden states ``[M, D]``."""
         return self.mlm(states, self.embeddings.tokens.weight)
 
     # --- features of a frozen encoder --------------------------------------------------------------
 
     @property
     def has_features(self) -> bool:
-        """Whether the head needs only one vector per sequence, which a frozen encoder computes once.
+        """Whether a frozen encoder can compute the head's input once: one vector per sequence.
 
-        This excludes attention poolings, which have weights to train, and token classification.
+        False for attention poolings, which have weights to train, and for token classification.
         """
         excluded = AttentionPooling | MultiHeadPooling | TokenPooling
         return self.pooling is not None and not isinstance(self.pooling, excluded)
@@ -254,7 +258,8 @@ class Backbone(nn.Module):
             ConfigError: ``has_features`` is False.
         """
         if not self.has_features:
-            raise ConfigError("this pooling reads every row", where="pooling", fix="Use another pooling")
+            what = "this pooling reads the hidden states of all tokens"
+            raise ConfigError(what, where="pooling", fix="Use another pooling")
         x, packing = self.embed(inputs, packing, segments)
         rows = self.head_rows(packing)
         states = self.encode_rows(x, packing, rows=rows)
@@ -270,7 +275,7 @@ class Backbone(nn.Module):
     def lower_rows(
         self, inputs: Any, layers: int, packing: Packing | None = None, segments: Tensor | None = None
     ) -> Tensor:
-        """The output ``[N, D]`` of the lowest ``layers``, the input of ``apply_above``."""
+        """The output ``[N, D]`` of the lowest ``layers`` layers, the input of ``apply_above``."""
         x, packing = self.embed(inputs, packing, segments)
         return self.encoder(x, packing, end=layers)
 
@@ -281,9 +286,9 @@ class Backbone(nn.Module):
     # --- weights ---------------------------------------------------------------------------------
 
     def init_weights(self) -> None:
-        """Initialize with normal weights and zero biases (Devlin et al.), convolutions as He et al. (2015).
+        """Initialize weights as Devlin et al. (2019), and convolutions as He et al. (2015); biases are 0.
 
-        With ``zero_init`` the residual branches start at 0.
+        With ``zero_init``, the output layers of all residual branches are 0.
         """
         self.init_module(self)
         self.embeddings.init_weights()
@@ -323,11 +328,11 @@ class Backbone(nn.Module):
         return other
 
     def convert_state(self, config: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors of a model with ``config``, converted to the shapes of this model."""
+        """Convert the tensors ``state`` of a model with ``config`` to the shapes of this model."""
         return dict(state)
 
     def transferable_names(self, pooling: str | None, names: Iterable[str]) -> list[str]:
-        """The tensor names of a model with ``pooling`` that this model can load, without its head."""
+        """Those ``names`` of tensors of a model with ``pooling`` that this model can load; none of a head."""
         parts = (*BACKBONE_PREFIXES, "mlm.", "spans.")
         if pooling == self.config.pooling:
             parts = (*parts, "pooling.")
@@ -336,7 +341,7 @@ class Backbone(nn.Module):
 
 
 class TextForward(nn.Module):
-    """``forward`` of text models, for padded and for packed input; a subclass implements ``read``."""
+    """``forward`` of text models for padded and packed input; a subclass implements ``read``."""
 
     is_linear = False
     mlm: Any  # masked-language-modeling head, or None
@@ -363,7 +368,7 @@ class TextForward(nn.Module):
     ) -> ModelOutput:
         """The forward pass for padded ``[B, T]`` ids with a mask, or packed ``[N]`` ids with a packing.
 
-        Positions count real tokens, so that left and right padding give the same result.
+        Positions count real tokens only: left and right padding give the same result.
 
         Args:
             attention_mask: ``[B, T]``, non-zero at real tokens; None: everywhere.

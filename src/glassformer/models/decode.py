@@ -1,7 +1,8 @@
 """Greedy and beam search for models with ``start`` and ``step`` (``models/seq2seq.py``).
 
-Many sources are decoded at once. Each step extends every hypothesis by one token. Earlier tokens are in the
-state of the model (a key-value cache or a recurrent state); its method ``select`` selects hypotheses.
+All sources (texts to translate) of a batch are decoded together. Each step extends every hypothesis by one
+token. The model's state (a key-value cache or a recurrent state) represents the earlier tokens. Its method
+``select`` keeps some hypotheses.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MAX_TOKENS = 2**31  # maximum number of tokens of a translation
 
 
 def check_max_tokens(tokens: Any) -> int:
-    """``tokens`` as an int; raises ConfigError unless it is an integer from 1 to ``MAX_TOKENS``."""
+    """Return ``tokens`` as an int; raise ConfigError unless it is an integer from 1 to ``MAX_TOKENS``."""
     if isinstance(tokens, bool) or not isinstance(tokens, Integral) or not 1 <= int(tokens) <= MAX_TOKENS:
         fix = f"Give a whole number from 1 to {MAX_TOKENS:,}"
         raise ConfigError(f"max_tokens {tokens!r} is not a number of tokens", where="max_tokens", fix=fix)
@@ -35,8 +36,8 @@ def check_max_tokens(tokens: Any) -> int:
 class Limits:
     """Start token, end token and limits of a generation."""
 
-    begin: int  # the start token
-    end: int  # the end token
+    begin: int  # id of the start token
+    end: int  # id of the end token
     max_tokens: int | Tensor = 128  # including the end token; a tensor [B] has one limit per source
     banned: tuple[int, ...] = ()  # tokens that are never generated, such as padding
 
@@ -74,7 +75,7 @@ def greedy(model: Any, memory: Memory, limits: Limits) -> list[Hypothesis]:
     max_tokens = limits.per_source(memory)
     state = model.start(memory)
     hypotheses = [Hypothesis() for _ in range(memory.packing.count)]
-    alive = torch.arange(len(hypotheses), device=memory.rows.device)
+    alive = torch.arange(len(hypotheses), device=memory.rows.device)  # [R] unfinished sources
     tokens = torch.full_like(alive, limits.begin)
     position = 0
     while len(alive):
@@ -166,15 +167,15 @@ def beam_search(
 
 
 def _collect(ended, alive, history, best, parents, words, end: int, at_limit: Tensor, beam: int) -> None:
-    """Add the hypotheses among the ``beam`` best that have the end token to ``ended``.
+    """Move those of the ``beam`` best hypotheses that end with the end token to ``ended``.
 
-    Where ``at_limit`` is True, add all ``beam`` best hypotheses.
+    For sources with ``at_limit``, all ``beam`` best hypotheses are moved.
     """
     width = min(beam, best.shape[1])
     has_ended = (words[:, :width] == end) | at_limit[:, None]
     has_ended &= best[:, :width] > NEG_INF
     rows, column = has_ended.nonzero().unbind(1)
-    # One transfer for all sources, so that a GPU is synchronized only once.
+    # One transfer for all sources: a GPU is synchronized only once.
     prefixes = history[rows, parents[rows, column]].tolist()
     sources, new_tokens = alive[rows].tolist(), words[rows, column].tolist()
     scores = best[rows, column].tolist()
@@ -184,9 +185,9 @@ def _collect(ended, alive, history, best, parents, words, end: int, at_limit: Te
 
 
 def _finished(ended, alive: Tensor, scores: Tensor, position: int, beam: int, penalty: float) -> Tensor:
-    """``[A]`` boolean: sources with ``beam`` ended hypotheses that no unfinished hypothesis beats."""
+    """Mask ``[A]`` of the sources with ``beam`` ended hypotheses that no unfinished hypothesis beats."""
     done = []
-    for leader, source in zip((scores[:, 0] / position**penalty).tolist(), alive.tolist(), strict=True):
+    for best_open, source in zip((scores[:, 0] / position**penalty).tolist(), alive.tolist(), strict=True):
         ranked = sorted((h.score(penalty) for h in ended[source]), reverse=True)
-        done.append(leader == NEG_INF or (len(ranked) >= beam and leader <= ranked[beam - 1]))
+        done.append(best_open == NEG_INF or (len(ranked) >= beam and best_open <= ranked[beam - 1]))
     return torch.tensor(done, dtype=torch.bool, device=alive.device)

@@ -1,7 +1,7 @@
 """Image encoder (ViT; Dosovitskiy et al., 2021).
 
-All families of vision Transformers (``families/``) use this model and differ only in their configs. Rows are
-packed. Patches are cut and multiplied by a matrix instead of convolved.
+All families of vision Transformers (``families/``) use this model and differ only in their configs. The
+patches of a batch are packed: images of different sizes need no padding.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ImageEncoderConfig:
     head_activation: str = "relu"  # activation of the hidden layer of an mlp head; or "gelu", "none"
     head_input_dropout: float = 0.0  # dropout before the hidden layer
     init_std: float = 0.02
-    projection: int | None = None  # features that first-norm pooling projects to (CLIP); None: no projection
+    projection: int | None = None  # output features of first-norm pooling (CLIP); None: no projection
     embedding_std: ClassVar[None] = None  # images have no embedding table
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class ImageEncoderConfig:
             raise ConfigError(what, where="pooling", fix="Use first or mean")
 
     def default_pooling(self, head: str | None) -> PoolingKind | None:
-        """The default pooling for a new head: the first row, [CLS]."""
+        """The default pooling for a new head: the hidden state of the first token, [CLS]."""
         return "first"
 
 
@@ -92,8 +92,8 @@ class ImageEncoder(Backbone):
         For images of another size than the config's, learned positions are interpolated.
 
         Args:
-            packed: return token-wise results as packed rows ``[N, D]``, and compute only the rows that the
-                head reads. Results for a list of images are always packed.
+            packed: return packed hidden states ``[N, D]``, and compute only those that the head reads.
+                Results for a list of images are always packed.
             trace: attention weights and hidden states to record.
 
         Raises:

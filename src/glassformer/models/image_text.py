@@ -1,14 +1,16 @@
-"""An image encoder and a text encoder whose vectors share one space (CLIP and SigLIP).
+"""Image-text models with one shared vector space (CLIP and SigLIP).
 
     image vectors [B, E] and text vectors [K, E], all of length 1        logits [B, K] = exp(s) * cosines + b
 
-CLIP (Radford et al., 2021) applies layer norm to the first row of an image and projects it
-(``FirstNormPooling``). Its text encoder is causal: the state of the end-of-text token, which has read the
-whole text, is projected. b is 0.
+s is ``logit_scale`` and b is ``logit_bias``.
+
+CLIP (Radford et al., 2021) applies layer norm to the hidden state of an image's [CLS] and projects it
+(``FirstNormPooling``). Its text encoder is causal. The hidden state of the end-of-text token, which attends
+to the whole text, is projected. b is 0.
 
 SigLIP (Zhai et al., 2023) pools an image by attention (``UnitMultiHeadPooling``). Its texts are padded to the
-same length, as in its training, and the encoder reads the padding too. The state of the last token is
-projected. s is ``logit_scale`` and b is ``logit_bias``.
+same length, as in its training, and the encoder reads the padding too. The hidden state of the last token is
+projected.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from glassformer.models.text import TextEncoder, TextEncoderConfig
 from glassformer.nn.patches import Images
 from glassformer.packing import Packing
 
-SCALE = 1 / 0.07  # initial exp(s)
+INITIAL_SCALE = 1 / 0.07  # initial exp(s)
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,8 @@ class ImageTextConfig:
         image: with a pooling that returns E features of length 1: "first-norm" with a projection (CLIP), or
             "unit-multihead" (SigLIP).
         text: without pooling and head.
-        end_token: id of the end-of-text token; None: it is the highest id of a text; "last": the last token
-            of a padded text is read (SigLIP).
+        end_token: id of the end-of-text token; None: the highest id of a text (CLIP); "last": the last token
+            of a padded text (SigLIP).
     """
 
     image: ImageEncoderConfig
@@ -63,11 +65,7 @@ class ImageTextConfig:
 
 
 def end_rows(ids: Tensor, packing: Packing, end_token: int | Literal["last"] | None) -> Tensor:
-    """The row of the end of each text, ``[B]``; see ``ImageTextConfig.end_token``.
-
-    Args:
-        ids: ``[N]``.
-    """
+    """Index of the end of each text in packed ``ids`` ``[N]``: ``[B]``; see ``ImageTextConfig.end_token``."""
     if end_token == "last":
         return packing.first_rows + packing.length_tensor - 1
     marks = ids if end_token is None else (ids == end_token).int()
@@ -84,7 +82,7 @@ class ImageTextModel(nn.Module):
         self.image, self.text = ImageEncoder(c.image), TextEncoder(c.text)
         self.text_projection = nn.Linear(d, c.width, bias=c.has_biases)
         nn.init.normal_(self.text_projection.weight, std=d**-0.5)
-        self.logit_scale = nn.Parameter(torch.tensor(math.log(SCALE)))
+        self.logit_scale = nn.Parameter(torch.tensor(math.log(INITIAL_SCALE)))
         self.logit_bias = nn.Parameter(torch.tensor(0.0)) if c.has_biases else None
 
     def image_vectors(self, pixel_values: Images) -> Tensor:
@@ -96,8 +94,10 @@ class ImageTextModel(nn.Module):
     def text_vectors(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, *, packing: Packing | None = None
     ) -> Tensor:
-        """Vectors ``[K, E]`` of length 1 of padded ids ``[K, T]`` with a mask (None: no padding), or of
-        packed ids ``[N]`` with a packing. For SigLIP, the padding is a part of the text: no mask.
+        """Vectors ``[K, E]`` of length 1 of texts.
+
+        ``input_ids`` are padded ``[K, T]`` with a mask (None: no padding), or packed ``[N]`` with a packing.
+        For SigLIP, the padding is a part of the text: give no mask.
         """
         if packing is None:
             mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask

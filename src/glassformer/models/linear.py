@@ -71,7 +71,7 @@ class LinearText(TextForward):
         trace: Trace | None = None,
         values: Tensor | None = None,
     ) -> ModelOutput:
-        """As ``TextForward.forward``; ``input_ids`` are feature indices.
+        """Like ``TextForward.forward``; ``input_ids`` are feature indices.
 
         Args:
             values: ``[N]`` fp32 values of packed features; None: all 1.
@@ -89,12 +89,12 @@ class LinearText(TextForward):
         every_row: bool = False,
         values: Tensor | None = None,
     ) -> ModelOutput:
-        """Logits of packed features ``[N]``; the states ``[N, C]`` are the contributions of the features."""
+        """Logits of packed features ``[N]``; ``states`` ``[N, C]`` are the contributions of the features."""
         check_no_attentions(trace, "Use explain, which gives the weights themselves")
-        table, bias = self.head.out.weight.T, self.head.out.bias  # [W, C]
-        values = torch.ones_like(ids, dtype=table.dtype) if values is None else values
-        states = table[ids] * values[:, None] if every_row else None
-        sums = F.embedding_bag(ids, table, packing.first_rows, mode="sum", per_sample_weights=values)
+        weight, bias = self.head.out.weight.T, self.head.out.bias  # [W, C], [C]
+        values = torch.ones_like(ids, dtype=weight.dtype) if values is None else values
+        states = weight[ids] * values[:, None] if every_row else None
+        sums = F.embedding_bag(ids, weight, packing.first_rows, mode="sum", per_sample_weights=values)
         return ModelOutput(packing, states=states, logits=sums + bias)  # [B, C]
 
     def set_compute_dtype(self, dtype: torch.dtype):
@@ -134,7 +134,7 @@ class HogImage(Backbone):
     def forward(
         self, pixel_values: Tensor, *, packed: bool = False, trace: Trace | None = None
     ) -> ModelOutput:
-        """As ``ImageEncoder.forward``, for normalized images ``[B, C, H, W]`` of the config's size.
+        """Like ``ImageEncoder.forward``, for normalized images ``[B, C, H, W]`` of the config's size.
 
         Raises:
             ShapeError: images of another size.

@@ -1,7 +1,7 @@
-"""Masked autoencoder (He et al., 2022).
+"""Masked autoencoder for pre-training an image encoder (He et al., 2022).
 
-The encoder reads a few patches, and a small decoder predicts the masked patches. Difference from the paper:
-masked patches are not embedded, and the packed batch holds only the visible patches.
+The encoder reads a few visible patches, and a small decoder predicts the masked patches. Difference from the
+paper: masked patches are not even embedded. The packed batch contains only visible patches.
 
     image --cut--> n patches --keep K--> encoder [B, 1 + K, D] --> decoder [B, n, D'] --> pixels [B, n, P]
 
@@ -35,7 +35,7 @@ class DecoderSizes:
 
 
 class PatchDecoder(nn.Module):
-    """Predicts the pixels of all patches from the states of the visible patches and a mask token."""
+    """Predicts the pixels of all patches from the hidden states of the visible ones and a mask token."""
 
     def __init__(self, sizes: DecoderSizes, width: int, patches: PatchConfig):
         super().__init__()
@@ -50,7 +50,7 @@ class PatchDecoder(nn.Module):
         self.out = nn.Linear(d, patches.channels * math.prod(patches.patch_size))
 
     def forward(self, states: Tensor, visible: Tensor) -> Tensor:
-        """Pixels ``[B, n, P]`` from states ``[B, 1 + K, D]`` of the patches ``visible`` ``[B, K]``."""
+        """Pixels ``[B, n, P]`` from hidden states ``[B, 1 + K, D]`` of the patches ``visible`` ``[B, K]``."""
         x = self.enter(states)
         first, x = x[:, : self.num_prefix], x[:, self.num_prefix :]
         b, n, d = len(x), math.prod(self.grid), x.shape[2]
@@ -81,7 +81,7 @@ class MaskedAutoencoder(ImageEncoder):
         nn.init.normal_(self.patch_decoder.hidden, std=config.init_std)
 
     def reconstruct(self, images: Tensor, visible: Tensor) -> Tensor:
-        """Predicted patches ``[B, n, P]``, normalized as ``target``, in fp32.
+        """Predicted patches ``[B, n, P]`` in fp32, standardized like ``target``.
 
         Args:
             images: normalized, ``[B, C, H, W]``.
@@ -92,7 +92,7 @@ class MaskedAutoencoder(ImageEncoder):
         return self.patch_decoder(states, visible).float()
 
     def target(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Standardized patches ``[B, n, P]``, and the mean and deviation of each patch ``[B, n, 1]``."""
+        """Standardized patches ``[B, n, P]``, and the mean and standard deviation of each ``[B, n, 1]``."""
         raw = cut_patches(images.float(), self.config.embedding.patch_size)
         mean, std = raw.mean(2, keepdim=True), (raw.var(2, keepdim=True) + VARIANCE_EPS).sqrt()
         return (raw - mean) / std, mean, std
@@ -113,6 +113,6 @@ class MaskedAutoencoder(ImageEncoder):
         return out.eval()
 
     def set_compute_dtype(self, dtype: torch.dtype) -> MaskedAutoencoder:
-        """Encoder and decoder compute in ``dtype``; positions and [CLS] stay in fp32."""
+        """Compute encoder and decoder in ``dtype``; positions and [CLS] stay in fp32."""
         self.patch_decoder.to(dtype)
         return super().set_compute_dtype(dtype)

@@ -16,7 +16,7 @@ from glassformer.packing import Packing
 
 
 class PackedClassifier(TextForward):
-    """A classifier without attention over packed rows.
+    """A text classifier without attention, for packed sequences.
 
     A subclass sets ``encoder`` and ``pooling`` and implements ``encode`` and ``pooled_padded``.
     """
@@ -45,7 +45,7 @@ class PackedClassifier(TextForward):
         return self.embeddings(ids, packing), packing
 
     def run_rows(self, x: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
-        """Encode embedded rows ``[N, E]`` and apply the head."""
+        """Encode embeddings ``[N, E]`` and apply the head."""
         check_no_attentions(trace, "Use a Transformer, or the method occlusion")
         states, pooled = self.encode(x, packing)
         return ModelOutput(packing, states=states, pooler_output=pooled, logits=self.head(pooled))
@@ -55,12 +55,12 @@ class PackedClassifier(TextForward):
         raise NotImplementedError
 
     def padded_logits(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Logits ``[B, C]`` of padded embedded rows ``[B, T, E]``, for exported graphs."""
+        """Logits ``[B, C]`` of padded embeddings ``[B, T, E]``, for exported graphs."""
         mask_or_ones = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
         return self.head(self.pooled_padded(x, mask_or_ones))
 
     def encode(self, x: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
-        """States ``[N, D]`` of embedded rows ``[N, E]``, and one vector per sequence ``[B, pooled]``."""
+        """Hidden states ``[N, D]`` of embeddings ``[N, E]``, and the vectors of sequences ``[B, pooled]``."""
         raise NotImplementedError
 
     def read(
@@ -74,16 +74,16 @@ class PackedClassifier(TextForward):
         """The forward pass for packed ids ``[N]``; segments are ignored."""
         return self.run_rows(self.embed(ids, packing)[0], packing, trace)
 
-    # --- a change of head, as in ``Backbone`` -------------------------------------------------------
+    # --- changing the head, as in ``Backbone`` ------------------------------------------------------
 
     def transferable_names(self, pooling: str | None, names: Iterable[str]) -> list[str]:
-        """The tensor names of a model with ``pooling`` that this model can load, without its head."""
+        """Those ``names`` of tensors of a model with ``pooling`` that this model can load; none of a head."""
         has_same_pooling = pooling == getattr(self.config, "pooling", None)
         parts = (*BACKBONE_PREFIXES, "pooling.") if has_same_pooling else BACKBONE_PREFIXES
         return [name for name in names if name.startswith(parts)]
 
     def convert_state(self, config: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors of a model with ``config``, converted to the shapes of this model."""
+        """Return the tensors ``state``: they have the same shapes for every ``config``."""
         return dict(state)
 
     def init_module(self, part: nn.Module) -> None:

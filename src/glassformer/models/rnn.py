@@ -1,6 +1,6 @@
 """LSTM (Hochreiter and Schmidhuber, 1997) and GRU (Cho et al., 2014) text classifiers.
 
-The head reads the final state of each direction, or the pooled states of all words.
+The head reads the final state of each direction, or the pooled hidden states of all tokens.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Rnn(PackedClassifier):
         self.init_embeddings()
 
     def encode(self, x: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
-        states, last = self.encoder(x, packing)  # [N, D], ([layers * directions, B, d], ...)
+        states, last = self.encoder(x, packing)  # [N, D], tuple of [layers * directions, B, d]
         if self.pooling is not None:
             pooled = self.pooling(states, packing)
         elif self.config.bidirectional:

@@ -1,7 +1,7 @@
 """Sentence embeddings (Reimers and Gurevych, 2019).
 
-    texts --prompt, tokenizer--> packed ids --encoder--> states [N, D] --pooling--> [B, D] --dense,
-    normalize--> [B, E]
+    texts --prompt, tokenizer--> packed ids [N] --encoder--> hidden states [N, D]
+    --pooling--> [B, D] --dense, normalize--> [B, E]
 
 ``checkpoints/sentences.py`` reads these settings from a sentence-transformers folder.
 """
@@ -28,7 +28,7 @@ from glassformer.finite import finite
 from glassformer.packing import Packing
 from glassformer.runtime import computing
 
-# Activations after a dense layer, by the names of torch's modules.
+# Activations after a dense layer. Keys are names of torch modules.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "Identity": lambda x: x,
     "Tanh": torch.tanh,
@@ -39,14 +39,14 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-# How sentence-transformers compares two embeddings.
+# Similarity functions of sentence-transformers (``similarity_fn_name``).
 COSINE = "cosine"
 SIMILARITIES = (COSINE, "dot", "euclidean", "manhattan")
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Pooling step; the vectors of several modes are concatenated.
+    """Pooling step, which concatenates the vectors of all its modes.
 
     Args:
         modes: keys of ``POOLS``.
@@ -63,7 +63,7 @@ class Dense:
 
     weight: Tensor  # [E, D]
     bias: Tensor | None  # [E]
-    activation: str  # of ``ACTIVATIONS``
+    activation: str  # key of ``ACTIVATIONS``
     residual: bool = False
     residual_weight: Tensor | None = None  # [E, D], projects the residual; None: identity
 
@@ -87,7 +87,7 @@ class Normalize:
 
 @dataclass(frozen=True)
 class Sentences:
-    """How a model computes one vector per text.
+    """Settings of sentence embeddings: how a model computes one vector per text.
 
     Args:
         pool: the pooling step.
@@ -179,7 +179,7 @@ class Sentences:
         return finite(out, "vectors")
 
     def prompt_rows(self, prompt: str, tokenizer: Tokenizer, limit: int) -> int:
-        """The number of leading rows of each text that pooling skips: the rows of the prompt, or 0."""
+        """The number of leading tokens of each text that pooling skips: those of the prompt, or 0."""
         if not prompt or self.pool.include_prompt:
             return 0
         ids = encode(tokenizer, [prompt], max_length=limit)[0]
@@ -187,7 +187,7 @@ class Sentences:
         return len(ids) - (len(ids) > 0 and int(ids[-1]) in special)  # without [SEP] at the end
 
     def _states(self, model: Any, batch: Any, skip: int) -> tuple[Tensor, Packing]:
-        """The states that pooling reads; for "cls" the last layer computes only first rows."""
+        """The hidden states that pooling reads; for "cls" only those of first tokens are computed."""
         packing = batch.packing
         if self.pool.modes == ("cls",) and not skip:
             rows = packing.first_rows
@@ -195,7 +195,7 @@ class Sentences:
         return model.encode(batch.ids, packing, segments=batch.segments), packing
 
     def pool_states(self, states: Tensor, packing: Packing, skip: int = 0) -> Tensor:
-        """Embeddings ``[B, E]`` in fp32 of states ``[N, D]``, without the first ``skip`` rows of a text."""
+        """Embeddings ``[B, E]`` in fp32 of hidden states ``[N, D]``, without the first ``skip`` of a text."""
         x = torch.cat([POOLS[mode](states.float(), packing, skip) for mode in self.pool.modes], 1)
         for step in self.after:
             x = step(x)
@@ -208,9 +208,9 @@ def unit_rows(x: Tensor) -> Tensor:
     return F.normalize(x, dim=-1).masked_fill(overflows, torch.nan)
 
 
-# --- pooling: states [N, D] in fp32, packing, number of leading rows to skip -> [B, D] ---------------
+# --- pooling: hidden states [N, D] in fp32, packing, number of leading tokens to skip -> [B, D] ------
 #
-# The result of a text with only skipped rows is zeros, or with "cls" the first row.
+# If all tokens of a text are skipped, its vector is 0; for "cls" it is the hidden state of the first token.
 
 
 def _first(x: Tensor, packing: Packing, skip: int) -> Tensor:
@@ -233,7 +233,7 @@ def _weighted_mean(x: Tensor, packing: Packing, weights: Tensor, power: float = 
     return _sum(x, packing, weights) / total.clamp(min=1e-9)[:, None] ** power
 
 
-def _keep_weights(x: Tensor, packing: Packing, skip: int) -> Tensor:  # [N], 0 at skipped rows, else 1
+def _keep_weights(x: Tensor, packing: Packing, skip: int) -> Tensor:  # [N], 0 at skipped tokens, else 1
     return (packing.positions >= skip).to(x.dtype)
 
 
@@ -256,7 +256,7 @@ def _max(x: Tensor, packing: Packing, skip: int) -> Tensor:
     return torch.where(packing.length_tensor[:, None] > skip, out, 0.0)
 
 
-# Keys are the names in sentence-transformers, in the order of concatenation.
+# Keys are mode names of sentence-transformers, in the order in which vectors are concatenated.
 POOLS: dict[str, Callable[[Tensor, Packing, int], Tensor]] = {
     "cls": _first,
     "max": _max,
@@ -284,17 +284,17 @@ def _check_texts(texts: Iterable[str]) -> list[str]:
 
 
 def token_limit(embedding: Any, max_length: int | None) -> int:
-    """The maximum number of tokens of a text: ``max_length``, at most the number of learned positions."""
+    """The smaller of ``max_length`` and the number of learned positions: the maximum number of tokens."""
     positions = embedding.max_positions if embedding.positions == "learned" else max_length or 10**6
     return min(max_length or positions, positions)
 
 
 def with_lowercasing(tokenizer: Tokenizer) -> Tokenizer:
-    """A copy of the tokenizer that lowercases first; the same tokenizer if it already does so."""
+    """A copy of the tokenizer that lowercases texts first; the same tokenizer if it already does this."""
     definition = tokenizer.to_str()
     if '"type":"Lowercase"' in definition or '"lowercase":true' in definition:
         return tokenizer
-    normalizer_list = [tokenizer.normalizer] if tokenizer.normalizer is not None else []
+    existing = [tokenizer.normalizer] if tokenizer.normalizer is not None else []
     tokenizer = Tokenizer.from_str(definition)
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *normalizer_list])  # type: ignore[assignment]  # it is settable
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *existing])  # type: ignore[assignment]  # it is settable
     return tokenizer

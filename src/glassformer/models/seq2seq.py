@@ -33,7 +33,7 @@ class TransformerConfig:
     target: EmbeddingConfig
     encoder: EncoderConfig
     decoder: EncoderConfig
-    shared_vocabulary: bool = False  # one token table for both languages
+    shared_vocabulary: bool = False  # source and target share their token embeddings
     tied: bool = True  # the output layer shares the weights of the target's token embeddings
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class Seq2Seq(nn.Module):
     depths: tuple[int, int]  # number of layers of encoder and decoder, for traces
 
     def logits(self, states: Tensor) -> Tensor:
-        """Next-token logits ``[N, V]`` of states ``[N, D]``."""
+        """Next-token logits ``[N, V]`` of hidden states ``[N, D]``."""
         weight, bias = self.output_layer()
         return nn.functional.linear(states, weight.to(states.dtype), bias.to(states.dtype))
 
@@ -77,11 +77,11 @@ class Seq2Seq(nn.Module):
         real tokens).
 
         Args:
-            trace: the states and weights to record, always in packed form. The cross-attention of a recurrent
-                model is layer 0 with one head.
+            trace: the hidden states and attention weights to record, always packed. The cross-attention of a
+                recurrent model is layer 0 with one head.
 
         Returns:
-            States and logits, packed ``[N, ...]`` or padded ``[B, T, ...]`` like the input.
+            Hidden states and logits, packed ``[N, ...]`` or padded ``[B, T, ...]`` like the input.
         """
         shape, flat = target_ids.shape, None
         if source_packing is None or target_packing is None:
@@ -132,7 +132,7 @@ class TransformerSeq2Seq(Seq2Seq):
         self.init_weights()
 
     def encode(self, ids: Tensor, packing: Packing, trace: TraceRecord | None = None) -> Memory:
-        """Encoder states ``[M, D]`` of source ids ``[M]``."""
+        """Hidden states ``[M, D]`` of source ids ``[M]``."""
         return Memory(self.encoder(self.embeddings(ids, packing), packing, trace=trace), packing)
 
     def decode(
@@ -143,7 +143,7 @@ class TransformerSeq2Seq(Seq2Seq):
         trace: TraceRecord | None = None,
         cross_trace: TraceRecord | None = None,
     ) -> Tensor:
-        """Decoder states ``[N, D]`` of target ids ``[N]``; each text starts with [CLS]."""
+        """Hidden states ``[N, D]`` of target ids ``[N]``; each text starts with [CLS]."""
         if packing.count != memory.packing.count:
             raise ShapeError(
                 f"{packing.count} targets for {memory.packing.count} sources", where="target_packing"
@@ -153,8 +153,8 @@ class TransformerSeq2Seq(Seq2Seq):
 
     def output_layer(self) -> tuple[Tensor, Tensor]:
         """Weight ``[V, D]`` and bias ``[V]`` of the output layer."""
-        table = self.target_embeddings.tokens if self.output is None else self.output
-        return table.weight, self.output_bias
+        layer = self.target_embeddings.tokens if self.output is None else self.output
+        return layer.weight, self.output_bias
 
     @property
     def depths(self) -> tuple[int, int]:
@@ -169,13 +169,13 @@ class TransformerSeq2Seq(Seq2Seq):
 
     def step(self, tokens: Tensor, state: DecoderCache) -> Tensor:
         """Next-token logits ``[R, V]`` in fp32 for the last tokens ``[R]``; updates ``state``."""
-        table = self.target_embeddings
-        x = table.tokens(tokens) * table.config.scale
-        x = x + _position(table, state.position, len(tokens))
-        if table.norm is not None:
-            x = table.norm(x)
-        x = x if table.compute_dtype is None else x.to(table.compute_dtype)
-        return self.logits(self.decoder.step(table.dropout(x), state)).float()
+        embedding = self.target_embeddings
+        x = embedding.tokens(tokens) * embedding.config.scale  # [R, D]
+        x = x + _position(embedding, state.position)
+        if embedding.norm is not None:
+            x = embedding.norm(x)
+        x = x if embedding.compute_dtype is None else x.to(embedding.compute_dtype)
+        return self.logits(self.decoder.step(embedding.dropout(x), state)).float()
 
     # --- weights -------------------------------------------------------------------------------
 
@@ -195,8 +195,8 @@ class TransformerSeq2Seq(Seq2Seq):
             if "tokens" in name or "positions" in name:
                 nn.init.normal_(p, std=d**-0.5)
             elif name.endswith("qkv.weight"):
-                for third in p.data.chunk(3):
-                    nn.init.xavier_uniform_(third)
+                for projection in p.data.chunk(3):  # queries, keys, values
+                    nn.init.xavier_uniform_(projection)
             else:
                 nn.init.xavier_uniform_(p)
         for module in self.modules():
@@ -204,19 +204,20 @@ class TransformerSeq2Seq(Seq2Seq):
                 nn.init.zeros_(module.bias)
 
 
-def _position(table: TextEmbedding, position: int, rows: int) -> Tensor:
+def _position(embedding: TextEmbedding, position: int) -> Tensor:
     """The vector of one position, ``[1, D]``."""
-    if isinstance(table.positions, SinusoidalPositions):
-        return table.positions(Packing((position + 1,), table.tokens.weight.device))[position:]
-    if table.positions is None:
-        return table.tokens.weight.new_zeros(1, table.config.d_model)
-    if position >= table.positions.num_embeddings:
+    positions = embedding.positions
+    if isinstance(positions, SinusoidalPositions):
+        return positions(Packing((position + 1,), embedding.tokens.weight.device))[position:]
+    if positions is None:
+        return embedding.tokens.weight.new_zeros(1, embedding.config.d_model)
+    if position >= positions.num_embeddings:
         raise ShapeError(
-            f"position {position}, but the model has {table.positions.num_embeddings} positions",
+            f"position {position}, but the model has {positions.num_embeddings} positions",
             where="positions",
-            fix=f"Generate at most {table.positions.num_embeddings} tokens",
+            fix=f"Generate at most {positions.num_embeddings} tokens",
         )
-    return table.positions.weight[position : position + 1]
+    return positions.weight[position : position + 1]
 
 
 def transformer(
@@ -234,7 +235,7 @@ def transformer(
     embedding_dropout: float | None = None,
     norm_eps: float = 1e-5,
 ) -> TransformerConfig:
-    """A config for tens of thousands of sentence pairs: 3 + 3 layers, d 256, 4 heads, d_ff 1024."""
+    """A config whose default sizes suit tens of thousands of sentence pairs."""
 
     def embedding(vocab_size: int) -> EmbeddingConfig:
         return EmbeddingConfig(
@@ -252,8 +253,8 @@ def transformer(
         num_layers,
         num_heads,
         d_ff,
-        norm,  # type: ignore[arg-type]  # a name, checked
-        activation,  # type: ignore[arg-type]  # a name, checked
+        norm,  # type: ignore[arg-type]  # checked by EncoderConfig
+        activation,  # type: ignore[arg-type]  # checked by EncoderConfig
         norm_eps,
         dropout,
         final_norm=norm == "pre",

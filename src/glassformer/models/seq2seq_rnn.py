@@ -5,8 +5,8 @@
     attention  none: the decoder sees the source only through its initial state; or
                context = attention(decoder state, encoder states); state = tanh(W [decoder state; context])
 
-Attention follows the recurrent layer. It is not an input of this layer as in Bahdanau et al., 2015, so that
-training computes all target positions in one call. ``nn/scores.py`` has the scorers.
+Attention follows the recurrent layer, so training computes all target positions in one call. In Bahdanau et
+al. (2015), the context is an input of this layer. ``nn/scores.py`` has the scoring functions.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RecurrentConfig:
 
 @dataclass
 class RecurrentState:
-    """The state of a generation: R = B * hypotheses rows over B sources."""
+    """The state of a generation for B sources; R is B times the number of hypotheses per source."""
 
     hidden: tuple[Tensor, ...]  # [layers, R, D] each
     memory: Tensor  # [B, S, D]
@@ -88,7 +88,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         self.init_weights()
 
     def encode(self, ids: Tensor, packing: Packing, trace: TraceRecord | None = None) -> Memory:
-        """Encoder states ``[M, D]`` of source ids ``[M]``, and the initial state of the decoder.
+        """Hidden states ``[M, D]`` of source ids ``[M]``, and the initial state of the decoder.
 
         The initial state is ``[layers, B, D]``; an LSTM has two such tensors.
         """
@@ -109,7 +109,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         trace: TraceRecord | None = None,
         cross_trace: TraceRecord | None = None,
     ) -> Tensor:
-        """Decoder states ``[N, D]`` of target ids ``[N]``; each text starts with [CLS]."""
+        """Hidden states ``[N, D]`` of target ids ``[N]``; each text starts with [CLS]."""
         if packing.count != memory.packing.count:
             raise ShapeError(
                 f"{packing.count} targets for {memory.packing.count} sources", where="target_packing"
@@ -147,7 +147,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         """Next-token logits ``[R, V]`` in fp32 for the last tokens ``[R]``; updates ``state``."""
         x, state.hidden = self.decoder.step(self.target_embeddings(tokens), state.hidden)  # [R, D]
         if self.attention is not None:
-            grouped = x.view(len(state.memory), -1, x.shape[1])  # [B, R/B, D], so that keys are not copied
+            grouped = x.view(len(state.memory), -1, x.shape[1])  # [B, R/B, D]: no copies of keys
             context, _ = self.attention.padded(grouped, state.memory, state.memory_mask)
             x = torch.cat([x, context.flatten(0, 1)], 1)
         return self.logits(torch.tanh(self.combine(x)).to(self.compute_dtype)).float()

@@ -1,7 +1,7 @@
-"""Skip-gram with negative sampling (Mikolov et al., 2013), a readable PyTorch model.
+"""Skip-gram with negative sampling (Mikolov et al., 2013), a reference model in PyTorch.
 
-Each word has two vectors: one as a center and one as a context. A center word c is trained to distinguish its
-context words p from randomly drawn words n:
+Each word has two vectors: v as a center word and u as a context word. Training separates the context words p
+of a center word c from randomly drawn words n:
 
     loss(c) = - sum_p log sigmoid(v_c . u_p)  -  sum_n w_n log sigmoid(- v_c . u_n)
 
@@ -104,9 +104,8 @@ def draw_positives(
     neighbors = positions[:, None] + steps  # [B, 2 window]
     valid = np.abs(steps) <= half_widths[:, None]
     valid &= (neighbors >= first[positions][:, None]) & (neighbors < last[positions][:, None])
-    order = np.argsort(rng.random(neighbors.shape) + ~valid, axis=1)[
-        :, :count
-    ]  # valid neighbors first, shuffled
+    shuffled = np.argsort(rng.random(neighbors.shape) + ~valid, axis=1)  # valid neighbors first
+    order = shuffled[:, :count]
     rows = np.arange(len(positions))[:, None]
     selected = np.where(valid[rows, order], neighbors[rows, order], 0)
     return np.where(valid[rows, order], ids[selected], NONE)
@@ -158,10 +157,9 @@ def draw_contexts(
 def draw_negatives(
     cumulative: np.ndarray, positives: np.ndarray, count: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw ``count`` negatives per center from the noise distribution; the center's positives become NONE.
+    """Draw ``count`` negatives per center from the noise distribution, whose sums are ``cumulative`` ``[V]``.
 
-    Args:
-        cumulative: ``[V]`` cumulative noise distribution.
+    A drawn word that is a positive of the same center becomes NONE.
     """
     drawn = np.searchsorted(cumulative, rng.random((len(positives), count)) * cumulative[-1], side="right")
     is_positive = (drawn[:, :, None] == positives[:, None, :]).any(2)

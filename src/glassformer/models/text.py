@@ -1,7 +1,7 @@
 """Text encoder with pooling and heads.
 
-All families of text Transformers (``families/``) use this model and differ only in their configs. Sequences
-are packed.
+All families of text Transformers (``families/``) use this model and differ only in their configs. The
+sequences of a batch are packed: there is no padding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from glassformer.models.sentences import Sentences
 from glassformer.nn.embed import EmbeddingConfig, TextEmbedding
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.heads import MaskedLMHead, SpanHead, make_head
-from glassformer.nn.pairs import PairPooling, pair_width, split_sides
+from glassformer.nn.pairs import PairPooling, pair_width, split_pairs
 from glassformer.nn.pooling import make_pooling, pooled_width
 from glassformer.nn.positions import LearnedPositions, shift_matrix, sinusoidal
 from glassformer.nn.trace import Trace
@@ -45,10 +45,10 @@ class TextEncoderConfig:
     head_activation: str = "relu"  # activation of the hidden layer of an mlp head; or "gelu", "none"
     head_input_dropout: float = 0.0  # dropout before the hidden layer
     drop_before_pooler: bool = False  # whether the head's dropout is also applied before the pooler
-    words_activation: Activation | None = None  # activation of the mlm head; None: the encoder's activation
+    words_activation: Activation | None = None  # activation of the mlm head; None: that of the encoder
     init_std: float = 0.02  # initial standard deviation of weights
     embedding_std: float | None = None  # initial standard deviation of embeddings; None: init_std
-    # in config.json, for families that share a layout; None: the first family registered with this layout
+    # model_type in config.json; None: the first registered family with this layout
     model_type: str | None = None
     head_norm: bool = False  # layer norm after the hidden layer of an mlp head
     head_bias: bool = True  # bias of the hidden layer of an mlp head, and of the mlm head
@@ -61,7 +61,7 @@ class TextEncoderConfig:
             raise ConfigError(
                 f"embedding width {self.embedding.d_model} and encoder width {self.encoder.d_model} differ"
             )
-        if self.head == "spans":  # the span head reads all states
+        if self.head == "spans":  # the span head reads all hidden states
             object.__setattr__(self, "pooling", None)
         if self.head != "classification":  # only classification supports a bi-encoder
             object.__setattr__(self, "sides", None)
@@ -71,8 +71,8 @@ class TextEncoderConfig:
             raise ConfigError("next-sentence prediction reads the pooler", where="head")
 
     def default_pooling(self, head: str | None) -> PoolingKind | None:
-        """The default pooling for a new head of the kind ``head``."""
-        if head == "spans":  # reads all states
+        """The default pooling for a new ``head``."""
+        if head == "spans":
             return None
         pooling = None if self.pooling == "tokens" and head != "classification" else self.pooling
         return pooling or ("pooler" if head != "mlm" else None)
@@ -81,8 +81,8 @@ class TextEncoderConfig:
 class TextEncoder(TextForward, Backbone):
     """A text encoder with an optional pooling and head.
 
-    ``sentences`` has the settings of sentence embeddings, or the error from reading them; None: the folder
-    has no such settings.
+    ``sentences`` has the settings of sentence embeddings, or the error from reading them. It is None if the
+    checkpoint has no such settings.
     """
 
     reads = "texts"
@@ -147,7 +147,7 @@ class TextEncoder(TextForward, Backbone):
         """
         if isinstance(inputs, Tensor):
             if self.config.sides and packing is not None:
-                packing, segments = split_sides(packing, segments), None
+                packing, segments = split_pairs(packing, segments), None
             return super().embed(inputs, packing, segments)
         return self.embed_texts(inputs, **options)
 
@@ -172,11 +172,11 @@ class TextEncoder(TextForward, Backbone):
 #
 # A masked word can be predicted from its neighbors, which a model finds through its positions. With random
 # weights the attention of every head is uniform, so in its first millions of tokens BERT learns only word
-# frequencies. Trockman and Kolter (2023) initialize the heads of a ViT with attention patterns of trained
-# heads. This does the same for text.
+# frequencies. Trockman and Kolter (2023) initialize a ViT with the attention patterns of trained heads.
+# ``init_local_attention`` does the same for text.
 
 
-# The relative positions that the first heads of the model attend to initially; later heads are random.
+# The relative positions that the first heads of the model initially attend to; later heads are random.
 OFFSETS = (-1, 1, -2, 2, -3, 3)
 # Difference between the score of the offset that a head attends to and the score of the next position.
 SHARPNESS = 3.0
@@ -187,17 +187,17 @@ AMPLITUDE = 2.0  # amplitude of the sinusoids, relative to the standard deviatio
 def init_local_attention(model: TextEncoder) -> int:
     """Initialize the first heads of a new BERT to attend to the previous token, the next token, and so on.
 
-    The first P features of a row hold sinusoidal positions (P is even, at most a quarter of all features, and
-    at most the width of a head). The keys of a head read these features directly. The queries read them
-    shifted by k positions, which is a linear map (``shift_matrix``). So the score is highest k positions
+    The first P features of an embedding are sinusoidal positions (P is even, at most a quarter of all
+    features, and at most the width of a head). The keys of a head copy these features. The queries are the
+    features shifted by k positions, a linear map (``shift_matrix``). So the score is highest k positions
     away:
 
         q_t . k_s  ~  sum_i cos(w_i (t + k - s))
 
-    In the second layer, the rows are already mixed, so its heads attend to their positions only
-    approximately. The wavelengths run from 2 pi to 2 pi times the number of positions. All weights stay
-    trainable, and the saved model is an ordinary BERT. A model that is too narrow, or that lacks learned
-    positions or the norm after the embeddings, is not changed.
+    The second layer reads mixed embeddings, so its heads attend to these positions only approximately. The
+    wavelengths are 2 pi to 2 pi times the number of positions. All weights stay trainable, and the saved
+    model is an ordinary BERT. The function does not change a model that is too narrow, or that lacks learned
+    positions or the norm after the embeddings.
 
     Returns:
         P, the number of features of the token embeddings that are set to 0; 0: the model is unchanged.
@@ -214,10 +214,10 @@ def init_local_attention(model: TextEncoder) -> int:
             table.weight[:, :p] = 0
     positions.weight.zero_()
     positions.weight[:, :p] = AMPLITUDE * c.init_std * sinusoidal(positions.num_embeddings, p, base)
-    # Before the norm, a row's variance is that of tokens and segments plus half the squared amplitude. The
-    # norm scales it to 1.
-    tokens = (1 + (e.segments is not None)) * (d - p) / d
-    amplitude = AMPLITUDE / math.sqrt(tokens + AMPLITUDE**2 / 2 * p / d)
+    # Before the norm, the variance of an embedding is that of tokens and segments plus half the squared
+    # amplitude. The norm scales it to 1.
+    token_variance = (1 + (e.segments is not None)) * (d - p) / d
+    amplitude = AMPLITUDE / math.sqrt(token_variance + AMPLITUDE**2 / 2 * p / d)
     frequencies = base ** (-torch.arange(waves, dtype=torch.float32) / waves)
     drop = amplitude**2 * float((1 - torch.cos(frequencies)).sum()) / math.sqrt(width)
     gain = math.sqrt(SHARPNESS / drop)

@@ -44,30 +44,29 @@ class TextCnnConfig:
 
 
 class PackedConvolution(nn.Module):
-    """One-dimensional convolution over packed rows, zero-padded at sequence ends: ``[N, E]`` -> ``[N, F]``.
+    """One-dimensional convolution of packed sequences, zero-padded at their ends: ``[N, E]`` -> ``[N, F]``.
 
     y_t = b + sum_j W_j x_(t + j - (width - 1) // 2)
     """
 
-    def __init__(self, width: int, rows_width: int, filters: int):
+    def __init__(self, width: int, in_features: int, filters: int):
         super().__init__()
         self.width = width
-        self.conv = nn.Conv1d(rows_width, filters, width)
+        self.conv = nn.Conv1d(in_features, filters, width)
 
     def forward(self, x: Tensor, positions: Tensor, length: int) -> Tensor:
-        """Convolve rows at ``positions`` ``[N]`` of a line of ``length``, with gaps between sequences."""
-        line = x.new_zeros(length + self.width - 1, x.shape[1]).index_copy(
-            0, positions + (self.width - 1) // 2, x
-        )
-        # One matrix product per filter position, on shifted views of the line, without copies.
-        out = sum(line[j : j + length] @ self.conv.weight[:, :, j].T for j in range(self.width))
+        """Convolve ``x`` ``[N, E]``; ``positions`` ``[N]`` of ``length`` leave gaps between sequences."""
+        padded = x.new_zeros(length + self.width - 1, x.shape[1])
+        padded = padded.index_copy(0, positions + (self.width - 1) // 2, x)  # zeros in the gaps
+        # One matrix product per filter position, on shifted views of ``padded``, without copies.
+        out = sum(padded[j : j + length] @ self.conv.weight[:, :, j].T for j in range(self.width))
         return out[positions] + self.conv.bias  # type: ignore[index,operator]  # a convolution has one
 
     def padded(self, x: Tensor) -> Tensor:
-        """As ``forward``, for padded rows ``[B, T, E]``, 0 at padding: ``[B, T, F]``."""
+        """Convolve padded ``x`` ``[B, T, E]``, which is 0 at padding: ``[B, T, F]``."""
         front = (self.width - 1) // 2
-        line = nn.functional.pad(x.transpose(1, 2), (front, self.width - 1 - front))
-        return self.conv(line).transpose(1, 2)
+        channels_first = nn.functional.pad(x.transpose(1, 2), (front, self.width - 1 - front))  # [B, E, T']
+        return self.conv(channels_first).transpose(1, 2)
 
 
 class TextCnn(PackedClassifier):
@@ -88,7 +87,7 @@ class TextCnn(PackedClassifier):
         self.init_embeddings()
 
     def encode(self, x: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
-        gap = max(self.config.widths) - 1  # so that no filter reaches two sequences
+        gap = max(self.config.widths) - 1  # zeros between sequences: no filter reaches two of them
         positions = torch.arange(packing.total, device=x.device) + gap * packing.sequence_ids
         length = packing.total + gap * packing.count
         outputs = [convolution(x, positions, length) for convolution in self.encoder.children()]
@@ -98,8 +97,8 @@ class TextCnn(PackedClassifier):
 
     def pooled_padded(self, x: Tensor, mask: Tensor) -> Tensor:
         token_mask = mask[:, :, None]
-        line = torch.where(token_mask, x, 0.0)
-        outputs = [convolution.padded(line) for convolution in self.encoder.children()]  # type: ignore[operator]  # ours
+        x = torch.where(token_mask, x, 0.0)
+        outputs = [convolution.padded(x) for convolution in self.encoder.children()]  # type: ignore[operator]  # a PackedConvolution
         states = torch.cat(outputs, 2).relu()  # [B, T, F * widths]
         if self.config.pooling == "tokens":
             return states

@@ -1,4 +1,4 @@
-"""Building blocks of the models. They depend on no data code; tests compare them with other libraries."""
+"""Building blocks of the models, independent of data and tokenizers."""
 
 from glassformer.nn.attention import MultiHeadAttention, attend
 from glassformer.nn.cheaper import LinearAttention, LocalAttention, attend_linear, attend_local

@@ -4,7 +4,8 @@
 
 ``attend`` has an explicit branch, which follows this equation, and faster branches with the same output.
 ``choose_branch`` selects the branch. All branches except varlen accept a bias of relative positions
-(``nn/positions.py``).
+(``nn/positions.py``). Shapes: N query tokens, H heads, B sequences of T query and S key tokens, K features
+per head, D = H K. A *row* is the vector of one token.
 """
 
 from __future__ import annotations
@@ -51,20 +52,17 @@ from glassformer.runtime import return_freed_memory
 
 # --- torch's own fused kernels --------------------------------------------------------------------
 #
-# torch's kernels run on padded rows, on one sequence at a time, or on packed rows.
+# ``padded`` computes padded sequences, ``attend_each`` one sequence at a time, ``varlen`` packed sequences.
 #
-# On a GPU, launching a kernel takes about as long as computing a whole batch. So a batch is one call of the
-# kernel for packed rows if it supports the input, otherwise of the kernel for padded rows.
+# On a GPU, launching a kernel takes about as long as computing a whole batch. So a batch is one call of
+# ``varlen`` if it supports the input, and otherwise of ``padded``.
 
 
-MAX_WIDTH = 256  # widest head that the kernel for packed rows supports
+MAX_WIDTH = 256  # maximum head width of ``varlen``
 
 
 def has_varlen(q: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool) -> bool:
-    """Whether the kernel for packed rows supports this input.
-
-    Its causal mask equals ours only if there are as many queries as keys.
-    """
+    """Whether ``varlen`` supports this input; its causal mask requires as many queries as keys."""
     width = q.shape[-1]
     fits = q.dtype in (torch.bfloat16, torch.float16) and width % 8 == 0 and v.shape[-1] == width <= MAX_WIDTH
     return fits and (not causal or q_packing is kv_packing) and has_flash(q.device)
@@ -113,7 +111,7 @@ def padded(
     dropout: float,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """Attend all sequences in one call, padded to the longest; the output is packed again."""
+    """Attend all sequences in one call, padded to the longest; the output is packed."""
     count, longest = q_packing.count, q_packing.max_length
     heads = (
         packing.pad(x).transpose(1, 2)  # [B, H, T, K]
@@ -125,8 +123,8 @@ def padded(
         if causal:
             # The last query is at the position of the last key (``maps.causal_mask``).
             offsets = kv_packing.length_tensor - q_packing.length_tensor  # [B]
-            rows, columns = (torch.arange(p.max_length, device=q.device) for p in (q_packing, kv_packing))
-            mask = mask & (columns <= (rows + offsets[:, None])[:, None, :, None])  # [B, 1, T, S]
+            queries, keys = (torch.arange(p.max_length, device=q.device) for p in (q_packing, kv_packing))
+            mask = mask & (keys <= (queries + offsets[:, None])[:, None, :, None])  # [B, 1, T, S]
         mask = mask.expand(count, 1, longest, kv_packing.max_length)
     if bias is not None:
         dense_bias = expand_bias(bias, longest, kv_packing.max_length).to(q.dtype)  # [H, T, S]
@@ -145,26 +143,24 @@ def varlen(
     scale: float,
     dropout: float,
 ) -> Tensor:
-    """Attend packed rows with FlashAttention (CUDA, half precision), without padding."""
+    """Attend packed sequences with FlashAttention (CUDA, half precision), without padding."""
     offsets = q_packing.cu_seqlens, kv_packing.cu_seqlens, q_packing.max_length, kv_packing.max_length
     if causal or dropout:
-        # ``varlen_attn`` calls the op below, but does not pass ``causal`` and ``dropout`` in torch 2.11 to
-        # 2.13.
+        # In torch 2.11 to 2.13, ``varlen_attn`` calls this op without ``causal`` and ``dropout``.
         rows = (_contiguous_heads(x) for x in (q, k, v))
         forward = torch.ops.aten._flash_attention_forward
         return forward(*rows, *offsets, dropout, causal, False, scale=scale)[0]
     from torch.nn.attention.varlen import varlen_attn
 
-    # Keywords differ between torch 2.11 and 2.13; the positional part and the default scale do not,
-    # so another scale is folded into q.
-    folded = q * (scale * q.shape[-1] ** 0.5) if scale != q.shape[-1] ** -0.5 else q
-    out = varlen_attn(_contiguous_heads(folded), _contiguous_heads(k), _contiguous_heads(v), *offsets)
+    # The keyword for the scale differs between torch 2.11 and 2.13, so q is scaled instead.
+    q = q * (scale * q.shape[-1] ** 0.5) if scale != q.shape[-1] ** -0.5 else q
+    out = varlen_attn(_contiguous_heads(q), _contiguous_heads(k), _contiguous_heads(v), *offsets)
     assert isinstance(out, Tensor)  # a tuple only with auxiliary outputs, which are not requested
     return out
 
 
 def _contiguous_heads(x: Tensor) -> Tensor:
-    """``x``, contiguous inside each head; the kernel accepts any stride between rows and between heads."""
+    """``x`` with contiguous features; the kernel accepts any stride of tokens and heads."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
@@ -174,8 +170,9 @@ def _contiguous_heads(x: Tensor) -> Tensor:
 Branch = Literal["auto", "explicit", "kernel", "grouped", "fused", "varlen", "padded"]
 BRANCHES = ("auto", "explicit", "kernel", "grouped", "fused", "varlen", "padded")
 DROPOUT_BRANCHES = ("explicit", "varlen", "padded")  # branches that support attention dropout
-LONG = 1024  # tokens; from here on the attention weights of one group do not fit a cache
-LONG_INPUT, HEADS_AT_ONCE = 8192, 2  # with more rows, prediction computes so many heads at a time
+LONG = 1024  # sequence length in tokens from which the attention weights of a group do not fit into a cache
+LONG_INPUT = 8192  # number of tokens in a batch above which prediction computes few heads at a time
+HEADS_AT_ONCE = 2  # number of these heads
 
 
 class AttendOptions(TypedDict, total=False):
@@ -198,7 +195,7 @@ def attend(
     causal: bool = False,
     *,
     return_weights: Literal[False] = False,
-    **choices: Unpack[AttendOptions],
+    **options: Unpack[AttendOptions],
 ) -> Tensor: ...
 @overload
 def attend(*args: Any, return_weights: bool, **kwargs: Any) -> Any: ...
@@ -217,34 +214,34 @@ def attend(
     branch: Branch = "auto",
     bias: Tensor | None = None,
 ) -> Any:
-    """Scaled dot-product attention over packed rows, or over padded rows with a mask.
+    """Scaled dot-product attention over packed sequences, or over padded sequences with a mask.
 
-    With ``q_packing``, rows are packed: ``q`` is ``[N, H, K]`` (or ``[N, K]``: one head), and sequence i of
-    ``q`` attends to sequence i of ``k`` and ``v``. Otherwise rows are padded: ``q`` is ``[B, T, D]`` (one
-    head) or ``[B, H, T, K]``.
+    With ``q_packing``, sequences are packed: ``q`` is ``[N, H, K]`` (or ``[N, K]``: one head), and sequence i
+    of ``q`` attends to sequence i of ``k`` and ``v``. Otherwise sequences are padded: ``q`` is ``[B, T, D]``
+    (one head) or ``[B, H, T, K]``.
 
     Args:
         v: the values; None: the keys.
         kv_packing: packing of ``k`` and ``v``; None: ``q_packing``.
-        causal: each row attends only to its own position and to earlier positions.
+        causal: each token attends only to its own position and to earlier positions.
         mask: for padded input; boolean, True = may attend, ``[B, S]`` over the keys, ``[B, T, S]`` or
-            broadcastable to ``[B, H, T, S]``. The output of a fully masked row is zero.
+            broadcastable to ``[B, H, T, S]``. The output is zero for a query that may attend to no key.
         scale: factor of the scores; None: ``1 / sqrt(K)``.
         dropout: probability of zeroing a weight (branches explicit, varlen and padded).
-        return_weights: also return the weights: ``[B, T, S]`` or ``[B, H, T, S]``; packed, a tuple with one
-            ``[H, T_i, S_i]`` per sequence.
+        return_weights: also return the weights: ``[B, T, S]`` or ``[B, H, T, S]``; for packed sequences a
+            tuple with one ``[H, T_i, S_i]`` per sequence.
         branch: the implementation; "auto": the fastest branch that supports the call.
         bias: ``[H, 2 L - 1]``, one number per head and distance ``s - t``, which is added to the score of
             query t and key s. Distances run from ``-(L - 1)`` to ``L - 1``, and L is at least the length of
             the longest sequence (``nn/positions.py``).
 
     Returns:
-        The output. It has the shape of ``q``, except that the last axis has the length of ``v``'s last axis.
-        With ``return_weights`` the tuple ``(output, weights)``.
+        The output, in the shape of ``q`` with the last axis of ``v``. With ``return_weights`` the tuple
+        ``(output, weights)``.
 
     Raises:
-        ShapeError: incompatible shapes, or both a mask and a packing.
-        ConfigError: an unknown branch, or a branch that does not support the call.
+        ShapeError: the shapes are incompatible, or there are both a mask and a packing.
+        ConfigError: the branch is unknown or does not support the call.
     """
     v = k if v is None else v
     factor: float = float(q.shape[-1] ** -0.5) if scale is None else scale
@@ -381,11 +378,10 @@ def _attend_padded(
 
 
 class _Grouped(torch.autograd.Function):
-    """Batched products over groups of sequences of (nearly) equal length.
+    """Batched products over groups of G sequences of (nearly) equal length.
 
-    The weights are kept for the backward pass, while torch's fused CPU kernel recomputes them. Keeping them
-    is faster and costs one ``[G, H, T, T]`` tensor per layer and group
-    (``benchmarks/results/attention.json``).
+    The weights are saved for the backward pass: one ``[G, H, T, T]`` tensor per layer and group. torch's
+    fused CPU kernel recomputes them, which is slower (``benchmarks/results/attention.json``).
     """
 
     @staticmethod
@@ -402,7 +398,7 @@ class _Grouped(torch.autograd.Function):
             saved += [q_g, k_g, v_g, weights]
         ctx.save_for_backward(*saved)
         ctx.groups, ctx.scale, ctx.shapes = groups, scale, (q.shape, k.shape, v.shape)
-        ctx.by_distance = bias if bias is None else torch.zeros_like(bias)
+        ctx.bias_grad = bias if bias is None else torch.zeros_like(bias)
         return out
 
     @staticmethod
@@ -417,12 +413,12 @@ class _Grouped(torch.autograd.Function):
             ds = torch.ops.aten._softmax_backward_data(
                 dw, weights, -1, weights.dtype
             )  # w * (dw - sum(w * dw))
-            if (dbias := ctx.by_distance) is not None:
+            if (dbias := ctx.bias_grad) is not None:
                 sums = ds.view(-1, len(dbias), *ds.shape[1:]).sum(0, dtype=dbias.dtype).flatten(1)  # [H, T*S]
                 dbias.index_add_(1, distance_index(dbias, *ds.shape[1:]).flatten(), sums)
             group.scatter_q(torch.bmm(ds, k_g).mul_(ctx.scale), dq)
             group.scatter_k(torch.bmm(ds.transpose(1, 2), q_g), dk)  # q_g is already scaled
-        return dq, dk, dv, None, None, None, ctx.by_distance
+        return dq, dk, dv, None, None, None, ctx.bias_grad
 
 
 # --- the module ----------------------------------------------------------------------------------
@@ -432,7 +428,7 @@ class MultiHeadAttention(nn.Module):
     """Multi-head attention (Vaswani et al., 2017, 3.2.2) with heads of width ``d_model / num_heads``.
 
     Args:
-        d_model: width of the rows.
+        d_model: D, the number of features of a token.
         num_heads: must divide ``d_model``.
         dropout: rate on the attention weights, in training.
         bias: whether both projections have a bias.
@@ -465,7 +461,7 @@ class MultiHeadAttention(nn.Module):
     def project(
         self, x: Tensor, memory: Tensor | None = None, rows: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries from ``x`` (or only from its ``rows``), keys and values from ``memory`` (None: ``x``)."""
+        """Queries from ``x`` (only for ``rows``, if given), keys and values from ``memory`` (None: ``x``)."""
         if memory is None and rows is None:
             return split_qkv(self.qkv(x).view(-1, 3, *self.heads))  # 3 x [N, H, K]
         q = self.queries(x if rows is None else x[rows])
@@ -480,11 +476,11 @@ class MultiHeadAttention(nn.Module):
         *,
         in_place: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Queries and keys ``[N, H, K]`` with rotary positions applied, if the layer has them.
+        """Apply rotary positions, if the layer has them, to queries and keys ``[N, H, K]``.
 
         Args:
-            rows: ``[B]`` the rows of the queries; None: all rows.
-            in_place: as for ``apply_rotary``.
+            rows: ``[B]`` indices of the tokens of the queries; None: all tokens.
+            in_place: see ``apply_rotary``.
         """
         if self.rotary is None:
             return q, k
@@ -497,24 +493,24 @@ class MultiHeadAttention(nn.Module):
     def by_heads(
         self, x: Tensor, packing: Packing, attend: Callable[..., Tensor], rows: Tensor | None = None
     ) -> Tensor:
-        """Self-attention without the output layer, ``[N, D]`` -> ``[N, D]``, for some heads at a time.
+        """Self-attention without the output layer, ``[N, D]`` -> ``[N, D]``, for a few heads at a time.
 
         This takes less memory than the queries, keys and values of all heads.
 
         Args:
             attend: returns ``[N, h, K]`` for the queries, keys and values of ``h`` heads.
-            rows: ``[B]`` the rows of the queries and of the result; None: all rows.
+            rows: ``[B]`` indices of the tokens to compute; None: all tokens.
         """
-        query_rows = x if rows is None else x[rows]
-        width, d, out = self.heads[1], self.d_model, torch.empty_like(query_rows)
+        query_x = x if rows is None else x[rows]
+        width, d, out = self.heads[1], self.d_model, torch.empty_like(query_x)
         for begin in range(0, d, HEADS_AT_ONCE * width):
             end = min(begin + HEADS_AT_ONCE * width, d)
-            sources = enumerate((query_rows, x, x))
-            parts = (self.qkv.part(t, i * d + begin, i * d + end) for i, t in sources)
+            inputs = enumerate((query_x, x, x))
+            parts = (self.qkv.part(t, i * d + begin, i * d + end) for i, t in inputs)
             q, k, v = (part.view(len(part), -1, width) for part in parts)
             q, k = self.rotate(q, k, packing, rows, in_place=True)
             out[:, begin:end] = attend(q, k, v).flatten(1)
-            del q, k, v  # before the next heads take memory
+            del q, k, v  # free their memory before the next heads are computed
             return_freed_memory()
         return out
 
@@ -543,15 +539,15 @@ class MultiHeadAttention(nn.Module):
         """Self-attention, or with ``memory`` cross-attention.
 
         Args:
-            rows: ``[B]`` one row per sequence; the output has only these rows.
-            record: record for the weights of this layer; None: the weights are not recorded.
+            rows: ``[B]`` one token index per sequence; only these tokens are computed.
+            record: receives the attention weights of this layer; None: they are not recorded.
             bias: ``[H, 2 L - 1]``, relative positions; see ``attend``.
 
         Returns:
             ``[N, D]``, or ``[B, D]`` with ``rows``.
         """
         needs_all_rows = causal or (bias is not None and rows is not packing.first_rows)
-        if rows is not None and needs_all_rows:  # the mask or the bias depends on the positions of the rows
+        if rows is not None and needs_all_rows:  # the mask or the bias depends on the positions of the tokens
             return self.forward(x, packing, memory, memory_packing, causal, record=record, bias=bias)[rows]
         if memory is None and record is None and bias is None and uses_chunks(x, LONG_INPUT):
             queries = packing if rows is None else packing.one_row_each
@@ -569,7 +565,7 @@ class MultiHeadAttention(nn.Module):
             )
         else:
             out = attend(q, k, v, q_packing, kv_packing, causal, dropout=p, bias=bias)
-        if record is not None and record.rows == "first" and causal:  # the first row attends only to itself
+        if record is not None and record.rows == "first" and causal:  # the first token attends only to itself
             record.weights = tuple(
                 w[:, :1] for w in attention_weights(q, k, q_packing, kv_packing or packing, True, bias=bias)
             )
@@ -591,7 +587,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Self-attention over padded ``[B, T, D]``; ``mask`` ``[B, T]`` is True at real tokens.
 
-        With a ``bias``, no padding may separate the real tokens of a sequence.
+        With a ``bias``, the real tokens of a sequence must be contiguous.
         """
         b, t = x.shape[0], x.shape[1]
         q, k, v = self.project_padded(x)

@@ -1,7 +1,7 @@
-"""Local and linear self-attention, whose cost is linear in the sequence length.
+"""Local and linear self-attention, with a cost that is linear in the sequence length.
 
-The modules have the parameters of ``MultiHeadAttention`` under the same names but compute another function,
-so a model must be trained with the kind of attention that it is used with.
+The modules have the same parameters as ``MultiHeadAttention`` but compute another function: a model must be
+trained with the kind of attention that it uses for prediction.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from glassformer.packing import Packing
 #
 #     softmax over |i - j| <= w          Beltagy et al., 2020 (Longformer), without its global tokens
 #
-# Time and memory are O(N w) for all N rows; full attention takes O(T^2) for each sequence of T rows.
-# Differences from the paper: no dilation, and the same window in every head.
+# Time and memory are O(N w) for N tokens in all; full attention takes O(T^2) per sequence of T tokens.
+# Differences from the paper: no dilation, and the same window in every head. A *row* is the vector of a
+# token.
 
 LocalBranch = Literal["auto", "kernel", "blocks"]
 LOCAL_BRANCHES = get_args(LocalBranch)
@@ -44,11 +45,11 @@ def attend_local(
     scale: float | None = None,
     branch: LocalBranch = "auto",
 ) -> Tensor:
-    """Attention of each row to the rows of its sequence that are at most ``window`` positions away.
+    """Attention of each token to the tokens of its sequence that are at most ``window`` positions away.
 
     Args:
         window: positions on either side; a window as long as the longest sequence gives full attention.
-        causal: each row attends to its own position and earlier ones only.
+        causal: each token attends only to its own position and to earlier positions.
         scale: factor of the scores; None: ``1 / sqrt(K)``.
         branch: "kernel" (the kernel in C, see ``nn/kernels``), "blocks" (torch's operators), or "auto": the
             kernel if it supports the input.
@@ -57,8 +58,8 @@ def attend_local(
         ``[N, H, V]``.
 
     Raises:
-        ConfigError: a window below 1, an unknown branch, or no kernel for this input.
-        ShapeError: incompatible shapes.
+        ConfigError: the window is below 1, the branch is unknown, or no kernel supports this input.
+        ShapeError: the shapes are incompatible.
     """
     check_window(window, "attend_local")
     check_rows(q, k, v, packing, "attend_local")
@@ -75,8 +76,8 @@ def attend_local(
         return ops.packed_attention(q, k, v, packing, packing, causal, factor, window=window)
     n, w = packing.total, min(window, packing.max_length)
     blocks = -(-n // w)
-    # The packed matrix is cut into blocks of w rows, regardless of sequence boundaries. A block attends to
-    # itself and both neighbor blocks; the mask restricts each row to its own sequence and window.
+    # The packed matrix is split into M blocks of w rows, regardless of sequence boundaries. A block attends
+    # to itself and both neighbor blocks. The mask restricts each row to its own sequence and window.
     q_b = _pad(q * factor, 0, blocks * w - n).view(blocks, w, *q.shape[1:]).transpose(1, 2)  # [M, H, w, K]
     k_b = _with_neighbors(k, w, blocks)  # [M, H, 3w, K]
     v_b = _with_neighbors(v, w, blocks)
@@ -84,7 +85,7 @@ def attend_local(
     bias.masked_fill_(~_allowed(packing, w, blocks, causal)[:, None], NEG_INF)
     if q.dtype == torch.float32 or q.is_cuda:
         out = F.scaled_dot_product_attention(q_b, k_b, v_b, attn_mask=bias, scale=1.0)  # [M, H, w, V]
-    else:  # in bf16 on a CPU the gradient of torch's fused kernel takes three times as long
+    else:  # in bf16 on a CPU, the backward pass of torch's fused kernel takes three times as long
         out = (q_b @ k_b.transpose(2, 3)).add_(bias).softmax(-1) @ v_b
     return out.transpose(1, 2).reshape(blocks * w, *v.shape[1:])[:n]
 
@@ -102,7 +103,7 @@ def _pad(x: Tensor, front: int, back: int) -> Tensor:
 def _allowed(packing: Packing, w: int, blocks: int, causal: bool) -> Tensor:
     """``[M, w, 3w]`` mask, True where a row of the block may attend.
 
-    Padding rows after the last token count as one sequence, so that none of them is fully masked.
+    The padding after the last token counts as one sequence, so no row is fully masked.
     """
     padding = (blocks + 1) * w - packing.total
     sequence = F.pad(packing.sequence_ids, (w, padding), value=-1)
@@ -115,14 +116,14 @@ def _allowed(packing: Packing, w: int, blocks: int, causal: bool) -> Tensor:
 
 
 def check_window(window: int, where: str) -> int:
-    """``window``, if it is at least 1; raises ConfigError otherwise."""
+    """Return ``window``; raise ConfigError if it is below 1."""
     if window < 1:
         raise ConfigError(f"the window must be at least 1, got {window}", where=where, fix="Use 1 or more")
     return window
 
 
 def check_rows(q: Tensor, k: Tensor, v: Tensor, packing: Packing, where: str) -> None:
-    """Raises ShapeError unless the shapes are those of packed self-attention."""
+    """Raise ShapeError unless the shapes are those of packed self-attention."""
     if q.ndim != 3 or q.shape != k.shape or k.shape[:2] != v.shape[:2] or v.ndim != 3:
         shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
         raise ShapeError(f"shapes do not fit: {shapes}", where=where, fix="Packed: [N, H, K] each")
@@ -140,7 +141,7 @@ def check_rows(q: Tensor, k: Tensor, v: Tensor, packing: Packing, where: str) ->
 # per sequence and head. As in the paper there is no 1 / sqrt(K).
 
 
-CHUNK = 128  # rows of a causal sequence computed at a time
+CHUNK = 128  # number of tokens of a causal sequence that are computed at a time
 
 
 def attend_linear(
@@ -153,10 +154,10 @@ def attend_linear(
     """Linear attention inside each sequence: ``[N, H, V]``, summed in fp32.
 
     Raises:
-        ShapeError: incompatible shapes.
+        ShapeError: the shapes are incompatible.
     """
     check_rows(q, k, v, packing, "attend_linear")
-    ones = v.new_ones(*v.shape[:2], 1)  # a last column of ones sums phi(K) along with phi(K) V^T
+    ones = v.new_ones(*v.shape[:2], 1)  # with a last column of ones, phi(K) V^T contains the sum of phi(K)
     rows = (_features(q), _features(k), torch.cat([v, ones], 2).float())
     attend_one = _causal if causal else (lambda q, k, v: q @ (k.transpose(1, 2) @ v))
     outs = [
@@ -168,12 +169,12 @@ def attend_linear(
 
 
 def _features(x: Tensor) -> Tensor:
-    """phi, which is positive, so that the attention weights are positive too."""
+    """phi, which is positive, so the attention weights are positive too."""
     return F.elu(x.float()) + 1.0
 
 
 def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """One chunk at a time: earlier chunks enter as one sum, the chunk itself as a masked product."""
+    """Causal attention, chunk by chunk: a sum over earlier chunks plus a masked product inside the chunk."""
     past_sum = q.new_zeros(q.shape[0], q.shape[2], v.shape[2])  # [H, K, V]
     outs = []
     for q_c, k_c, v_c in zip(*(x.split(CHUNK, 1) for x in (q, k, v)), strict=True):
@@ -189,8 +190,7 @@ def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 class CheaperAttention(MultiHeadAttention):
     """Base class of local and linear self-attention.
 
-    The attention weights take quadratic time and memory: they are computed only for a trace or for padded
-    input.
+    The attention weights need quadratic time and memory. They are computed only for a trace or padded input.
     """
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
@@ -212,10 +212,10 @@ class CheaperAttention(MultiHeadAttention):
         rows: Tensor | None = None,
         record: LayerRecord | None = None,
     ) -> Tensor:
-        """As ``MultiHeadAttention.forward``, but for self-attention only.
+        """Like ``MultiHeadAttention.forward``, but only for self-attention.
 
         Raises:
-            ConfigError: ``memory`` is given, or both ``rows`` and ``causal``.
+            ConfigError: ``memory`` is set, or both ``rows`` and ``causal``.
         """
         if memory is not None:
             raise ConfigError("does not support cross-attention", where=type(self).__name__)
@@ -234,7 +234,7 @@ class CheaperAttention(MultiHeadAttention):
     def _maps(
         self, q: Tensor, k: Tensor, packing: Packing, causal: bool, rows: Tensor | None, first_row_only: bool
     ) -> tuple[Tensor, ...]:
-        """Per sequence the weights ``[H, T_i, T_i]``, or those of the selected row, ``[H, 1, T_i]``."""
+        """The weights of each sequence, ``[H, T_i, T_i]``, or only of one query, ``[H, 1, T_i]``."""
         maps = []
         for i, (q_i, k_i) in enumerate(zip(packing.split(q), packing.split(k), strict=True)):
             mask = torch.ones(len(q_i), len(q_i), dtype=torch.bool, device=q.device).tril()
@@ -244,8 +244,7 @@ class CheaperAttention(MultiHeadAttention):
         return tuple(maps)
 
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Self-attention over padded ``[B, T, D]``; ``mask`` ``[B, T]`` is True at real tokens, which are
-        contiguous."""
+        """Self-attention over padded ``[B, T, D]``; ``mask`` ``[B, T]`` is True at contiguous real tokens."""
         b, t = x.shape[0], x.shape[1]
         q, k, v = self.project_padded(x)
         out = self.weights(q, k, None if mask is None else mask[:, None, None]) @ v
@@ -257,11 +256,11 @@ class LocalAttention(CheaperAttention):
 
     Args:
         d_model, num_heads: as for ``MultiHeadAttention``.
-        window: positions on either side of a row that it attends to.
+        window: number of positions on either side that a token attends to.
         options: ``bias``, ``rotary`` and ``rotary_factor``, as for ``MultiHeadAttention``.
 
     Raises:
-        ConfigError: ``num_heads`` does not divide ``d_model``, or a window below 1.
+        ConfigError: ``num_heads`` does not divide ``d_model``, or the window is below 1.
     """
 
     def __init__(self, d_model: int, num_heads: int, window: int, **options: Any):
@@ -279,7 +278,7 @@ class LocalAttention(CheaperAttention):
 
 
 class LinearAttention(CheaperAttention):
-    """Linear self-attention: feature maps in place of the softmax (Katharopoulos et al., 2020)."""
+    """Linear self-attention: feature maps instead of the softmax (Katharopoulos et al., 2020)."""
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
         return attend_linear(q, k, v, packing, causal)

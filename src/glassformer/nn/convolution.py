@@ -1,15 +1,15 @@
 """A convolution as self-attention, with one head per kernel position (Cordonnier et al., 2020, theorem 1).
 
-A row is a pixel: its colors and its position as (row, column, row^2 + column^2, 1). The head for kernel
-position d scores the key at p' for a query at p with ``-b |p' - (p + d)|^2``, where b is the sharpness.
-Multiplied out that is::
+The tokens are pixels. The vector of a pixel consists of its colors and its position as (row, column, row^2 +
+column^2, 1). The head for kernel position d scores the key at p' for a query at p with ``-b |p' - (p +
+d)|^2``, where b is the sharpness. This equals::
 
     -b |p'|^2 + 2 b p' . (p + d) - b |p + d|^2
 
 The last term is the same for all keys and cancels in the softmax. The other terms are the product of a query
-and a key that are linear in the row. So each head selects the colors of one neighbor pixel, and the output
-projection holds the kernel. Differences from the paper: positions are part of the rows instead of a relative
-encoding, and the image is padded with zeros, like the input of a convolution.
+and a key that are linear in the vectors. So each head selects the colors of one neighbor pixel, and the
+output projection contains the kernel. Differences from the paper: positions are part of the vectors instead
+of a relative encoding, and the image is padded with zeros, like the input of a convolution.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from glassformer.errors import ShapeError
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.packing import Packing
 
-POSITION_WIDTH = 4  # numbers that encode the position of a pixel
+POSITION_WIDTH = 4  # how many numbers encode the position of a pixel
 
 
 def convolution_as_attention(
@@ -31,9 +31,9 @@ def convolution_as_attention(
     *,
     sharpness: float = 60.0,
 ) -> MultiHeadAttention:
-    """The attention layer that computes a convolution of stride 1 over the rows of ``pixel_rows``.
+    """The attention layer that computes a convolution of stride 1 from the vectors of ``pixel_rows``.
 
-    It has kh * kw heads. The first C_out features of an output row are the output of the convolution.
+    It has kh * kw heads. The first C_out features of its output are the output of the convolution.
 
     Args:
         kernel: weight of a ``torch.nn.functional.conv2d`` with odd kh and kw.
@@ -71,7 +71,7 @@ def convolution_as_attention(
 
 
 def pixel_rows(images: Tensor, kernel: Tensor) -> tuple[Tensor, Packing]:
-    """Pixels of zero-padded images ``[B, C_in, H, W]`` as rows ``[N, D]``, one packed sequence per image.
+    """Vectors ``[N, D]`` of the pixels of zero-padded images ``[B, C_in, H, W]``, one sequence per image.
 
     The padding is half as wide as the kernel, so N is B (H + kh - 1) (W + kw - 1).
     """
@@ -91,19 +91,19 @@ def pixel_rows(images: Tensor, kernel: Tensor) -> tuple[Tensor, Packing]:
 
 
 def convolve_by_attention(
-    pictures: Tensor, kernel: Tensor, bias: Tensor | None = None, *, sharpness: float = 60.0
+    images: Tensor, kernel: Tensor, bias: Tensor | None = None, *, sharpness: float = 60.0
 ) -> Tensor:
     """``conv2d`` with "same" padding, by self-attention: ``[B, C_in, H, W]`` -> ``[B, C_out, H, W]``."""
     layer = convolution_as_attention(kernel, bias, sharpness=sharpness)
-    rows, packing = pixel_rows(pictures, kernel)
-    (b, _, h, w), padding = pictures.shape, _padding(kernel)
+    rows, packing = pixel_rows(images, kernel)
+    (b, _, h, w), padding = images.shape, _padding(kernel)
     with torch.no_grad():
         out = layer(rows, packing)[:, : len(kernel)].view(b, h + 2 * padding[0], w + 2 * padding[1], -1)
     return out[:, padding[0] : padding[0] + h, padding[1] : padding[1] + w].permute(0, 3, 1, 2)
 
 
 def row_width(kernel: Tensor) -> int:
-    """D, the width of a row: colors, position, and zeros up to a multiple of the number of heads."""
+    """D, the width of a pixel's vector: colors, position, zeros up to a multiple of the number of heads."""
     c_out, c_in, height, width = kernel.shape
     heads = height * width
     return heads * max(3, c_in, -(-max(c_in + POSITION_WIDTH, c_out) // heads))

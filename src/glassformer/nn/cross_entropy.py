@@ -1,8 +1,8 @@
 """Cross-entropy over a large vocabulary, fused with the output projection.
 
-``F.cross_entropy`` on ``[M, V]`` logits keeps three fp32 copies of the logits. Here the logits exist once, in
-the dtype of the input. Chunks of rows are converted to fp32 for their loss and then overwritten by their
-gradient.
+``F.cross_entropy`` on ``[M, V]`` logits keeps three fp32 copies of the logits. Here there is one copy, in the
+dtype of the input. The loss converts a chunk of rows at a time to fp32, and then overwrites the logits by
+their gradient.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-CHUNK = 64  # rows in fp32 at a time; with a vocabulary of 8,000 they fit a core's cache
+CHUNK = 64  # number of rows in fp32 at a time; with a vocabulary of 8,000 they fit into a core's cache
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     """The fused loss with its gradient.
 
-    Label smoothing needs the mean logit over all tokens, which is the product with the mean row of the table.
-    So the mean and its gradient need no further pass over the logits.
+    Label smoothing needs the mean logit over the vocabulary. This is the product of ``x`` with the mean row
+    of ``weight``, so it needs no further pass over the logits.
     """
 
     @staticmethod
@@ -54,7 +54,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad, _):
         x, w, dlogits, mean_row = ctx.saved_tensors
-        scale = grad.to(x.dtype)[:, None]  # [M, 1]; on the narrow side of both products
+        scale = grad.to(x.dtype)[:, None]  # [M, 1]; scales x and dx, which are narrower than the logits
         scaled = x * scale
         dx = dlogits @ w
         dw = (dlogits.t() @ scaled).to(ctx.weight_dtype)
@@ -71,13 +71,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def linear_cross_entropy(
     x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, label_smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Losses of ``softmax(x weight^T + bias)`` against ``targets``, and the most probable tokens.
+    """Cross-entropy losses of the logits ``x weight^T + bias``, and the most probable tokens.
 
     Args:
         x: ``[M, D]``; the product is computed in its dtype, the softmax in fp32.
         weight: ``[V, D]``, the token embeddings.
         targets: ``[M]``, from 0 to V - 1.
-        label_smoothing: share of the target distribution spread over all V (Szegedy et al., 2016).
+        label_smoothing: share of the target distribution that is spread over all V tokens (Szegedy et al.,
+            2016).
 
     Returns:
         ``[M]`` fp32 losses, and ``[M]`` token ids without a gradient.

@@ -4,8 +4,9 @@
                 (Vaswani et al., 2017)
     pre-norm    x = x + self(norm1(x)) ...  then one norm at the very end
 
-Training computes all positions at once (``forward``, packed rows). Generation computes one position at a time
-(``step``), with earlier keys and values in a ``DecoderCache``.
+Training computes all positions at once (``forward``, packed). Generation computes one position at a time
+(``step``), with earlier keys and values in a ``DecoderCache``. Shapes: N target and M source tokens in all, B
+sources of at most S tokens, R hypotheses in all, H heads of width K.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from glassformer.packing import Packing
 
 @dataclass
 class LayerCache:
-    """Keys and values of one layer, for B sources and R = B * hypotheses rows at the same position t."""
+    """Keys and values of one layer, for B sources and R hypotheses, which all have t tokens."""
 
     memory_k: Tensor  # [B, H, S, K]
     memory_v: Tensor  # [B, H, S, K]
@@ -44,7 +45,7 @@ class DecoderCache:
     position: int = 0  # position of the next token
 
     def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
-        """Keep the ``rows`` [R'] (indices, may repeat) and the ``sources`` [B'] (None: all)."""
+        """Keep the hypotheses ``rows`` [R'] (indices, may repeat) and the ``sources`` [B'] (None: all)."""
         for layer in self.layers:
             if layer.k is not None and layer.v is not None:
                 layer.k, layer.v = layer.k[rows], layer.v[rows]
@@ -86,7 +87,7 @@ class DecoderLayer(nn.Module):
         return self._add(x, self.norm3, self.feed_forward)
 
     def step(self, x: Tensor, cache: LayerCache, memory_mask: Tensor) -> Tensor:
-        """Compute the next position of every row, ``[R, D]`` -> ``[R, D]``, and add it to the cache."""
+        """Compute the next position of hypotheses, ``[R, D]`` -> ``[R, D]``, and add it to the cache."""
         x = self._add(x, self.norm1, lambda y: self._step_self(y, cache))
         x = self._add(x, self.norm2, lambda y: self._step_cross(y, cache, memory_mask))
         return self._add(x, self.norm3, self.feed_forward)
@@ -104,7 +105,7 @@ class DecoderLayer(nn.Module):
         return self.attention.out(attend(q, k, v).flatten(1))
 
     def _step_cross(self, x: Tensor, cache: LayerCache, memory_mask: Tensor) -> Tensor:
-        # The hypotheses of a source are on the axis of positions, so that the keys need not be copied.
+        # The hypotheses of a source are on the axis of positions: its keys need not be copied for each.
         q = self.cross.queries(x)  # [R, H, K]
         grouped = q.view(len(memory_mask), -1, *q.shape[1:]).transpose(1, 2)  # [B, H, R/B, K]
         out = attend(grouped, cache.memory_k, cache.memory_v, mask=memory_mask)
@@ -112,7 +113,7 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A stack of decoder layers over packed rows.
+    """A stack of decoder layers over packed tokens.
 
     Args:
         config: sizes as for an encoder; ``stochastic_depth`` and ``zero_init`` are ignored.
@@ -144,8 +145,8 @@ class Decoder(nn.Module):
 
         Args:
             memory: ``[M, D]``, the encoder's output.
-            trace: record for hidden states and self-attention weights.
-            cross_trace: record for cross-attention weights ``[H, T_i, S_i]``.
+            trace: receives hidden states and self-attention weights.
+            cross_trace: receives cross-attention weights ``[H, T_i, S_i]``.
         """
         if trace is not None:
             trace.hidden(0, x)

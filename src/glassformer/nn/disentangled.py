@@ -1,11 +1,12 @@
-"""Disentangled self-attention (He et al., 2021, DeBERTa; version 2 and 3), with content and distance scores.
+"""Disentangled self-attention, with content and distance scores (He et al., 2021: DeBERTa, versions 2 and 3).
 
     A[t, s] = (q_t k_s + q_t K_r[d] + Q_r[d] k_s) / sqrt(3 K),   d = bucket(t - s)
 
-``Q_r`` and ``K_r`` are projections of a table of distances, which all layers share. Each short distance has a
-separate row, and longer distances share rows of logarithmic width. A score depends on both rows and their
-distance, which the branches of ``attend`` do not support. Differences from the paper, as in version 2: the
-layers of the content may also project distances, and the table has a norm.
+``q_t`` and ``k_s`` are the query of token t and the key of token s. ``Q_r`` and ``K_r`` are projections of a
+table with one vector per bucket of distances, which all layers share. A short distance has its own bucket;
+longer distances share buckets of logarithmic width. A score depends on both tokens and their distance, which
+the branches of ``attend`` do not support. Differences from the paper, as in version 2: the projections of the
+content may also project the distances, and the table has a norm.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ class Disentangled:
     """Config of disentangled attention.
 
     Args:
-        buckets: rows of the table for each direction; 0: one row for each distance up to ``furthest``.
+        buckets: number of buckets for each direction; 0: one bucket for each distance up to ``furthest``.
         furthest: this distance and all longer distances share the last bucket.
         by_query: whether queries are scored against distances ("c2p").
         by_key: whether keys are scored against distances ("p2c").
-        shared: whether the layers of the content project distances; False: separate layers do.
-        norm: whether the table has a layer norm.
+        shared: whether the projections of the content also project the distances; False: separate layers do.
+        norm: whether the table of distances has a layer norm.
     """
 
     buckets: int = 256
@@ -60,7 +61,7 @@ class Disentangled:
 
     @property
     def span(self) -> int:
-        """Rows for each direction."""
+        """S, the number of buckets for each direction; the table has 2 S rows."""
         return self.buckets or self.furthest
 
     @property
@@ -69,13 +70,13 @@ class Disentangled:
         return 1 + self.by_query + self.by_key
 
     def rows_by_distance(self, length: int, device: torch.device) -> Tensor:
-        """``[2 T - 1]``: the table's row for each distance from ``1 - T`` on; it grows with the distance."""
+        """``[2 T - 1]``: the row of the table for each distance from ``1 - T`` to ``T - 1``, ascending."""
         distances = torch.arange(1 - length, length, device=device)
         buckets = distances if not self.buckets else self._bucket(distances)
         return (buckets + self.span).clamp(0, 2 * self.span - 1)
 
     def rows(self, length: int, device: torch.device) -> Tensor:
-        """``[T, T]``: the table's row for query t and key s."""
+        """``[T, T]``: the row of the table for query t and key s."""
         positions = torch.arange(length, device=device)
         rows = self.rows_by_distance(length, device)
         return rows[positions[:, None] - positions + length - 1]
@@ -90,8 +91,8 @@ class Disentangled:
 
 
 def used_rows(config: Disentangled, length: int, device: torch.device) -> tuple[slice, Tensor]:
-    """The rows of the table for sequences of up to ``length`` rows, and ``rows_by_distance`` inside them."""
-    if is_compiling():  # a graph knows no numbers of its tensors
+    """The rows of the table that ``length`` tokens need, and ``rows_by_distance`` relative to them."""
+    if is_compiling():  # a compiled graph cannot read the values of its tensors
         return slice(0, 2 * config.span), config.rows_by_distance(length, device)
     return _used_rows(config, length, device)
 
@@ -105,11 +106,11 @@ def _used_rows(config: Disentangled, length: int, device: torch.device) -> tuple
 
 
 class WeightCache:
-    """The result of a computation on weights, kept until one of them changes; copies and pickles are empty.
+    """Cache of a computation on weights, valid until a weight changes; copies and pickles are empty.
 
-    As autograd does, it recognizes changes by the version of a tensor, which counts operations in place.
-    Fused optimizers do not count, so the modules clear it when they begin to train, and at any pass with
-    gradients.
+    Like autograd, it detects changes by the version of a tensor, which counts operations in place. Fused
+    optimizers do not increase the version. So modules clear their cache when training begins and in every
+    pass with gradients.
     """
 
     def __init__(self):
@@ -124,17 +125,17 @@ class WeightCache:
         return WeightCache, ()
 
     def get(self, source: Any, modules: Iterable[nn.Module], compute: Callable[[], Any]) -> Any:
-        """``compute()`` of the weights of ``modules``, and of ``source``, an object that does not change.
+        """The result of ``compute()``, which reads the weights of ``modules`` and the constant ``source``.
 
-        It is computed anew each time with gradients, in a graph, and for weights without a version.
+        The cache is not used with gradients, in a compiled graph, and for weights without a version.
         """
         weights = [p for module in modules for p in module.parameters()]
         if torch.is_grad_enabled() or is_compiling() or any(p.is_inference() for p in weights):
             self.clear()
             return compute()
-        # The kept tensors share their memory with the weights, so no other weight can have its address.
-        known = [(p.data_ptr(), version) for p, version in self.weights]
-        if source is not self.source or known != [(p.data_ptr(), p._version) for p in weights]:
+        # The cached tensors share the memory of the weights, so other weights cannot have these addresses.
+        cached = [(p.data_ptr(), version) for p, version in self.weights]
+        if source is not self.source or cached != [(p.data_ptr(), p._version) for p in weights]:
             self.result, self.source = compute(), source
             self.weights = [(p.detach(), p._version) for p in weights]
         return self.result
@@ -165,7 +166,7 @@ class DisentangledAttention(MultiHeadAttention):
     Args:
         d_model, num_heads, dropout: as for ``MultiHeadAttention``.
         config: which scores are added.
-        table_dropout: rate on the table of distances, in training.
+        table_dropout: dropout rate of the table of distances, in training.
     """
 
     def __init__(
@@ -205,7 +206,7 @@ class DisentangledAttention(MultiHeadAttention):
         return None if k is None else k.view(shape), None if q is None else q.view(shape)
 
     def scores(self, q: Tensor, k: Tensor, table: Tensor) -> Tensor:
-        """Scores of padded rows: 2 x ``[G, H, T, K]`` -> ``[G, H, T, T]``."""
+        """Scores of padded queries and keys: 2 x ``[G, H, T, K]`` -> ``[G, H, T, T]``."""
         return self._scores(q, k, self.distances(table.to(q.dtype)))
 
     def _scores(self, q: Tensor, k: Tensor, distances: tuple[Tensor | None, Tensor | None]) -> Tensor:
@@ -231,9 +232,9 @@ class DisentangledAttention(MultiHeadAttention):
         record: LayerRecord | None = None,
         bias: Tensor | None = None,
     ) -> Tensor:
-        """As ``MultiHeadAttention.forward``, but only for self-attention.
+        """Like ``MultiHeadAttention.forward``, but only for self-attention.
 
-        ``rows`` other than the first ones save no computation.
+        ``rows`` save computation only if they are ``packing.first_rows``.
         """
         if memory is not None or causal or bias is None:
             what = "requires a table of distances, and supports neither cross-attention nor a causal mask"
@@ -243,7 +244,7 @@ class DisentangledAttention(MultiHeadAttention):
             self.cache.clear()
         heads = x.view(-1, *self.heads)  # queries, keys and values have this shape
         if record is None and p == 0.0 and kernels.supports(heads, heads, heads):
-            first = rows if rows is packing.first_rows else None  # their positions are those of the kernel
+            first = rows if rows is packing.first_rows else None  # the kernel supports only these rows
             out = self._by_kernel(*self.project(x, None, first), packing, bias).flatten(1)
             return self.out(out if rows is None or rows is first else out[rows])
         q, k, v = self.project(x)
@@ -260,14 +261,14 @@ class DisentangledAttention(MultiHeadAttention):
         return self.out(out if rows is None else out[rows])
 
     def _by_kernel(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, table: Tensor) -> Tensor:
-        """The attention output of the kernel in C: ``[N, H, K]``, or of each first row."""
+        """The attention output of the kernel in C: ``[N, H, K]``, or ``[B, H, K]`` of first tokens."""
         used, rows = used_rows(self.config, packing.max_length, q.device)
         if torch.is_grad_enabled() or self.training:
             keys, queries = self.distances(table[used].to(q.dtype))
         else:
             layers = [m for m in (self.qkv, self.distance_keys, self.distance_queries) if m is not None]
-            every = self.cache.get(table, layers, lambda: self.distances(table.to(q.dtype)))
-            keys, queries = (None if x is None else x[used] for x in every)
+            all_distances = self.cache.get(table, layers, lambda: self.distances(table.to(q.dtype)))
+            keys, queries = (None if x is None else x[used] for x in all_distances)
         q_packing = packing if len(q) == len(k) else packing.one_row_each
         return ops.packed_disentangled(q, k, v, q_packing, packing, self.scale, keys, queries, rows)
 

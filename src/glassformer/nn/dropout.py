@@ -17,7 +17,7 @@ from glassformer.errors import ConfigError
 from glassformer.packing import Packing
 from glassformer.runtime import generator_on, is_compiling
 
-BITS = {
+BITS = {  # dtype -> integer type of the same size
     torch.bfloat16: torch.int16,
     torch.float16: torch.int16,
     torch.float32: torch.int32,
@@ -27,7 +27,7 @@ BITS = {
 
 def keep_mask(shape: tuple[int, ...], p: float, device: torch.device) -> Tensor:
     """A boolean tensor, True with probability ``1 - p`` (rounded to 1/65536)."""
-    if device.type != "cpu" or is_compiling():  # a compiled graph has no random integers
+    if device.type != "cpu" or is_compiling():  # compiled graphs have no random integers
         return torch.rand(shape, device=device) >= p
     count = math.prod(shape)
     draws = torch.empty((count + 3) // 4, dtype=torch.int64)
@@ -41,8 +41,8 @@ def keep_mask(shape: tuple[int, ...], p: float, device: torch.device) -> Tensor:
 def zero_dropped(x: Tensor, keep: Tensor) -> Tensor:
     """``x`` where ``keep`` is True, else 0.
 
-    On a CPU this uses bit operations, because torch's conversion of booleans to numbers is not vectorized and
-    slow. On a CPU, a dropped value becomes 0 even if it was not finite.
+    On a CPU this uses bit operations, because torch's conversion of booleans to numbers is slow. There, a
+    dropped value becomes 0 even if it is not finite.
     """
     if not _has_plain_memory(x):
         return x * keep
@@ -51,7 +51,7 @@ def zero_dropped(x: Tensor, keep: Tensor) -> Tensor:
 
 
 def _has_plain_memory(x: Tensor) -> bool:
-    """Whether the memory of ``x`` holds its values: not a negated view, not batched by torch.func."""
+    """Whether the memory of ``x`` contains its values: not for negated views and batches of torch.func."""
     functorch = torch._C._functorch  # type: ignore[attr-defined]  # exists, but has no type stub
     # Legacy batched tensors come from ``torch.autograd.grad(is_grads_batched=True)``.
     if functorch.is_batchedtensor(x) or functorch.is_legacy_batchedtensor(x):

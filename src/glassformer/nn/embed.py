@@ -13,7 +13,7 @@ from glassformer.nn.positions import Learned, LearnedPositions, Sinusoidal, sinu
 from glassformer.packing import Packing
 from glassformer.types import Positions
 
-NUM_SPECIAL = 5  # [PAD] [UNK] [CLS] [SEP] [MASK] come first in vocabularies trained here
+NUM_SPECIAL = 5  # the first tokens of vocabularies trained here: [PAD] [UNK] [CLS] [SEP] [MASK]
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,15 @@ class EmbeddingConfig:
     norm: bool = True
     eps: float = 1e-12
     dropout: float = 0.0
-    # Width of the token table if it differs from the other tables; a linear layer projects token rows.
+    # Width of the token embeddings, which a linear layer then projects; None: that of the other embeddings.
     token_width: int | None = None
-    # Whether the token table is frozen; only the first rows, the special tokens, are trained.
+    # Whether the token embeddings are frozen, except those of the special tokens, which come first.
     frozen: bool = False
     # Factor of the token embedding: sqrt(d_model) in Vaswani et al., who tie it to the output layer.
     scale: float = 1.0
     # A token that occurs k times in its sequence is scaled by k ** -damp_repeats: see ``repeat_scale``.
     damp_repeats: float = 0.0
-    # Width of all tables and the norm, if a linear layer projects the rows to d_model; None: no such layer.
+    # Width of the embeddings and their norm, before a linear layer to d_model; None: no such layer.
     width: int | None = None
     norm_bias: bool = True
 
@@ -46,7 +46,7 @@ class EmbeddingConfig:
 
     @property
     def longest(self) -> int | None:
-        """The longest sequence in tokens; None: unlimited."""
+        """The maximum number of tokens of a sequence; None: unlimited."""
         return self.max_positions if isinstance(self.position_config, Learned) else None
 
     @property
@@ -62,13 +62,12 @@ class EmbeddingConfig:
 def repeat_scale(ids: Tensor, packing: Packing, power: float) -> Tensor:
     """``k ** -power`` for every token that occurs ``k`` times in its sequence, ``[N]``.
 
-    At 0.5 all copies of a word together weigh the square root of their number. This is the sublinear term
-    frequency of information retrieval (Manning, Raghavan and Schütze, 2008, section 6.4.1). At 1 all copies
-    together weigh as much as one word. Equal ids are copies, so all unknown words and all words masked by
-    word dropout are copies of [UNK].
+    At 0.5, the k copies of a word together have the weight sqrt(k): sublinear term frequency (Manning,
+    Raghavan and Schütze, 2008, section 6.4.1). At 1, all copies together weigh as much as one word. Equal ids
+    are copies, so all unknown words, and all words that word dropout masked, are copies of [UNK].
     """
     keys = packing.sequence_ids.long() * 2**32 + ids.long()
-    ordered = keys.sort().values  # the output shape of ``unique`` would depend on the data
+    ordered = keys.sort().values  # not ``unique``, whose output shape depends on the data
     counts = torch.searchsorted(ordered, keys, right=True) - torch.searchsorted(ordered, keys)
     return counts.float() ** -power
 
@@ -76,8 +75,8 @@ def repeat_scale(ids: Tensor, packing: Packing, power: float) -> Tensor:
 class TextEmbedding(nn.Module):
     """The sum of token, position and segment embeddings (Devlin et al., 2019, fig. 2).
 
-    The tables stay in fp32 when the encoder computes in bf16: the gradient of a frequent word sums over
-    hundreds of rows, too many for bf16. The output has ``compute_dtype``.
+    The weights stay in fp32 when the encoder computes in bf16: the gradient of a frequent word is a sum over
+    hundreds of tokens, too many for bf16. The output has ``compute_dtype``.
     """
 
     def __init__(self, config: EmbeddingConfig):
@@ -100,8 +99,8 @@ class TextEmbedding(nn.Module):
         """``ids`` ``[N]`` and ``segments`` ``[N]`` (None: all 0) -> ``[N, D]``.
 
         Raises:
-            ShapeError: a number of ids that differs from the packing's, an id outside the vocabulary, or a
-                sequence that is too long.
+            ShapeError: the number of ids differs from that of the packing, an id is not in the vocabulary, or
+                a sequence is too long.
         """
         if ids.shape != (packing.total,):
             raise ShapeError(
@@ -123,9 +122,9 @@ class TextEmbedding(nn.Module):
         if segments is not None and count and is_checked:
             smallest, largest = int(segments.min()), int(segments.max())
             if not 0 <= smallest <= largest < count:
-                what = f"segments run from {smallest} to {largest}, the model knows {count}"
+                what = f"segments run from {smallest} to {largest}, but the model has {count}"
                 raise ShapeError(what, where="token_type_ids")
-        x = self._token_rows(ids)
+        x = self._embed_tokens(ids)
         if self.config.scale != 1.0:
             x = x * self.config.scale
         if self.config.damp_repeats:
@@ -142,17 +141,17 @@ class TextEmbedding(nn.Module):
             x = x.to(self.compute_dtype)
         return x if self.widen is not None else self.dropout(x)
 
-    def _token_rows(self, ids: Tensor) -> Tensor:  # [...] -> [..., D]
+    def _embed_tokens(self, ids: Tensor) -> Tensor:  # [...] -> [..., D]
         x = self.tokens(ids)
         if self.special is not None:
             is_special = ids < self.special.num_embeddings
-            special_rows = self.special(torch.where(is_special, ids, 0))
-            x = torch.where(is_special[..., None], special_rows, x)
+            special = self.special(torch.where(is_special, ids, 0))
+            x = torch.where(is_special[..., None], special, x)
         return x if self.project is None else self.project(x)
 
     def init_weights(self) -> None:
-        """Initialize the projection so that projected rows keep their norm."""
-        if self.project is not None:  # position vectors have a norm of about 1
+        """Initialize the projection; projected embeddings keep their norm, like that of positions about 1."""
+        if self.project is not None:
             nn.init.normal_(self.project.weight, std=self.project.in_features**-0.5)
 
     def set_compute_dtype(self, dtype: torch.dtype) -> None:
@@ -161,7 +160,7 @@ class TextEmbedding(nn.Module):
     # --- padded input, for exported graphs -------------------------------------------------------
 
     def fixed_positions(self, length: int) -> Tensor | None:
-        """The table ``[length, D]`` of sinusoidal positions for ``padded``; None without such positions."""
+        """Sinusoidal positions ``[length, D]`` for ``padded``; None: the model has no such positions."""
         is_fixed = self.positions is not None and not isinstance(self.positions, LearnedPositions)
         return sinusoidal(length, self.config.width or self.config.d_model) if is_fixed else None
 
@@ -169,7 +168,7 @@ class TextEmbedding(nn.Module):
         self, ids: Tensor, mask: Tensor, fixed_table: Tensor | None, segments: Tensor | None = None
     ) -> Tensor:
         """``forward`` in evaluation mode for padded inputs ``[B, T]``; returns ``[B, T, D]``."""
-        x = self._token_rows(ids) * self.config.scale
+        x = self._embed_tokens(ids) * self.config.scale
         if self.config.damp_repeats:
             is_copy = (ids[:, :, None] == ids[:, None, :]) & mask.bool()[:, None, :]  # [B, T, T]
             counts = is_copy.sum(2).clamp(min=1)

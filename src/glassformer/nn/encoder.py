@@ -33,7 +33,7 @@ class EncoderConfig:
 
     Raises:
         ConfigError: ``num_heads`` does not divide ``d_model``, a size is below 1, the kind of attention is
-            unknown, or ``attention_dropout`` is set for attention without a softmax over all positions.
+            unknown, or options are incompatible.
     """
 
     d_model: int
@@ -61,11 +61,10 @@ class EncoderConfig:
     first_norm: bool = True  # pre-norm: whether the first layer has a norm before its attention
     attention_bias: bool = True
     feed_forward_bias: bool = True
-    feed_forward_up_bias: bool | None = (
-        None  # gated networks: bias of the first layer; None: as feed_forward_bias
-    )
+    # Gated networks: whether the first layer has a bias; None: as feed_forward_bias.
+    feed_forward_up_bias: bool | None = None
     norm_bias: bool = True
-    layer_order: tuple[int, ...] = ()  # which layer each of the num_layers steps runs (ALBERT); (): each once
+    layer_order: tuple[int, ...] = ()  # the layer that each of the num_layers steps runs; (): each layer once
     disentangled: Disentangled | None = None  # DeBERTa: separate scores for content and distance
     causal: bool = False  # whether each position attends only to itself and to earlier ones
 
@@ -121,7 +120,7 @@ class EncoderConfig:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the layers are those of Vaswani et al., which all BERT-like formats can represent."""
+        """Whether the layers are those of Vaswani et al.: all BERT-like formats can represent them."""
         extra = self.relative_buckets or self.feed_forward != "plain" or self.layer_scale is not None
         extra = extra or self.rotary_base is not None or not self.first_norm or self.disentangled is not None
         extra = extra or bool(self.layer_order) or self.causal
@@ -171,7 +170,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         c = config
         self.pre_norm = c.norm == "pre"
-        # Passed to the attention only where they are set: not every kind accepts them.
+        # Only options that are set are passed to the attention, because not every kind accepts them.
         self.attention_options: dict[str, Any] = {"causal": True} if c.causal else {}
         self.attention = attention_of(c, number)
         self.norm1: nn.Module = norm_of(c) if c.first_norm or number else nn.Identity()
@@ -198,7 +197,7 @@ class EncoderLayer(nn.Module):
         record: LayerRecord | None = None,
         bias: Tensor | None = None,
     ) -> Tensor:
-        """``[N, D]`` -> ``[N, D]``, or ``[B, D]`` with ``rows`` ``[B]``, one row per sequence.
+        """``[N, D]`` -> ``[N, D]``, or ``[B, D]`` with ``rows`` ``[B]``, one token index per sequence.
 
         ``bias``: relative positions, ``[H, 2 L - 1]`` (see ``attend``) or a table (``nn/disentangled.py``).
         """
@@ -208,7 +207,7 @@ class EncoderLayer(nn.Module):
         a = self.scale1(self.attention(normed, packing, rows=rows, record=record, **options))
         a = self._branch(a, packing, rows)
         x = x if rows is None else x[rows]
-        if not self.training and uses_chunks(x):  # long inputs: less memory
+        if not self.training and uses_chunks(x):  # saves memory for long inputs
             del normed
             x = a.add_(x) if self.pre_norm else self.norm1(x, a)  # norm(x + a), in one pass
             if len(x) > LONG_INPUT:
@@ -241,8 +240,8 @@ class EncoderLayer(nn.Module):
 class Encoder(nn.Module):
     """A stack of layers over packed tokens.
 
-    ``layers`` have the weights, ``steps`` are the layers in the order in which they run. These differ only if
-    layers share weights (``layer_order``).
+    ``layers`` have the weights. ``steps`` are the layers in the order in which they run. They differ only if
+    a layer runs several times (``layer_order``).
     """
 
     def __init__(self, config: EncoderConfig):
@@ -263,7 +262,7 @@ class Encoder(nn.Module):
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The number of the layer of each step."""
+        """For each step, the index of its layer."""
         return self.config.layer_order or tuple(range(len(self.layers)))
 
     @property
@@ -284,10 +283,10 @@ class Encoder(nn.Module):
         """``[N, D]`` -> ``[N, D]``.
 
         Args:
-            rows: ``[B]`` one row per sequence; the last layer computes only these, and the output is
-                ``[B, D]``.
-            trace: receives the requested states and weights.
-            begin, end: run this slice of the steps; the final norm is applied only if ``end`` is None.
+            rows: ``[B]`` one token index per sequence; the last layer computes only these tokens, and the
+                output is ``[B, D]``.
+            trace: receives the requested hidden states and attention weights.
+            begin, end: slice of the steps to run; the final norm is applied only if ``end`` is None.
         """
         last = len(self.order) - 1
         bias = self.relative(packing.max_length) if self.relative is not None else None

@@ -17,7 +17,7 @@ from glassformer.runtime import is_compiling
 
 
 def gelu(x: Tensor) -> Tensor:
-    """The exact GELU, ``x * Phi(x)`` (Hendrycks and Gimpel, 2016), by our kernel if it supports ``x``."""
+    """The exact GELU, ``x * Phi(x)`` (Hendrycks and Gimpel, 2016); uses our kernel if it supports ``x``."""
     if not gelu_norm.can_gelu(x):
         return F.gelu(x)
     return ops.gelu(x) if is_compiling() else gelu_norm.gelu(x)
@@ -51,16 +51,16 @@ def check_activation(name: str) -> None:
 
 
 class GatedFeedForward(nn.Module):
-    """``W2 (f(W1 x) * W3 x)`` with f SiLU (SwiGLU) or GELU (GeGLU); ``up`` stacks W1 and W3 (Shazeer, 2020).
+    """``W2 (f(W1 x) * W3 x)`` (Shazeer, 2020); f is SiLU (SwiGLU) or GELU (GeGLU), ``up`` stacks W1 and W3.
 
     Args:
         dropout: rate on the hidden units, in training; the encoder layer applies dropout to the output.
         activation: f, one of ``ACTIVATIONS``.
         bias: whether the linear layers have a bias.
-        up_bias: whether ``up`` has one; None: as ``bias``.
+        up_bias: whether ``up`` has a bias; None: as ``bias``.
 
     Raises:
-        ConfigError: an unknown activation.
+        ConfigError: the activation is unknown.
     """
 
     def __init__(
@@ -89,14 +89,14 @@ class GatedFeedForward(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """``W2 f(W1 x + b1) + b2`` with f ReLU or GELU (Vaswani et al., 2017, equation 2).
+    """``W2 f(W1 x + b1) + b2`` with an activation f (Vaswani et al., 2017, equation 2).
 
     Args:
         dropout: rate on the hidden units, in training; the encoder layer applies dropout to the output.
         bias: whether the linear layers have a bias.
 
     Raises:
-        ConfigError: an activation that is not in ``ACTIVATIONS``, or a rate outside [0, 1).
+        ConfigError: the activation is not in ``ACTIVATIONS``, or the rate is outside [0, 1).
     """
 
     def __init__(

@@ -26,9 +26,9 @@ class ClassificationHead(nn.Module):
         norm_bias: whether the norm has a bias.
 
     Raises:
-        ConfigError: fewer than one class or hidden unit, an unknown kind or activation, or an activation or
-            ``input_dropout`` for a linear head.
-        ShapeError: (forward) an input of another width.
+        ConfigError: there is no class or hidden unit, the kind or activation is unknown, or a linear head has
+            an activation or ``input_dropout``.
+        ShapeError: ``forward`` gets an input of another width.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ClassificationHead(nn.Module):
 
 
 def make_head(config: Any, width: int) -> ClassificationHead:
-    """The classification head for a model's config and inputs of width ``width``."""
+    """The classification head of a model with this config, for pooled vectors of ``width`` features."""
     c, norm_options = config, {}
     if getattr(c, "head_norm", False):
         norm_options = {"norm_eps": c.encoder.eps, "bias": c.head_bias, "norm_bias": c.encoder.norm_bias}
@@ -110,7 +110,7 @@ class SpanHead(nn.Module):
 
     Args:
         dropout: rate before the last linear layer.
-        activation: activation of a hidden layer, which is followed by a norm; None: no hidden layer.
+        activation: activation of a hidden layer, before a norm; None: no hidden layer and no norm.
         eps, norm_bias: eps of the norm, and whether it has a bias.
         bias: whether the hidden layer has a bias.
     """
@@ -163,10 +163,10 @@ class MaskedLMHead(nn.Module):
         self.activation = activation
 
     def transform(self, x: Tensor) -> Tensor:
-        """The head without the product with the token table: ``[M, D]`` -> ``[M, width]``."""
+        """The head without the product with the token embeddings: ``[M, D]`` -> ``[M, width]``."""
         return self.norm(ACTIVATIONS[self.activation](self.dense(x.to(self.dense.weight.dtype))))
 
     def forward(self, x: Tensor, table: Tensor) -> Tensor:
-        """``[M, D]`` and the token table ``[V, width]`` -> ``[M, V]``."""
+        """``[M, D]`` and the token embeddings ``table`` ``[V, width]`` -> ``[M, V]``."""
         x = self.transform(x)
         return nn.functional.linear(x, table.to(x.dtype), self.bias.to(x.dtype))

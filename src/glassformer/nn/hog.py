@@ -1,12 +1,12 @@
 """Histograms of oriented gradients (HOG; Dalal and Triggs, 2005): image features without weights.
 
     gradients       one per pixel, from the channel with the largest gradient
-    histograms      of gradient directions, one per cell. The size of the gradient of a pixel is distributed
-                    over the two nearest directions and the four nearest cells.
+    histograms      one of gradient directions per cell. The length of a pixel's gradient is distributed over
+                    the two nearest directions and the four nearest cells.
     normalization   divides each histogram by the energy of each of the four blocks of 2 x 2 cells around it
 
-Differences from the paper: the outer cells are repeated around the image, so that every cell has four blocks;
-histograms are not clipped; the mean color of each cell is an additional feature.
+Differences from the paper: the outer cells are repeated around the image, so every cell has four blocks.
+Histograms are not clipped. The mean color of each cell is an additional feature.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from glassformer.errors import ConfigError, ShapeError
 from glassformer.packing import Packing
 
-MIN_GRADIENT = 1e-3  # much smaller gradients count as zero (pixel values are between -1 and 1)
+MIN_GRADIENT = 1e-3  # gradients far below this have almost no effect (pixel values are from -1 to 1)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def direction_votes(images: Tensor, directions: int) -> Tensor:
 
 
 def cell_weights(cells: int, size: int, device: torch.device) -> Tensor:
-    """Weight of each row (or column) of pixels for each cell, ``[cells, cells * size]``.
+    """Weight of each row (or column) of pixels in each cell, ``[cells, cells * size]``.
 
     Weights decrease linearly from the middle of the cell to zero at the middle of the next cell. They sum to
     1, except for the outer cells.
@@ -103,7 +103,7 @@ def normalized_histograms(images: Tensor, config: HogConfig) -> Tensor:
 
 
 class HogEmbedding(nn.Module):
-    """HOG features as packed rows, one per cell: histograms, then mean color. Always computes in fp32."""
+    """HOG features of each cell, packed: histograms, then mean color. Always computes in fp32."""
 
     def __init__(self, config: HogConfig):
         super().__init__()
@@ -120,7 +120,7 @@ class HogEmbedding(nn.Module):
         return cells.flatten(2).transpose(1, 2)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Packing]:
-        """``[B, C, H, W]`` -> rows ``[N, D]`` and their packing."""
+        """``[B, C, H, W]`` -> features ``[N, D]`` of N cells, and their packing."""
         expected = (self.config.channels, *self.config.image_size)
         if tuple(images.shape[1:]) != expected or not images.is_floating_point():
             what = f"pixel values are [B, {', '.join(map(str, expected))}], floating point"

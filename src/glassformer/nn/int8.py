@@ -17,7 +17,8 @@ from glassformer.runtime import is_compiling
 class Int8Linear(nn.Module):
     """``f(x W^T + b)`` in int8 without a gradient; ``f`` is one of ``kernels.int8.ACTIVATIONS``.
 
-    The module has no parameters: its weights are laid out for the kernels of this CPU and are never saved.
+    The module has no parameters: its weights have the memory layout of this CPU's kernels and are never
+    saved.
     """
 
     def __init__(self, layer: nn.Linear, activation: str = "none"):
@@ -35,7 +36,7 @@ class Int8Linear(nn.Module):
         return int8.linear(x, self.packed, self.activation)
 
     def part(self, x: Tensor, begin: int, end: int) -> Tensor:  # [N, in] -> [N, end - begin]
-        """Only the columns ``begin`` to ``end`` of the output."""
+        """The columns ``begin`` to ``end`` of the output."""
         columns = self.packed.columns_between(begin, end)
         return self(x)[:, begin:end] if columns is None else int8.linear(x, columns, self.activation)
 
@@ -56,7 +57,7 @@ class Int8FeedForward(nn.Module):
 
 
 def quantized_copy(model: Any) -> Any:
-    """A copy of the model whose encoder has int8 linear layers; its other layers use bf16 if possible.
+    """A copy of the model with int8 linear layers in its encoder; other encoder layers use bf16 if possible.
 
     Embeddings, pooling and head stay in fp32. Requires that ``kernels.int8.why_not`` returns None.
     """
@@ -79,5 +80,5 @@ def precision_of(model: Any) -> str:
     """The precision in which a model computes predictions: fp32, bf16 or int8."""
     if any(isinstance(part, Int8Linear) for part in model.modules()):
         return "int8"
-    layers = getattr(model, "encoder", model)  # a linear model has none
+    layers = getattr(model, "encoder", model)  # a linear model has no encoder
     return "bf16" if any(p.dtype == torch.bfloat16 for p in layers.parameters()) else "fp32"

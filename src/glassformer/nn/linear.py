@@ -15,10 +15,10 @@ from glassformer.runtime import is_compiling, is_exporting
 
 
 class Linear(nn.Linear):
-    """``x W^T + b``, exactly as ``torch.nn.Linear``.
+    """``x W^T + b``, exactly like ``torch.nn.Linear``.
 
-    On CPUs with AMX, our kernel (``kernels/linear.c``) computes the gradient of ``W`` and ``b``. On such CPUs
-    torch's product for this gradient, a sum over rows, takes much longer than the other two products.
+    On CPUs with AMX, our kernel (``kernels/linear.c``) computes the gradients of ``W`` and ``b``. There,
+    torch's product for the gradient of ``W`` takes much longer than the other two products of the layer.
     """
 
     def forward(self, x: Tensor) -> Tensor:  # [N, in] -> [N, out]
@@ -27,12 +27,12 @@ class Linear(nn.Linear):
         return product(x, self.weight, self.bias)
 
     def part(self, x: Tensor, begin: int, end: int) -> Tensor:  # [N, in] -> [N, end - begin]
-        """Only the columns ``begin`` to ``end`` of the output."""
+        """The columns ``begin`` to ``end`` of the output."""
         return product(x, self.weight[begin:end], None if self.bias is None else self.bias[begin:end])
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``x W^T + b``, bit for bit as ``torch.nn.functional.linear``.
+    """``x W^T + b``, bit for bit like ``torch.nn.functional.linear``.
 
     torch copies the bias into every row of the output and adds the product. In bf16 the copy takes half as
     long as the product. oneDNN computes the product in both cases and can add the bias in registers, but
@@ -72,20 +72,20 @@ class _Linear(torch.autograd.Function):
         return dx, *kernels.weight_gradient(grad, x, bias=ctx.needs_input_grad[2])
 
 
-ROWS = 2048  # rows of a chunk: prediction computes so many at a time
+ROWS = 2048  # number of rows per chunk in prediction
 
 
 def uses_chunks(x: Tensor, rows: int = ROWS) -> bool:
-    """Whether ``in_chunks`` divides ``x`` into chunks: more than ``rows``, in prediction on a CPU."""
+    """Whether ``in_chunks`` splits ``x``: in prediction on a CPU, if ``x`` has more than ``rows`` rows."""
     return len(x) > rows and x.device.type == "cpu" and not torch.is_grad_enabled() and not is_compiling()
 
 
 def in_chunks(function: Callable[[Tensor], Tensor], x: Tensor, *, in_place: bool = False) -> Tensor:
-    """``function(x)`` of rows ``[N, D]``; long inputs in chunks, so that temporary tensors take less memory.
+    """``function(x)`` for ``[N, D]``, in chunks if N is large: temporary tensors take less memory.
 
     Args:
-        function: a function of each row alone.
-        in_place: whether the result may replace the rows of ``x``, which then must have its width.
+        function: a function that maps each row independently.
+        in_place: whether the result, which must have the shape of ``x``, may replace ``x``.
     """
     if not uses_chunks(x):
         return function(x)
@@ -101,7 +101,8 @@ def in_chunks(function: Callable[[Tensor], Tensor], x: Tensor, *, in_place: bool
 def split_qkv(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Views of queries, keys and values: ``[N, 3, H, K]`` -> 3 x ``[N, H, K]``.
 
-    The kernels lay out their gradients like these views, so that the backward pass need not concatenate them.
+    The kernels write their gradients in the memory layout of these views, so the backward pass copies
+    nothing.
     """
     use_views = (
         torch.is_grad_enabled() and x.requires_grad and x.device.type == "cpu" and kernels.has_dtype(x.dtype)
@@ -135,7 +136,7 @@ class _SplitQKV(torch.autograd.Function):
 
 
 class LayerNorm(nn.LayerNorm):
-    """``(x - mean) / sqrt(variance + eps) * weight + bias`` (Ba et al., 2016), as ``torch.nn.LayerNorm``.
+    """``(x - mean) / sqrt(variance + eps) * weight + bias`` (Ba et al., 2016), like ``torch.nn.LayerNorm``.
 
     ``residual`` is added to ``x`` first, as in a post-norm layer.
     """

@@ -2,9 +2,9 @@
 
     W' = W + (alpha / r) B A        A [r, D_in] starts random, B [D_out, r] at 0, so W' starts as W
 
-Every linear layer of the encoder can have an update. By default, as in the paper, queries and values have
-updates. Queries, keys and values are one fused matrix here. W' is computed once per forward pass. ``merge``
-adds the updates to the weights, and the result is a plain model.
+Every linear layer of the encoder can have an update. By default, as in the paper, only queries and values
+have one. The weights of queries, keys and values are one fused matrix here. W' is computed once per forward
+pass. ``merge`` adds the updates to the weights and makes the model a plain model again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from glassformer.config import nearest
 from glassformer.errors import BadValueError, ConfigError
 from glassformer.nn.feedforward import GatedFeedForward
 
-# Linear layers of an encoder layer -> the parts of their weights that can have updates, in row order.
+# Linear layer of an encoder layer -> the blocks of rows of its weight, called parts; each can have an update.
 LAYERS = {
     "attention.qkv": ("query", "key", "value"),
     "attention.out": ("out",),
@@ -59,8 +59,8 @@ class LowRank(nn.Module):
 
     Args:
         d_in: number of columns of the weight.
-        index: index of the block of rows of each part.
-        rows: number of rows of a part; None: ``d_in``.
+        index: name of a part -> its index in the weight.
+        rows: number of rows of each part; None: ``d_in``.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ def add_lora(model: nn.Module, rank: int, alpha: float = 16.0, targets: str | Se
             f"lora_rank = {rank} for a width of {width}", where="lora_rank", fix="Use 4 to 64"
         )
     gated = [m for m in model.modules() if isinstance(m, GatedFeedForward)]
-    # In ``transformers``, these have two layers instead of ``up``; ModernBERT's have one.
+    # In ``transformers``, such networks have two layers instead of ``up``, except in ModernBERT.
     is_split = any(m.activation == "silu" or (m.up.bias is None) != (m.down.bias is None) for m in gated)
     if is_split and (unsupported := [part for part in selected if part in ("up", "down")]):
         what = f"PEFT has no format for updates of {unsupported[0]!r} in this gated feed-forward network"

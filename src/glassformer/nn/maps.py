@@ -1,7 +1,7 @@
 """Attention weights of the sequences of a batch.
 
-The weights of one sequence are ``[H, T, S]``. Without gradients, sequences of nearly equal length are
-computed together, and the results are views.
+The weights of one sequence are ``[H, T, S]``: H heads, T queries, S keys. Without gradients, sequences of
+nearly equal length are computed together, and the results are views. A *row* is the vector of one token.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STEPS = ((192, 8), (96, 4), (48, 2))  # (length, multiple): from this length on,
 
 @dataclass(frozen=True)
 class GroupRows:
-    """The query rows or the key rows of a group: G sequences, padded to ``length``."""
+    """The queries or the keys of a group of G sequences, padded to the length T (``length``)."""
 
     starts: tuple[int, ...]
     lengths: tuple[int, ...]
@@ -49,7 +49,7 @@ class GroupRows:
 
     @cached_property
     def block(self) -> slice | None:
-        """The rows as one slice, if the sequences are adjacent and of equal length; otherwise None."""
+        """The rows as one slice, if the sequences are adjacent and equally long; otherwise None."""
         ends = [s + n for s, n in zip(self.starts, self.lengths, strict=True)]
         if not self.is_uniform or ends[:-1] != list(self.starts[1:]):
             return None
@@ -71,7 +71,7 @@ class GroupRows:
         return self.token_mask.flatten().nonzero().squeeze(1)
 
     @cached_tensor
-    def targets(self) -> Tensor:  # rows of the slots in the packed matrix
+    def targets(self) -> Tensor:  # for each slot, the index of its row in the packed matrix
         return self.rows[self.slots]
 
     def gather(self, x: Tensor, scale: float = 1.0, zero_padding: bool = False) -> Tensor:
@@ -119,7 +119,7 @@ class Group:
         self.k.scatter(x, out)
 
     def has_fully_masked_rows(self, causal: bool) -> bool:
-        """Whether a query has no key to attend to, which needs a causal mask and more queries than keys."""
+        """Whether a query may attend to no key: with a causal mask and more queries than keys."""
         return causal and any(t > s for t, s in zip(self.q.lengths, self.k.lengths, strict=True))
 
     def mask_scores(self, scores: Tensor, causal: bool) -> Tensor:
@@ -132,8 +132,8 @@ class Group:
             offsets = torch.tensor(self.k.lengths, device=scores.device) - torch.tensor(
                 self.q.lengths, device=scores.device
             )
-            rows = torch.arange(t, device=scores.device)[:, None] + offsets[:, None, None]  # [G, T, 1]
-            is_later = torch.arange(s, device=scores.device) > rows  # [G, T, S]
+            queries = torch.arange(t, device=scores.device)[:, None] + offsets[:, None, None]  # [G, T, 1]
+            is_later = torch.arange(s, device=scores.device) > queries  # [G, T, S]
             by_head.masked_fill_(is_later[:, None], float("-inf"))
         return scores
 
@@ -160,20 +160,20 @@ def _group_rows(packing: Packing, members: list[int]) -> GroupRows:
 
 
 def padding_share(packing: Packing) -> float:
-    """The share of padding rows inside attention, ``1 - sum(T_i) / sum(G * T)``."""
+    """The share of padding inside attention, ``1 - sum(T_i) / sum(G * T)``."""
     computed = sum(len(g.k.lengths) * g.k.length for g in length_groups(packing, packing))
     return 1.0 - packing.total / computed
 
 
 def check_packed(q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing) -> None:
-    """Raise ShapeError if the shapes of packed rows and their packings are incompatible."""
+    """Raise ShapeError if the shapes of q, k and v and the packings are incompatible."""
     if q.ndim not in (2, 3) or q.shape[1:] != k.shape[1:] or k.shape[:-1] != v.shape[:-1]:
         shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
         raise ShapeError(f"shapes do not fit: {shapes}", where="attend", fix="Packed: [N, H, K] each")
     if q.shape[0] != q_packing.total or k.shape[0] != kv_packing.total:
         raise ShapeError(
             f"q has {q.shape[0]} rows for a packing of {q_packing.total}, "
-            f"k {k.shape[0]} for {kv_packing.total}",
+            f"k has {k.shape[0]} for {kv_packing.total}",
             where="attend",
         )
     if q_packing.count != kv_packing.count:
@@ -189,13 +189,13 @@ NEG_INF = float("-inf")
 
 
 def causal_mask(rows: int, columns: int, device: torch.device | str = "cpu") -> Tensor:
-    """``[T, S]`` boolean, True where key <= query. If there are more keys, the queries are the last rows."""
+    """``[T, S]`` boolean, True where key <= query. The last query is at the position of the last key."""
     ones = torch.ones(rows, columns, dtype=torch.bool, device=device)
     return ones.tril(columns - rows)
 
 
 def masked_softmax(scores: Tensor, allowed: Tensor | None) -> Tensor:
-    """Softmax over the last axis where ``allowed`` is True; a fully masked row is all 0."""
+    """Softmax over the last axis where ``allowed`` is True; 0 elsewhere and for queries without any key."""
     if allowed is None:
         return scores.softmax(-1)
     weights = scores.masked_fill(~allowed, NEG_INF).softmax(-1)
@@ -252,7 +252,7 @@ def explicit_weights(
     scale: float,
     bias: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """As ``attention_weights``, but differentiable and computed one sequence after the other."""
+    """Like ``attention_weights``, but differentiable and computed one sequence after the other."""
     weights = []
     for q_i, k_i in zip(q_packing.split(q), kv_packing.split(k), strict=True):
         scores = scale * (q_i.transpose(0, 1) @ k_i.permute(1, 2, 0))  # [H, T, S]

@@ -2,14 +2,13 @@
 
     a batch of B pairs    [CLS] a [SEP] [CLS] b [SEP]  [CLS] c [SEP] [CLS] d [SEP]     B sequences, [N]
     its segments             0   0   0     1   1   1      0   0   0     1   1   1
-    split_sides(...)         the same rows as 2 B sequences: attention and positions stay inside each text
+    split_pairs(...)         the same tokens as 2 B sequences: attention and positions stay inside each text
     PairPooling           u, v = pooled vectors of both texts, normalized  ->  features [B, 4 D + 1]:
 
                           s u, s v, |u - v|, u * v, u . v
 
 Differences from the paper: vectors have length 1, their cosine u . v is an additional feature, and u and v
-    are
-scaled by s = ``UV_SCALE``. With few training pairs, u and v are not useful for a linear head, and unscaled
+are scaled by s = ``UV_SCALE``. With few training pairs, u and v do not help a linear head, and unscaled
 vectors outweigh ``|u - v|``. Trained on 100 pairs of SICK, accuracy is 73 % with s = 1 and 80 % with s = 0.2
 (mean of five samples).
 """
@@ -29,8 +28,8 @@ UV_SCALE = 0.2  # s
 POOLINGS = ("first", "mean", "max")
 
 
-def split_sides(packing: Packing, segments: Tensor | None) -> Packing:
-    """The packing of ``2 B`` sequences, the texts of B pairs, over the same rows; synchronizes a GPU.
+def split_pairs(packing: Packing, segments: Tensor | None) -> Packing:
+    """The packing of the same tokens as ``2 B`` texts instead of B pairs; synchronizes a GPU.
 
     Args:
         segments: ``[N]``, 0 in the first text of a pair, 1 in the second text.
@@ -59,7 +58,7 @@ def pair_features(u: Tensor, v: Tensor) -> Tensor:
 
 
 class PairPooling(nn.Module):
-    """Pool both texts of each pair: rows of ``2 B`` sequences -> ``[B, 4 D + 1]``.
+    """Pool both texts of each pair: hidden states of ``2 B`` texts -> ``[B, 4 D + 1]``.
 
     Args:
         text_pooling: the pooling of each text.
@@ -77,18 +76,18 @@ class PairPooling(nn.Module):
 
     @property
     def reads_first_row_only(self) -> bool:
-        """Whether only the first row of each text is used."""
+        """Whether only the first token of each text is used."""
         return bool(self.text_pooling.reads_first_row_only)
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
-        """Features ``[B, 4 D + 1]``; ``packing`` is from ``split_sides``. Cached features are not changed."""
+        """Features ``[B, 4 D + 1]``; ``packing`` is from ``split_pairs``. Cached features stay the same."""
         if x.shape[1] == self.width:
             return x
-        sides = self.text_pooling(x, packing)
-        return pair_features(sides[0::2], sides[1::2])
+        vectors = self.text_pooling(x, packing)  # [2 B, D]
+        return pair_features(vectors[0::2], vectors[1::2])
 
     def padded(self, first: Tensor, second: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
-        """As ``forward`` for padded states of the first and the second texts, 2 x ``[B, T, D]``."""
+        """Like ``forward``, for padded hidden states of first and of second texts, 2 x ``[B, T, D]``."""
         u, v = (self.text_pooling.padded(x, mask & (segments == k)) for k, x in enumerate((first, second)))
         return pair_features(u, v)
 

@@ -1,6 +1,6 @@
 """Patch embeddings of images (Dosovitskiy et al., 2021).
 
-    image [C, gh * p, gw * q]  --cut-->  patches [gh * gw, C * p * q]  --linear-->  rows [gh * gw, D]
+    image [C, gh * p, gw * q]  --cut-->  patches [gh * gw, C * p * q]  --linear-->  tokens [gh * gw, D]
 
 This equals a convolution whose kernel and stride are the patch size. The grid has gh x gw patches of p x q
 pixels.
@@ -43,7 +43,7 @@ class PatchConfig:
     dropout: float = 0.0  # rate, after adding positions
     patch_dropout: float = 0.0  # share of patches dropped from each image in training (Liu et al., 2022)
     position_std: float = 0.02  # initial standard deviation of positions, class token and registers
-    registers: int = 0  # number of learned rows without a position, after [CLS] (Darcet et al., 2024)
+    registers: int = 0  # number of learned tokens without a position, after [CLS] (Darcet et al., 2024)
     register_positions: bool = False  # whether registers have positions, like DeiT's distillation token
     norm: bool = False  # whether a layer norm follows the positions
     eps: float = 1e-5  # eps of this norm
@@ -81,17 +81,17 @@ class PatchConfig:
 
     @property
     def num_prefix(self) -> int:
-        """Number of rows before the patches: [CLS] and registers."""
+        """Number of tokens before the patches: [CLS] and registers."""
         return self.class_token + self.registers
 
     @property
     def num_prefix_positions(self) -> int:
-        """Number of rows before the patches with a learned position."""
+        """Number of tokens before the patches that have a learned position."""
         return self.num_prefix if self.register_positions else int(self.class_token)
 
     @property
     def num_tokens(self) -> int:
-        """Number of rows per image, including [CLS] and registers: 197 for 224 pixels and patches of 16."""
+        """Number of tokens per image, with [CLS] and registers: 197 for 224 x 224 pixels, 16 x 16 patches."""
         return math.prod(self.grid) + self.num_prefix
 
 
@@ -103,15 +103,15 @@ def cut_patches(images: Tensor, patch: tuple[int, ...]) -> Tensor:
     return x.permute(0, 2, 4, 1, 3, 5).reshape(b, gh * gw, c * p * q)
 
 
-def join_patches(rows: Tensor, grid: tuple[int, int], patch: tuple[int, ...], channels: int) -> Tensor:
+def join_patches(patches: Tensor, grid: tuple[int, int], patch: tuple[int, ...], channels: int) -> Tensor:
     """The inverse of ``cut_patches``: ``[B, gh * gw, C * p * q]`` -> ``[B, C, gh * p, gw * q]``."""
     (gh, gw), (p, q) = grid, patch
-    x = rows.view(len(rows), gh, gw, channels, p, q).permute(0, 3, 1, 4, 2, 5)
-    return x.reshape(len(rows), channels, gh * p, gw * q)
+    x = patches.view(len(patches), gh, gw, channels, p, q).permute(0, 3, 1, 4, 2, 5)
+    return x.reshape(len(patches), channels, gh * p, gw * q)
 
 
 def sinusoidal_2d(grid: tuple[int, int], d_model: int) -> Tensor:
-    """Sinusoidal positions on a grid ``[gh * gw, D]``; half of the features encode the row."""
+    """Sinusoidal positions ``[gh * gw, D]`` on a grid; half of the features encode rows, half columns."""
     gh, gw = grid
     rows, columns = sinusoidal(gh, d_model // 2), sinusoidal(gw, d_model - d_model // 2)
     return torch.cat([rows.repeat_interleave(gw, 0), columns.repeat(gh, 1)], dim=1)
@@ -133,7 +133,7 @@ def interpolate_positions(
 
 
 class ConvolutionStem(nn.Module):
-    """Two 3x3 convolutions, each with ReLU and a 3x3 maximum of stride 2 (Hassani et al., 2021, CCT).
+    """Two 3x3 convolutions, each with ReLU and a 3x3 max-pooling of stride 2 (Hassani et al., 2021, CCT).
 
     ``[B, C, H, W]`` -> ``[B, S, H / 4, W / 4]``. A convolution has the locality that a plain ViT must learn
     from data.
@@ -152,7 +152,7 @@ class ConvolutionStem(nn.Module):
 
 
 class PatchEmbedding(nn.Module):
-    """Patch embeddings with [CLS] and positions, as packed rows.
+    """Patch embeddings with [CLS] and positions, packed.
 
     Positions and [CLS] stay in fp32 when the encoder computes in bf16. The output has ``compute_dtype``.
     """
@@ -176,13 +176,13 @@ class PatchEmbedding(nn.Module):
         self.compute_dtype: torch.dtype | None = None
         self._fixed: dict[tuple[int, int], Tensor] = {}
 
-    def forward(self, pictures: Images) -> tuple[Tensor, Packing]:
-        """Floating-point images ``[B, C, H, W]``, or a list of several sizes -> rows ``[N, D]``, packing.
+    def forward(self, images: Images) -> tuple[Tensor, Packing]:
+        """Tokens ``[N, D]`` and their packing, from images ``[B, C, H, W]`` or a list of several sizes.
 
         Raises:
-            ShapeError: a wrong number of channels or dimensions, or an image smaller than a patch.
+            ShapeError: pixel values have a wrong shape or dtype, or an image is smaller than a patch.
         """
-        patches, grids = self._cut(pictures)  # [B, n, C * p * q] or a list of [n_i, C * p * q]
+        patches, grids = self._cut(images)  # [B, n, C * p * q] or a list of [n_i, C * p * q]
         if self.training and self.config.patch_dropout:
             return self._patch_dropout(patches, grids)
         counts = [gh * gw for gh, gw in grids]
@@ -190,12 +190,12 @@ class PatchEmbedding(nn.Module):
         x = self._project(flat)
         if isinstance(patches, Tensor):
             x = x.view(len(counts), counts[0], -1) + self._grid_positions(grids[0], x)
-            return self._finish(x)
+            return self._with_prefix(x)
         x = x + torch.cat([self._grid_positions(grid, x) for grid in grids])
-        prefix = self._prefix_rows(x)
-        rows = [row for part in x.split(counts) for row in (prefix, part)]
+        prefix = self._prefix_tokens(x)
+        tokens = [t for image_tokens in x.split(counts) for t in (prefix, image_tokens)]
         packing = Packing(tuple(n + len(prefix) for n in counts), x.device)
-        return self._output(torch.cat(rows)), packing
+        return self._output(torch.cat(tokens)), packing
 
     def _cut(self, images: Images) -> tuple[Tensor | list[Tensor], list[tuple[int, int]]]:
         batches = [images] if isinstance(images, Tensor) else [image[None] for image in images]
@@ -236,52 +236,54 @@ class PatchEmbedding(nn.Module):
         self, patches: Tensor | list[Tensor], grids: list[tuple[int, int]]
     ) -> tuple[Tensor, Packing]:
         """PatchDropout: embed a random selection of the patches of each image."""
-        rows, lengths = [], []
+        tokens, lengths = [], []
         if isinstance(patches, Tensor):
             b, n, _ = patches.shape
             num_kept = max(1, round(n * (1.0 - self.config.patch_dropout)))
             selected = torch.rand(b, n, device=patches.device, generator=generator_on(patches.device))
             selected = selected.argsort(1)[:, :num_kept].sort(1).values  # [B, kept]
-            return self._embed_rows(patches, grids[0], selected)
+            return self._embed_selected(patches, grids[0], selected)
         for image, grid in zip(patches, grids, strict=True):
             num_kept = max(1, round(len(image) * (1.0 - self.config.patch_dropout)))
             selected = torch.randperm(len(image), device=image.device, generator=generator_on(image.device))
             selected = selected[:num_kept].sort().values
             x = self._project(image[selected])
             x = x + self._grid_positions(grid, x)[selected]
-            rows += [self._prefix_rows(x), x]
+            tokens += [self._prefix_tokens(x), x]
             lengths.append(num_kept + self.config.num_prefix)
-        return self._output(torch.cat(rows)), Packing(tuple(lengths), rows[0].device)
+        return self._output(torch.cat(tokens)), Packing(tuple(lengths), tokens[0].device)
 
-    def embed_visible(self, pictures: Tensor, visible: Tensor) -> tuple[Tensor, Packing]:
-        """Rows ``[N, D]`` of [CLS] and only of the patches with the indices ``visible`` ``[B, K]``."""
-        patches, grids = self._cut(pictures)
+    def embed_visible(self, images: Tensor, visible: Tensor) -> tuple[Tensor, Packing]:
+        """Tokens ``[N, D]`` of [CLS] and only of the patches with the indices ``visible`` ``[B, K]``."""
+        patches, grids = self._cut(images)
         assert isinstance(patches, Tensor)
-        return self._embed_rows(patches, grids[0], visible)
+        return self._embed_selected(patches, grids[0], visible)
 
-    def _embed_rows(self, patches: Tensor, grid: tuple[int, int], numbers: Tensor) -> tuple[Tensor, Packing]:
-        rows = patches.gather(1, numbers[:, :, None].expand(-1, -1, patches.shape[2]))  # [B, K, C * p * q]
-        x = self._project(rows.flatten(0, 1)).view(*numbers.shape, -1)
-        return self._finish(x + self._grid_positions(grid, x)[numbers])
+    def _embed_selected(
+        self, patches: Tensor, grid: tuple[int, int], indices: Tensor
+    ) -> tuple[Tensor, Packing]:
+        selected = patches.gather(1, indices[:, :, None].expand(-1, -1, patches.shape[2]))
+        x = self._project(selected.flatten(0, 1)).view(*indices.shape, -1)  # [B, K, D]
+        return self._with_prefix(x + self._grid_positions(grid, x)[indices])
 
-    def _finish(self, x: Tensor) -> tuple[Tensor, Packing]:
-        """Put [CLS] and registers before the patches ``[B, n, D]``; returns packed rows."""
-        x = torch.cat([self._prefix_rows(x).expand(len(x), -1, -1), x], dim=1)
+    def _with_prefix(self, x: Tensor) -> tuple[Tensor, Packing]:
+        """Put [CLS] and registers before the patches ``[B, n, D]``, and pack the result."""
+        x = torch.cat([self._prefix_tokens(x).expand(len(x), -1, -1), x], dim=1)
         return self._output(x.flatten(0, 1)), Packing.uniform(len(x), x.shape[1], x.device)
 
     def _output(self, x: Tensor) -> Tensor:
         x = self.norm(x)
         return self.dropout(x if self.compute_dtype is None else x.to(self.compute_dtype))
 
-    def _prefix_rows(self, like: Tensor) -> Tensor:  # [num_prefix, D]
-        """[CLS], then registers, with learned positions added where these rows have positions."""
+    def _prefix_tokens(self, like: Tensor) -> Tensor:  # [num_prefix, D]
+        """[CLS] and registers, with their learned positions if they have any, in the dtype of ``like``."""
         if self.cls is None:
             return like.new_empty(0, self.config.d_model)
-        rows = self.cls[None] if self.registers is None else torch.cat([self.cls[None], self.registers])
+        x = self.cls[None] if self.registers is None else torch.cat([self.cls[None], self.registers])
         if self.positions is not None:
-            placed = self.config.num_prefix_positions
-            rows = torch.cat([rows[:placed] + self.positions[:placed], rows[placed:]])
-        return rows.to(like.dtype)
+            n = self.config.num_prefix_positions
+            x = torch.cat([x[:n] + self.positions[:n], x[n:]])
+        return x.to(like.dtype)
 
     def _grid_positions(self, grid: tuple[int, int], like: Tensor) -> Tensor:  # [gh * gw, D]
         c = self.config
@@ -297,7 +299,7 @@ class PatchEmbedding(nn.Module):
 
     def init_weights(self) -> None:
         """Initialize the projection, positions, [CLS] and registers."""
-        # The projection has few inputs; larger initial weights keep its output comparable to the positions.
+        # The projection has few inputs; larger initial weights make its output as large as the positions.
         nn.init.normal_(self.projection.weight, std=self.projection.in_features**-0.5)
         for table in (self.positions, self.cls, self.registers):
             if table is not None:
@@ -322,5 +324,5 @@ class PatchEmbedding(nn.Module):
         elif c.positions != "none":
             x = x + sinusoidal_2d(c.grid, c.d_model)
         if self.cls is not None:
-            x = torch.cat([self._prefix_rows(x).expand(x.shape[0], -1, -1), x], dim=1)
+            x = torch.cat([self._prefix_tokens(x).expand(x.shape[0], -1, -1), x], dim=1)
         return self.norm(x)

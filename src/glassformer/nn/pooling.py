@@ -1,4 +1,4 @@
-"""Pooling: one vector per sequence from its rows."""
+"""Pooling: one vector per sequence from the hidden states of its tokens."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from glassformer.packing import Packing
 
 
 def first_rows(x: Tensor, packing: Packing) -> Tensor:
-    """The first row of each sequence, usually [CLS]: ``[N, D]`` -> ``[B, D]``."""
+    """The hidden state of the first token of each sequence, usually [CLS]: ``[N, D]`` -> ``[B, D]``."""
     return x[packing.first_rows]
 
 
 def mean_rows(x: Tensor, packing: Packing) -> Tensor:
-    """The mean row of each sequence, summed in fp32: ``[N, D]`` -> ``[B, D]``."""
+    """The mean over the tokens of each sequence, summed in fp32: ``[N, D]`` -> ``[B, D]``."""
     if packing.is_uniform:
         return x.view(packing.count, packing.max_length, -1).float().mean(1).to(x.dtype)
     total = x.new_zeros(packing.count, x.shape[1], dtype=torch.float32)
@@ -36,7 +36,7 @@ def max_rows(x: Tensor, packing: Packing) -> Tensor:
 
 
 def padded_first(x: Tensor, mask: Tensor | None) -> Tensor:
-    """The first row that is not padding: ``[B, T, D]`` -> ``[B, D]``. Padding may be on either side."""
+    """The first token that is not padding: ``[B, T, D]`` -> ``[B, D]``. Padding may be on either side."""
     return x[:, 0] if mask is None else x[torch.arange(x.shape[0]), mask.long().argmax(1)]
 
 
@@ -45,15 +45,16 @@ def _token_mask(x: Tensor, mask: Tensor | None) -> Tensor:  # [B, T, 1], 1 at re
 
 
 # Length of vectors after ``UnitPooling``. The default learning rates of heads were measured on MiniLM's
-# unnormalized vectors, which have a length of 3 to 7.
+# unnormalized vectors, which have lengths from 3 to 7.
 UNIT_LENGTH = 5.0
 
-# Each pooling has two forms: packed (``forward``), and padded ``[B, T, D]`` -> ``[B, D]`` for exported
-# graphs, with a ``mask`` ``[B, T]`` that is True at real tokens (None: everywhere).
+# Each pooling has two forms. ``forward`` pools packed hidden states ``[N, D]``; some poolings also accept
+# cached features ``[B, D]``, already pooled. ``padded`` pools ``[B, T, D]`` in exported graphs; its ``mask``
+# ``[B, T]`` is True at real tokens (None: everywhere).
 
 
 class FirstPooling(nn.Module):
-    reads_first_row_only = True
+    reads_first_row_only = True  # whether the input may be the hidden states of first tokens ``[B, D]``
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         return first_rows(x, packing) if len(x) != packing.count else x
@@ -98,7 +99,7 @@ class PatchMeanPooling(nn.Module):
     """The mean of the patches: ``[N, D]`` -> ``[B, D]``.
 
     Args:
-        skip: number of rows before the patches: [CLS] and registers.
+        skip: number of tokens before the patches: [CLS] and registers.
     """
 
     reads_first_row_only = False
@@ -126,7 +127,7 @@ class PatchMeanPooling(nn.Module):
 
 
 class FirstMeanPooling(PatchMeanPooling):
-    """The first row, concatenated with the mean of the patches: ``[N, D]`` -> ``[B, 2 D]`` (DINOv2)."""
+    """[CLS], concatenated with the mean of the patches: ``[N, D]`` -> ``[B, 2 D]`` (DINOv2)."""
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         if len(x) == packing.count:  # cached features, already pooled
@@ -138,7 +139,7 @@ class FirstMeanPooling(PatchMeanPooling):
 
 
 class FirstTwoPooling(nn.Module):
-    """The first two rows, concatenated: ``[N, D]`` -> ``[B, 2 D]`` (DeiT: [CLS] and distillation token)."""
+    """The first two tokens, concatenated: ``[N, D]`` -> ``[B, 2 D]`` (DeiT: [CLS], distillation token)."""
 
     reads_first_row_only = False
 
@@ -163,7 +164,7 @@ class MaxPooling(nn.Module):
 
 
 class AttentionPooling(nn.Module):
-    """Attention over the rows with one learned query w: ``sum_t softmax_t(w . x_t) x_t``."""
+    """Attention over the tokens with one learned query w: ``sum_t softmax_t(w . x_t) x_t``."""
 
     reads_first_row_only = False
 
@@ -186,9 +187,9 @@ class AttentionPooling(nn.Module):
 
 
 class MultiHeadPooling(nn.Module):
-    """A learned query attends to the rows with several heads; a feed-forward network follows (SigLIP's head).
+    """Multi-head attention with one learned query, then a feed-forward network (SigLIP's head).
 
-        z = attention(query, rows)        pooled = z + feed_forward(norm(z))
+        z = attention(query, x)        pooled = z + feed_forward(norm(z))
 
     Args:
         encoder: config of the encoder; the pooling has the same heads, widths and activation.
@@ -205,7 +206,7 @@ class MultiHeadPooling(nn.Module):
         self.feed_forward = FeedForward(c.d_model, c.d_ff, c.activation)
 
     def forward(self, x: Tensor, packing: Packing, record: LayerRecord | None = None) -> Tensor:
-        """``[N, D]`` -> ``[B, D]``; the attention weights go to ``record``."""
+        """``[N, D]`` -> ``[B, D]``; ``record`` receives the attention weights."""
         queries = self.query.expand(packing.count, -1)
         memory = x.to(self.query.dtype)
         z = self.attention(queries, packing.one_row_each, memory, packing, record=record)
@@ -235,7 +236,7 @@ class Pooler(nn.Module):
     """BERT's pooler: ``tanh(W x_[CLS] + b)`` (Devlin et al., 2019).
 
     Args:
-        dropout: rate on the [CLS] row, in training.
+        dropout: rate on the hidden state of [CLS], in training.
     """
 
     reads_first_row_only = True
@@ -254,7 +255,7 @@ class Pooler(nn.Module):
 
 
 class FirstNormPooling(nn.Module):
-    """A layer norm of the first row, as in CLIP; with a projection, CLIP's image vector of length 1.
+    """Layer norm of the first token, as in CLIP; with a projection, CLIP's image vector of length 1.
 
     Args:
         encoder: config with width and eps.
@@ -307,7 +308,7 @@ POOLINGS = {
 }
 
 
-ENCODER_POOLINGS = {  # with sizes of the encoder's layers
+ENCODER_POOLINGS = {  # these need the config of the encoder
     "multihead": MultiHeadPooling,
     "unit-multihead": UnitMultiHeadPooling,
     "first-norm": FirstNormPooling,
@@ -316,7 +317,7 @@ PATCH_POOLINGS = {"first-mean": FirstMeanPooling, "patches": PatchMeanPooling}
 
 
 def pooled_width(kind: str | None, d_model: int) -> int:
-    """Width of the pooled vector for rows of width ``d_model``."""
+    """Width of the pooled vector for hidden states of width ``d_model``."""
     return 2 * d_model if kind in ("first-mean", "first-two") else d_model
 
 
@@ -332,12 +333,12 @@ def make_pooling(
 
     Args:
         dropout: rate, for "pooler".
-        skip: number of rows before the patches, for "first-mean" and "patches".
+        skip: number of tokens before the patches, for "first-mean" and "patches".
         encoder: config of the encoder, required by ``ENCODER_POOLINGS``.
         projection: number of features, for "first-norm".
 
     Raises:
-        ConfigError: an unknown pooling.
+        ConfigError: the pooling is unknown.
     """
     if kind == "first-norm" and encoder is not None:
         return FirstNormPooling(encoder, projection)

@@ -52,7 +52,7 @@ def shift_matrix(steps: int, d_model: int, base: float = 10_000.0) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """``sinusoidal`` as a module. The table grows with the longest text, so the length is unlimited."""
+    """``sinusoidal`` as a module. The length is unlimited: the table grows with the longest sequence."""
 
     table: Tensor
 
@@ -98,7 +98,7 @@ class LearnedPositions(nn.Embedding):
 
 # --- rotary positions -----------------------------------------------------------------------------
 
-ROTATED_ROWS = 512  # rows that prediction rotates at a time: they fit into a cache
+ROTATED_ROWS = 512  # number of tokens that prediction rotates at a time, so that they fit into a cache
 
 
 def rotary(
@@ -106,8 +106,8 @@ def rotary(
 ) -> tuple[Tensor, Tensor]:
     """Cosines and sines ``[length, width]`` of the angles ``p / (factor base^(2i / width))``.
 
-    Features i and i + width / 2 of a row share an angle, as in ``transformers``; the paper (Su et al., 2021)
-    pairs neighbors.
+    Features i and i + width / 2 share an angle, as in ``transformers``; the paper (Su et al., 2021) pairs
+    neighbors.
     """
     rates = 1.0 / base ** (torch.arange(0, width, 2, dtype=torch.float32, device=device) / width) / factor
     angles = torch.arange(length, dtype=torch.float32, device=device)[:, None] * rates
@@ -126,40 +126,40 @@ def _rotary_table(
 def apply_rotary(
     x: Tensor, positions: Tensor, longest: int, base: float, factor: float = 1.0, *, in_place: bool = False
 ) -> Tensor:
-    """Queries or keys ``[N, H, K]``, rotated by the angles of their positions ``positions`` ``[N]``, in fp32.
+    """Rotate queries or keys ``[N, H, K]`` by the angles of their ``positions`` ``[N]``, in fp32.
 
-    The score of two rotated rows depends only on the distance of their positions.
+    The score of a rotated query and a rotated key depends only on the distance of their positions.
 
     Args:
         longest: an exclusive upper bound of ``positions``.
-        base, factor: as for ``rotary``; positions are divided by the factor.
-        in_place: whether the result may replace ``x``, as it does for long inputs in prediction.
+        base, factor: see ``rotary``; positions are divided by the factor.
+        in_place: whether the result may replace ``x``, which saves memory for long inputs in prediction.
     """
-    # Few lengths, so that few tables are cached.
+    # Lengths are rounded up, so that few tables are cached.
     length = 1 << max(longest - 1, 1).bit_length() if longest <= 4096 else -(-longest // 4096) * 4096
     cosines, sines = _rotary_table(length, x.shape[-1], base, factor, x.device)
     if not in_place or not uses_chunks(x, ROTATED_ROWS):
         return _rotate(x, cosines[positions][:, None], sines[positions][:, None])
-    for part, places in zip(x.split(ROTATED_ROWS), positions.split(ROTATED_ROWS), strict=True):
-        part.copy_(_rotate(part, cosines[places][:, None], sines[places][:, None]))
+    for part, pos in zip(x.split(ROTATED_ROWS), positions.split(ROTATED_ROWS), strict=True):
+        part.copy_(_rotate(part, cosines[pos][:, None], sines[pos][:, None]))
     return x
 
 
 def apply_rotary_padded(x: Tensor, base: float, factor: float = 1.0) -> Tensor:
-    """As ``apply_rotary`` for padded ``[B, H, T, K]``, whose positions are 0 to T - 1."""
+    """Like ``apply_rotary``, for padded ``[B, H, T, K]`` with the positions 0 to T - 1."""
     cosines, sines = rotary(x.shape[-2], x.shape[-1], base, factor, x.device)
     return _rotate(x, cosines, sines)
 
 
 def _rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    wide = x.float()
-    first, second = wide.chunk(2, -1)
-    return (wide * cosines + torch.cat([-second, first], -1) * sines).to(x.dtype)
+    fp32 = x.float()
+    first, second = fp32.chunk(2, -1)
+    return (fp32 * cosines + torch.cat([-second, first], -1) * sines).to(x.dtype)
 
 
 @dataclass(frozen=True)
 class Learned:
-    """Config of learned positions for ``length`` tokens; the first is row ``offset`` of the table."""
+    """Config of learned positions for ``length`` tokens; the first one is row ``offset`` of the table."""
 
     length: int = 512
     offset: int = 0
@@ -175,7 +175,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class Sinusoidal:
-    """Config of sinusoidal positions, which have no maximal length."""
+    """Config of sinusoidal positions, which have no maximum length."""
 
     def build(self, d_model: int) -> SinusoidalPositions:
         return SinusoidalPositions(d_model)
@@ -187,9 +187,9 @@ class Sinusoidal:
 #
 #     softmax(Q K^T / sqrt(d_k) + B) V,  B[t, s] = table[bucket(s - t)]   Raffel et al., 2020 (T5), sect. 2.1
 #
-# Each short distance has a separate bucket, and longer distances share buckets of logarithmic width. The bias
-# of a head depends only on the distance, so it is stored as one row ``[2 L - 1]`` for the distances
-# ``-(L - 1)`` to ``L - 1``.
+# Each short distance has its own bucket, and longer distances share buckets of logarithmic width. The bias of
+# a head depends only on the distance, so it is stored as one row ``[2 L - 1]`` for the distances ``-(L - 1)``
+# to ``L - 1``.
 
 
 def bucket_bounds(buckets: int, furthest: int) -> tuple[int, ...]:

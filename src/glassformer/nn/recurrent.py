@@ -1,8 +1,8 @@
-"""LSTM and GRU layers over packed rows, without computing on padding.
+"""LSTM and GRU layers over packed sequences, without computing on padding.
 
-Recurrent kernels need rows sorted by time: all first tokens, then all second tokens, and so on (torch's
+Recurrent kernels need tokens sorted by time: all first tokens, then all second tokens, and so on (torch's
 ``PackedSequence``). ``time_major`` returns the permutation. With gradients on a CPU, the loops below are
-faster than torch's loops. Otherwise torch's loops are used.
+used, because they are faster than torch's loops.
 """
 
 from __future__ import annotations
@@ -25,17 +25,15 @@ from glassformer.runtime import is_exporting
 
 # --- loops over time ------------------------------------------------------------------------------
 #
-# In its backward pass, torch's loop copies the input products of the whole batch at each time step and adds
-# up the gradient of the recurrent weight step by step. The loops below compute everything that does not
-# depend on
-# the step at once: the input products before the loop, the gradient of the weight after it. They use the
-# equations and weights of ``torch.nn.LSTM`` (Hochreiter and Schmidhuber, 1997) and ``torch.nn.GRU`` (Cho et
-# al., 2014).
+# In its backward pass, torch's loop copies the input products of the whole batch at each time step and sums
+# the gradient of the recurrent weight step by step. The loops below compute only recurrent products step by
+# step: the input products before the loop, the gradient of the weight after it. They use the equations and
+# weights of ``torch.nn.LSTM`` (Hochreiter and Schmidhuber, 1997) and ``torch.nn.GRU`` (Cho et al., 2014).
 #
-# Rows are sorted by time: ``batch_sizes[t]`` sequences have a row at time t, the longest sequence first.
+# Rows are tokens, sorted by time: ``batch_sizes[t]`` sequences have a token at time t, the longest first.
 
 
-Slices = list[tuple[int, int]]  # first row and number of rows of each time step, in reading order
+Slices = list[tuple[int, int]]  # first row and number of rows of each time step, in the order of computation
 
 
 def time_slices(batch_sizes: Sequence[int], backwards: bool) -> Slices:
@@ -196,10 +194,10 @@ def time_major(packing: Packing) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 class PackedRNN(nn.Module):
-    """An LSTM or a GRU over packed rows.
+    """An LSTM or a GRU over packed sequences.
 
     Raises:
-        ConfigError: an unknown cell.
+        ConfigError: the cell is unknown.
     """
 
     def __init__(
@@ -224,7 +222,7 @@ class PackedRNN(nn.Module):
         )
 
     def forward(self, x: Tensor, packing: Packing, state: State | None = None) -> tuple[Tensor, State]:
-        """``[N, D]`` -> states ``[N, hidden * directions]`` and the final state.
+        """``[N, D]`` -> hidden states ``[N, hidden * directions]`` and the final state.
 
         Args:
             state: initial state, tensors ``[layers * directions, B, hidden]``; None: zeros.
@@ -278,7 +276,7 @@ class PackedRNN(nn.Module):
         return GruScan.apply(products, state_weight, state_bias, *start, times)
 
     def padded(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """As ``forward`` for padded rows ``[B, T, D]`` with their mask ``[B, T]``, for exported graphs.
+        """Like ``forward``, for padded ``[B, T, D]`` with a mask ``[B, T]``, for exported graphs.
 
         Returns:
             States ``[B, T, hidden * directions]``, with padding moved to the end; final hidden states
@@ -302,7 +300,7 @@ class PackedRNN(nn.Module):
         return x, torch.cat(final_states), token_mask
 
     def _onnx_layer(self, x: Tensor, lengths: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        """One layer as an ONNX operator: torch's export fixes the sequence length."""
+        """One layer as an ONNX operator, because torch's own export fixes the sequence length."""
         rnn = self.rnn
         names = [f"l{layer}{end}" for end in ("", "_reverse")[: 2 if rnn.bidirectional else 1]]
         gates = (0, 3, 1, 2) if rnn.mode == "LSTM" else (1, 0, 2)  # torch's gates in ONNX's order

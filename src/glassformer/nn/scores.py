@@ -70,7 +70,7 @@ SCORERS: dict[str, type[nn.Module]] = {
 
 
 class ScoredAttention(nn.Module):
-    """Single-head attention with one of ``SCORERS``; the states of the encoder are keys and values."""
+    """Single-head attention with one of ``SCORERS``; the encoder's hidden states are keys and values."""
 
     def __init__(self, scorer: str, q_dim: int, k_dim: int):
         super().__init__()
@@ -98,10 +98,10 @@ class ScoredAttention(nn.Module):
         memory_packing: Packing,
         record: LayerRecord | None = None,
     ) -> Tensor:
-        """Attend from packed queries ``[N, Kq]`` to packed states ``[M, Kk]``: ``[N, Kk]``.
+        """Attend from packed queries ``[N, Kq]`` to packed ``memory`` ``[M, Kk]``: ``[N, Kk]``.
 
         Args:
-            record: record for the weights, one ``[1, T_i, S_i]`` per sequence; None: no recording.
+            record: receives the weights, one ``[1, T_i, S_i]`` per sequence.
         """
         context, weights = self.padded(
             q_packing.pad(q), memory_packing.pad(memory), memory_packing.mask()

@@ -17,9 +17,9 @@ class Trace:
 
     Args:
         attentions: True for every layer, or a list of layer indices (negative indices count from the end).
-        hidden_states: the same for L + 1 states: 0 is the embedding, i the output of the i-th layer.
-        rows: ``"all"`` rows of the attention weights, or only the ``"first"`` row ([CLS]), which is much
-            cheaper.
+        hidden_states: like ``attentions``, but index 0 is the embedding and i the output of the i-th layer.
+        rows: ``"all"`` rows of the attention weights, or only the ``"first"`` row (the query [CLS]), which is
+            much cheaper.
     """
 
     attentions: bool | Sequence[int] = False
@@ -72,7 +72,7 @@ class Layers(Sequence[Any]):
 
 @dataclass
 class TraceRecord:
-    """The values that a ``Trace`` requests: weights ``[H, T_i, T_i]`` and a state ``[N, D]`` per layer."""
+    """The recorded values: attention weights ``[H, T_i, T_i]`` and hidden states ``[N, D]`` by layer."""
 
     request: Trace
     num_layers: int
@@ -92,7 +92,7 @@ class TraceRecord:
         return Layers(self._hidden, self.num_layers + 1, "hidden_states")
 
     def layer(self, number: int) -> LayerRecord | None:
-        """An empty record for the weights of this layer; None if the weights were not requested."""
+        """An empty record for the attention weights of a layer; None if they were not requested."""
         return LayerRecord(self.request.rows) if number in self._attention_layers else None
 
     def attention(self, number: int, record: LayerRecord | None) -> None:
@@ -105,7 +105,7 @@ class TraceRecord:
 
     @property
     def needs_all_rows(self) -> bool:
-        """Whether the request needs all rows of the last layer, not only the first of each sequence."""
+        """Whether the request needs all tokens of the last layer, not only the first of each sequence."""
         last_map = self.num_layers - 1 in self._attention_layers and self.request.rows == "all"
         return last_map or self.num_layers in self._hidden_layers
 

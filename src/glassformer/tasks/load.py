@@ -28,7 +28,7 @@ from glassformer.data.checks import read_labels
 from glassformer.data.tokenizer_file import check_truncation_side, model_max_length
 from glassformer.errors import CheckpointError, UnsupportedModelError
 from glassformer.families import FAMILIES
-from glassformer.families.image_text import has_both_halves
+from glassformer.families.image_text import is_image_text_folder
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.inputs.inputs import Inputs
 from glassformer.runtime import choose_device, choose_dtype, computing
@@ -246,7 +246,7 @@ def _load_transformers(folder: Path, in_bf16: bool = False) -> Any:
         )
         tuned = "TextClassifier(path)" if model.reads == "texts" else "ImageClassifier(path)"
         use = "Open it with load_pretrained"
-        if has_both_halves(folder):
+        if is_image_text_folder(folder):
             use = "Name labels: ZeroShotImageClassifier(path, labels)"
         fix = f"{use}, or fine-tune it with {tuned}"
         raise UnsupportedModelError(what, where=str(folder), fix=fix)

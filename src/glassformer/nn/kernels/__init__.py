@@ -1,9 +1,9 @@
 """CPU kernels in C: attention, GELU, layer norm, and the weight gradient of a linear layer.
 
-In bf16 they need AVX512-BF16, and the weight gradient AMX. In fp32 there are attention and tanh GELU, from
-AVX2 on; torch's norm and exact GELU are as fast. The libraries are compiled when the package is built.
-Without them, or with ``GLASSFORMER_KERNELS=0``, torch's own operators are used; ``why_not`` returns the
-reason.
+The bf16 kernels need AVX512-BF16, and the weight gradient AMX. The fp32 kernels, attention and tanh GELU,
+need AVX2. The libraries are compiled when the package is built. Without them, or with
+``GLASSFORMER_KERNELS=0``, torch's own operators are used. ``why_not`` returns the reason. A *row* is the
+vector of one token.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ __all__ = [
     "weight_gradient",
     "why_not",
 ]
-MIN_ROWS = 256  # for the weight gradient; with fewer rows torch's product is as fast
+MIN_ROWS = 256  # minimum for ``weight_gradient``; with fewer rows torch's product is as fast
 FP32_BYTES = 4
-BIAS_PADDING = 32  # zeros after each head's bias: the kernel reads whole vectors
-MAX_PARTS = 4  # parts of a batch; gradients of distances are summed per part, then over parts
+BIAS_PADDING = 32  # number of zeros after each head's bias, because the kernel reads whole vectors
+MAX_PARTS = 4  # maximum number of parts of a batch, for which gradients of distances are summed separately
 
 
 def supports(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -56,12 +56,12 @@ def supports(q: Tensor, k: Tensor, v: Tensor) -> bool:
 def _attention_job(
     q_packing: Packing, kv_packing: Packing, scale: float, tensors: dict[str, Tensor], causal: bool = False
 ) -> tuple[AttentionJob, list]:
-    """A job for the attention kernel, and the arrays that it refers to.
+    """A job for the attention kernel, and the arrays that it points to, which must stay alive.
 
-    ``tensors`` are ``[N, H, K]``, with the names of ``AttentionJob``.
+    ``tensors`` are ``[N, H, K]``; their keys are fields of ``AttentionJob``.
     """
-    # window -1: no window
-    job = AttentionJob(causal=causal, threads=torch.get_num_threads(), scale=scale, window=-1)
+    no_window = -1
+    job = AttentionJob(causal=causal, threads=torch.get_num_threads(), scale=scale, window=no_window)
     for name, x in tensors.items():
         setattr(job, name, x.data_ptr())
         if name != "stats":  # statistics are contiguous; ``o`` and ``out``, the output, have one stride
@@ -85,7 +85,7 @@ def _attention_job(
 def _call_attention(job: AttentionJob, dtype: torch.dtype, backward: bool) -> None:
     run = library().attention if dtype == torch.bfloat16 else library().attention_fp32
     if run(ctypes.byref(job), int(backward), torch_threads()):
-        raise MemoryError("attention: no memory for a head's working set")
+        raise MemoryError("attention: no memory for the workspace of a head")
 
 
 def _run(
@@ -110,7 +110,7 @@ def _run(
     if bias is not None:
         # The kernel adds the bias before it scales the scores.
         padded = F.pad(bias.float().contiguous() / scale, (0, BIAS_PADDING))
-        middle = FP32_BYTES * (bias.shape[1] // 2)  # bytes before distance 0
+        middle = FP32_BYTES * (bias.shape[1] // 2)  # offset of distance 0 in bytes
         job.bias, job.bias_stride = padded.data_ptr() + middle, padded.shape[1]
         if backward:
             dbias = padded.new_zeros(q_packing.count, *padded.shape)
@@ -135,7 +135,7 @@ def has_gradient(x: Tensor, weight: Tensor) -> bool:
 def weight_gradient(grad: Tensor, x: Tensor, bias: bool) -> tuple[Tensor, Tensor | None]:
     """Gradients of a linear layer: ``grad^T x`` ``[out, in]``, and the column sums of ``grad`` if ``bias``.
 
-    Summed in fp32 in row order, whatever the number of threads. Requires ``has_gradient``.
+    Summed in fp32 in the order of rows, for any number of threads. Requires ``has_gradient``.
 
     Args:
         grad: ``[N, out]``.
@@ -151,12 +151,12 @@ def weight_gradient(grad: Tensor, x: Tensor, bias: bool) -> tuple[Tensor, Tensor
     job.out = weight.shape[0]
     setattr(job, "in", weight.shape[1])  # ``in`` is a keyword of Python
     if library().weight_gradient(ctypes.byref(job), torch_threads()):
-        raise MemoryError("linear layer: no memory for the working set of its gradient")
+        raise MemoryError("linear layer: no memory for the workspace of its gradient")
     return weight, summed
 
 
 def _rows(x: Tensor) -> Tensor:
-    """``x`` with contiguous heads and features, as the kernel needs; the row stride is free."""
+    """``x`` ``[N, H, K]`` with contiguous heads and features; tokens may have any even stride."""
     return x if x.stride(2) == 1 and x.stride(1) == x.shape[2] and x.stride(0) % 2 == 0 else x.contiguous()
 
 
@@ -175,8 +175,8 @@ def attention(
 
     Args:
         bias: ``[H, 2 L - 1]``, B by distance (``nn/positions.py``); None: zeros.
-        window: a row attends to keys at most this many positions away, in time linear in the length; None: to
-            all keys. Not together with a bias.
+        window: a query attends to keys at most this many positions away, in time linear in the length; None:
+            to all keys. A window and a bias cannot be combined.
     """
     q, k, v = _rows(q), _rows(k), _rows(v)
     out = q.new_empty(q.shape)
@@ -203,7 +203,7 @@ def attention_backward(
     """Gradients of queries, keys and values ``[N, H, K]``, and of the bias if there is one.
 
     Args:
-        out, stats: what ``attention`` returned.
+        out, stats: the results of ``attention``.
         grad: the gradient of ``out``.
         stack: return views of one tensor ``[N, 3, H, K]`` if all three have the same shape.
     """
@@ -219,7 +219,7 @@ def attention_backward(
 
 
 class KernelAttention(torch.autograd.Function):
-    """Differentiable ``attention`` over packed rows; the weights are not stored."""
+    """Differentiable ``attention``; the weights are not stored."""
 
     @staticmethod
     def forward(
@@ -261,11 +261,15 @@ def _run_disentangled(
     rows: Tensor,
     tensors: dict[str, Tensor],
 ) -> list[Tensor | None]:
-    """Run the attention kernel with scores of distances; returns their gradients in the backward pass."""
+    """Run the attention kernel with distance scores.
+
+    Returns:
+        In the backward pass the gradients of ``keys`` and ``queries``; None for absent ones.
+    """
     job, _arrays = _attention_job(q_packing, kv_packing, scale, tensors)
     q, middle = tensors["q"], len(rows) // 2
     _, heads, width = q.shape
-    # By distance key - query for the keys, and query - key for the queries.
+    # Indexed by the distance key - query for ``keys``, and by query - key for ``queries``.
     tables = {"k": (keys, rows.flip(0)), "q": (queries, rows)}
     by_distance = {name: t.flatten(1)[index] for name, (t, index) in tables.items() if t is not None}
     gradients = {}
@@ -280,15 +284,15 @@ def _run_disentangled(
             gradients[name] = q.new_zeros(job.parts, heads, width, job.ddistance_stride, dtype=torch.float32)
             setattr(job, f"ddistance_{name}", gradients[name].data_ptr() + FP32_BYTES * middle)
     _call_attention(job, q.dtype, backward)
-    summed: list[Tensor | None] = []
+    table_gradients: list[Tensor | None] = []
     for name, (table, index) in tables.items():
         if table is None or not backward:
-            summed.append(None)
+            table_gradients.append(None)
             continue
         by_row = gradients[name].sum(0)[..., : len(rows)].permute(2, 0, 1)  # [2 L - 1, H, K]
         total = q.new_zeros(table.shape, dtype=torch.float32)
-        summed.append(total.index_add_(0, index, by_row).to(table.dtype))
-    return summed
+        table_gradients.append(total.index_add_(0, index, by_row).to(table.dtype))
+    return table_gradients
 
 
 def disentangled(
@@ -302,13 +306,13 @@ def disentangled(
     queries: Tensor | None,
     rows: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Attention with scores of distances (``nn/disentangled.py``), and softmax statistics, as ``attention``.
+    """Attention with distance scores (``nn/disentangled.py``), and softmax statistics as from ``attention``.
 
     Args:
-        q_packing: of queries from each sequence's first position on, no more than keys.
-        keys, queries: of the distances, ``[R, H, K]``; None: scores do not use them.
-        rows: ``[2 L - 1]``, the row of each distance query - key from ``-(L - 1)`` on; L is the length of the
-            longest sequence.
+        q_packing: packing of the queries, which are the first tokens of each sequence.
+        keys, queries: projected distances ``[R, H, K]``; None: scores do not use them.
+        rows: ``[2 L - 1]``, the row in ``keys`` and ``queries`` of each distance query - key, from ``-(L -
+            1)`` to ``L - 1``; L is the length of the longest sequence.
     """
     q, k, v = _rows(q), _rows(k), _rows(v)
     out = q.new_empty(q.shape)
@@ -332,7 +336,7 @@ def disentangled_backward(
     queries: Tensor | None,
     rows: Tensor,
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of queries, keys and values, and of the keys and queries of distances."""
+    """Gradients of q, k, v, ``keys`` and ``queries``; see ``attention_backward``."""
     q, k, v, out, grad = map(_rows, (q, k, v, out, grad))
     if q.shape == k.shape:
         dq, dk, dv = q.new_empty(len(q), 3, *q.shape[1:]).unbind(1)

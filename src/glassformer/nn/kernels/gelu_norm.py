@@ -1,9 +1,9 @@
 """GELU and layer norm in bf16 (``rows.c``): one pass over memory, computed in fp32.
 
 torch needs two passes for the residual sum and its layer norm, and sums the gradients of the norm's weight
-and bias in bf16.
-torch's GELU is slower only in the backward pass (``benchmarks/speed/parts.py``). In fp32 only tanh GELU has a
-kernel here (``gelu_fp32.c``, ``benchmarks/speed/kernels_fp32.py``): torch's other kernels are as fast.
+and bias in bf16. torch's GELU is slower only in the backward pass (``benchmarks/speed/parts.py``). In fp32
+only tanh GELU has a kernel here (``gelu_fp32.c``), because torch's other kernels are as fast
+(``benchmarks/speed/kernels_fp32.py``).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from glassformer.nn import kernels
 from glassformer.nn.kernels.jobs import GeluJob, NormJob
 from glassformer.runtime import is_exporting
 
-MIN_NUMBERS = 16_384  # smaller tensors gain nothing from our kernels
-ROWS_PER_CHUNK = 128  # rows that one thread takes at a time: ``SHARE`` in rows.c
+MIN_NUMBERS = 16_384  # number of elements; for smaller tensors our kernels are not faster
+ROWS_PER_CHUNK = 128  # rows that a thread computes at a time: ``SHARE`` in rows.c
 
 
 def can_gelu(x: Tensor, tanh: bool = False) -> bool:
-    """Whether ``gelu`` supports this: on a CPU, large enough, bf16 (with ``tanh``: fp32)."""
+    """Whether ``gelu`` supports ``x``: on a CPU, large enough, bf16 (with ``tanh``: fp32)."""
     return _fits(x, torch.float32 if tanh else torch.bfloat16) and x.numel() % 16 == 0
 
 
 def gelu(x: Tensor, tanh: bool = False) -> Tensor:
-    """``x * Phi(x)``, ``Phi`` being the normal CDF (Hendrycks and Gimpel, 2016).
+    """``x * Phi(x)``; ``Phi`` is the normal CDF (Hendrycks and Gimpel, 2016).
 
     Args:
         tanh: use the tanh approximation of ``Phi``.
@@ -37,7 +37,7 @@ def gelu(x: Tensor, tanh: bool = False) -> Tensor:
 
 
 def can_norm(x: Tensor, residual: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> bool:
-    """Whether ``layer_norm`` supports this: bf16 ``[N, D]`` on a CPU, D a multiple of 16, weight and bias."""
+    """Whether ``layer_norm`` supports bf16 ``[N, D]`` on this CPU: D a multiple of 16, weight and bias."""
     fits = _fits(x, torch.bfloat16) and x.ndim == 2 and x.shape[1] % 16 == 0
     for scale in (weight, bias):
         fits = fits and scale is not None and scale.dtype == x.dtype and scale.shape == x.shape[1:]
@@ -78,7 +78,7 @@ class _Gelu(torch.autograd.Function):
 
 
 def gelu_of(x: Tensor, grad: Tensor | None, tanh: bool = False) -> Tensor:
-    """GELU of ``x``. If ``grad`` (gradient of the output) is given: the gradient of ``x`` instead."""
+    """GELU of ``x``; with the gradient ``grad`` of the output, the gradient of ``x`` instead."""
     x, grad = x.contiguous(), None if grad is None else grad.contiguous()
     out = torch.empty_like(x)
     grad_address = None if grad is None else grad.data_ptr()
@@ -107,7 +107,7 @@ class _Norm(torch.autograd.Function):
 def norm_of(
     x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The norm of ``x + residual`` ``[N, D]``, the sum (empty without residual), statistics ``[N, 2]``."""
+    """The norm of ``x + residual`` ``[N, D]``, this sum (empty without residual), statistics ``[N, 2]``."""
     x, weight, bias = x.contiguous(), weight.contiguous(), bias.contiguous()
     out, stats = torch.empty_like(x), x.new_empty(len(x), 2, dtype=torch.float32)
     total = x.new_empty(0 if residual is None else x.shape)

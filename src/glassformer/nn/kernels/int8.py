@@ -19,9 +19,9 @@ from glassformer.nn import kernels
 from glassformer.nn.kernels.jobs import Int8Job
 
 INT8_MAX = 127
-SMALLEST_SCALE = 1e-37  # divides rows of zeros
-PANEL = 16  # columns stored together: ``PANEL`` in linear_int8.c
-ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh")  # in the order of linear_int8.c
+SMALLEST_SCALE = 1e-37  # minimum divisor, for rows of zeros
+PANEL = 16  # number of columns that are stored together: ``PANEL`` in linear_int8.c
+ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh")  # the indices are those in linear_int8.c
 MAX_IN_FEATURES = 65_536  # sums over more inputs may overflow 32 bits
 
 
@@ -74,7 +74,7 @@ def pack(weight: Tensor, bias: Tensor | None) -> Packed:
     columns, inputs = q_weight.shape
     level = kernels.level()
     has_vnni = level is not None and level.name != "avx2"
-    group = 4 if has_vnni else 2  # inputs that one instruction multiplies and adds
+    group = 4 if has_vnni else 2  # number of inputs that one instruction multiplies and adds
     column_padding = -columns % PANEL
     padded = F.pad(q_weight, (0, -inputs % 4, 0, column_padding))
     tiled = padded.view(-1, PANEL, padded.shape[1] // group, group)
@@ -88,7 +88,7 @@ def pack(weight: Tensor, bias: Tensor | None) -> Packed:
 
 
 def linear(x: Tensor, packed: Packed, activation: str = "none") -> Tensor:
-    """``f(x W^T + b)`` ``[N, columns]`` for rows ``[N, inputs]`` in fp32 or ``compute_dtype``."""
+    """``f(x W^T + b)`` ``[N, columns]`` for ``x`` ``[N, inputs]`` in fp32 or ``compute_dtype``."""
     if x.ndim != 2 or x.shape[1] != packed.inputs:
         raise ShapeError(f"expected input of shape [N, {packed.inputs}], got {list(x.shape)}", where="int8")
     if x.dtype not in (torch.float32, compute_dtype()):

@@ -56,8 +56,9 @@ def loaded() -> Loaded | str:
     return _loaded[0]
 
 
-# ``torch.compiler.assume_constant_result`` sets this attribute, but would import torch._dynamo into every
-# process. A compiled graph then uses the result without tracing the function.
+# A compiled graph then uses the result without tracing the function.
+# ``torch.compiler.assume_constant_result`` sets this attribute too, but imports torch._dynamo into every
+# process.
 loaded._dynamo_marked_constant = True  # type: ignore[attr-defined]  # functions take any
 
 
@@ -81,7 +82,7 @@ def choose() -> Loaded | str:
 
 
 def check_complete(file: Path) -> None:
-    """Check that a library is complete: reading the missing pages of a truncated one kills the process."""
+    """Raise OSError if a library is truncated: reading its missing pages would kill the process."""
     with file.open("rb") as opened:
         header = opened.read(64)
         size = opened.seek(0, os.SEEK_END)
@@ -171,7 +172,7 @@ def has_amx() -> bool:
 def torch_threads() -> int | None:
     """The address of ``GOMP_parallel`` in torch's OpenMP library; None if torch uses another library.
 
-    Only an already loaded library is used, so that the process never has two OpenMP libraries.
+    Only a library that is already loaded is used: the process never gets a second OpenMP library.
     """
     for file in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
         try:

@@ -1,8 +1,8 @@
 """The kernels as torch operators, ``torch.ops.glassformer``, for ``torch.compile`` and ``torch.export``.
 
-Their shapes and gradients are registered here, so that each is one call in a graph. Outside a graph the
-kernels are called directly: an operator written in Python has more overhead, and its first call imports
-torch's compiler. Sequence lengths are part of the graph: another packing needs another graph.
+Their shapes and gradients are registered here, so a compiled graph calls each kernel as one operator. Outside
+of a graph the kernels are called directly: an operator written in Python has more overhead, and its first
+call imports torch's compiler. Sequence lengths are part of the graph: another packing needs another graph.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def attention_backward(
     bias: Tensor | None = None,
     window: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of queries, keys, values and bias; the last is empty without a bias."""
+    """Gradients of queries, keys, values and bias; without a bias, its gradient is empty."""
     packings = Packing(tuple(q_lengths)), Packing(tuple(k_lengths))
     settings = *packings, causal, scale, bias, window
     dq, dk, dv, dbias = kernels.attention_backward(q, k, v, out, stats, grad, *settings)
@@ -68,7 +68,7 @@ def _(q, k, v, out, stats, grad, q_lengths, k_lengths, causal, scale, bias=None,
     return *(x.new_empty(x.shape) for x in (q, k, v)), dbias
 
 
-def _keep_attention(ctx, inputs, output):
+def _save_attention(ctx, inputs, output):
     q, k, v, *ctx.settings, bias, ctx.window = inputs
     ctx.save_for_backward(q, k, v, *output, bias)
 
@@ -79,7 +79,7 @@ def _attention_gradients(ctx, grad, _):
     return *dqkv, None, None, None, None, None if bias is None else dbias, None
 
 
-attention.register_autograd(_attention_gradients, setup_context=_keep_attention)
+attention.register_autograd(_attention_gradients, setup_context=_save_attention)
 
 
 def packed_attention(
@@ -93,7 +93,7 @@ def packed_attention(
     bias: Tensor | None = None,
     window: int | None = None,
 ) -> Tensor:
-    """softmax(Q K^T * scale + B) V ``[N, H, K]``, by the operator in a graph, else by a direct call.
+    """softmax(Q K^T * scale + B) V ``[N, H, K]``; calls the operator if compiling, else the kernel.
 
     ``bias`` and ``window``: see ``kernels.attention``.
     """
@@ -115,7 +115,7 @@ def disentangled(
     queries: Tensor | None,
     rows: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Disentangled attention over packed rows; returns what ``kernels.disentangled`` returns."""
+    """Disentangled attention over packed sequences; returns what ``kernels.disentangled`` returns."""
     packings = Packing(tuple(q_lengths)), Packing(tuple(k_lengths))
     return kernels.disentangled(q, k, v, *packings, scale, keys, queries, rows)
 
@@ -140,12 +140,12 @@ def disentangled_backward(
     queries: Tensor | None,
     rows: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of queries, keys and values, and of those of the distances, empty where there are none."""
+    """Gradients of q, k, v, ``keys`` and ``queries``; empty for tensors that are None."""
     packings = Packing(tuple(q_lengths)), Packing(tuple(k_lengths))
     settings = *packings, scale, keys, queries, rows
     gradients = kernels.disentangled_backward(q, k, v, out, stats, grad, *settings)
     dq, dk, dv, dkeys, dqueries = (q.new_empty(0) if g is None else g for g in gradients)
-    # The outputs of an operator share no memory.
+    # The outputs of an operator must not share memory.
     return dq.contiguous(), dk.contiguous(), dv.contiguous(), dkeys, dqueries
 
 
@@ -155,7 +155,7 @@ def _(q, k, v, out, stats, grad, q_lengths, k_lengths, scale, keys, queries, row
     return tuple(shapes)
 
 
-def _keep_disentangled(ctx, inputs, output):
+def _save_disentangled(ctx, inputs, output):
     q, k, v, *ctx.settings, keys, queries, rows = inputs
     ctx.save_for_backward(q, k, v, *output, keys, queries, rows)
 
@@ -168,7 +168,7 @@ def _disentangled_gradients(ctx, grad, _):
     return *dqkv, None, None, None, *distances, None
 
 
-disentangled.register_autograd(_disentangled_gradients, setup_context=_keep_disentangled)
+disentangled.register_autograd(_disentangled_gradients, setup_context=_save_disentangled)
 
 
 def packed_disentangled(
@@ -182,7 +182,7 @@ def packed_disentangled(
     queries: Tensor | None,
     rows: Tensor,
 ) -> Tensor:
-    """Disentangled attention ``[N, H, K]``, by the operator in a graph, else by a direct call.
+    """Disentangled attention ``[N, H, K]``; calls the operator if compiling, else the kernel.
 
     See ``kernels.disentangled``.
     """
@@ -224,7 +224,7 @@ gelu.register_autograd(
 def layer_norm(
     x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The norm of ``x + residual`` ``[N, D]``, the sum (empty without residual), statistics ``[N, 2]``."""
+    """The norm of ``x + residual`` ``[N, D]``, this sum (empty without residual), statistics ``[N, 2]``."""
     return gelu_norm.norm_of(x, residual, weight, bias, eps)
 
 
@@ -247,7 +247,7 @@ def _(x, stats, weight, grad):
     return x.new_empty(x.shape), weight.new_empty(weight.shape), weight.new_empty(weight.shape)
 
 
-def _keep_norm(ctx, inputs, output):
+def _save_norm(ctx, inputs, output):
     x, residual, weight, _, _ = inputs
     _, total, stats = output
     ctx.has_residual = residual is not None
@@ -260,7 +260,7 @@ def _norm_gradients(ctx, grad, *_):
     return dx, dx if ctx.has_residual else None, dweight, dbias, None
 
 
-layer_norm.register_autograd(_norm_gradients, setup_context=_keep_norm)
+layer_norm.register_autograd(_norm_gradients, setup_context=_save_norm)
 
 
 @torch.library.custom_op("glassformer::weight_gradient", mutates_args=(), device_types="cpu")
