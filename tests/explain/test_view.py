@@ -118,14 +118,14 @@ def test_a_page_of_pictures_speaks_of_patches():
         r"(?s)<(script|style).*?</\1>", "", page([picture(name="a <b>.png", settings={"converged": True})])
     )
     assert "For a selected patch" in html
-    assert "when the patch is hidden" in html
+    assert "when the patch is masked" in html
     assert "a &lt;b&gt;.png" in html
     assert "converged yes" in html
     assert not re.search("words? |tokens? is", html)
     assert view_of(picture()).data["parts"] == "patches"
     text = page([made()])
     assert "For a selected word" in text
-    assert "when the token is hidden" in text
+    assert "when the token is masked" in text
 
 
 def test_what_is_not_quite_all_is_not_a_hundred_per_cent():

@@ -152,7 +152,7 @@ def test_the_architecture_says_the_kind():
     config = replace(small, encoder=replace(small.encoder, attention="local", attention_window=7))
     layer = next(block for block in blocks(TextEncoder(config)) if block.name == "encoder layer")
     about = next(part.about for part in layer.parts if part.name == "self-attention")
-    assert about == "4 heads of 32, local, 7 places on either side"
+    assert about == "4 heads of 32, local, 7 tokens on either side"
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_an_explanation_says_that_a_part_alone_is_explained(server: Running, cla
     assert note.startswith(f"only the first {classifiers[0].max_length} tokens are explained")
     picture = {"image": png(PICTURES[0]), "method": "occlusion"}
     assert server.ask("/v1/explain", picture).body["notes"] == [
-        "How far the logit of the label explained falls when the patch is hidden."
+        "How much the logit of the explained label falls when the patch is masked."
     ]
 
 

@@ -194,10 +194,10 @@ def test_bytes_that_are_read_in_another_way_are_other_features(kind):
 
 @OF_PICTURES
 def test_rows_that_are_too_many_are_not_kept(monkeypatch, kind):
-    monkeypatch.setattr(features, "MAX_ROW_BYTES", 41 * 5 * 22 * 4 - 1)
+    monkeypatch.setattr(features, "MAX_TOKEN_BYTES", 41 * 5 * 22 * 4 - 1)
     kind.fit(epochs=1, train_layers=1)
     assert kind.counted == []
-    monkeypatch.setattr(features, "MAX_ROW_BYTES", 41 * 5 * 22 * 4)
+    monkeypatch.setattr(features, "MAX_TOKEN_BYTES", 41 * 5 * 22 * 4)
     kind.fit(epochs=1, train_layers=1)
     assert kind.counted == [41]
 

@@ -1,1 +1,1 @@
-"""Explanations of predictions: attribution methods, attention maps and tests of faithfulness."""
+"""Explanations of predictions: attribution methods, attention maps, tests of faithfulness."""

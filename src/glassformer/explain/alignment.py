@@ -19,7 +19,7 @@ BRAND = (
     '<svg viewBox="0 0 24 24" aria-hidden="true"><rect x="2" y="8" width="13" height="13" rx="2.5"/>'
     '<rect x="9" y="3" width="13" height="13" rx="2.5"/></svg>'
 )
-COLOR = "var(--train, #b8741a)"  # a variable of our pages; elsewhere, as in a notebook, the fallback
+COLOR = "var(--train, #b8741a)"  # CSS variable of our pages, with a fallback for notebooks
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Alignment:
 
 
 def save_alignments(alignments: Sequence[Alignment], path: str | Path) -> Path:
-    """As ``Alignment.save``, for several alignments: one page, or a JSON array."""
+    """Like ``Alignment.save``, for several alignments: one page, or a JSON array."""
     path = check_page_path(path)
     if path.suffix.lower() == ".json":
         values = [alignment.to_dict() for alignment in alignments]
@@ -98,7 +98,7 @@ def picture(
     weights: Sequence[Sequence[float]],
     origin: str = "alignment",
 ) -> str:
-    """A plot as SVG: a row per target token, a column per source token, darker with more attention.
+    """The plot of an alignment as SVG: one row per target token, one column per source token.
 
     Args:
         weights: ``[T, S]`` from 0 to 1.

@@ -16,7 +16,8 @@ from torch import nn
 from glassformer.nn.disentangled import DistanceTable
 
 Detail = Literal["blocks", "layers"]
-WIDTH, BOX, PART, GAP = 640, 46, 30, 22  # pixels: width of the diagram; height of a block, a part, a gap
+WIDTH = 640  # width of the diagram in pixels
+BOX, PART, GAP = 46, 30, 22  # heights in pixels: a block without parts, a part, the gap between blocks
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,10 @@ class Block:
 
     name: str
     about: str = ""  # description with sizes
-    shape: str = ""  # output shape, in the letters of types.py
+    shape: str = ""  # output shape, with the letters that types.py explains
     parameters: int = 0  # total over all repeats
-    repeat: int = 1
-    residual: int = 0  # number of parts, up to this part, that the residual connection skips
+    repeat: int = 1  # number of identical layers
+    residual: int = 0  # how many parts the residual connection that ends at this part skips
     parts: list[Block] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
@@ -36,7 +37,7 @@ class Block:
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> Block:
-        """The block that ``to_dict`` wrote."""
+        """The block from the result of ``to_dict``."""
         parts = [Block.from_dict(part) for part in values.get("parts", [])]
         return Block(**{**values, "parts": parts})
 
@@ -61,14 +62,14 @@ ORDER = (
 def blocks(model: nn.Module) -> list[Block]:
     """The blocks of a model in the order of the forward pass; shared parameters are counted once.
 
-    The modules of an unknown kind of model are in the order of their creation.
+    If the kind of model is unknown, its modules are in the order of their creation.
     """
     children = {name: child for name, child in model._modules.items() if child is not None}
     if getattr(model, "is_linear", False):
         return _linear_blocks(model)
     if "embeddings" not in children or "encoder" not in children:
-        return [_module_block(name, child, Counted()) for name, child in model.named_children()]
-    counted, is_translator = Counted(), "decoder" in children
+        return [_module_block(name, child, CountedParameters()) for name, child in model.named_children()]
+    counted, is_translator = CountedParameters(), "decoder" in children
     children = {name: children[name] for name in sorted(children.keys() & set(ORDER), key=ORDER.index)}
     shapes = _output_shapes(model, is_translator)
     result = []
@@ -82,7 +83,7 @@ def blocks(model: nn.Module) -> list[Block]:
             if isinstance(child.final_norm, nn.LayerNorm):
                 result.append(_module_block("final norm", child.final_norm, counted, shape))
         elif name == "target_embeddings":
-            result.append(_module_block(name, child, counted, shape, "target tokens [N] come in here"))
+            result.append(_module_block(name, child, counted, shape, "input: target tokens [N]"))
         else:
             result.append(_module_block(name, child, counted, shape))
         if name == "encoder" and "head" in children and "pooling" not in children:
@@ -97,17 +98,18 @@ def _linear_blocks(model: Any) -> list[Block]:
     features = Block("features", "weighted words and n-grams of characters", "[N]")
     if model.reads == "images":
         features = Block("features", "edges and colors of cells", f"[N, {model.config.embedding.d_model}]")
-    return [features, _module_block("head", model.head, Counted(), f"[B, {_num_outputs(model.head)}]")]
+    head = _module_block("head", model.head, CountedParameters(), f"[B, {_num_outputs(model.head)}]")
+    return [features, head]
 
 
-class Counted:
-    """The parameters that a block already counts."""
+class CountedParameters:
+    """The parameters that previous blocks have counted."""
 
     def __init__(self) -> None:
         self.ids: set[int] = set()
 
     def count_new(self, module: nn.Module) -> int:
-        """The number of parameters of ``module`` that are not counted yet."""
+        """The number of parameters of ``module`` that no block has counted yet."""
         return sum(p.numel() for p in module.parameters() if id(p) not in self.ids)
 
     def add(self, module: nn.Module) -> None:
@@ -121,11 +123,11 @@ def _pooling_block(model: Any) -> Block:
 
 
 def _output_shapes(model: Any, is_translator: bool) -> dict[str, str]:
-    """The output shape of each child, in the letters of types.py.
+    """The output shape of each child, with the letters that types.py explains.
 
     For translators, M is the number of source tokens and N the number of target tokens.
     """
-    d, output_width = _row_widths(model)
+    d, output_width = _encoder_widths(model)
     if is_translator:
         return (
             dict.fromkeys(("embeddings", "encoder"), f"[M, {d}]")
@@ -139,7 +141,7 @@ def _output_shapes(model: Any, is_translator: bool) -> dict[str, str]:
     return out if head is None else out | {"head": f"[B, {_num_outputs(head)}]"}
 
 
-def _row_widths(model: Any) -> tuple[int, int]:
+def _encoder_widths(model: Any) -> tuple[int, int]:
     """The widths of the encoder's input and output."""
     config = model.config
     if hasattr(model.encoder, "layers"):
@@ -150,28 +152,28 @@ def _row_widths(model: Any) -> tuple[int, int]:
     return embedding.d_model, model.head.d_model
 
 
-def _output_block(model: Any, counted: Counted) -> Block:
+def _output_block(model: Any, counted: CountedParameters) -> Block:
     """The output layer of a translator, tied to the target embeddings or separate."""
     weight, bias = model.output_layer()
     if model.output is None:
-        about = "target table, transposed, and a bias"
+        about = "target embeddings, transposed, and a bias"
     else:
         about = f"linear {weight.shape[1]} → {weight.shape[0]}"
     num_weights = 0 if id(weight) in counted.ids else weight.numel()
     return Block("logits", about, "[N, V]", num_weights + bias.numel())
 
 
-def _layers_block(name: str, stack: Any, shape: str, counted: Counted) -> Block:
+def _layers_block(name: str, stack: Any, shape: str, counted: CountedParameters) -> Block:
     """The block of an encoder or decoder, with the parts of one layer and the number of layers."""
     c, layer = stack.config, stack.layers[0]
     residual = 2 if c.norm == "pre" else 1  # with pre-norm, the residual connection also skips the norm
     heads = f"{c.num_heads} heads of {c.d_model // c.num_heads}"
     if c.attention != "full":
-        window = f", {c.attention_window} places on either side" if c.attention == "local" else ""
+        window = f", {c.attention_window} tokens on either side" if c.attention == "local" else ""
         heads += f", {c.attention}{window}"
     branches = [("self-attention", layer.attention, heads)]
     if hasattr(layer, "cross"):
-        branches.append(("cross-attention", layer.cross, f"{heads}, over the encoder's rows"))
+        branches.append(("cross-attention", layer.cross, f"{heads}, over the encoder's output"))
     widths = f"{c.d_model} → {c.d_ff} → {c.d_model}, {layer.feed_forward.activation}"
     branches.append(("feed-forward", layer.feed_forward, widths))
     parts = []
@@ -187,13 +189,17 @@ def _layers_block(name: str, stack: Any, shape: str, counted: Counted) -> Block:
     return Block(f"{name} layer", about, shape, total, c.num_layers, parts=parts)
 
 
-def _part(name: str, module: nn.Module, counted: Counted, about: str = "", residual: int = 0) -> Block:
+def _part(
+    name: str, module: nn.Module, counted: CountedParameters, about: str = "", residual: int = 0
+) -> Block:
     num_new = counted.count_new(module)
     shared = "" if num_new or not _has_parameters(module) else "shared with the source: "
     return Block(name, shared + (about or _describe(module)), "", num_new, residual=residual)
 
 
-def _module_block(name: str, module: nn.Module, counted: Counted, shape: str = "", about: str = "") -> Block:
+def _module_block(
+    name: str, module: nn.Module, counted: CountedParameters, shape: str = "", about: str = ""
+) -> Block:
     children = {} if hasattr(module, "rnn") else dict(module.named_children())
     parts = [
         _part(
@@ -206,7 +212,7 @@ def _module_block(name: str, module: nn.Module, counted: Counted, shape: str = "
     ]
     total = counted.count_new(module)
     own = total - sum(part.parameters for part in parts)
-    if own and parts:  # parameters that belong to no child
+    if own and parts:  # parameters of the module itself
         parts.append(Block("own parameters", "", "", own))
     if not about:
         about = _describe(module) if not parts else type(module).__name__
@@ -278,7 +284,7 @@ def picture(model: nn.Module, detail: Detail = "layers", *, source: str = "token
 
 
 def _draw_block(out: list[str], block: Block, y: int, with_parts: bool) -> int:
-    """Append the shapes of a block to ``out``; returns the bottom of the block."""
+    """Append the SVG of a block to ``out``; returns the y coordinate of its bottom."""
     parts = block.parts if with_parts else []
     height = BOX + (PART + 6) * len(parts) + (6 if parts else 0)
     x, width = 90, WIDTH - 180

@@ -16,7 +16,7 @@ Fusion = Literal["mean", "max", "min"]
 
 
 def attention(subject: Subject, *, layer: int = -1, head: int | None = None) -> Scores:
-    """Attention weights of one layer, from the positions that the classification head pools.
+    """Attention weights of one layer, from the positions that the model pools for its head.
 
     Args:
         layer: layer number; negative numbers count from the end.
@@ -31,7 +31,7 @@ def attention(subject: Subject, *, layer: int = -1, head: int | None = None) -> 
 def attention_rollout(
     subject: Subject, *, residual: float = 0.5, fusion: Fusion = "mean", discard: float = 0.0
 ) -> Scores:
-    """Attention rollout (Abnar and Zuidema, 2020), from the positions that the classification head pools."""
+    """Attention rollout (Abnar and Zuidema, 2020), from the positions that the model pools for its head."""
     maps, reads = attention_maps(subject)
     flow = rollout(maps, residual=residual, fusion=fusion, discard=discard)
     settings = {"residual": residual, "fusion": fusion, "discard": discard}
@@ -41,15 +41,15 @@ def attention_rollout(
 def rollout(
     maps: np.ndarray, *, residual: float = 0.5, fusion: Fusion = "mean", discard: float = 0.0
 ) -> np.ndarray:
-    """The share of each input token in each output row: attention weights ``[L, H, T, T]`` -> ``[T, T]``.
+    """The share of each input token in each output token: attention weights ``[L, H, T, T]`` -> ``[T, T]``.
 
     The result is the product over layers of ``(1 - residual) A + residual I``, where A fuses the heads.
 
     Args:
         residual: share of the residual connection, in [0, 1]; 0.5 in the paper.
-        fusion: how heads are fused: mean (as in the paper), max or min. The rows of max and min are
-            normalized.
-        discard: share of the smallest weights of each fused map that are set to 0, in [0, 1).
+        fusion: how heads are fused: mean (as in the paper), max or min. After max and min, each row is
+            normalized to sum 1.
+        discard: share of the weights of each fused map, the smallest ones, that are set to 0, in [0, 1).
     """
     if not 0 <= residual <= 1:
         raise BadValueError(f"residual {residual} is not in [0, 1]", where="rollout")
@@ -65,7 +65,7 @@ def rollout(
             fused = np.where(fused < np.quantile(fused, discard), 0.0, fused)
         if discard or fusion != "mean":
             total = fused.sum(-1, keepdims=True)
-            fused = np.where(total > 0, fused / np.where(total > 0, total, 1.0), eye)  # empty rows: identity
+            fused = np.where(total > 0, fused / np.where(total > 0, total, 1.0), eye)  # rows of 0: identity
         flow = ((1 - residual) * fused + residual * eye) @ flow
     return flow
 
@@ -76,20 +76,20 @@ def attention_gradient(subject: Subject, target: int) -> Scores:
     ``R <- R + mean_h (dy/dA * A)^+ R`` for each layer, starting with R = I. The identity is subtracted at the
     end.
     """
-    rows = subject.rows.detach().clone().requires_grad_()  # so that gradients exist even with frozen weights
+    rows = subject.rows.detach().clone().requires_grad_()  # gradients exist even if all weights are frozen
     with torch.enable_grad():
         out = run_rows(subject.model, rows, subject.packing(), Trace(attentions=True))
         assert out.trace is not None
         assert out.logits is not None
         weights = [weights for layer in out.trace.attentions for weights in layer]  # [H, T_i, T_i]
-        slopes = torch.autograd.grad(out.logits[0, target], weights)
+        gradients = torch.autograd.grad(out.logits[0, target], weights)
     eye = np.eye(len(subject))
     relevance = eye
     texts = len(subject.parts)
     layers = [slice(i, i + texts) for i in range(0, len(weights), texts)]
-    weights, slopes = ([join_maps(maps[i]) for i in layers] for maps in (weights, slopes))  # L x [H, T, T]
-    for weight, slope in zip(weights, slopes, strict=True):
-        weighted = (weight.detach() * slope).clamp(min=0).mean(0).double().cpu().numpy()
+    weights, gradients = ([join_maps(maps[i]) for i in layers] for maps in (weights, gradients))
+    for weight, gradient in zip(weights, gradients, strict=True):  # [H, T, T]
+        weighted = (weight.detach() * gradient).clamp(min=0).mean(0).double().cpu().numpy()
         relevance = relevance + weighted @ relevance
     with torch.no_grad():
         reads = pooling_weights(subject.model.pooling, out, len(subject))

@@ -1,7 +1,7 @@
 """Gradient x input with modified backward passes.
 
-This module repeats the forward pass of the encoder step by step, so that a method can treat parts of it as
-constants or rescale their gradients.
+``stepwise_forward`` repeats the forward pass of the encoder step by step. A method can treat parts of it as
+constants or rescale their gradients:
 
 gim             Standard deviations in layer norms are constants. The backward pass of the softmax has a
                 higher temperature. The factors of a product share its gradient (Edin et al., 2025).
@@ -42,7 +42,7 @@ from glassformer.packing import Packing
 
 
 def gim(subject: Subject, target: int, *, temperature: float = 2.0) -> Scores:
-    """Gradient x input with the three changes of Gradient Interaction Modifications (Edin et al., 2025).
+    """Gradient x input with Gradient Interaction Modifications (Edin et al., 2025).
 
     Args:
         temperature: temperature of the softmax in the backward pass. Above 1, saturated attention weights
@@ -58,7 +58,7 @@ def gim(subject: Subject, target: int, *, temperature: float = 2.0) -> Scores:
 
 
 def decomposition(subject: Subject, target: int) -> Scores:
-    """Exact contributions of the tokens to the logit, with all factors as constants (DecompX).
+    """Exact contributions of the tokens to the logit (DecompX); see the head of this module.
 
     The scores of all tokens, including special tokens, and ``settings["biases"]`` sum to the logit.
     """
@@ -79,7 +79,7 @@ class Rules:
     """How a method changes the backward pass.
 
     Args:
-        weights: attention scores ``[H, T, T]`` -> weights.
+        weights: attention scores ``[H, T, T]`` -> attention weights.
         qkv_factors: factors of the gradients of queries, keys and values.
         activation: activation ``f`` and its input ``h`` -> ``f(h)``.
         gate: factor of the gradient of both factors of a gated network; None: the gate is a constant.
@@ -97,7 +97,7 @@ def _gradient_x_input(
     """Scores ``[T]`` in fp64, and the logit.
 
     Args:
-        compute_logits: function of model, states and packing.
+        compute_logits: function of model, last hidden states and packing.
     """
     model: Any = subject.model
     packing = subject.packing()
@@ -105,8 +105,8 @@ def _gradient_x_input(
     with torch.enable_grad():
         states = stepwise_forward(model.encoder, rows, packing, rules)
         logit = compute_logits(model, states, packing)[0, target]
-        (slopes,) = torch.autograd.grad(logit, rows)
-    return (slopes * rows.detach()).double().sum(1).cpu().numpy(), float(logit.detach())
+        (gradient,) = torch.autograd.grad(logit, rows)
+    return (gradient * rows.detach()).double().sum(1).cpu().numpy(), float(logit.detach())
 
 
 # --- the forward pass ---------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def _layer_norm(norm: nn.Module, x: Tensor) -> Tensor:
 
 
 def _linear_logits(model: Any, states: Tensor, packing: Packing) -> Tensor:
-    """Logits ``[B, C]`` that are linear in the states up to biases."""
+    """Logits ``[B, C]`` that are linear in the hidden states, up to biases."""
     if isinstance(model, SingleOutputModel):
         return model.select(_linear_logits(model.model, states, packing), packing.first_rows)
     if model.spans is not None:

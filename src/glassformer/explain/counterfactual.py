@@ -1,4 +1,4 @@
-"""Counterfactual explanations: few word changes that change the prediction."""
+"""Counterfactual explanations: the fewest word changes that change the prediction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glassformer.errors import BadValueError, InputError, UnknownLabelError
 from glassformer.explain.methods import make_subject
 from glassformer.explain.result import word_spans
 
-Edits = dict[int, str]  # word number -> replacement; "": deleted
+Edits = dict[int, str]  # index of a word -> replacement; "": the word is deleted
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ def counterfactual(
     """Search for the fewest word changes that change the prediction of a text.
 
     A beam search changes the words whose deletion lowers the probability of the predicted label most. It
-    deletes a word, or replaces the word by a proposal of the language model. Unnecessary changes are reverted
-    one by one at the end (after Ross et al., 2021, who edit spans with T5).
+    deletes a word, or replaces it by a proposal of the language model. At the end, unnecessary changes are
+    reverted one by one (after Ross et al., 2021, who edit spans with T5).
 
     Args:
         clf: a fitted classifier of single texts that predicts one label per text.
@@ -62,14 +62,14 @@ def counterfactual(
         width: beam width.
 
     Returns:
-        The counterfactual; None if the search found no counterfactual with at most ``most`` changes.
+        The counterfactual; None if the search found none with at most ``most`` changes.
 
     Raises:
-        InputError: a pair of texts, a text without words, or an unknown label.
+        InputError: the input is a pair of texts or has no words, or the label is unknown.
     """
     if isinstance(text, TextPair) or clf.kind_.is_multilabel or not clf.kind_.predicts_labels:
         what = "a pair of texts" if isinstance(text, TextPair) else "several labels or numbers"
-        fix = "Give one text and a classifier of one label a text"
+        fix = "Give one text and a classifier with one label per text"
         raise InputError(f"{what} cannot be turned", where="counterfactual", fix=fix)
     if min(most, words, width) < 1 or proposals < 0:
         what = f"most {most}, words {words}, proposals {proposals}, width {width}"
@@ -107,7 +107,7 @@ def counterfactual(
         candidates = [
             edits | {i: new} for edits in beam for i in editable if i not in edits for new in replacements[i]
         ]
-        # At least one word is left.
+        # At least one word must remain.
         candidates = [edits for edits in candidates if len(edits) < len(spans) or any(edits.values())]
         if not candidates:
             break

@@ -27,7 +27,7 @@ NUM_STRONGEST = 8  # number of listed pairs
 
 
 def cross(subject: Subject, target: int | None = None, by: str = "mask") -> dict[str, Any]:
-    """Interactions of all words of a text pair, from about ``W1 x W2`` variants of the input.
+    """Interactions of the words of a text pair, from about ``W1 x W2`` variants with masked words.
 
     Args:
         target: index of the label; None: the predicted label.
@@ -54,10 +54,10 @@ def cross(subject: Subject, target: int | None = None, by: str = "mask") -> dict
     side_of = np.array([sides[np.flatnonzero(words == w)[0]] for w in range(len(spans))])
     both = [np.flatnonzero(side_of == side) for side in (0, 1)]
     if not all(map(len, both)):
-        raise InputError("a side of the pair has no word", where="cross", fix="Give longer texts")
+        raise InputError("a text of the pair has no words", where="cross", fix="Give longer texts")
 
     def masked_logits(masked: np.ndarray) -> np.ndarray:
-        """The logit with masked words, for each row of ``[M, W]`` boolean: ``[M]``."""
+        """The logit of each of M variants ``[M]``; ``masked`` is ``[M, W]`` boolean."""
         keep = np.ones((len(masked), len(subject)), bool)
         in_word = words >= 0
         keep[:, in_word] = ~masked[:, words[in_word]]
@@ -116,8 +116,8 @@ def _cross_attention(subject: Subject, selected: list[np.ndarray]) -> tuple[np.n
 # --- heatmaps -------------------------------------------------------------------------------------
 
 
-MAX_LETTERS = 18  # maximum number of letters of a drawn word
-POSITIVE, NEGATIVE = "rgb(214 140 30)", "rgb(60 110 200)"  # colors
+MAX_LETTERS = 18  # maximum number of letters of a displayed word
+POSITIVE, NEGATIVE = "rgb(214 140 30)", "rgb(60 110 200)"  # colors of positive and negative values
 MAPS = (
     (
         "interactions",

@@ -1,8 +1,8 @@
 """Faithfulness of explanations.
 
 An explanation is faithful if masking the tokens with high scores changes the prediction. Its metrics are
-compared with the metrics of random orders of the same tokens. Means over inputs have 95 % bootstrap
-intervals. The tests apply to every attribution method, for texts and images.
+compared with those of random orders of the same tokens. Means over inputs have 95 % bootstrap intervals. The
+tests apply to every attribution method, for texts and images.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ SHARES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)
 SMALL_SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 METRICS = ("deletion", "insertion", "comprehensiveness", "sufficiency")
 MIN_DIFFERENCE = 0.005  # smaller differences of probability are ignored
-MIN_PARTS = 4  # minimum number of maskable tokens or patches: 4! = 24 orders, more than DRAWS
-DRAWS = 19  # random orders; the probability of beating all of them by chance is 1/20
+MIN_PARTS = 4  # minimum number of maskable tokens or patches; their 4! = 24 orders are more than DRAWS
+DRAWS = 19  # number of random orders; the probability of beating all of them by chance is 1/20
 MIN_INPUTS = 20  # minimum number of inputs for an interval
-# The ways of masking as they are named in messages.
+# Ways of masking -> how messages name them.
 MASKING_NAMES = {
     "mask": "masked",
     "delete": "deleted",
@@ -67,7 +67,7 @@ class Curves:
 
 
 def curves(subject: Subject, scores: np.ndarray, target: int, by: str = "mask") -> Curves:
-    """Deletion and insertion curves (Petsiuk, Das and Saenko, 2018), from 2 P variants of the input.
+    """Deletion and insertion curves (Petsiuk, Das and Saenko, 2018), with one point for each of ``SHARES``.
 
     Args:
         scores: ``[T]``, or a patch grid; tokens are masked or shown in descending order.
@@ -214,7 +214,7 @@ def interval(values: np.ndarray, *, draws: int = 2000, seed: int = 0) -> tuple[f
 
 
 def summary(values: np.ndarray) -> dict[str, Any]:
-    """Mean, interval and number of ``[n]`` values."""
+    """The mean, 95 % interval and number of ``[n]`` values."""
     low, high = interval(values)
     return {"mean": float(np.mean(values)), "interval": [low, high], "n": len(values)}
 
@@ -223,7 +223,7 @@ def table(results: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str,
     """Means of the metrics of every method, from the results of ``compare_with_random`` for several inputs.
 
     ``better`` is the paired difference to the random orders of the same input; positive means more faithful.
-    The first result has every method; later results may lack some methods.
+    The first result must have every method; other results may lack some.
     """
     out: dict[str, dict[str, Any]] = {}
     for method in results[0]:

@@ -12,7 +12,7 @@ from glassformer.explain.subject import BATCH_TOKENS, Subject, run_rows
 
 
 def gradient_x_input(subject: Subject, target: int) -> Scores:
-    """``sum_d x_d * dy/dx_d`` for each row of the encoder's input."""
+    """``sum_d x_d * dy/dx_d`` for the embedding x of each token; y is the target's logit."""
     gradients = _gradients(subject, subject.rows[None], target)[0]
     return Scores((gradients * subject.rows).double().sum(1).cpu().numpy())
 
@@ -33,9 +33,9 @@ def integrated_gradients(
 
     Args:
         baseline: start of the path: ``mask``, ``unknown``, ``pad`` or ``zero`` for text.
-        steps: initial number of points; equal to ``max_steps`` for a fixed number.
+        steps: initial number of points. It stays fixed if it equals ``max_steps``.
         tolerance: maximum relative error of completeness.
-        max_steps: maximum number of points; the result includes the remaining error.
+        max_steps: maximum number of points. The error may then exceed ``tolerance``; the result reports it.
     """
     if not 1 <= steps <= max_steps:
         fix = "Give 1 or more" if steps < 1 else "Give fewer, or raise max_steps"

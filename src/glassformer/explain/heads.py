@@ -23,9 +23,9 @@ SHARES = ("cls", "sep", "diagonal", "previous", "next", "same_word")
 def map_statistics(maps: np.ndarray, words: np.ndarray) -> dict[str, np.ndarray]:
     """Attention statistics of each head for one input, ``[L, H]`` each.
 
-    Each statistic is the mean over the rows of words, without the rows of special tokens:
+    Each statistic is the mean over all queries, except special tokens:
 
-    - ``entropy``: entropy of a row divided by the entropy of a uniform row.
+    - ``entropy``: entropy of the attention weights, divided by the entropy of uniform weights.
     - ``distance``: mean distance in tokens, weighted by attention.
     - ``cls``, ``sep``: attention to the first and to the last token, if these are special tokens.
     - ``diagonal``: attention to the token itself.
@@ -68,10 +68,11 @@ def head_statistics(subjects: Sequence[Subject]) -> dict[str, np.ndarray]:
 
 
 def attention_statistics(subjects: Sequence[Subject]) -> dict[str, float]:
-    """Attention statistics of a model for inputs of one length, as means over layers, heads and rows.
+    """Attention statistics of a model for inputs of one length, as means over layers, heads and queries.
 
-    ``entropy`` and ``distance`` are relative to uniform attention. ``movement`` is the mean total
-    variation distance of a row from its mean over all inputs; 0: attention depends on positions only.
+    ``entropy`` and ``distance`` are relative to uniform attention. ``movement`` is the mean total variation
+    distance of the weights of a query from their mean over all inputs; 0: attention depends on positions
+    only.
     """
     lengths = {len(subject) for subject in subjects}
     if len(lengths) != 1:
@@ -101,8 +102,8 @@ def describe(statistics: dict[str, np.ndarray], least: float = 0.4) -> list[list
         for head in range(heads):
             shares = {name: float(statistics[name][layer, head]) for name in SHARES}
             largest = max(shares, key=shares.__getitem__)
-            broad = statistics["entropy"][layer, head] > 0.9
-            names.append(largest if shares[largest] >= least else "broad" if broad else "mixed")
+            is_broad = statistics["entropy"][layer, head] > 0.9
+            names.append(largest if shares[largest] >= least else "broad" if is_broad else "mixed")
         out.append(names)
     return out
 
@@ -112,7 +113,7 @@ def describe(statistics: dict[str, np.ndarray], least: float = 0.4) -> list[list
 
 @contextmanager
 def ablated_head(model: Any, layer: int, head: int) -> Iterator[None]:
-    """Context in which the output of one head is zero: its columns of the output projection are set to 0."""
+    """Context in which the output of one head is 0, because its columns of the output projection are."""
     layers = model.encoder.steps
     heads = model.encoder.config.num_heads
     if not (0 <= layer < len(layers) and 0 <= head < heads):
@@ -198,7 +199,7 @@ class CounterExample:
     flips_to: Any  # the predicted label when the decisive word is masked
 
     def in_words(self) -> str:
-        """The counterexample as a text."""
+        """A description of the counterexample in two sentences."""
         return (
             f"“{self.attended}” gets {self.attended_share:.0%} of the attention on words; without it the "
             f"prediction stays {self.label} (probability {self.probability:.2f} before, "
@@ -224,7 +225,7 @@ def counter_examples(
     Args:
         scores: function that returns the scores of the tokens ``[T]``; None: attention of the last layer,
             mean over heads.
-        replacement: what masks a word, as ``by`` in ``Subject.logits``.
+        replacement: replacement of masked words, like ``by`` of ``Subject.logits``.
     """
     examples: list[CounterExample] = []
     for text in texts:

@@ -8,18 +8,18 @@ from typing import Any
 
 from glassformer.explain.view import inert
 
-CELL, CHARACTER = 22, 7.2  # pixels per square, and per letter
-INK = "var(--ink, currentColor)"  # a variable of our pages; elsewhere, as in a notebook, the fallback
+CELL, CHARACTER = 22, 7.2  # width in pixels of a square and of a letter
+INK = "var(--ink, currentColor)"  # CSS variable of our pages, with a fallback for notebooks
 
 
 def heatmap_svg(
     rows: Sequence[str], columns: Sequence[str], cell: Callable[[int, int], tuple[str, str, str]], label: str
 ) -> str:
-    """A square for each pair of a row and a column, with the names of both.
+    """A heatmap as SVG, with names of rows and columns.
 
     Args:
-        cell: index of row and column -> color, opacity and tooltip.
-        label: the accessible description.
+        cell: index of row and column -> color, opacity and tooltip of their square.
+        label: description for screen readers.
     """
     left = CHARACTER * max(map(len, rows), default=1) + 8
     top = CHARACTER * max(map(len, columns), default=1) + 8
@@ -49,5 +49,5 @@ def heatmap_svg(
 
 
 def escape_text(text: Any) -> str:
-    """Text for HTML, without control characters."""
+    """Escape text for HTML; control characters are replaced."""
     return escape(inert(str(text)))

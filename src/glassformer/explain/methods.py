@@ -1,4 +1,4 @@
-"""The attribution methods, and ``explain``, their common interface."""
+"""Attribution methods and their common interface, ``explain``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from glassformer.explain.subject import (
 from glassformer.finite import finite
 from glassformer.runtime import computes_gradients
 
-# Functions with a ``target`` argument explain one label. The other functions show attention.
+# Functions with a ``target`` argument explain one label. The others show attention, which has no target.
 METHODS: dict[str, Callable[..., Scores]] = {
     "attention": attention,
     "rollout": attention_rollout,
@@ -61,7 +61,7 @@ NETWORK_METHODS = tuple(name for name in METHODS if name != "weights")
 # Methods for linear models.
 LINEAR_METHODS = ("weights", "occlusion")
 # The default is the first of these methods that a model supports. decomposition is the best method that needs
-# only one pass. It is nearly as good as methods with 50 to 1,000 passes (docs/faithfulness.md).
+# only one pass through the model, nearly as good as methods with 50 to 1,000 passes (docs/faithfulness.md).
 DEFAULTS = ("decomposition", "gim", "integrated_gradients")
 
 
@@ -89,7 +89,7 @@ def _unsupported_reason(model: Any, method: str) -> str:
         # With local and linear attention, maps are computed for display only.
         return f"has {_attention_kind(model)} attention, whose maps no gradient reaches"
     if _attention_kind(model) == "linear" and method in STEPWISE_METHODS:
-        return f"has linear attention, which {method} does not know"
+        return f"has linear attention, which {method} does not support"
     if method == "decomposition" and not can_decompose(model):
         return "has a head or a pooling that does not add up over tokens"
     return ""
@@ -111,7 +111,7 @@ def notes_with_interpretation(explanation: Any) -> list[str]:
 
 
 def check_supported(clf: Any, method: str) -> None:
-    """Raises InputError if the model of an estimator does not support a method."""
+    """Raise NotForThisModelError if the model of an estimator does not support a method."""
     supported = methods_for(clf.model_)
     if method in supported:
         return
@@ -203,7 +203,7 @@ def explain(
         maps: whether to keep all attention maps; None: only if the method computes them anyway.
 
     Raises:
-        InputError: an unknown method, option or label, or a target for a method without one.
+        InputError: the method, option or label is unknown, or there is a target for a method without one.
         NotFiniteError: the model's outputs, or the scores, are NaN or infinite.
     """
     check_method(method, target, options)
@@ -259,7 +259,7 @@ def target_index(subject: Subject, target: Any) -> int:
 def check_method(
     method: str, target: Any, options: dict[str, Any], suggested: Sequence[str] = tuple(METHODS)
 ) -> None:
-    """Raises InputError for an unknown method, an unknown option, or an option of the wrong type.
+    """Raise InputError for an unknown method, an unknown option, or an option of the wrong type.
 
     Args:
         suggested: the methods that an error message may suggest.

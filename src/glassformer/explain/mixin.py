@@ -44,7 +44,7 @@ class ExplainMixin:
                 the words of both texts as ``Explanation.cross``.
 
         Raises:
-            InputError: an input that cannot be used, or an unknown method, option or label.
+            InputError: the input cannot be used, or the method, option or label is unknown.
         """
         options.update(method=method, target=target, trust=trust)
         check_is_fitted(self, "model_")

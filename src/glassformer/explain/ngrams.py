@@ -1,9 +1,8 @@
 """Exact explanations of linear text models.
 
-The contribution of an n-gram to the logit is its value times its weight. The characters of all occurrences of
-the n-gram get equal shares of its contribution, and the score of a word is the sum over its characters. The
-shares of characters between two words go to these words. So the scores of all words and the bias sum to the
-logit.
+The contribution of an n-gram to the logit is its value times its weight. It is shared equally among the
+characters of all its occurrences, without spaces. The score of a word is the sum over its characters. So the
+scores of all words and the bias sum to the logit.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from glassformer.errors import InputError
 from glassformer.explain.result import Scores
 from glassformer.explain.subject import Subject, prediction_notes, target_scale
 
-TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]+")  # words and punctuation, each with a score
-STRONGEST = 5  # number of n-grams in the note
+TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]+")  # words ("don't") and punctuation ("..."), each with a score
+NUM_STRONGEST = 5  # number of n-grams that the note of an explanation lists
 
 
 @dataclass(frozen=True)
 class NgramSubject(Subject):
-    """A text or text pair for a linear model. Tokens have no embeddings, so masking deletes them.
+    """A text or text pair for a linear model. Its tokens have no embeddings, so masking deletes characters.
 
     Args:
         ngrams: the vectorizer.
-        sides: the text, or both texts of a pair.
-        spans: ``[T]`` the side, start and end of each token.
+        sides: the cleaned text, or both texts of a pair.
+        spans: ``[T]`` the text (0 or 1), start and end of each token.
         unit, origin: the reported logit is ``unit * logit + origin``. For regressors, it is a number in the
             unit of the training targets.
     """
@@ -152,14 +151,15 @@ def contributions(
     by_character = [np.zeros(len(side)) for side in sides]
     for feature, value in by_feature.items():
         block, gram = divmod(feature, len(ngrams.idf))
-        # Features of a pair: n-grams in the first text, in the second, in both, or in only one of them.
+        # Blocks of features of a pair: n-grams in the first text, in the second, in both, in only one of
+        # them.
         owners = [block] if block < 2 else [side for side in (0, 1) if gram in occurrences[side]]
         for owner in owners:
             own = occurrences[owner][gram]
             for occurrence in own:
                 for character, share in occurrence:
                     by_character[owner][character] += value * share / len(own) / len(owners)
-    order = sorted(by_feature, key=lambda f: (-abs(by_feature[f]), f))[:STRONGEST]
+    order = sorted(by_feature, key=lambda f: (-abs(by_feature[f]), f))[:NUM_STRONGEST]
     return by_character, [(ngrams.feature_name(f), by_feature[f]) for f in order]
 
 

@@ -1,4 +1,4 @@
-"""Occlusion: the decrease of the logit if parts of the input are masked."""
+"""Occlusion: the decrease of the logit when parts of the input are masked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Unit = Literal["token", "word", "span"]
 def windows(shape: Sequence[int], size: Sequence[int], stride: Sequence[int]) -> np.ndarray:
     """All positions of a sliding window on a grid, ``[M, *shape]`` boolean, True inside the window.
 
-    The windows cover the grid; the last window may exceed the edge and is cut.
+    The windows cover the grid; a window at the edge may be smaller.
     """
     for n, s, step in zip(shape, size, stride, strict=True):
         if not 1 <= s <= n or step < 1:
@@ -72,15 +72,15 @@ def occlusion(
     stride: int = 1,
     by: str = "mask",
 ) -> Scores:
-    """Occlusion: the decrease of the target's logit if a part is masked (Zeiler and Fergus, 2014).
+    """Occlusion: the decrease of the target's logit when a part is masked (Zeiler and Fergus, 2014).
 
     Args:
-        unit: ``token``, ``word`` (its tokens share the score) or ``span`` (several words). For images, every
-            unit is a patch.
+        unit: what is masked: ``token``, ``word`` (its tokens share the score) or ``span`` (several words).
+            For images, every unit is a patch.
         window: number of units that are masked together; None: 3 for spans, otherwise 1. For images, the
             number of patches per side.
         stride: step from one window to the next. The score of a unit is the mean over its windows.
-        by: the replacement: ``mask``, another baseline, or ``delete``.
+        by: replacement of masked tokens: ``mask``, another baseline, or ``delete``.
     """
     if unit not in ("token", "word", "span"):
         raise InputError(f"no unit {unit!r}", where="occlusion", fix="Use token, word or span")

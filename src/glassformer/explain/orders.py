@@ -1,4 +1,4 @@
-"""Bounds of the deletion curve, to normalize metrics."""
+"""Bounds of the area under the deletion curve, to normalize metrics."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import numpy as np
 from glassformer.explain.faithfulness import SHARES, curves
 from glassformer.explain.subject import Subject
 
-MAX_SINGLE_STEPS = 20  # up to this number of positions, each step of the search masks a single one
-BEAM_WIDTH = 5  # beam width
+MAX_SINGLE_STEPS = 20  # number of tokens up to which each step of the search masks a single token
+BEAM_WIDTH = 5
 
 
 def deletion_bounds(
@@ -16,12 +16,12 @@ def deletion_bounds(
 ) -> tuple[float, float]:
     """The lowest and the highest area under the deletion curve, over all orders of masking.
 
-    A beam search finds them, as for NAOPC (Edin et al., 2025). With more than ``MAX_SINGLE_STEPS`` positions,
-    a step masks several positions, as many as a step of the curve. The search is approximate: other orders
-    may be slightly more extreme.
+    A beam search finds them, as for NAOPC (Edin et al., 2025). With more than ``MAX_SINGLE_STEPS`` tokens, a
+    step masks several tokens, as many as a step of the curve. The search is approximate: other orders may be
+    slightly more extreme.
 
     Args:
-        by: the replacement of masked positions, as in ``Subject.logits``.
+        by: replacement of masked tokens, as in ``Subject.logits``.
     """
     lowest, highest = (_search(subject, target, by, width, sign) for sign in (1.0, -1.0))
     areas = []
@@ -31,7 +31,7 @@ def deletion_bounds(
         if subject.grid is not None:
             scores = scores[subject.maskable_indices]
         metrics = curves(subject, scores, target, by).metrics()
-        # Showing the positions in an order equals masking them in the reverse order.
+        # Showing the tokens in an order equals masking them in the reverse order.
         areas += [metrics["deletion"], metrics["insertion"]]
     return min(areas), max(areas)
 
@@ -58,21 +58,21 @@ def _search(subject: Subject, target: int, by: str, width: int, sign: float) -> 
     sizes = [1] * n
     if n > MAX_SINGLE_STEPS:
         sizes, width = np.diff(np.unique(np.rint(np.array(SHARES) * n).astype(int))).tolist(), 1
-    states: list[tuple[float, list[int]]] = [(0.0, [])]  # the sum so far and the masked positions, in order
+    beam: list[tuple[float, list[int]]] = [(0.0, [])]  # the sum so far, and the masked tokens in order
     for size in sizes:
         best_orders: dict[frozenset[int], tuple[float, list[int]]] = {}
-        for total_so_far, hidden in states:
-            remaining = [part for part in positions if part not in hidden]
+        for total_so_far, masked in beam:
+            remaining = [i for i in positions if i not in masked]
             keep = np.ones((len(remaining), len(subject)), bool)
-            keep[:, hidden] = False
+            keep[:, masked] = False
             keep[np.arange(len(remaining)), remaining] = False
             probabilities = sign * subject.logits_to_probabilities(subject.logits(keep, by))[:, target]
             ranked = np.argsort(probabilities, kind="stable")
             for first in ranked[:width]:
                 chosen = ranked[:size] if size > 1 else [first]
-                order = hidden + [remaining[i] for i in chosen]
+                order = masked + [remaining[i] for i in chosen]
                 total = total_so_far + float(probabilities[first])
                 if total < best_orders.get(frozenset(order), (np.inf,))[0]:
                     best_orders[frozenset(order)] = total, order
-        states = sorted(best_orders.values(), key=lambda state: state[0])[:width]
-    return states[0][1]
+        beam = sorted(best_orders.values(), key=lambda candidate: candidate[0])[:width]
+    return beam[0][1]

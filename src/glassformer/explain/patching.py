@@ -25,7 +25,7 @@ class Patched:
     """The effect of each activation as a share of the difference between two inputs, usually from 0 to 1.
 
     Args:
-        states: ``[L + 1, T]`` effect of the state of one token before the first and after each layer.
+        states: ``[L + 1, T]`` effect of the hidden state of one token, before the first and after each layer.
         heads: ``[L, H]`` effect of the output of one head at all tokens.
         tokens: tokens of the clean input; ``[]`` for an image.
         labels: predictions for the clean and for the corrupted input.
@@ -61,7 +61,7 @@ def patch_subjects(clean: Subject, corrupted: Subject) -> Patched:
             predictions, such as two texts that differ in one word.
 
     Raises:
-        InputError: different numbers of tokens, the same prediction, or pairs for a bi-encoder.
+        InputError: the numbers of tokens differ, the predictions are the same, or the model is a bi-encoder.
         NotForThisModelError: the model is not a Transformer.
     """
     model: Any = clean.model
@@ -72,10 +72,9 @@ def patch_subjects(clean: Subject, corrupted: Subject) -> Patched:
     if len(clean.parts) > 1 or len(clean) != len(corrupted):
         what = f"the inputs have {len(clean)} and {len(corrupted)} tokens"
         if len(clean.parts) > 1:
-            what = "texts that are read apart"
-        raise InputError(
-            what, where="patch", fix="Give two inputs of as many tokens, such as texts that differ in a word"
-        )
+            what = "a bi-encoder, which encodes both texts separately, is not supported"
+        fix = "Give two inputs with the same number of tokens, such as texts that differ in one word"
+        raise InputError(what, where="patch", fix=fix)
     if clean.target == corrupted.target:
         what = f"both inputs are predicted as {clean.classes[clean.target]!r}"
         raise InputError(what, where="patch", fix="Give two inputs that are predicted differently")
@@ -116,7 +115,7 @@ def patch_subjects(clean: Subject, corrupted: Subject) -> Patched:
 def _run(model: Any, subject: Subject, num_heads: int) -> tuple[list[Tensor], list[Tensor]]:
     """The L + 1 hidden states ``[T, D]``, and the outputs of the heads of L layers ``[T, H, D / H]``.
 
-    The outputs are those before the output projection.
+    The latter are inputs of the output projection.
     """
     states, outputs = [subject.rows.to(next(model.encoder.parameters()).dtype)], []
     for i, layer in enumerate(model.encoder.steps):
@@ -132,7 +131,7 @@ def _run(model: Any, subject: Subject, num_heads: int) -> tuple[list[Tensor], li
 
 @contextmanager
 def _heads_replaced(projection: Any, clean: Tensor) -> Iterator[None]:
-    """Context in which variant h of H variants has the clean output of head h."""
+    """Context in which variant h of H variants gets the clean output of head h."""
     t, num_heads = clean.shape[:2]
 
     def replace(_: Any, inputs: tuple[Tensor, ...]) -> Tensor:

@@ -1,8 +1,8 @@
 """HTML of explanations.
 
-``fragment`` is for notebooks and has inline styles and no scripts. ``page`` is a self-contained file. Its
-content security policy allows only the included style sheet and script. All texts, labels and tokens are
-escaped.
+``fragment`` returns HTML for notebooks, with inline styles and without scripts. ``page`` returns a
+self-contained file. Its content security policy allows only the included style sheet and script. All texts,
+labels and tokens are escaped.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from glassformer.data.vocabulary import clean_offsets, word_ids, wordpiece_word_
 class Tokens:
     """The T tokens of one text, truncated as in training."""
 
-    text: str  # input of the tokenizer, after cleaning
+    text: str  # input of the tokenizer: the cleaned text
     names: list[str]
     offsets: list[tuple[int, int]]  # character offsets in ``text``; (0, 0) for special tokens
     ids: list[int]
@@ -111,24 +111,24 @@ def sum_by_word(scores: np.ndarray, words: np.ndarray) -> np.ndarray:
 
 # Method -> how to interpret its scores.
 ABOUT = {
-    "attention": "How much of each token the head's rows read in one layer. It shows where information was "
-    "read, not why the model predicts what it does.",
+    "attention": "How much attention each token gets in one layer, from the positions that the head reads. "
+    "It shows where information was read, not why the model made this prediction.",
     "rollout": "Attention followed through all layers. It shows where information could have come from, not "
-    "why the model predicts what it does.",
-    "gradient_x_input": "The first-order part of what each token gives to the logit of the label explained.",
-    "integrated_gradients": "What each token gives to the logit, against the baseline: the scores add up to "
-    "the difference between the two logits, up to the error stated.",
-    "attention_gradient": "Attention followed through all layers, where it raises the logit of the label "
-    "explained.",
-    "gim": "The first-order part of what each token gives to the logit of the label explained, by a gradient "
-    "that is not weakened where tokens make up for each other.",
-    "decomposition": "The part of the logit that each token has, with attention weights and other factors "
-    "held constant: the scores of all tokens and the biases add up to the logit.",
-    "shapley": "What each token adds to the logit of the label explained, on average over random orders of "
-    "showing tokens: the scores add up to the difference to an input with every token hidden.",
-    "weights": "The weights of the words and n-grams of characters that are in the text, each shared out "
-    "among the characters that it stands on: the scores of all tokens and the bias add up to the logit.",
-    "occlusion": "How far the logit of the label explained falls when the token is hidden.",
+    "why the model made this prediction.",
+    "gradient_x_input": "The first-order contribution of each token to the logit of the explained label.",
+    "integrated_gradients": "The contribution of each token to the logit, compared with the baseline. The "
+    "scores sum to the difference between the two logits, up to the reported error.",
+    "attention_gradient": "Attention followed through all layers, counted only where it raises the logit of "
+    "the explained label.",
+    "gim": "The first-order contribution of each token to the logit of the explained label. The gradient is "
+    "not weakened by tokens that can replace each other.",
+    "decomposition": "The contribution of each token to the logit, with attention weights and other factors "
+    "as constants. The scores of all tokens and the biases sum to the logit.",
+    "shapley": "The mean contribution of each token to the logit of the explained label, over random orders "
+    "of showing tokens. The scores sum to the difference from an input with every token masked.",
+    "weights": "The contributions of the words and character n-grams in the text, each shared equally among "
+    "its characters. The scores of all tokens and the bias sum to the logit.",
+    "occlusion": "How much the logit of the explained label falls when the token is masked.",
 }
 
 
@@ -138,8 +138,8 @@ class Scores:
 
     scores: np.ndarray  # [T]
     maps: np.ndarray | None = None  # [L, H, T, T] attention weights
-    reads: np.ndarray | None = None  # [T], the share of each output row in the pooled vector
-    error: float | None = None
+    reads: np.ndarray | None = None  # [T], the share of each output token in the pooled vector
+    error: float | None = None  # integrated gradients: relative error of completeness
     settings: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -159,14 +159,14 @@ class Result:
     offsets: list[tuple[int, int]]
     scores: np.ndarray  # [T], or [gh, gw] on the patch grid
     label: Any  # the prediction
-    probability: float  # of the prediction
+    probability: float  # probability of the prediction
     method: str
     target: Any = None  # the explained label; None for attention and rollout
     maps: np.ndarray | None = None  # [L, H, T, T] attention weights
     error: float | None = None  # integrated gradients: relative error of completeness
     settings: dict[str, Any] = field(default_factory=dict)
     image: np.ndarray | None = None  # [height, width, 3] uint8, the input of the model
-    reads: np.ndarray | None = None  # [T], the share of each output row in the pooled vector
+    reads: np.ndarray | None = None  # [T], the share of each output token in the pooled vector
     notes: list[str] = field(default_factory=list)
     name: str = ""  # file name of the input
     trust: dict[str, Any] | None = None  # result of ``faithfulness.check_faithfulness``, if requested
@@ -179,8 +179,8 @@ class Result:
     @property
     def of_target(self) -> float | None:
         """The probability of the target if it is not the predicted label; else None."""
-        other = self.target is not None and str(self.target) != str(self.label) and not self.number
-        return self.target_probability if other else None
+        differs = self.target is not None and str(self.target) != str(self.label) and not self.number
+        return self.target_probability if differs else None
 
     @property
     def numbers(self) -> np.ndarray:
@@ -207,7 +207,7 @@ class Result:
         return [(self.text[a:b], float(s)) for (a, b), s in zip(spans, scores, strict=True)]
 
     def words_of(self, side: int) -> list[tuple[str, float]]:
-        """As ``words``, for one text of a pair: 0 is the first text, 1 the second."""
+        """Like ``words``, for one text of a pair: 0 is the first text, 1 the second."""
         if self.sides is None:
             return self.words() if side == 0 else []
         side_words = {int(w) for w, s in zip(self.numbers, self.sides, strict=True) if s == side and w >= 0}

@@ -18,7 +18,7 @@ from glassformer.explain.faithfulness import spearman, summary
 from glassformer.explain.methods import explain, explain_input
 from glassformer.explain.subject import Subject
 
-LIMIT = 0.5  # mean rank correlation from which scores count as hardly changed
+LIMIT = 0.5  # mean rank correlation from which scores count as unchanged
 
 
 # --- weight randomization -------------------------------------------------------------------------
@@ -32,10 +32,10 @@ def _stages(model: Any) -> list[tuple[str, list[nn.Module]]]:
 
 
 def shuffled(model: Any, seed: int = 0) -> Iterator[tuple[str, Any]]:
-    """Yield one copy of the model whose parts are shuffled cumulatively (cascading; Adebayo et al., 2018).
+    """Shuffle the parts of a copy of the model one by one, from the output (Adebayo et al., 2018: cascading).
 
-    The values of every tensor are permuted, which keeps their distribution. The same copy is yielded each
-    time. Embeddings are not shuffled.
+    Yields the name of the part and the copy, after each part. The values of every tensor are permuted, which
+    keeps their distribution. Embeddings are not shuffled.
     """
     model = copy.deepcopy(model).eval()
     generator = torch.Generator().manual_seed(seed)
@@ -53,8 +53,8 @@ def randomization(
 ) -> list[dict[str, Any]]:
     """Rank correlation of the scores of the trained model with the scores under shuffled weights.
 
-    The subjects share one model. Weights are shuffled cumulatively. Each record has the last shuffled part
-    and the mean rank correlation over the tokens that may be masked, with its interval.
+    The subjects share one model. Weights are shuffled cumulatively (``shuffled``). Each record has the last
+    shuffled part and the mean rank correlation over the tokens that may be masked, with its interval.
     """
 
     def flat_scores(subject: Subject) -> np.ndarray:
@@ -71,7 +71,7 @@ def randomization(
 
 
 def passes(records: Sequence[dict[str, Any]]) -> bool:
-    """Whether shuffling all weights changes the scores."""
+    """Whether the scores change when all weights are shuffled; ``records`` are from ``randomization``."""
     return abs(records[-1]["mean"]) < LIMIT
 
 

@@ -44,7 +44,7 @@ def shapley(
         return Scores(scores)
     rng = np.random.default_rng(seed)
     orders = [order[::step] for order in (rng.permutation(count) for _ in range(pairs)) for step in (1, -1)]
-    ranks = np.argsort(orders, axis=1)  # [2 pairs, units]: when a unit is shown
+    ranks = np.argsort(orders, axis=1)  # [2 pairs, units], position of each unit in each order
     shown = ranks[:, None, :] < np.arange(count + 1)[:, None]  # [2 pairs, units + 1, units]
     keep = np.zeros((shown[..., 0].size, len(subject)), bool)
     keep[:, maskable] = shown.reshape(-1, count)[:, token_units]

@@ -24,8 +24,8 @@ from glassformer.finite import finite, json_text
 from glassformer.models.sentences import Dense, Sentences
 from glassformer.outputs import write_text
 
-POSITIVE, NEGATIVE = "var(--right, #0b7285)", "var(--wrong, #b93a2b)"  # colors
-MAX_TOKENS = 200  # maximum number of drawn rows or columns; the JSON has all
+POSITIVE, NEGATIVE = "var(--right, #0b7285)", "var(--wrong, #b93a2b)"  # colors of positive, negative values
+MAX_TOKENS = 200  # maximum number of displayed rows and of columns; the JSON has all
 MAX_SQUARES = 10_000  # maximum number of squares of a heatmap
 NUM_STRONGEST = 8  # number of listed pairs
 ABOUT = (
@@ -43,7 +43,7 @@ def picture(
     Args:
         rows, columns: names of the tokens of both texts.
         table: ``[len(rows), len(columns)]`` contributions.
-        origin: where the table comes from, for error messages.
+        origin: the file of the table, for error messages.
     """
     if len(table) != len(rows) or any(len(line) != len(columns) for line in table):
         what = f"contributions are not {len(rows)} by {len(columns)}"
@@ -56,7 +56,7 @@ def picture(
         color = POSITIVE if value >= 0 else NEGATIVE
         return color, f"{abs(value) / peak:.3f}", f"{rows[r]} · {columns[c]}: {value:+.4f}"
 
-    label = f"What each of {len(rows)} by {len(columns)} pairs adds to the cosine"
+    label = f"Contributions of {len(rows)} by {len(columns)} pairs to the cosine"
     return heatmap_svg(rows, columns, cell, label)
 
 
@@ -64,8 +64,7 @@ def page(explanations: Sequence[Any], title: str = "") -> str:
     """An HTML page with the heatmap of each explanation and its strongest pairs.
 
     Args:
-        explanations: objects with ``a``, ``b``, ``rows``, ``columns``, ``table``, ``score`` and
-            ``strongest(k)``; for images also ``urls`` and ``grids``, one per image.
+        explanations: ``SimilarityExplanation`` or ``ImageSimilarity`` objects.
     """
     from markupsafe import Markup
 
@@ -126,7 +125,7 @@ def patches(url: str, sums: Any, grid: tuple[int, int]) -> str:
         f"<title>row {i // columns + 1}, column {i % columns + 1}: {value:+.4f}</title></rect>"
         for i, value in enumerate(map(float, sums))
     )
-    label = f"An image, and what each of its {rows} by {columns} patches adds"
+    label = f"An image, and the contributions of its {rows} by {columns} patches"
     return (
         f'<svg viewBox="0 0 {width} {height}" width="{max(width, 224)}" role="img" aria-label="{label}">'
         f'<image href="{escape(url)}" width="{width}" height="{height}" preserveAspectRatio="none"/>'
@@ -238,7 +237,7 @@ def _patch_names(grid: tuple[int, int]) -> list[str]:
 
 
 def save_similarities(explanations: Sequence[SimilarityExplanation], path: str | Path) -> Path:
-    """As ``SimilarityExplanation.save``, for several explanations: one page, or a JSON array."""
+    """Like ``SimilarityExplanation.save``, for several explanations: one page, or a JSON array."""
     title = "" if len(explanations) == 1 else f"The cosines of {len(explanations)} pairs"
     values = [one.as_dict() for one in explanations]
     return _write(path, lambda: page(explanations, title), lambda: json_text(values, indent=2) + "\n")
@@ -280,8 +279,8 @@ def _token_parts(steps: Sentences, states: Tensor) -> Tensor:
     for mode in steps.pool.modes:
         weights = torch.zeros(count, 1, dtype=states.dtype)
         if mode == "max":
-            winners = F.one_hot(states.argmax(0), count).T.to(states)  # [T, D]
-            pooled.append(states * winners)
+            is_max = F.one_hot(states.argmax(0), count).T.to(states)  # [T, D]
+            pooled.append(states * is_max)
             continue
         if mode == "cls":
             weights[0] = 1

@@ -36,7 +36,7 @@ from glassformer.nn.trace import LayerRecord, Trace
 from glassformer.packing import Packing
 from glassformer.runtime import computes_gradients
 
-BATCH_TOKENS = 8192  # rows per forward pass over variants of an input
+BATCH_TOKENS = 8192  # maximum number of tokens per forward pass over variants of an input
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Subject:
 
     Args:
         model: in eval mode, with ``encoder`` and ``run_rows``; used for gradients and attention maps.
-        rows: ``[T, D]``, the input of the encoder.
-        baselines: name -> function that returns replacement rows ``[T, D]`` for masked tokens. The rows of
+        rows: ``[T, D]``, the embeddings, which are the input of the encoder.
+        baselines: name -> function that returns replacements ``[T, D]`` for masked tokens. The embeddings of
             special tokens are unchanged.
         words: ``[T]`` the word of each token, or the index of each patch; -1: never masked ([CLS], [SEP]).
         classes, target: the labels, and the index of the predicted label.
@@ -95,7 +95,7 @@ class Subject:
         return np.flatnonzero(self.words >= 0)
 
     def baseline(self, name: str) -> Tensor:
-        """The replacement rows ``[T, D]`` of a baseline."""
+        """The replacement embeddings ``[T, D]`` of a baseline."""
         if name not in self.baselines:
             fix = nearest(name, list(self.baselines))
             raise InputError(f"no baseline {name!r} here", where="explain", fix=fix)
@@ -106,8 +106,8 @@ class Subject:
 
         Args:
             keep: ``[M, T]`` boolean, False at masked tokens; special tokens are always kept.
-            by: ``"delete"`` removes the rows of masked tokens, and the remaining rows keep their positions.
-                The name of a baseline replaces the rows.
+            by: ``"delete"`` removes masked tokens; the remaining tokens keep their position embeddings. The
+                name of a baseline replaces their embeddings.
         """
         keep = np.asarray(keep, bool) | (self.words < 0)
         model = self.predictor or self.model
@@ -118,7 +118,7 @@ class Subject:
             for start in range(0, len(keep), per_batch):
                 part = torch.from_numpy(keep[start : start + per_batch]).to(self.rows.device)  # [m, T]
                 if replacement is None:
-                    part[:, 0] |= ~part.any(1)  # a sequence has at least one row
+                    part[:, 0] |= ~part.any(1)  # a sequence has at least one token
                     rows = self.rows.expand(len(part), -1, -1)[part]  # [N, D]
                     lengths = torch.stack([text.sum(1) for text in part.split(self.parts, 1)], 1)
                     packing = Packing(tuple(lengths.flatten().tolist()), rows.device)
@@ -151,7 +151,7 @@ def differentiable_model(clf: Any) -> Any:
 
 
 class SelectedRows(nn.Module):
-    """The pooling of a model that reads some rows of each sequence."""
+    """The pooling of a ``SingleOutputModel``, which reads the tokens at some positions of each sequence."""
 
     def __init__(self, rows: Sequence[int]):
         super().__init__()
@@ -159,7 +159,7 @@ class SelectedRows(nn.Module):
 
 
 class SingleOutputModel(nn.Module):
-    """Wraps a token-level model as one with a single output per sequence.
+    """Wraps a token-level model as a model with a single output per sequence.
 
     Args:
         positions: the tokens in each sequence whose outputs are read.
@@ -176,14 +176,14 @@ class SingleOutputModel(nn.Module):
         self.has_attention = getattr(model, "has_attention", True)
 
     def run_rows(self, x: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
-        """Logits ``[B, C]`` of embedded rows ``[N, D]``."""
+        """Logits ``[B, C]`` of embeddings ``[N, D]``."""
         if set(packing.lengths) != {self.length}:
-            what = "a word, or an answer, whose text lacks tokens has no place in it"
+            what = "words and answers cannot be explained by deleting tokens, which would move them"
             raise InputError(what, where="explain", fix="Hide tokens with by=mask, not by=delete")
         return self._select(self.model.run_rows(x, packing, trace), packing)
 
     def apply_heads(self, states: Tensor, packing: Packing) -> ModelOutput:
-        """Logits ``[B, C]`` of states ``[N, D]``."""
+        """Logits ``[B, C]`` of hidden states ``[N, D]``."""
         return self._select(self.model.apply_heads(states, packing), packing)
 
     def _select(self, out: ModelOutput, packing: Packing) -> ModelOutput:
@@ -214,7 +214,7 @@ def join_maps(maps: Sequence[Tensor]) -> Tensor:
 
 
 def pooling_weights(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
-    """The share of each output row of the encoder in the pooled vector, ``[T]``."""
+    """The share of each output token of the encoder in the pooled vector, ``[T]``."""
     if isinstance(pooling, PairPooling):  # both texts have the same share
         return (
             np.concatenate([pooling_weights(pooling.text_pooling, out, n) for n in out.packing.lengths]) / 2

@@ -16,11 +16,11 @@ from glassformer.errors import InputError, counted
 from glassformer.explain.result import Result
 from glassformer.explain.view import certainty, image_data_url, inert, short_names
 
-CELL, LETTER = 22, 7  # pixels per square, and per letter
-IMAGE_SIDE, GAP, HEADER, FOOTER = 100, 8, 34, 20  # pixels
+CELL, LETTER = 22, 7  # width in pixels of a square and of a letter
+IMAGE_SIDE, GAP, HEADER, FOOTER = 100, 8, 34, 20  # sizes in pixels
 INK, MUTED, MAP_COLOR = "#23303d", "#5b6672", "#2f6db5"
 POSITIVE, NEGATIVE = (255, 110, 0), (40, 90, 220)  # colors of scores on an image
-MAX_TOKEN_LETTERS, MAX_LABEL_LETTERS = 16, 11  # longer names are shortened
+MAX_TOKEN_LETTERS, MAX_LABEL_LETTERS = 16, 11  # longer tokens and labels are shortened
 MAX_TOKENS = 64  # maximum number of tokens of a map
 
 
@@ -51,7 +51,8 @@ def heads(explanation: Result, layer: int = -1) -> str:
     """
     e = explanation
     if e.maps is None or e.image is not None:
-        raise InputError("no maps of a text", where="heads", fix="Explain a text with maps=True")
+        what = "the explanation has no attention maps of a text"
+        raise InputError(what, where="heads", fix="Explain a text with maps=True")
     if not -len(e.maps) <= layer < len(e.maps):
         raise InputError(f"no layer {layer}: the model has {counted(len(e.maps), 'layer')}", where="heads")
     if len(e.tokens) > MAX_TOKENS:
@@ -101,7 +102,7 @@ def pictures(
             f"{len(rows)} rows, {len(titles)} titles and {len(captions)} names do not fit", where="images"
         )
     if any(e.image is None for row in rows for e in row):
-        raise InputError("an explanation of a text", where="images", fix="Give those of images")
+        raise InputError("an explanation is of a text", where="images", fix="Give explanations of images")
     column_width, row_height = IMAGE_SIDE + GAP, IMAGE_SIDE + FOOTER + GAP
     parts, definitions = [], []
     labels = iter(short_names([str(e.label) for row in rows for e in row], MAX_LABEL_LETTERS))

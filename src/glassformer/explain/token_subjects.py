@@ -1,4 +1,4 @@
-"""Inputs for explanations of taggers and question answering."""
+"""``Subject`` of taggers and of question answering."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def word_index(words: list[str], word: str | int | None, tags: list[str]) -> int
 
 @computes_gradients
 def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -> Subject:
-    """One word of a sentence, in the window that its tag is predicted from; the target is that tag."""
+    """The ``Subject`` of one word of a sentence, in the window of its prediction; the target is its tag."""
     model = differentiable_model(tagger)
     device = next(model.parameters()).device
     encoded = tagger.encode([words])
@@ -64,7 +64,7 @@ def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -
     embedded, baselines = embed_tokens(tagger, model, ids, token_words, None)
     probabilities = tagger.to_probabilities(compute_logits(view, embedded)[None].float().cpu().numpy())[0]
     classes, label = tagger.classes_.tolist(), tags[index]
-    # The predicted tag is not always the most probable one, since invalid tag sequences are repaired.
+    # The predicted tag is not always the most probable one, because invalid tag sequences are repaired.
     target = classes.index(label) if label in classes else int(probabilities.argmax())
     shown = {
         "text": " ".join(words),
@@ -90,7 +90,7 @@ def _from_zero(words: np.ndarray) -> np.ndarray:
 
 @computes_gradients
 def answer_subject(answerer: Any, question: Question) -> Subject:
-    """The best answer to one question, in its window.
+    """The ``Subject`` of the best answer to a question, in its window.
 
     The logit of the class "answer" is the start logit plus the end logit of the answer. The logit of "no
     answer" is the sum of both logits of [CLS].

@@ -1,7 +1,7 @@
 """Attention maps and scores for HTML pages.
 
-The units of a view are words and special tokens, or the patches of an image. The rows of a word's tokens are
-averaged and their columns are added, so that rows still sum to 1. Maps are encoded as bytes.
+The units of a view are words and special tokens, or the patches of an image. In attention maps, the rows of a
+word's tokens are averaged and their columns summed, so rows still sum to 1. Maps are encoded as bytes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from glassformer.data.vocabulary import CLS, wordpiece_word_ids
 from glassformer.explain.attention import rollout
 from glassformer.explain.result import Result, word_spans
 
-LEVELS = 10  # number of shades
-MAX_PAIRS = 2_000_000  # maximum number of characters of encoded maps per input
+LEVELS = 10  # number of shades, without zero
+MAX_PAIRS = 2_000_000  # maximum length of the encoded maps of an input, in characters
 THIN_SPACE = "\u202f"
 
 
@@ -52,8 +52,8 @@ class View:
     predicted: str
     probability: float
     pieces: list[Piece]
-    unread: str  # the truncated end of the text
-    caption: str  # the displayed numbers in short
+    unread: str  # the end of the text, which was truncated
+    caption: str  # summary of the displayed numbers
     data: dict[str, Any]  # for the script; contains no user text
     patches: list[Patch] = field(default_factory=list)
     picture: str = ""  # data URL
@@ -67,13 +67,13 @@ class Numbers:
     Args:
         rows: ``[L, H, T]`` attention from the pooled positions in each layer and head; L = 0: unknown.
         rollout_row: ``[T]`` rollout from the pooled positions; None: computed from ``flow`` and ``reads``.
-        flow: ``[T, T]`` rollout of every row.
-        reads: ``[T]`` share of each row in the pooled vector.
+        flow: ``[T, T]`` rollout from every position.
+        reads: ``[T]`` share of each position in the pooled vector.
         maps: ``[L, H, T, T]`` all attention weights.
         scores: ``[T]`` scores that are displayed first; None: the rollout, or the last layer.
         signed: whether scores may be negative.
         method: the attribution method of the scores.
-        max_pairs: maximum number of characters of encoded maps. Larger maps are averaged over heads or
+        max_pairs: maximum length of the encoded maps in characters. Longer maps are averaged over heads or
             omitted.
     """
 
@@ -94,7 +94,7 @@ class Numbers:
         return self.rollout_row
 
     def check(self, tokens: int) -> None:
-        """Raises ValueError if the shapes do not match the number of tokens."""
+        """Raise ValueError if the shapes do not match the number of tokens."""
         if self.maps is not None and self.maps.shape != (*self.rows.shape[:2], tokens, tokens):
             raise ValueError(f"{tokens} tokens, maps {self.maps.shape}")
         row = self.pooled_rollout()
@@ -103,7 +103,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Prediction:
     """The prediction for an input, and its true label if known."""
 
     predicted: str = ""
@@ -129,14 +129,14 @@ def view_of(explanation: Result, *, max_pairs: int = MAX_PAIRS) -> View:
         method=e.method,
         max_pairs=max_pairs,
     )
-    answer = Answer(str(e.label), e.probability)
+    prediction = Prediction(str(e.label), e.probability)
     if e.image is None:
-        return text_view(e.text, e.tokens, e.offsets, numbers, answer, e.numbers)
+        return text_view(e.text, e.tokens, e.offsets, numbers, prediction, e.numbers)
     num_special = 0 if maps is None else maps.shape[-1] - e.scores.size  # [CLS] and register tokens
     numbers = replace(numbers, scores=np.concatenate([np.zeros(num_special), e.scores.ravel()]))
     height, width = e.image.shape[:2]
     grid = (e.scores.shape[0], e.scores.shape[1])
-    return image_view(image_data_url(e.image), (width, height), grid, numbers, answer)
+    return image_view(image_data_url(e.image), (width, height), grid, numbers, prediction)
 
 
 def text_view(
@@ -144,7 +144,7 @@ def text_view(
     tokens: Sequence[str],
     offsets: Sequence[Sequence[int]],
     numbers: Numbers,
-    answer: Answer,
+    prediction: Prediction,
     words: np.ndarray | None = None,
 ) -> View:
     """The view of one text.
@@ -179,7 +179,8 @@ def text_view(
         pieces.append(Piece(before, text[start:stop], shades[u]))
         end = stop
     caption = _caption(displayed, special, data["scores"])
-    return View(answer.label, answer.predicted, answer.probability, pieces, text[end:].strip(), caption, data)
+    p, unread = prediction, text[end:].strip()
+    return View(p.label, p.predicted, p.probability, pieces, unread, caption, data)
 
 
 def image_view(
@@ -187,7 +188,7 @@ def image_view(
     size: tuple[int, int],
     grid: tuple[int, int],
     numbers: Numbers,
-    answer: Answer,
+    prediction: Prediction,
 ) -> View:
     """The view of one image.
 
@@ -212,9 +213,8 @@ def image_view(
     ]
     pieces = [Piece("", name, shades[i], True) for i, name in special.items()]
     caption = _caption(displayed, special, data["scores"], "patches")
-    return View(
-        answer.label, answer.predicted, answer.probability, pieces, "", caption, data, patches, url, size
-    )
+    p = prediction
+    return View(p.label, p.predicted, p.probability, pieces, "", caption, data, patches, url, size)
 
 
 def image_data_url(image: np.ndarray) -> str:

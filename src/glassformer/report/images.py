@@ -18,7 +18,7 @@ import numpy as np
 from glassformer.data.image import ImageRange, open_image
 from glassformer.errors import DataError
 from glassformer.explain.attention import rollout
-from glassformer.explain.view import Answer, Numbers, View, image_view, text_view
+from glassformer.explain.view import Numbers, Prediction, View, image_view, text_view
 from glassformer.process import without_warnings
 
 SIDE = 96  # pixels of a thumbnail's longer side
@@ -136,13 +136,13 @@ def _view(example: dict[str, Any], max_pairs: int) -> View:
     row = rollout_row if rollout_row.size else None
     numbers = Numbers(rows, row, flow=flow, maps=maps, max_pairs=max_pairs * 3 // 4)
     predicted, label = (str(example.get(key, "")) for key in ("predicted", "label"))
-    answer = Answer(predicted, float(example["probability"]), label)
+    prediction = Prediction(predicted, float(example["probability"]), label)
     if "png" in example:
         (width, height), (gh, gw) = example["size"], example["grid"]
         url = data_uri(example["png"], "maps.json")
-        return image_view(url, (int(width), int(height)), (int(gh), int(gw)), numbers, answer)
+        return image_view(url, (int(width), int(height)), (int(gh), int(gw)), numbers, prediction)
     words = np.asarray(example["words"], int) if "words" in example else None
-    return text_view(example["text"], example["tokens"], example["offsets"], numbers, answer, words)
+    return text_view(example["text"], example["tokens"], example["offsets"], numbers, prediction, words)
 
 
 def _decode(text: str | None, shape: tuple[int, ...]) -> np.ndarray | None:

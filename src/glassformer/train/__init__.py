@@ -1,1 +1,1 @@
-"""Training: loop, objectives, optimizers, callbacks, and the state that checkpoints hold."""
+"""Training: loop, objectives, optimizers, callbacks and checkpoint state."""

@@ -42,17 +42,17 @@ REDRAW_SECONDS = 0.25  # minimum time between two updates
 
 
 def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook, which shows HTML; IPython in a terminal is not."""
+    """Whether this process is the kernel of a notebook, which can show HTML, unlike IPython in a terminal."""
     ipython = sys.modules.get("IPython")
     shell: Any = ipython.get_ipython() if ipython is not None and hasattr(ipython, "get_ipython") else None
     return shell is not None and hasattr(shell, "kernel")
 
 
 class NotebookBar:
-    """The part of ``rich.progress.Progress`` that training needs, for notebooks.
+    """A progress bar for notebooks, with the methods of ``rich.progress.Progress`` that training uses.
 
     Args:
-        remove_at_end: remove the bar when it ends.
+        remove_at_end: whether to remove the bar at the end.
     """
 
     def __init__(self, remove_at_end: bool = False):
@@ -81,13 +81,13 @@ class NotebookBar:
         self._draw(always=completed >= self.total)
 
     def advance(self, task: int, done: int) -> None:
-        """Add to the progress."""
+        """Add ``done`` to the progress."""
         self.update(task, self.done + done, **self.metrics)
 
     def stop(self) -> None:
         """Draw the bar for the last time, or remove it."""
         if self._display is not None and self.remove_at_end:
-            from IPython.display import HTML  # type: ignore[import-not-found]  # there, in a notebook
+            from IPython.display import HTML  # type: ignore[import-not-found]  # installed in notebooks
 
             self._display.update(HTML(""))
         elif self._display is not None:
@@ -112,7 +112,7 @@ class NotebookBar:
         now = time.monotonic()
         if not always and now - self._last_drawn < REDRAW_SECONDS:
             return
-        from IPython.display import HTML, display  # type: ignore[import-not-found]  # there, in a notebook
+        from IPython.display import HTML, display  # type: ignore[import-not-found]  # installed in notebooks
 
         self._last_drawn = now
         if self._display is None:
@@ -128,10 +128,9 @@ Advance = Callable[[int], None] | None  # called with the number of examples sin
 Count = Callable[[str, int], AbstractContextManager[Advance]]  # arguments: task name, number of examples
 
 
-INTERRUPTED = "interrupted"  # the reason for which model selection (``auto``) skipped a candidate
-RESUME_HINT = (
-    "continue with --resume, in Python resume=True"  # the command line replaces it with a full command
-)
+INTERRUPTED = "interrupted"  # why the search for a model (``auto``) skipped a candidate
+# The command line replaces this hint with a full command.
+RESUME_HINT = "continue with --resume, in Python resume=True"
 
 
 class Interrupted(GlassformerError):
@@ -172,7 +171,7 @@ def run_with(callbacks: Sequence[Callback], training: Training, *loop: Any) -> N
                 for callback in callbacks:
                     callback.step(training, info)
     finally:
-        with ExitStack() as ends:  # calls every ``end``, in this order, even if another one raises
+        with ExitStack() as ends:  # calls every ``end`` in the order of ``callbacks``, even if one raises
             for callback in reversed(callbacks):
                 ends.callback(callback.end, training)
 
@@ -189,14 +188,14 @@ class Checkpoints(Callback):
 
         Raises:
             ConfigError: another process writes to the folder; raised on every rank.
-            CheckpointError: the folder has checkpoints and ``resume`` is False, or checkpoints of another
+            CheckpointError: the folder has checkpoints and ``resume`` is False, or they belong to another
                 training.
         """
         ranks, lock_error = training.ranks, None
         try:
             if ranks.is_main:
                 self._locks.enter_context(write_lock(self.folder))
-                remove_leftovers(self.folder)  # a resume of a finished training saves nothing, so sweep here
+                remove_leftovers(self.folder)  # here, because resuming a finished training saves nothing
         except GlassformerError as error:
             lock_error = error
         message = ranks.broadcast(lock_error and str(lock_error))
@@ -253,17 +252,17 @@ class HistoryFile(Callback):
 
 
 class Signals:
-    """Records Ctrl-C, SIGTERM or SIGHUP, so that work can stop at a suitable point.
+    """Records Ctrl-C, SIGTERM or SIGHUP: the program can then stop at a suitable point.
 
-    A second signal stops the work at once. Ignored signals (``nohup``) stay ignored. Python delivers signals
-    only to the main thread, so other threads record nothing.
+    A second signal stops the program at once. Ignored signals (``nohup``) stay ignored. Python delivers
+    signals only to the main thread, so in other threads nothing is recorded.
     """
 
     NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 
     def __init__(self) -> None:
         self.received: int | None = None
-        self.handled = False  # whether the work has stopped because of the signal
+        self.handled = False  # whether the program has stopped its work because of the signal
         self._old_handlers: dict[int, Any] = {}
 
     def listen(self) -> None:
@@ -278,8 +277,8 @@ class Signals:
         self.received = number
         for other, handler in self._old_handlers.items():
             signal.signal(other, handler)
-        # The command line's handler gets the next signal; ``mark_interrupted`` makes it ignore repetitions of
-        # this one.
+        # The command line's handler gets the next signal. ``mark_interrupted`` tells it to ignore repetitions
+        # of this signal.
         if mark_interrupted := getattr(self._old_handlers.get(number), "mark_interrupted", None):
             mark_interrupted()
 
@@ -303,7 +302,7 @@ class StopOnSignal(Callback):
     A second signal stops at once.
 
     Args:
-        best_so_far: a fit that compares models returns the best model so far instead of raising an error.
+        best_so_far: whether the fit compares models, and then returns the best one so far instead of raising.
     """
 
     def __init__(self, folder: Path, keep_last: int = 2, best_so_far: bool = False):
@@ -340,7 +339,7 @@ class Progress(Callback):
 
     Args:
         stream: the stream to write to; None: standard error.
-        every: seconds between lines in a log. The last step, the first and the last evaluation always have a
+        every: seconds between lines in a log. The last step and the first and last evaluation always get a
             line.
     """
 
@@ -412,7 +411,7 @@ class Progress(Callback):
             is_due = not self.printed or time.monotonic() - self.last_evaluation >= self.every
             if self.bar is not None or is_last or is_due:
                 if is_last and self.bar is None and self.best and self.best not in (line, *self.printed):
-                    self._line(f"best: {self.best}")  # not printed before, but its weights are kept
+                    self._line(f"best: {self.best}")  # the weights that are kept
                 self._line(line)
                 self.printed.add(line)
                 self.last_evaluation = time.monotonic()
@@ -449,7 +448,7 @@ class Progress(Callback):
             yield lambda done: bar.advance(task, done)
 
     def _log_progress(self, what: str, total: int) -> Callable[[int], None]:
-        """A function that is called with the number of new examples and logs every ``every`` seconds."""
+        """A function that takes the number of new examples and logs the progress every ``every`` seconds."""
         start_time = last_line = time.monotonic()
         done = 0
 
@@ -476,7 +475,7 @@ REGRESSION_SCORES = {"score": "score {:.4f}", "r2": "R² {:.4f}", "mae": "mean a
 
 
 def _evaluation_line(epoch: int, e: dict[str, Any], config: Any, best: bool) -> str:
-    """The line of an evaluation; the metric that selects the best weights is first, "(best)" marks it."""
+    """The log line of an evaluation; the metric that selects the best weights is first."""
     line = f"epoch {epoch}  train loss {e['train_loss']:.4f}  "
     if "loss" in e and "accuracy" not in e:  # a regressor or an embedder
         scores = [form.format(e[key]) for key, form in REGRESSION_SCORES.items() if key in e]
@@ -514,8 +513,8 @@ def _recent_loss_and_speed(training: Training) -> tuple[float, float]:
 #
 #     checkpoints/epochs/epoch-0001/   weights.safetensors, manifest.json
 #
-# An epoch's weights are written before the checkpoint of its last step, so that a training that resumes from
-# a checkpoint has the weights of all its epochs.
+# They are written before the checkpoint of the epoch's last step: a training that resumes from a checkpoint
+# has the weights of all earlier epochs.
 
 
 _NAME = re.compile(r"epoch-(\d{4,})")

@@ -127,9 +127,7 @@ class FitConfig(Section):
 
     def __post_init__(self) -> None:
         if self.lora_targets != LORA_TARGETS:
-            from glassformer.nn.lora import (
-                select_parts,
-            )  # imports torch, which the command's help does without
+            from glassformer.nn.lora import select_parts  # imports torch, which --help does not need
 
             select_parts(self.lora_targets)
         if len(self.betas) != 2:
@@ -294,7 +292,7 @@ class NumberFitConfig(SolvedFitConfig):
     )
 
 
-# Keys that every text recipe had in earlier versions. Old files with these values are still accepted.
+# Keys that earlier versions wrote into every text recipe. Files with these values are still accepted.
 CLASSIFIER_KEYS = {
     "class_weight": (None, "class_weight belongs to classification"),
     "word_dropout": (0.0, "word_dropout belongs to classification"),
@@ -374,12 +372,12 @@ AUTO_KEYS = ("lr", "epochs", "batch_size", "warmup")
 SOLVED_BATCH = 1024  # batch size if no weights are trained
 MIN_STEPS = 36  # fewer steps are too few to learn from
 FEW_STEPS_FIXES = {"epochs": "raise epochs", "batch_size": "lower batch_size"}
-SHORT_STEPS = 300  # for fewer steps, DefaultSettings.short_factor applies to the learning rate
+SHORT_STEPS = 300  # number of steps below which DefaultSettings.short_factor applies
 BATCH_SIZES = (32, 16, 8, 4, 2)
-MAX_RATE_RATIO = 100  # a higher ratio of the learning rate to the default causes a warning
+MAX_RATE_RATIO = 100  # maximum ratio of the learning rate to the default without a warning
 MAX_RATE_FACTOR = 4.0  # see DefaultSettings.for_classes
-EPOCH_STEPS = 8  # the batch size is chosen so that an epoch has at least this many steps, if possible
-TOTAL_STEPS = 72  # minimum number of steps of all epochs, if possible, when the number of epochs is set
+EPOCH_STEPS = 8  # minimum number of steps per epoch, if a batch size allows it
+TOTAL_STEPS = 72  # minimum number of steps in all, if the user sets epochs and a batch size allows it
 
 
 @dataclass(frozen=True)
@@ -445,7 +443,7 @@ def auto_values(
 
     Args:
         kind: a key of ``DEFAULTS``.
-        classes: number of classes; 0: the model is not a classifier.
+        classes: number of classes; 0 if the model is not a classifier.
     """
     out: dict[str, Any] = {}
     # The head is already fitted. No weights are trained unless the user sets a learning rate or epochs.
@@ -490,7 +488,7 @@ def defaults_key(train: Any, network: Any, from_scratch: bool, solved: bool = Fa
 def auto_values_for(
     train: Any, network: Any, from_scratch: bool, examples: int, classes: int = 0, solved: bool = False
 ) -> dict[str, Any]:
-    """``auto_values`` for a network; also warns of a learning rate that is far too high."""
+    """``auto_values`` for a network; also warns if the learning rate is far too high."""
     kind = defaults_key(train, network, from_scratch, solved)
     warn_high_rate(train, kind, network.width)
     return auto_values(train, kind, network.width, examples, classes)
@@ -503,7 +501,7 @@ def with_values(train: Any, values: Mapping[str, Any]) -> Any:
 
 
 def user_stacklevel() -> int:
-    """The ``stacklevel`` with which a warning of the calling function names the user's line of code."""
+    """The ``stacklevel`` with which a warning in the calling function shows the user's line of code."""
     frame, level = sys._getframe(1), 1
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "glassformer":
         frame, level = frame.f_back, level + 1
@@ -511,7 +509,7 @@ def user_stacklevel() -> int:
 
 
 def warn_few_steps(steps: int, user_settings: Mapping[str, Any]) -> None:
-    """Warn if the settings that the user gave lead to fewer than ``MIN_STEPS`` steps."""
+    """Warn if the settings of the user lead to fewer than ``MIN_STEPS`` steps."""
     set_keys = {key: fix for key, fix in FEW_STEPS_FIXES.items() if key in user_settings}
     if steps >= MIN_STEPS or not set_keys:
         return
@@ -522,7 +520,7 @@ def warn_few_steps(steps: int, user_settings: Mapping[str, Any]) -> None:
 
 
 def warn_high_rate(train: Any, kind: str, d_model: int) -> None:
-    """Warn of a learning rate that is more than ``MAX_RATE_RATIO`` times the default."""
+    """Warn if the learning rate is more than ``MAX_RATE_RATIO`` times the default."""
     default = DEFAULTS[kind].rate(d_model)
     if train.lr is not None and train.lr > MAX_RATE_RATIO * default:
         what = f"lr = {train.lr:g} is {train.lr / default:,.0f} times the usual {default:g} of such a model"
@@ -531,7 +529,7 @@ def warn_high_rate(train: Any, kind: str, d_model: int) -> None:
 
 
 def warn_unused_settings(train: Any, has_validation: bool, chosen: Mapping[str, Any]) -> None:
-    """Warn of a learning rate of 0 (unless ``chosen``), and of early stopping without validation examples."""
+    """Warn of a learning rate of 0 (unless ``chosen``) and of early stopping without validation examples."""
     if train.lr == 0 and "lr" not in chosen:
         what = "lr = 0 changes no weight; raise it, or leave it unset"
         warnings.warn(what, IdleSettingWarning, stacklevel=user_stacklevel())

@@ -2,10 +2,10 @@
 
     torchrun --nproc-per-node 4 -m glassformer train RECIPE
 
-Every process (rank) prepares the same data and the same weights. It computes some rows of each batch, with
+Every process (rank) prepares the same data and the same weights. It computes a part of each batch, with
 nearly the same number of tokens as the other processes. PyTorch's DDP or FSDP2 sums the gradients. Batches,
 loss and checkpoints are the same as with one process, so a run can resume with another number of processes.
-Only rank 0 writes files. Processes exchange JSON and plain bytes; nothing is pickled.
+Only rank 0 writes files. Processes exchange JSON and raw bytes, without pickle.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from glassformer.checkpoints.native import LoadedState
 from glassformer.errors import ConfigError, GlassformerError, SeveralProcessesWarning
 from glassformer.runtime import generator_states, set_generator_states, set_seed, world
 
-TIMEOUT = timedelta(minutes=10)  # timeout of communication; the death of a process is noticed at once
+TIMEOUT = timedelta(minutes=10)  # for communication; a process that dies is noticed at once
 
 
 def require_single_process(what: str, fix: str) -> None:
@@ -40,7 +40,7 @@ def require_single_process(what: str, fix: str) -> None:
 
 
 class Ranks:
-    """Communication between processes, for a single process; ``MultipleRanks`` overrides every method."""
+    """Base class of communication between processes, for a single process; see ``MultipleRanks``."""
 
     rank, size, sharded = 0, 1, False
 
@@ -55,7 +55,7 @@ class Ranks:
         """Sum gradients over processes.
 
         Args:
-            uneven: some weights may have no gradient in a step.
+            uneven: whether some weights may have no gradient in a step.
         """
 
     def local(self, x: Any) -> Any:
@@ -82,7 +82,7 @@ class Ranks:
     # --- a step ----------------------------------------------------------------------------------
 
     def divide(self, stream: Any, objective: Callable) -> tuple[Any, Callable]:
-        """The batches and the objective, restricted to this process's rows."""
+        """The batches and the objective, restricted to the examples of this process."""
         return stream, objective
 
     def gradient_sync(self, enabled: bool) -> Any:
@@ -104,7 +104,7 @@ class Ranks:
         return examples
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
-        """The rows of all examples, from the rows of each process's ``own_examples``."""
+        """The results of all examples, from each process's results for its ``own_examples``."""
         return rows
 
     def broadcast(self, value: Any) -> Any:
@@ -164,10 +164,10 @@ def _connect(size: int, backend: str) -> None:
 
 @dataclass
 class PartialBatch:
-    """The rows of a batch that this process computes."""
+    """The examples of a batch that this process computes."""
 
     batch: Any
-    is_idle: bool  # the batch has fewer rows than processes; the results of this process do not count
+    is_idle: bool  # whether there are too few examples for this process, so its results do not count
 
     @property
     def packing(self) -> Any:
@@ -176,7 +176,7 @@ class PartialBatch:
 
 @dataclass(frozen=True)
 class PartialStream:
-    """The batches of a stream, restricted to the rows of one process."""
+    """The batches of a stream, restricted to the examples of one process."""
 
     stream: Any
     rank: int
@@ -192,12 +192,12 @@ class PartialStream:
     def pack(self, index: Any) -> PartialBatch:
         own = self.stream.shard(index, self.rank, self.size)
         is_idle = own is None
-        rows = self.stream.shard(index, 0, self.size) if is_idle else own
-        return PartialBatch(self.stream.pack(rows), is_idle)
+        selected = self.stream.shard(index, 0, self.size) if is_idle else own
+        return PartialBatch(self.stream.pack(selected), is_idle)
 
 
 class ModelWithObjective(nn.Module):
-    """Model and objective as one module: DDP and FSDP hook into the call of a module."""
+    """Model and objective as one module, because DDP and FSDP hook into the call of a module."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
@@ -219,7 +219,7 @@ class MultipleRanks(Ranks):
     # --- the model -------------------------------------------------------------------------------
 
     def wrap(self, model: nn.Module, uneven: bool) -> None:
-        if self.rank:  # each process has its own dropout; rank 0 uses the seed of a single process
+        if self.rank:  # every process draws other dropout masks; rank 0 draws those of a single process
             set_seed(self._own_seed(0))
         wrapped = ModelWithObjective(model)
         if not self.sharded:
@@ -369,7 +369,7 @@ class MultipleRanks(Ranks):
 
     def set_generators(self, tensors: dict[str, Tensor], step: int) -> None:
         if f"rng/torch/{self.size - 1}" not in tensors or f"rng/torch/{self.size}" in tensors:
-            if self.rank:  # the checkpoint of another number of processes has no state for this rank
+            if self.rank:  # a checkpoint of another number of processes has no state for this rank
                 set_seed(self._own_seed(step))
                 return
             super().set_generators(tensors, step)

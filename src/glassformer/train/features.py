@@ -1,8 +1,9 @@
 """Training on cached features of a frozen encoder.
 
-If nothing below the head is trained or random, an example has the same pooled vector in every epoch. So the
-vectors are computed once. If upper layers are trained, the features of an image are the input rows of the
-lowest trained layer. Features are stored in the user's cache under the SHA-256 of weights and inputs.
+If nothing below the head is trained or random, the pooled vector of an example is the same in every epoch. So
+the vectors are computed once. If upper layers are trained, the features of an image are the input of the
+lowest trained layer. Features are stored in the user's cache folder, in a subfolder named by the SHA-256 of
+weights and inputs.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification, targets_and_weights
 
 FORMAT = 1  # version of cached features; other versions are recomputed
-MAX_CACHE_BYTES = 2 << 30  # size of the cache; the least recently used features are removed
-MAX_ROW_BYTES = 1 << 29  # maximum size of the features of an image data set if upper layers are trained
+MAX_CACHE_BYTES = 2 << 30  # 2 GiB; then the least recently used features are removed
+MAX_TOKEN_BYTES = 1 << 29  # 512 MiB, maximum size of the features of a data set if upper layers are trained
 
 
 def can_be_cached(model: Any, *changes: float) -> bool:
@@ -54,11 +55,11 @@ def can_be_cached(model: Any, *changes: float) -> bool:
 
 
 def cached_layers(model: Any, config: FitConfig, images: int, *changes: float) -> int:
-    """The number of frozen lowest layers whose output can be cached for this many images; 0: no caching."""
+    """The number of lowest frozen layers whose output for ``images`` images can be cached; 0: no caching."""
     if not model.has_attention or _is_random(model) or any(changes):
         return 0
     size = next(model.encoder.parameters()).element_size()
-    if images * model.config.embedding.num_tokens * model.width * size > MAX_ROW_BYTES:
+    if images * model.config.embedding.num_tokens * model.width * size > MAX_TOKEN_BYTES:
         return 0
     layers = num_frozen_layers(model, config)
     return layers if layers < len(model.encoder.layers) else 0
@@ -80,15 +81,15 @@ def cached_features(
 ) -> Tensor:
     """The result of ``compute`` ``[n, ...]`` in the model's dtype, from the cache if possible.
 
-    The key of the cache has the weights, ``inputs`` and ``setting``. Damaged features are recomputed. A cache
-    that is not writable is ignored.
+    The cache key is a hash of the weights, ``inputs`` and ``setting``. Damaged features are recomputed. If
+    the cache folder is not writable, nothing is cached.
     """
     folder = cache_folder() / "features" / _key(model, inputs, setting)
     with suppress(CheckpointError):
         verify_folder(folder)
         features = read_tensors(folder, "features")["features"]
         with suppress(OSError):
-            os.utime(folder)  # marks it as recently used
+            os.utime(folder)  # marks the features as recently used
         return features.to(device)
     out = torch.from_numpy(compute()).to(next(model.encoder.parameters()).dtype)
 
@@ -117,9 +118,9 @@ def _key(model: nn.Module, inputs: Sequence[np.ndarray | None], setting: str) ->
 
 
 def _prune(home: Path, max_bytes: int, newest: Path | None = None) -> None:
-    """Remove the least recently used features beyond ``max_bytes`` bytes.
+    """Remove the least recently used features until at most ``max_bytes`` bytes are left.
 
-    ``newest`` counts as the last used features even if the clock of the file system is wrong.
+    ``newest`` counts as the most recently used, even if the clock of the file system is wrong.
     """
     folders = [path for path in home.iterdir() if path.is_dir() and not path.name.startswith(".")]
     total = 0
@@ -133,7 +134,7 @@ def _prune(home: Path, max_bytes: int, newest: Path | None = None) -> None:
 class FeatureBatch:
     """The features of a batch."""
 
-    features: Tensor  # [B, D], or rows of images [B, T, D]
+    features: Tensor  # [B, D], or [B, T, D] if upper layers are trained
     packing: Packing  # of the original inputs
     index: np.ndarray  # [B] indices of the examples
 
@@ -174,13 +175,13 @@ class HeadClassification(Classification):
 
 @dataclass
 class UpperClassification(HeadClassification):
-    """``HeadClassification`` on outputs ``[B, T, D]`` of the lowest ``layers`` for images."""
+    """``HeadClassification`` for images, on outputs ``[B, T, D]`` of the lowest ``layers`` layers."""
 
     layers: int = 0
 
     def logits(self, model: nn.Module, tensors: Mapping[str, Tensor], packing: Packing) -> Tensor:
-        rows = tensors["features"].flatten(0, 1)
-        return model.apply_above(rows, packing, self.layers).logits  # type: ignore[operator]  # as above
+        x = tensors["features"].flatten(0, 1)  # [N, D]
+        return model.apply_above(x, packing, self.layers).logits  # type: ignore[operator]  # every encoder has it
 
 
 def text_features(model: Any, table: Any, batch_tokens: int, device: torch.device) -> Tensor:
@@ -197,7 +198,7 @@ def text_features(model: Any, table: Any, batch_tokens: int, device: torch.devic
 def image_features(
     model: Any, table: PixelTable, transform: Any, batch_size: int, device: torch.device, layers: int = 0
 ) -> Tensor:
-    """The head's input for each image ``[n, D]``, or the output ``[n, T, D]`` of the lowest ``layers``."""
+    """The input of the head for each image ``[n, D]``, or with ``layers`` their output ``[n, T, D]``."""
     what = layers or "features"
     compute = partial(predict_images, model, table, transform, what, batch_size=batch_size, device=device)
     setting = f"{layers or model.config.pooling} {transform}"
@@ -213,14 +214,14 @@ def feature_training(
     layers: int = 0,
     how: str = "mean",
 ) -> tuple[FeatureStream | ImageFeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
-    """Batches, objective and a function for validation logits, for training on features.
+    """Training on features: batches, objective, and a function that returns the validation logits.
 
     Args:
         features_of: computes the features of a table.
         classify: computes the logits of features.
         validation: the validation examples; None: no validation.
         layers: number of frozen layers below the features of images; 0: only the head is trained.
-        how: "mean" or "max" of the logits of a text's windows.
+        how: how the logits of a text's windows are combined, "mean" or "max".
     """
     kind = ImageFeatureStream if isinstance(stream, ImageStream) else FeatureStream
     settings = {field.name: getattr(stream, field.name) for field in fields(stream)}
@@ -244,7 +245,7 @@ def feature_training(
 
 @torch.inference_mode()
 def classify_rows(model: Any, features: Tensor, layers: int = 0, batch_size: int = 0) -> np.ndarray:
-    """The logits ``[n, C]`` of features, or of outputs ``[n, T, D]`` of the lowest ``layers`` for images."""
+    """Logits ``[n, C]`` of features; with ``layers``, of outputs ``[n, T, D]`` of the lowest ``layers``."""
     model.eval()
     if not layers:
         return model.classify(features).float().cpu().numpy()

@@ -1,4 +1,4 @@
-"""Freezing of layers, LoRA, and gradual unfreezing."""
+"""Freezing of layers, LoRA, gradual unfreezing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def freeze(model: nn.Module, config: FitConfig) -> None:
 
 
 def num_frozen_layers(model: nn.Module, config: FitConfig) -> int:
-    """The number of lowest encoder layers that stay frozen throughout a fit, together with the embeddings."""
+    """The number of lowest encoder layers that, like the embeddings, stay frozen throughout a fit."""
     if config.train_layers is None or config.epochs is None:
         return 0
     unfrozen = (config.epochs - 1) // config.unfreeze_every if config.unfreeze_every else 0
@@ -66,7 +66,7 @@ def _train_last_layers(model: nn.Module, layers: int) -> None:
 
 
 def _is_trained(name: str, count: int, layers: int) -> bool:
-    if name.startswith(("embeddings.", "encoder.relative.")):  # used by all layers
+    if name.startswith(("embeddings.", "encoder.relative.")):  # trained only if all layers are
         return layers >= count
     match = re.match(r"encoder\.layers\.(\d+)\.", name)
     if match:

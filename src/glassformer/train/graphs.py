@@ -2,8 +2,8 @@
 
 For a small encoder, the CPU needs more time to launch hundreds of kernels than the GPU to run them. A graph
 launches all kernels with one call, but its shapes and memory are fixed. So a batch of texts is padded to one
-of ``NUM_SIZES`` numbers of tokens, with sequences whose targets are ignored. Batches of images have fixed
-shapes. A graph is captured once per shape and then replayed.
+of ``NUM_SIZES`` total numbers of tokens, with extra sequences whose targets are ignored. Batches of images
+have fixed shapes. A graph is captured once per shape and then replayed.
 
 ``GLASSFORMER_GRAPHS=1`` enables graphs for classification in bf16. The gain has not been measured on a
 dedicated GPU. If capturing fails, a warning gives the reason and training continues without graphs.
@@ -45,12 +45,12 @@ Capture = Callable[[Callable[[], tuple[Tensor, ...]]], tuple[Callable[[], None],
 
 
 def make_graphs(training: Training, stream: Any, objective: Any) -> Compute | None:
-    """A function that computes the batches of this training with graphs; None if graphs are not used."""
+    """A function that computes a batch with graphs; None if this training does not use graphs."""
     if os.environ.get("GLASSFORMER_GRAPHS") != "1":
         return None
     if type(objective) not in (Classification, ImageClassification):
         return None
-    if getattr(getattr(training.model, "config", None), "sides", None):  # needs lengths on the host
+    if getattr(getattr(training.model, "config", None), "sides", None):  # reads lengths on the CPU
         return None
     weights = list(training.model.parameters())
     is_static = training.ranks.size == 1 and not training.config.unfreeze_every
@@ -76,7 +76,7 @@ class PaddedSizes:
         batches = [index for epoch in range(epochs) for micro in stream.steps(epoch) for index in micro]
         longest, max_tokens = int(lengths.max()), max(int(lengths[index].sum()) for index in batches)
         step = -(-max_tokens // NUM_SIZES)
-        # At least one padding sequence, and enough of them that none is longer than the longest text.
+        # At least one padding sequence, and enough so that none is longer than the longest text.
         num_padding = 1 + -(-step // max(longest - 1, 1))
         return PaddedSizes(step, max(map(len, batches)) + num_padding, longest)
 
@@ -92,8 +92,8 @@ class PaddedSizes:
 class FixedPacking(Packing):
     """A packing for CUDA graphs: its tensors keep their shapes and memory while the lengths change.
 
-    A captured graph replays the same kernels on the same memory, so it must not depend on lengths on the
-    host. Reading ``lengths`` raises ShapeError. ``max_length`` is an upper bound.
+    A captured graph replays the same kernels on the same memory, so it must not read lengths on the CPU.
+    Reading ``lengths`` raises ShapeError. ``max_length`` is an upper bound.
     """
 
     REFILLED = ("length_tensor", "first_rows", "cu_seqlens", "sequence_ids", "positions")
@@ -126,8 +126,8 @@ class Graphs:
 
     Args:
         sizes: padded sizes for texts; None: batches are not padded.
-        capture: captures a function. It returns a function that replays the capture, and the result tensors,
-            which each replay overwrites.
+        capture: captures a function as a graph. Returns a function that replays the graph, and the result
+            tensors, which each replay overwrites.
     """
 
     def __init__(self, objective: Any, sizes: PaddedSizes | None, capture: Capture):
@@ -148,9 +148,8 @@ class Graphs:
         shape = tuple((name, x.shape, x.dtype) for name, x in tensors.items())
         if shape not in self.captured:
             try:
-                with preserved_random_state(
-                    packing.device
-                ):  # capturing must not advance the random generators
+                # Capturing must not advance the random generators.
+                with preserved_random_state(packing.device):
                     self.captured[shape] = self._capture_pass(model, tensors, packing, per_step)
             except (RuntimeError, GlassformerError) as error:
                 self.has_failed = True
@@ -216,7 +215,7 @@ def _pad(name: str, x: Tensor, packing: Packing) -> Tensor:
 
 
 def _weights_with_gradient(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
-    """The weights with a gradient. All other gradients stay None, so that these weights do not decay."""
+    """The weights with a gradient. For all others it stays None, so that weight decay skips them."""
     weights = {name: w for name, w in model.named_parameters() if w.requires_grad}
     gradients = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
     pairs = zip(weights.items(), gradients, strict=True)
@@ -224,7 +223,7 @@ def _weights_with_gradient(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
 
 
 def graph_capture(device: torch.device) -> Capture:
-    """A ``Capture`` whose graphs share one memory pool, since they never run at the same time."""
+    """A ``Capture`` whose graphs share one memory pool, because they never run at the same time."""
     return partial(_capture, device=device, pool=torch.cuda.graph_pool_handle())
 
 
@@ -238,7 +237,7 @@ def _capture(
             with torch.cuda.stream(side):
                 for _ in range(NUM_WARM_UP):
                     function()
-                # A capture fails if the host synchronizes with the GPU; this call raises an error before.
+                # A capture fails if the CPU synchronizes with the GPU; this call raises a clear error first.
                 _set_sync_mode("error")
                 function()
                 _set_sync_mode("default")
@@ -259,7 +258,7 @@ def _capture(
 
 
 def _set_sync_mode(mode: str) -> None:
-    """Set what happens when the host synchronizes with the GPU; torch detects most such calls."""
+    """Set what happens when the CPU synchronizes with the GPU; torch detects most of these calls."""
     with without_warnings("torch", UserWarning):
         torch.cuda.set_sync_debug_mode(mode)
 

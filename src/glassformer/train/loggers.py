@@ -22,9 +22,9 @@ from glassformer.train.callbacks import Callback
 
 STEP_METRICS = ("loss", "lr", "tokens")
 NOT_METRICS = {"kind", "step", "epoch", "seconds", "best"}
-MAX_METRICS = 1000  # per request to MLflow
-MAX_PARAMS = 100  # per request to MLflow
-MAX_PARAM_LENGTH = 500  # characters
+MAX_METRICS = 1000  # maximum number per request to MLflow
+MAX_PARAMS = 100  # maximum number per request to MLflow
+MAX_PARAM_LENGTH = 500  # maximum number of characters
 
 
 def record_metrics(record: Mapping[str, Any]) -> dict[str, float]:

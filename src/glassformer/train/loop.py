@@ -28,7 +28,8 @@ from glassformer.train.objectives import with_gradients
 from glassformer.train.optim import learning_rate
 from glassformer.train.state import Training
 
-# Key of an evaluation: the score that selects weights instead of the monitored metric; not in the history.
+# Key of an evaluation: a score that selects weights instead of the monitored metric; not saved in the
+# history.
 SELECTION_SCORE = "instead of the monitor"
 
 
@@ -67,7 +68,7 @@ class Stream(Steps, Protocol):
         ...
 
     def shard(self, index: Any, rank: int, size: int) -> Any:
-        """The rows of a batch that process ``rank`` of ``size`` computes; None without rows."""
+        """The examples of a batch that process ``rank`` of ``size`` computes; None: no examples."""
         ...
 
 
@@ -131,8 +132,8 @@ def run(
 ) -> Iterator[StepInfo]:
     """Train from the current state of ``training`` to the end.
 
-    When a step is yielded, ``training`` includes its evaluation. A checkpoint that is saved at this point
-    resumes bit for bit.
+    When a step is yielded, ``training`` includes its evaluation. Resuming from a checkpoint that is saved at
+    this point is bit-identical.
 
     Raises:
         GlassformerError: the loss is not finite.
@@ -150,7 +151,7 @@ def run(
             training.epoch, training.cursor, training.epoch_sums = training.epoch + 1, 0, {}
             continue
         # Batches may differ in size; dividing by the mean size gives every sequence the same weight.
-        # Processes average their gradients; dividing by their number here turns the mean into a sum.
+        # Processes average their gradients; dividing ``per_step`` by their number turns the mean into a sum.
         per_step = examples / len(steps) / ranks.size
         for micro_batches in steps[training.cursor :]:
             started = time.perf_counter()
@@ -202,7 +203,7 @@ def run(
 
 
 def _evaluate_start(training: Training, evaluate: Callable) -> None:
-    """Evaluate the initial weights, which are kept unless a later evaluation is better."""
+    """Evaluate the initial weights, which stay the best weights unless a later evaluation is better."""
     config = training.config
     training.model.eval()
     with training.evaluation_weights():

@@ -1,17 +1,17 @@
 """Skip-gram with negative sampling as compiled loops.
 
 The loops compute the loss of ``models/skipgram.py``, but much faster. All pairs of a window share its
-negatives (pWord2Vec, Ji et al., 2016), so that few rows are fetched for many products. As in word2vec's code,
-the center vector of each neighbor is trained to distinguish the middle word from the negatives. So a word
-gets new negatives in each window that contains the word, about ``(window + 1) * negative`` per position. The
-width of a row is a compile-time constant, a multiple of 16, so the loops have no remainder.
+negatives (pWord2Vec, Ji et al., 2016), so few vectors are read for many products. As in word2vec's code, the
+center vector of each neighbor is trained to distinguish the middle word from the negatives. So a word gets
+new negatives in each window that contains it, about ``(window + 1) * negative`` per position. The width of
+the tables is a compile-time constant, a multiple of 16, so the loops have no remainder.
 
 Threads write into the same tables without locks (Niu et al., 2011). With one thread, results are
 reproducible.
 
 If the package has kernels, ``nn/kernels/skip_gram.c`` runs these loops, with another order of summation.
-Otherwise numba compiles the loops below in each process, which takes four seconds. Its cache on disk is not
-used: numba writes the index before the code, so another process could run code for another width.
+Otherwise numba compiles the loops below in each process, which takes four seconds. Numba's cache on disk is
+not used: numba writes the index before the code, so another process could run code for another width.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 from glassformer.nn import kernels
 from glassformer.nn.kernels import skip_gram
 
-LANES = 16  # fp32 numbers in a 512-bit register; the width of rows is a multiple
+LANES = 16  # number of fp32 numbers in a 512-bit register; the width of tables is a multiple of it
 LOSS_EVERY = 32  # the loss, which is only logged, is computed in every 32nd window
 MAX_UINT32 = 2.0**32 - 1.0
 
@@ -67,7 +67,7 @@ def padded_width(dim: int) -> int:
 
 
 def empty_table(size: int, dim: int) -> np.ndarray:
-    """Zeros ``[size, padded_width(dim)]``, fp32, with rows aligned to 64 bytes."""
+    """Zeros ``[size, padded_width(dim)]``, fp32; each row is aligned to 64 bytes."""
     width = padded_width(dim)
     memory = np.zeros(size * width + LANES, np.float32)
     start = (-memory.ctypes.data // 4) % LANES
@@ -83,7 +83,7 @@ class Kernel(NamedTuple):
 
 @cache
 def kernel(width: int) -> Kernel:
-    """Compile for rows of ``width`` numbers (a multiple of 16)."""
+    """Compile for vectors of ``width`` numbers (a multiple of 16)."""
     import numba  # takes a second, and is not needed if the package has kernels
 
     @numba.njit(nogil=True, fastmath=FAST_MATH)
@@ -92,10 +92,10 @@ def kernel(width: int) -> Kernel:
 
         Args:
             nearby: [>= count] the neighbor words; their rows of ``centre_table`` are updated.
-            words: [>= drawn] the middle word, then the negatives; their rows of ``context_table`` are
+            words: [>= n_words] the middle word, then the negatives; their rows of ``context_table`` are
                 updated.
-            steps, grad: [>= drawn], [width]: working memory.
-            scored: whether to compute the loss; otherwise 0 is returned.
+            steps, grad: [>= n_words], [width]: working memory.
+            scored: whether to compute and return the loss; otherwise 0 is returned.
         """
         one, zero, bound = np.float32(1.0), np.float32(0.0), np.float32(20.0)
         loss = 0.0
@@ -199,7 +199,7 @@ def kernel(width: int) -> Kernel:
 
 
 def loops(width: int) -> Callable[..., tuple[int, float, int]]:
-    """``train_sentences`` for rows of ``width`` numbers, from the package's kernels if available."""
+    """``train_sentences`` for vectors of ``width`` numbers, from the package's kernels if available."""
     return kernel(width).sentences if kernels.why_not() else skip_gram.train_sentences
 
 

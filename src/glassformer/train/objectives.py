@@ -30,9 +30,9 @@ from glassformer.packing import Packing
 from glassformer.runtime import generator_on, send
 from glassformer.train.config import class_weight_error
 
-
 # --- losses for regression and multi-label classification -----------------------------------------
-#
+
+
 @dataclass(frozen=True)
 class BinaryCrossEntropy:
     """Multi-label loss: the mean binary cross-entropy over the labels.
@@ -80,8 +80,8 @@ class InputMasking:
 
     Args:
         share: share of all tokens to mask (word dropout).
-        maskable: also mask tokens or patches in a random half of the examples. The masked share is drawn from
-            0 to 1 (faithfulness-measurable models; Madsen et al., 2024).
+        maskable: whether to also mask tokens or patches in a random half of the examples. The masked share is
+            drawn from 0 to 1 (faithfulness-measurable models; Madsen et al., 2024).
         mask_id: id of the replacement token.
         special_ids: ids that ``maskable`` never masks: special tokens.
         mask_first: whether ``share`` may mask the first token of a text.
@@ -252,7 +252,7 @@ class TaggedWords:
 
     Args:
         targets: ``[N]`` class indices of all tokens of the training table, ``IGNORED`` for other tokens.
-        starts: ``[n + 1]`` row starts of the table: row i is ``targets[starts[i]:starts[i + 1]]``.
+        starts: ``[n + 1]``; the targets of example i are ``targets[starts[i]:starts[i + 1]]``.
         masking: masking of the input; None: no masking.
     """
 
@@ -262,21 +262,18 @@ class TaggedWords:
     masking: InputMasking | None = None
 
     def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
-        rows = np.concatenate([self.targets[self.starts[i] : self.starts[i + 1]] for i in batch.index])
-        targets = torch.from_numpy(rows)
-        word_rows = (targets != IGNORED).nonzero().squeeze(1)
-        targets, word_rows = send(targets[word_rows], batch.ids.device), send(word_rows, batch.ids.device)
+        all_targets = np.concatenate([self.targets[self.starts[i] : self.starts[i + 1]] for i in batch.index])
+        targets = torch.from_numpy(all_targets)  # [N]
+        words = (targets != IGNORED).nonzero().squeeze(1)  # [W] indices of the first tokens of words
+        targets, words = send(targets[words], batch.ids.device), send(words, batch.ids.device)
         ids = batch.ids if self.masking is None else self.masking.tokens(batch.ids, batch.packing)
         out = model(ids, token_type_ids=batch.segments, packing=batch.packing)
-        logits = out.logits[word_rows].float()  # [W, C]
+        logits = out.logits[words].float()  # [W, C]
         losses = F.cross_entropy(logits, targets, reduction="none", label_smoothing=self.label_smoothing)
         return StepLoss(losses.sum(), (logits.detach().argmax(1) == targets).sum(), len(targets))
 
 
-MIN_CLASS_WEIGHT, MAX_CLASS_WEIGHT = (
-    1e-9,
-    1e9,
-)  # range of class weights other than 0, which fp32 can represent
+MIN_CLASS_WEIGHT, MAX_CLASS_WEIGHT = 1e-9, 1e9  # range of class weights other than 0; fp32 can represent them
 
 
 def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict | None) -> np.ndarray | None:
@@ -333,7 +330,7 @@ class Translation:
 
 @dataclass
 class MaskedWords:
-    """Masked language modeling: cross-entropy of the masked tokens, plus next-sentence prediction if enabled.
+    """Masked language modeling: cross-entropy of masked tokens, plus next-sentence prediction if enabled.
 
     The loss of a batch is ``K * (mean over its K masked tokens + mean over its sequences)``. After the
     division in the loop, it is the sum of both means (Devlin et al., 2019).
@@ -368,8 +365,10 @@ def masked_token_losses(
 
 @dataclass
 class MaskedPatchLoss:
-    """Mean squared error over the masked patches of each image, summed over images (He et al., 2022);
-    ``correct`` is the explained share of their variance."""
+    """Mean squared error over the masked patches of each image, summed over images (He et al., 2022).
+
+    ``correct`` is the explained share of their variance, summed over images.
+    """
 
     def __call__(self, model: nn.Module, batch: MaskedImageBatch) -> StepLoss:
         losses = model.losses(batch.pixels, batch.visible)  # type: ignore[operator]  # a MaskedAutoencoder

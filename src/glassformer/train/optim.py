@@ -23,9 +23,9 @@ from glassformer.train.distributed import ONE_PROCESS, Ranks
 #     w = w - lr sqrt(1 - b2^t) / (1 - b1^t) * m / (sqrt(v) + eps)
 #     w = w - lr decay w                                            decay last, on the new weight
 #
-# ``torch.optim.AdamW`` divides by ``sqrt(v / (1 - b2^t)) + eps`` instead, so that eps has less weight in the
-# first steps (1/30 at the first step with b2 = 0.999). The "epsilon hat" variant is the AdamW of transformers
-# up to 4.48, with which many published models were fine-tuned.
+# ``torch.optim.AdamW`` divides by ``sqrt(v / (1 - b2^t)) + eps`` instead, so eps has less weight in the first
+# steps (1/30 at the first step with b2 = 0.999). The "epsilon hat" variant is the AdamW of transformers up to
+# 4.48, with which many published models were fine-tuned.
 #
 # Without decay, the update equals torch's update with ``eps / sqrt(1 - b2^t)`` as eps. So torch's fused
 # kernel is used.
@@ -78,7 +78,7 @@ class AdamWHat(torch.optim.Optimizer):
             [s["exp_avg_sq"] for s in states],
             [],
             [s["step"] for s in states],
-            fused=fused,  # on a CPU only: on a GPU the fused kernel needs the step counts in its memory
+            fused=fused,  # on a CPU only: on a GPU the fused kernel needs the step counts in GPU memory
             foreach=not fused,
             amsgrad=False,
             beta1=b1,
@@ -88,7 +88,7 @@ class AdamWHat(torch.optim.Optimizer):
             eps=group["eps"] / (1.0 - b2**t) ** 0.5,
             maximize=False,
         )
-        torch.autograd.graph.increment_version(weights)  # the fused kernel does not
+        torch.autograd.graph.increment_version(weights)  # the fused kernel does not increment it
         if group["weight_decay"]:
             torch._foreach_mul_(weights, 1.0 - group["lr"] * group["weight_decay"])  # type: ignore[attr-defined]  # torch's own optimizers take it
 
@@ -100,15 +100,15 @@ SAVED_STATE = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # state of A
 
 
 def learning_rate(step: int, total: int, config: FitConfig) -> float:
-    """Learning rate of step 0 to total - 1: linear warm-up, then linear or cosine decay to 0, or constant."""
+    """Learning rate of ``step``, 0 to total - 1: linear warm-up, then linear or cosine decay, or constant."""
     warmup = round(config.warmup * total)
     if step < warmup:
         return config.lr * (step + 1) / warmup
-    left = (total - step) / max(1, total - warmup)  # 1 at the end of the warm-up, 1 / ... at the last step
+    remaining = (total - step) / max(1, total - warmup)  # share of the steps after the warm-up
     if config.schedule == "linear":
-        return config.lr * left
+        return config.lr * remaining
     if config.schedule == "cosine":
-        return config.lr * 0.5 * (1.0 + math.cos(math.pi * (1.0 - left)))
+        return config.lr * 0.5 * (1.0 + math.cos(math.pi * (1.0 - remaining)))
     return config.lr
 
 
@@ -131,7 +131,7 @@ class MixedPrecisionOptimizer:
         # Copies of frozen weights in full precision, since saved weights must not be rounded to bf16.
         self.frozen = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
         self.shapes = {name: p.shape for name, p in originals.items()}
-        model.set_compute_dtype(dtype)  # type: ignore[operator]  # every model here has it
+        model.set_compute_dtype(dtype)  # type: ignore[operator]  # every model has it
         ranks.wrap(model, uneven=bool(config.unfreeze_every))
         self.params = {name: p for name, p in model.named_parameters() if name in originals}
         self.masters = {
@@ -192,7 +192,7 @@ class MixedPrecisionOptimizer:
         return self.ranks.norm(nn.utils.get_total_norm(grads, foreach=True))
 
     def update(self, lr: float, norm: Tensor) -> None:
-        """Clip the gradients of the masters, whose norm is ``norm``, and update; does not wait for a GPU."""
+        """Clip the gradients of the masters, which have this ``norm``, and update; never waits for a GPU."""
         nn.utils.clip_grads_with_norm_(
             self.masters.values(), self.config.clip or math.inf, norm, foreach=True
         )
@@ -306,9 +306,9 @@ def has_weight_decay(name: str, weight: Tensor) -> bool:
 
 
 def _lr_factor(name: str, num_layers: int, config: FitConfig) -> float:
-    """The learning-rate factor of a weight: layer-wise decay (ELECTRA, Clark et al., 2020) times
-    ``embedding_lr`` for token embeddings.
+    """The learning-rate factor of a weight.
 
+    This is the layer-wise decay (ELECTRA, Clark et al., 2020), for token embeddings times ``embedding_lr``.
     Positions, segments and norms get a gradient in each step, so ``embedding_lr`` does not apply to them.
     """
     if name.startswith(("embeddings.", "target_embeddings.", "encoder.relative.")):

@@ -1,4 +1,4 @@
-"""Heads on the vectors of a frozen encoder: logistic or ridge regression, and nearest neighbors.
+"""Heads on the vectors of a frozen encoder: logistic or ridge regression, nearest neighbors.
 
 Fine-tuning starts from such a head (linear probing first; Kumar et al., 2022). With ``train_layers = 0`` the
 fitted head is final. The regularization strength is chosen by cross-validation.
@@ -30,7 +30,7 @@ class SolvedHead:
     Args:
         weight, bias: ``[C, D]`` and ``[C]``, fp32.
         strength: the regularization strength, chosen by cross-validation.
-        held_out: ``[n, C]`` fp64 cross-validated outputs; NaN for examples in no fold.
+        held_out: ``[n, C]`` fp64 cross-validated outputs; NaN for examples that are in no fold.
     """
 
     weight: np.ndarray
@@ -42,10 +42,7 @@ class SolvedHead:
 def solve_classes(
     vectors: np.ndarray, targets: np.ndarray, weights: np.ndarray | None = None, seed: int = 0
 ) -> SolvedHead:
-    """Multinomial logistic regression on vectors ``[n, D]``.
-
-    Targets ``[n]`` are class indices from 0, and every class occurs.
-    """
+    """Multinomial logistic regression on vectors ``[n, D]``; ``targets`` ``[n]`` contain every class."""
     classes = int(targets.max()) + 1
 
     def solve(rows: np.ndarray, strength: float, warm: dict) -> tuple[np.ndarray, np.ndarray]:
@@ -116,9 +113,9 @@ def _choose_strength(
     strengths: Sequence[float],
     folds: list[tuple[np.ndarray, np.ndarray]],
 ) -> SolvedHead:
-    """Choose the strength with the lowest held-out loss, and fit all examples with this strength."""
+    """Choose the strength with the lowest held-out loss, and fit all examples with it."""
     with one_thread():  # the steps are too short for several threads
-        # Default without folds: C = 4 is best with one or two examples per class of banking77.
+        # Used if there are no folds. With one or two examples per class of banking77, C = 4 is best.
         best_strength, best_loss, best_outputs = strengths[(len(strengths) - 1) // 2], np.inf, []
         warm_models: list[dict] = [{} for _ in folds]  # fitted models per fold, for warm starts
         for strength in strengths if folds else ():
@@ -140,7 +137,7 @@ def _choose_strength(
 def _regression(
     vectors: np.ndarray, targets: np.ndarray, strength: float, weights: Any, warm_models: dict, key: int
 ) -> Any:
-    """Fit a logistic regression; ``warm_models`` keeps the model for a warm start of the next fit."""
+    """Fit a logistic regression; ``warm_models`` stores the model, from which the next fit starts."""
     from sklearn.linear_model import LogisticRegression
 
     model = warm_models.setdefault(key, LogisticRegression(max_iter=1000, tol=TOLERANCE, warm_start=True))
@@ -155,9 +152,9 @@ def _take(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
 def _folds(
     targets: np.ndarray | None, seed: int, n: int | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (training rows, validation rows) of stratified folds of at most ``MAX_EXAMPLES`` rows.
+    """Yield indices (training, validation) of stratified folds of at most ``MAX_EXAMPLES`` examples.
 
-    Examples of a class with fewer than ``FOLDS`` examples are only in training rows.
+    Examples of a class with fewer than ``FOLDS`` examples are used only for training.
     """
     rng = np.random.default_rng(seed)
     n = len(targets) if targets is not None else n or 0
@@ -172,7 +169,7 @@ def _folds(
             if len(members) >= FOLDS:
                 row_folds[members] = (start + np.arange(len(members))) % FOLDS
                 start += len(members)
-    in_sample = np.zeros(n, bool)
+    in_sample = np.zeros(n, bool)  # the examples that the folds use
     in_sample[order] = True
     for fold in range(FOLDS):
         validation_rows = np.flatnonzero(row_folds == fold)
@@ -182,7 +179,8 @@ def _folds(
 
 Kind = Literal["linear", "knn"]
 KINDS = ("linear", "knn")
-TEMPERATURE = 0.07  # of the softmax over cosines that weights neighbors (Wu et al., 2018; Caron et al., 2021)
+# Temperature of the softmax over cosines that weights neighbors (Wu et al., 2018; Caron et al., 2021).
+TEMPERATURE = 0.07
 
 
 @dataclass(frozen=True)
@@ -212,7 +210,7 @@ class NearestHead:
     classes: int
 
     def probabilities(self, vectors: np.ndarray) -> np.ndarray:
-        """Probabilities ``[n, C]`` for vectors ``[n, E]``; 0 for classes of no nearest example."""
+        """Probabilities ``[n, C]`` for vectors ``[n, E]``; 0 for classes without a near example."""
         cosines = unit(vectors) @ self.vectors.T  # [n, m]
         k = min(self.neighbors, len(self.vectors))
         nearest_rows = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
@@ -237,7 +235,10 @@ def fit_head(
 ) -> Head:
     """Fit a head on vectors ``[n, E]`` with class indices ``[n]``.
 
-    ``linear`` is a logistic regression with inverse regularization strength ``C``, ``knn`` nearest neighbors.
+    Args:
+        kind: "linear": logistic regression; "knn": nearest neighbors.
+        neighbors: number of neighbors of "knn".
+        C: inverse regularization strength of "linear".
     """
     if kind not in KINDS:
         raise ConfigError(f"no head {kind!r}", where="head", fix=f"Known: {', '.join(KINDS)}")
@@ -252,7 +253,7 @@ def fit_head(
     with without_warnings(r"sklearn\."):  # about few examples per class
         model = LogisticRegression(C=C, max_iter=1000).fit(vectors, targets)
     weight, bias = model.coef_.astype(np.float32), model.intercept_.astype(np.float32)
-    if len(weight) == 1:  # for two classes, scikit-learn has only the weights of the second
+    if len(weight) == 1:  # for two classes, scikit-learn has only the weights of the second class
         weight, bias = np.concatenate([0 * weight, weight]), np.concatenate([0 * bias, bias])
     return LinearHead(weight, bias)
 
@@ -273,7 +274,7 @@ def restore_head(tensors: dict[str, np.ndarray], width: int, classes: int, where
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Scale each row to length 1. Rows of zeros are not changed."""
+    """Scale each vector to length 1, except vectors of zeros."""
     vectors = np.asarray(vectors, np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)

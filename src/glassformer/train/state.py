@@ -33,7 +33,7 @@ _TYPES = {"q": int, "d": float}
 
 
 class History(Sequence[dict[str, Any]]):
-    """A list of records. The record of a step is stored as six numbers: 48 bytes instead of about 600."""
+    """A list of history records; the record of a step is stored as six numbers (48 bytes, not about 600)."""
 
     def __init__(self, records: Iterable[dict[str, Any]] = ()):
         self._columns = {name: array(kind) for name, kind in COLUMNS.items()}
@@ -76,7 +76,7 @@ class History(Sequence[dict[str, Any]]):
         }
 
     def other_records(self) -> dict[str, Any]:
-        """The other records, for JSON: ``places`` are their indices in the history."""
+        """The records of evaluations, for JSON: ``places`` are their indices in the history."""
         return {"places": self._other_indices, "others": self._other_records}
 
     @classmethod
@@ -95,7 +95,7 @@ class History(Sequence[dict[str, Any]]):
 
 
 def numerics(device: str) -> dict[str, Any]:
-    """Device, kernels and threads. The order of sums, and so the last bits of results, depend on them."""
+    """Device, kernels and number of threads, on which the last bits of results depend."""
     if device != "cpu":
         return {"device": device}
     instruction_set = loading.level()
@@ -108,7 +108,7 @@ def numerics(device: str) -> dict[str, Any]:
 
 
 def warn_if_not_reproducible(earlier_runs: list[dict[str, Any]], now: dict[str, Any], where: str) -> None:
-    """Warn that a resumed training will not be bit-identical to an uninterrupted training.
+    """Warn if a resumed training will not be bit-identical to an uninterrupted training.
 
     Args:
         earlier_runs: the ``numerics`` of the steps so far.
@@ -162,7 +162,7 @@ class Training:
     history: History = field(default_factory=History)
     evaluate_start: bool = False  # whether to evaluate the initial weights, which may be the best weights
     skipped: list[str] = field(default_factory=list)  # damaged checkpoints that a resume skipped
-    # All ``numerics`` of the steps so far; ``computed`` in the state of a checkpoint.
+    # All different ``numerics`` of the steps so far; the key in a checkpoint is ``computed``.
     numerics_so_far: list[dict[str, Any]] = field(default_factory=list)
     _saved: tuple[Path, int] | None = None  # the newest checkpoint of this object, and its step
 
@@ -183,7 +183,7 @@ class Training:
         "fingerprint",
     )
 
-    # Values for older checkpoints, which lack these keys.
+    # Keys that older checkpoints lack, with the values to use for these.
     NEW_KEYS: ClassVar[dict[str, Any]] = {"best_loss": None, "ties": "first"}
 
     @property
@@ -227,10 +227,7 @@ class Training:
         return self.best_weights if self.best_weights is not None else self.optimizer.weights()
 
     def save(self, folder: Path, keep_last: int = 2) -> Path:
-        """Write a checkpoint; only rank 0 writes.
-
-        If the process is killed, the previous checkpoint stays complete.
-        """
+        """Write a checkpoint, only on rank 0. If the process is killed, the previous one stays complete."""
         tensors = self.optimizer.tensors() | self.ranks.generators() | self.history.tensors()
         if self.best_weights is not None:
             tensors |= {f"best/{n}": w for n, w in self.best_weights.items()}

@@ -1,7 +1,7 @@
 """Training of word vectors.
 
-``sgd`` uses compiled loops in threads, ``adam`` the readable PyTorch model. Both can be interrupted and
-resumed. With one thread or with Adam, the result of a resumed training is bit-identical.
+``optimizer = "sgd"`` uses compiled loops in threads, ``"adam"`` the PyTorch model of ``models/skipgram.py``.
+Both can be interrupted and resumed. With one thread or with Adam, resuming is bit-identical.
 """
 
 from __future__ import annotations
@@ -39,28 +39,32 @@ from glassformer.train.config import FitConfig, VectorsConfig, user_stacklevel
 from glassformer.train.objectives import StepLoss
 from glassformer.train.state import warn_if_not_reproducible
 
-ROUND = 500_000  # words per round, less than a second; threads synchronize after each round
+ROUND = 500_000  # words per round, which takes less than a second; threads synchronize after each round
 FINAL_LR = 1e-4  # final learning rate of SGD
 
 
 def draw_initial_vectors(size: int, dim: int, seed: int, optimizer: str = "sgd") -> np.ndarray:
     """Initial center vectors ``[V, D]``; context vectors start at 0.
 
-    U(-1/dim, 1/dim) as in gensim; for Adam half as wide, as in word2vec (Mikolov et al., 2013).
+    They are drawn from U(-1/dim, 1/dim) as in gensim; for Adam from a range half as wide, as in word2vec
+    (Mikolov et al., 2013).
     """
     bound = (1.0 if optimizer == "sgd" else 0.5) / dim
     return np.random.default_rng(seed).uniform(-bound, bound, (size, dim)).astype(np.float32)
 
 
 def initial_vectors_of(size: int, dim: int, seed: int, saved: dict[str, dict[str, float]]) -> np.ndarray:
-    """The initial vectors of a saved training, by their mean norm: older versions drew them half as wide."""
+    """The initial vectors of a saved training, recognized by their mean norm.
+
+    Older versions drew them from a range half as wide.
+    """
     candidates = [draw_initial_vectors(size, dim, seed, optimizer) for optimizer in ("sgd", "adam")]
     mean = saved["before"]["mean"]
     return min(candidates, key=lambda vectors: abs(norms(vectors)["mean"] - mean))
 
 
 def norms(vectors: np.ndarray) -> dict[str, float]:
-    """Mean, smallest and largest norm of the rows."""
+    """Mean, minimum and maximum norm of the vectors."""
     lengths = np.linalg.norm(vectors, axis=1)
     return {"mean": float(lengths.mean()), "min": float(lengths.min()), "max": float(lengths.max())}
 
@@ -73,7 +77,7 @@ class CompiledTraining:
     config: VectorsConfig
     fingerprint: dict[str, Any]
     old_defaults: dict[str, Any]  # see ``Training``
-    round: int = 0  # counted over all epochs
+    round: int = 0  # number of completed rounds in all epochs
     seconds: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -90,7 +94,7 @@ class CompiledTraining:
         self.train_sentences = loops(padded_width(c.dim))
         self.threads = c.threads or os.cpu_count() or 1
         words = len(self.corpus.ids)
-        self.rounds = max(1, round(words / ROUND))  # per epoch
+        self.rounds = max(1, round(words / ROUND))  # number of rounds per epoch
         first_words = np.linspace(0, words, self.rounds + 1)
         self.bounds = np.searchsorted(self.corpus.starts, first_words)  # first sentence of each round
         self.bounds[-1] = len(self.corpus)
@@ -175,7 +179,7 @@ class CompiledTraining:
         return DivergedError(f"{what}: lower lr (now {lr})")
 
     def _check_finite(self) -> None:
-        """Raise an error if a vector is not finite; the loss of few windows may not show this."""
+        """Raise an error if a vector is not finite; the loss, of only a few windows, may not show this."""
         if not all(np.isfinite(table).all() for _, table in self._tables()):
             raise self._diverged(f"vectors are no longer finite after round {self.round}")
 
@@ -247,7 +251,7 @@ def run_compiled(
         warnings.warn(f"{what}; {fix}", FewStepsWarning, stacklevel=user_stacklevel())
 
 
-# --- the readable model in the ordinary training loop -----------------------------------------
+# --- the PyTorch model in the ordinary training loop ------------------------------------------
 
 
 @dataclass
@@ -268,7 +272,7 @@ class SkipGramStream:
         return len(self._epoch(0)[3])
 
     def steps(self, epoch: int) -> list:
-        """A batch is (epoch, number, positions)."""
+        """Steps of one batch, which is (epoch, number, positions of centers)."""
         order, size = self._epoch(epoch)[3], self.config.batch_size
         return [[(epoch, i, order[i * size : (i + 1) * size])] for i in range(-(-len(order) // size))]
 
@@ -315,7 +319,7 @@ class WordStream:
         return len(self.words)
 
     def steps(self, epoch: int) -> list:
-        """A batch is (epoch, number, words)."""
+        """Steps of one batch, which is (epoch, number, center words)."""
         order = np.random.default_rng((self.config.seed, 0, epoch)).permutation(self.words)
         size = self.config.batch_size
         return [[(epoch, i, order[i * size : (i + 1) * size])] for i in range(-(-len(order) // size))]
