@@ -52,8 +52,8 @@ def cross(subject: Subject, target: int | None = None, by: str = "mask") -> dict
     words, text = subject.words, subject.shown["text"]
     spans = word_spans(words, subject.shown["offsets"])
     side_of = np.array([sides[np.flatnonzero(words == w)[0]] for w in range(len(spans))])
-    both = [np.flatnonzero(side_of == side) for side in (0, 1)]
-    if not all(map(len, both)):
+    words_of_texts = [np.flatnonzero(side_of == side) for side in (0, 1)]
+    if not all(map(len, words_of_texts)):
         raise InputError("a text of the pair has no words", where="cross", fix="Give longer texts")
 
     def masked_logits(masked: np.ndarray) -> np.ndarray:
@@ -64,18 +64,19 @@ def cross(subject: Subject, target: int | None = None, by: str = "mask") -> dict
         return subject.logits(keep, by)[:, target]
 
     each_word = np.eye(len(spans), dtype=bool)
-    whole = float(masked_logits(np.zeros((1, len(spans)), bool))[0])
-    contributions = whole - masked_logits(each_word)
-    alone = np.zeros(len(spans))
-    for own, other in (both, both[::-1]):
+    unmasked = float(masked_logits(np.zeros((1, len(spans)), bool))[0])
+    contributions = unmasked - masked_logits(each_word)
+    alone = np.zeros(len(spans))  # contributions with the other text masked
+    for own, other in (words_of_texts, words_of_texts[::-1]):
         other_text = np.isin(np.arange(len(spans)), other)
         single_text = float(masked_logits(other_text[None])[0])
         alone[own] = single_text - masked_logits(each_word[own] | other_text)
     first, second = selected = [
-        rows[np.sort(np.argsort(-np.abs(contributions[rows]), kind="stable")[:MAX_WORDS])] for rows in both
+        own[np.sort(np.argsort(-np.abs(contributions[own]), kind="stable")[:MAX_WORDS])]
+        for own in words_of_texts
     ]
     word_pairs = each_word[first][:, None] | each_word[second][None]  # [W1, W2, W]
-    joint = whole - masked_logits(word_pairs.reshape(-1, len(spans))).reshape(len(first), len(second))
+    joint = unmasked - masked_logits(word_pairs.reshape(-1, len(spans))).reshape(len(first), len(second))
     interactions = contributions[first][:, None] + contributions[second][None] - joint
     names = [text[a:b] for a, b in spans]
     order = np.argsort(-np.abs(interactions).ravel(), kind="stable")[:NUM_STRONGEST]
@@ -106,11 +107,10 @@ def _cross_attention(subject: Subject, selected: list[np.ndarray]) -> tuple[np.n
         return None
     maps, _ = attention_maps(subject)
     mean = maps.mean((0, 1))  # [T, T]
-    first, second = (
-        np.stack([subject.words == w for w in words]).astype(float) for words in selected
-    )  # [W, T]
-    rows = [side / side.sum(1, keepdims=True) for side in (first, second)]
-    return rows[0] @ mean @ second.T, rows[1] @ mean @ first.T
+    # For each text, [W, T]: 1 at the tokens of each word.
+    first, second = (np.stack([subject.words == w for w in words]).astype(float) for words in selected)
+    means = [tokens / tokens.sum(1, keepdims=True) for tokens in (first, second)]
+    return means[0] @ mean @ second.T, means[1] @ mean @ first.T
 
 
 # --- heatmaps -------------------------------------------------------------------------------------

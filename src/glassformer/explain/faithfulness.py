@@ -56,13 +56,13 @@ class Curves:
 
     def metrics(self) -> dict[str, float]:
         """The metrics in ``METRICS``: areas under both curves, comprehensiveness and sufficiency."""
-        few = np.isin(self.shares, SMALL_SHARES)
-        whole = self.deletion[0]
+        is_small = np.isin(self.shares, SMALL_SHARES)
+        unmasked = self.deletion[0]
         return {
             "deletion": float(np.trapezoid(self.deletion, self.shares)),
             "insertion": float(np.trapezoid(self.insertion, self.shares)),
-            "comprehensiveness": float((whole - self.deletion[few]).mean()),
-            "sufficiency": float((whole - self.insertion[few]).mean()),
+            "comprehensiveness": float((unmasked - self.deletion[is_small]).mean()),
+            "sufficiency": float((unmasked - self.insertion[is_small]).mean()),
         }
 
 
@@ -94,9 +94,9 @@ def _curves(subject: Subject, orders: Sequence[np.ndarray], target: int, by: str
         for p, count in enumerate(counts):
             row[0, p, order[:count]] = False
             row[1, p, order[count:]] = False
-    distinct, back = np.unique(keep.reshape(-1, len(subject)), axis=0, return_inverse=True)
-    probabilities = subject.logits_to_probabilities(subject.logits(distinct, by))[:, target]
-    values = probabilities[back.reshape(-1)].reshape(keep.shape[:3])
+    variants, inverse = np.unique(keep.reshape(-1, len(subject)), axis=0, return_inverse=True)
+    probabilities = subject.logits_to_probabilities(subject.logits(variants, by))[:, target]
+    values = probabilities[inverse.reshape(-1)].reshape(keep.shape[:3])
     return [Curves(shares, deletion, insertion) for deletion, insertion in values]
 
 

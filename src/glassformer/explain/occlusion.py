@@ -49,8 +49,8 @@ def mean_decrease(
     Returns:
         ``[M]`` and ``[...]``; 0 at positions that are never masked.
     """
-    whole = predict(np.ones((1, *masked.shape[1:]), bool))[0, target]
-    decreases = whole - predict(~masked)[:, target]  # [M]
+    unmasked = predict(np.ones((1, *masked.shape[1:]), bool))[0, target]
+    decreases = unmasked - predict(~masked)[:, target]  # [M]
     counts = masked.sum(0)
     return decreases, np.tensordot(decreases, masked.astype(np.float64), 1) / np.maximum(counts, 1)
 

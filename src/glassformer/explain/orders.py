@@ -69,8 +69,8 @@ def _search(subject: Subject, target: int, by: str, width: int, sign: float) -> 
             probabilities = sign * subject.logits_to_probabilities(subject.logits(keep, by))[:, target]
             ranked = np.argsort(probabilities, kind="stable")
             for first in ranked[:width]:
-                chosen = ranked[:size] if size > 1 else [first]
-                order = masked + [remaining[i] for i in chosen]
+                added = ranked[:size] if size > 1 else [first]
+                order = masked + [remaining[i] for i in added]
                 total = total_so_far + float(probabilities[first])
                 if total < best_orders.get(frozenset(order), (np.inf,))[0]:
                     best_orders[frozenset(order)] = total, order

@@ -45,13 +45,13 @@ def shapley(
     rng = np.random.default_rng(seed)
     orders = [order[::step] for order in (rng.permutation(count) for _ in range(pairs)) for step in (1, -1)]
     ranks = np.argsort(orders, axis=1)  # [2 pairs, units], position of each unit in each order
-    shown = ranks[:, None, :] < np.arange(count + 1)[:, None]  # [2 pairs, units + 1, units]
-    keep = np.zeros((shown[..., 0].size, len(subject)), bool)
-    keep[:, maskable] = shown.reshape(-1, count)[:, token_units]
-    distinct, back = np.unique(keep, axis=0, return_inverse=True)
-    logits = subject.logits(distinct, by)[:, target][back.reshape(-1)].reshape(shown.shape[:2])
+    is_shown = ranks[:, None, :] < np.arange(count + 1)[:, None]  # [2 pairs, units + 1, units]
+    keep = np.zeros((is_shown[..., 0].size, len(subject)), bool)
+    keep[:, maskable] = is_shown.reshape(-1, count)[:, token_units]
+    variants, inverse = np.unique(keep, axis=0, return_inverse=True)
+    logits = subject.logits(variants, by)[:, target][inverse.reshape(-1)].reshape(is_shown.shape[:2])
     increases = np.take_along_axis(np.diff(logits, axis=1), ranks, 1)  # [2 pairs, units]
     scores[maskable] = (increases.mean(0) / np.bincount(token_units))[token_units]
     return Scores(
-        scores, settings={"unit": unit, "pairs": pairs, "by": by, "seed": seed, "variants": len(distinct)}
+        scores, settings={"unit": unit, "pairs": pairs, "by": by, "seed": seed, "variants": len(variants)}
     )

@@ -75,8 +75,8 @@ def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -
         "notes": [f"word {index + 1} of {len(words)}, {words[index]!r}: {label}"],
         "name": f"{words[index]} ({label})",
     }
-    more = {"temperature": tagger.temperature_, "operators": masking_operators(tagger, delete=False)}
-    return Subject(view, embedded, baselines, token_words, classes, target, probabilities, shown, **more)
+    options = {"temperature": tagger.temperature_, "operators": masking_operators(tagger, delete=False)}
+    return Subject(view, embedded, baselines, token_words, classes, target, probabilities, shown, **options)
 
 
 def _from_zero(words: np.ndarray) -> np.ndarray:

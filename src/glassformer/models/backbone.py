@@ -4,8 +4,10 @@ The forward pass has three steps:
 
     ids or pixels --embed--> x [N, D] --encode_rows--> hidden states [N, D] --apply_heads--> logits [B, C]
 
-``encode`` does the first two steps, ``run_rows`` the last two. Shapes: B sequences of at most T tokens, N
-tokens in all, D features, C classes. A *row* is the vector of one token (a word piece or an image patch).
+``encode`` does the first two steps, ``run_rows`` the last two. A batch is *packed*: the tokens of all its
+sequences follow each other without padding, and a ``Packing`` has their lengths. A *row* is the vector of one
+token (a word piece or an image patch). Shapes: B sequences of at most T tokens, N tokens in all, D features,
+C classes.
 """
 
 from __future__ import annotations
@@ -332,7 +334,7 @@ class Backbone(nn.Module):
         return dict(state)
 
     def transferable_names(self, pooling: str | None, names: Iterable[str]) -> list[str]:
-        """Those ``names`` of tensors of a model with ``pooling`` that this model can load; none of a head."""
+        """Those of ``names``, tensors of a model with ``pooling``, that this model can load, no heads."""
         parts = (*BACKBONE_PREFIXES, "mlm.", "spans.")
         if pooling == self.config.pooling:
             parts = (*parts, "pooling.")

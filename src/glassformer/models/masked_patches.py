@@ -42,7 +42,7 @@ class PatchDecoder(nn.Module):
         d = sizes.d_model
         self.grid, self.num_prefix = patches.grid, patches.num_prefix
         self.enter = nn.Linear(width, d)
-        self.hidden = nn.Parameter(torch.zeros(d))
+        self.hidden = nn.Parameter(torch.zeros(d))  # the mask token
         layers = EncoderConfig(
             d, sizes.num_layers, sizes.num_heads, 4 * d, norm="pre", eps=1e-6, final_norm=True
         )
@@ -52,14 +52,13 @@ class PatchDecoder(nn.Module):
     def forward(self, states: Tensor, visible: Tensor) -> Tensor:
         """Pixels ``[B, n, P]`` from hidden states ``[B, 1 + K, D]`` of the patches ``visible`` ``[B, K]``."""
         x = self.enter(states)
-        first, x = x[:, : self.num_prefix], x[:, self.num_prefix :]
+        prefix, x = x[:, : self.num_prefix], x[:, self.num_prefix :]
         b, n, d = len(x), math.prod(self.grid), x.shape[2]
-        rows = self.hidden.to(x.dtype).expand(b, n, d)
-        rows = rows.scatter(1, visible[:, :, None].expand(-1, -1, d), x)  # [B, n, D']
-        rows = rows + sinusoidal_2d(self.grid, d).to(x)
-        rows = torch.cat([first, rows], dim=1)
-        packing = Packing.uniform(b, rows.shape[1], rows.device)
-        out = self.encoder(rows.flatten(0, 1), packing).view(b, -1, d)
+        patches = self.hidden.to(x.dtype).expand(b, n, d)
+        patches = patches.scatter(1, visible[:, :, None].expand(-1, -1, d), x)  # [B, n, D']
+        tokens = torch.cat([prefix, patches + sinusoidal_2d(self.grid, d).to(x)], dim=1)
+        packing = Packing.uniform(b, tokens.shape[1], tokens.device)
+        out = self.encoder(tokens.flatten(0, 1), packing).view(b, -1, d)
         return self.out(out[:, self.num_prefix :])
 
 

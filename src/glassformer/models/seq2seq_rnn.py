@@ -97,8 +97,8 @@ class RecurrentSeq2Seq(Seq2Seq):
             trace.hidden(0, rows)
         final_state = []
         for part in last:  # [layers * 2, B, D/2], forward and backward alternating
-            both = part.unflatten(0, (self.config.num_layers, 2)).transpose(1, 2).flatten(2)  # [layers, B, D]
-            final_state.append(torch.tanh(self.bridge(both)))
+            joined = part.unflatten(0, (self.config.num_layers, 2)).transpose(1, 2).flatten(2)
+            final_state.append(torch.tanh(self.bridge(joined)))  # [layers, B, D]
         return Memory(self.dropout(rows), packing, tuple(final_state))
 
     def decode(

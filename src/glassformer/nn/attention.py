@@ -1,6 +1,6 @@
 """Attention as a function (``attend``) and as a module (``MultiHeadAttention``).
 
-    softmax(Q K^T / sqrt(d_k)) V                     Vaswani et al., 2017, equation 1; shapes write K for d_k
+    softmax(Q K^T / sqrt(d_k)) V                     Vaswani et al., 2017, equation 1; K in shapes is d_k
 
 ``attend`` has an explicit branch, which follows this equation, and faster branches with the same output.
 ``choose_branch`` selects the branch. All branches except varlen accept a bias of relative positions

@@ -86,8 +86,8 @@ class Disentangled:
         half = self.buckets // 2
         size = torch.where(distances.abs() < half, half - 1, distances.abs())
         steps = torch.log(size / half) / torch.log(torch.tensor((self.furthest - 1) / half)) * (half - 1)
-        wide = (torch.ceil(steps) + half) * torch.sign(distances)
-        return torch.where(size <= half, distances.to(wide.dtype), wide).long()
+        log_buckets = (torch.ceil(steps) + half) * torch.sign(distances)
+        return torch.where(size <= half, distances.to(log_buckets.dtype), log_buckets).long()
 
 
 def used_rows(config: Disentangled, length: int, device: torch.device) -> tuple[slice, Tensor]:
@@ -262,13 +262,13 @@ class DisentangledAttention(MultiHeadAttention):
 
     def _by_kernel(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, table: Tensor) -> Tensor:
         """The attention output of the kernel in C: ``[N, H, K]``, or ``[B, H, K]`` of first tokens."""
-        used, rows = used_rows(self.config, packing.max_length, q.device)
+        table_slice, rows = used_rows(self.config, packing.max_length, q.device)
         if torch.is_grad_enabled() or self.training:
-            keys, queries = self.distances(table[used].to(q.dtype))
+            keys, queries = self.distances(table[table_slice].to(q.dtype))
         else:
             layers = [m for m in (self.qkv, self.distance_keys, self.distance_queries) if m is not None]
             all_distances = self.cache.get(table, layers, lambda: self.distances(table.to(q.dtype)))
-            keys, queries = (None if x is None else x[used] for x in all_distances)
+            keys, queries = (None if x is None else x[table_slice] for x in all_distances)
         q_packing = packing if len(q) == len(k) else packing.one_row_each
         return ops.packed_disentangled(q, k, v, q_packing, packing, self.scale, keys, queries, rows)
 

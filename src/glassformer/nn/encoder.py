@@ -1,5 +1,8 @@
 """Transformer encoder over packed sequences, shared by all text and image models.
 
+The tokens of a batch follow each other without padding; a ``Packing`` has the lengths of its B sequences. N
+is the number of all tokens, D of features, H of heads.
+
 Post-norm (Vaswani et al., 2017; BERT):    x = norm(x + f(x))
 Pre-norm  (Xiong et al., 2020; ViT):       x = x + f(norm(x)),  then one norm at the very end
 """

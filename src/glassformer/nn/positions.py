@@ -72,13 +72,11 @@ class LearnedPositions(nn.Embedding):
 
     Args:
         offset: table row of the first position; earlier rows are unused.
-        rest, embedding: other arguments of ``torch.nn.Embedding`` (``device``, ``dtype`` and so on).
+        args, kwargs: other arguments of ``torch.nn.Embedding`` (``device``, ``dtype`` and so on).
     """
 
-    def __init__(
-        self, num_embeddings: int, embedding_dim: int, *rest: Any, offset: int = 0, **embedding: Any
-    ):
-        super().__init__(num_embeddings, embedding_dim, *rest, **embedding)
+    def __init__(self, num_embeddings: int, embedding_dim: int, *args: Any, offset: int = 0, **kwargs: Any):
+        super().__init__(num_embeddings, embedding_dim, *args, **kwargs)
         self.offset, self.length = offset, num_embeddings - offset
 
     def forward(self, packing: Packing) -> Tensor:  # [N, D]
@@ -205,8 +203,8 @@ def bucket_bounds(buckets: int, furthest: int) -> tuple[int, ...]:
     exact = half // 2
     ratio = furthest / exact
     # 1e-6 keeps integers exact: 8 * 16 ** 0.25 is 16.000000000000004 in floating point.
-    wide = (math.ceil(exact * ratio ** (k / (half - exact)) - 1e-6) for k in range(1, half - exact))
-    return (*range(1, exact + 1), *wide)
+    log_bounds = (math.ceil(exact * ratio ** (k / (half - exact)) - 1e-6) for k in range(1, half - exact))
+    return (*range(1, exact + 1), *log_bounds)
 
 
 class RelativeBias(nn.Embedding):
@@ -215,14 +213,14 @@ class RelativeBias(nn.Embedding):
     Args:
         buckets: a multiple of 4; half of the buckets are for keys before the query.
         furthest: see ``bucket_bounds``.
-        rest, embedding: other arguments of ``torch.nn.Embedding`` (``device``, ``dtype`` and so on).
+        args, kwargs: other arguments of ``torch.nn.Embedding`` (``device``, ``dtype`` and so on).
     """
 
-    def __init__(self, buckets: int, num_heads: int, furthest: int = 128, *rest: Any, **embedding: Any):
+    def __init__(self, buckets: int, num_heads: int, furthest: int = 128, *args: Any, **kwargs: Any):
         if buckets < 4 or buckets % 4 or furthest <= buckets // 4:
             what = f"{buckets} buckets for distances up to {furthest}"
             raise ConfigError(what, where="relative_buckets", fix="Use a multiple of 4, such as 32 for 128")
-        super().__init__(buckets, num_heads, *rest, **embedding)
+        super().__init__(buckets, num_heads, *args, **kwargs)
         self.starts = bucket_bounds(buckets, furthest)
 
     def forward(self, length: int) -> Tensor:
@@ -234,13 +232,13 @@ class RelativeBias(nn.Embedding):
         return super().forward(bucket).T
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """``.to`` may move the table to another device, but not to a smaller dtype."""
+        """Let ``.to`` move the table to another device, but not to a smaller dtype."""
 
-        def moved(x: Tensor) -> Tensor:
+        def move(x: Tensor) -> Tensor:
             out = fn(x)
             return out if out.dtype.itemsize >= x.dtype.itemsize else x.to(out.device)
 
-        return super()._apply(moved, recurse)
+        return super()._apply(move, recurse)
 
 
 def check_bias(

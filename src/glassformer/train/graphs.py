@@ -40,7 +40,9 @@ NUM_SIZES = 8  # number of different batch sizes in tokens
 NUM_WARM_UP = 2  # ordinary passes before a capture, as torch's notes on CUDA graphs recommend
 PADDING_VALUES = {"ids": 0, "segments": 0, "targets": IGNORED, "weights": 0}
 
+# Model, batch, divisor of the loss -> loss and counts; accumulates gradients.
 Compute = Callable[[nn.Module, Any, float], StepLoss]
+# A function -> a function that replays its captured graph, and the result tensors.
 Capture = Callable[[Callable[[], tuple[Tensor, ...]]], tuple[Callable[[], None], tuple[Tensor, ...]]]
 
 
