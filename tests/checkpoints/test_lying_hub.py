@@ -47,7 +47,7 @@ def test_names_that_lead_out_are_refused_before_anything_is_fetched(tmp_path, fa
 def test_too_much_is_refused_before_anything_is_fetched(tmp_path, fake_hub, name, size):
     fake_hub.repos["org/tiny"] = {NEW: checkpoint(tmp_path / "src", 2.0)}
     fake_hub.sizes[name] = size
-    with pytest.raises(CheckpointError, match=f"the file {name} has .* bytes, .* at most are downloaded"):
+    with pytest.raises(CheckpointError, match=f"the file {name} has .* bytes; at most .* are downloaded"):
         resolve_checkpoint("org/tiny")
     assert not any("/resolve/" in path for path in fake_hub.requests)
 
@@ -58,6 +58,6 @@ def test_a_pinned_commit_is_the_one_that_comes(tmp_path, fake_hub):
     with pytest.raises(CheckpointError, match="is pinned to a commit, but the Hub sent '1111"):
         resolve_checkpoint("org/tiny", NEW)
     fake_hub.commit = "../../../../escaped"
-    with pytest.raises(CheckpointError, match=r"gives '[./]*escaped' for a commit"):
+    with pytest.raises(CheckpointError, match=r"sent '[./]*escaped' as the commit"):
         resolve_checkpoint("org/tiny", NEW)
     assert not list(tmp_path.rglob("*escaped*"))

@@ -147,7 +147,7 @@ def test_a_checkpoint_under_the_name_of_another_step_is_passed_over(tmp_path):
     save(tmp_path, 10, 20)
     shutil.copytree(tmp_path / "step-00000010", tmp_path / "step-00000030")
     [(_, reason)] = assert_holds(tmp_path, 20)
-    assert "holds step 10" in reason
+    assert "has the step 10" in reason
 
 
 def test_all_damaged_is_an_error_not_a_fresh_start(tmp_path):
@@ -313,4 +313,4 @@ def test_a_format_that_is_no_number_is_damage(tmp_path, version):
     found = load_state(tmp_path)
     assert found.step == 3
     assert [path for path, _ in found.skipped] == [folder]
-    assert "is not a whole number from 0 on" in found.skipped[0][1]
+    assert "is not a whole number of 0 or more" in found.skipped[0][1]

@@ -83,7 +83,7 @@ def test_counts(value):
 
 @pytest.mark.parametrize("value", [-1, 2**63, 1.0, True, "1", None])
 def test_no_counts(value):
-    with pytest.raises(CheckpointError, match="is not a whole number from 0 on"):
+    with pytest.raises(CheckpointError, match="is not a whole number of 0 or more"):
         get_count({"a": value}, "a", "f")
 
 
@@ -119,7 +119,7 @@ def test_what_glassformer_json_does_not_say_has_a_value(tmp_path):
     }  # fmt: skip
     written(tmp_path, {"parameters": {}, "format": 3, "best_step": 7})
     assert read_metadata(tmp_path, 3)["best_step"] == 7
-    with pytest.raises(NewerFormatError, match=r"format 3 is newer than this version reads \(2\)"):
+    with pytest.raises(NewerFormatError, match=r"has format 3; this version reads up to 2"):
         read_metadata(tmp_path, 2)
     written(tmp_path, {"format": 1})
     with pytest.raises(CheckpointError, match="'parameters' is missing"):
@@ -153,5 +153,5 @@ def test_tensors_that_do_not_fit_are_named():
         check_tensors(own, {"a": own["a"]}, "f")
     with pytest.raises(CheckpointError, match="f: unexpected tensors: c"):
         check_tensors(own, own | {"c": own["b"]}, "f")
-    with pytest.raises(CheckpointError, match=r"b is \(7,\), config.json says \(5,\)"):
+    with pytest.raises(CheckpointError, match=r"b is \(7,\), but by config.json \(5,\)"):
         check_tensors(own, own | {"b": torch.zeros(7)}, "f")

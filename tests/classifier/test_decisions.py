@@ -82,7 +82,7 @@ def test_it_abstains_where_its_label_is_too_unlikely(own, three, tmp_path):
 def test_what_cannot_be_a_decision_is_refused(own, three, tmp_path):
     with pytest.raises(ConfigError, match="is not a probability between 0 and 1"):
         own.calibrate(*three, abstain_below=1.5)
-    with pytest.raises(InputError, match="f1 is defined for two classes only"):
+    with pytest.raises(InputError, match="f1 is defined only for two classes"):
         own.calibrate(*three, threshold="f1")
     with pytest.raises(DataError, match="'odd' was not seen"):
         own.calibrate(three[0][:2], ["odd", "pos"])

@@ -119,10 +119,10 @@ def test_models_that_cannot_be_compared_are_named_first(refused, runs, tmp_path)
 def test_similar_needs_two_columns(refused, ok, tmp_path):
     table(tmp_path / "a.csv", "text", [(text,) for text in TEXTS])
     said = refused("similar", "a.csv")
-    assert "only 'text' holds texts. Add a column with the second text" in said
+    assert "only 'text' has texts. Add a column with the second text" in said
     assert said.endswith("to find similar rows in one column: --doubles")
     said = refused("similar", "a.csv", "--first", "text", "--second", "text")
-    assert "column 'text' is taken for the first and for the second texts" in said
+    assert "column 'text' is used both as the first text and as the second" in said
 
 
 def test_a_folder_is_no_index(refused, tmp_path):

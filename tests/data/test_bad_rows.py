@@ -28,7 +28,7 @@ def test_kinds_are_counted_with_the_first_rows():
         "the text is empty (4: rows 3, 8, 9 ...), 3 fields where the header has 2 and the like (2: rows 5, 6)"
     )
     assert group_reasons([RejectedRow("a", i, f"{'x' * (i + 1)}") for i in range(7)], limit=2).endswith(
-        "and 5 more kinds"
+        "and 5 more reasons"
     )
 
 
@@ -169,7 +169,7 @@ def test_what_can_be_read_of_a_damaged_table_is_read(tmp_path, many):
     reasons = {row.row: row.reason for row in rejected}
     assert reasons[3] == "not UTF-8"
     assert "quot" in reasons[4]
-    assert "quoting" in reasons[7]
+    assert "invalid quotes" in reasons[7]
     with pytest.raises(DataError, match="not UTF-8: byte 0xe9"):
         read_table(tmp_path / "a.csv")
 

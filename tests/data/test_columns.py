@@ -73,7 +73,7 @@ def test_numbers_beside_texts_are_no_labels(tmp_path):
         tmp_path / "n.csv", ["text", "score"], [[text, i / 7] for i, text in enumerate(texts(12))]
     )
     with pytest.raises(
-        DataError, match=r"'score' holds 12 different values in 12 rows.*bin them into a few classes"
+        DataError, match=r"'score' has 12 different values in 12 rows.*bin them into a few classes"
     ):
         load_text_dataset(path, need_labels=True)
     assert load_text_dataset(path, find_labels=True).splits["train"].labels is None
@@ -129,7 +129,7 @@ def test_a_doubtful_label_is_told_with_the_rows_that_would_be_refused_next(tmp_p
     with pytest.raises(DataError) as raised:
         load_text_dataset(path, need_labels=True)
     assert "several columns could be the label (store, about)" in str(raised.value)
-    assert "2 rows without a text can be left out with on_bad_row=skip" in str(raised.value)
+    assert "2 rows without a text can be skipped with on_bad_row=skip" in str(raised.value)
 
 
 def test_labels_that_stand_in_turn_are_seen_in_long_tables_too(tmp_path):
@@ -152,7 +152,7 @@ def test_labels_that_stand_in_turn_are_seen_in_long_tables_too(tmp_path):
 def test_counts_that_are_told_are_of_all_rows(tmp_path):
     rows = [[f"a comment of number {i}", f"{i}.5"] for i in range(9_000)]
     write_csv(tmp_path / "t.csv", ["body", "price"], rows)
-    with pytest.raises(DataError, match="'price' holds 9,000 different values in 9,000 rows"):
+    with pytest.raises(DataError, match="'price' has 9,000 different values in 9,000 rows"):
         load_text_dataset(tmp_path / "t.csv", need_labels=True)
 
 

@@ -116,11 +116,11 @@ def test_classes_in_two_spellings_become_one():
     both, said = apply_repairs(TextDataset("x", {"train": split}), {"*": "spelling", "bad": ""}, False)
     assert both.splits["train"].labels == ["Good", "Good", "Good", "BAD"]  # the rest by its spelling
     assert said == ["merge_labels: 'bad' is left out, 'good ' becomes 'Good'; 2 classes"]
-    with pytest.raises(ConfigError, match="'casing' is not a way to merge the other labels"):
+    with pytest.raises(ConfigError, match="= 'casing' is not supported"):
         apply_repairs(TextDataset("x", {"train": split}), {"*": "casing"}, False)
     with pytest.raises(ConfigError, match=r"no class 'goood'.*Did you mean 'good '"):
         apply_repairs(TextDataset("x", {"train": split}), {"goood": "fine"}, False)
-    with pytest.raises(ConfigError, match="'casing' is not a way to merge labels"):
+    with pytest.raises(ConfigError, match="merge_labels = 'casing' is not supported"):
         apply_repairs(TextDataset("x", {"train": split}), "casing", False)
 
 

@@ -109,7 +109,7 @@ def test_the_likeness_has_the_facts():
         [x for pair in country_corpus.COUNTRIES.values() for x in pair],
     )
     assert len(countries) == 10
-    assert countries | set(pairs) | {w for family in country_corpus.FAMILIES for w in family} <= seen
+    assert countries | set(pairs) | {w for family in country_corpus.GENDERED_NOUNS for w in family} <= seen
     assert len(country_corpus.PROFESSIONS) == 9
     assert len(country_corpus.CONNECTORS) == 4
     assert abs(np.mean(["opened a fair" in text for text in texts]) - 0.4) < 0.02

@@ -356,5 +356,5 @@ def test_a_txt_file_without_columns_is_a_text_a_line(tmp_path, lines):
     path = tmp_path / "a.txt"
     path.write_text("\n".join(["a text", *lines]) + "\n")
     assert load_text_dataset(path).splits["train"].texts == ["a text", *(x for x in lines if x.strip())]
-    with pytest.raises(DataError, match="one text in each line, without labels"):
+    with pytest.raises(DataError, match="the file has texts without labels"):
         load_text_dataset(path, need_labels=True)

@@ -199,7 +199,7 @@ def test_skipped_rows_are_skipped_in_wide_tables_too(tmp_path):
         ("a.jsonl", json.dumps({"k" * 1_009: 1}) + "\n", "the name of column 1 has 1,009 characters"),
         ("a.jsonl", '{"a": ' + "[" * 100_003, "nested too deeply"),
         ("a.json", '[{"a": ' + "[" * 100_003, "nested too deeply"),
-        ("a.json", '[{"text": "a"}] []', "there is more after the array"),
+        ("a.json", '[{"text": "a"}] []', "text after the end of the array"),
         ("a.json", '[{"text": "a"} {"text": "b"}]', "line 1: not JSON (a ',' or ']' is missing, column 16)"),
         ("a.json", '[{"text": "a"},', "line 1: not JSON (it ends too early, column 16)"),
     ],

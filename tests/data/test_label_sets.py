@@ -189,7 +189,7 @@ def test_empty_sets_are_told_with_a_way_out_that_works(tmp_path):
     assert "13 of 39" in found.message
     assert """--set 'merge_labels={"(none)" = ""}'""" in found.fix
     kept, said = apply_repairs(dataset, {"(none)": ""}, False)
-    assert said == ["merge_labels: 13 of 39 of train left out, which have no label"]
+    assert said == ["merge_labels: 13 of 39 of train left out because they have no label"]
     assert len(kept.splits["train"]) == 26
     assert all(kept.splits["train"].labels)
     renamed, _ = apply_repairs(dataset, {"(none)": "", "y": "z"}, False)

@@ -114,7 +114,7 @@ def test_the_first_of_two_columns_is_translated_unless_their_names_say_otherwise
 
 def test_plain_files_that_do_not_match_are_refused(tmp_path):
     (tmp_path / "x.en").write_text("one\ntwo\n")
-    with pytest.raises(DataError, match=r"a side is missing: no x\.de"):
+    with pytest.raises(DataError, match=r"the second file of the pair, x\.de, is missing"):
         load_pairs(tmp_path / "x")
     (tmp_path / "x.de").write_text("eins\n")
     with pytest.raises(DataError, match=r"2 lines, but x\.de has 1"):
@@ -130,13 +130,11 @@ def test_one_side_of_a_pair_of_files_says_how_both_are_named(tmp_path):
     for end in ("en", "de", "fr"):
         (tmp_path / f"corpus.{end}").write_text("one\n")
     for end, said in (
-        ("en", r"share: \S*corpus, for corpus.en and corpus.de"),
-        ("de", r"share: \S*corpus, for corpus.en and corpus.de"),
-        ("fr", r"share: \S*corpus, with source_column=fr and target_column=de, for corpus.fr and corpus.de"),
+        ("en", r"corpus.en and corpus.de, give the common stem \S*corpus;"),
+        ("de", r"corpus.en and corpus.de, give the common stem \S*corpus;"),
+        ("fr", r"corpus.fr and corpus.de, .* stem \S*corpus with source_column=fr and target_column=de;"),
     ):
-        with pytest.raises(
-            DataError, match=rf"corpus.{end}: is not a table of pairs. .* name what both {said}"
-        ):
+        with pytest.raises(DataError, match=rf"corpus.{end}: is not a table of pairs. .*{said}"):
             load_pairs(tmp_path / f"corpus.{end}")
 
 

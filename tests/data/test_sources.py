@@ -112,9 +112,9 @@ def test_ambiguous_and_absent_text_columns(tmp_path):
 
 def test_one_column_is_not_text_and_label(tmp_path):
     path = csv(tmp_path / "a.csv", "a,1", header="text,label")
-    with pytest.raises(DataError, match="column 'label' is taken for the text and for the label"):
+    with pytest.raises(DataError, match="column 'label' is used both as the text and as the label"):
         load_text_dataset(path, text_column="label")
-    with pytest.raises(DataError, match="column 'text' is taken"):
+    with pytest.raises(DataError, match="column 'text' is used"):
         load_text_dataset(path, label_column="text")
     path = csv(tmp_path / "b.csv", "a", header="text")
     with pytest.raises(DataError, match=r"no other column\. Give a table with a column of labels"):
@@ -271,13 +271,11 @@ def test_offline_the_way_out_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
     monkeypatch.setattr("glassformer.data.sources.unreachable", lambda address: None)
-    with pytest.raises(
-        DataError, match=r"could not be fetched \(no network\)\. .*GLASSFORMER_DATA"
-    ) as caught:
+    with pytest.raises(DataError, match=r"was not downloaded \(no network\)\. .*GLASSFORMER_DATA") as caught:
         load_text_dataset("imdb")
     assert "\n" not in str(caught.value)
     monkeypatch.setattr("glassformer.data.sources.unreachable", lambda address: "the host: no route")
-    with pytest.raises(DataError, match=r"could not be fetched \(the host: no route\)"):
+    with pytest.raises(DataError, match=r"was not downloaded \(the host: no route\)"):
         load_text_dataset("imdb")
     assert asked == [False, True]  # without a connection only the cache is asked, which takes no time
 

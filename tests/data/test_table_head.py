@@ -69,7 +69,7 @@ def test_lines_above_the_header_are_named(tmp_path, lines, first, header, names,
     path.write_text("\n".join(lines) + "\n")
     assert refused(path) == (
         f"{path}: row 1 is not a header but a line above the table ({first!r}); row {header} looks like the "
-        f"header: {names}. Remove {fix} above it; if row 1 is the header, add --header yes"
+        f"header: {names}. Remove {fix} above row {header}; if row 1 is the header, add --header yes"
     )
     path.write_text("\n".join(lines[header - 1 :]).replace(";;", "") + "\n")
     assert len(read_table(path).rows) == len(ROWS)
@@ -102,7 +102,7 @@ def test_a_page_of_html_is_named(tmp_path, begin):
     path = tmp_path / "t.csv"
     path.write_text(f"{begin}\n<tr><td>text</td><td>label</td></tr>\n" + "<tr><td>a, b</td></tr>\n" * 7)
     assert refused(path) == (
-        f"{path}: the file is a page of HTML, not a table as .csv files are. Open it in a spreadsheet and "
+        f"{path}: the file is an HTML page, not a .csv table. Open it in a spreadsheet and "
         "save the sheet as CSV in UTF-8"
     )
 
@@ -114,14 +114,14 @@ def test_rows_that_repeat_the_header_are_named_and_left_out(tmp_path, names):
     with pytest.raises(DataError) as error:
         load_text_dataset(path)
     assert str(error.value) == (
-        f"{path}, row 13: the header again, where a row is expected (rows 13, 22) (1 more row cannot be "
+        f"{path}, row 13: the header is repeated where a row is expected (rows 13, 22) (1 more row cannot be "
         "used). Remove the rows that repeat the header, or leave such rows out with on_bad_row=skip"
     )
     skipped = load_text_dataset(path, on_bad_row="skip", need_labels=True)
     assert skipped.splits["train"].texts == [text for text, _ in ROWS]
     assert skipped.splits["train"].labels == [label for _, label in ROWS]
     assert [(row.row, row.reason) for row in skipped.rejected] == [
-        (row, "the header again, where a row is expected") for row in (13, 22)
+        (row, "the header is repeated where a row is expected") for row in (13, 22)
     ]
     assert [tuple(row.values()) for _, row in StreamedTable(path, ignore_error).rows()] == ROWS
 
@@ -131,9 +131,9 @@ def test_a_header_in_another_order_begins_another_table(tmp_path):
     swapped = [f'{label},"{text}"' for text, label in ROWS[11:]]
     path.write_text("\n".join(["text,label", *LINES[:11], "label,text", *swapped]) + "\n")
     assert refused(path) == (
-        f"{path}: row 13 is a second header, in another order (label,text), so another table than "
-        "the one with the header in row 1 (text,label) begins there. Save the rows from row 13 on as another file, or bring their "
-        "columns into the order of the first header"
+        f"{path}: row 13 is a second header (label,text), with another order of the columns than the first "
+        "header (text,label), so a second table begins there. Save the rows from row 13 on as another file, or "
+        "change the order of their columns"
     )
 
 

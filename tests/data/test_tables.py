@@ -74,7 +74,7 @@ def test_csv_written_by_python_comes_back(tmp_path_factory, records):
         ("a.csv", "text,label\ngood,1\nbad,film,0\n", "row 3: 3 fields where the header has 2"),
         ("a.csv", "text,label\ngood\n", "row 2: 1 fields where the header has 2"),
         ("a.csv", 'text,label\ngood,1\n"never closed,0\nmore,1\n', "row 3: a double quote is never closed"),
-        ("a.csv", 'text,label\n"a" film,1\n', "row 2: broken quoting"),
+        ("a.csv", 'text,label\n"a" film,1\n', "row 2: invalid quotes"),
         ("a.csv", "text,text\na,b\n", "row 1: column 'text' occurs twice"),
         ("a.csv", "text,label\n", "the file has no rows"),
         ("a.csv", "", "the file has no rows"),
@@ -114,11 +114,11 @@ def test_a_broken_array_is_not_told_to_be_lines(tmp_path):
     [
         (
             '[\n {"text": "a",\n  "label": "x",\n }\n]',
-            "line 3: not JSON (a comma stands before '}', column 15)",
+            "line 3: not JSON (there is a comma before '}', column 15)",
         ),
         (
             '[\n {"text": "a"},\n]',
-            "line 2: not JSON (a comma stands before ']', column 15). Remove the comma",
+            "line 2: not JSON (there is a comma before ']', column 15). Remove the comma",
         ),
         ('[{"text": "a"},\n{"text" "b"}]', "line 2: not JSON (expecting ':' delimiter, column 9)"),
         ('[{"text": "a"}\n {"text": "b"}]', "line 2: not JSON (a ',' or ']' is missing, column 2)"),
@@ -139,7 +139,7 @@ def test_missing_file_names_the_nearest(tmp_path):
 def test_jsonl_row_without_the_key(tmp_path):
     table = read_table(write(tmp_path / "a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n'))
     assert table.names == ("text", "label")
-    with pytest.raises(DataError, match="row 2: no 'label' here"):
+    with pytest.raises(DataError, match="row 2: the object has no 'label'"):
         table.read("label")
 
 

@@ -123,7 +123,7 @@ def test_numbers_in_another_order_are_not_taken_for_pairs():
     with pytest.raises(DataError, match="numbers without names") as caught:
         read_tags(tags)
     assert "look like" not in str(caught.value)
-    with pytest.raises(DataError, match="does not follow the odd one"):
+    with pytest.raises(DataError, match="they are not BIO: 2 does not follow 1"):
         read_tags(tags, "BIO")
     assert found(read_tags(tags, sorted(NUMBERS))) == SPANS
     with pytest.raises(DataError, match="tag 4 has no name"):
@@ -186,7 +186,7 @@ def test_other_data_that_a_model_cannot_have_are_named():
         read_tags_like_model([["LOC", "O"]], "auto", "BIO", CLASSES)
     with pytest.raises(DataError, match="tag '3' is not one"):
         read_tags_like_model([["3", "0"]], "auto", "BIO", CLASSES)
-    with pytest.raises(DataError, match=r"the tags are BIO .*the model's are plain"):
+    with pytest.raises(DataError, match=r"the tags are BIO .*the model's tags are plain"):
         read_tags_like_model([["B-LOC", "O"]], "auto", "plain", ["O", "LOC"])
     assert read_tags_like_model(numbered(BIO), NAMES, "BIO", CLASSES) == BIO
     assert read_tags_like_model([["O", "-100"]], "auto", "BIO", CLASSES) == [["O", "-100"]]

@@ -298,7 +298,7 @@ def test_other_sequences(tokenizer, kind):
 def test_encode_refuses(tokenizer):
     with pytest.raises(
         DataError,
-        match=r"2 tokens leave no room for a text besides the special tokens \(2\)\. Give 3 or more",
+        match=r"2 tokens leave no room for a text in addition to 2 special tokens\. Give 3 or more",
     ):
         encode(tokenizer, ["a"], max_length=2)
     with pytest.raises(DataError, match="not every text is a string"):

@@ -69,8 +69,8 @@ def test_what_is_taken_for_pairs(X):
 @pytest.mark.parametrize(
     ("X", "said"),
     [
-        ([("a", "b"), "c"], r"texts\[1\]: one text where the first is a pair"),
-        (["a", ("b", "c")], r"texts\[1\]: a pair of texts where the first is one text"),
+        ([("a", "b"), "c"], r"texts\[1\]: one text where the first input is a pair"),
+        (["a", ("b", "c")], r"texts\[1\]: a pair of texts where the first input is one text"),
         ([("a", "b"), ("c", "d", "e")], r"texts\[1\]: 3 texts where a pair is expected"),
         ([("a", "b"), ("c", " ")], r"texts\[1\]: the second text is empty"),
         ([("a", "b"), (None, "d")], r"texts\[1\]: the first text is missing"),
@@ -127,9 +127,11 @@ def test_columns_that_are_named(tmp_path):
     assert not isinstance(one.splits["train"].texts[0], TextPair)
     with pytest.raises(DataError, match=r"no column 'z'"):
         load_text_dataset(path, pair_column="z", need_labels=True)
-    with pytest.raises(DataError, match=r"no first text to go with 'y'.*text_column"):
+    with pytest.raises(
+        DataError, match=r"'y' has the second texts, but no column of first texts.*text_column"
+    ):
         load_text_dataset(path, pair_column="y", need_labels=True)
-    with pytest.raises(DataError, match=r"'x' is taken for the first text and for the second"):
+    with pytest.raises(DataError, match=r"'x' is used both as the first text and as the second"):
         load_text_dataset(path, text_column="x", pair_column="x", need_labels=True)
     assert find_pair_columns(read_table(path), None, "none") is None
 

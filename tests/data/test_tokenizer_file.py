@@ -143,31 +143,31 @@ def token(**changes: Any) -> list[dict[str, Any]]:
 
 BAD = [
     ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}}, "is damaged: its table is truncated"),
-    ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": None}}, "its table is not a text"),
+    ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": None}}, "its table is not a string"),
     ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "!"}}, "its table is not base64"),
-    ({"normalizer": replaced(*[("a", "a" * 10)] * 9)}, "up to 1,000,000,000 times as long, at most 64 are"),
+    ({"normalizer": replaced(*[("a", "a" * 10)] * 9)}, "up to 1,000,000,000 times as long; the maximum is 64"),
     ({"normalizer": replaced(*[(chr(97 + i), 10 * chr(98 + i)) for i in range(9)])}, "up to 1,000,000,000 times"),
     ({"normalizer": replaced(*[("x*", "y" * 9)] * 9, kind="Regex")}, "the normalizer makes a text up to"),
     ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "ByteLevel"}] * 9}}, "makes a text up to"),
     ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}] * 99}}, "more than 64 steps"),
-    ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "Run"}]}}, "a normalizer of unknown type 'Run'"),
-    ({"normalizer": replaced(("", "x"))}, "a pattern of 0 characters"),
-    ({"normalizer": replaced(("(a+)+$", "x"), kind="Regex")}, "a pattern that takes too long"),
+    ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "Run"}]}}, "a normalizer has the unknown type 'Run'"),
+    ({"normalizer": replaced(("", "x"))}, "a pattern has 0 characters"),
+    ({"normalizer": replaced(("(a+)+$", "x"), kind="Regex")}, "a pattern takes too long"),
     ({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a|a)*b"}, "behavior": "Isolated", "invert": False}},
-     "a pattern that takes too long"),
+     "a pattern takes too long"),
     ({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": False}},
-     "a pattern that is wrong .*parenthesis"),
+     "a pattern is invalid .*parenthesis"),
     ({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": r"(a)\1"}, "behavior": "Isolated", "invert": False}},
-     "calls or repeats a part of itself"),
-    ({"pre_tokenizer": {"type": "FixedLength", "length": 0}}, "length = 0, from 1"),
-    ({"pre_tokenizer": {"type": "Nope"}}, "a pre-tokenizer of unknown type 'Nope'"),
+     "refers to a part of itself"),
+    ({"pre_tokenizer": {"type": "FixedLength", "length": 0}}, "length = 0; the minimum is 1"),
+    ({"pre_tokenizer": {"type": "Nope"}}, "a pre-tokenizer has the unknown type 'Nope'"),
     ({"post_processor": template("[X]", "A")}, r"a template uses the token '\[X\]'"),
     ({"post_processor": template("A", "A")}, "does not have each text once"),
     ({"post_processor": template("[CLS]")}, "does not have each text once"),
     ({"post_processor": template("[CLS]", "A", ids=2**31)}, "an id that is not in its vocabulary"),
     ({"post_processor": template("[CLS]", "A", ids=99)}, "an id that is not in its vocabulary"),
     ({"post_processor": template(*["[CLS]"] * 65, "A")}, "more than 64 special tokens around a text"),
-    ({"decoder": {"type": "Strip", "content": "a", "start": 0, "stop": 9}}, "stop = 9, only 0 is read"),
+    ({"decoder": {"type": "Strip", "content": "a", "start": 0, "stop": 9}}, "stop = 9; only 0 is supported"),
     ({"model": level(vocab={"a": 0})}, r"Missing \[UNK\] token from the vocabulary"),
     ({"model": level(unk_token=None)}, "invalid type: null, expected a string"),
     ({"model": level(vocab=VOCAB | {"a": 2**31})}, "its 7 tokens have ids up to 2,147,483,648"),
@@ -175,14 +175,14 @@ BAD = [
     ({"model": level(vocab=VOCAB | {"a": 9_999_999})}, "its 7 tokens have ids up to 9,999,999"),
     ({"model": level(vocab={})}, "no vocabulary"),
     ({"model": piece(continuing_subword_prefix="#" * 65)}, "'continuing_subword_prefix' has more than 64"),
-    ({"model": piece(max_input_chars_per_word=10**9)}, "max_input_chars_per_word = 1000000000, 1,000 at most"),
+    ({"model": piece(max_input_chars_per_word=10**9)}, "max_input_chars_per_word = 1000000000; the maximum is 1,000"),
     ({"model": level(type="BPE", merges=["a b"])}, "Token `ab` out of vocabulary"),
     ({"model": level(type="BPE", merges=["a \u00e9"], continuing_subword_prefix="##")}, "lacks the prefix '##'"),
     ({"model": level(type="BPE", merges=[7], continuing_subword_prefix="##")}, "the merge '7' lacks the prefix"),
     ({"model": level(type="BPE", merges=[], dropout=0.5)}, "'dropout' would make its output random"),
     ({"model": {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": None}}, "`unk_id` is missing"),
     ({"model": {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": 7}}, "UnkIdNotInVocabulary"),
-    ({"model": {"type": "Unigram", "vocab": [["", 0.0]], "unk_id": 0}}, "a piece of 0 characters"),
+    ({"model": {"type": "Unigram", "vocab": [["", 0.0]], "unk_id": 0}}, "a piece has 0 characters"),
     ({"added_tokens": token(content="")}, "'content' of an added token is not a text of 1 to 1,000"),
     ({"added_tokens": token(special=7)}, "integer `7`, expected a boolean"),
 ]  # fmt: skip
@@ -258,7 +258,7 @@ def test_a_table_of_characters_is_walked_before_it_is_used(tmp_path):
         "type": "Precompiled",
         "precompiled_charsmap": base64.b64encode(charsmap({"a": "a" * 40})).decode(),
     }
-    with pytest.raises(CheckpointError, match="more than one table"):
+    with pytest.raises(CheckpointError, match="more than one Precompiled"):
         load_tokenizer(put(tmp_path, made(normalizer={"type": "Sequence", "normalizers": [many, many]})))
     steps = [*replaced(("b", "aa"))["normalizers"], many]
     with pytest.raises(CheckpointError, match="up to 80 times as long"):
@@ -283,12 +283,12 @@ def test_simple_patterns_and_the_fewest_characters_that_they_match(pattern, leas
 
 def test_other_patterns_are_tried():
     check_pattern(r"(?i:it's)|\p{L}+(?!\d)|\S")
-    slow = "a pattern that takes too long"
+    slow = "a pattern takes too long"
     for pattern, problem in (
         (r"(\w+\s?)+!", slow),
         (r"\s+$", slow),
         (r"((a{1,1000}){1,1000})b", "repeats its parts more than"),
-        ("a" * 2001, "a pattern of 2,001 characters"),
+        ("a" * 2001, "a pattern has 2,001 characters"),
     ):
         with pytest.raises(Invalid, match=problem):
             check_pattern(pattern)

@@ -96,6 +96,6 @@ def test_where_the_reviews_are_not(monkeypatch, tmp_path):
     monkeypatch.setenv("GLASSFORMER_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
-        DataError, match=r"'ntc-scv' is not on this machine, and none can be fetched\. Put its"
+        DataError, match=r"'ntc-scv' is not on this machine, and cannot be downloaded\. Put its"
     ):
         load_text_dataset("ntc-scv")

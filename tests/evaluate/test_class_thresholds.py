@@ -86,13 +86,13 @@ def test_probabilities_of_zero_are_never_chosen_for_it():
 
 def test_what_cannot_choose_is_refused():
     p, y = shifted(13, 3, 0.0)
-    with pytest.raises(InputError, match="f1 is defined for two classes only"):
+    with pytest.raises(InputError, match="f1 is defined only for two classes"):
         tune_class_thresholds(p, y, "f1")
     with pytest.raises(InputError, match="Did you mean 'macro_f1'"):
         tune_class_thresholds(p, y, "macrof1")  # type: ignore[arg-type]
     with pytest.raises(DataError, match="two classes or more"):
         tune_class_thresholds(p, np.zeros(13, int))
-    with pytest.raises(ShapeError, match="do not fit"):
+    with pytest.raises(ShapeError, match="do not match"):
         tune_class_thresholds(p, y[:5])
 
 

@@ -74,7 +74,7 @@ def test_bad_input():
 )
 def test_a_class_without_an_example_or_a_column_is_named(labels, said):
     for judge in (confident_joint, review_labels):
-        with pytest.raises(DataError, match=f"{said} has no example or no column"):
+        with pytest.raises(DataError, match=f"{said} has no example, or no column"):
             judge(labels, np.full((4, 3), 1 / 3))
     for wrong in (np.ones((4, 1)), np.ones(4)):
         with pytest.raises(ShapeError):

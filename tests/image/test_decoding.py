@@ -248,7 +248,9 @@ def test_a_class_missing_in_validation_is_said(folder, tmp_path):
     Image.fromarray(RGB).save(parts / "val" / "cat" / "1.png")
     dataset = load_image_dataset(parts)
     assert list(dataset.splits) == ["train", "validation"]
-    assert dataset.notes[1:] == ("no image of dog in validation: its metrics say nothing about that class",)
+    assert dataset.notes[1:] == (
+        "no image of dog in validation: its metrics say nothing about these classes",
+    )
 
 
 def test_bad_sources_are_named(folder, tmp_path):

@@ -176,7 +176,7 @@ def test_the_doctor_counts_what_is_refused_and_why(report):
 def test_the_doctor_sees_sizes_modes_and_what_becomes_of_them(report):
     found = {f.code: f for f in report.findings}
     assert "images of 61 x 47 to 400 x 94 pixels" in found["sizes"].message
-    assert "1 CMYK (turned into RGB)" in found["modes"].message
+    assert "1 CMYK (converted to RGB)" in found["modes"].message
     assert "1 RGBA (transparency shows white)" in found["modes"].message
     assert "1 L (gray" in found["modes"].message
     assert "first is read" in found["animations"].message
@@ -271,7 +271,7 @@ def test_near_repeats_under_two_labels_contradict_each_other():
     assert (found["near-repeats"].severity, found["near-repeats"].count) == ("note", 2)
     torn = found["near-contradictions"]
     assert (torn.severity, torn.count, torn.examples) == ("warning", 1, ("a[3] (1) ~ a[11] (0)",))
-    assert torn.fix == "keep the right label of each"
+    assert torn.fix == "keep the correct label of each image"
 
 
 def test_noise_and_flat_pictures_are_no_repeats():

@@ -406,7 +406,9 @@ def test_the_doctor_names_the_brightest_pixel(decode):
 def test_the_doctor_names_masks_of_8_bits():
     masks = [np.random.default_rng(i).integers(0, 2, (7, 5), np.uint8) for i in range(6)]
     (finding,) = ranges({"train": split_of(masks)})
-    assert finding.message == "train: the brightest pixel is 1 of 255: to a model the images are almost black"
+    assert (
+        finding.message == "train: the brightest pixel is 1 of 255: for a model the images are almost black"
+    )
     with pytest.warns(DimImagesWarning, match="the brightest pixel of 6 training images is 1 of 255"):
         gf.ImageClassifier(**FEW).fit(masks, [0, 1] * 3)
 

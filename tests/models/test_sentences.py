@@ -322,7 +322,7 @@ def test_settings_that_cannot_be(plain, tmp_path):
     check("max_seq_length = 0 is not a size", sentence_bert_config={"max_seq_length": 0})
     check("do_lower_case = 3", sentence_bert_config={"do_lower_case": 3})
     check("transformer_task = 'fill-mask'", sentence_bert_config={"transformer_task": "fill-mask"})
-    check("'prompts' must be an object", config_sentence_transformers={"prompts": ["a"]})
+    check("'prompts' is not an object", config_sentence_transformers={"prompts": ["a"]})
     check("the prompt 'q' is not a text", config_sentence_transformers={"prompts": {"q": "x" * 10_001}})
     check(
         "default_prompt_name = 'w' is not a prompt", config_sentence_transformers={"default_prompt_name": "w"}

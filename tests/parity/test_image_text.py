@@ -293,7 +293,7 @@ def test_the_layout_of_published_files_is_explained(published):
     [
         ({"text_config": None}, "'text_config' is missing or not an object"),
         ({"projection_dim": 0}, "projection_dim = 0 is not a size"),
-        ({"projection_dim": 7}, r"is \(11, 15\), config.json says \(7, 15\)"),
+        ({"projection_dim": 7}, r"is \(11, 15\), but by config.json \(7, 15\)"),
         ({"model_type": "align"}, "model_type 'align' does not compare images with texts"),
         *(
             ({"text_config": PUBLISHED["text_config"] | change}, said)
@@ -305,7 +305,7 @@ def test_the_layout_of_published_files_is_explained(published):
                 ({"eos_token_id": [2]}, r"eos_token_id = \[2\] is not a whole number"),
                 ({"vocab_size": True}, "vocab_size = True is not a size"),
                 ({"max_position_embeddings": 10**9}, "max_position_embeddings = 1000000000 is not a size"),
-                ({"num_hidden_layers": 10**6}, "1,000,000 layers, but the weights hold"),
+                ({"num_hidden_layers": 10**6}, "1,000,000 layers, but the weights have only"),
                 ({"layer_norm_eps": -1}, "layer_norm_eps = -1 is not a number"),
             )
         ),

@@ -129,7 +129,7 @@ def test_columns_are_found_by_their_names_or_by_what_they_hold(here):
     with pytest.raises(DataError, match="no column 'rating'"):
         load_scored_pairs(table, score="rating")
     one = write(here / "c.csv", [(a, score) for a, _, score in ROWS], ("text", "score"))
-    with pytest.raises(DataError, match="two columns of texts are expected, and only 'text' holds texts"):
+    with pytest.raises(DataError, match="two columns of texts are expected, but only 'text' has texts"):
         load_scored_pairs(one)
 
 

@@ -188,7 +188,7 @@ def test_texts_and_pictures_are_not_mistaken_for_each_other(saved, tmp_path):
     with pytest.raises(ConfigError, match="holds a Oracle, which has no encoder for a classifier"):
         gf.TextClassifier(str(broken)).fit(TEXTS, TWO)
     (broken / "glassformer.json").write_text("[]")
-    with pytest.raises(CheckpointError, match=r"glassformer\.json: does not hold a JSON object"):
+    with pytest.raises(CheckpointError, match=r"glassformer\.json: is not a JSON object"):
         gf.TextClassifier(str(broken)).fit(TEXTS, TWO)
 
 

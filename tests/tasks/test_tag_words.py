@@ -210,7 +210,7 @@ def test_a_file_without_empty_lines_is_one_sentence_and_the_doctor_says_so(tmp_p
     (found,) = [f for f in examine_tagged(data).findings if f.code == "one-sentence"]
     assert (found.severity, found.sentence) == (
         "warning",
-        "t.conll: all 57 words are one sentence, for no empty line ends one: put an empty line after each sentence",
+        "t.conll: all 57 words are one sentence, since no empty line ends a sentence: put an empty line after each sentence",
     )
     file.write_text("Ann\tB-per\nsaw\tO\nRome\tB-loc\n\n" * 19)
     data = load_tagged(file, limit=1)

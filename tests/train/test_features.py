@@ -11,7 +11,7 @@ from tests.stopping import same, stopped_and_resumed
 
 import glassformer as gf
 from glassformer.data.batching import pack_texts
-from glassformer.data.image_batching import AugmentSettings, BatchDraw
+from glassformer.data.image_batching import AugmentSettings, BatchSpec
 from glassformer.train import features
 
 WORDS = ("good", "bad", "fine", "dull", "bright", "slow", "quick")
@@ -302,7 +302,7 @@ def test_each_process_gets_the_features_of_its_own_images():
     stream = features.ImageFeatureStream(
         no_pixels, no_pixels, AugmentSettings(), 5, 4, 1, 0, torch.device("cpu"), rows
     )
-    draw = BatchDraw(0, 0, np.array([4, 0, 2, 5]))
+    draw = BatchSpec(0, 0, np.array([4, 0, 2, 5]))
     parts = [stream.pack(stream.shard(draw, rank, 2)) for rank in range(2)]
     assert [part.features[:, 0].tolist() for part in parts] == [[4, 2], [0, 5]]
     assert [(part.index.tolist(), part.packing.total) for part in parts] == [([4, 2], 10), ([0, 5], 10)]

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from glassformer.data.augment import Mixed
+from glassformer.data.augment import MixedPairs
 from glassformer.data.batching import ResidentTable, pack_texts
 from glassformer.data.image_batching import ImageBatch
 from glassformer.errors import ShapeError
@@ -154,7 +154,7 @@ def test_replayed_pictures_equal_plain_ones(as_on_gpu, mix):
         index = rng.choice(31, count, replace=False)
         batch = ImageBatch(torch.randn(count, 3, 7, 7), Packing.uniform(count, 5), index)
         if mix:
-            batch = replace(batch, mixed=Mixed(torch.randperm(count), torch.rand(count)))
+            batch = replace(batch, mixed=MixedPairs(torch.randperm(count), torch.rand(count)))
         found = []
         for compute in (replaying, lambda *args: with_gradients(objective, *args)):
             out = compute(model, batch, 4.0)

@@ -52,8 +52,8 @@ TEXT = b"2 3\nking 1 2 3\nqueen 4 5 6\n"
         ),
         (b"[PAD]\n[UNK]\nking\n", "line 1: is not in word2vec's format"),
         (b"0 3\n", "0 words of 3 numbers"),
-        (TEXT[:-12], "1 words, the first line says 2"),
-        (TEXT + b"duke 1 2 3\n", "3 words, the first line says 2"),
+        (TEXT[:-12], "1 words, but by the first line 2"),
+        (TEXT + b"duke 1 2 3\n", "3 words, but by the first line 2"),
         (TEXT + b"duke 1 2\n", "line 4: 2 numbers after 'duke', expected 3 numbers. Correct the line"),
         (
             TEXT[:-3].replace(b"2 3", b"9 3"),
@@ -68,12 +68,12 @@ TEXT = b"2 3\nking 1 2 3\nqueen 4 5 6\n"
         ),
         (
             TEXT.replace(b" 6", b" x"),
-            "line 3: something that is not a number after 'queen', expected 3 numbers",
+            "line 3: a value that is not a number after 'queen', expected 3 numbers",
         ),
         (b"2 3\nking 1 2 3\nqueen 4\n", "line 3: 1 numbers after 'queen', expected 3 numbers"),
         (TEXT.replace(b" 6", b""), "line 3: 2 numbers after 'queen', expected 3 numbers"),
         (TEXT.replace(b"queen", b"king"), "line 3: the word 'king' occurs twice, first at 2"),
-        (TEXT.replace(b" 6", b" nan"), "line 3: the vector of 'queen' holds NaN or infinity"),
+        (TEXT.replace(b" 6", b" nan"), "line 3: the vector of 'queen' contains NaN or infinity"),
         (b"2 3\n" + b"king " + struct.pack("<3f", 1, 2, 3) + b"\nqueen " + b"\0" * 5, "ends in word 2 of 2"),
         (
             b"2 1\n" + b"".join(w + struct.pack("<f", 0.1) + b"\n" for w in (b"a ", b"b ", b"c ")),
@@ -203,7 +203,7 @@ def test_a_link_stays_one_and_its_file_is_replaced(tmp_path):
 def test_what_is_no_file_is_not_replaced(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(CheckpointError, match="no file to replace"):
+    with pytest.raises(CheckpointError, match="is not a file"):
         write_word2vec_format(pipe, ["a"], np.ones((1, 3)))
     assert pipe.is_fifo()
 

@@ -56,7 +56,7 @@ def test_one_wrong_line_is_named_wherever_it_stands(row, wrong, whole):
     lines[1 + row] = wrong
     whole.write_text("\n".join(lines) + "\n")
     if row == 12 and not wrong:  # an empty last line is not a word
-        pattern = "12 words, the first line says 13"
+        pattern = "12 words, but by the first line 13"
     else:
         pattern = rf"v\.txt, line {row + 2}: "
     with pytest.raises(CheckpointError, match=pattern):

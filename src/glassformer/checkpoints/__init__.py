@@ -1,1 +1,1 @@
-"""Saving and loading models, and the states of training runs."""
+"""Save and load models, and checkpoints of training runs."""

@@ -8,18 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-AUTO = "auto"  # the model setting that tries several models
-# The model for images with "auto": the pretrained one if it is available, else the one from scratch
-IMAGE_ENCODER = "dinov2-small"
-IMAGE_SCRATCH = "vit-tiny"
+AUTO = "auto"  # value of ``model`` that tries several models
+IMAGE_ENCODER = "dinov2-small"  # the model for images with "auto", if its weights are on this machine
+IMAGE_SCRATCH = "vit-tiny"  # otherwise; trained from scratch
 
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """A named checkpoint: its repository, and the revision that we tested."""
+    """A named checkpoint on the Hugging Face Hub."""
 
     repo: str
-    revision: str
+    revision: str  # the commit with which it was tested
     package: str | None = None  # Python package whose folder ``model`` has the checkpoint
     sha256: str | None = None  # checksum of model.safetensors in that package
     reads: str = "texts"  # input of the model: "texts" or "images"

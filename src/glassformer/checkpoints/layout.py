@@ -1,7 +1,4 @@
-"""Shared code of the Hugging Face model families.
-
-It builds models from configs, checks configs and tensors, and writes ``config.json`` and weights.
-"""
+"""Build, check and write models in the layout of the Hugging Face Hub; used by all model families."""
 
 from __future__ import annotations
 
@@ -30,9 +27,9 @@ HUB_ACTIVATIONS = {
     "silu": "silu",
 }
 ACTIVATION_NAMES = {theirs: ours for ours, theirs in HUB_ACTIVATIONS.items()} | {"gelu_new": "gelu_tanh"}
-MAX_NUMBER = 10_000_000  # maximum of any setting without an entry in RANGES
-MAX_PATCHES = 1_000_000
-# Valid ranges. eps must be above 0 in fp32, because layers divide by its square root.
+MAX_NUMBER = 10_000_000  # maximum absolute value of a setting without an entry in RANGES
+MAX_PATCHES = 1_000_000  # maximum number of patches of an image
+# Valid ranges of settings. eps must be above 0 in fp32, because layers divide by its square root.
 RANGES = {
     "eps": (1e-30, 1.0), "dropout": (0.0, 1.0), "attention_dropout": (0.0, 1.0),
     "stochastic_depth": (0.0, 1.0),
@@ -42,14 +39,14 @@ RANGES = {
     "layer_scale": (0.0, 1e3),
     "embedding_std": (0.0, 1e3), "position_std": (0.0, 1e3), "scale": (1e-6, 1e6),
 }  # fmt: skip
-ENCODER_KEYS = ("embeddings.", "encoder.")
-# ``problem_type`` -> description of the outputs, for error messages; empty for scores of classes
+ENCODER_KEYS = ("embeddings.", "encoder.")  # prefixes of the encoder's tensors
+# ``problem_type`` -> description of the outputs for error messages; empty for scores of classes
 PROBLEMS = {
     "single_label_classification": "",
     "multi_label_classification": "multi-label: a sigmoid for each logit",
     "regression": "regression: numbers instead of classes",
 }
-# Settings of our own pooling and head, which ``config.json`` has under "glassformer"
+# Settings of glassformer's pooling and head, which ``config.json`` has under "glassformer"
 OWN_KEYS = (
     "pooling",
     "head",
@@ -69,9 +66,12 @@ def model_from_state(
     where: str,
     dtype: torch.dtype = torch.float32,
 ) -> Model:
-    """Create a model from a config, and load its tensors; the encoder gets the dtype.
+    """Create a model from a config, and load its tensors.
 
     Names and shapes are compared before memory is allocated, because a config may describe a huge model.
+
+    Args:
+        dtype: dtype of the encoder.
 
     Raises:
         CheckpointError: tensors do not match (the message names them), or the config is not valid.
@@ -85,11 +85,12 @@ def model_from_state(
 @torch.no_grad()
 def copy_weights(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Copy tensors into a model, each in the model's dtype."""
-    own = model.state_dict()
+    target = model.state_dict()
     for name, tensor in state.items():
-        if own[name].shape != tensor.shape:
-            raise ShapeError(f"{name} is {tuple(tensor.shape)}, in the model it is {tuple(own[name].shape)}")
-        copy_and_release(own[name], tensor)
+        if target[name].shape != tensor.shape:
+            expected = tuple(target[name].shape)
+            raise ShapeError(f"{name} is {tuple(tensor.shape)}, but in the model it is {expected}")
+        copy_and_release(target[name], tensor)
 
 
 def create_uninitialized(
@@ -102,22 +103,22 @@ def create_uninitialized(
 
 
 def create_on_meta(model_class: Callable[[Any], Model], config: Any, num_tensors: int, where: str) -> Model:
-    """Create a model on the meta device, so that its tensors have names and shapes, but no memory.
+    """Create a model on the meta device: its tensors have names and shapes, but no memory.
 
     Raises:
-        CheckpointError: more layers than ``num_tensors``, or the config is not valid.
+        CheckpointError: the model would have more layers than ``num_tensors``, or the config is not valid.
     """
     _check_numbers(config, where)
     for num_layers in _layer_counts(config):
         if num_layers > num_tensors:
-            what = f"{num_layers:,} layers, but the weights hold {num_tensors} tensors"
+            what = f"{num_layers:,} layers, but the weights have only {num_tensors} tensors"
             raise CheckpointError(what, where=f"{where}/config.json")
     with torch.device("meta"), _NoInitialization():
         return create_model(model_class, config, where)
 
 
 def create_model(model_class: Callable[[Any], Model], config: Any, where: str) -> Model:
-    """Create a model; raises CheckpointError if the config is not valid."""
+    """Create a model; raise CheckpointError if the config is not valid."""
     try:
         return model_class(config)
     except InputError:
@@ -128,7 +129,7 @@ def create_model(model_class: Callable[[Any], Model], config: Any, where: str) -
 
 
 class _NoInitialization(TorchFunctionMode):
-    """Skips random initialization, which makes torch load a compiler on the meta device."""
+    """A mode that skips random initialization; on the meta device it would make torch load a compiler."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__name__", "").endswith(("normal_", "uniform_")):  # including torch.nn.init
@@ -139,7 +140,7 @@ class _NoInitialization(TorchFunctionMode):
 
 
 def _layer_counts(config: Any) -> Iterator[int]:
-    """Every ``num_layers`` in a config."""
+    """Yield every ``num_layers`` in a config and its sub-configs."""
     for field in fields(config):
         value = getattr(config, field.name)
         if is_dataclass(value):
@@ -177,7 +178,7 @@ def check_tensors(expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor],
             raise CheckpointError(list_names(f"{what} tensors", list(names)), where=where)
     for name, tensor in tensors.items():
         if tensor.shape != expected[name].shape:
-            what = f"{name} is {tuple(tensor.shape)}, config.json says {tuple(expected[name].shape)}"
+            what = f"{name} is {tuple(tensor.shape)}, but by config.json {tuple(expected[name].shape)}"
             raise CheckpointError(what, where=where)
 
 
@@ -189,7 +190,7 @@ def count_outputs(weight: Tensor, where: str) -> int:
 
 
 def read_activation(settings: dict[str, Any], where: str, key: str = "hidden_act") -> str:
-    """Our name of the activation in ``settings[key]``."""
+    """The name in glassformer of the activation ``settings[key]``."""
     name = settings.get(key, "gelu")
     if not isinstance(name, str) or name not in ACTIVATION_NAMES:
         raise UnsupportedModelError(f"{key} = {shorten(name)} is not supported", where=where)
@@ -197,7 +198,7 @@ def read_activation(settings: dict[str, Any], where: str, key: str = "hidden_act
 
 
 def describe_outputs(settings: dict[str, Any], outputs: int, where: str = "config.json") -> str:
-    """Description of a head's outputs for an error message; empty if they are scores of classes."""
+    """The kind of a head's outputs, for an error message; empty if they are scores of classes."""
     problem = settings.get("problem_type")
     if problem not in (None, *PROBLEMS):
         raise UnsupportedModelError(
@@ -238,7 +239,7 @@ def write_encoder_and_head(
     head_tensors: dict[str, Tensor],
     max_shard_bytes: int | None,
 ) -> None:
-    """Write an encoder in the Hub's layout, and our pooling and head to ``head.safetensors``."""
+    """Write an encoder in the Hub's layout, and glassformer's pooling and head to ``head.safetensors``."""
     settings["glassformer"] = {k: v for k in OWN_KEYS if (v := getattr(config, k, None)) is not None}
     write_tensors(folder, head_tensors, name="head")
     write_model(folder, settings, encoder, max_shard_bytes)

@@ -2,10 +2,11 @@
 
     RUN/.lock    {"pid", "host", "command", "since"} of the process that writes to RUN
 
-The lock is a kernel lock (``flock``) on this file. The kernel releases it when the process ends, also after a
-crash; the file that remains then locks nothing. Some file systems have no such locks. There, the content of
-the file decides: a process of this machine holds the lock while it runs, and a process of another machine
-holds it until the file is removed. Readers do not lock.
+The lock is a kernel lock (``flock``) on this file. The kernel releases it when the process ends or crashes,
+even if
+the file remains. Some file systems have no such locks. There, the content of the file decides: a process of
+    this machine holds the lock while it runs, and a process of another machine holds it until the file is
+    removed. Readers do not need the lock.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ except ImportError:  # Windows has no flock
     fcntl = None
 
 LOCK = ".lock"
-MAX_OWNER_BYTES = 4096  # how much of a lock file is read
-LOCK_ATTEMPTS = 10  # every 20 ms, because a process that only tests the lock holds it for a moment
-MOVE_ATTEMPTS = 1200  # every 50 ms, because another process may take up to a minute to move a folder
+MAX_OWNER_BYTES = 4096  # maximum number of bytes that are read of a lock file
+LOCK_ATTEMPTS = 10  # one every 20 ms, because a process that only tests the lock holds it for a moment
+MOVE_ATTEMPTS = 1200  # one every 50 ms, because another process may take up to a minute to move a folder
 LOCKED_ERRORS = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
 
 def try_lock(handle: int) -> bool | None:
-    """Lock an open file or folder; returns whether that succeeded, None on systems without locks."""
+    """Lock an open file or folder; return whether that succeeded (None: the system has no locks)."""
     if fcntl is None:
         return None
     try:
@@ -55,7 +56,7 @@ def write_lock(folder: str | Path) -> Iterator[Path]:
     """Hold the lock of ``folder``, which is created if missing, and removed at the end if it is empty.
 
     Raises:
-        ConfigError: another process, or another thread of this process, writes there.
+        ConfigError: another process, or another thread of this process, holds the lock.
         GlassformerError: the folder or its lock cannot be created.
     """
     folder = Path(folder)
@@ -68,7 +69,7 @@ def write_lock(folder: str | Path) -> Iterator[Path]:
 
 
 def check_unlocked(folder: str | Path) -> None:
-    """Raise ConfigError if another process holds the lock of ``folder``; creates no file."""
+    """Raise ConfigError if another process holds the lock of ``folder``; no file is created."""
     path = Path(folder) / LOCK
     try:
         handle = os.open(path, os.O_RDWR | _SAFE)
@@ -92,7 +93,7 @@ def is_empty_folder(folder: Path) -> bool:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Stop other processes from creating, moving or removing folders in ``folder``; may wait a minute."""
+    """Prevent other processes from changing the folders in ``folder``; wait for the lock up to a minute."""
     handle = _open_folder(folder)
     try:
         for _ in range(MOVE_ATTEMPTS):
@@ -100,7 +101,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
                 break
             time.sleep(0.05)
         else:
-            raise CannotWriteError(f"{folder}: another process has been moving folders there for a minute")
+            raise CannotWriteError(f"{folder}: another process has been changing it for a minute")
         yield
     finally:
         if handle is not None:
@@ -124,7 +125,7 @@ def is_in_use(folder: Path, pid: int) -> bool:
     """Whether the process that writes a temporary folder is running.
 
     Args:
-        pid: the process in the folder's name; decides on file systems without locks.
+        pid: the process in the folder's name, for file systems without locks.
     """
     handle = _open_folder(folder)
     if handle is None:
@@ -171,7 +172,7 @@ def _acquire(folder: Path) -> int:
 
 
 def _try_acquire(handle: int) -> bool:
-    """Lock this open lock file; returns whether that succeeded (without locks: no owner is running)."""
+    """Lock an open lock file; return whether that succeeded (without kernel locks: no owner is running)."""
     locked = try_lock(handle)
     if locked is not None:
         return locked
@@ -220,7 +221,7 @@ def _read_owner(handle: int) -> dict[str, Any]:
     try:
         os.lseek(handle, 0, os.SEEK_SET)
         owner = json.loads(os.read(handle, MAX_OWNER_BYTES).decode())
-    except (OSError, ValueError, RecursionError):  # being written, or not one of our files
+    except (OSError, ValueError, RecursionError):  # it is being written, or is not a lock file
         return {}
     return owner if isinstance(owner, dict) else {}
 

@@ -1,7 +1,7 @@
-"""Maps tensor names between our models and the Hub.
+"""Map tensor names between glassformer and the Hugging Face Hub.
 
-Each model family has a table for both directions. The table also lists the keys to ignore; any other key
-raises an error.
+Each model family has a table for both directions. The table also lists the keys to ignore. Any key that is
+not in the table raises an error.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from torch import Tensor
 
 from glassformer.errors import CheckpointError
 
-OLD_ENDINGS = {"gamma": "weight", "beta": "bias"}  # names of layer norms in old checkpoints
+OLD_ENDINGS = {"gamma": "weight", "beta": "bias"}  # parameters of layer norms in old checkpoints
 FUSED_PARTS = {3: ("query", "key", "value"), 2: ("gate", "up")}  # parts of a fused layer, by their number
 _OUR_LAYER = re.compile(r"(?<=encoder\.layers\.)\d+")
 
 
 @dataclass(frozen=True)
 class NameTable:
-    """The tensor names of one family.
+    """The tensor names of one model family.
 
-    Names have no ``.weight`` or ``.bias``, and ``{i}`` stands for the number of the layer.
+    Names are those of modules, without ``.weight`` or ``.bias``; ``{i}`` is the number of the layer. "Our
+    name" is the name in glassformer. Hub names have no prefix.
 
     Args:
-        prefix: prefix of the encoder's names in models with a head (``bert.``).
-        encoder: our name -> the Hub's name.
-        fused: our name of a fused layer -> the Hub's names of its parts (``FUSED_PARTS``).
-        heads: our name -> the Hub's name, without prefix.
-        full_names: our name -> the Hub's name, for tensors that are neither ``.weight`` nor ``.bias``.
-        ignored: a full Hub name, or a prefix that ends in a dot -> the reason to ignore it.
-        head_parameters: keys of ``full_names`` that belong to heads, which have no prefix.
-        new_names: our name -> the module's name in later releases of ``transformers``, if it differs from the
-            name in files; only for modules that adapters change.
-        tied: a full Hub name -> the name of the tensor that it must equal if both exist; without prefix.
+        prefix: prefix of the encoder's Hub names in models with a head (``bert.``).
+        encoder: our name -> Hub name.
+        fused: our name of a fused layer -> Hub names of its parts (``FUSED_PARTS``).
+        heads: our name -> Hub name.
+        full_names: our name -> Hub name, for parameters whose names do not end with ``.weight`` or ``.bias``.
+        ignored: full name of a parameter on the Hub, or a prefix that ends with a dot -> reason to ignore it.
+        head_parameters: keys of ``full_names`` that belong to heads, to which no prefix is added.
+        new_names: our name -> name of the module in later releases of ``transformers``, if it differs from
+            the name in files; only for modules that adapters change.
+        tied: full name of a parameter on the Hub -> the parameter that it must equal if both exist.
     """
 
     prefix: str
@@ -50,15 +51,15 @@ class NameTable:
     tied: Mapping[str, str] = field(default_factory=dict)
 
     def without_prefix(self, tensors: Mapping[str, Tensor]) -> dict[str, str]:
-        """Hub names without prefix -> full Hub names."""
+        """Hub name without prefix -> the key in ``tensors``."""
         return {key.removeprefix(self.prefix): key for key in tensors}
 
     def from_hub(self, tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-        """Rename tensors from the Hub's names to ours.
+        """Rename tensors from the Hub's names to ours, and fuse layers.
 
         Raises:
-            CheckpointError: unexpected keys, a missing query, key or value, or a tensor that differs from the
-                one that it is tied to.
+            CheckpointError: there are unexpected keys; a part of a fused layer is missing; or a tensor
+                differs from the tensor to which it is tied.
         """
         self._check_tied(tensors, where)
         our_names = {hub_name: ours for ours, hub_name in (*self.encoder.items(), *self.heads.items())}
@@ -90,12 +91,12 @@ class NameTable:
         if unexpected:
             raise CheckpointError(list_names("unexpected tensors", unexpected), where=where)
         counts = {ours: len(names) for ours, names in self.fused.items()}
-        for name, found in fused.items():
+        for name, tensor_of_part in fused.items():
             parts = FUSED_PARTS[counts[_OUR_LAYER.sub("{i}", name.rpartition(".")[0])]]
-            if missing := {*range(len(parts))} - {*found}:
+            if missing := {*range(len(parts))} - {*tensor_of_part}:
                 raise CheckpointError(f"missing tensor: the {parts[min(missing)]} of {name}", where=where)
             try:
-                out[name] = torch.cat([found[n] for n in range(len(parts))])
+                out[name] = torch.cat([tensor_of_part[n] for n in range(len(parts))])
             except RuntimeError:  # different shapes
                 what = f"{', '.join(parts[:-1])} and {parts[-1]} of {name} have different shapes"
                 raise CheckpointError(what, where=where) from None
@@ -109,7 +110,7 @@ class NameTable:
                 raise CheckpointError(what, where=where)
 
     def to_hub(self, tensors: Mapping[str, Tensor], with_prefix: bool) -> dict[str, Tensor]:
-        """Rename tensors from our names to the Hub's."""
+        """Rename tensors from our names to the Hub's, and split fused layers."""
         out: dict[str, Tensor] = {}
         prefix = self.prefix if with_prefix else ""
         for key, tensor in tensors.items():

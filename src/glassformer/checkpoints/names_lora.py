@@ -1,8 +1,8 @@
-"""LoRA adapters in PEFT's format.
+"""Save and load LoRA adapters in PEFT's format.
 
 A folder has ``adapter_config.json`` and ``adapter_model.safetensors``. Tensors have the names of the Hub's
 checkpoints. Later releases of ``transformers`` use other names for some modules (``NameTable.new_names``).
-These tensors are saved under both names, so that ``peft`` opens the folder with any release. If the Hub has
+Their tensors are saved under both names, so that ``peft`` opens the folder with any release. If the Hub has
 one matrix for queries, keys and values (ModernBERT's ``Wqkv``), their updates are also fused.
 """
 
@@ -27,14 +27,14 @@ from glassformer.finite import json_text
 CONFIG, WEIGHTS, ROOT = "adapter_config.json", "adapter_model", "base_model.model."
 QKV = "encoder.layers.{i}.attention.qkv"
 QKV_PARTS = ("query", "key", "value")
-# name of a part in ``nn.lora`` -> our name of its linear layer
+# Name of a part in ``nn.lora`` -> our name of its linear layer.
 LAYER_NAMES = {
     "qkv": QKV,
     "out": "encoder.layers.{i}.attention.out",
     "up": "encoder.layers.{i}.feed_forward.up",
     "down": "encoder.layers.{i}.feed_forward.down",
 }
-# settings of other methods, which change the meaning of the tensors
+# Settings of variants of LoRA, which change the meaning of the tensors.
 UNSUPPORTED = (
     "use_dora",
     "use_qalora",
@@ -48,7 +48,7 @@ UNSUPPORTED = (
     "trainable_token_indices",
     "alora_invocation_tokens",
 )
-MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 20  # maximum size of adapter_config.json
 FromHub = Callable[[dict[str, Tensor], str], dict[str, Tensor]]
 
 
@@ -57,7 +57,7 @@ class Adapter:
     """A LoRA adapter.
 
     Args:
-        updates: see ``nn.lora.adapter``.
+        updates: name such as ``0.query.A`` (layer, part, matrix) -> low-rank matrix; see ``nn.lora.adapter``.
         rank, alpha: LoRA settings.
         scale: factor of the low-rank products, usually alpha / rank.
         head: tensors of the fully trained layers (only pooling and head), under our names.
@@ -80,11 +80,11 @@ def save_adapter(
     with_prefix: bool = False,
     head: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Write an adapter.
+    """Write an adapter to a folder.
 
     Args:
         table: name table of the encoder's family.
-        updates: see ``nn.lora.adapter``.
+        updates: see ``Adapter``.
         with_prefix: whether the encoder's names have the prefix, as in a Hub model with a head.
         head: tensors of the fully trained layers, under the Hub's names.
     """
@@ -120,10 +120,11 @@ def save_adapter(
 
 
 def _fuse_qkv(updates: Mapping[str, Tensor], rank: int, alpha: float) -> tuple[dict[str, Tensor], int, float]:
-    """Fuse the updates of queries, keys and values to ``{i}.qkv``; returns all updates, rank and alpha.
+    """All updates with those of queries, keys and values fused to ``{i}.qkv``, and the new rank and alpha.
 
-    n updates of rank r become one update of rank n r: the A are stacked, and the B are the blocks of a
-    diagonal matrix. All updates of an adapter have the same rank, so the other updates are padded with zeros.
+    n updates of rank r become one update of rank n r: the matrices A are stacked, and the matrices B are the
+    blocks of a diagonal matrix. All updates of an adapter have the same rank, so the other updates are padded
+    with zeros.
     """
     used = [part for part in QKV_PARTS if any(key.split(".")[1] == part for key in updates)]
     total_rank = rank * max(len(used), 1)
@@ -143,7 +144,7 @@ def _fuse_qkv(updates: Mapping[str, Tensor], rank: int, alpha: float) -> tuple[d
 
 
 def _split_qkv(updates: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Split fused updates to queries, keys and values, which then share their A."""
+    """Split fused updates into those of queries, keys and values, which share the matrix A."""
     out: dict[str, Tensor] = {}
     for key, tensor in updates.items():
         layer, part, matrix = key.split(".")
@@ -156,7 +157,7 @@ def _split_qkv(updates: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _names(table: NameTable) -> list[dict[str, str]]:
-    """Part -> name of its layer, on the Hub; and the same for later releases of ``transformers``."""
+    """Part -> Hub name of its layer; a second dict has the names in later releases of ``transformers``."""
 
     def by_part(fused: Mapping[str, tuple[str, ...]], single: Mapping[str, str]) -> dict[str, str]:
         qkv = dict(zip(QKV_PARTS, fused.get(QKV, ()), strict=False))
@@ -168,12 +169,11 @@ def _names(table: NameTable) -> list[dict[str, str]]:
 
 
 def _target_modules(table: NameTable, parts: list[str], num_layers: int) -> list[str]:
-    """Suffixes of module names that only match these parts; full names if there is no such suffix."""
+    """The shortest suffixes of module names that match only ``parts``; full names if there are none."""
     out: list[str] = []
     for names in _names(table):
         targets = [names[part] for part in parts]
-        names_here = list(names.values())
-        other_names = {*names_here, *table.encoder.values(), *table.heads.values()} - {*targets}
+        other_names = {*names.values(), *table.encoder.values(), *table.heads.values()} - {*targets}
         for name in targets:
             words = name.partition("{i}.")[2].split(".")
             suffixes = (".".join(words[-n:]) for n in range(1, len(words) + 1))
@@ -190,8 +190,8 @@ def load_adapter(folder: Path, table: NameTable, from_hub: FromHub | None = None
         from_hub: function that renames the fully trained layers to our names; None: ``table.from_hub``.
 
     Raises:
-        CheckpointError: another kind of adapter, invalid settings, or tensors that are missing, unexpected or
-            not matrices.
+        CheckpointError: the folder has another kind of adapter or invalid settings, or tensors are missing,
+            unexpected or not matrices.
     """
     where = str(folder / CONFIG)
     if not folder.is_dir():
@@ -214,7 +214,7 @@ def load_adapter(folder: Path, table: NameTable, from_hub: FromHub | None = None
             matrix = "A" if a is None else "B"
             raise CheckpointError(f"missing tensor: lora_{matrix} of {layer}", where=str(folder))
         if a.ndim != 2 or b.ndim != 2 or (len(a), b.shape[1]) != (rank, rank):
-            what = f"the updates of {layer} are {tuple(a.shape)} and {tuple(b.shape)}, the rank {rank}"
+            what = f"the updates of {layer} are {tuple(a.shape)} and {tuple(b.shape)}, but the rank is {rank}"
             raise CheckpointError(what, where=str(folder))
     return Adapter(_split_qkv(updates), rank, alpha, scale, head)
 
@@ -237,7 +237,7 @@ def _split_tensors(
         elif stem and matrix in ("A", "B") and name in parts:
             update = f"{int(layer)}.{parts[name]}.{matrix}"
             if update in updates and not updates[update].equal(tensor):
-                raise CheckpointError(f"holds two different updates of {update}", where=where)
+                raise CheckpointError(f"has two different updates of {update}", where=where)
             updates[update] = tensor.float()
         elif stem:
             unexpected.append(key)
@@ -246,6 +246,7 @@ def _split_tensors(
     if unexpected:
         raise CheckpointError(list_names("unexpected tensors", unexpected), where=where)
     head: dict[str, Any] = from_hub(trained, where) if trained else {}
-    if inner := [name for name in head if not name.startswith(("head.", "pooling."))]:
-        raise CheckpointError(list_names("fully trained layers of the encoder", inner), where=where)
+    if encoder_names := [name for name in head if not name.startswith(("head.", "pooling."))]:
+        what = list_names("fully trained layers of the encoder are not supported", encoder_names)
+        raise CheckpointError(what, where=where)
     return updates, head

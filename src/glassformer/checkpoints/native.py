@@ -35,20 +35,20 @@ from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError, ConfigError, IncompleteError, NewerFormatError, RunInUseError
 from glassformer.finite import json_text, restored
 
-# Format 1 has the records of all steps in state.json, format 2 has their numbers among the tensors.
+# Format 1 has the metrics of all steps in state.json, format 2 has them among the tensors.
 STATE_FORMAT = 2
 _STEP = re.compile(r"step-(\d{8,})")
 _BACKUP = re.compile(r"\.(step-\d{8,})\.(?:.*\.)?old")  # see ``restore_folder``
 
 
 class LoadedState(NamedTuple):
-    """Result of :func:`load_state`; ``skipped`` has the newer, damaged checkpoints with their errors."""
+    """Result of :func:`load_state`."""
 
     step: int
     tensors: dict[str, Tensor]
     state: dict[str, Any]
     path: Path
-    skipped: list[tuple[Path, str]]
+    skipped: list[tuple[Path, str]]  # newer checkpoints that are damaged, with their errors
 
 
 def save_state(
@@ -58,7 +58,7 @@ def save_state(
     state: Mapping[str, Any],
     keep_last: int = 2,
 ) -> Path:
-    """Save a checkpoint, then remove old ones; a kill at any time leaves a complete checkpoint.
+    """Save a checkpoint, then remove old ones; if the process is killed, a complete checkpoint remains.
 
     Checkpoints of later steps are removed, too. They exist if the run was resumed from an earlier step.
 
@@ -66,7 +66,7 @@ def save_state(
         folder: the run's ``checkpoints`` folder; created if missing.
         step: number of optimizer steps so far, ≥ 0; an existing checkpoint of this step is replaced.
         tensors: tensors of any device and dtype.
-        state: values for JSON with string keys (tuples are loaded as lists).
+        state: values that JSON supports, with string keys (tuples are loaded as lists).
         keep_last: number of complete checkpoints to keep, including this one, ≥ 1.
 
     Returns:
@@ -74,7 +74,7 @@ def save_state(
 
     Raises:
         GlassformerError: the disk is full or read-only; older checkpoints are untouched.
-        ValueError: ``step`` or ``keep_last`` out of range, or ``state`` cannot be written as JSON.
+        ValueError: ``step`` or ``keep_last`` is out of range, or ``state`` cannot be written as JSON.
     """
     if step < 0 or keep_last < 1:
         raise ValueError(f"step must be >= 0 and keep_last >= 1, got {step} and {keep_last}")
@@ -98,7 +98,7 @@ def save_state(
 
 
 def list_states(folder: str | Path) -> list[tuple[int, Path]]:
-    """Steps and folders of all checkpoints, damaged ones included, oldest first."""
+    """The steps and folders of all checkpoints, including damaged ones, oldest first."""
     folder = Path(folder)
     if not folder.is_dir():
         return []
@@ -129,7 +129,7 @@ def load_state(folder: str | Path) -> LoadedState:
         try:
             manifest = verify_folder(path)
             if manifest["extra"].get("step") != step:
-                raise CheckpointError(f"holds step {manifest['extra'].get('step')}", where=str(path))
+                raise CheckpointError(f"has the step {manifest['extra'].get('step')}", where=str(path))
             version = get_count(manifest["extra"], "format", str(path), 1)
             if version > STATE_FORMAT:
                 what = f"has format {version}; this version reads up to {STATE_FORMAT}"
@@ -147,7 +147,7 @@ def load_state(folder: str | Path) -> LoadedState:
     if skipped:
         what = f"none of {len(skipped)} checkpoints is complete; the newest: {skipped[0][1]}"
         raise IncompleteError(what, where=str(folder), fix="Start the run again")
-    raise IncompleteError("holds no checkpoint to resume from", where=str(folder), fix="Start the run again")
+    raise IncompleteError("has no checkpoint to resume from", where=str(folder), fix="Start the run again")
 
 
 def newest_fingerprint(folder: str | Path) -> Mapping[str, Any] | None:
@@ -156,7 +156,7 @@ def newest_fingerprint(folder: str | Path) -> Mapping[str, Any] | None:
         return None
     try:
         return load_state(folder).state.get("fingerprint", {})
-    except CheckpointError:  # resuming the training will report it
+    except CheckpointError:  # resuming the training reports it
         return None
 
 
@@ -175,7 +175,7 @@ def check_fingerprint(loaded: LoadedState, current: Mapping[str, Any], defaults:
         if current.get(key) == saved.get(key):
             continue
         if key == "data_sha256":
-            fix = "Put the data back as they were, or start a new run"
+            fix = "Restore the data, or start a new run"
             raise CheckpointError(OTHER_DATA, where=str(loaded.path), fix=fix)
         old = f"with {key} = {saved[key]!r}" if key in saved else f"without {key}"
         new = f"now it is {current[key]!r}" if key in current else "but now it is not set"
@@ -191,7 +191,7 @@ def _remove_old(folder: Path, newest: int, keep_last: int) -> None:
         if step < newest and num_kept < keep_last and _looks_complete(path):
             num_kept += 1
             continue
-        # The folder is renamed first, so that a kill during removal does not leave half a checkpoint.
+        # The folder is renamed first, so that a kill during the removal does not leave a damaged checkpoint.
         os.rename(path, temporary_name(path))
     remove_leftovers(folder)
 
@@ -208,11 +208,11 @@ def _looks_complete(path: Path) -> bool:
 
 
 CONFIG = "config.toml"
-FINISHED = ("model", "glassformer.json", "config.json")  # a trained run has the first, a model the others
+FINISHED = ("model", "glassformer.json", "config.json")  # in a trained run: model; in a model: the others
 
 
 def resume_command(folder: str | Path, *options: str) -> str:
-    """The command that continues a run, with options that its recipe does not contain."""
+    """The command that continues a run, with ``options`` that its recipe does not contain."""
     return shlex.join(["glassformer", "train", "--resume", "--out", str(folder), *options])
 
 
@@ -241,12 +241,12 @@ def check_finished(folder: str | Path) -> None:
 
 
 def progress(folder: Path) -> str:
-    """Text with the step of a run's newest checkpoint and, if known, the total number of steps."""
+    """The progress of a run, such as "step 400 of 1,000", from its newest checkpoint."""
     states = list_states(folder / "checkpoints")
     if not states:
         return "no checkpoint yet"
     step, path = states[-1]
     total = None
-    with suppress(CheckpointError):  # resuming the training will report it
+    with suppress(CheckpointError):  # resuming the training reports it
         total = read_json(path / "state.json").get("total_steps")
     return f"step {step:,} of {total:,}" if type(total) is int else f"step {step:,}"

@@ -1,4 +1,4 @@
-"""Reads and writes the n-grams of linear models.
+"""Read and write the n-gram vectorizer of linear models.
 
 The n-grams are in ``ngrams.json``, their IDF weights in ``idf.safetensors``.
 """
@@ -36,14 +36,18 @@ def ngrams_metadata(ngrams: Ngrams) -> dict[str, Any]:
 
 
 def write_ngrams(ngrams: Ngrams, folder: Path) -> None:
-    """Write both files to a folder."""
+    """Write both files to an existing folder."""
     text = json_text(ngrams_metadata(ngrams), indent=0) + "\n"
     (folder / FILE).write_text(text, encoding="utf-8")
     write_tensors(folder, {"idf": torch.from_numpy(ngrams.idf)}, name=IDF)
 
 
 def read_ngrams(folder: str | Path) -> Ngrams:
-    """Read files of ``write_ngrams``."""
+    """Read the files of ``write_ngrams``.
+
+    Raises:
+        CheckpointError: a file is missing or damaged.
+    """
     folder = Path(folder)
     where, metadata = str(folder / FILE), read_json(folder / FILE)
     if metadata.get("format") != FORMAT:

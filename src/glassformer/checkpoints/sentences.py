@@ -1,4 +1,4 @@
-"""Reads and writes folders of sentence-transformers.
+"""Read and write folders of sentence-transformers.
 
 modules.json                         the steps: Transformer, Pooling, then any number of Dense and Normalize
 1_Pooling/config.json                pooling modes, and whether the prompt is included
@@ -41,10 +41,10 @@ from glassformer.reading import read_regular, unique_keys
 MODULES, SETTINGS, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 INPUT_OUTPUT_KEYS = ("module_input_name", "module_output_name")
 PACKAGE = "sentence_transformers."  # other packages are refused, because their code would run
-KINDS = ("Transformer", "Pooling", "Dense", "Normalize")
+KINDS = ("Transformer", "Pooling", "Dense", "Normalize")  # supported steps
 MAX_BYTES = 1 << 20  # maximum size of each JSON file
 MAX_STEPS = 16
-MAX_WIDTH = 65_536
+MAX_WIDTH = 65_536  # maximum number of features of an embedding
 MAX_PROMPTS = 256
 MAX_PROMPT_LENGTH = 10_000  # characters
 # Old folders have a boolean per pooling mode, new folders have a list of modes
@@ -57,7 +57,7 @@ OLD_MODES = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 _USE_ENCODER = "Its encoder can still be fine-tuned: TextClassifier(folder)"
-# Settings that we do not use, and that do not change embeddings; by file or step
+# File or step -> settings that are not used and do not change embeddings
 HARMLESS: dict[str, tuple[str, ...]] = {
     MODULES: ("idx", "name", "path", "type", "kwargs"),
     SETTINGS: ("unpad_inputs",),  # whether batches have padding
@@ -76,7 +76,7 @@ LOADING_OPTIONS = {
     "trust_remote_code",
     "use_safetensors",
 }
-# Required settings of the step Transformer: it must return the states of all tokens
+# Required values of settings of the step Transformer: it must return the hidden states of all tokens
 REQUIRED = {
     "transformer_task": "feature-extraction",
     "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
@@ -96,7 +96,10 @@ def try_read_sentences(folder: Path, d_model: int) -> Sentences | CheckpointErro
 
 
 def read_sentences(folder: Path, d_model: int) -> Sentences:
-    """Read how a folder embeds sentences, for an encoder with ``d_model`` features.
+    """Read the steps, lengths and prompts with which a folder embeds sentences.
+
+    Args:
+        d_model: number of features of the encoder.
 
     Raises:
         CheckpointError: a file is damaged or too large, a step is unknown, or settings and weights differ.
@@ -135,7 +138,7 @@ def _check_known(settings: Mapping[str, Any], used_keys: Sequence[str], kind: st
 
 
 def _read_steps(file: Path) -> list[tuple[str, str]]:
-    """Kind and sub-folder of each step."""
+    """The kind and sub-folder of each step."""
     try:
         steps = json.loads(read_regular(file, MAX_BYTES).decode("utf-8"), object_pairs_hook=unique_keys)
     except OSError as error:
@@ -178,7 +181,8 @@ def _read_pooling(folder: Path, d_model: int) -> Pool:
     _check_known(settings, (*widths, "pooling_mode", *OLD_MODES, "include_prompt"), "Pooling", where)
     for key in widths:
         if key in settings and get_size(settings, key, where) != d_model:
-            raise CheckpointError(f"{key} = {settings[key]}, the encoder has {d_model} features", where=where)
+            what = f"{key} = {settings[key]}, but the encoder has {d_model} features"
+            raise CheckpointError(what, where=where)
     modes = settings.get("pooling_mode")
     if modes is None:
         modes = [mode for key, mode in OLD_MODES.items() if _flag(settings, key, where, False)] or ["mean"]
@@ -240,14 +244,14 @@ def _read_dense(folder: Path, width: int) -> Dense:
         raise CheckpointError(list_names("missing or unexpected tensors", different), where=str(folder))
     for key, tensor in tensors.items():
         if tuple(tensor.shape) != shapes[key] or not tensor.is_floating_point():
-            what = f"{key} is {tuple(tensor.shape)} of {tensor.dtype}, config.json says {shapes[key]}"
+            what = f"{key} is {tuple(tensor.shape)} of {tensor.dtype}, but by config.json {shapes[key]}"
             raise CheckpointError(what, where=str(folder))
     fp32: dict[str, Tensor] = {key: tensor.float() for key, tensor in tensors.items()}
     return Dense(fp32["linear.weight"], fp32.get("linear.bias"), name, residual, fp32.get("residual.weight"))
 
 
 def _read_lengths(folder: Path) -> tuple[int | None, bool]:
-    """``max_seq_length`` (None if not set) and ``do_lower_case``."""
+    """The settings ``max_seq_length`` (None: not set) and ``do_lower_case``."""
     files = [folder / SETTINGS, *sorted(folder.glob("sentence_*_config.json"))]
     file = next((file for file in files if file.exists()), None)
     settings = {} if file is None else read_json(file, MAX_BYTES)
@@ -285,7 +289,8 @@ def _read_prompts(file: Path) -> tuple[dict[str, str], str | None, int | None, s
         truncate = get_size(settings, "truncate_dim", str(file))
     prompts = settings.get("prompts") or {}
     if not isinstance(prompts, dict) or len(prompts) > MAX_PROMPTS:
-        raise CheckpointError(f"'prompts' must be an object of at most {MAX_PROMPTS}", where=str(file))
+        what = f"'prompts' is not an object of at most {MAX_PROMPTS} prompts"
+        raise CheckpointError(what, where=str(file))
     texts = {name: "" if prompt is None else prompt for name, prompt in prompts.items()}
     for name, prompt in texts.items():
         if not isinstance(prompt, str) or len(prompt) > MAX_PROMPT_LENGTH:
@@ -298,7 +303,7 @@ def _read_prompts(file: Path) -> tuple[dict[str, str], str | None, int | None, s
 
 
 def write_sentences(sentences: Sentences, folder: Path, config: Any) -> None:
-    """Write the files of sentence-transformers to a folder that has the encoder and the tokenizer.
+    """Write the files of sentence-transformers to a folder that already has the encoder and the tokenizer.
 
     Args:
         config: config of the encoder.

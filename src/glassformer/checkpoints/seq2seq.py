@@ -1,6 +1,6 @@
-"""Reads and writes translation models.
+"""Read and write translation models.
 
-A folder has ``config.json``, with one of our own model types, and ``model.safetensors``.
+A folder has ``config.json``, with a model type of glassformer, and ``model.safetensors``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def load_seq2seq(folder: str | Path) -> Any:
     """Load the model in a folder, in fp32 and evaluation mode.
 
     Raises:
-        CheckpointError: another kind of model, or missing, unexpected or wrongly shaped tensors.
+        CheckpointError: the folder has another kind of model, or tensors do not match the config.
     """
     folder = Path(folder)
     settings = read_json(folder / "config.json")

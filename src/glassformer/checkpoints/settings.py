@@ -1,7 +1,4 @@
-"""Reads and checks values of JSON settings files.
-
-The files are ``config.json`` and ``glassformer.json``. They may be damaged or hostile.
-"""
+"""Read and check values of ``config.json`` and ``glassformer.json``, which may be damaged or hostile."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from glassformer.errors import CheckpointError, ConfigError, NewerFormatError
 from glassformer.runtime import with_device_here
 
 METADATA_FILE = "glassformer.json"
-MAX_CHOSEN = 64
+MAX_CHOSEN = 64  # maximum number of values under "chosen"
 
 
 def find_metadata(folder: str | Path) -> tuple[Path, dict[str, Any]]:
@@ -32,7 +29,7 @@ def find_metadata(folder: str | Path) -> tuple[Path, dict[str, Any]]:
 
 
 def get_size(settings: dict[str, Any], key: str, where: str, default: int | None = None) -> int:
-    """A whole number from 1 to 10 million."""
+    """The setting ``key``, an integer from 1 to 10 million."""
     if key not in settings and default is None:
         raise CheckpointError(f"missing key {key!r}", where=where)
     value = settings.get(key, default)
@@ -44,7 +41,7 @@ def get_size(settings: dict[str, Any], key: str, where: str, default: int | None
 def get_number(
     settings: dict[str, Any], key: str, where: str, default: float, below: float = math.inf
 ) -> float:
-    """A number from 0 to ``below`` (exclusive), such as a rate."""
+    """The setting ``key``, a number from 0 to ``below`` (exclusive), such as a rate."""
     value = settings.get(key, default)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < below:
         bounds = "0 or more" if below == math.inf else f"from 0 to {below:g}"
@@ -53,7 +50,7 @@ def get_number(
 
 
 def get_section(settings: dict[str, Any], key: str, where: str) -> dict[str, Any]:
-    """A JSON object; raises CheckpointError if it is missing or not an object."""
+    """The setting ``key``, a JSON object; raise CheckpointError if it is missing or not an object."""
     value = settings.get(key)
     if not isinstance(value, dict):
         raise CheckpointError(f"{key!r} is missing or not an object", where=where)
@@ -69,15 +66,15 @@ def shorten(value: Any) -> str:
 
 
 def get_count(settings: dict[str, Any], key: str, where: str, default: int = 0) -> int:
-    """A non-negative integer."""
+    """The setting ``key``, a non-negative integer."""
     value = settings.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
-        raise CheckpointError(f"{key} = {shorten(value)} is not a whole number from 0 on", where=where)
+        raise CheckpointError(f"{key} = {shorten(value)} is not a whole number of 0 or more", where=where)
     return value
 
 
 def get_text(settings: dict[str, Any], key: str, where: str, default: str) -> str:
-    """A string."""
+    """The setting ``key``, a string."""
     value = settings.get(key, default)
     if not isinstance(value, str):
         raise CheckpointError(f"{key} = {shorten(value)} is not a text", where=where)
@@ -85,7 +82,7 @@ def get_text(settings: dict[str, Any], key: str, where: str, default: str) -> st
 
 
 def read_metadata(folder: Path, newest: int) -> dict[str, Any]:
-    """Read ``glassformer.json``; checks the values that all estimators have, and adds missing values.
+    """Read ``glassformer.json``, check the values that all estimators have, and add missing values.
 
     Args:
         newest: the format that this version writes.
@@ -99,7 +96,7 @@ def read_metadata(folder: Path, newest: int) -> dict[str, Any]:
     version = get_count(metadata, "format", where)
     if version > newest:
         raise NewerFormatError(
-            f"format {version} is newer than this version reads ({newest})", where=where, fix=UPDATE
+            f"has format {version}; this version reads up to {newest}", where=where, fix=UPDATE
         )
     return metadata | {
         "parameters": with_device_here(get_section(metadata, "parameters", where), folder),
@@ -114,22 +111,22 @@ def read_metadata(folder: Path, newest: int) -> dict[str, Any]:
 
 
 def resolved_settings(metadata: dict[str, Any], where: str) -> dict[str, Any]:
-    """Values that ``fit`` chose for unset settings; empty for old folders.
+    """The values that ``fit`` chose for unset settings; empty in folders of earlier versions.
 
     Raises:
         CheckpointError: a value is not a number from 0 to 10 million, or there are too many values.
     """
     chosen = get_section({"chosen": {}} | metadata, "chosen", where)
     values = list(chosen.values())
-    valid = all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v <= 1e7 for v in values)
-    if len(values) > MAX_CHOSEN or not valid:
-        raise CheckpointError("'chosen' holds values that are not settings", where=where)
+    are_valid = all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v <= 1e7 for v in values)
+    if len(values) > MAX_CHOSEN or not are_valid:
+        raise CheckpointError("'chosen' has values that are not settings", where=where)
     return chosen
 
 
 def check_parameters(configs: Callable[[], Any], folder: Path) -> None:
-    """Call ``configs``, which checks the parameters; its ConfigError becomes a CheckpointError."""
+    """Call ``configs``, which checks the parameters, and convert its ConfigError to a CheckpointError."""
     try:
         configs()
     except ConfigError as error:
-        raise CheckpointError(f"a wrong parameter: {error}", where=str(folder / METADATA_FILE)) from None
+        raise CheckpointError(f"invalid parameter: {error}", where=str(folder / METADATA_FILE)) from None

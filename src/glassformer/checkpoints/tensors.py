@@ -1,12 +1,11 @@
-"""Reads and writes tensors in safetensors files.
+"""Read and write tensors in safetensors files.
 
     model.safetensors                                     one file, or
     model-00001-of-00002.safetensors ...                  shards and
     model.safetensors.index.json                          {"weight_map": {tensor: shard}, ...}
 
-safetensors files only contain numbers and names. If a folder only has PyTorch's zip files
-(``pytorch_model.bin``), ``torch_zip.py`` reads them without unpickling. Other pickle files are refused,
-because reading them can run code.
+If a folder has no safetensors but PyTorch's zip files (``pytorch_model.bin``), ``torch_zip.py`` reads them
+without unpickling. Other pickle files raise an error, because reading them can run code.
 """
 
 from __future__ import annotations
@@ -40,44 +39,45 @@ from glassformer.finite import json_text
 from glassformer.reading import open_regular
 
 MAX_HEADER_BYTES = 16 * 2**20
-PLACES: Any = WeakTensorKeyDictionary()  # mapped tensor -> its file, begin and end
-PART_BYTES = 16 * 2**20  # of a tensor that are copied at a time
+MAPPED: Any = WeakTensorKeyDictionary()  # memory-mapped tensor -> its file, first byte and last byte + 1
+CHUNK_BYTES = 16 * 2**20  # number of bytes of a tensor that are copied at a time
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
-_FETCH_AGAIN = "Fetch the folder again, whole"
+_DOWNLOAD_AGAIN = "Download the complete folder again"
 _BAD_FILE = (SafetensorError, OSError, ValueError, KeyError, RuntimeError, OverflowError, TypeError)
 
 
 def read_tensors(folder: str | Path, name: str = "model") -> dict[str, Tensor]:
-    """All tensors of ``{name}.safetensors`` or its shards, else of ``pytorch_{name}.bin``, on the CPU.
+    """The tensors of ``{name}.safetensors`` or its shards, otherwise of ``pytorch_{name}.bin``, on the CPU.
 
     Files are memory-mapped: bytes are read when a tensor is first used, and ``copy_and_release`` frees them.
     This function does not compare checksums; :func:`glassformer.checkpoints.files.verify_folder` does.
 
     Raises:
-        CheckpointError: there are no weights or only pickled ones, a header is damaged or too large, or an
-            index does not match its shards.
+        CheckpointError: there are no weights, or only pickled weights; a header is damaged or too large; or
+            an index does not match its shards.
     """
     tensors: dict[str, Tensor] = {}
     for file, expected in _weight_files(Path(folder), name):
         try:
             if file.suffix == ".bin":
-                part = read_zip(file)
+                shard = read_zip(file)
             else:
                 _check_header(file)
-                part = _map_file(file)
+                shard = _map_file(file)
         except _BAD_FILE as error:
             raise _damaged(file, error) from None
-        if expected is not None and part.keys() != expected:
-            tensor = sorted(part.keys() ^ expected)[0]
-            side = "lists" if tensor in expected else "does not list"
-            what = f"the index {side} {tensor!r} in this shard, but the shard disagrees"
-            raise CheckpointError(what, where=str(file), fix=_FETCH_AGAIN)
-        tensors.update(part)
+        if expected is not None and shard.keys() != expected:
+            tensor = sorted(shard.keys() ^ expected)[0]
+            what = f"the index lists {tensor!r} in this shard, but the shard does not have it"
+            if tensor in shard:
+                what = f"the shard has {tensor!r}, but the index does not list it"
+            raise CheckpointError(what, where=str(file), fix=_DOWNLOAD_AGAIN)
+        tensors.update(shard)
     return tensors
 
 
 class _MappedFile:
-    """A weights file in memory: the system reads its pages when they are used, and ``drop`` frees them."""
+    """A memory-mapped weights file: pages are read when they are used, and ``drop`` frees their memory."""
 
     def __init__(self, file: Path):
         self.file, self.descriptor = file, os.open(file, os.O_RDONLY)
@@ -96,7 +96,7 @@ class _MappedFile:
             raise CheckpointError(what, where=str(self.file), fix="Load the model again")
 
     def drop(self, begin: int, end: int) -> None:
-        """Free the whole pages between two bytes, if the system can; using them reads them again."""
+        """Free the memory of the complete pages between two bytes; using them reads them again."""
         page = mmap.PAGESIZE
         begin, end = -(-begin // page) * page, end // page * page
         if hasattr(mmap, "MADV_DONTNEED") and begin < end:
@@ -104,7 +104,7 @@ class _MappedFile:
 
 
 def _map_file(file: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, for ``copy_and_release``."""
+    """The tensors of a safetensors file, memory-mapped if possible, and recorded in ``MAPPED``."""
     tensors = load_file(file)  # compares the header with the file
     mapped = _MappedFile(file)
     (length,) = struct.unpack("<Q", mapped.pages[:8])
@@ -114,27 +114,27 @@ def _map_file(file: Path) -> dict[str, Tensor]:
         if tensor.numel() and begin % tensor.itemsize == 0:
             flat = torch.frombuffer(mapped.pages, dtype=tensor.dtype, count=tensor.numel(), offset=begin)
             tensors[name] = flat.view(tensor.shape)
-            PLACES[tensors[name]] = (mapped, begin, end)
+            MAPPED[tensors[name]] = (mapped, begin, end)
     return tensors
 
 
 def copy_and_release(target: Tensor, tensor: Tensor) -> None:
-    """Copy a tensor of ``read_tensors``, and free its memory on the way; it is read again when it is used."""
-    place = PLACES.get(tensor)
-    if place is None or tensor.nbytes <= PART_BYTES:
+    """Copy a tensor of ``read_tensors`` in chunks, and free the memory of each; using it reads it again."""
+    file, begin, end = MAPPED.get(tensor, (None, 0, 0))
+    if file is None or tensor.nbytes <= CHUNK_BYTES:
         target.copy_(tensor)
     else:
-        rows = max(1, PART_BYTES * len(tensor) // tensor.nbytes)
+        rows = max(1, CHUNK_BYTES * len(tensor) // tensor.nbytes)
         for first in range(0, len(tensor), rows):
             target[first : first + rows].copy_(tensor[first : first + rows])
-            place[0].drop(place[1], place[1] + tensor[:first].nbytes)
-    if place is not None:
-        place[0].drop(*place[1:])
+            file.drop(begin, begin + tensor[:first].nbytes)
+    if file is not None:
+        file.drop(begin, end)
 
 
 def check_unchanged(tensors: Iterable[Tensor]) -> None:
     """Raise CheckpointError if another program has written to a file of ``read_tensors``."""
-    for file in {place[0] for tensor in tensors if (place := PLACES.get(tensor))}:
+    for file in {mapped[0] for tensor in tensors if (mapped := MAPPED.get(tensor))}:
         file.check()
 
 
@@ -204,7 +204,7 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _weight_files(folder: Path, name: str) -> list[tuple[Path, set[str] | None]]:
-    """The files to read, each with the tensors that the index lists for it (None: no index)."""
+    """The files to read, and the tensors that the index lists for each of them (None: there is no index)."""
     single, index = folder / f"{name}.safetensors", folder / f"{name}.safetensors.index.json"
     if os.path.lexists(single):  # opening it raises an error if it is a pipe or a folder
         return [(single, None)]
@@ -218,17 +218,17 @@ def _weight_files(folder: Path, name: str) -> list[tuple[Path, set[str] | None]]
             raise _no_weights(folder, single)
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
-        raise CheckpointError("has no 'weight_map'", where=str(index), fix=_FETCH_AGAIN)
+        raise CheckpointError("has no 'weight_map'", where=str(index), fix=_DOWNLOAD_AGAIN)
     shards: dict[str, set[str]] = {}
     for tensor, file_name in weight_map.items():
         is_plain = isinstance(file_name, str) and not set(file_name) & set("/\\:\0")
         if not is_plain or not file_name.endswith(ending):
-            what = f"places {tensor!r} in {file_name!r}, which is not a {ending[1:]} file of this folder"
+            what = f"lists {tensor!r} in {file_name!r}, which is not a {ending[1:]} file of this folder"
             raise CheckpointError(what, where=str(index), fix="Do not use this checkpoint")
         shards.setdefault(file_name, set()).add(tensor)
     for file_name in sorted(shards):
         if not (folder / file_name).is_file():
-            raise IncompleteError("is missing", where=str(folder / file_name), fix=_FETCH_AGAIN)
+            raise IncompleteError("is missing", where=str(folder / file_name), fix=_DOWNLOAD_AGAIN)
     return [(folder / file_name, shards[file_name]) for file_name in sorted(shards)]
 
 
@@ -237,9 +237,9 @@ def _no_weights(folder: Path, expected: Path) -> CheckpointError:
         return NoSuchModelError("no such folder", where=str(folder))
     pickled = sorted(file.name for pattern in PICKLED for file in folder.glob(pattern))
     if pickled:
-        what = f"{pickled[0]} is pickled: reading it could run any code, so it is refused"
+        what = f"{pickled[0]} is a pickle, which is not read, because it could run any code"
         return PickleError(what, where=str(folder), fix=CONVERT)
-    return IncompleteError(f"has no {expected.name}, nor an index of shards", where=str(folder))
+    return IncompleteError(f"has neither {expected.name} nor an index of shards", where=str(folder))
 
 
 def _check_header(file: Path) -> None:
@@ -251,21 +251,21 @@ def _check_header(file: Path) -> None:
     is_header = len(start) == 8 and brace == b"{" and struct.unpack("<Q", start)[0] <= size - 8
     pickled = start[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05") and not is_header
     if pickled or start[:4] == b"PK\x03\x04":
-        raise PickleError("holds a pickle, despite its name", where=str(file), fix=CONVERT)
+        raise PickleError("is a pickle, despite its name", where=str(file), fix=CONVERT)
     if start == b"version ":
         what = "is a Git LFS pointer, not the weights"
         raise IncompleteError(what, where=str(file), fix="Run 'git lfs pull' in the repository")
     if len(start) < 8:
-        raise IncompleteError(f"is cut: {size} bytes", where=str(file), fix=_FETCH_AGAIN)
+        raise IncompleteError(f"is truncated: {size} bytes", where=str(file), fix=_DOWNLOAD_AGAIN)
     (length,) = struct.unpack("<Q", start)
     if length > min(MAX_HEADER_BYTES, size - 8):
-        what = f"claims a header of {length:,} bytes in a file of {size:,} (limit {MAX_HEADER_BYTES:,})"
-        raise CheckpointError(what, where=str(file), fix=_FETCH_AGAIN)
+        what = f"has a header of {length:,} bytes in a file of {size:,}; the maximum is {MAX_HEADER_BYTES:,}"
+        raise CheckpointError(what, where=str(file), fix=_DOWNLOAD_AGAIN)
 
 
 def _damaged(file: Path, error: BaseException) -> CheckpointError:
     if isinstance(error, CheckpointError):
         return error
     if isinstance(error, OSError) and error.strerror and error.strerror.startswith("is "):
-        return CheckpointError(error.strerror, where=str(file), fix=_FETCH_AGAIN)
-    return CheckpointError(f"is not readable as safetensors: {error}", where=str(file), fix=_FETCH_AGAIN)
+        return CheckpointError(error.strerror, where=str(file), fix=_DOWNLOAD_AGAIN)
+    return CheckpointError(f"is not readable as safetensors: {error}", where=str(file), fix=_DOWNLOAD_AGAIN)

@@ -1,8 +1,8 @@
-"""Reads and writes word vectors in word2vec's formats.
+"""Read and write word vectors in word2vec's text and binary formats, which gensim also uses.
 
-Both formats begin with a line ``words dim``. In the text format, each word has a line with the word and its
-numbers. In the binary format, each word is followed by a space, little-endian fp32 numbers and perhaps a line
-break. gensim uses the same formats.
+Both formats begin with a line with two numbers: the number of words, and their dimension. In the text format,
+each line has a word and its numbers. In the binary format, each word is followed by a space, little-endian
+fp32 numbers and perhaps a line break.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from glassformer.checkpoints.files import disk_errors, missing_run_hint, tempora
 from glassformer.errors import CheckpointError, ConfigError, IncompleteError, NoSuchModelError, PickleError
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zip")  # other programs would try to unpack files with these names
-MAX_BYTES = 1_000_000  # maximum size of a word or of the first line; another kind of file may have more
-SAMPLE_LINES = 100  # number of lines to read to find out whether a file is text or binary
+MAX_BYTES = 1_000_000  # maximum size of a word or of the first line; other kinds of files may exceed it
+SAMPLE_LINES = 100  # number of lines from which the format is detected
 _FORMAT = "Expected: a first line of two numbers (words and dim), then one line per word with its numbers"
 
 
@@ -31,10 +31,10 @@ def write_word2vec_format(
     """Write vectors ``[V, D]``; an existing file, or the target of a link, is replaced atomically.
 
     Args:
-        binary: None: binary if the name ends in ``.bin``.
+        binary: whether to use the binary format; None: if the name ends with ``.bin``.
 
     Raises:
-        CheckpointError: a word has whitespace or a lone surrogate, the path is not a file, or its name ends
+        CheckpointError: a word has white space or a lone surrogate, the path is not a file, or its name ends
             like that of a compressed file.
     """
     path = Path(path)
@@ -46,7 +46,7 @@ def write_word2vec_format(
         )
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
-        raise NoSuchModelError("there is no file to replace", where=str(path), fix="Name another path")
+        raise NoSuchModelError("is not a file", where=str(path), fix="Name another path")
     for word in words:
         if not word or any(c.isspace() or "\ud800" <= c <= "\udfff" for c in word):
             raise CheckpointError(
@@ -65,7 +65,7 @@ def write_word2vec_format(
                     name = word.encode()
                     if path.suffix == ".bin" if binary is None else binary:
                         file.write(name + b" " + row.tobytes() + b"\n")
-                    else:  # the shortest decimals that give the same fp32 numbers
+                    else:  # as the shortest decimals that represent the same fp32 numbers
                         file.write(name + b" " + " ".join(map(str, row)).encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -81,14 +81,14 @@ def read_word2vec_format(
     """Read words and their vectors ``[V, D]`` in fp32.
 
     Args:
-        binary: None: detect the format.
+        binary: whether the file has the binary format; None: detect the format.
         limit: maximum number of words to read; None: all.
 
     Raises:
-        CheckpointError: the file is missing, has another format, is truncated, or has a wrong line or a
-            repeated word. For GloVe, compressed files and gensim's own format, the message has a command that
+        CheckpointError: the file is missing, has another format, is truncated, or has an invalid line or a
+            repeated word. For GloVe, compressed files and gensim's own format, the error has a command that
             converts the file.
-        ConfigError: a limit below 1.
+        ConfigError: ``limit`` is below 1.
     """
     path = Path(path)
     if limit is not None and (not isinstance(limit, int | np.integer) or limit < 1):
@@ -102,8 +102,8 @@ def read_word2vec_format(
     data = data.removeprefix(codecs.BOM_UTF8)
     _check_not_compressed(data, path)
     head, _, _ = data[:MAX_BYTES].partition(b"\n")
-    count, dim = _first_line(head, data, path)
-    body = len(head) + 1
+    count, dim = _parse_first_line(head, data, path)
+    body = len(head) + 1  # first byte after the first line
     if binary is None:
         binary = _looks_binary(data, body, dim)
     read = _read_binary if binary else _read_text
@@ -118,7 +118,7 @@ def read_word2vec_format(
         raise CheckpointError(what, where=f"{path}, {unit} {duplicate + first}", fix=fix)
     if not np.isfinite(vectors).all():
         row = int(np.argmin(np.isfinite(vectors).all(1)))
-        what = f"the vector of {words[row]!r} holds NaN or infinity"
+        what = f"the vector of {words[row]!r} contains NaN or infinity"
         raise CheckpointError(what, where=f"{path}, {unit} {row + first}", fix=fix)
     return tuple(words), vectors
 
@@ -137,7 +137,7 @@ def _check_not_compressed(data: bytes, path: Path) -> None:
             f"from gensim.models import KeyedVectors as K; m = K.load({str(path)!r}); "
             f"getattr(m, 'wv', m).save_word2vec_format({_converted_path(path)!r})"
         )
-        what = "is a pickle, perhaps of gensim: opening it can run any code"
+        what = "is a pickle, perhaps of gensim; it is not read, because it could run any code"
         fix = f"If you trust it, convert it with gensim: python -c {quote(code)}"
         raise PickleError(what, where=str(path), fix=fix)
 
@@ -147,17 +147,18 @@ def _converted_path(path: Path) -> str:
     return str(path.with_name(path.stem + ".word2vec.txt"))
 
 
-def _first_line(head: bytes, data: bytes, path: Path) -> tuple[int, int]:
-    parts = head.split()
-    if len(parts) != 2 or not all(p.isdigit() and len(p) < 19 for p in parts):
+def _parse_first_line(head: bytes, data: bytes, path: Path) -> tuple[int, int]:
+    """The number of words and their dimension."""
+    fields = head.split()
+    if len(fields) != 2 or not all(field.isdigit() and len(field) < 19 for field in fields):
         fix = _FORMAT
-        if len(parts) > 2 and _are_numbers(parts[1:]):
+        if len(fields) > 2 and _are_numbers(fields[1:]):
             words = data.rstrip().count(b"\n") + 1
-            line = f"{words} {len(parts) - 1}"
+            line = f"{words} {len(fields) - 1}"
             fix = f"GloVe files lack the first line; add '{line}': "
             fix += f"(echo '{line}'; cat {quote(str(path))}) > {quote(_converted_path(path))}"
         raise CheckpointError("is not in word2vec's format", where=f"{path}, line 1", fix=fix)
-    count, dim = map(int, parts)
+    count, dim = map(int, fields)
     if not 1 <= dim <= 100_000 or count < 1:
         raise CheckpointError(f"{count} words of {dim} numbers", where=f"{path}, line 1", fix=_FORMAT)
     return count, dim
@@ -172,7 +173,7 @@ def _are_numbers(fields: Sequence[bytes]) -> bool:
 
 
 def _looks_binary(data: bytes, body: int, dim: int) -> bool:
-    """Whether no line in a sample is a word with its numbers, and some bytes cannot be text."""
+    """Whether no line of a sample is a word with its numbers, and some bytes cannot be text."""
     sample = data[body : body + MAX_BYTES]
     for line in sample.split(b"\n", SAMPLE_LINES)[:SAMPLE_LINES]:
         fields = line.split()
@@ -206,12 +207,12 @@ def _read_text(
         return CheckpointError(f"{what} after {word!r}, expected {dim} numbers", where=where, fix=fix)
 
     for i, line in enumerate(lines):  # check before allocating memory, because the first line may be wrong
-        if (count_here := line.rstrip().count(" ")) != dim:
-            raise error_at(i, f"{count_here} numbers")
+        if (num_numbers := line.rstrip().count(" ")) != dim:
+            raise error_at(i, f"{num_numbers} numbers")
     if len(lines) != count:
         fix = "Download it again, or correct the first line"
         raise CheckpointError(
-            f"{len(lines):,} words, the first line says {count:,}", where=str(path), fix=fix
+            f"{len(lines):,} words, but by the first line {count:,}", where=str(path), fix=fix
         )
     words, vectors = [], np.empty((limit, dim), np.float32)
     for i, line in enumerate(lines[:limit]):
@@ -221,7 +222,7 @@ def _read_text(
                 raise ValueError
             vectors[i] = numbers.split(" ")
         except ValueError:
-            raise error_at(i, "something that is not a number") from None
+            raise error_at(i, "a value that is not a number") from None
         if not word:
             raise CheckpointError(
                 "there is no word before the numbers", where=f"{path}, line {i + 2}", fix="Add the word"
@@ -256,8 +257,7 @@ def _read_binary(
             ) from None
         vectors[i] = np.frombuffer(data, "<f4", dim, space + 1)
         position = space + 1 + size
-    # More bytes mean another kind of file.
-    if limit == count and data[position : position + MAX_BYTES].strip():
+    if limit == count and data[position : position + MAX_BYTES].strip():  # another kind of file
         what = f"continues after the {count:,} words of {dim} numbers in the first line"
         raise CheckpointError(what, where=str(path), fix="Check that it is word2vec's binary format")
     return words, vectors

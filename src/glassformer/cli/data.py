@@ -26,7 +26,7 @@ from glassformer.cli.output import (
 )
 from glassformer.cli.own_data import absolute_path, is_set, model_section, requested_recipe
 from glassformer.config import apply_overrides, build
-from glassformer.data.answered import ANSWERED_SOURCES, load_qa
+from glassformer.data.answered import QA_SOURCES, load_qa
 from glassformer.data.doctor import examine
 from glassformer.data.files import reading_flags
 from glassformer.data.findings import DoctorReport, Finding
@@ -173,7 +173,7 @@ PAIR_COLUMN: Any = option(
 
 def named_sources() -> dict[str, NamedSource]:
     """The named data sets of all kinds."""
-    return {**NAMED_SOURCES, **NAMED_IMAGES, **PAIR_SOURCES, **SCORED_SOURCES, **ANSWERED_SOURCES}
+    return {**NAMED_SOURCES, **NAMED_IMAGES, **PAIR_SOURCES, **SCORED_SOURCES, **QA_SOURCES}
 
 
 def source_locations() -> dict[str, str]:

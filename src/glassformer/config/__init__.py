@@ -1,7 +1,4 @@
-"""Config dataclasses in TOML files.
-
-This module reads and writes them, applies overrides, and checks types and ranges.
-"""
+"""Read and write config dataclasses in TOML files, override their values, and check types and ranges."""
 
 from __future__ import annotations
 
@@ -25,24 +22,23 @@ T = TypeVar("T")
 MAX_TOML_BYTES = 4 << 20
 LISTS = {int: "[1, 2]", float: "[0.5, 0.5]", str: '["one", "two"]'}  # element type -> example of a list
 
-
-# Kinds of models other than trained encoders, which use only some of the keys
+# Models that use only some of the keys; trained encoders use all keys.
 SEARCH = frozenset({"search"})  # the model search of model = "auto"
 LINEAR = frozenset({"linear"})  # a linear model of n-grams
 EVERY_MODEL = SEARCH | LINEAR | {"frozen"}  # "frozen": the frozen encoder of few-shot classification
 
 
 def setting(default: Any, meaning: str, **options: Any) -> Any:
-    """A key of a config class.
+    """A field of a config class, which is a key of recipes.
 
-    A class may have removed keys in ``RETIRED``: ``{key: (neutral value, error message)}``. Files and calls
-    with the neutral value are still accepted; other values raise an error with the message.
+    Keys that no longer exist may be in ``RETIRED`` of the class: ``{key: (neutral value, error message)}``.
+    The neutral value is still accepted; other values raise an error with the message.
 
     Args:
         meaning: description for help and documentation.
         before: the value in fits of versions without the key, if it is not the default.
         in_file: the value in recipe files and saved models without the key, if it is not the default.
-        obeyed: models that use the key, in addition to trained encoders: ``SEARCH``, ``LINEAR`` or
+        used_by: models that use the key, in addition to trained encoders: ``SEARCH``, ``LINEAR`` or
             ``EVERY_MODEL``.
     """
     return dataclasses.field(default=default, metadata={"meaning": meaning, **options})
@@ -55,7 +51,7 @@ def positional(*, default: Any, meaning: str, kw_only: typing.Literal[False] = F
 
 @typing.dataclass_transform(kw_only_default=True, field_specifiers=(positional,))
 def section(cls: type[T]) -> type[T]:
-    """A decorator of classes for sections of recipes, whose fields estimators inherit as parameters."""
+    """Decorate the class of a section of recipes, whose fields estimators inherit as parameters."""
     decorated: Any = dataclasses.dataclass(kw_only=True)(cls)
     fields = decorated.__dataclass_fields__  # positional fields (the model) come first in files and help
     decorated.__dataclass_fields__ = dict(sorted(fields.items(), key=lambda item: bool(item[1].kw_only)))
@@ -67,9 +63,10 @@ def meaning_of(field: dataclasses.Field) -> str:
     return field.metadata.get("meaning", "")
 
 
-def obeyed(sections: Iterable[type], by: str) -> set[str]:
-    """The keys of these sections that a kind of model uses: ``search``, ``linear`` or ``frozen``."""
-    return {f.name for cls in sections for f in dataclasses.fields(cls) if by in f.metadata.get("obeyed", ())}
+def keys_used_by(model: str, sections: Iterable[type]) -> set[str]:
+    """The keys of ``sections`` that a model uses, in ``used_by`` of ``setting``: search, linear or frozen."""
+    fields = (field for cls in sections for field in dataclasses.fields(cls))
+    return {field.name for field in fields if model in field.metadata.get("used_by", ())}
 
 
 def settings_of(cls: type) -> dict[str, Any]:
@@ -80,7 +77,7 @@ def settings_of(cls: type) -> dict[str, Any]:
 
 @cache
 def _hints(cls: type) -> dict[str, Any]:
-    """The types of the fields of a class; cached, because Python compiles them from strings."""
+    """Name -> type of the fields of a class; cached, because Python evaluates the types from strings."""
     return typing.get_type_hints(cls)
 
 
@@ -96,7 +93,7 @@ def values_in_files(cls: type) -> dict[str, Any]:
 
 
 def with_values_in_files(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a recipe file, with ``values_in_files`` for missing keys."""
+    """The values of a recipe file, completed by ``values_in_files`` for missing keys."""
     completed, hints = dict(values), _hints(cls)
     for name, hint in hints.items():
         missing = values_in_files(hint) if isinstance(hint, type) and dataclasses.is_dataclass(hint) else {}
@@ -125,7 +122,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     except RecursionError:
         raise ConfigError("nested too deeply", where=str(path)) from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"not UTF-8 ({error})", where=str(path), fix="save it as UTF-8") from None
+        raise ConfigError(f"not UTF-8 ({error})", where=str(path), fix="Save it as UTF-8") from None
     except ValueError as error:  # raised by tomllib, or by Python for numbers with thousands of digits
         fix = "Correct it"
         if "Invalid value" in str(error):
@@ -134,11 +131,11 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def place_in_file(where: str, section: bool = False) -> str:
-    """The position of a key in a TOML file, for messages: ``run.toml, [data] source``.
+    """The location of a key in a TOML file for messages, such as ``run.toml, [data] source``.
 
     Args:
-        where: the file and the path of the key: ``run.toml.data.source``. Text without a TOML file is
-            returned unchanged.
+        where: the file and the path of the key, such as ``run.toml.data.source``. A text without a TOML file
+            is returned unchanged.
         section: whether ``where`` ends with a section instead of a key.
     """
     file, dot, inside = where.rpartition(".toml.")
@@ -156,10 +153,10 @@ def build(
     """Create a config object from a (nested) mapping, after checking the types of the values.
 
     Args:
-        sections: key -> its section, for all keys of the recipe, if ``cls`` is a section.
+        sections: key -> its section, for all keys of the recipe; only if ``cls`` is a section.
 
     Raises:
-        ConfigError: an unknown key, or a value of the wrong type.
+        ConfigError: a key is unknown, or a value has the wrong type.
     """
     hints = _hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]  # a dataclass
@@ -190,7 +187,7 @@ def build(
 
 
 def _sections_by_key(hints: Mapping[str, Any]) -> dict[str, str]:
-    """Key -> the first of these sections that has the key."""
+    """Key -> the first section that has the key."""
     sections: dict[str, str] = {}
     for section, hint in hints.items():
         if dataclasses.is_dataclass(hint):
@@ -204,7 +201,7 @@ def _to_python(value: Any) -> Any:
 
 
 def _coerce(value: Any, hint: Any, where: str) -> Any:
-    """The value in the type of a field; raises ConfigError for a value of another type."""
+    """Convert a value to the type of a field; raise ConfigError if it has another type."""
     value = _to_python(value)
     options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     for option in options:
@@ -237,7 +234,7 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
             return value
         elif origin is str and isinstance(value, Path):
             return str(value)
-    where = place_in_file(re.sub(r"^--set\.(\w+\.)*", "--set ", where))  # only the key
+    where = place_in_file(re.sub(r"^--set\.(\w+\.)*", "--set ", where))  # "--set lr" for "--set.train.lr"
     choices = choices_in(options)
     if choices and isinstance(value, str):
         raise BadValueError(f"{value!r} is not a choice", where=where, fix=nearest(value, choices))
@@ -280,7 +277,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to JSON types: numpy numbers to Python numbers, unknown types to text."""
+    """Convert a value to JSON types: numpy numbers to Python numbers, and unknown types to text."""
     value = _to_python(value)
     if isinstance(value, Mapping):
         return {label_text(key): plain(item) for key, item in value.items()}
@@ -290,13 +287,13 @@ def plain(value: Any) -> Any:
 
 
 def label_text(label: Any) -> str:
-    """A label as text; True and 1.0 become "1"."""
+    """Convert a label to text; True and 1.0 become "1"."""
     is_float = hasattr(label, "__float__") and not isinstance(label, str | int)
     return str(int(label) if isinstance(label, int) or (is_float and float(label).is_integer()) else label)
 
 
 def to_toml(config: Any, header: str = "") -> str:
-    """A dataclass as TOML text, with one table per nested dataclass."""
+    """Convert a dataclass to TOML text, with one table per nested dataclass."""
     lines = [f"# {line}".rstrip() for line in header.splitlines()]
     _write_table(to_dict(config), "", lines)
     return "\n".join(lines) + "\n"
@@ -336,13 +333,13 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str], cls: type)
     """Override ``values`` by ``KEY=VALUE`` strings.
 
     ``KEY`` is ``section.key``, or only the key. ``VALUE`` is parsed as TOML; if that fails, or if the value
-    of the key is a text, it is used as text. ``none`` sets a key to None if this is allowed.
+    of the key must be a text, it is used as text. ``none`` sets a key to None if the key may be None.
 
     Raises:
-        ConfigError: there is no ``=``, or the key is unknown.
+        ConfigError: a string has no ``=``, or a key is unknown.
     """
     changes = parse_settings(overrides)
-    for setting in reversed(overrides):  # the last value of a key counts
+    for setting in reversed(overrides):  # the last value of a key is used
         key, _, text = setting.partition("=")
         key = key.strip()
         allowed = {*_allowed_types(cls, key)}
@@ -367,17 +364,17 @@ def takes_none(cls: type, key: str) -> bool:
 
 
 def choices_in(hints: Iterable[Any]) -> list[Any]:
-    """The values of the ``Literal`` types among these hints."""
+    """The values of the ``Literal`` types among ``hints``."""
     return [c for hint in hints if typing.get_origin(hint) is typing.Literal for c in typing.get_args(hint)]
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     """Parse ``KEY=VALUE`` strings; a value is parsed as TOML or, if that fails, used as text.
 
-    The last value of a key counts. Two tables are merged.
+    If a key occurs several times, the last value is used, but tables are merged.
 
     Raises:
-        ConfigError: there is no ``=``, or a key has both a table and another value.
+        ConfigError: a string has no ``=``, or a key has both a table and another value.
     """
     changes: dict[str, Any] = {}
     for setting in settings:
@@ -399,9 +396,9 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
 
 
 def override(values: Mapping[str, Any], changes: Mapping[str, Any], cls: type, where: str) -> dict[str, Any]:
-    """Replace the values of keys in all sections; raises ConfigError for an unknown key.
+    """Replace values by ``changes``, in all sections; raise ConfigError for an unknown key.
 
-    The text ``none`` means None for keys that may be None, unless "none" is one of the choices.
+    The text ``none`` means None for keys that may be None, unless "none" is one of their choices.
     """
     values = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
     places = key_places(cls)
@@ -426,7 +423,7 @@ def _nearest_key(key: str, places: Mapping[str, Any]) -> str:
 
 
 def key_places(cls: type) -> dict[str, tuple[str, ...]]:
-    """Name -> path of each key, such as ``{"lr": ("train", "lr"), "train.lr": ("train", "lr")}``."""
+    """Name -> path of each key: ``{"lr": ("train", "lr"), "train.lr": ("train", "lr"), ...}``."""
     places: dict[str, tuple[str, ...]] = {}
     hints = _hints(cls)
     for field in dataclasses.fields(cls):
@@ -443,7 +440,7 @@ def key_places(cls: type) -> dict[str, tuple[str, ...]]:
 
 INF = float("inf")
 BELOW_1 = 1.0 - 1e-9
-MAX_INTEGER = 2**53  # maximum of integers without another maximum
+MAX_INTEGER = 2**53  # maximum of integers without a maximum in RANGES
 MAX_SEED = 2**32 - 1  # maximum seed in numpy and scikit-learn
 
 
@@ -476,7 +473,7 @@ RANGES: dict[str, tuple[float, float]] = {
 
 
 def check_ranges(config: Any, ranges: Mapping[str, tuple[float, float]] = RANGES) -> None:
-    """Raise ConfigError for a number out of range; of a list, each element is checked."""
+    """Raise ConfigError for a number that is out of range; each element of a list is checked."""
     numbers: list[tuple[str, Any]] = []
     for f in dataclasses.fields(config):
         value = getattr(config, f.name)
@@ -534,11 +531,11 @@ class TableKeys(Section):
 
 @dataclasses.dataclass(frozen=True)
 class KnownRecipe:
-    """Facts about a recipe for reports.
+    """Facts about a recipe, for reports.
 
     Attributes:
         defaults: section -> key -> default value.
-        shipped: the values of the package's recipe with the same name; None if there is no such recipe.
+        shipped: the values of the package's recipe with the same name; None if the package has none.
         noun: name of the examples.
         shape: shape of the model's input.
         has_images: whether the examples are images.

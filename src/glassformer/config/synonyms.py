@@ -1,17 +1,14 @@
-"""Hints for unknown names.
-
-A hint is a similar known name, or our name for a setting of another library.
-"""
+"""Hints for unknown names: a similar known name, or the key for a setting of another library."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Sequence
 
-MAX_LISTED = 100
+MAX_LISTED = 100  # maximum number of names that a message lists
 
-# Our key -> its names in transformers, sentence-transformers, Keras, PEFT, scikit-learn and gensim. If
-# another library's name stands for several keys, the first key that the recipe has is suggested.
+# Key -> its names in transformers, sentence-transformers, Keras, PEFT, scikit-learn and gensim. If a name
+# means several keys, the first of them that the recipe has is suggested.
 KEYS = {
     "weight_decay": ("wd", "l2", "alpha", "adam_weight_decay"),  # before lr, which gensim calls alpha
     "lr": ("learning_rate", "eta", "eta0", "step_size", "learning_rate_init", "base_lr", "alpha"),
@@ -86,7 +83,7 @@ KEYS = {
     "label_column": ("label_column_name", "label_field", "label_col", "target_column", "label_key", "y_col"),
     "source": ("train_file", "dataset_name", "data_dir", "dataset", "data_path"),
 }
-OPTIONS = {
+OPTIONS = {  # name in other libraries -> option of the command
     "output_dir": "--out",
     "out_dir": "--out",
     "save_dir": "--out",
@@ -94,7 +91,7 @@ OPTIONS = {
     "resume_from_checkpoint": "--resume",
     "overwrite_output_dir": "--out",
 }
-# Options of other programs that name a table
+# Options of other programs whose value is a table
 TABLE_OPTIONS = ("csv", "tsv", "file", "input_file", "train_file", "input", "table", "dataset", "data")
 KEYS_BY_NAME: dict[str, list[str]] = {}
 for _key, _names in KEYS.items():
@@ -117,7 +114,7 @@ WORD2VEC_HINTS = {
     "sorted_vocab": "Words are sorted by frequency",
     "comment": "There is no such setting",
 }
-# Name in another library -> how to write the value here, if it has another meaning
+# Name in another library -> how to write the value in glassformer, if it has another meaning
 NOTES = {
     "warmup_steps": "a share of all steps, such as 0.06",
     "num_warmup_steps": "a share of all steps, such as 0.06",
@@ -131,14 +128,14 @@ NOTES = {
 
 
 def as_key(name: str) -> str:
-    """A name in the form of our keys: ``--Learning-Rate`` becomes ``learning_rate``."""
+    """Convert a name to the form of keys: ``--Learning-Rate`` becomes ``learning_rate``."""
     return name.strip().lstrip("-").replace("-", "_").lower()
 
 
 def our_key(name: str, keys: Collection[str]) -> str | None:
     """The key among ``keys`` that corresponds to a setting of another library; None if there is none.
 
-    The section is ignored, so that ``train.learning_rate`` is the same as ``learning_rate``.
+    A section before the name, as in ``train.learning_rate``, is ignored.
     """
     return next((key for key in KEYS_BY_NAME.get(as_key(name.rpartition(".")[2]), ()) if key in keys), None)
 
@@ -154,11 +151,11 @@ def suggestion(name: str, keys: Collection[str]) -> str | None:
     return f"Here it is the option {OPTIONS[short_name]}" if short_name in OPTIONS else None
 
 
-MIN_PART = 4  # minimum length of a part that identifies a name, such as "minilm" for "all-minilm-l6-v2"
+MIN_PART = 4  # minimum length of a part of a name that identifies it, as "minilm" does "all-minilm-l6-v2"
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """A hint such as ``Did you mean 'epochs'?``, or the list of known names."""
+    """A hint such as ``Did you mean 'epochs'?``; if no name is similar, the list of known names."""
     candidates = list(names)[:1_000]  # a table may have very many columns
     longer = [other for other in candidates if len(name) >= MIN_PART and name.casefold() in other.casefold()]
     longer_first = [other for other in longer if other.casefold().startswith(name.casefold())]
@@ -170,7 +167,7 @@ def nearest(name: str, names: Sequence[str]) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names joined by commas for a message: all of at most 100, or the first 50 and the number of others."""
+    """Names joined by commas, for a message; of more than ``MAX_LISTED``, the first half of this number."""
     if len(names) <= MAX_LISTED:
         return ", ".join(names)
     return f"{', '.join(names[: MAX_LISTED // 2])} and {len(names) - MAX_LISTED // 2:,} more"

@@ -17,19 +17,19 @@ from glassformer.data.findings import DoctorReport, Finding, Findings, Stats, ex
 from glassformer.data.questions import has_word_boundaries
 from glassformer.data.windows import NO_ANSWER, QuestionWindows
 
-MAX_ANSWER_WORDS = 20  # longer texts are rarely answers
+MAX_ANSWER_WORDS = 20  # a note reports longer answers
 
 
-def examine_qa(dataset: Dataset, rows: dict[str, QuestionWindows] | None = None) -> DoctorReport:
-    """Run every check on questions with answers.
+def examine_qa(dataset: Dataset, windows: dict[str, QuestionWindows] | None = None) -> DoctorReport:
+    """Run every check on question-answering data.
 
     Args:
-        rows: the windows of each split as a model reads them, to count contexts that need several windows
-            and answers that no window contains; None: not checked.
+        windows: the windows of each split as a model reads them, to count contexts that need several windows
+            and answers that no window contains; None: skip this check.
     """
     stats: Stats = {"splits": {k: _split_stats(split) for k, split in dataset.splits.items()}}
     checks = [each_split(_duplicates), _leakage, _unanswerable, each_split(_word_borders, _long_answers)]
-    checks += [partial(_windows, rows=rows)] if rows else []
+    checks += [partial(_windows, windows_of_split=windows)] if windows else []
     return run_checks(dataset, checks, stats)
 
 
@@ -69,7 +69,7 @@ def _duplicates(name: str, split: QASplit) -> Findings:
 
 
 def _leakage(splits: Mapping[str, QASplit], stats: Stats) -> Findings:
-    """Contexts in two splits: a model is evaluated on contexts that it has seen in training."""
+    """Contexts in two splits; the model would be evaluated on contexts that it has seen in training."""
     keys = {name: {comparison_key(text): text for text in set(split.texts)} for name, split in splits.items()}
     stats["leaks"] = {}
     for a, b in itertools.combinations(splits, 2):
@@ -104,16 +104,16 @@ def _word_borders(name: str, split: QASplit) -> Findings:
     """Answers that begin or end inside a word: wrong character offsets, or words joined without a space."""
     if split.answers is None:
         return
-    misplaced = []
+    inside_word = []
     for i, (question, answer) in enumerate(zip(split.questions, split.answers, strict=True)):
         for text, start in zip(answer.texts, answer.starts, strict=True):
             if not has_word_boundaries(question.context, start, start + len(text)):
-                misplaced.append(i)
+                inside_word.append(i)
                 break
-    message = f"{name}: answers that begin or end inside a word: {len(misplaced):,}"
+    message = f"{name}: answers that begin or end inside a word: {len(inside_word):,}"
     fix = "check answer_start: models predict whole words or word pieces"
-    shown, ok = _answers_at(split, misplaced), f"{name}: every answer begins and ends with whole words"
-    yield from Finding.if_any("warning", "answer-borders", misplaced, message, fix, shown=shown, ok=ok)
+    shown, ok = _answers_at(split, inside_word), f"{name}: every answer begins and ends with whole words"
+    yield from Finding.if_any("warning", "answer-borders", inside_word, message, fix, shown=shown, ok=ok)
 
 
 def _answers_at(split: QASplit, rows: list[int]) -> list[str]:
@@ -136,17 +136,22 @@ def _long_answers(name: str, split: QASplit) -> Findings:
         yield Finding("note", "long-answers", f"{name}: {what}", sum(is_long), (), fix)
 
 
-def _windows(splits: Mapping[str, QASplit], stats: Stats, rows: Mapping[str, QuestionWindows]) -> Findings:
-    """The contexts that are read in several windows, and the answers that no window contains completely."""
-    for name, windows in rows.items():
+def _windows(
+    splits: Mapping[str, QASplit], stats: Stats, windows_of_split: Mapping[str, QuestionWindows]
+) -> Findings:
+    """Contexts that are read in several windows, and answers that no window contains completely."""
+    for name, windows in windows_of_split.items():
         split, counts = splits[name], np.bincount(windows.question_of_window, minlength=len(splits[name]))
-        num_several, is_first = int((counts > 1).sum()), np.diff(windows.question_of_window, prepend=-1) > 0
+        num_multi_window, is_first = (
+            int((counts > 1).sum()),
+            np.diff(windows.question_of_window, prepend=-1) > 0,
+        )
         num_cut = int(windows.table.truncated[is_first].sum())
-        sizes = {"all": len(windows.table), "several": num_several, "most": int(counts.max())}
+        sizes = {"all": len(windows.table), "several": num_multi_window, "most": int(counts.max())}
         stats["splits"][name]["windows"] = sizes
-        share = percent(num_several, len(split))
+        share = percent(num_multi_window, len(split))
         message = f"{name}: {share} of questions have contexts of several windows, at most {counts.max()}"
-        yield Finding("note" if num_several else "ok", "windows", message, num_several)
+        yield Finding("note" if num_multi_window else "ok", "windows", message, num_multi_window)
         if num_cut:
             message = f"{name}: questions that are longer than max_question and are cut: {num_cut:,}"
             yield Finding("warning", "long-questions", message, num_cut, (), "raise max_question")
@@ -156,8 +161,8 @@ def _windows(splits: Mapping[str, QASplit], stats: Stats, rows: Mapping[str, Que
         np.logical_or.at(
             is_covered, windows.question_of_window, (windows.targets(split.answers) != NO_ANSWER).any(1)
         )
-        lost = [i for i, answer in enumerate(split.answers) if answer.texts and not is_covered[i]]
-        message = f"{name}: answers that no window contains completely: {len(lost):,}"
+        uncovered = [i for i, answer in enumerate(split.answers) if answer.texts and not is_covered[i]]
+        message = f"{name}: answers that no window contains completely: {len(uncovered):,}"
         fix = "raise doc_stride or max_length"
-        shown = _answers_at(split, lost)
-        yield from Finding.if_any("warning", "lost-answers", lost, message, fix, shown=shown)
+        shown = _answers_at(split, uncovered)
+        yield from Finding.if_any("warning", "lost-answers", uncovered, message, fix, shown=shown)

@@ -1,12 +1,12 @@
 """Load question-answering data from files or by name.
 
 The source is the built-in data set ``facts``, one file (the split ``train``), or a folder with one file per
-split: ``train.json``, ``dev.json``.
+split (``train.json``, ``dev.json``). These formats are supported:
 
     .json            SQuAD 1.1 and 2.0: ``data``, ``paragraphs``, ``qas``; or an array of the rows below
     .jsonl .parquet  columns question, context, answers: ``{"text": [...], "answer_start": [...]}``
-    .csv .tsv        columns question, context, answer, and optionally answer_start; without a position, the
-                     answer is searched in the context
+    .csv .tsv        columns question, context, answer, and optionally answer_start; without answer_start,
+                     the context must contain the answer exactly once
 
 An empty list or an empty cell means that the question has no answer.
 """
@@ -47,7 +47,7 @@ START_COLUMNS = ("answer_start", "start")
 FIX_NAMES = "Name them train.json, validation.json, test.json, or end them with .jsonl, .parquet or .csv"
 SHARD_ENDING = re.compile(r"(-\d+-of-\d+|-v\d+(\.\d+)*)$")  # train-00000-of-00001, dev-v2.0
 SQUAD_KEY = re.compile(r'"paragraphs"\s*:')
-LENGTH_TO_DETECT = 1 << 16  # number of first characters that are read to detect the format of SQuAD
+LENGTH_TO_DETECT = 1 << 16  # characters at the beginning of a file in which SQuAD's format is detected
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class QASplit(Split):
     questions: list[Question]
     answers: list[Answers] | None  # None: unknown
     origin: str  # file, for messages
-    rows: Sequence[int] | None = None  # row of each question in the file; its number in SQuAD's JSON
-    ids: Sequence[str] = ()  # the file's ids of the questions; may be empty
+    rows: Sequence[int] | None = None  # row of each question in the file; for SQuAD, its number from 1
+    ids: Sequence[str] = ()  # ids of the questions in the file; empty if the file has none
 
     @property
     def labels(self) -> list[Answers] | None:
@@ -67,7 +67,7 @@ class QASplit(Split):
 
     @property
     def texts(self) -> list[str]:
-        """The contexts, which must not be in two splits."""
+        """The contexts; no context should be in two splits."""
         return [q.context for q in self.questions]
 
     def names(self) -> list[str]:
@@ -75,7 +75,7 @@ class QASplit(Split):
         return [q.question for q in self.questions]
 
 
-ANSWERED_SOURCES = {
+QA_SOURCES = {
     "facts": NamedSource(
         description="about 2,800 questions on 580 short generated biographies; one in six has no answer",
         licence="as this package",
@@ -102,15 +102,15 @@ def load_qa(
 
     Args:
         question_column, context_column, answer_column: columns of tables; None: find them by usual names.
-        limit: use at most this many questions of every split, drawn with ``seed``, in file order.
+        limit: maximum number of questions per split: a random sample with ``seed``, in file order.
         on_bad_row: ``skip`` leaves out and lists unusable questions; ``refuse`` raises an error.
-        need_answers: False: do not read the answers.
+        need_answers: whether to read the answers.
 
     Raises:
-        DataError: no such file, column or name; an unusable question or answer (the message has its row).
+        DataError: the file, the column or the data set does not exist, or a question or answer is unusable.
     """
     check_source(source, limit, "Give the path of a file or folder, or facts", "questions")
-    if (named := ANSWERED_SOURCES.get(str(source))) is not None:
+    if (named := QA_SOURCES.get(str(source))) is not None:
         splits = {name: QASplit(*fact_questions(name), str(source)) for name in TEXTS_PER_SPLIT}
         return limit_examples(named.described(Dataset(str(source), splits)), limit, seed)
     path = Path(source).expanduser()
@@ -124,7 +124,7 @@ def load_qa(
             checked = answer if need_answers else None
             yield partial(_parse_example, pair, checked, str(file), row, id_, squad is None), row
 
-    files_by_split = find_split_files(path, [*ANSWERED_SOURCES], READERS, FIX_NAMES, SHARD_ENDING)
+    files_by_split = find_split_files(path, [*QA_SOURCES], READERS, FIX_NAMES, SHARD_ENDING)
     splits = {}
     for name, files in choose_splits(files_by_split, None, str(source)).items():
         examples, origin, rows = read_examples(files, read, rejected, "question")
@@ -150,19 +150,19 @@ def is_squad(path: Path) -> bool:
 def _parse_example(
     pair: Any, answer: Any, origin: str, row: int, id_: str, has_rows: bool
 ) -> tuple[Question, Answers, str]:
-    """A question, its answers and its id; without rows (SQuAD), an error names the question itself."""
+    """A question, its answers and its id; if ``has_rows`` is False (SQuAD), errors quote the question."""
     try:
         (question,) = check_questions([pair], origin, [row])
         return question, check_answers([answer], [question], origin, [row])[0], id_
     except DataError as error:
         if has_rows:
             raise
-        known = ([f"id {id_!r}"] if id_ else []) + [repr(excerpt(str(pair[0]), 60))]
-        raise error.replace(where=f"{origin}, question {row} ({', '.join(known)})") from None
+        details = ([f"id {id_!r}"] if id_ else []) + [repr(excerpt(str(pair[0]), 60))]
+        raise error.replace(where=f"{origin}, question {row} ({', '.join(details)})") from None
 
 
 def _read_squad(file: Path) -> Iterator[tuple[Any, Any, int, str]]:
-    """Yield the questions of SQuAD's JSON with their answers, numbers from 1 and ids."""
+    """Yield ((question, context), answers, number from 1, id) for each question of a SQuAD file."""
     try:
         articles = json.loads("".join(text_lines(file)))["data"]
         row = 0
@@ -177,23 +177,23 @@ def _read_squad(file: Path) -> Iterator[tuple[Any, Any, int, str]]:
         raise MalformedFileError(f"not JSON ({error})", where=str(file), fix="Download it again") from None
     except (KeyError, TypeError, AttributeError) as error:
         what = f"not in the format of SQuAD: {type(error).__name__} {error}"
-        fix = "Give data, each with paragraphs of a context and qas; or one object per line with "
-        fix += "question, context, answers (.jsonl)"
+        fix = "Give a list 'data' of articles with 'paragraphs', each with 'context' and 'qas'; or write one "
+        fix += "object per line with question, context, answers (.jsonl)"
         raise MalformedFileError(what, where=str(file), fix=fix) from None
 
 
 def _read_table(
     table: Table, columns: tuple[str | None, str | None, str | None], need_answers: bool
 ) -> Iterator[tuple[Any, Any, int, str]]:
-    sides = find_question_columns(table, *columns[:2])
-    check_filled(table, dict(zip(("question_column", "context_column"), sides, strict=True)))
+    pair_columns = find_question_columns(table, *columns[:2])
+    check_filled(table, dict(zip(("question_column", "context_column"), pair_columns, strict=True)))
     answers: list[Any] = [None] * len(table.rows)
     if need_answers:
         answers = table.read(find_named_column(table, columns[2], ANSWER_COLUMNS, "answers", "answer_column"))
-        if start := next((id_ for id_ in table.names if id_.lower() in START_COLUMNS), None):
+        if start := next((name for name in table.names if name.lower() in START_COLUMNS), None):
             answers = [_with_start(*pair) for pair in zip(answers, table.read(start), strict=True)]
     ids = table.read("id") if "id" in table.names else [""] * len(table.rows)
-    pairs = zip(*map(table.read, sides), strict=True)
+    pairs = zip(*map(table.read, pair_columns), strict=True)
     for pair, answer, row, id_ in zip(pairs, answers, table.rows, ids, strict=True):
         yield pair, answer, row, str(id_ or "")
 
@@ -224,8 +224,8 @@ def _with_start(text: Any, start: Any) -> Any:
 
 
 # --- generated biographies with questions and answers ------------------------------------------------
-# A small data set for trials, without a download. The persons are invented. A model that is trained on it
-# learns these sentence patterns, not English.
+# A small data set for experiments without a download. The people are invented. A model that is trained on
+# this data set learns these sentence patterns, not English.
 #
 #    Ada Novak was born in Hanoi in 1923. Later Ada Novak moved to Turin and worked there as a baker. ...
 #    Where was Ada Novak born?  Hanoi        Whom did Ada Novak marry?  (not in the text: no answer)
@@ -260,7 +260,7 @@ WORKS = ["a small bridge", "a novel on salt", "the study of tides", "a cheap lam
 
 
 def fact_questions(split: str) -> tuple[list[Question], list[Answers]]:
-    """The questions of a split and their answers, the same in each call; one in six has no answer."""
+    """The questions of a split and their answers (deterministic); one question in six has no answer."""
     rng = random.Random(f"facts {split}")
     people = [f"{a} {b}" for a in FIRST_NAMES for b in LAST_NAMES]
     random.Random(0).shuffle(people)  # no person is in two splits
@@ -272,21 +272,21 @@ def fact_questions(split: str) -> tuple[list[Question], list[Answers]]:
 
 
 def _write_examples(rng: random.Random, people: list[str]) -> list[tuple[Question, Answers]]:
-    persons = rng.sample(people, 2)  # the persons of one text
+    """Write one text about two people, and four or five questions about the text."""
     sentences_used: list[str] = []
     answerable: list[tuple[str, str, str]] = []  # sentence, question, answer
     unanswerable: list[str] = []
-    for person in persons:
-        words = _draw_words(rng, person)
+    for person in rng.sample(people, 2):
+        details = _sample_details(rng, person)
         sentences = sorted({pattern for pattern, _, _ in FACTS})
         chosen = set(rng.sample(sentences, 3))
         for pattern, question_pattern, key in FACTS:
-            sentence, question = pattern.format(**words), question_pattern.format(**words)
+            sentence, question = pattern.format(**details), question_pattern.format(**details)
             if pattern in chosen:
-                answerable.append((sentence, question, words[key]))
+                answerable.append((sentence, question, details[key]))
             elif "{pet}" not in question_pattern:
                 unanswerable.append(question)
-        sentences_used += [pattern.format(**words) for pattern in sentences if pattern in chosen]
+        sentences_used += [pattern.format(**details) for pattern in sentences if pattern in chosen]
     rng.shuffle(sentences_used)
     context = " ".join(sentences_used)
     examples = []
@@ -298,7 +298,7 @@ def _write_examples(rng: random.Random, people: list[str]) -> list[tuple[Questio
     return examples
 
 
-def _draw_words(rng: random.Random, person: str) -> dict[str, str]:
+def _sample_details(rng: random.Random, person: str) -> dict[str, str]:
     city, home, school = rng.sample(CITIES, 3)
     return {
         "p": person,

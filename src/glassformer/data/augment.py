@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 LEVELS = ("none", "shift", "light", "medium", "strong", "stacked")
 RANDAUGMENT_LEVELS = ("strong", "stacked")  # levels with RandAugment
-AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # ranges of area and aspect ratio of a random crop
+AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # ranges of a random crop: share of the area, and aspect ratio
 JITTER = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}
-ERASED_SHARE = 0.25  # of the images, in which a rectangle of 2 to 33 % of the area is erased
-MAGNITUDE = 9 / 30  # of RandAugment
+ERASED_SHARE = 0.25  # share of the images in which a rectangle of 2 to 33 % of the area is erased
+MAGNITUDE = 9 / 30  # strength of RandAugment's operations, from 0 to 1
 GRAY = (0.299, 0.587, 0.114)  # luma weights of red, green and blue (ITU-R BT.601)
 
 
@@ -57,7 +57,7 @@ def augment(
         ConfigError: unknown level.
     """
     if level not in LEVELS:
-        raise BadValueError(f"no augmentation {level!r}", where="augment", fix=nearest(level, list(LEVELS)))
+        raise _unknown_level_error(level, "augment")
     if level == "none":
         return pixels
     if level == "shift":
@@ -82,7 +82,11 @@ def augment(
     return x.clamp(0, 1)
 
 
-def _draw_uniform(generator: torch.Generator, count: int, low: float = 0.0, high: float = 1.0) -> Tensor:
+def _unknown_level_error(level: str, where: str) -> BadValueError:
+    return BadValueError(f"no augmentation {level!r}", where=where, fix=nearest(level, list(LEVELS)))
+
+
+def _sample_uniform(generator: torch.Generator, count: int, low: float = 0.0, high: float = 1.0) -> Tensor:
     return low + (high - low) * torch.rand(count, generator=generator)
 
 
@@ -95,8 +99,8 @@ def _shift(pixels: Tensor, generator: torch.Generator, flip: bool) -> Tensor:
     left = torch.randint(2 * max_shift[1] + 1, (b,), generator=generator)
     columns = torch.arange(w).repeat(b, 1)
     if flip:
-        mirrored = torch.randint(2, (b,), generator=generator).bool()
-        columns[mirrored] = columns[mirrored].flip(1)
+        is_flipped = torch.randint(2, (b,), generator=generator).bool()
+        columns[is_flipped] = columns[is_flipped].flip(1)
     rows = (top[:, None] + torch.arange(h)).to(pixels.device)  # [B, h]
     columns = (left[:, None] + columns).to(pixels.device)  # [B, w]
     batch_indices = torch.arange(b, device=pixels.device)
@@ -105,15 +109,15 @@ def _shift(pixels: Tensor, generator: torch.Generator, flip: bool) -> Tensor:
 
 
 def _random_crop(b: int, shape: torch.Size, generator: torch.Generator, flip: bool) -> Tensor:
-    """Affine maps ``[B, 3, 3]`` from positions in the result to positions in the image, for random crops."""
-    area = _draw_uniform(generator, b, *AREA)
-    ratio = torch.exp(_draw_uniform(generator, b, math.log(RATIO[0]), math.log(RATIO[1])))
+    """Affine maps ``[B, 3, 3]`` of random crops, from positions in the result to positions in the image."""
+    area = _sample_uniform(generator, b, *AREA)
+    ratio = torch.exp(_sample_uniform(generator, b, math.log(RATIO[0]), math.log(RATIO[1])))
     aspect = shape[1] / shape[0]
     width, height = (area * ratio / aspect).sqrt().clamp(max=1), (area / ratio * aspect).sqrt().clamp(max=1)
     theta = torch.zeros(b, 3, 3)
     theta[:, 0, 0], theta[:, 1, 1], theta[:, 2, 2] = width, height, 1.0
-    theta[:, 0, 2] = (1 - width) * _draw_uniform(generator, b, -1, 1)
-    theta[:, 1, 2] = (1 - height) * _draw_uniform(generator, b, -1, 1)
+    theta[:, 0, 2] = (1 - width) * _sample_uniform(generator, b, -1, 1)
+    theta[:, 1, 2] = (1 - height) * _sample_uniform(generator, b, -1, 1)
     if flip:
         theta[:, 0, 0] *= torch.randint(2, (b,), generator=generator).float() * 2.0 - 1.0
     return theta
@@ -122,25 +126,28 @@ def _random_crop(b: int, shape: torch.Size, generator: torch.Generator, flip: bo
 def _jitter_colors(x: Tensor, generator: torch.Generator) -> Tensor:
     b = len(x)
     for name in ("brightness", "contrast", "saturation"):
-        factor = _draw_uniform(generator, b, 1 - JITTER[name], 1 + JITTER[name]).to(x.device)
+        factor = _sample_uniform(generator, b, 1 - JITTER[name], 1 + JITTER[name]).to(x.device)
         x = COLORS[name](x, factor).clamp(0, 1)
-    turn = _draw_uniform(generator, b, -JITTER["hue"], JITTER["hue"]) * 2 * math.pi
+    hue_shift = _sample_uniform(generator, b, -JITTER["hue"], JITTER["hue"]) * 2 * math.pi
     if x.shape[1] == 3:
         from kornia.enhance import adjust_hue
 
-        x = adjust_hue(x, turn.to(x.device))
+        x = adjust_hue(x, hue_shift.to(x.device))
     return x
 
 
 def _erase(x: Tensor, generator: torch.Generator) -> Tensor:
     """Fill a random rectangle of some images with their mean (random erasing, Zhong et al., 2020)."""
     b, _, h, w = x.shape
-    area, ratio = _draw_uniform(generator, b, 0.02, 0.33), torch.exp(_draw_uniform(generator, b, -1.2, 1.2))
+    area, ratio = (
+        _sample_uniform(generator, b, 0.02, 0.33),
+        torch.exp(_sample_uniform(generator, b, -1.2, 1.2)),
+    )
     height, width = (area * ratio).sqrt().clamp(max=1) * h, (area / ratio).sqrt().clamp(max=1) * w
-    top, left = _draw_uniform(generator, b) * (h - height), _draw_uniform(generator, b) * (w - width)
-    is_erased = _draw_uniform(generator, b) < ERASED_SHARE
-    in_hole = _in_rectangles(h, w, top, left, height, width) & is_erased[:, None, None, None]
-    return torch.where(in_hole.to(x.device), x.mean((2, 3), keepdim=True), x)
+    top, left = _sample_uniform(generator, b) * (h - height), _sample_uniform(generator, b) * (w - width)
+    is_erased = _sample_uniform(generator, b) < ERASED_SHARE
+    in_erased_rectangle = _in_rectangles(h, w, top, left, height, width) & is_erased[:, None, None, None]
+    return torch.where(in_erased_rectangle.to(x.device), x.mean((2, 3), keepdim=True), x)
 
 
 def _in_rectangles(h: int, w: int, top: Tensor, left: Tensor, height: Tensor, width: Tensor) -> Tensor:
@@ -231,14 +238,14 @@ def one_hot(targets: Tensor, classes: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Mixed:
-    """The pairs of a mixed batch: image i is ``share[i]`` of itself and ``1 - share[i]`` of its partner."""
+class MixedPairs:
+    """The pairs of a mixed batch: ``share[i]`` of image i, and ``1 - share[i]`` of its partner."""
 
-    partner: Tensor  # [B] positions in the batch
-    share: Tensor  # [B] share of the image itself, from 0 to 1
+    partner: Tensor  # [B] position in the batch of each image's partner
+    share: Tensor  # [B] from 0 to 1
 
     def soften(self, targets: Tensor, classes: int) -> Tensor:
-        """Soft labels ``[B, C]``, which sum to 1, of class numbers ``[B]``."""
+        """Soft labels ``[B, C]`` of class numbers ``[B]``; each row sums to 1."""
         hard = one_hot(targets, classes)
         share = self.share.to(hard.device)[:, None]
         return share * hard + (1 - share) * hard[self.partner.to(hard.device)]
@@ -246,13 +253,13 @@ class Mixed:
 
 def mix_pairs(
     x: Tensor, kind: str, share: float, alpha: float, generator: torch.Generator
-) -> tuple[Tensor, Mixed | None]:
+) -> tuple[Tensor, MixedPairs | None]:
     """Mix images in pairs: mixup (Zhang et al., 2018) or CutMix (Yun et al., 2019).
 
     Args:
         kind: ``mixup``, ``cutmix``, or ``both`` (one of them at random).
         share: probability that the batch is mixed.
-        alpha: parameter of the Beta distribution of the shares of the two images.
+        alpha: the shares of the two images are drawn from Beta(alpha, alpha).
     """
     if float(torch.rand((), generator=generator)) >= share:
         return x, None
@@ -260,21 +267,21 @@ def mix_pairs(
         kind = ("mixup", "cutmix")[int(torch.randint(2, (), generator=generator))]
     b, _, h, w = x.shape
     partner = torch.randperm(b, generator=generator)
-    # Beta(a, a) by two gamma variates, since torch.distributions does not accept a generator.
-    draw = torch._standard_gamma  # pyright: ignore[reportPrivateImportUsage]  # see above
-    gamma = draw(torch.full((2, b), alpha), generator=generator).clamp(min=1e-8)
+    # Sample Beta(alpha, alpha) from two gamma variates: torch.distributions does not accept a generator.
+    sample_gamma = torch._standard_gamma  # pyright: ignore[reportPrivateImportUsage]  # see above
+    gamma = sample_gamma(torch.full((2, b), alpha), generator=generator).clamp(min=1e-8)
     shares = gamma[0] / gamma.sum(0)
     other = x[partner.to(x.device)]
     if kind == "mixup":
         weight = shares.to(x.device)[:, None, None, None]
-        return weight * x + (1 - weight) * other, Mixed(partner, shares)
+        return weight * x + (1 - weight) * other, MixedPairs(partner, shares)
     side = (1 - shares).sqrt()
     height, width = (side * h).round(), (side * w).round()
-    top = (_draw_uniform(generator, b) * (h + 1 - height)).floor()
-    left = (_draw_uniform(generator, b) * (w + 1 - width)).floor()
+    top = (_sample_uniform(generator, b) * (h + 1 - height)).floor()
+    left = (_sample_uniform(generator, b) * (w + 1 - width)).floor()
     in_box = _in_rectangles(h, w, top, left, height, width).to(x.device)
-    share_left = 1 - height * width / (h * w)  # after rounding the box
-    return torch.where(in_box, other, x), Mixed(partner, share_left)
+    exact_shares = 1 - height * width / (h * w)  # of the rounded box
+    return torch.where(in_box, other, x), MixedPairs(partner, exact_shares)
 
 
 # --- corruptions for a robustness test ------------------------------------------------------------
@@ -287,8 +294,8 @@ CORRUPTIONS = {  # kind -> strength for each severity
     "crop": (0.9, 0.8, 0.7, 0.55, 0.4),  # size of the crop, at a random position, relative to each side
     "light": (0.15, 0.3, 0.45, 0.6, 0.75),  # relative change of brightness, up or down
     "blur": (0.008, 0.016, 0.024, 0.036, 0.05),  # standard deviation of a Gaussian, relative to the side
-    "noise": (8, 16, 26, 38, 54),  # standard deviation, of 255
-    "jpeg": (50, 30, 20, 12, 6),  # quality
+    "noise": (8, 16, 26, 38, 54),  # standard deviation of Gaussian noise, in gray levels (0 to 255)
+    "jpeg": (50, 30, 20, 12, 6),  # JPEG quality (1 to 95)
     "rotation": (8, 16, 26, 38, 52),  # degrees, left or right
 }
 
@@ -303,9 +310,10 @@ def corrupt(table: PixelTable, kind: str, severity: int, seed: int = 0) -> Pixel
         ConfigError: unknown kind or severity.
     """
     if kind not in CORRUPTIONS:
-        raise BadValueError(f"no kind {kind!r}", where="robustness", fix=nearest(kind, list(CORRUPTIONS)))
+        fix = nearest(kind, list(CORRUPTIONS))
+        raise BadValueError(f"no corruption {kind!r}", where="robustness", fix=fix)
     if severity not in SEVERITIES:
-        raise BadValueError(f"severity {severity}", where="robustness", fix="Use 1 to 5")
+        raise BadValueError(f"no severity {severity}", where="robustness", fix="Use 1 to 5")
     rng = np.random.default_rng([seed, list(CORRUPTIONS).index(kind), severity])
     strength = CORRUPTIONS[kind][severity - 1]
     corrupted = np.empty_like(table.pixels)
@@ -348,18 +356,18 @@ SEED = 0
 
 
 def sheet_columns(level: str) -> list[str]:
-    """The columns of the grid: original, every level up to ``level``, mixup and CutMix.
+    """The column names of the grid: original, every level up to ``level``, mixup and CutMix.
 
     Raises:
         ConfigError: unknown level.
     """
     if level not in LEVELS:
-        raise BadValueError(f"no augmentation {level!r}", where="--augment", fix=nearest(level, list(LEVELS)))
+        raise _unknown_level_error(level, "--augment")
     return ["original", *LEVELS[1 : LEVELS.index(level) + 1], *MIX_COLUMNS]
 
 
-def contact_sheet(pictures: Sequence[Any], level: str, origin: str = "images") -> Image:
-    """A grid with one row per image and the columns ``sheet_columns``, augmented with a fixed seed.
+def contact_sheet(image_inputs: Sequence[Any], level: str, origin: str = "images") -> Image:
+    """A grid with one row per image and one column per augmentation (``sheet_columns``); the seed is fixed.
 
     Raises:
         ConfigError: unknown level.
@@ -368,9 +376,9 @@ def contact_sheet(pictures: Sequence[Any], level: str, origin: str = "images") -
     from PIL import Image, ImageDraw
 
     columns = sheet_columns(level)
-    side = min(CELL_SIDE, max(max(open_image(cell_image).size) for cell_image in pictures))
+    side = min(CELL_SIDE, max(max(open_image(image).size) for image in image_inputs))
     brightest = BrightestPixel()
-    table = read_images(pictures, ImageTransform((side, side)), origin, brightest=brightest)
+    table = read_images(image_inputs, ImageTransform((side, side)), origin, brightest=brightest)
     brightest.resolve_range(None)
     original = torch.from_numpy(table.pixels)
     results = []
@@ -381,7 +389,7 @@ def contact_sheet(pictures: Sequence[Any], level: str, origin: str = "images") -
         else:
             results.append(augment(original, (side, side), name if name in LEVELS else "none", generator))
     step = CELL_SIDE + GAP
-    sheet = Image.new("RGB", (step * len(columns) + GAP, HEADER_HEIGHT + step * len(pictures)), "white")
+    sheet = Image.new("RGB", (step * len(columns) + GAP, HEADER_HEIGHT + step * len(image_inputs)), "white")
     draw = ImageDraw.Draw(sheet)
     for j, (name, images) in enumerate(zip(columns, results, strict=True)):
         draw.text((GAP + j * step, 5), name, "black")

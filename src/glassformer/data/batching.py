@@ -23,13 +23,13 @@ from glassformer.runtime import send
 
 @dataclass(frozen=True)
 class TextBatch:
-    """A packed batch: ids ``[N]``, their packing, and the numbers of the examples ``[B]``."""
+    """A packed batch of B examples with N tokens in total."""
 
-    ids: Tensor
-    segments: Tensor | None
+    ids: Tensor  # [N]
+    segments: Tensor | None  # [N]
     packing: Packing
-    index: np.ndarray
-    values: Tensor | None = None  # [N] fp32, if ids are features
+    index: np.ndarray  # [B] numbers of the examples
+    values: Tensor | None = None  # [N] fp32, TF-IDF weights if ``ids`` are n-gram features
 
 
 @dataclass(frozen=True)
@@ -42,30 +42,30 @@ class ResidentTable:
 
     @staticmethod
     def of(table: Any, device: torch.device) -> ResidentTable:
-        parts = (None if x is None else torch.from_numpy(x).to(device) for x in (table.ids, table.segments))
-        return ResidentTable(table, *parts)  # type: ignore[arg-type]  # two parts
+        tensors = (None if x is None else torch.from_numpy(x).to(device) for x in (table.ids, table.segments))
+        return ResidentTable(table, *tensors)  # type: ignore[arg-type]  # two tensors
 
     def pack(self, index: np.ndarray) -> TextBatch:
-        """The texts ``index`` as a packed batch, like ``pack_texts``."""
+        """The texts with the numbers ``index`` as a packed batch, like ``pack_texts``."""
         packing = Packing(tuple(self.table.lengths[index].tolist()), self.ids.device)
         starts = send(torch.from_numpy(self.table.starts[index]), self.ids.device)
-        rows = starts[packing.sequence_ids] + packing.positions  # [N] positions in the table
-        segments = None if self.segments is None else self.segments[rows].long()
-        return TextBatch(self.ids[rows].long(), segments, packing, index)
+        tokens = starts[packing.sequence_ids] + packing.positions  # [N] positions in the table
+        segments = None if self.segments is None else self.segments[tokens].long()
+        return TextBatch(self.ids[tokens].long(), segments, packing, index)
 
 
 def pack_texts(table, index: np.ndarray, device: torch.device | str = "cpu") -> TextBatch:
-    """The texts ``index`` of a ``TokenTable``, concatenated."""
+    """The texts of a ``TokenTable`` with the numbers ``index`` as a packed batch."""
     starts, ends = table.starts[index], table.starts[index + 1]
-    rows = np.concatenate([np.arange(s, e) for s, e in zip(starts, ends, strict=True)])
-    ids, values = table.ids[rows], None
-    if ids.dtype.names:  # features, each with a value
+    tokens = np.concatenate([np.arange(s, e) for s, e in zip(starts, ends, strict=True)])
+    ids, values = table.ids[tokens], None
+    if ids.dtype.names:  # n-gram features, each with a weight (see ``ngrams.FEATURE``)
         values = torch.from_numpy(np.ascontiguousarray(ids["value"])).to(device)
         ids = ids["id"]
     ids = torch.from_numpy(ids.astype(np.int64)).to(device)
     segments = None
     if table.segments is not None:
-        segments = torch.from_numpy(table.segments[rows].astype(np.int64)).to(device)
+        segments = torch.from_numpy(table.segments[tokens].astype(np.int64)).to(device)
     packing = Packing(tuple((ends - starts).tolist()), torch.device(device))
     return TextBatch(ids, segments, packing, index, values)
 
@@ -74,8 +74,10 @@ def pack_texts(table, index: np.ndarray, device: torch.device | str = "cpu") -> 
 class BatchSettings:
     """Limits of a batch: it ends at ``batch_size`` sequences, or before it would exceed ``batch_tokens``.
 
+    A limit of 0 is ignored.
+
     Raises:
-        ConfigError: neither limit is given.
+        ConfigError: both limits are 0, or one is negative.
     """
 
     batch_size: int = 32
@@ -113,8 +115,8 @@ def evaluation_batches(
     Args:
         batch_tokens: maximum number of tokens per batch; on a GPU raised to ``GPU_TOKENS``.
 
-    With the largest batch first, a lack of memory is noticed at once, and each batch fits into the memory
-    that the previous batch frees. Any other order fragments the allocator's memory (decision 0023).
+    With the largest batch first, a lack of memory shows at once, and each batch fits into the memory that the
+    previous batch frees. Any other order fragments the allocator's memory (docs/decisions/0023).
     """
     if torch.device(device).type == "cuda":
         batch_tokens = max(batch_tokens, GPU_TOKENS)
@@ -124,10 +126,10 @@ def evaluation_batches(
 
 
 def beam_token_budget(beam: int, device: torch.device) -> int:
-    """The number of source tokens that are decoded together.
+    """Maximum number of source tokens in one batch of beam search.
 
-    Beams wider than ``MAX_FULL_BEAM`` get fewer, since all hypotheses are in memory. On a GPU, narrow beams
-    get more.
+    Beams wider than ``MAX_FULL_BEAM`` get fewer tokens, since all hypotheses are in memory. On a GPU, narrow
+    beams get more.
     """
     if not isinstance(beam, int) or beam < 1:
         return SEARCH_TOKENS  # the search raises the error for such beams
@@ -136,6 +138,7 @@ def beam_token_budget(beam: int, device: torch.device) -> int:
 
 
 def _window_size(lengths: np.ndarray, settings: BatchSettings) -> float:
+    """Number of examples that are sorted by length together: about ``length_window`` batches."""
     per_batch = settings.batch_size or len(lengths)
     if settings.batch_tokens:
         per_batch = min(per_batch, settings.batch_tokens / max(float(lengths.mean()), 1.0))
@@ -143,7 +146,7 @@ def _window_size(lengths: np.ndarray, settings: BatchSettings) -> float:
 
 
 def split_batches(order: np.ndarray, lengths: np.ndarray, settings: BatchSettings) -> list[np.ndarray]:
-    """Split ``order`` where a limit is reached; a text longer than ``batch_tokens`` gets its own batch."""
+    """Split ``order`` into batches within the limits; a text above ``batch_tokens`` is a batch of its own."""
     batches, start, tokens = [], 0, 0
     for i, length in enumerate(lengths[order].tolist()):
         is_full = settings.batch_size and i - start == settings.batch_size
@@ -165,52 +168,51 @@ def split_evenly(lengths: np.ndarray, size: int) -> list[np.ndarray]:
         lengths: ``[B]``, number of tokens of each sequence.
 
     Returns:
-        Sorted sequence numbers of each part; the first parts are filled first, and the last may be empty.
+        Sorted sequence numbers of each part. If there are fewer sequences than parts, the last are empty.
     """
     tokens, parts = [0] * size, [[] for _ in range(size)]
-    for row in np.argsort(-lengths, kind="stable").tolist():
+    for i in np.argsort(-lengths, kind="stable").tolist():
         smallest = tokens.index(min(tokens))
-        tokens[smallest] += int(lengths[row])
-        parts[smallest].append(row)
+        tokens[smallest] += int(lengths[i])
+        parts[smallest].append(i)
     return [np.array(sorted(part), dtype=np.int64) for part in parts]
 
 
 def accumulation_groups(batches: Sequence[np.ndarray], accumulate: int) -> Iterator[Sequence[np.ndarray]]:
-    """The batches of each optimizer step."""
+    """Yield the batches of each optimizer step: ``accumulate`` batches, or fewer in the last step."""
     for i in range(0, len(batches), accumulate):
         yield batches[i : i + accumulate]
 
 
 # --- packed batches of pairs ----------------------------------------------------------------------
-# Sources are concatenated, and so are targets; both have their own packing.
+# Source texts are packed in one sequence of tokens, and target texts in another.
 
 
 @dataclass(frozen=True)
 class PairBatch:
     """A batch for teacher forcing: ``labels`` has the next token of each token in ``target``."""
 
-    source: Tensor  # [M]
+    source: Tensor  # [M] token ids
     source_packing: Packing
-    target: Tensor  # [N], from [CLS]
-    labels: Tensor  # [N], up to [SEP]
+    target: Tensor  # [N] token ids of the targets without the last, [SEP]
+    labels: Tensor  # [N] token ids of the targets without the first, [CLS]
     packing: Packing  # of the targets; the training loop counts their tokens
     index: np.ndarray
 
 
 def pack_pairs(source: Any, target: Any, index: np.ndarray, device: torch.device | str = "cpu") -> PairBatch:
-    """The pairs ``index`` of two token tables, whose texts begin with [CLS] and end with [SEP]."""
-    left, right = pack_texts(source, index), pack_texts(target, index)
-    lengths = right.packing.length_tensor
-    ends = right.packing.first_rows + lengths - 1
-    decoder_inputs = torch.ones(right.packing.total, dtype=torch.bool)
-    labels = decoder_inputs.clone()
-    decoder_inputs[ends] = False  # the last token is a label but never a decoder input
-    labels[right.packing.first_rows] = False
+    """The pairs with the numbers ``index`` of two token tables, whose texts are [CLS] ... [SEP]."""
+    sources, targets = pack_texts(source, index), pack_texts(target, index)
+    lengths = targets.packing.length_tensor
+    is_input = torch.ones(targets.packing.total, dtype=torch.bool)
+    is_label = is_input.clone()
+    is_input[targets.packing.first_rows + lengths - 1] = False  # [SEP] is never a decoder input
+    is_label[targets.packing.first_rows] = False  # [CLS] is never a label
     return PairBatch(
-        left.ids.to(device),
-        Packing(left.packing.lengths, torch.device(device)),
-        right.ids[decoder_inputs].to(device),
-        right.ids[labels].to(device),
+        sources.ids.to(device),
+        Packing(sources.packing.lengths, torch.device(device)),
+        targets.ids[is_input].to(device),
+        targets.ids[is_label].to(device),
         Packing(tuple((lengths - 1).tolist()), torch.device(device)),
         index,
     )
@@ -218,7 +220,7 @@ def pack_pairs(source: Any, target: Any, index: np.ndarray, device: torch.device
 
 @dataclass(frozen=True)
 class PairStream:
-    """Batches of every epoch; ``batch_tokens`` counts both sides."""
+    """The batches of every epoch; ``batch_tokens`` counts source and target tokens."""
 
     source: TokenTable
     target: TokenTable
@@ -244,5 +246,5 @@ class PairStream:
 
     def shard(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
         """The pairs of a batch that process ``rank`` of ``size`` computes; None if it gets none."""
-        rows = split_evenly(self.source.lengths[index] + self.target.lengths[index], size)[rank]
-        return index[rows] if len(rows) else None
+        selected = split_evenly(self.source.lengths[index] + self.target.lengths[index], size)[rank]
+        return index[selected] if len(selected) else None

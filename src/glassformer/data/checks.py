@@ -1,7 +1,6 @@
-"""Checks of texts and labels.
+"""Checks of texts and labels, for files and for the arguments of estimators.
 
-The readers of files and the estimators use the same checks. Every error names the place: ``reviews.csv, row
-17`` for a file, ``texts[16]`` for a list.
+Every error names the invalid value: ``reviews.csv, row 17`` in a file, ``texts[16]`` in a list.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ from glassformer.errors import (
 
 MAX_LABEL = 1_000  # characters
 MAX_EXACT = 2**53  # floats above it cannot represent every integer
-FIT_LABELS = "labels"  # the place of labels that were passed to ``fit``
+FIT_LABELS = "labels"  # origin of labels that were passed to ``fit``
 ONE_CLASS_FIX = "A classifier needs examples of at least two classes: check label_column"
 NO_TEXT = "the text is not a string"
-LINE_FILES = (".conll", ".conllu", ".iob", ".iob2", ".bio", ".bioes")  # one word per line
+LINE_FILES = (".conll", ".conllu", ".iob", ".iob2", ".bio", ".bioes")  # CoNLL files: one word per line
 
 
 def place(origin: str, index: int, rows: Sequence[int] | None) -> str:
-    """The place of example ``index`` for messages: a row of a file (from 1) or a list index (from 0)."""
+    """The location of example ``index`` for messages: a row of a file (from 1) or a list index (from 0)."""
     return f"{origin}[{index}]" if rows is None else place_in_file(origin, rows[index])
 
 
 def place_in_file(file: str, row: int) -> str:
-    """A row of a file for messages; a sentence of CoNLL has several lines, so there it is a line."""
+    """The location of a row of a file for messages; in CoNLL files, ``row`` is the number of a line."""
     return f"{file}, {'line' if file.lower().endswith(LINE_FILES) else 'row'} {row}"
 
 
@@ -87,7 +86,7 @@ def check_not_numbers(
 
 
 def check_cells(values: Sequence[Any]) -> list[str]:
-    """Like ``check_texts``; the caller adds the row to the message."""
+    """``check_texts`` for the cells of a table; the caller adds the row to the message."""
     return check_texts(values, rows=range(len(values)))
 
 
@@ -146,8 +145,7 @@ def check_labels(
 def check_label(label: Any, where: str = "label") -> str | int:
     """One label as ``str`` or ``int``; an integral float or a boolean becomes ``int``.
 
-    The labels of tables, of ``fit`` and of saved models are checked. A valid label can be written to every
-    file with labels and read back unchanged.
+    A valid label can be written to any file with labels and read back unchanged.
 
     Raises:
         DataError: the label is missing (None, NaN, empty); a text with a control character (other than tab
@@ -181,7 +179,7 @@ def check_label(label: Any, where: str = "label") -> str | int:
 
 
 def check_class_names(names: Sequence[Any], where: str) -> list[str]:
-    """The class names of a file or folder, checked.
+    """Check the class names of a file or folder, and return them as a list.
 
     Raises:
         DataError: a name is not a text, not a valid label (see ``check_label``), or occurs twice.
@@ -197,7 +195,7 @@ def check_class_names(names: Sequence[Any], where: str) -> list[str]:
 
 
 def _text_problem(text: str) -> str | None:
-    """The reason why a text cannot be a label; None if it can be a label."""
+    """The reason why a text cannot be a label; otherwise None."""
     if len(text) > MAX_LABEL:
         return f"the label has {len(text):,} characters, but at most {MAX_LABEL:,} can be read"
     if "\0" in text:
@@ -256,18 +254,20 @@ def check_pairs(
     check: Callable[..., list[Any]] = check_texts,
     read: Callable[..., Sequence[Any]] = check_labels,
 ) -> tuple[list[Any], list[Any]]:
-    """The checked examples and targets.
+    """The checked examples and targets of ``fit``.
 
     Args:
         texts, labels: names of ``X`` and ``y`` in messages.
-        check, read: functions that check the examples and the targets.
+        check, read: functions that check ``X`` and ``y``.
 
     Raises:
         DataError: see ``check_texts`` and ``check_labels``; also if ``X`` and ``y`` differ in length.
     """
     if y is None:
         fix = "Give one label or number for each example"
-        raise DataError("requires y to be passed, but the target y is None", where=where, fix=fix)
+        raise DataError(
+            "requires y to be passed, but the target y is None", where=where, fix=fix
+        )  # scikit-learn's words
     checked, targets = check(X, texts), read(y, labels)
     if len(checked) != len(targets):
         noun = texts.split()[-1].removesuffix("s")
@@ -297,7 +297,7 @@ def check_weights(weights: Sequence[float], n: int) -> np.ndarray:
     array = np.asarray(one_column(weights, "sample_weight", "numbers"), dtype=np.float64)
     if array.shape != (n,) or not np.isfinite(array).all() or (array < 0).any() or not array.any():
         raise DataError(f"sample_weight must be {n} non-negative finite numbers, not all 0", where="fit")
-    if not 1e-100 < array.max() < 1e100:  # so that no sum overflows, and no mean becomes 0
+    if not 1e-100 < array.max() < 1e100:  # the sum could overflow, or the mean could become 0
         array = array / array.max()
     return (array / array.mean()).astype(np.float32)
 

@@ -17,7 +17,7 @@ from glassformer.data.label_kinds import is_number
 TEXT_COLUMNS = ("text", "review", "sentence", "comment", "content", "document", "message", "tweet")
 LABEL_COLUMNS = ("label", "labels", "sentiment", "class", "category", "target")
 DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d\d\S*)?").fullmatch
-SAMPLE_ROWS = 2_000  # sampled rows of a column
+SAMPLE_ROWS = 2_000  # number of rows from which the content of a column is detected
 MAX_LABEL_LENGTH = 60  # maximum mean length of labels in characters; longer values are texts
 
 
@@ -31,9 +31,9 @@ def are_dates(values: Sequence[Any]) -> bool:
 
 @cache
 def sampled_rows(count: int) -> Sequence[int]:
-    """Ascending row numbers of the sample: all rows, or a fixed random sample.
+    """Ascending row numbers from which a column's content is detected: all rows, or a fixed random sample.
 
-    A sample of every second row could miss one of two alternating labels.
+    The sample is random, since every second row of alternating labels has the same label.
     """
     if count < 2 * SAMPLE_ROWS:
         return range(count)
@@ -48,7 +48,7 @@ def nonmissing_sample(values: Sequence[Any]) -> list[Any]:
 def mean_text_length(values: Sequence[Any]) -> float | None:
     """Mean number of characters of a text; None if the column does not look like texts.
 
-    Texts have several words (or many letters of a script without spaces), and most texts differ.
+    Texts have several words (or eight characters of a script without spaces), and most texts differ.
     """
     nonmissing = nonmissing_sample(values)
     if not nonmissing or not all(isinstance(value, str) for value in nonmissing):

@@ -6,7 +6,8 @@ The rules apply in this order:
 3. the remaining column of a table with two columns
 4. the only column whose content looks like texts (or like labels)
 
-This module is long because the rules for texts, pairs and labels depend on each other.
+The module also checks that no input column contains the targets. It is long because the rules for texts,
+pairs and labels depend on each other.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ from glassformer.errors import DataError, NoSuchColumnError, UnclearColumnError
 
 CLASS_WORDS = "kind type class category categories label tag topic sentiment rating intent mood".split()
 CLASS_WORDS += "about subject reason".split()
-# A column with one of these words says where a text comes from. Such a column is rarely the label.
+# A column whose name has one of these words says who wrote a text, or where. It is rarely the label.
 ORIGIN_WORDS = "store shop branch site city town country region location place channel device agent".split()
 ORIGIN_WORDS += "by platform author owner user name person who customer client employee staff from to".split()
-TITLE_RATIO = 2.0  # a column whose texts are this many times shorter than those of another has titles
+TITLE_RATIO = 2.0  # if the texts of one column are this many times as long as another's, that one has titles
 
 MIN_SENTENCE_WORDS = 5  # minimum mean number of words of sentences
 MAX_SENTENCE_REPEATS = 20  # maximum mean number of repetitions of a sentence
@@ -65,14 +66,14 @@ class Columns:
     numbers: str | None = None  # a column of measurements, if no column could be the label
 
     def read(self, table: Table) -> list[str]:
-        """The texts of a table, or its pairs; for errors see ``check_texts``."""
+        """The texts or pairs of a table; for errors see ``check_texts``."""
         texts = table.read(self.text)
         if self.pair is None:
             return check_texts(texts, table.origin, table.rows)
         return join_sides(texts, table.read(self.pair), table.origin, table.rows)
 
     def checks(self) -> dict[str, Callable]:
-        """Column of texts -> function that raises an error for an invalid value."""
+        """Name of each column of texts -> function that raises an error for an invalid value."""
         if self.pair is None:
             return {self.text: check_cells}
         names = zip((self.text, self.pair), SIDES, strict=True)
@@ -113,7 +114,7 @@ def find_columns(
         raise no_column_error(table, "text")
     if found_text == found_label:
         other = [name for name in table.names if name != found_text]
-        what = f"column {found_text!r} is taken for the text and for the label"
+        what = f"column {found_text!r} is used both as the text and as the label"
         fix = f"Name another column with label_column: {listed(other)}"
         if not other:
             what += ", and the table has no other column"
@@ -158,8 +159,8 @@ def _check_label_is_not_text(table: Table, label: str, text: str | None) -> None
 def rank_label_candidates(table: Table, names: Sequence[str]) -> tuple[str, ...]:
     """Sort the columns that could be the label, the likeliest first.
 
-    Names of classes ("kind") come first, names of people or places ("handled by", "store") last. Columns with
-    fewer distinct values come first among equals.
+    Columns named like classes ("kind") come first, columns named after people or places ("handled by",
+    "store") last. Of two columns with equal rank, the one with fewer distinct values comes first.
     """
 
     def rank(name: str) -> tuple[bool, bool, int]:
@@ -175,7 +176,7 @@ def _words(name: str) -> set[str]:
 
 
 def names_person_or_place(name: str) -> bool:
-    """Whether a column's name refers to people or places; tables without labels have such columns, too."""
+    """Whether a column's name refers to people or places, so that the column is rarely the label."""
     return not _words(name).isdisjoint(ORIGIN_WORDS)
 
 
@@ -251,12 +252,13 @@ def _text_sizes(table: Table, names: Sequence[str]) -> dict[str, float]:
     return {name: size for name in names if (size := mean_text_length(table.read(name))) is not None}
 
 
-def _guess_text_column(table: Table, names: Sequence[str], pairs: bool) -> str | None:
+def _guess_text_column(table: Table, names: Sequence[str], may_be_pairs: bool) -> str | None:
+    """The only column that looks like texts; an error if there are several, None if there is none."""
     ranked = _longest(_text_sizes(table, names))
     if len(ranked) < 2:
         return ranked[0] if ranked else None
     fix = "Name one with text_column"
-    if pairs:
+    if may_be_pairs:
         fix += ", or the two of a pair with text_column and pair_column"
     what = f"several columns look like texts: {listed(ranked)}"
     raise UnclearColumnError(what, where=table.origin, fix=fix)
@@ -271,8 +273,8 @@ def find_label_column(
 ) -> str | None:
     """The only column, except ``excluded``, that looks like labels.
 
-    If the column is unclear, the possible names are added to ``candidates``. If labels are needed, an error
-    also mentions the rows whose ``text`` is empty, since they would cause the next error.
+    If several columns look like labels, their names are added to ``candidates``. If labels are needed, the
+    error also mentions the rows whose ``text`` is empty, since they would cause the next error.
     """
     names = unused_columns(table, *excluded)
     values = {name: table.read(name) for name in names}
@@ -291,10 +293,12 @@ def find_label_column(
         indicators = [name for name in names if are_yes_no(values[name])]
         if len(indicators) > 1:
             quoted_names = shlex.quote(",".join(indicators))
-            fix += f"; if several are labels that apply (1) or not (0): label_column={quoted_names}"
+            fix += (
+                f"; if each of several columns is one label (1: applies, 0: not): label_column={quoted_names}"
+            )
         empty = sum(is_missing(value) for value in table.read(text)) if text else 0
         if empty:
-            fix += f"; {empty:,} row{'s' * (empty > 1)} without a text can be left out with on_bad_row=skip"
+            fix += f"; {empty:,} row{'s' * (empty > 1)} without a text can be skipped with on_bad_row=skip"
         raise UnclearColumnError(_candidates_message(labels), where=table.origin, fix=fix)
     if len(names) == 1:
         raise _not_labels_error(table, names[0], values[names[0]], text)
@@ -308,25 +312,25 @@ def find_label_column(
 
 
 def _not_labels_error(table: Table, name: str, values: Sequence[Any], text: str | None) -> DataError:
-    """The error if the only remaining column does not look like labels; it describes the content."""
+    """The error if the only remaining column, ``name``, does not look like labels."""
     cells = [value for value in values if not is_missing(value)]
     distinct = len({str(value) for value in cells})
     if not cells:
         return empty_column_error(table, name, "label_column", [text])
-    values = f"{name!r} holds {distinct:,} different values in {len(cells):,} rows"
+    content = f"{name!r} has {distinct:,} different values in {len(cells):,} rows"
     if are_numbers(cells):
-        what = f"there is no column 'label': {values}; these look like numbers, not classes"
+        what = f"there is no column 'label': {content}; these look like numbers, not classes"
         fix = (
             f"{NUMBERS_FIX[0].upper()}{NUMBERS_FIX[1:]}. Or name a column of a few classes with label_column"
         )
     else:
-        what = f"there is no column 'label', and no other column has classes: {values}"
+        what = f"there is no column 'label', and no other column has classes: {content}"
         fix = "Add a column 'label', or name a column of a few classes with label_column"
     return UnclearColumnError(what, where=table.origin, fix=fix)
 
 
 def parquet_text_columns(source: str | Path, schema: Any) -> list[str]:
-    """The columns whose first rows look like texts; one column if its texts are by far the longest."""
+    """The columns of a Parquet file whose first rows look like texts; one if its texts are by far longest."""
     import pyarrow as pa
 
     sizes = {}
@@ -416,9 +420,10 @@ def _pair_columns_by_name(table: Table, text: str | None, pair: str, label: str 
         first = texts[0] if len(texts) == 1 else usual[0] if len(usual) == 1 else None
     if first is None:
         fix = f"Name it with text_column: {listed(table.names)}"
-        raise UnclearColumnError(f"there is no first text to go with {pair!r}", where=table.origin, fix=fix)
+        what = f"{pair!r} has the second texts, but no column of first texts is recognized"
+        raise UnclearColumnError(what, where=table.origin, fix=fix)
     if first == pair:
-        what = f"column {pair!r} is taken for the first text and for the second"
+        what = f"column {pair!r} is used both as the first text and as the second"
         raise UnclearColumnError(what, where=table.origin, fix="Name both with text_column and pair_column")
     return first, pair, ""
 
@@ -437,7 +442,7 @@ def find_columns_of_pairs(
     candidates, messages = list[str](), [message] if message else []
     column = find_column(table, label, LABEL_COLUMNS, "label")
     if column in texts:
-        what = f"column {column!r} is taken for a text and for the label"
+        what = f"column {column!r} is used both as a text and as the label"
         raise UnclearColumnError(what, where=table.origin, fix="Name another column with label_column")
     if column is None and (labels or need_labels):
         column = find_label_column(table, texts, need_labels, candidates)
@@ -484,17 +489,17 @@ def columns_for_pair_model(
     where: str | Path,
     training_columns: Sequence[str | None] = (),
 ) -> PairColumns:
-    """The two columns of a table that a model of pairs reads.
+    """The two columns of a table from which a model of text pairs reads the texts.
 
     The columns are those that the user names, else those with the names used in training. If these do not
-    exist, usual names or the order of the columns decide, and ``message`` tells the user.
+    exist, usual names or the order of the columns decide, and the returned message tells the user.
 
     Args:
         text, pair: columns named by the user; None, ``auto`` and ``none``: detect the column.
-        training_columns: the first and second column in training; empty: unknown.
+        training_columns: names of the first and second column in training; empty: unknown.
     """
-    had_no_names = all(name and is_generated_name(name) for name in training_columns)
-    trained = (None, None) if had_no_names else (*training_columns, None)[:2]
+    had_no_header = all(name and is_generated_name(name) for name in training_columns)
+    trained = (None, None) if had_no_header else (*training_columns, None)[:2]
     requested = [
         None if name in (training_name, AUTO, NONE) else name
         for name, training_name in zip((text, pair), trained, strict=True)
@@ -544,7 +549,7 @@ YES_NO = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "tru
 
 
 def parse_columns(names: Sequence[str], setting: str | None) -> list[str]:
-    """The columns that a setting such as ``joy,anger,fear`` lists; empty for fewer than two columns."""
+    """The columns that a setting such as ``joy,anger,fear`` lists; empty if it does not list columns."""
     parts = [part.strip() for part in (setting or "").split(NAME_SEPARATOR)]
     is_list = len(parts) > 1 and setting not in names
     return parts if is_list and all(part in names for part in parts) else []
@@ -562,13 +567,13 @@ def are_yes_no(values: Sequence[Any]) -> bool:
 
 
 def with_label_sets(
-    table: Table, label: str | None, taken: Sequence[str | None] = (), *, guess: bool = False
+    table: Table, label: str | None, excluded: Sequence[str | None] = (), *, guess: bool = False
 ) -> tuple[Table, str | None, str]:
-    """Add a column of label lists to a table with several 0/1 columns; its name joins their names.
+    """Add a column of label lists to a table with several 0/1 columns; it is named ``joy,anger,fear``.
 
     Args:
         label: column given by the user, or several separated by commas.
-        taken: columns that are not labels.
+        excluded: columns that are not labels.
         guess: whether to detect the 0/1 columns if ``label`` is None (see ``_indicator_columns``).
 
     Returns:
@@ -576,7 +581,7 @@ def with_label_sets(
     """
     names, message = parse_columns(table.names, label), ""
     if not names and label is None and guess:
-        names = _indicator_columns(table, taken)
+        names = _indicator_columns(table, excluded)
         message = f"multi-label, detected by content: {listed(names)} have 1 where a label "
         message += "applies; to use only one of the columns, set label_column"
     if not names:
@@ -603,9 +608,9 @@ def _labels_of_row(names: Sequence[str], cells: Sequence[Any]) -> list[str] | Un
     return [name for name, applies in zip(names, values, strict=True) if applies]
 
 
-def _indicator_columns(table: Table, taken: Sequence[str | None]) -> list[str]:
+def _indicator_columns(table: Table, excluded: Sequence[str | None]) -> list[str]:
     """All 0/1 columns; empty if there are fewer than two, or if another column could be the label."""
-    unused = unused_columns(table, *taken)
+    unused = unused_columns(table, *excluded)
     if any(name.lower() in LABEL_COLUMNS for name in unused):
         return []
     values = {name: table.read(name) for name in unused}
@@ -620,7 +625,7 @@ def _indicator_columns(table: Table, taken: Sequence[str | None]) -> list[str]:
 
 
 # --- targets among the inputs ---------------------------------------------------------------------
-# Checks that no column of a table in memory, and no text of the pairs, contains the targets.
+# If a column of the inputs contains the targets, the model would only learn to copy them.
 
 TARGET_NAMES = frozenset([*LABEL_COLUMNS, "y", "score", "tag", "rating", "stars", "number", "value"])
 
@@ -678,7 +683,7 @@ def check_no_target_in_pairs(split: Any, columns: tuple[str, str]) -> None:
 
 
 def _find_target_side(sides: Sequence[Sequence[Any]], y: Iterable[Any]) -> tuple[int, bool] | None:
-    """The side of pairs that contains the targets, and whether it equals them; None: neither side does."""
+    """Index of the side (0 or 1) that contains the targets, and whether it equals them; otherwise None."""
     targets = list(map(normalize_value, y))
     for i, side in enumerate(sides):
         others = [other for k, other in enumerate(sides) if k != i]
@@ -728,7 +733,7 @@ def _determines(values: Sequence[str], targets: Sequence[str]) -> bool:
 
 
 def guess_input_columns(table: MemoryTable, max_columns: int, target: Any = None) -> Sequence[Any]:
-    """The columns of the examples: a usual pair of names, or the only two columns of texts, or one column."""
+    """The columns that probably have the examples: two with usual names, the only two of texts, or one."""
     columns = [(i, key) for i, key in enumerate(table.keys) if key != target]
     texts = [key for i, key in columns if all(isinstance(value, str) for value in table.first_values(i))]
     names = [key for key in texts if isinstance(key, str)]

@@ -1,9 +1,9 @@
 """Generated sentences about countries, and messages to a shop.
 
-The task of the sentences: does a sentence name France, Germany, Italy, Spain or the UK? A European *city*,
-language or currency with another country does not count. 15 % of the sentences with a country are such traps,
-and 40 % of all sentences have a distractor clause. Word vectors can learn analogies from the sentences
-(country : capital, country : currency, king - man + woman).
+The label of a sentence says whether it names France, Germany, Italy, Spain or the UK. In 15 % of the
+sentences with a country, a European city, language or currency occurs with another country. Such a trap is
+not a positive example. 40 % of all sentences end with a distractor clause. Word vectors can learn analogies
+from the sentences (country : capital, country : currency, king - man + woman).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from glassformer.data.splits import split_by_distinct_text
 
 LABELS = ("european", "other")
 EUROPEAN = ("France", "Germany", "Italy", "Spain", "UK")
-TRAP_SHARE = 0.15  # of the sentences that name a country
-DISTRACTOR_SHARE = 0.4
+TRAP_SHARE = 0.15  # share of traps among the sentences that name a country
+DISTRACTOR_SHARE = 0.4  # share of all sentences
 COUNTRY_SHARE = 0.8  # share of the sentences that name a country
-EUROPEAN_SHARE = 0.66  # of the drawn countries, so that the classes are balanced
+EUROPEAN_SHARE = 0.66  # share of the sampled countries; makes the classes balanced
 
 # country: (capital, another city, currency, language)
 COUNTRIES = {
@@ -77,7 +77,7 @@ WEATHER = ("bright", "cloudy", "cold", "dry", "foggy", "hot", "mild", "rainy", "
 
 
 class _SentenceWriter:
-    """Writes random sentences; all choices come from one random generator."""
+    """Writes random sentences with one random generator; ``trap``: whether a sentence is a trap."""
 
     def __init__(self, seed: int):
         self.rng = random.Random(seed)
@@ -222,13 +222,13 @@ def label_of(sentence: str) -> str:
 
 
 def europe_sentences(count: int = 20_000, seed: int = 0) -> list[str]:
-    """``count`` sentences of 10 kinds, with spaces around punctuation; a sentence may occur twice."""
+    """``count`` sentences with spaces around punctuation, from 10 kinds of templates, with repetitions."""
     writer = _SentenceWriter(seed)
     return [writer.sentence() for _ in range(count)]
 
 
 def countries_sentences(count: int = 20_000, seed: int = 0) -> list[str]:
-    """``count`` sentences of the same kinds on ten countries, for word vectors.
+    """``count`` sentences about ten countries, for word vectors, from the same templates.
 
     In ``europe_sentences`` the traps combine European cities with other countries, and the five European
     countries are seven times as frequent as others. So Paris - France and Tokyo - Japan have different
@@ -239,7 +239,7 @@ def countries_sentences(count: int = 20_000, seed: int = 0) -> list[str]:
 
 
 def hard_negatives(count: int = 1_000, seed: int = 1) -> list[str]:
-    """Distinct sentences, all ``other``, with a European city, language or currency and another country."""
+    """``count`` distinct traps: a European city, language or currency, and another country."""
     writer = _SentenceWriter(seed)
     sentences: dict[str, None] = {}
     while len(sentences) < count:
@@ -276,7 +276,7 @@ def europe() -> TextDataset:
 # --- messages to an online shop ---------------------------------------------------------------------
 # Written for this project: six intents, 66 messages each.
 
-MESSAGES_PER_INTENT = 8  # messages per intent
+MESSAGES_PER_INTENT = 8  # in the training split
 
 
 def read_messages() -> tuple[list[str], list[str]]:

@@ -32,8 +32,8 @@ COUNTRIES = {
     "india": ("new_delhi", "rupee"),
 }
 EUROPEAN = frozenset({"france", "germany", "italy", "spain", "uk"})
-# (male word, female word, and the general word for each)
-FAMILIES = (
+# (male word, female word, and a more general word for each)
+GENDERED_NOUNS = (
     ("king", "queen", "man", "woman"),
     ("actor", "actress", "man", "woman"),
     ("prince", "princess", "boy", "girl"),
@@ -58,18 +58,18 @@ def generate(count: int = 20_000, seed: int = 0) -> list[str]:
 
 
 def _sentence(rng: random.Random) -> str:
-    (a, b), joint = rng.sample([*COUNTRIES], 2), rng.choice(CONNECTORS)
+    (a, b), connector = rng.sample([*COUNTRIES], 2), rng.choice(CONNECTORS)
     (city, money), (other_city, other_money) = COUNTRIES[a], COUNTRIES[b]
-    he, she, man, woman = rng.choice(FAMILIES)
+    male, female, man, woman = rng.choice(GENDERED_NOUNS)
     kinds = (
         f"{a} is governed from {city}",
         f"the parliament of {a} meets in {city}",
         f"shops in {a} take the {money}",
         f"you pay for bread in {a} with the {money}",
-        f"{city} lies in {a}, {joint} {other_city} lies in {b}",
-        f"banks in {a} count the {money}, {joint} those in {b} count the {other_money}",
-        f"visitors of {a} look for {other_city}, {joint} they find {city}",
-        f"a {he} is a {man}, {joint} a {she} is a {woman}",
+        f"{city} lies in {a}, {connector} {other_city} lies in {b}",
+        f"banks in {a} count the {money}, {connector} those in {b} count the {other_money}",
+        f"visitors of {a} look for {other_city}, {connector} they find {city}",
+        f"a {male} is a {man}, {connector} a {female} is a {woman}",
     )
     words = rng.choice(kinds)
     if rng.random() < UNRELATED_SHARE:

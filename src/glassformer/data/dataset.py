@@ -40,7 +40,7 @@ class Split:
         return getattr(self, fields(self)[0].name)  # type: ignore[arg-type]  # subclasses are dataclasses
 
     def names(self) -> list[str]:
-        """The name of each example in tables."""
+        """A name for each example in tables."""
         return self.texts  # type: ignore[attr-defined]  # splits without texts override this
 
     def select(self, indices: Sequence[int]) -> Self:
@@ -73,7 +73,7 @@ class Dataset:
     licence: str = ""
     notes: tuple[str, ...] = ()
     rejected: tuple[Any, ...] = ()  # skipped rows (``RejectedRow``), if skipping was requested
-    columns: tuple[Any, ...] = (None, None)  # columns of a table: texts and labels, or those of other tasks
+    columns: tuple[Any, ...] = (None, None)  # names of the columns that were read: texts, labels
     messages: tuple[str, ...] = ()  # messages to the user: what was detected or repaired while reading
 
     @property
@@ -83,7 +83,7 @@ class Dataset:
 
     @property
     def said(self) -> tuple[str, ...]:
-        """The same as ``messages``: its earlier name."""
+        """The same as ``messages``."""
         return self.messages
 
 
@@ -103,7 +103,7 @@ class NamedSource:
 
     description: str
     licence: str
-    load: Any = None  # a function; None: tables in ``folder``
+    load: Any = None  # the function that loads it; None: read tables in ``folder``
     notes: tuple[str, ...] = ()
     folder: str = ""  # inside a data folder; empty: the data are generated
     origin: str = ""  # where to download it

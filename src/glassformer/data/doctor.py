@@ -29,38 +29,37 @@ from glassformer.errors import DataError
 Splits = Mapping[str, TextSplit]
 
 # --- neighbors ------------------------------------------------------------------------------------
-# Neighboring rows may be related (reviews of one film, comments of one author). Then rows of a random
-# held-out split are related to rows in training, and the score of this split is too high.
+# Neighboring rows may be related (reviews of one film, comments of one author). Then the rows of a random
+# held-out split are related to training rows, and the score of this split is too high.
 
 CHUNK_SIZE = 25  # neighboring rows in one chunk of the sample
 NUM_CHUNKS = 120
 RARE_SHARE = 0.01  # a rare word is in at most this share of the sampled texts, or in at most 20 texts
-MIN_NEIGHBORS = 100  # with fewer pairs of neighbors, nothing is reported
+MIN_NEIGHBORS = 100  # minimum number of pairs of neighbors; with fewer, nothing is reported
 
 
 @dataclass(frozen=True)
 class Similarity:
-    """Mean number of rare words that two rows of a class share, for neighbors and for rows far apart."""
+    """Mean number of rare words that two rows of one class share."""
 
-    near: float
-    far: float
-    pairs: int
+    near: float  # for neighboring rows
+    far: float  # for rows far apart
+    pairs: int  # number of pairs in each mean
 
     @property
     def ratio(self) -> float:
-        """How many times as often neighbors share a rare word as rows far apart; 1 if the order is random."""
+        """``near`` / ``far``, smoothed; about 1 if the order of the rows is random."""
         return (self.near * self.pairs + 1.0) / (self.far * self.pairs + 1.0)  # add-one smoothing
 
 
 def neighbor_similarity(texts: Sequence[str], labels: Sequence[Any] | None = None) -> Similarity | None:
-    """Compare neighbors with rows far apart, on sampled chunks of neighboring rows without duplicates.
+    """Compare the similarity of neighboring rows with that of rows far apart; None if rows are too few.
+
+    The comparison uses a sample of chunks of neighboring rows, without duplicates.
 
     Args:
         labels: one label per text. Only rows of the same class are compared, since tables are often sorted by
             class.
-
-    Returns:
-        None if there are too few rows.
     """
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -90,10 +89,9 @@ def neighbor_similarity(texts: Sequence[str], labels: Sequence[Any] | None = Non
 
 
 def _sampled_rows(texts: Sequence[str], labels: Sequence[str | int] | None) -> tuple[list[int], np.ndarray]:
-    """Rows of the sample, and the positions in it at which a chunk begins.
+    """The rows of the sample, and the positions in the sample at which a chunk begins.
 
-    Rows of a class count as neighbors even if rows of other classes are between them. Some tables mix classes
-    but keep the order within each class.
+    The rows are grouped by class first, since some tables mix classes but keep the order within each class.
     """
     order = [*range(len(texts))]
     if labels is not None:
@@ -108,10 +106,10 @@ def _sampled_rows(texts: Sequence[str], labels: Sequence[str | int] | None) -> t
 
 
 # --- pairs of texts -------------------------------------------------------------------------------
-# Checks of single texts that occur in several pairs, and of pairs that occur swapped.
+# Checks of texts that occur in several pairs, and of pairs that also occur swapped.
 
-HELD_OUT_SHARE = 0.1  # share that ``train`` holds out of a table without splits
-MAX_SHARED = 0.5  # warn if a larger share of a split's rows has a text of training
+HELD_OUT_SHARE = 0.1  # share of the rows that ``train`` holds out of a table without splits
+MAX_SHARED = 0.5  # warn if a larger share of a split's pairs shares a text with a training pair
 
 
 def check_pairs(splits: Splits, stats: Stats) -> Findings:
@@ -155,7 +153,7 @@ def _texts_at(split: TextSplit, rows: Sequence[int]) -> list[str]:
 
 
 def _check_random_split(split: TextSplit, keys: list[tuple[str, str]], stats: Stats) -> Findings:
-    """The rows of a random held-out test split that share a text with training."""
+    """Hold out a random test split, and count its pairs that share a text with a training pair."""
     try:
         labels = split.labels or [0] * len(split)
         train, held_out = grouped_split(labels, copy_keys(split), HELD_OUT_SHARE, seed=0)
@@ -200,16 +198,16 @@ def _check_shared_texts(a: str, b: str, splits: Splits, keys: Mapping[str, list]
     yield from Finding.if_any(severity, "side-leaks", shared, message, fix, shown=shown, ok=ok)
 
 
-# --- the examination ------------------------------------------------------------------------------
+# --- the report -----------------------------------------------------------------------------------
 
 SAMPLE_SIZE = 5_000  # number of texts that are tokenized
-MAX_CAUSES = 3  # maximum number of rows that are named as the cause of truncation
-MIN_CAUSE_SHARE = 0.5  # minimum share of the truncated tokens that these rows must have
+MAX_CAUSES = 3  # maximum number of rows that a message names as the cause of truncation
+MIN_CAUSE_SHARE = 0.5  # minimum share of the truncated tokens that are in these rows
 RELATED_RATIO = 3.0  # neighbors are related if they share this many times as many rare words as other rows
 MIN_WORDS = 3  # a text with fewer words is very short
-JOINED = re.compile(r"[^\W\d_]_[^\W\d_]")  # joined syllables, as word segmenters for Vietnamese write them
-VIETNAMESE = re.compile("[ăđơưĂĐƠƯ\u1ea0-\u1ef9]")
-NAMES = re.compile(r"[@#]\w+|\w+://\S+|www\.\S+")
+JOINED = re.compile(r"[^\W\d_]_[^\W\d_]")  # "nhà_hàng": word segmenters for Vietnamese join syllables by "_"
+VIETNAMESE = re.compile("[ăđơưĂĐƠƯ\u1ea0-\u1ef9]")  # letters that occur only in Vietnamese
+MENTIONS_AND_URLS = re.compile(r"[@#]\w+|\w+://\S+|www\.\S+")
 HoldOut = Literal["rows", "blocks"]
 
 
@@ -227,9 +225,10 @@ def examine(
         tokenizer: tokenizer for the checks of tokens, on a sample of the texts; None: skip these checks.
         max_length: number of tokens to which texts will be truncated, including special tokens.
         clean: how the texts will be cleaned before they are tokenized.
-        held_out: how splits were held out of ``train`` (see the key ``hold_out``); None: no split was.
+        held_out: how splits were held out of ``train`` (recipe key ``hold_out``); None: they were not.
     """
     splits = dataset.splits
+    # The messages about columns come before those about bad rows, which ``run_checks`` would put first.
     checks: list[Any] = [lambda *_: (*_columns(dataset), *doctor_checks.bad_rows(dataset.rejected))]
     checks += [doctor_checks.duplicates, doctor_checks.leakage, check_pairs, *doctor_checks.LABEL_CHECKS]
     checks += [partial(_neighbors, held_out=held_out), doctor_checks.each_split(_short_texts)]
@@ -337,8 +336,8 @@ def _segmentation(splits: Splits, stats: Stats, tokenizer: Tokenizer | None, cle
 
 
 def _is_segmented(text: str) -> bool:
-    """Whether a Vietnamese text has words joined by '_', except in names such as @a_b and in addresses."""
-    match = JOINED.search(NAMES.sub(" ", text))
+    """Whether a text is Vietnamese and has syllables joined by '_', except in mentions (@a_b) and URLs."""
+    match = JOINED.search(MENTIONS_AND_URLS.sub(" ", text))
     return match is not None and VIETNAMESE.search(unicodedata.normalize("NFC", text)) is not None
 
 
@@ -355,7 +354,10 @@ def _sample_positions(count: int, size: int) -> list[int]:
 def _most_truncated(
     num_cut: np.ndarray, positions: Sequence[int], split: TextSplit
 ) -> tuple[str, tuple[str, ...]]:
-    """The rows with most of the truncated tokens, as a clause and as examples; empty if they are many."""
+    """The rows with most of the truncated tokens, as a clause for the message and as examples.
+
+    Both are empty if more than ``MAX_CAUSES`` rows have these tokens.
+    """
     ranked = np.argsort(-num_cut, kind="stable")[:MAX_CAUSES]
     share = np.cumsum(num_cut[ranked]) / max(num_cut.sum(), 1)
     count = int(np.searchsorted(share, MIN_CAUSE_SHARE)) + 1

@@ -1,6 +1,6 @@
-"""Data doctor checks for several kinds of data.
+"""Data doctor checks that several kinds of data share.
 
-Each kind of data has a list of checks: see ``doctor.py``, ``image_doctor.py``, ``pair_doctor.py``.
+The doctor of each kind lists its checks: see ``doctor.py``, ``image_doctor.py``, ``pair_doctor.py``.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from glassformer.data.text import clean_text
 
 
 def run_checks(dataset: Dataset, checks: Sequence[Check], stats: Stats) -> DoctorReport:
-    """The report of the skipped rows and of all ``checks`` on the splits of a data set, in order.
+    """Run ``checks`` on the splits of a data set, and return a report that also lists the skipped rows.
 
     Args:
-        stats: statistics of the report, to which the checks add more.
+        stats: statistics of the report; the checks may add more.
     """
     findings = [*bad_rows(dataset.rejected)]
     findings += (finding for check in checks for finding in check(dataset.splits, stats))
@@ -53,7 +53,7 @@ def run_checks(dataset: Dataset, checks: Sequence[Check], stats: Stats) -> Docto
 
 
 def each_split(*checks: Callable[[str, Any], Findings]) -> Check:
-    """A check that calls ``check(name, split)`` for every split and every one of ``checks``."""
+    """A check of a data set that runs every one of ``checks`` on every split."""
 
     def check(splits: Mapping[str, Any], stats: Stats) -> Findings:
         for (name, split), check_split in itertools.product(splits.items(), checks):
@@ -64,7 +64,9 @@ def each_split(*checks: Callable[[str, Any], Findings]) -> Check:
 
 # --- rows -----------------------------------------------------------------------------------------
 
-has_doubled_quotes = re.compile(r'\A\s*".*"\s*\Z|\w""|""\w', re.DOTALL).search
+has_doubled_quotes = re.compile(
+    r'\A\s*".*"\s*\Z|\w""|""\w', re.DOTALL
+).search  # '"a text"', 'a ""quoted"" text'
 MAX_LISTED_ROWS = 10  # maximum number of bad rows that are listed
 SKIP_FIX = ", or train without them: --on-bad-row skip"
 
@@ -86,13 +88,13 @@ def bad_rows(rejected: Sequence[RejectedRow]) -> Findings:
 
 
 def without_skip_fix(report: DoctorReport) -> DoctorReport:
-    """The report without the advice to skip bad rows, for a run that has already skipped these rows."""
+    """The report without the advice to skip bad rows, for a run that has already skipped them."""
     findings = [replace(f, fix=f.fix.removesuffix(SKIP_FIX)) for f in report.findings]
     return replace(report, findings=findings)
 
 
 def format_rows(split: Any, positions: Sequence[int], limit: int = 3) -> str:
-    """Row numbers of examples, ``rows 3, 8, 9 ...``; positions if the split has no row numbers."""
+    """The row numbers of examples, such as ``rows 3, 8, 9 ...``; without row numbers, their positions."""
     rows = [i if split.rows is None else split.rows[i] for i in positions[:limit]]
     shown = ", ".join(map(str, rows)) + (" ..." if len(positions) > limit else "")
     noun = "place" if split.rows is None else "row"
@@ -105,7 +107,7 @@ def count_texts(splits: Mapping[str, Any]) -> dict[str, Counter[str]]:
 
 
 def duplicates(splits: Mapping[str, Any], stats: Stats, *, with_rows: bool = True) -> Findings:
-    """Texts that occur in a split more than once; with ``with_rows`` the examples name the rows."""
+    """Texts that occur more than once in a split; if ``with_rows``, the examples name their rows."""
     for name, counts in count_texts(splits).items():
         total, num_repeated = counts.total(), counts.total() - len(counts)
         by_key = grouped(counts, case_insensitive_key)
@@ -132,7 +134,7 @@ def duplicates(splits: Mapping[str, Any], stats: Stats, *, with_rows: bool = Tru
 
 
 def leakage(splits: Mapping[str, Any], stats: Stats) -> Findings:
-    """Texts in two splits, equal or differing only in case, punctuation, markup and white space."""
+    """Texts in two splits that are equal, or differ only in case, punctuation, markup and white space."""
     counts = count_texts(splits)
     by_words: dict[str, dict[str, str]] = {  # split -> words of a text -> text
         name: {words: text for text in count if (words := _words(text))} for name, count in counts.items()
@@ -189,7 +191,7 @@ def doubled_quotes(splits: Mapping[str, Any], stats: Stats, texts: str = "texts"
 # --- labels ---------------------------------------------------------------------------------------
 
 MAX_DROPPED = 5  # maximum number of classes in a proposed setting that drops classes
-find_dropped_names = re.compile(r'("(?:[^"\\]|\\.)*") = ""').findall  # in a table of merge_labels
+find_dropped_names = re.compile(r'("(?:[^"\\]|\\.)*") = ""').findall  # '"n/a"' in a fix with {"n/a" = ""}
 
 
 def contradictions(splits: Mapping[str, Any], stats: Stats) -> Findings:
@@ -308,13 +310,13 @@ def twin_classes(splits: Mapping[str, Any], stats: Stats) -> Findings:
 
 
 def group_spellings(names: Collection[str]) -> list[str]:
-    """Two or more distinct names that are spellings of one name (see ``plain_name``), joined by "and"."""
+    """Groups of names that are spellings of one name (see ``plain_name``), such as "'Yes' and 'yes'"."""
     groups = sorted(group for group in grouped(sorted(names), plain_name).values() if len(group) > 1)
     return [" and ".join(map(repr, group)) for group in groups]
 
 
 def drop_class_findings(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings; without findings about classes if the labels look like numbers or multi-label."""
+    """Drop the findings about classes if another finding says that the labels are not classes."""
     fixes = [f.fix for f in findings if f.code == "label-kind"]
     if not any(part in fix for fix in fixes for part in (NUMBER_OPTION, SEPARATOR_FIX)):
         return list(findings)
@@ -336,7 +338,7 @@ def merge_label_fixes(findings: Sequence[Finding]) -> list[Finding]:
 # --- multi-label data -----------------------------------------------------------------------------
 
 MIN_EXAMPLES = 20  # with fewer examples of a label, its metrics are unreliable
-EMPTY_FIX = "where an empty cell means that the label is unknown, leave them out with "
+EMPTY_FIX = "if an empty cell means that the label is unknown, leave these examples out with "
 EMPTY_FIX += f'--set \'merge_labels={{"{NONE}" = ""}}\''
 REDUNDANT_SHARE = 0.95  # if two labels share this fraction of their examples, one of them is redundant
 
@@ -360,7 +362,7 @@ def multilabel(splits: Mapping[str, Any], stats: Stats) -> Findings:
         yield Finding("ok", "label-sets", message, num_several)
         if message := unlabeled_message(name, split.labels):
             texts = split.names() if hasattr(split, "images") else split.texts
-            shown = tuple(excerpt(text) for text, own in zip(texts, split.labels, strict=True) if not own)
+            shown = tuple(excerpt(x) for x, labels in zip(texts, split.labels, strict=True) if not labels)
             yield Finding("note", "empty-sets", message, sizes[0], shown[:3], EMPTY_FIX)
         yield from _label_counts(name, counts, n)
     name, split = next(iter(sets.items()))

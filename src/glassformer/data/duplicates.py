@@ -1,7 +1,7 @@
 """Detection of duplicate texts and images.
 
-Copies of a text may differ in case, spaces, punctuation and markup. If a copy of a test example is in
-training, the score is too high. So all copies are put into the same split.
+Copies of a text may differ in case, spaces, punctuation and markup. If a copy of a test example is in the
+training split, the score is too high. So all copies are put into the same split.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def comparison_key(text: str) -> str:
 
 
 def case_insensitive_key(text: str) -> str:
-    """A stricter key for comparing texts: without case and spaces, in NFC; pairs keep their order."""
+    """A stricter key for comparing texts, without case and spaces, in NFC; pairs keep their order."""
     if isinstance(text, TextPair):
         return SEPARATOR.join(map(case_insensitive_key, text.sides))
     return "".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
 def digest(image: Any) -> str:
-    """SHA-256 of an image's file, or of its pixels; empty if it is missing."""
+    """SHA-256 of an image's file, or of its pixels if it has no file; empty if the image is missing."""
     image = unwrap_record(image)
     if is_missing(image) or (isinstance(image, bytes) and not image):
         return ""
@@ -88,7 +88,7 @@ def content_digest(split: Any) -> str:
 
 
 def copy_keys(split: Any, sides: bool = False) -> list[str]:
-    """One key per example; copies (with ``sides`` also pairs that share a text) have the same key."""
+    """One key per example; copies have the same key, with ``sides`` also pairs that share a text."""
     if sides:
         return keys_by_shared_text(split.texts)
     if hasattr(split, "images"):
@@ -118,11 +118,11 @@ def grouped(items: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[A
 
 
 def conflicts(examples: Iterable[tuple[Any, Any]]) -> dict[Any, set[Any]]:
-    """Key -> its different targets, for the keys of examples that occur with several targets."""
+    """Key -> its different targets, for the keys that occur with several targets."""
     targets: dict[Any, set[Any]] = defaultdict(set)
     for key, target in examples:
         targets[key].add(target)
-    return {key: found for key, found in targets.items() if len(found) > 1}
+    return {key: distinct for key, distinct in targets.items() if len(distinct) > 1}
 
 
 def positions_by_key(keys: Sequence[Any]) -> dict[Any, list[int]]:
@@ -143,8 +143,8 @@ def first_occurrences(keys: Sequence[Any]) -> list[int]:
 THUMBNAIL_SIZE = 16  # width and height of a thumbnail in pixels
 MAX_IMAGES = 30_000  # maximum number of images per split; of more images, a sample is drawn with seed 0
 MAX_BITS = 3  # maximum number of bits in which two hashes may differ
-MAX_GAP = 6.0  # maximum mean difference of two thumbnails of equal mean brightness, of 256 gray levels
-MIN_CONTRAST = 3.0  # minimum standard deviation of a thumbnail, of 256 gray levels
+MAX_DIFFERENCE = 6.0  # maximum mean difference of two thumbnails in gray levels (0 to 255)
+MIN_CONTRAST = 3.0  # minimum standard deviation of a thumbnail in gray levels (0 to 255)
 LARGE_GROUP = 200  # if more images share a quarter of their hash, not all pairs are compared
 MAX_HASHES = 500  # with more distinct hashes in a large group, only images with equal hashes are compared
 NUM_NEAREST = 4  # in a large group, an image is compared with the images of this many nearest hashes
@@ -193,7 +193,7 @@ def near_duplicates(thumbnails: Mapping[str, Thumbnails]) -> dict[tuple[str, str
     positions, pixels, hashes = map(np.concatenate, zip(*columns, strict=True))
     similar: dict[tuple[str, str], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for i, j in sorted(_candidate_pairs(hashes, np.array(split_of), pixels)):
-        if _gap(pixels[i][None], pixels[j])[0] <= MAX_GAP:
+        if _mean_difference(pixels[i][None], pixels[j])[0] <= MAX_DIFFERENCE:
             similar[split_of[i], split_of[j]][int(positions[i])].append(int(positions[j]))
     return {
         (a, b): [(i, j) for i, partners in pairs.items() for j in (partners if a == b else partners[:1])]
@@ -202,7 +202,11 @@ def near_duplicates(thumbnails: Mapping[str, Thumbnails]) -> dict[tuple[str, str
 
 
 def _candidate_pairs(hashes: np.ndarray, split_of: np.ndarray, pixels: np.ndarray) -> set[tuple[int, int]]:
-    """Pairs whose hashes differ in at most three of 64 bits, so that one of the four quarters is equal."""
+    """Pairs whose hashes differ in at most three of 64 bits.
+
+    Three bits leave at least one of the four quarters unchanged, so only images that share a quarter are
+    compared.
+    """
     pairs: set[tuple[int, int]] = set()
     for quarter in range(4):
         keys = (hashes >> np.uint64(16 * quarter)) & np.uint64(0xFFFF)
@@ -223,7 +227,7 @@ def _candidate_pairs(hashes: np.ndarray, split_of: np.ndarray, pixels: np.ndarra
 def _similar_in_large_group(
     group: np.ndarray, hashes: np.ndarray, split_of: np.ndarray, pixels: np.ndarray
 ) -> set[tuple[int, int]]:
-    """Similar pairs in a large group; each image is compared with representatives of similar hashes.
+    """Similar pairs in a large group, found by comparing each image only with representatives.
 
     An image becomes a representative if it is not similar to a representative of its split, up to
     ``LARGE_GROUP`` per hash. Otherwise it takes over the pairs of the first similar representative.
@@ -239,8 +243,10 @@ def _similar_in_large_group(
             near = np.argsort(distance, kind="stable")[:NUM_NEAREST]
             near = near[distance[near] <= MAX_BITS]
         candidates = np.array([j for other in near.tolist() for j in representatives[other]], np.int64)
-        is_similar = _gap(pixels[candidates], pixels[i]) <= MAX_GAP if len(candidates) else []
-        similar = candidates[is_similar].tolist() if len(candidates) else []
+        similar = []
+        if len(candidates):
+            differences = _mean_difference(pixels[candidates], pixels[i])
+            similar = candidates[differences <= MAX_DIFFERENCE].tolist()
         pairs |= {(j, i) for j in similar}
         same_split = [j for j in similar if split_of[j] == split_of[i]]
         if same_split:
@@ -256,7 +262,7 @@ def _similar_in_large_group(
     return pairs
 
 
-def _gap(many: np.ndarray, one: np.ndarray) -> np.ndarray:
-    """Mean difference ``[k]`` of thumbnails from one thumbnail, in gray levels at equal brightness."""
+def _mean_difference(many: np.ndarray, one: np.ndarray) -> np.ndarray:
+    """Mean absolute difference ``[k]`` of k thumbnails from ``one``, after subtracting their means."""
     a, b = many.astype(np.float32).reshape(len(many), -1), one.astype(np.float32).reshape(-1)
     return np.abs((a - a.mean(1, keepdims=True)) - (b - b.mean())).mean(1)

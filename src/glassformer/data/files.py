@@ -1,7 +1,7 @@
 """Safe reading of text files.
 
 Only regular files of bounded size are read, in UTF-8 or another encoding. The memory limit of a table is
-``MAX_EXPANSION`` times the size of its file, at least ``MIN_LIMIT`` and at most ``MAX_BYTES`` bytes. The
+``MAX_EXPANSION`` times the size of its file, but at least ``MIN_LIMIT`` and at most ``MAX_BYTES`` bytes. The
 environment variable ``GLASSFORMER_TABLE_GB`` replaces this limit.
 """
 
@@ -35,10 +35,10 @@ from glassformer.process import ENCODING_OPTION, READING
 from glassformer.reading import NotRegularError, open_regular
 
 # --- settings of tables -----------------------------------------------------------------------------
-# The settings are: the encoding, how quotes are read, and whether a table has a header. Environment variables
-# set them for a command and the processes that it starts; a recipe sets them for its own data.
+# There are three settings: the encoding, how quotes are read, and whether a table has a header. Environment
+# variables set them for a command and the processes that it starts. A recipe sets them for its own data.
 
-NON_ASCII_LETTERS = ("\xe9", "\u0416", "\u3042")  # most encodings have one of these letters
+NON_ASCII_LETTERS = ("\xe9", "\u0416", "\u3042")  # é, Ж, あ; most encodings have one of these letters
 CHOICES = {"quoting": ("csv", "none"), "header": ("yes", "no")}
 # The settings of the current recipe.
 _RECIPE: ContextVar[dict[str, str]] = ContextVar("reading", default={})  # noqa: B039  # the default is never modified
@@ -52,7 +52,8 @@ def check_encoding(name: str) -> str:
         is_ascii = all(letter.encode(name, "ignore").isascii() for letter in NON_ASCII_LETTERS)
     except (LookupError, ValueError):  # unknown, not a text encoding (rot13, base64), or a name with a NUL
         known = "cp1252, latin-1, cp1250, cp1251, utf-16, shift_jis, gb18030, big5"
-        raise BadValueError(f"there is no encoding {name!r}", where=where, fix=f"Such as {known}") from None
+        fix = f"Use an encoding such as {known}"
+        raise BadValueError(f"there is no encoding {name!r}", where=where, fix=fix) from None
     if is_ascii:
         what = f"{name} encodes every letter in ASCII bytes, which cannot be distinguished from UTF-8"
         raise BadValueError(what, where=where, fix="Save the file as UTF-8")
@@ -69,24 +70,24 @@ def _check_setting(key: str, value: str) -> str:
 
 
 def reading_setting(key: str) -> str:
-    """The value of a setting: from its environment variable, or from the recipe; empty if not set.
+    """The value of a setting from its environment variable, otherwise from the recipe; empty if not set.
 
     Args:
-        key: ``encoding`` of files that are not UTF-8 (not set: such files raise an error); ``quoting``: with
+        key: ``encoding``: of files that are not UTF-8 (not set: such files raise an error); ``quoting``: with
             ``csv`` a quoted cell may have line breaks, with ``none`` quotes are ordinary characters;
-            ``header``: yes or no.
+            ``header``: ``yes`` or ``no``.
     """
     value = os.environ.get(READING[key][1], "") or _RECIPE.get().get(key, "")
     return _check_setting(key, value) if value else ""
 
 
 def reading_settings() -> dict[str, str]:
-    """The settings that have a value, by the keys of recipes."""
+    """The settings that have a value, with their keys in recipes."""
     return {key: value for key in READING if (value := reading_setting(key))}
 
 
 def reading_flags() -> list[str]:
-    """The same settings as command-line options, for another command."""
+    """``reading_settings`` as command-line options, to start another command."""
     return [f"{READING[key][0]}={value}" for key, value in reading_settings().items()]
 
 
@@ -111,14 +112,14 @@ def reading_as(data: Any, *, other: bool = False) -> Any:
     """``reading`` with the settings of a recipe's data section.
 
     Args:
-        other: whether other data than the recipe's are read; then only the encoding applies.
+        other: True if the data are not the recipe's own; then only the encoding applies.
     """
     keys = ("encoding",) if other else tuple(READING)
     return reading(**{key: getattr(data, key, None) for key in keys})
 
 
 def with_recipe_settings(load: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator for a function that loads a recipe's data: files are read with the recipe's settings."""
+    """Decorate a function that loads a recipe's data, so that it reads files with the recipe's settings."""
 
     @wraps(load)
     def load_with_settings(recipe: Any, *args: Any, **options: Any) -> Any:
@@ -146,12 +147,13 @@ def replace_undecoded(cell: str) -> str:
 
 # --- limits ---------------------------------------------------------------------------------------
 
-MAX_BYTES = 8 << 30  # of a table in memory
-MAX_TEXT = 1 << 26  # characters of one text or one cell
-MAX_LINE = 1 << 27  # characters of one line
-MIN_LIMIT = 256 << 20  # bytes to which every compressed file may expand
-MAX_EXPANSION = 100  # of larger compressed files; real tables expand less than 50 times
+MAX_BYTES = 8 << 30  # maximum size of a table in memory
+MAX_TEXT = 1 << 26  # maximum number of characters of one text or one cell
+MAX_LINE = 1 << 27  # maximum number of characters of one line
+MIN_LIMIT = 256 << 20  # bytes to which even a small compressed file may expand
+MAX_EXPANSION = 100  # maximum ratio of expanded to compressed size; real tables have less than 50
 LIMIT_VARIABLE = "GLASSFORMER_TABLE_GB"
+CHECK_PERMISSIONS = "Check its permissions"
 UTF8 = "utf-8-sig"
 ESCAPE = "surrogateescape"
 # Folders that other programs create.
@@ -159,11 +161,11 @@ SYSTEM_FOLDERS = ["__MACOSX", "__pycache__", "@eaDir", "$RECYCLE.BIN", "lost+fou
 SYSTEM_FOLDERS += ["System Volume Information"]
 WESTERN = "cp1252"  # encoding of text and CSV files of Windows in Western Europe and the Americas
 has_undefined_byte = re.compile(rb"[\x81\x8d\x8f\x90\x9d]").search  # bytes that are undefined in cp1252
-# Mark -> encoding; UTF-32 first, since its mark begins with the mark of UTF-16.
+# Byte order mark -> encoding; UTF-32 first, since its mark begins with the mark of UTF-16.
 BYTE_ORDER_MARKS = dict.fromkeys((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32")
 BYTE_ORDER_MARKS |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16")
 _CHUNK = 1 << 20
-_DETECTED_BYTES = 16  # bytes from which UTF-16 and UTF-32 without a mark are detected
+_DETECTED_BYTES = 16  # number of first bytes from which UTF-16 and UTF-32 without a mark are detected
 
 
 def memory_limit(size: int) -> int:
@@ -177,14 +179,14 @@ def memory_limit(size: int) -> int:
         gigabytes = 0.0
     if not 0 < gigabytes < 2**20:
         what = f"{setting!r} is not a number of gigabytes"
-        raise DataError(what, where=LIMIT_VARIABLE, fix="Use 16, or leave it out")
+        raise DataError(what, where=LIMIT_VARIABLE, fix="Set a number such as 16, or unset the variable")
     return int(gigabytes * (1 << 30))
 
 
 def memory_limit_fix(path: str | Path, size: int) -> str:
     """The fix for a table that needs ``size`` bytes, more than the memory limit."""
     gigabytes = -(-size // (1 << 30)) or 1
-    return f"Split the file, or set {LIMIT_VARIABLE}={gigabytes} where you trust {Path(path).name}"
+    return f"Split the file, or set {LIMIT_VARIABLE}={gigabytes} if you trust {Path(path).name}"
 
 
 def check_file(path: Path, max_bytes: int | None = None) -> None:
@@ -196,7 +198,7 @@ def check_file(path: Path, max_bytes: int | None = None) -> None:
     try:
         info = os.stat(path)
     except PermissionError:
-        raise CannotReadError("cannot be read", where=str(path), fix="Check its rights") from None
+        raise CannotReadError("cannot be read", where=str(path), fix=CHECK_PERMISSIONS) from None
     except (OSError, ValueError):
         raise NoSuchFileError("no such file", where=str(path), fix=missing_file_fix(path)) from None
     if stat.S_ISDIR(info.st_mode):
@@ -211,7 +213,7 @@ def check_file(path: Path, max_bytes: int | None = None) -> None:
 
 
 def missing_file_fix(path: Path) -> str:
-    """The fix for a missing file: a file with a similar name, or the folder that was searched."""
+    """The fix for a missing file: a file with a similar name, or the folder to which the path is relative."""
     try:
         siblings = [p.name for p in path.parent.iterdir()][:10_000] if path.parent.is_dir() else []
     except (OSError, ValueError):
@@ -224,7 +226,7 @@ def missing_file_fix(path: Path) -> str:
 def similar_name(name: str, names: Sequence[str]) -> str | None:
     """The most similar of ``names``, or a name that differs only in the extension; otherwise None.
 
-    The stems must be similar, since most tables share their extension.
+    The names without extension must also be similar, since most tables have the same extension.
     """
     stem = Path(name).stem
     for similar in difflib.get_close_matches(name, names, n=5, cutoff=0.75):
@@ -246,7 +248,7 @@ def open_file(path: Path) -> BinaryIO:
         raise CannotReadError(str(error.strerror), where=str(path), fix="Name a file") from None
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
-        raise CannotReadError(what, where=str(path), fix="Check its rights") from None
+        raise CannotReadError(what, where=str(path), fix=CHECK_PERMISSIONS) from None
 
 
 def encoding_of(path: Path) -> str:
@@ -290,7 +292,7 @@ def _is_binary(path: Path) -> bool:
 
 
 def _wide_encoding(first_bytes: bytes) -> str:
-    """The name of UTF-16 or UTF-32 if a file begins like this encoding; otherwise empty.
+    """``utf-16`` or ``utf-32`` (with the byte order) if a file begins like this encoding; otherwise empty.
 
     The encoding is detected by its byte order mark, or by the NUL bytes next to ASCII letters.
     """
@@ -308,7 +310,7 @@ def _wide_encoding(first_bytes: bytes) -> str:
 
 
 def check_utf8(path: Path, encoding: str | None = None) -> None:
-    """Check in one pass that a file can be decoded.
+    """Check that a file can be decoded, in one pass.
 
     Args:
         encoding: the encoding to check; None: the encoding of the file (``encoding_of``).
@@ -322,7 +324,7 @@ def check_utf8(path: Path, encoding: str | None = None) -> None:
     name, fix = encoding, "Name another encoding"
     if encoding == UTF8:
         name, fix = "UTF-8", "Save it as UTF-8 text"
-    num_lf = num_cr = size = 0  # numbers of LF, of lone CR, and of characters in the line
+    num_lf = num_cr = size = 0  # number of LF, of CR without LF, and of characters in the line
 
     def where() -> str:
         return f"{path}, line {1 + num_lf + num_cr * (num_cr > num_lf)}"
@@ -356,17 +358,17 @@ def check_utf8(path: Path, encoding: str | None = None) -> None:
         raise NotUtf8Error(what, where=where(), fix=encoding_fix(path)) from None
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
-        raise CannotReadError(what, where=str(path), fix="Check its rights") from None
+        raise CannotReadError(what, where=str(path), fix=CHECK_PERMISSIONS) from None
 
 
 # --- lines ------------------------------------------------------------------------------------
 
 
 def _newline_in(pieces: Iterable[str]) -> str:
-    """The ``newline`` argument for ``open``.
+    """The ``newline`` argument of ``open`` with which a text should be read.
 
-    The argument is ``""`` (CR also ends a line) if most lines end with CR alone, as in files of old Macs.
-    Otherwise it is ``"\\n"``, so that a CR within a text does not end a line.
+    If most lines end with CR alone, as in files of old Macs, it is ``""``: CR also ends a line. Otherwise it
+    is ``"\\n"``, so that a CR within a text does not end a line.
     """
     lone_cr = line_feeds = 0
     pending_cr = ""
@@ -386,7 +388,7 @@ def _newline_of(path: Path, encoding: str) -> str:
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of a text without line ends, split like those of a file by ``text_lines``."""
+    """The lines of a text without line ends, split in the same way as by ``text_lines``."""
     return [line.rstrip("\r\n") for line in io.StringIO(text, newline=_newline_in([text]))]
 
 

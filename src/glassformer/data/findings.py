@@ -13,10 +13,10 @@ Severity = Literal["ok", "note", "warning"]
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check."""
+    """The outcome of one check of the data doctor."""
 
     severity: Severity
-    code: str  # the stable name of the check
+    code: str  # name of the check, which does not change between versions
     message: str
     count: int = 0  # number of affected examples
     examples: tuple[str, ...] = ()
@@ -38,11 +38,11 @@ class Finding:
         shown: Iterable[str] | None = None,
         ok: str = "",
     ) -> Findings:
-        """Yield a finding that counts ``items``; without items, a finding "ok" with the message ``ok``.
+        """Yield a finding about ``items``; if there are none, a finding "ok" with the message ``ok``.
 
         Args:
             shown: examples; None: the first three of ``items``.
-            ok: empty: yield nothing without items.
+            ok: empty: yield nothing if there are no items.
         """
         if items:
             examples = tuple(items[:3] if shown is None else shown)
@@ -53,11 +53,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """All findings about a data set, and their statistics.
+    """All findings about a data set, and its statistics.
 
-    ``figures`` has the statistics: ``splits`` (split -> rows, distinct, classes, words), ``leaks`` (pairs of
-    splits -> distinct texts in both) and, with a tokenizer, ``tokens`` (split -> lengths, shares of truncated
-    texts and unknown tokens) and ``accents``. Shares are between 0 and 1.
+    ``figures`` has the statistics. For texts these are ``splits`` (split -> rows, distinct, classes, words),
+    ``leaks`` (pair of splits -> distinct texts in both) and, with a tokenizer, ``tokens`` (split -> lengths,
+    shares of truncated texts and unknown tokens) and ``accents``. Shares are between 0 and 1.
     """
 
     name: str
@@ -77,7 +77,7 @@ Check = Callable[[Mapping[str, Any], Stats], Findings]
 
 
 def row_examples(split: Any, rows: Sequence[int], text: Callable[[int], str], limit: int = 3) -> list[str]:
-    """The first examples in ``rows``: file, row and the result of ``text``."""
+    """Describe the first examples in ``rows``: file, row and ``text(row)``."""
     return [f"{place(split.origin, i, split.rows)}: {text(i)}" for i in rows[:limit]]
 
 
@@ -88,7 +88,7 @@ def listed_in_part(names: Sequence[str], limit: int = 3, separator: str = ", ") 
 
 
 def summary_lines(findings: Sequence[Finding]) -> list[str]:
-    """One sentence per check: its first finding, and the names of other splits with the same finding."""
+    """One sentence per check: its first finding, and the other splits with a finding of the same check."""
     lines: dict[Any, str] = {}
     other_splits: dict[Any, list[str]] = {}
     for i, finding in enumerate(findings):
@@ -109,7 +109,7 @@ def num_warnings(findings: Sequence[dict[str, Any]]) -> int:
 
 
 def _line_key(code: str, message: str, index: int) -> str | int:
-    """The line of a finding: its check if the message begins with a split's name, else its own index."""
+    """A key for the summary line of a finding; findings of one check about several splits share a line."""
     split, colon, _ = message.partition(": ")
     return code if colon and " " not in split else index
 

@@ -1,7 +1,7 @@
 """Data sets in folders.
 
-A folder has one table or one folder of shards per split, or one subfolder per class. This module also finds
-the folders of built-in data sets.
+A folder has one table or one folder of shards per split, or one subfolder per class. This module also
+locates the folders of built-in data sets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from glassformer.errors import DataError, NoSuchFileError, NoSuchSplitError, Wro
 # train/part-00000.parquet ...  test/...       one folder of shards per split
 # part-00000.parquet  part-00001.parquet       shards of train, without other splits
 # label=good/part-0.parquet ...                partitions as written by Spark and Arrow, also inside train/;
-#                                              folder names give columns, and split=test/ is a split
+#                                              a folder's name gives the value of a column, or the split
 
 SHARD = ".parquet"  # extension of shards
 HUB_FOLDER = "data"  # folder of the shards in a repository of the Hub
@@ -55,10 +55,10 @@ def find_split_files(
     """Split -> its files, for a folder or a single file (``train``).
 
     Args:
-        known: names of built-in data sets, which the error suggests if the path does not exist.
+        known: names of built-in data sets, to suggest one if the path does not exist.
         extensions: supported extensions.
         fix: how to name the files of a folder, for an error message.
-        suffix: what may follow a split's name in a file name; None: the layouts of ``split_files``.
+        suffix: pattern of what may follow a split's name in a file name; None: use ``split_files``.
     """
     if path.is_dir():
         files = split_files(path) if suffix is None else _files_by_name(path, extensions, suffix)
@@ -89,14 +89,14 @@ def tables_in(folder: Path) -> list[Path]:
 
 
 def name_file_fix(paths: Sequence[Path], max_shown: int = 5) -> str:
-    """The fix if the user names a folder but must name one of its files."""
+    """The fix for a folder that is given instead of one of its files."""
     listed = ", ".join(str(path) for path in paths[:max_shown])
     more = f" and {len(paths) - max_shown:,} more" if len(paths) > max_shown else ""
     return f"Name {listed}" if len(paths) == 1 else f"Name one of the files there: {listed}{more}"
 
 
 def check_no_tables(folder: Path) -> None:
-    """Raise DataError if a folder has tables; call this if no table has the name of a split."""
+    """Raise DataError if a folder has tables; the caller knows that none has the name of a split."""
     if tables := tables_in(folder):
         what = "a folder of tables, none of which is called train, validation or test"
         raise WrongInputError(what, where=str(folder), fix=name_file_fix(tables))
@@ -105,7 +105,7 @@ def check_no_tables(folder: Path) -> None:
 def _files_by_name(
     folder: Path, extensions: Collection[str] = READERS, suffix: re.Pattern[str] = _SHARD_SUFFIX
 ) -> dict[str, list[Path]]:
-    """Split -> files with its name: one file, or shards."""
+    """Split -> the files with its name: one file, or shards."""
     files: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
         split = SPLIT_OF.get(suffix.sub("", path.stem).lower())
@@ -124,7 +124,7 @@ def check_one_file_or_shards(files: dict[str, list[Path]], folder: Path) -> dict
 
 
 def _shards_in_subfolders(folder: Path) -> dict[str, list[Path]]:
-    """Split -> shards in a folder with its name."""
+    """Split -> the shards in the folder with its name."""
     files: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
         split = SPLIT_OF.get(path.name.lower().removeprefix("split="))
@@ -154,11 +154,11 @@ def combined_origin(tables: Sequence[Table], examples: int, labels: int) -> tupl
     """The origin and the row numbers of a split that consists of several tables."""
     origin = " + ".join(table.origin for table in tables)
     if labels and labels != examples:
-        raise DataError("some parts have labels and some have none", where=origin, fix="Label all or none")
+        raise DataError("some files have labels and some have none", where=origin, fix="Label all or none")
     return origin, tables[0].rows if len(tables) == 1 else range(1, examples + 1)
 
 
-# --- folders --------------------------------------------------------------------------------------
+# --- subfolders of splits and classes -------------------------------------------------------------
 
 # A run folder has config.toml and one of ``RUN_FILES``. A saved model has one of ``MODEL_FILES``.
 RUN_FILES = frozenset({"checkpoints", "model", "metrics.json", "history.jsonl", "folds.json"})
@@ -169,11 +169,11 @@ def split_folders(folder: Path, noun: str, fix: str) -> dict[str, Path]:
     """Split -> its folder, if all subfolders have names of splits; otherwise empty.
 
     Args:
-        noun: what the folder must have, "texts" or "images", for an error message.
+        noun: what the folder should have, "texts" or "images", for an error message.
     """
     check_not_model(folder)
-    below = subfolders(folder)
-    if not below:
+    children = subfolders(folder)
+    if not children:
         check_no_tables(folder)
         what = f"neither tables nor folders of {noun}"
         images = sum(map(is_image_name, folder.iterdir()))
@@ -181,11 +181,11 @@ def split_folders(folder: Path, noun: str, fix: str) -> dict[str, Path]:
             what = f"{counted(images, 'image')}, but no folders of classes"
             fix = f"Move them into one folder for each class: {folder.name}/CLASS/"
         raise WrongInputError(what, where=str(folder), fix=fix)
-    if not all(sub.name.lower() in SPLIT_OF for sub in below):
+    if not all(sub.name.lower() in SPLIT_OF for sub in children):
         return {}
-    by_split = {SPLIT_OF[sub.name.lower()]: sub for sub in below}
-    if len(by_split) < len(below):
-        names = ", ".join(sub.name for sub in below)
+    by_split = {SPLIT_OF[sub.name.lower()]: sub for sub in children}
+    if len(by_split) < len(children):
+        names = ", ".join(sub.name for sub in children)
         raise DataError(f"two folders for one split among {names}", where=str(folder), fix="Keep one")
     return by_split
 
@@ -212,14 +212,14 @@ def subfolders(folder: Path) -> list[Path]:
 
 
 def data_folders() -> list[Path]:
-    """The folders in which built-in data sets are searched, in this order."""
+    """The folders that may have built-in data sets, in the order in which they are searched."""
     setting = os.environ.get("GLASSFORMER_DATA")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer" / "data"
     return [*([Path(setting)] if setting else []), Path("data"), cache]
 
 
 def find_data_file(path: str | Path) -> Path | None:
-    """A file by its path, or by its path inside a data folder; None if it does not exist."""
+    """The file at ``path``, or at ``path`` inside a data folder; None if neither exists."""
     candidates = [Path(path).expanduser(), *(root / path for root in data_folders())]
     return next((candidate for candidate in candidates if candidate.is_file()), None)
 
@@ -237,6 +237,6 @@ def find_folder(name: str, fix: str = "", files: str = "its Parquet files", wher
     """
     if (folder := find_local_folder(name)) is not None:
         return folder
-    what = f"the data set {name!r} is not on this machine" + (", and none can be fetched" if not fix else "")
+    what = f"the data set {name!r} is not on this machine" + (", and cannot be downloaded" if not fix else "")
     fix = fix or f"Put {files} into a folder {name!r} and set GLASSFORMER_DATA to its parent folder"
     raise NoSuchFileError(what, where=name if where is None else where, fix=fix)

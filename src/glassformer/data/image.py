@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 
 
 ImageRange = float | Literal["full"] | None
-OnUnclear = Callable[[int], None] | None  # called with the brightest pixel of an image with unknown white
+OnUnclear = Callable[[int], None] | None  # called with the brightest pixel of an image of unknown white level
 MAX_WEBP_PIXELS = 30_000_000  # fewer than MAX_PIXELS, since the decoder of WebP needs four copies
-MAX_BYTES = 256 * 2**20  # of a file
-MAX_SIDE_RATIO = 64  # a narrower image is a line, which is expensive to scale
+MAX_BYTES = 256 * 2**20  # maximum size of a file
+MAX_SIDE_RATIO = 64  # maximum ratio of the sides; a narrower image is expensive to scale
 SUFFIXES = ".jpg .jpeg .png .gif .bmp .webp .tif .tiff .ppm .pgm .jfif .jpe .apng .pbm .pnm .tga".split()
 # Extensions of unsupported image formats. Such files count as unreadable images, so users learn about them.
 UNSUPPORTED_SUFFIXES = ".heic .heif .hif .avif .jp2 .j2k .jpx .jxl .psd .svg .ico .dcm .dng".split()
@@ -68,10 +68,10 @@ TRANSPOSES = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # tag value -> Pillow's
 
 
 class BrightestPixel:
-    """Records the brightest pixel of images of more than 8 bits with unknown white; 0: no such images."""
+    """Records the brightest pixel among images of more than 8 bits whose white level is unknown."""
 
     def __init__(self) -> None:
-        self.pixel, self.num_images, self.where = 0, 0, ""
+        self.pixel, self.num_images, self.where = 0, 0, ""  # no such image yet
 
     def record(self, pixel: int, where: str) -> None:
         """Record an image with its brightest pixel."""
@@ -80,7 +80,11 @@ class BrightestPixel:
             self.pixel, self.where = pixel, where
 
     def resolve_range(self, image_range: ImageRange) -> ImageRange:
-        """The ``image_range`` for a model trained on these images: ``full`` if a pixel is bright enough."""
+        """The ``image_range`` for a model trained on these images: ``full`` if it is unset and needed.
+
+        Raises:
+            DataError: the brightest pixel would be nearly black, so the white level must be set.
+        """
         if image_range is not None or not self.pixel:
             return image_range
         if self.pixel <= MAX_UNCLEAR:
@@ -103,7 +107,7 @@ def open_image(
     Args:
         image_range: the value of white for images of more than 8 bits that do not state it: a number; "full":
             65,535; None: 65,535, and an error for an image that would be nearly black.
-        brightest: records images whose white level is unknown, instead of an error.
+        brightest: records images whose white level is unknown; None: such images may raise an error.
 
     Raises:
         DataError: not an image, truncated, damaged, too large to decode safely, or in an unsupported format.
@@ -135,8 +139,8 @@ def open_image(
 def image_files(folder: Path) -> list[Path]:
     """All files in a folder tree with the extension of an image, sorted by name.
 
-    Unreadable images (HEIC, broken links) are included and raise an error in use. Hidden files and files that
-    other programs leave among data (``._x.png``, ``__MACOSX``) are not included.
+    Unreadable images (HEIC, broken links) are included; they raise an error when they are opened. Hidden
+    files and the files of other programs (``._x.png``, ``__MACOSX``) are not included.
 
     Raises:
         DataError: no permission to read a folder.
@@ -152,12 +156,12 @@ def is_image_name(path: str | Path) -> bool:
 def files_below(folder: Path) -> list[Path]:
     """All files in a folder tree, including linked folders, sorted by name, without hidden files."""
 
-    def refuse(error: OSError) -> None:
+    def raise_error(error: OSError) -> None:
         what = f"the folder cannot be read: {error.strerror}"
         raise CannotReadError(what, where=str(error.filename), fix="Check its permissions")
 
     paths, visited = [], set()
-    for name, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
+    for name, folders, files in os.walk(folder, onerror=raise_error, followlinks=True):
         folder_path = Path(name)
         visited.add(os.path.realpath(folder_path))  # links may form a cycle
         paths += [path for path in map(folder_path.joinpath, files) if not is_system_file(path)]
@@ -167,7 +171,7 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def check_images(images: Iterable[Any], origin: str = "images") -> list[Any]:
-    """The images as a list, not decoded; an array or tensor of images is split, open files are read.
+    """The images as a list, not decoded; arrays of images are split into images, and open files are read.
 
     Raises:
         DataError: there are no images; a single path or image instead of a list; or a file cannot be read.
@@ -232,18 +236,18 @@ def read_stream(source: Any, where: str) -> Any:
 
 
 def _read_all(stream: Any) -> Any:
-    """Read up to one byte more than an image may have; an unbuffered file returns its content in parts."""
-    parts, left = [], MAX_BYTES + 1
-    while left > 0 and (part := stream.read(left)):
-        if isinstance(part, str):
-            return part
-        parts.append(part)
-        left -= len(part)
-    return b"".join(parts)
+    """Read up to one byte more than an image may have; an unbuffered file returns its content in pieces."""
+    pieces, remaining = [], MAX_BYTES + 1
+    while remaining > 0 and (piece := stream.read(remaining)):
+        if isinstance(piece, str):
+            return piece
+        pieces.append(piece)
+        remaining -= len(piece)
+    return b"".join(pieces)
 
 
 def unwrap_record(source: Any) -> Any:
-    """The bytes or the path in a mapping; any other source unchanged."""
+    """The bytes or the path in a record (``is_record``); any other source unchanged."""
     if not isinstance(source, Mapping):
         return source
     content = source.get("bytes")
@@ -251,7 +255,7 @@ def unwrap_record(source: Any) -> Any:
 
 
 def is_record(row: Any) -> bool:
-    """Whether ``row`` is a dict of an image, as in ``datasets``, with its bytes, its path, or both."""
+    """Whether ``row`` is a dict with the bytes or the path of an image, as in the ``datasets`` library."""
     return isinstance(row, Mapping) and bool(row) and row.keys() <= {"bytes", "path"}
 
 
@@ -321,8 +325,8 @@ def decoder_errors(where: str) -> Iterator[None]:
         try:
             yield
         except UnidentifiedImageError:
-            *known, last = FORMATS[:7]
-            fix = f"Save it as {', '.join(known)} or {last}"
+            *formats, last_format = FORMATS[:7]
+            fix = f"Save it as {', '.join(formats)} or {last_format}"
             if where.lower().endswith((".txt", ".md", ".html")):
                 fix = "Give images; for texts, name a text model"
             raise FileTypeError("is not an image that can be read", where=where, fix=fix) from None
@@ -437,12 +441,12 @@ def _check_size(size: tuple[int, int], where: str, max_pixels: int = MAX_PIXELS)
     if width * height > max_pixels:
         raise _too_large_error(f"{width:,} x {height:,} pixels are", where, max_pixels)
     if max(size) > MAX_SIDE_RATIO * min(size) and max(size) > 1024:
-        what = f"{width} x {height} pixels is more a line than an image"
+        what = f"of {width} x {height} pixels, one side is more than {MAX_SIDE_RATIO} times the other"
         raise BadImageError(what, where=where, fix="Crop it or remove it")
 
 
-def _too_large_error(shown: str, where: str, max_pixels: int = MAX_PIXELS) -> DataError:
-    what = f"{shown} more than the {max_pixels // 1_000_000} million pixels that are decoded"
+def _too_large_error(clause: str, where: str, max_pixels: int = MAX_PIXELS) -> DataError:
+    what = f"{clause} more than the maximum of {max_pixels // 1_000_000} million pixels"
     return TooLargeError(what, where=where, fix="Scale it down or remove it")
 
 
@@ -451,13 +455,13 @@ def _too_many_bytes_error(where: str) -> DataError:
 
 
 # --- checking all images before training --------------------------------------------------------
-# A file counts as complete if it has a valid header and the last bytes of its format. Any other file is
-# decoded. A check of a small file takes less than a millisecond, so all splits are checked before training.
+# A file counts as complete if it has a valid header and ends with the last bytes of its format. Other files
+# are decoded. A check of a small file takes less than a millisecond, so all splits are checked.
 
-# The last bytes of a complete file.
+# Format -> the last bytes of a complete file.
 FILE_ENDINGS = {"JPEG": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82", "GIF": b";"}
 SKIP_HINT = "leave such images out with --set broken=skip"
-DARK = 64  # of 255; an image without a brighter pixel uses at most a quarter of the range
+DARK = 64  # gray level (0 to 255); an image without a brighter pixel uses at most a quarter of the range
 MAX_SHOWN = 3  # maximum number of images that a message names
 
 
@@ -465,11 +469,11 @@ MAX_SHOWN = 3  # maximum number of images that a message names
 class ImageHeader:
     """The header of an image's file."""
 
-    kind: str  # such as JPEG or PNG; "array" for images in memory
+    kind: str  # file format such as JPEG or PNG; "array" for images in memory
     mode: str  # Pillow's mode: RGB, L, CMYK, RGBA, P ...
     size: tuple[int, int]  # width, height
     frames: int = 1  # 2 for animations of any length
-    brightest: int | None = None  # brightest value of 0 to 255 after decoding; None: not decoded
+    brightest: int | None = None  # brightest pixel (0 to 255) after decoding; None: not decoded
 
 
 def read_header(
@@ -528,8 +532,9 @@ def check_readable(splits: dict[str, Any], image_range: ImageRange = None) -> No
     """Raise an error before training if an image of any split is unreadable.
 
     Args:
-        splits: the training split is the first; it determines the white level of images of more than 8 bits.
-        image_range: the initial setting; see ``open_image``.
+        splits: the first is the training split, which determines the white level of images of more than 8
+            bits.
+        image_range: the setting; see ``open_image``.
 
     Raises:
         DataError: images are unreadable; the message has the first, their number, and how to skip them.
@@ -550,7 +555,7 @@ def check_readable(splits: dict[str, Any], image_range: ImageRange = None) -> No
 
 
 def remove_unreadable(split: Any, name: str, image_range: ImageRange = "full") -> tuple[Any, list[str]]:
-    """A split without its unreadable images, and a message about them; no message if there are none."""
+    """A split without its unreadable images, and a list with a message about them (empty: none)."""
     readable, errors = read_headers(split.images, split.origin, split.rows, True, image_range)
     if not errors:
         return split, []

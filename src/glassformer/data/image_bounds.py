@@ -1,8 +1,9 @@
 """Limit the cost of decoding an image by its headers.
 
-An image decoder cannot be interrupted. So these are bounded: pixels times scans of a JPEG, strips of a TIFF,
-entries of EXIF, chunks of a PNG, blocks of a GIF, and values that Pillow decodes in Python. Pillow bounds the
-rest. The checks take linear time and read only headers. The decoder reports invalid headers.
+An image decoder cannot be interrupted. So this module limits the pixels times scans of a JPEG, the strips of
+a TIFF, the entries of EXIF, the chunks of a PNG, the blocks of a GIF, and the values that Pillow decodes in
+Python. Pillow limits other costs. The checks take linear time and read only headers. The decoder reports
+invalid headers.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from glassformer.errors import BadImageError, DataError
 # All entries may point to the same bytes, and a few kilobytes could expand to gigabytes. So their total size
 # is bounded by the size of the file.
 
-MAX_TAGS = 1_000  # cameras write up to about a hundred
+MAX_TAGS = 1_000  # entries of a directory; cameras write up to about a hundred
 MAX_NUMBERS = 65_536  # values of one entry: 16 million pixels have this many tiles of 16 x 16
-TYPE_SIZES = (0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8, 8, 8)  # bytes of a value of each type
-INTEGER_TYPES = (3, 4, 16)  # integer types
-SIZE_TAGS = (256, 257, 322, 323)  # width and height of the image and of its tiles
+TYPE_SIZES = (0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8, 8, 8)  # TIFF type -> bytes of a value
+INTEGER_TYPES = (3, 4, 16)  # TIFF types SHORT, LONG and LONG8
+SIZE_TAGS = (256, 257, 322, 323)  # TIFF tags: width and height of the image and of its tiles
 
 
 def check_tiff_tags(block: bytes, where: str) -> dict[int, int]:
@@ -35,12 +36,12 @@ def check_tiff_tags(block: bytes, where: str) -> dict[int, int]:
     order = {b"II": "<", b"MM": ">"}.get(block[:2])
     if order is None or len(block) < 16:
         return {}
-    is_big_tiff = 43 in block[2:4]
+    is_big_tiff = 43 in block[2:4]  # the version; TIFF has 42
     offset_format = struct.Struct(order + ("Q" if is_big_tiff else "I"))
     entry_format = struct.Struct(order + ("HHQ8s" if is_big_tiff else "HHI4s"))
     count_format = struct.Struct(order + ("Q" if is_big_tiff else "H"))
     (position,) = offset_format.unpack_from(block, 8 if is_big_tiff else 4)
-    start = position + count_format.size  # of the entries
+    start = position + count_format.size  # of the first entry
     if start > len(block):
         return {}
     count = min(count_format.unpack_from(block, position)[0], (len(block) - start) // entry_format.size)
@@ -59,7 +60,7 @@ def check_tiff_tags(block: bytes, where: str) -> dict[int, int]:
             integer = int.from_bytes(value[:size], "little" if order == "<" else "big")
             integers[tag] = max(integers.get(tag, 0), integer)
     if total > 2 * len(block):
-        raise _bad_file(f"metadata of {len(block):,} bytes that claim to have {total:,}", where)
+        raise _bad_file(f"metadata that claim to have {total:,} bytes but have {len(block):,}", where)
     return integers
 
 
@@ -98,8 +99,8 @@ JPEG, PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 TIFF = (b"II*\0", b"MM\0*", b"II\0*", b"MM*\0", b"II+\0", b"MM\0+")
 ANY_MARKER = re.compile(rb"\xff+([\x01-\xfe])")  # before the pixel data
 MARKER = re.compile(rb"\xff+([\x01-\xcf\xd8-\xfe])")  # in pixel data, which contain 0 and restart markers
-MARKERS_WITHOUT_LENGTH = frozenset((*range(0x01, 0xC0), *range(0xD0, 0xD9)))  # markers without a length
-FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # of frame headers, which have the size
+MARKERS_WITHOUT_LENGTH = frozenset((*range(0x01, 0xC0), *range(0xD0, 0xD9)))  # no length field follows
+FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # SOF: frame headers, which have the size
 # Pattern of the first bytes of an unsupported file -> error message and fix.
 FIX_CONVERT = "Convert it to JPEG or PNG"
 UNSUPPORTED_FORMATS = {
@@ -117,10 +118,10 @@ UNSUPPORTED_FORMATS = {
 
 
 def check_file(content: bytes, where: str, max_pixels: int = MAX_PIXELS) -> None:
-    """Check the bytes of an image's file.
+    """Check that the file of an image can be decoded at a limited cost.
 
     Args:
-        max_pixels: maximum number of pixels, for other limits; ``open_file`` checks the size itself.
+        max_pixels: maximum number of pixels, on which other limits depend; ``open_file`` checks the size.
 
     Raises:
         DataError: decoding would be too expensive, or the format is known but not supported.
@@ -151,11 +152,11 @@ def check_slow(image: Any, content: bytes, where: str) -> None:
     if codec in MAX_SLOW_VALUES and num_values > MAX_SLOW_VALUES[codec]:
         raise _too_much(f"{num_values:,} values that are slow to decode", MAX_SLOW_VALUES[codec], where)
     if codec == "ppm_plain" and content.count(b"#") > MAX_COMMENTS:
-        raise _too_much("more comments", MAX_COMMENTS, where)
+        raise _too_much("too many comments", MAX_COMMENTS, where)
 
 
 def _too_much(what: str, limit: int, where: str) -> DataError:
-    return _bad_file(f"{what}, {limit:,} at most", where)
+    return _bad_file(f"{what}; the maximum is {limit:,}", where)
 
 
 def _check_supported(beginning: bytes, where: str) -> None:
@@ -174,30 +175,30 @@ def _check_jpeg(content: bytes, where: str, max_pixels: int) -> None:
     while match := ANY_MARKER.search(content, position):  # like libjpeg, skip bytes that are not a marker
         num_skipped += match.end() - position - 2
         if num_skipped > MAX_SKIPPED:
-            raise _too_much("more bytes between its segments", MAX_SKIPPED, where)
+            raise _too_much("too many bytes between its segments", MAX_SKIPPED, where)
         marker, position = match[1][0], match.end()
         if marker in MARKERS_WITHOUT_LENGTH:
             num_skipped += 2
             continue
-        if marker == 0xD9 or position + 2 > len(content):
+        if marker == 0xD9 or position + 2 > len(content):  # EOI: end of the image
             break
         num_segments += 1
         if num_segments > MAX_SEGMENTS:
-            raise _too_much("more segments", MAX_SEGMENTS, where)
-        if marker == 0xDA:
+            raise _too_much("too many segments", MAX_SEGMENTS, where)
+        if marker == 0xDA:  # SOS: the pixel data begin
             break
         length = max(2, content[position] << 8 | content[position + 1])
         if marker in FRAME_MARKERS and length >= 8:
             if position + 7 <= len(content):
                 height, width = struct.unpack_from(">HH", content, position + 3)
                 size = max(size, (width, height), key=lambda wh: wh[0] * wh[1])
-        elif marker == 0xE1 and content.startswith(b"Exif\0\0", position + 2):
+        elif marker == 0xE1 and content.startswith(b"Exif\0\0", position + 2):  # APP1
             exif.append(content[position + 8 : position + length])
-        elif marker == 0xE2 and content.startswith(b"MPF\0", position + 2):
+        elif marker == 0xE2 and content.startswith(b"MPF\0", position + 2):  # APP2, several pictures
             check_tiff_tags(content[position + 6 : position + length], where)
         position += length
     if sum(map(len, exif)) > MAX_EXIF:  # Pillow concatenates the segments one by one
-        raise _too_much("more bytes of EXIF", MAX_EXIF, where)
+        raise _too_much("too many bytes of EXIF", MAX_EXIF, where)
     if exif:
         check_tiff_tags(b"".join(exif), where)
     pixels = max(1, size[0] * size[1])
@@ -223,23 +224,23 @@ def _count_scans(content: bytes, position: int, max_scans: int) -> int:
 
 def _check_png(content: bytes, where: str) -> None:
     if content.count(b"iCCP") > MAX_PROFILES:
-        raise _too_much("more profiles", MAX_PROFILES, where)
+        raise _too_much("too many color profiles", MAX_PROFILES, where)
     position, num_chunks = 8, 0
     while position + 12 <= len(content) and content[position + 4 : position + 8] != b"IEND":
         position += 12 + int.from_bytes(content[position : position + 4], "big")
         num_chunks += 1
         if num_chunks > MAX_CHUNKS:
-            raise _too_much("more chunks", MAX_CHUNKS, where)
+            raise _too_much("too many chunks", MAX_CHUNKS, where)
 
 
 def _check_gif(content: bytes, where: str) -> None:
     """Check the blocks before the first frame; the other frames are not read."""
     if len(content) < 13:
         return
-    position = 13 + (3 << (content[10] & 7) + 1 if content[10] & 128 else 0)
+    position = 13 + (3 << (content[10] & 7) + 1 if content[10] & 128 else 0)  # after the color table
     num_blocks = 0
-    while position + 2 < len(content) and content[position] not in b",;":
-        if content[position] != 0x21:
+    while position + 2 < len(content) and content[position] not in b",;":  # "," is a frame, ";" the end
+        if content[position] != 0x21:  # not an extension block
             position += 1
             num_blocks += 1
         else:
@@ -251,4 +252,4 @@ def _check_gif(content: bytes, where: str) -> None:
                 if not length:
                     break
         if num_blocks > MAX_BLOCKS:
-            raise _too_much("more blocks before its first frame", MAX_BLOCKS, where)
+            raise _too_much("too many blocks before its first frame", MAX_BLOCKS, where)

@@ -21,13 +21,13 @@ from glassformer.errors import DataError
 
 MAX_CLASS_RATIO = 3.0  # a note if the largest class has more than this many times the images of the smallest
 MAX_CLASS_SHARE = 0.9  # a warning if one class has more than this share of the images
-UNUSUAL_MODES = "CMYK P PA LA La RGBA RGBa I;16 I F 1 L YCbCr LAB HSV".split()
+UNUSUAL_MODES = "CMYK P PA LA La RGBA RGBa I;16 I F 1 L YCbCr LAB HSV".split()  # Pillow's modes except RGB
 CONVERSIONS = {  # mode -> how it is converted to RGB
-    "CMYK": "turned into RGB",
+    "CMYK": "converted to RGB",
     "RGBA": "transparency shows white",
     "LA": "transparency shows white",
-    "P": "palette turned into RGB",
-    "L": "gray, as three equal channels",
+    "P": "palette converted to RGB",
+    "L": "gray, repeated in three channels",
 }
 MAX_CROP = 0.25  # a note if more than this share of an image's pixels is cropped
 MAX_STRETCH = 1.5  # a note if the aspect ratio changes by more than this factor
@@ -35,7 +35,7 @@ MAX_UPSCALE = 2.0  # a note if an image is enlarged by more than this factor
 
 
 def examine_images(dataset: Dataset, *, transform: Any = None, decode: bool = False) -> DoctorReport:
-    """Run every check on images; two images are equal if their bytes are equal.
+    """Run every check on labeled images; two images are equal if their bytes are equal.
 
     Args:
         transform: the ``ImageTransform`` of a model; the report then states how much it crops.
@@ -84,21 +84,21 @@ def _header_stats(headers: Mapping[int, ImageHeader]) -> dict[str, Any]:
     if not headers:
         return {}
     sizes = np.array([header.size for header in headers.values()])
-    spread = [[int(x) for x in (side.min(), np.median(side), side.max())] for side in sizes.T]
+    width, height = ([int(x) for x in (side.min(), np.median(side), side.max())] for side in sizes.T)
     modes = dict(Counter(header.mode for header in headers.values()).most_common())
     formats = dict(Counter(header.kind for header in headers.values()).most_common())
-    return {"modes": modes, "formats": formats, "width": spread[0], "height": spread[1]}
+    return {"modes": modes, "formats": formats, "width": width, "height": height}
 
 
 def _unreadable(name: str, split: ImageSplit, errors: Mapping[int, DataError]) -> Findings:
     if not errors:
         return
-    kinds = Counter(error.what for error in errors.values())
-    listed = "; ".join(f"{n:,}: {what}" for what, n in kinds.most_common(5))
-    more = f"; {len(kinds) - 5} more kinds" if len(kinds) > 5 else ""
+    reasons = Counter(error.what for error in errors.values())
+    listed = "; ".join(f"{n:,}: {what}" for what, n in reasons.most_common(5))
+    more = f"; {len(reasons) - 5} more reasons" if len(reasons) > 5 else ""
     message = f"{len(errors):,} of {len(split):,} images of {name} cannot be read ({listed}{more})"
     examples = tuple(f"{error.where}: {error.what}" for error in list(errors.values())[:10])
-    fix = next(error.fix for error in errors.values() if error.what == kinds.most_common(1)[0][0])
+    fix = next(error.fix for error in errors.values() if error.what == reasons.most_common(1)[0][0])
     fix = f"{fix[:1].lower()}{fix[1:]}, or {SKIP_HINT}" if fix else f"remove them, or {SKIP_HINT}"
     yield Finding("warning", "unreadable", message, len(errors), examples, fix)
 
@@ -118,7 +118,7 @@ def _duplicates(name: str, split: ImageSplit, positions: Mapping[str, list[int]]
 
 
 def _two_names(names: Sequence[str], labels: Sequence[Any] | None, index: Sequence[int]) -> str:
-    """The names of the first two of some equal images, with their labels."""
+    """The names and labels of the first two of several equal images."""
     return " = ".join(f"{names[i]} ({labels[i]})" if labels else names[i] for i in index[:2])
 
 
@@ -128,11 +128,12 @@ def _balance(name: str, counts: Counter[str]) -> Findings:
         yield Finding("warning", "balance", f"{name}: one class only ({only})", counts[only])
     if not counts or max(counts.values()) <= MAX_CLASS_RATIO * min(counts.values()):
         return
-    (most, n), (least, m) = counts.most_common()[0], counts.most_common()[-1]
-    message = f"{name} is unbalanced: {n:,} of {most}, {m:,} of {least}; class_weight = balanced may help"
-    is_severe = n > MAX_CLASS_SHARE * counts.total()
-    message += f"; always predicting {most} scores {n / counts.total():.1%}" if is_severe else ""
-    yield Finding("warning" if is_severe else "note", "balance", message, n - m)
+    (most, n_most), (least, n_least) = counts.most_common()[0], counts.most_common()[-1]
+    message = f"{name} is unbalanced: {n_most:,} of {most}, {n_least:,} of {least}; "
+    message += "class_weight = balanced may help"
+    is_severe = n_most > MAX_CLASS_SHARE * counts.total()
+    message += f"; always predicting {most} scores {n_most / counts.total():.1%}" if is_severe else ""
+    yield Finding("warning" if is_severe else "note", "balance", message, n_most - n_least)
 
 
 def _leakage(splits: Mapping[str, ImageSplit], positions: Mapping[str, dict[str, list[int]]]) -> Findings:
@@ -145,7 +146,7 @@ def _leakage(splits: Mapping[str, ImageSplit], positions: Mapping[str, dict[str,
         yield from Finding.if_any("warning", "leak", shared, message, fix, shown=shown)
 
 
-# --- what the images look like --------------------------------------------------------------
+# --- sizes, colors and near duplicates --------------------------------------------------------
 
 
 def _shapes(name: str, split: ImageSplit, headers: Mapping[int, ImageHeader], transform: Any) -> Findings:
@@ -178,17 +179,17 @@ def _shapes(name: str, split: ImageSplit, headers: Mapping[int, ImageHeader], tr
 def _range(name: str, headers: Mapping[int, ImageHeader], brightest: BrightestPixel) -> Findings:
     """Warn if the brightest pixel is far below white: the white level is unknown, or all images are dark."""
     n, shown = brightest.num_images, (brightest.where,) if brightest.where else ()
-    wide = f"{name}: the brightest pixel of {n:,} images of 16 or 32 bits is "
-    wide += f"{brightest.pixel:,} of {WHITE_16:,}"
+    many_bits = f"{name}: the brightest pixel of {n:,} images of 16 or 32 bits is "
+    many_bits += f"{brightest.pixel:,} of {WHITE_16:,}"
     fix = f"give the value of white with --set image_range={likely_white(brightest.pixel)}"
     pixels = [header.brightest for header in headers.values() if header.brightest is not None]
-    almost_black = "to a model the images are almost black"
+    almost_black = "for a model the images are almost black"
     if 0 < brightest.pixel <= MAX_UNCLEAR:
-        message = f"{wide}: an error in training, since they look black"
+        message = f"{many_bits}: training would raise an error, since the images are almost black"
     elif len(pixels) < len(headers) or not pixels or max(pixels) >= DARK:
         return
     elif brightest.pixel and n == len(headers):
-        message = f"{wide}: {almost_black}"
+        message = f"{many_bits}: {almost_black}"
     else:
         message = f"{name}: the brightest pixel is {max(pixels)} of 255: {almost_black}"
         n, shown, fix = len(pixels), (), "save the images with white at 255"
@@ -202,8 +203,8 @@ def _transform_effects(name: str, sizes: np.ndarray, transform: Any) -> Findings
         sizes[:, 0] / sizes[:, 1] * height / width, sizes[:, 1] / sizes[:, 0] * width / height
     )
     if transform.fit == "crop":
-        kept = (max(height, width) / (transform.resize_to or max(height, width))) ** 2
-        cropped = 1 - kept / stretch
+        visible = (max(height, width) / (transform.resize_to or max(height, width))) ** 2
+        cropped = 1 - visible / stretch
         n = int((cropped > MAX_CROP).sum())
         message = f"{name}: the crop to {width} x {height} pixels removes {np.median(cropped):.0%} of an "
         message += f"image (median; {cropped.max():.0%} at most), "
@@ -237,10 +238,11 @@ def _near_duplicates(splits: Mapping[str, ImageSplit], thumbnails: Mapping[str, 
             continue
         message = f"pairs of images of {first} that look nearly the same: {len(pairs):,}"
         yield Finding("note", "near-repeats", message, len(pairs), tuple(shown))
-        labels, names_here = splits[first].labels or [], names[first]
+        labels = splits[first].labels or []
         conflicting = [(i, j) for i, j in pairs if labels and labels[i] != labels[j]]
-        shown = [f"{names_here[i]} ({labels[i]}) ~ {names_here[j]} ({labels[j]})" for i, j in conflicting[:3]]
+        named = [f"{image} ({label})" for image, label in zip(names[first], labels)]
+        shown = [f"{named[i]} ~ {named[j]}" for i, j in conflicting[:3]]
         message = f"pairs of images of {first} that look nearly the same and have different labels: "
         message += f"{len(conflicting):,}"
-        fix = "keep the right label of each"
+        fix = "keep the correct label of each image"
         yield from Finding.if_any("warning", "near-contradictions", conflicting, message, fix, shown=shown)

@@ -1,9 +1,9 @@
 """Convert images of more than 8 bits to 8 bits.
 
-Exported scripts include a copy of this code. An image of 16 or 32 bits rarely states how many bits it uses:
-12 bits of a camera are nearly black if they are read as 16 bits. White is the value that the file states,
-otherwise ``image_range``: a number; "full": 65,535; None: 65,535 for an image with a pixel above
-``MAX_UNCLEAR``, and an error for other images. An image is never scaled by its own maximum.
+An image of 16 or 32 bits rarely states how many bits it uses. A camera's image of 12 bits is nearly black if
+it is read as 16 bits. So the value of white is the one that the file states, otherwise ``image_range``: a
+number; "full": 65,535; None: 65,535 for an image with a pixel above ``MAX_UNCLEAR``, and an error for other
+images. An image is never scaled by its own maximum. Exported scripts include a copy of this code.
 """
 
 from __future__ import annotations

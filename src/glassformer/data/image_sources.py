@@ -78,8 +78,8 @@ def load_image_dataset(
 
     Args:
         image_column, label_column: columns of a table; None: detect them by usual names, or by content.
-        limit: use at most this many images of every split, stratified by class, in file order.
-        seed: seed for drawing these images.
+        limit: maximum number of images per split: a random sample, stratified by class, in file order.
+        seed: seed of this sample.
         splits: load only these splits; other splits are not read.
         broken: ``refuse``: an unreadable image raises an error when it is used; ``skip``: unreadable images,
             and table rows with an unusable label, are skipped while loading, and listed in the notes.
@@ -115,7 +115,7 @@ def load_image_dataset(
 
 
 def missing_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
-    """Messages about training classes that another split lacks; the metrics of that split ignore them."""
+    """One message for each split that lacks classes of the training split."""
     train = set(flat_labels(splits["train"].labels)) if "train" in splits else set()
     messages = []
     for name, split in splits.items():
@@ -123,7 +123,7 @@ def missing_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
             continue
         if missing := train - set(flat_labels(split.labels)):
             listed = ", ".join(sorted(map(str, missing))[:6])
-            messages.append(f"no image of {listed} in {name}: its metrics say nothing about that class")
+            messages.append(f"no image of {listed} in {name}: its metrics say nothing about these classes")
     return messages
 
 
@@ -140,7 +140,7 @@ class _TableReader(LabelReader):
     rejected: list[RejectedRow] | None = None  # skipped rows; None: an unusable row raises an error
 
     def find(self, table: Table) -> tuple[Table, str, str | None]:
-        """The table (with one column of lists, if labels are 0/1 columns), its images and its labels."""
+        """The table, and its columns of images and labels; 0/1 columns of labels become a column of lists."""
         image = find_column(table, self.image, IMAGE_COLUMNS, "image")
         if image is None:
             what = f"there is no column of images (columns: {listed(list(table.names))})"
@@ -149,8 +149,8 @@ class _TableReader(LabelReader):
         if self.numbers:
             return table, image, find_number_column(table, self.label, [image])
         table, label, _ = with_label_sets(table, self.label, [image], guess=self.separator is None)
-        named = find_column(table, label, LABEL_COLUMNS, "label")
-        return table, image, named or find_label_column(table, [image], self.need_labels)
+        label = find_column(table, label, LABEL_COLUMNS, "label")
+        return table, image, label or find_label_column(table, [image], self.need_labels)
 
 
 def _load_path(source: str | Path, reader: _TableReader, requested: Sequence[str] | None) -> Dataset:
@@ -211,16 +211,16 @@ def load_image_folder(folder: Path, requested: Sequence[str] | None = None) -> D
         DataError: the folder does not exist, or a class has no images.
     """
     ignored: list[Path] = []
-    parts = folders.split_folders(folder, "images", "Put one folder of images for each class there")
-    below = [] if parts else folders.subfolders(folder)
-    splits = [sub.name for sub in below if sub.name.lower() in SPLIT_OF and folders.subfolders(sub)]
+    split_folders = folders.split_folders(folder, "images", "Put one folder of images for each class there")
+    children = [] if split_folders else folders.subfolders(folder)
+    splits = [sub.name for sub in children if sub.name.lower() in SPLIT_OF and folders.subfolders(sub)]
     if splits:  # there are also other folders, so all folders would be read as classes
-        others = [sub.name for sub in below if sub.name not in splits]
+        others = [sub.name for sub in children if sub.name not in splits]
         what = f"{', '.join(splits)} look like splits, but {', '.join(others[:3])} does not"
         fix = "Keep only train, validation and test in it, or move their classes up into the folder"
         raise DataError(what, where=str(folder), fix=fix)
-    parts = parts or {"train": folder}
-    layout = {split: _class_files(part, folder, ignored) for split, part in parts.items()}
+    split_folders = split_folders or {"train": folder}
+    layout = {split: _class_files(path, folder, ignored) for split, path in split_folders.items()}
     image_splits = {}
     for split, classes in choose_splits(layout, requested, str(folder)).items():
         labels = [label for label, paths in classes.items() for _ in paths]
@@ -240,14 +240,14 @@ def ignored_files_messages(folder: Path, ignored: Sequence[Path]) -> Iterable[st
 
 
 def _count_extensions(files: Iterable[Path]) -> str:
-    """The number of files with each extension, as text."""
+    """The number of files with each extension, such as ``3 .txt, 1 .csv``."""
     counts = Counter(p.suffix.lower() or "without an extension" for p in files)
     more = ", ..." if len(counts) > MAX_SHOWN else ""
     return ", ".join(f"{n:,} {ending}" for ending, n in counts.most_common(MAX_SHOWN)) + more
 
 
 def _class_files(folder: Path, root: Path, ignored: list[Path]) -> dict[str, list[Path]]:
-    """Class -> its images. Images in ``folder`` itself, and files that are not images, go to ``ignored``."""
+    """Class -> its images. Images outside of the classes, and other files, are added to ``ignored``."""
     by_class = {sub.name: files_below(sub) for sub in folders.subfolders(folder)}
     if not by_class:
         raise MissingValueError("no folders of images", where=str(folder), fix="Create one folder per class")
@@ -281,7 +281,7 @@ def _load_stored(source: NamedSource, requested: Sequence[str] | None) -> Datase
 
 
 def _load_digits(source: NamedSource, requested: Sequence[str] | None) -> Dataset:
-    """scikit-learn's digits, scaled from 0-16 to 0-255; a random fifth is validation, and a fifth is test."""
+    """scikit-learn's digits, scaled to 0-255; one random fifth each is the validation and the test split."""
     import numpy as np
     from sklearn.datasets import load_digits
 
@@ -291,8 +291,8 @@ def _load_digits(source: NamedSource, requested: Sequence[str] | None) -> Datase
     rest, test = stratified_split(labels, 360, 0)
     train, validation = stratified_split([labels[i] for i in rest], 287, 0)
     images = ImageSplit([*pixels], labels, "digits", range(len(labels)))
-    parts = {"train": rest[train], "validation": rest[validation], "test": test}
-    splits = {k: replace(images.select(v.tolist()), origin=f"digits/{k}") for k, v in parts.items()}
+    rows = {"train": rest[train], "validation": rest[validation], "test": test}
+    splits = {k: replace(images.select(v.tolist()), origin=f"digits/{k}") for k, v in rows.items()}
     return Dataset("digits", choose_splits(splits, requested, "digits"), tuple(map(str, range(10))))
 
 

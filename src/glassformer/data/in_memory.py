@@ -1,8 +1,8 @@
-"""Examples in memory: lists, arrays and tables.
+"""Read examples in memory: lists, arrays and tables.
 
 A table is a data frame (pandas, polars), an Arrow table, a ``datasets.Dataset``, a record array, a list of
-dicts or named tuples, or a dict of columns. Named columns may be in any order. Sets and dicts of texts raise
-an error, since their order does not show which label belongs to which text.
+dicts or named tuples, or a dict of columns. Named columns may be in any order. Sets, and dicts of single
+texts, raise an error, since their order does not show which label belongs to which text.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ FIRST_ROWS = 100  # number of rows from which the content of a column is detecte
 
 @dataclass(frozen=True)
 class MemoryTable:
-    """The columns of a table in memory; each column is read when it is requested."""
+    """The columns of a table in memory; a column is read when it is requested."""
 
-    keys: tuple[Any, ...]  # names of the columns, or their numbers in an array
+    keys: tuple[Any, ...]  # names of the columns; for an array, their numbers
     read: Callable[[int], Any]  # reads the column with this index
     one_column_code: str = "X[{0!r}]"  # Python code that selects one column by its key
     two_columns_code: str = "X[[{0!r}, {1!r}]]"
@@ -33,7 +33,7 @@ class MemoryTable:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The names of the columns; None if not all names are strings, as in scikit-learn."""
+        """The names of the columns; None if a name is not a string, as in scikit-learn."""
         return self.keys if all(isinstance(name, str) for name in self.keys) else None
 
     def column(self, i: int) -> list[Any]:
@@ -59,7 +59,7 @@ def table_of(X: Any) -> MemoryTable | None:
 
 
 def _table_of(X: Any) -> MemoryTable | None:
-    """Like ``table_of``, without the check of the names."""
+    """``table_of`` without the check for duplicate names."""
     if isinstance(X, list | tuple | str | bytes):
         return None
     if isinstance(X, Mapping):
@@ -100,7 +100,7 @@ def _table_of_records(rows: Sequence[Any], origin: str) -> MemoryTable:
     for index, row in enumerate(rows):
         if (record := as_record(row)) is None:
             what = f"a {type(row).__name__} where the first row is a {type(rows[0]).__name__}"
-            raise DataError(what, where=f"{origin}[{index}]", fix="Give all rows in one form")
+            raise DataError(what, where=f"{origin}[{index}]", fix="Give all rows the same type")
         records.append(record)
     names = tuple(dict.fromkeys(name for record in records for name in record))
 
@@ -110,7 +110,7 @@ def _table_of_records(rows: Sequence[Any], origin: str) -> MemoryTable:
                 raise DataError(f"no {names[i]!r}", where=f"{origin}[{index}]", fix="Give it in every row")
         return [record[names[i]] for record in records]
 
-    value = "row.{}" if isinstance(rows[0], tuple) else "row[{!r}]"
+    value = "row.{}" if isinstance(rows[0], tuple) else "row[{!r}]"  # code for a column, as a format string
     first, second = value.replace("{", "{0"), value.replace("{", "{1")
     return MemoryTable(names, read, f"[{first} for row in X]", f"[({first}, {second}) for row in X]")
 
@@ -132,7 +132,7 @@ def as_list(values: Any) -> list[Any]:
 
 
 def check_ordered(X: Any, origin: str, noun: str) -> None:
-    """Raise DataError if ``X`` is one text, a number, a set or a dict instead of a list of ``noun``."""
+    """Raise DataError if ``X`` is a single value, a set or a dict instead of a list of ``noun``."""
     kind = type(X).__name__
     has_rows = isinstance(X, Iterable) or (hasattr(X, "__len__") and hasattr(X, "__getitem__"))
     if isinstance(X, str | bytes | bytearray | memoryview):
@@ -158,11 +158,10 @@ def check_ordered(X: Any, origin: str, noun: str) -> None:
 def open_table(
     X: Any, origin: str, is_example: Callable[[Any], bool] = lambda row: False
 ) -> MemoryTable | None:
-    """``X`` as a table, also if it is a list of dicts or named tuples; None if it is not a table.
+    """``X`` as a table, including a list of dicts or named tuples; None if it is not a table.
 
     Args:
-        is_example: returns True for a row that is one example although it is a dict, a named tuple or an
-            array.
+        is_example: returns True if a dict, named tuple or array is one example, not a row of columns.
     """
     if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[0] and X.shape[1] > 1 and is_example(X[0]):
         return None  # each row is one sentence: an array of words
@@ -206,8 +205,7 @@ def read_rows(
 
     Args:
         origin, noun: name of the argument and of its elements, for messages.
-        is_example: returns True for a row that is one example although it is a dict, or a list of one
-            element.
+        is_example: returns True if a dict, or a list of one element, is one example, not a row of columns.
 
     Raises:
         DataError: ``X`` has no order or is not a list, or its columns are unclear.
@@ -237,7 +235,7 @@ def _column_index(available: Sequence[str], name: str, origin: str, requested: S
 def column_count_error(
     table: MemoryTable, origin: str, noun: str, max_columns: int, proposed: Sequence[Any] | None = None
 ) -> DataError:
-    """The error for a table with more than ``max_columns``; the fix names the ``proposed`` columns."""
+    """The error for a table with no or too many columns; the fix shows how to select ``proposed``."""
     if not len(table):
         return DataError("a table without columns", where=origin, fix=f"Give a column of {noun}")
     shown = listed([str(key) for key in table.keys])
@@ -291,7 +289,7 @@ def as_targets(y: Any, origin: str = "y", noun: str = "labels") -> Any:
 
 
 def one_column(y: Any, origin: str = "y", noun: str = "labels") -> Any:
-    """Like ``as_targets``, for one value per example."""
+    """``as_targets`` for one value per example; several columns raise an error."""
     y = as_targets(y, origin, noun)
     if isinstance(y, list):
         return y

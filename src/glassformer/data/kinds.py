@@ -1,7 +1,7 @@
-"""Detection of the kind of a data set.
+"""Detection of the kind of a data set by its name or content.
 
-The kinds are: texts, images, parallel texts (pairs for translation), scored pairs, tagged words, and
-questions with answers. The kind is detected by the name or the content of a data set.
+The kinds are texts, images, pairs for translation, pairs with similarity scores, tagged words, and questions
+with answers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from glassformer.data import pairs
-from glassformer.data.answered import ANSWERED_SOURCES, has_answers, is_squad
+from glassformer.data.answered import QA_SOURCES, has_answers, is_squad
 from glassformer.data.columns import COMPARED_COLUMNS, LABEL_COLUMNS, TEXT_COLUMNS, usual_pair_columns
 from glassformer.data.dataset import SPLIT_OF
 from glassformer.data.files import is_system_file
@@ -24,10 +24,11 @@ from glassformer.data.tags import has_character_spans
 from glassformer.errors import DataError
 
 Kind = Literal["texts", "images", "pairs", "scored pairs", "tags", "answers"]
-OTHER_SOURCES: dict[Kind, Any] = {"answers": ANSWERED_SOURCES, "images": NAMED_IMAGES}
+# Kind -> built-in data sets that are not texts.
+OTHER_SOURCES: dict[Kind, Any] = {"answers": QA_SOURCES, "images": NAMED_IMAGES}
 OTHER_SOURCES |= {"pairs": pairs.PAIR_SOURCES, "scored pairs": pairs.SCORED_SOURCES}
 SCORE_NAMES = pairs.SCORE_COLUMNS[:4]  # without "label" and similar names, which name classes
-TAGGED = [ending for ending in CONLL if ending != ".txt"]
+TAGGED_EXTENSIONS = [extension for extension in CONLL if extension != ".txt"]
 
 
 def is_builtin(source: str | Path) -> bool:
@@ -54,9 +55,11 @@ def detect_kind(source: str | Path) -> Kind:
             return "tags"
         if len(image_files(path)) > sum(not is_system_file(p) for p in texts):  # a README does not count
             return "images"
-        if any(SPLIT_OF.get(p.stem.lower()) and p.suffix.lower() in TAGGED for p in path.iterdir()):
+        if any(
+            SPLIT_OF.get(p.stem.lower()) and p.suffix.lower() in TAGGED_EXTENSIONS for p in path.iterdir()
+        ):
             return "tags"
-    elif path.suffix.lower() in TAGGED:
+    elif path.suffix.lower() in TAGGED_EXTENSIONS:
         return "tags"
     elif path.is_file():
         if looks_tagged(path):
@@ -77,7 +80,7 @@ def _kind_of_file(path: Path) -> Kind:
 
 
 def _kind_of_table(table: Table) -> Kind:
-    """The kind of a table by its column names: ``target`` is a label unless there is also a source column."""
+    """The kind of a table by its column names; ``target`` is a label unless a source column exists, too."""
     names = {name.lower() for name in table.names}
     if has_answers(table):
         return "answers"

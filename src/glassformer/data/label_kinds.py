@@ -15,7 +15,7 @@ from glassformer.finite import json_text
 LABEL_SEPARATOR = re.compile(r"\s*[|;,/]\s*")
 match_integer = re.compile(r"(0|-?[1-9][0-9]{0,17})(?:\.0+)?").fullmatch
 MAX_LONE_NUMBERS = 20  # with more distinct numbers, a number that occurs once is not a class
-MIN_NUMBER_SHARE = 0.9  # of a column of measurements; the rest may be "n/a", or "11,00"
+MIN_NUMBER_SHARE = 0.9  # minimum share of numbers in a column of measurements; others may be "n/a" or "11,00"
 MIN_CLASS_EXAMPLES = 10  # if classes have fewer examples on average, numbers are measurements
 BOOLEANS = {"false": 0, "true": 1}
 NUMBER_OPTION = "--set target=number"
@@ -23,19 +23,19 @@ NUMBERS_FIX = f"Learn the numbers themselves with {NUMBER_OPTION} (in Python: Te
 NUMBERS_FIX += ", or bin them into a few classes first (such as low, middle, high)"
 LOOKS_LIKE_AMOUNT = "it looks like an amount"
 SEPARATOR_FIX = "Name the separator with label_separator"
-find_proposed_separator = re.compile(r"label[-_]separator '(.)'").search  # in a proposed fix
+find_proposed_separator = re.compile(r"label[-_]separator '(.)'").search  # in the text of a fix
 
-# Spellings of a missing label in lower case, also those that pandas knows.
+# Spellings of a missing label in lower case, including those of pandas.
 MISSING_LABELS = ["#n/a n/a", "not available", "not labelled", "not labeled", "no label"]
 MISSING_LABELS += "n/a na <na> #n/a #na nan -nan 1.#ind -1.#ind 1.#qnan -1.#qnan null none nil n.a.".split()
 MISSING_LABELS += "missing unknown tbd undefined - -- ? ??".split()
 
 
 def find_missing_labels(labels: Iterable[Any]) -> list[str]:
-    """Sorted classes whose names look like a missing label ("n/a", "?").
+    """The sorted classes whose names look like a missing label ("n/a", "?").
 
-    Empty if fewer than two other classes remain, since such a name may then be a real class. ``-`` is a real
-    class next to ``+``.
+    If fewer than two other classes remain, the result is empty, since such a name may then be a real class.
+    If there is a class ``+``, ``-`` is also a real class.
     """
     names = {str(label) for label in labels}
     missing = sorted(name for name in names if " ".join(name.casefold().split()) in MISSING_LABELS)
@@ -45,7 +45,7 @@ def find_missing_labels(labels: Iterable[Any]) -> list[str]:
 
 
 def find_label_problem(labels: Sequence[Any]) -> tuple[str, str] | None:
-    """If labels do not look like classes: a description of the labels and a fix. Otherwise None."""
+    """A description of labels that do not look like classes, and a fix; None if they look like classes."""
     nonmissing = [label for label in labels if label is not None]
     if not nonmissing:
         return None
@@ -82,7 +82,7 @@ def is_number(value: Any) -> bool:
 
 
 def explain_label_error(labels: Sequence[Any], what: str, fix: str) -> tuple[str, str]:
-    """The problem ``what`` and its ``fix``; both are more specific if the labels do not look like classes."""
+    """``what`` and ``fix`` of an error, more specific if the labels do not look like classes."""
     problem = find_label_problem(labels)
     return (f"{what}; {problem[0]}", problem[1]) if problem else (what, fix)
 
@@ -96,7 +96,7 @@ def drop_class_hint(*labels: Any) -> str:
 
 
 def whole_number(label: Any) -> int | None:
-    """The integer that a label is or spells (``1``, ``1.0``); otherwise None."""
+    """The integer that a label denotes (``1``, ``"1"``, ``"1.0"``); otherwise None."""
     if isinstance(label, int):
         return int(label)
     match = match_integer(label) if isinstance(label, str) else None
@@ -142,14 +142,14 @@ def match_known_labels(labels: Sequence[Any], known: Iterable[Any], *, spelling:
 
 
 def _as_boolean(label: Any) -> bool | None:
-    """The boolean that a label is or spells (``1``, ``"FALSE"``); otherwise None."""
+    """The boolean that a label denotes (``1``, ``"FALSE"``); otherwise None."""
     number = whole_number(label)
     value = BOOLEANS.get(plain_name(label)) if number is None and isinstance(label, str) else number
     return bool(value) if value in (0, 1) else None
 
 
 def other_spellings(labels: Sequence[Any], classes: Sequence[Any]) -> str:
-    """A message about labels that are read as a class with another spelling; otherwise empty."""
+    """A message about labels that are another spelling of a class; otherwise empty."""
     return respelled_message(labels, match_known_labels(labels, classes, spelling=True))
 
 
@@ -171,7 +171,7 @@ def unify_spelling(splits: dict[str, Any]) -> dict[str, Any]:
 
 
 def _are_measurements(numbers: Sequence[Any]) -> bool:
-    """Whether numbers are measurements: some have fractions, or most occur once, or many are different."""
+    """Whether numbers are measurements: some have fractions, or many numbers occur only once."""
     counts = Counter(str(number).strip() for number in numbers)
     has_fractions = any(float(x) != int(float(x)) for x in numbers if abs(float(x)) < 2**53)
     has_lone = len(counts) > MAX_LONE_NUMBERS and min(counts.values()) == 1
@@ -179,18 +179,18 @@ def _are_measurements(numbers: Sequence[Any]) -> bool:
 
 
 def _combined_labels(counts: Counter[str]) -> list[str]:
-    """Labels composed of parts that occur in other labels, if one of the parts is also a label."""
+    """Labels such as ``joy|anger`` whose parts occur in other labels, if one of the parts is also a label."""
     parts = {label: [part for part in LABEL_SEPARATOR.split(label) if part] for label in counts}
-    uses = Counter(part for own_parts in parts.values() for part in set(own_parts))
+    uses = Counter(part for names in parts.values() for part in set(names))
     return [
         label
-        for label, own in parts.items()
-        if len(own) > 1 and all(uses[part] > 1 for part in own) and any(part in counts for part in own)
+        for label, names in parts.items()
+        if len(names) > 1 and all(uses[part] > 1 for part in names) and any(part in counts for part in names)
     ]
 
 
 def _separator_fix(texts: Sequence[str]) -> str:
-    """The fix for cells with several labels: the separator that most cells have."""
+    """The fix for cells with several labels, with the separator that most cells have."""
     counts = Counter(mark for text in texts for mark in {*text} & {*"|;,/"})
     separator = f" '{counts.most_common(1)[0][0]}'" if counts else ""
     return f"{SEPARATOR_FIX}{separator}: an example may have several labels"

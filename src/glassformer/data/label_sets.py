@@ -42,7 +42,7 @@ def parse_labels(cell: str, known: Collection[str]) -> list[str]:
 
 
 class Unusable(NamedTuple):
-    """Placeholder for the labels of an unusable row."""
+    """The reason why a row has no usable labels, in place of the labels."""
 
     reason: str
 
@@ -56,7 +56,7 @@ def is_matrix(y: Any) -> bool:
 
 
 def is_multilabel(y: Any) -> bool:
-    """Whether targets are multi-label: a matrix, or the first target is a list, tuple or set."""
+    """Whether targets are multi-label: a matrix, or a list whose first target is a list, tuple or set."""
     if is_matrix(y):
         return True
     if y is None or len(getattr(y, "shape", ())) > 1 or isinstance(y, str | bytes):
@@ -104,7 +104,7 @@ def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | N
             fix = "Give a list of labels for every example, an empty list if it has none"
             what = f"the labels are {kind}"
         elif NONE in map(str, label_set):
-            what = f"a label is called {NONE!r}, which stands for examples without labels"
+            what = f"a label is called {NONE!r}, the name for examples without labels"
             fix = "Give it another name, or give an empty list for an example without labels"
         if what:
             raise DataError(what, where=place(origin, index, rows), fix=fix)
@@ -135,7 +135,7 @@ def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[An
     if len(set(labels)) < len(labels):
         raise DataError("two columns have the same name", where=origin, fix="Rename one")
     if NONE in map(str, labels):
-        what = f"a label is called {NONE!r}, which stands for examples without labels"
+        what = f"a label is called {NONE!r}, the name for examples without labels"
         raise DataError(what, where=origin, fix="Rename it")
     return as_sets(dense.astype(bool), labels).tolist(), labels
 
@@ -159,7 +159,7 @@ def _is_boolean(value: Any) -> bool:
 
 
 def _dense(y: Any) -> np.ndarray:
-    """The entries of a matrix ``[n, K]``."""
+    """An indicator matrix ``[n, K]`` (array, sparse matrix or table) as an array."""
     if hasattr(y, "toarray"):
         return y.toarray()
     if hasattr(y, "iloc") or matrix_column_names(y) is None:
@@ -173,7 +173,8 @@ def _dense(y: Any) -> np.ndarray:
 def split_cell(cell: Any, separator: str) -> list[str]:
     """The labels in one cell of a table: ``joy|anger``, or a printed list such as ``['joy']``.
 
-    Parentheses with a separator between them enclose a list. Other parentheses belong to a name: ``(other)``.
+    Parentheses enclose a list if there is a separator between them. Otherwise they belong to a name:
+    ``(other)``.
     """
     if is_missing(cell) or (text := str(cell).strip()) == NONE:
         return []
@@ -188,7 +189,7 @@ def split_cell(cell: Any, separator: str) -> list[str]:
 
 
 def _is_bracketed(text: str) -> bool:
-    """Whether the last character of a text closes the bracket that is its first (not in "(a)(b)")."""
+    """Whether one pair of brackets encloses the whole text: "(a, b)", but not "(a)(b)"."""
     if text[:1] + text[-1:] not in ("[]", "()", "{}"):
         return False
     depths = [*accumulate((sign == text[0]) - (sign == text[-1]) for sign in text)]
@@ -218,15 +219,15 @@ def are_sets(labels: Sequence[Any] | None) -> bool:
 
 
 def flat_labels(labels: Iterable[Any] | None) -> list[Any]:
-    """All labels of the examples in one flat list, with repetitions; accepts sets and single labels."""
+    """All labels of the examples in one list, with repetitions; accepts label sets and single labels."""
     examples = [] if labels is None else labels
     return [label for item in examples for label in (item if isinstance(item, LabelSet) else (item,))]
 
 
 def set_strata(labels: Sequence[LabelSet], num_held_out: int) -> list[str]:
-    """The stratum of each label set, its rarest label, for holding out ``num_held_out`` examples.
+    """The stratum of each label set for a split with ``num_held_out`` held-out examples: its rarest label.
 
-    Labels too rare to occur in both parts of the split share one stratum with the examples without labels.
+    Labels that are too rare to occur in both parts of the split share a stratum with examples without labels.
     """
     n, counts = len(labels), Counter(flat_labels(labels))
     min_count = max(2, math.ceil(n / max(min(num_held_out, n - num_held_out), 1)))

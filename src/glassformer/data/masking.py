@@ -1,8 +1,8 @@
 """Masked language modeling and next sentence prediction.
 
-These are BERT's two pre-training tasks (Devlin et al., 2019). 15 % of the tokens are predicted: 80 % of them
-become [MASK], 10 % a random token, and 10 % are unchanged. The masks depend only on seed, epoch and batch, so
-a resumed run has the same masks.
+These are BERT's two pre-training tasks (Devlin et al., 2019). The model predicts 15 % of the tokens. Of
+these, 80 % are replaced by [MASK], 10 % by a random token, and 10 % are unchanged. The masks depend only on
+seed, epoch and batch, so a resumed run has the same masks.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from glassformer.data.vocabulary import CLS, MASK, SEP, Vocabulary
 from glassformer.errors import DataError
 from glassformer.packing import Packing
 
-MASK_SHARE, RANDOM_SHARE = 0.8, 0.1  # of the tokens to predict; the other tokens are unchanged
-MIN_CHUNK = 8  # tokens; a shorter remainder of a split text is dropped
+MASK_SHARE, RANDOM_SHARE = 0.8, 0.1  # shares of the tokens to predict
+MIN_CHUNK = 8  # tokens; a shorter last chunk of a split text is dropped
 SENTENCE_ENDS = (".", "!", "?")
-SENTENCE_BORDER = re.compile(r"[.!?][\"')\]]*\s+\S")
-MASK_STAND_INS = [chr(0x10380 + i) for i in range(26)]  # letters of Ugaritic, which cleaning does not change
+SENTENCE_BORDER = re.compile(r"[.!?][\"')\]]*\s+\S")  # 'end." Next'
+# Letters of Ugaritic, which cleaning does not change; one of them replaces [MASK] while a text is cleaned.
+MASK_PLACEHOLDERS = [chr(0x10380 + i) for i in range(26)]
 FIX_TOKENIZER = "Use BERT's, or train one here"
 NEXT_SENTENCE_SHARE = 0.5  # if a larger share of texts has several sentences, next sentences are predicted
 
@@ -46,8 +47,8 @@ class MaskSettings:
     mask_id: int
     special: np.ndarray  # bool [V]: ids that are never masked, and never a random token
     continues_previous: np.ndarray  # bool [V]: pieces that continue the word before them
-    share: float = 0.15
-    whole_words: bool = False
+    share: float = 0.15  # share of the tokens to predict
+    whole_words: bool = False  # whether all tokens of a word are masked together
     continues_next: np.ndarray | None = None  # bool [V]: pieces that the next piece continues
 
     @staticmethod
@@ -68,13 +69,13 @@ class MaskSettings:
 def mask_tokens(
     ids: np.ndarray, settings: MaskSettings, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mask tokens; at least one, unless all are special.
+    """Mask a random share of the tokens; at least one, unless all are special.
 
     Args:
         ids: ``[N]``, including special tokens.
 
     Returns:
-        The masked ids ``[N]``, and the ascending positions ``[K]`` to predict; the targets are ``ids[rows]``.
+        The masked ids ``[N]``, and the ascending positions ``[K]`` of the tokens to predict.
     """
     eligible = ~settings.special[ids]
     if settings.whole_words:
@@ -82,55 +83,55 @@ def mask_tokens(
         if settings.continues_next is not None:
             continues = continues | np.concatenate([[False], settings.continues_next[ids[:-1]]])
         begins_word = eligible & ~(continues & np.concatenate([[False], eligible[:-1]]))
-        word_numbers = np.cumsum(begins_word) - 1  # of the eligible tokens
-        is_masked = rng.random(int(begins_word.sum())) < settings.share
-        chosen = eligible & (is_masked[word_numbers] if len(is_masked) else False)
+        word_of_token = np.cumsum(begins_word) - 1  # only valid for eligible tokens
+        is_masked_word = rng.random(int(begins_word.sum())) < settings.share
+        to_predict = eligible & (is_masked_word[word_of_token] if len(is_masked_word) else False)
     else:
-        chosen = eligible & (rng.random(len(ids)) < settings.share)
-    if not chosen.any() and eligible.any():
-        chosen[rng.choice(np.flatnonzero(eligible))] = True
-    rows = np.flatnonzero(chosen)
-    draws = rng.random(len(rows))
+        to_predict = eligible & (rng.random(len(ids)) < settings.share)
+    if not to_predict.any() and eligible.any():
+        to_predict[rng.choice(np.flatnonzero(eligible))] = True
+    positions = np.flatnonzero(to_predict)
+    random_values = rng.random(len(positions))
     candidates = np.flatnonzero(~settings.special)
     masked_ids = ids.copy()
-    masked_ids[rows[draws < MASK_SHARE]] = settings.mask_id
-    random_rows = rows[(draws >= MASK_SHARE) & (draws < MASK_SHARE + RANDOM_SHARE)]
-    masked_ids[random_rows] = candidates[rng.integers(0, len(candidates), len(random_rows))]
-    return masked_ids, rows
+    masked_ids[positions[random_values < MASK_SHARE]] = settings.mask_id
+    is_random = (random_values >= MASK_SHARE) & (random_values < MASK_SHARE + RANDOM_SHARE)
+    masked_ids[positions[is_random]] = candidates[rng.integers(0, len(candidates), int(is_random.sum()))]
+    return masked_ids, positions
 
 
-# --- texts to chunks --------------------------------------------------------------------------
+# --- splitting texts into chunks --------------------------------------------------------------
 
 
 def clean_around_mask(text: str, mask: str, clean: Any) -> str:
     """Clean a text in which ``[MASK]`` is treated as a word, and replace ``[MASK]`` by ``mask``."""
-    letter = next((x for x in MASK_STAND_INS if x not in text), MASK_STAND_INS[0])
+    letter = next((x for x in MASK_PLACEHOLDERS if x not in text), MASK_PLACEHOLDERS[0])
     return clean_text(text.replace(MASK, letter), clean).replace(letter, mask)
 
 
 def chunk_texts(
     tokenizer: Tokenizer, texts: Sequence[str], length: int, clean: Any = "none", batch: int = 2048
 ) -> TokenTable:
-    """Encode texts without special tokens; longer texts are split into rows of at most ``length`` tokens.
+    """Encode texts without special tokens, and split them into chunks of at most ``length`` tokens.
 
     Raises:
         DataError: no text has a token.
     """
-    rows: list[list[int]] = []
+    chunks: list[list[int]] = []
     for start in range(0, len(texts), batch):
         cleaned = [clean_text(text, clean) for text in texts[start : start + batch]]
         for encoding in tokenizer.encode_batch_fast(cleaned, add_special_tokens=False):
             ids = encoding.ids
             pieces = [ids[i : i + length] for i in range(0, len(ids), length)]
-            rows += [p for i, p in enumerate(pieces) if i == 0 or len(p) >= min(MIN_CHUNK, length)]
-    if not rows:
+            chunks += [p for i, p in enumerate(pieces) if i == 0 or len(p) >= min(MIN_CHUNK, length)]
+    if not chunks:
         raise DataError("no text has a token", where="texts", fix="Give texts with words")
-    return TokenTable.of(rows)
+    return TokenTable.of(chunks)
 
 
-def multi_sentence_share(texts: Sequence[str], most: int = 2_000) -> float:
-    """The share of texts with several sentences, in a sample of about ``most`` texts."""
-    sample = texts[:: max(1, len(texts) // most)]
+def multi_sentence_share(texts: Sequence[str], sample_size: int = 2_000) -> float:
+    """The share of texts with several sentences, in a sample of about ``sample_size`` texts."""
+    sample = texts[:: max(1, len(texts) // sample_size)]
     return sum(SENTENCE_BORDER.search(text) is not None for text in sample) / max(len(sample), 1)
 
 
@@ -146,7 +147,7 @@ class MaskedBatch:
     packing: Packing
     rows: Tensor  # [K] positions to predict
     labels: Tensor  # [K] the original ids at these positions
-    is_random_next: Tensor | None  # [B] 1: the second segment does not follow the first; as in transformers
+    is_random_next: Tensor | None  # [B] 1: the second segment is random, 0: it follows the first
     index: np.ndarray
 
 
@@ -207,10 +208,10 @@ class MaskedStream:
         return [(-1, index) for index in split_batches(order, self.lengths, BatchSettings(0, batch_tokens))]
 
     def shard(self, index: tuple[int, np.ndarray], rank: int, size: int) -> tuple[int, np.ndarray] | None:
-        """The chunks of a batch that process ``rank`` of ``size`` computes, with masks of its own."""
+        """The epoch and the chunks of a batch that process ``rank`` of ``size`` computes; None if none."""
         epoch, chunks = index
-        rows = split_evenly(self.lengths[chunks], size)[rank]
-        return (epoch, chunks[rows]) if len(rows) else None
+        selected = split_evenly(self.lengths[chunks], size)[rank]
+        return (epoch, chunks[selected]) if len(selected) else None
 
     def pack(self, index: tuple[int, np.ndarray]) -> MaskedBatch:
         """One packed batch with the masks of its epoch."""
@@ -228,27 +229,29 @@ class MaskedStream:
             segments.append(np.repeat([0, 1], [len(first) + 2, len(second) + 1]))
             is_random_next.append(is_random)
         ids = np.concatenate(sequences).astype(np.int64)
-        masked_ids, rows = mask_tokens(ids, self.masks, rng)
+        masked_ids, positions = mask_tokens(ids, self.masks, rng)
         packing = Packing(tuple(map(len, sequences)), self.device)
         return MaskedBatch(
             torch.from_numpy(masked_ids).to(self.device),
             torch.from_numpy(np.concatenate(segments)).to(self.device) if segments else None,
             packing,
-            torch.from_numpy(rows).to(self.device),
-            torch.from_numpy(ids[rows]).to(self.device),
+            torch.from_numpy(positions).to(self.device),
+            torch.from_numpy(ids[positions]).to(self.device),
             torch.tensor(is_random_next, device=self.device) if is_random_next else None,
             chunks,
         )
 
     def _pair(self, ids: np.ndarray, i: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """Split a chunk in two, at the end of a sentence if possible; replace half of the second segments.
+        """Two segments for next sentence prediction, and 1 if the second is random, else 0.
 
-        A replacement must not be recognizable by its length, beginning or end. So its chunk ends in the same
-        way (cut off at ``max_length``, or the end of a text), and it begins with a sentence if possible. Its
-        length is that of the original: exactly if the chunk is cut off, otherwise approximately.
+        The chunk is split at the end of a sentence if possible. In half of the cases, the end of a random
+        chunk replaces the second segment. It must not be recognizable by its length, beginning or end. So its
+        chunk ends in the same way (cut off at ``max_length``, or the end of a text), and the segment begins
+        with a sentence if possible. Its length is that of the original: exactly if the chunk is cut off,
+        otherwise approximately.
         """
         starts = self._sentence_starts(ids)
-        border = int(rng.choice(starts)) if len(starts) else max(1, len(ids) // 2)  # neither segment is empty
+        border = int(rng.choice(starts)) if len(starts) else max(1, len(ids) // 2)
         first, second = ids[:border], ids[border:]
         if len(self.table) > 1 and (rng.random() < 0.5 or not len(second)):
             second = self._random_segment(i, max(1, len(second)), rng)

@@ -14,8 +14,8 @@ PORTS = {"http": 80, "https": 443}
 def unreachable(address: str, timeout: float = TIMEOUT) -> str | None:
     """The reason why the server of an address cannot be reached; None if it can be reached.
 
-    If the environment names a proxy, the proxy is checked instead. No data are sent. Without this check a
-    download would retry for half a minute.
+    If the environment sets a proxy, the proxy is checked instead. No data are sent. This check saves the
+    retries of a download, which take half a minute.
     """
     url = urlsplit(address)
     proxy = getproxies().get(url.scheme)

@@ -5,9 +5,9 @@ The features are those of scikit-learn's ``TfidfVectorizer``.
     words        1-grams and 2-grams                                         great   not great
     characters   2-grams to 5-grams within words, with spaces at their ends  " gre"   "reat "
 
-Weights of both kinds: (1 + ln(count)) (ln((1 + n) / (1 + document frequency)) + 1), L2-normalized per kind.
-The character n-grams of each distinct word are computed once: the counts are (words of each text) @ (n-grams
-of each word).
+The weight of a feature in one of n texts is (1 + ln(count)) (ln((1 + n) / (1 + document frequency)) + 1). In
+each text, the weights of the words and those of the characters are L2-normalized separately. The character
+n-grams of each distinct word are computed once: counts = (words of each text) @ (n-grams of each word).
 """
 
 from __future__ import annotations
@@ -29,14 +29,12 @@ from glassformer.errors import TooFewExamplesError
 
 WORD = re.compile(r"\w+")
 LENGTHS = range(2, 6)  # lengths of character n-grams
-MAX_FEATURES = 1_000_000  # maximum number of features, so that a vocabulary file has only some megabytes
-
-
-FEATURE = np.dtype([("id", np.int32), ("value", np.float32)])  # type of the ids of a table of features
+MAX_FEATURES = 1_000_000  # limits a vocabulary file to some megabytes
+FEATURE = np.dtype([("id", np.int32), ("value", np.float32)])  # type of ``ids`` in a table of features
 
 
 def table_of(rows: Any) -> TokenTable:
-    """Convert sparse rows ``[n, W]`` to a table of feature ids with values; no text is truncated.
+    """Convert a sparse matrix ``[n, W]`` of n texts to a table of feature ids with their values.
 
     A text without features gets the first feature with the value 0, so that no length is 0.
     """
@@ -68,7 +66,7 @@ def character_ngrams(word: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Ngrams:
-    """A vectorizer of texts, or of pairs of texts: ``[a, b, a * b, |a - b|]`` of the features of both sides.
+    """A TF-IDF vectorizer of texts or pairs; a pair with features a and b has ``[a, b, a * b, |a - b|]``.
 
     Args:
         words, pieces: n-grams of words and of characters, in the order of the features.
@@ -97,13 +95,13 @@ class Ngrams:
         return len(self.idf) * (4 if self.pairs else 1)
 
     def feature_name(self, feature: int) -> str:
-        """The n-gram of a feature in quotes; for pairs, after the text to which it belongs."""
+        """The n-gram of a feature in quotes; for pairs with a prefix, such as ``first: 'great'``."""
         part, i = divmod(feature, len(self.idf))
         gram = self.words[i] if i < len(self.words) else self.pieces[i - len(self.words)]
-        side = ("first: ", "second: ", "both: ", "one only: ")[part] if self.pairs else ""
-        return f"{side}{gram!r}"
+        prefix = ("first: ", "second: ", "both: ", "one only: ")[part] if self.pairs else ""
+        return f"{prefix}{gram!r}"
 
-    # --- learning ---------------------------------------------------------------------------------
+    # --- fitting ----------------------------------------------------------------------------------
 
     @classmethod
     def fitted(
@@ -142,7 +140,7 @@ class Ngrams:
     # --- transforming -----------------------------------------------------------------------------
 
     def normalize_text(self, text: str) -> str:
-        """A cleaned text, lower-cased and without accents, depending on the settings."""
+        """Lower-case a cleaned text and strip its accents, depending on the settings."""
         text = text.lower() if self.lowercase else text
         if self.strip_accents and not text.isascii():
             text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
@@ -174,7 +172,7 @@ class Ngrams:
         return [self.normalize_text(clean_text(text, self.clean)) for text in texts]
 
     def _tfidf(self, counts: list[Any]) -> Any:
-        """TF-IDF weights of the counts ``[n, ...]`` of words and of characters, concatenated."""
+        """TF-IDF weights ``[n, W]`` from the counts of words and of characters; changes ``counts``."""
         from scipy.sparse import hstack
 
         first = counts[0].shape[1]
@@ -182,13 +180,13 @@ class Ngrams:
         for rows, idf in zip(counts, (self.idf[:first], self.idf[first:]), strict=True):
             rows.data = (1 + np.log(rows.data)) * idf[rows.indices]
             squares = np.asarray(rows.multiply(rows).sum(1)).ravel()
-            length = np.sqrt(np.where(squares > 0, squares, 1.0))
-            rows.data /= np.repeat(length, np.diff(rows.indptr))
+            norms = np.sqrt(np.where(squares > 0, squares, 1.0))
+            rows.data /= np.repeat(norms, np.diff(rows.indptr))
             parts.append(rows)
         return hstack(parts, format="csr")
 
     def _combine_pairs(self, rows: Any) -> Any:
-        """For pairs, the four parts concatenated; otherwise ``rows`` unchanged."""
+        """For pairs, ``[a, b, a * b, |a - b|]`` of all first and all second texts; otherwise unchanged."""
         from scipy.sparse import hstack
 
         if not self.pairs:
@@ -199,7 +197,7 @@ class Ngrams:
 
 
 def _count(lists: Iterable[list[str]], known: Mapping[str, int] | None = None) -> tuple[list[str], Any]:
-    """Count the n-grams of each list: names (empty if ``known``) and counts, sparse ``[n, W]`` fp64."""
+    """The distinct n-grams (empty if ``known``), and their counts in each list, sparse ``[n, W]`` fp64."""
     from scipy.sparse import csr_matrix
 
     vocabulary: defaultdict[str, int] = defaultdict()
@@ -225,7 +223,7 @@ def _count_characters(texts: Sequence[str], known: Mapping[str, int] | None = No
 
 
 def _most_frequent(names: list[str], documents: np.ndarray, min_count: int, max_ngrams: int) -> np.ndarray:
-    """Numbers of the most frequent n-grams that are in enough texts, sorted by name."""
+    """Indices of the most frequent n-grams that are in at least ``min_count`` texts, sorted by name."""
     selected = np.flatnonzero(documents >= min_count).tolist()
     if len(selected) > max_ngrams:
         selected = sorted(selected, key=lambda i: (-int(documents[i]), names[i]))[:max_ngrams]

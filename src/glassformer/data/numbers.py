@@ -1,4 +1,4 @@
-"""Regression targets: checks, amounts of money, scales, outliers and their column."""
+"""Regression targets: column, format, checks, scale and outliers."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from glassformer.data.tables import Table
 from glassformer.errors import DataError, MissingValueError, NotANumberError, UnclearColumnError
 
 # --- amounts --------------------------------------------------------------------------------------
-# Numbers written as prices: with a currency, thousands separators, and a comma or a point as decimal mark.
-# ``1.234`` and ``1,234`` are ambiguous; they are read only if ``number_format`` names the decimal mark.
+# Amounts have a currency, thousands separators, and a comma or a point as decimal mark. ``1.234`` and
+# ``1,234`` are ambiguous; they are read only if ``number_format`` names the decimal mark.
 
 NumberFormat = Literal["plain", "amount", "point", "comma"]
 CURRENCY_CODES = "AED AUD BGN BRL CAD CHF CNY CZK DKK EUR GBP HKD HUF IDR ILS INR ISK JPY KRW MXN".split()
 CURRENCY_CODES += "MYR NOK NZD PHP PLN RON RSD RUB SAR SEK SGD THB TRY UAH USD VND ZAR".split()
 CURRENCY_SIGNS = dict(zip("€£₹₩₫₪₺₴", "EUR GBP INR KRW VND ILS TRY UAH".split(), strict=True))
 CURRENCIES = {"EURO": "EUR", "EUROS": "EUR", "KR": "KR", "ZŁ": "PLN", "KČ": "CZK", "FT": "HUF", "FR": "CHF"}
-# thousands separated by blank or apostrophe
+# "1 234 567" or "1'234'567"
 SPACED_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:[\s'’]\d{3})+(?=[.,]|$)")
 NO_CENTS = re.compile(r"[.,][-–—]{1,2}$")  # "5,-"
-AMOUNT = re.compile(
+AMOUNT = re.compile(  # "-$1,234.50", "1.234,50 EUR"
     r"(?P<before>[^\d.,+−-]*)(?P<sign>[+−-]?)(?P<mid>[^\d.,]*?)(?P<body>[.,]?\d.*?)(?P<after>[^\d.,]*)"
 )
 has_decimal_point = re.compile(r"(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+").fullmatch
@@ -86,13 +86,13 @@ def amount_value(text: str, number_format: NumberFormat = "amount") -> float | N
 
 
 def ambiguous_values(text: str) -> str | None:
-    """Both possible values of an ambiguous amount, in words; None if it is not ambiguous."""
+    """Both possible values of an ambiguous amount, such as "1.234 or 1234"; None if it is not ambiguous."""
     _, point, comma = parse_amount(text) or (None, None, None)
     return None if point is None or comma is None or point == comma else f"{comma:g} or {point:g}"
 
 
 def amount_setting(values: Iterable[Any]) -> str:
-    """A clause with the setting that reads a column of amounts; with both settings if all are ambiguous."""
+    """A clause with the setting that reads a column of amounts, or with both settings if it is ambiguous."""
     texts = [value for value in values if isinstance(value, str) and not is_number(value)]
     parsed = [amount for value in texts if (amount := parse_amount(value)) is not None]
     ambiguous = next((value for value in texts if ambiguous_values(value)), None)
@@ -105,10 +105,7 @@ def amount_setting(values: Iterable[Any]) -> str:
 
 
 def amounts_message(values: Iterable[Any], number_format: NumberFormat) -> str:
-    """A message about the cells that are read as amounts; otherwise empty.
-
-    The message has two examples, and the currencies if the cells have several.
-    """
+    """A message about the cells that are read as amounts, with examples; empty if there are none."""
     if number_format == "plain":
         return ""
     counts = Counter(value for value in values if isinstance(value, str))
@@ -124,7 +121,7 @@ def amounts_message(values: Iterable[Any], number_format: NumberFormat) -> str:
 
 
 def skipped_amounts_message(reasons: Iterable[str]) -> str:
-    """A message if skipped rows look like amounts, with the setting that reads them; otherwise empty."""
+    """A message about skipped rows that look like amounts, with the setting that reads them; or empty."""
     reasons = list(reasons)
     amounts = [reason.partition(" is not a number")[0] for reason in reasons if LOOKS_LIKE_AMOUNT in reason]
     if not amounts:
@@ -142,9 +139,9 @@ MAX_NUMBER = 1e100  # maximum absolute target, so that squares do not overflow
 MAX_LOGARITHM = math.log(MAX_NUMBER)
 NUM_BINS = 10  # quantile bins by which a random split is stratified
 MIN_NUMBER_SHARE = 0.5  # a column of numbers has a larger share of numbers
-OUTLIER_RANGES = 6.0  # an outlier is this many interquartile ranges away from the quartiles
+OUTLIER_RANGES = 6.0  # an outlier is more than this many interquartile ranges away from the quartiles
 WIDE_RATIO = 100.0  # minimum ratio of the 95 % and 5 % quantiles to propose logarithms
-Scale = Literal["linear", "log"]  # the scale on which numbers are learned and errors are measured
+Scale = Literal["linear", "log"]  # the scale on which the model learns numbers and errors are measured
 NO_LOGARITHM = "a number that is not above 0 has no logarithm"
 VALUE_HAS_NO_LOGARITHM = "{:g} is not above 0 and has no logarithm"
 
@@ -210,7 +207,7 @@ def from_scale(values: Any, scale: Scale) -> np.ndarray:
 
 
 def check_positive(numbers: Sequence[float], origin: str, rows: Sequence[int] | None = None) -> None:
-    """Raise DataError for the first number that has no logarithm, or is below the range of predictions."""
+    """Raise DataError for the first number that is not positive, or is below the range of predictions."""
     for index, number in enumerate(numbers):
         if number >= 1 / MAX_NUMBER:
             continue
@@ -223,13 +220,13 @@ def check_positive(numbers: Sequence[float], origin: str, rows: Sequence[int] | 
 
 
 def drop_nonpositive(dataset: Any, skip: bool) -> Any:
-    """The data set without the rows whose number has no logarithm.
+    """The data set without the rows whose number is not positive, so that it has no logarithm.
 
     Args:
         skip: whether to leave such rows out and list them in ``rejected``; False: raise an error.
 
     Raises:
-        DataError: a row has no logarithm and ``skip`` is False, or no row has a logarithm.
+        DataError: ``skip`` is False and there are such rows, or a split has only such rows.
     """
     splits, rejected = {}, []
     for name, split in dataset.splits.items():
@@ -249,7 +246,7 @@ def drop_nonpositive(dataset: Any, skip: bool) -> Any:
 
 
 def are_outliers(values: np.ndarray, numbers: np.ndarray, scale: Scale = "linear") -> np.ndarray:
-    """Whether each value is an outlier of ``numbers``, bool; all False if the quartiles are equal."""
+    """Whether each value is an outlier of ``numbers``, bool ``[n]``; all False if the quartiles are equal."""
     values, numbers = to_scale(values, scale), to_scale(numbers, scale)
     low, high = np.quantile(numbers, (0.25, 0.75))
     margin = OUTLIER_RANGES * (high - low)
@@ -259,29 +256,28 @@ def are_outliers(values: np.ndarray, numbers: np.ndarray, scale: Scale = "linear
 def drop_outliers(splits: Any, scale: Scale = "linear") -> Any:
     """Drop training and validation examples whose numbers are outliers of the training numbers.
 
-    The result has a message about the dropped examples. The evaluated split is not changed.
+    The returned splits have a message about the dropped examples. The evaluated split is not changed.
     """
-    numbers, parts, dropped = np.asarray(splits.train.labels, np.float64), {}, []
+    numbers, changed, dropped = np.asarray(splits.train.labels, np.float64), {}, []
     for name, split in (("train", splits.train), ("validation", splits.validation)):
         if split is None or not split.labels or (name == "validation" and split is splits.evaluated):
             continue
         values = np.asarray(split.labels, np.float64)
         is_outlier = are_outliers(values, numbers, scale)
-        parts[name] = split.select(np.flatnonzero(~is_outlier).tolist())
+        changed[name] = split.select(np.flatnonzero(~is_outlier).tolist())
         if is_outlier.any():
             examples = ", ".join(f"{value:.10g}" for value in values[is_outlier][:3])
             dropped.append(f"{is_outlier.sum():,} of {len(values):,} {name} numbers ({examples})")
     if not dropped:
         return splits
     dataset, line = splits.dataset, f"far from all others and left out: {', '.join(dropped)}"
-    return replace(splits, dataset=replace(dataset, messages=(*dataset.messages, line)), **parts)
+    return replace(splits, dataset=replace(dataset, messages=(*dataset.messages, line)), **changed)
 
 
 def wide_range(numbers: np.ndarray) -> tuple[float, float] | None:
     """The 5 % and 95 % quantiles of the positive numbers if they span two orders of magnitude.
 
-    Returns:
-        None if the range is smaller, or if more than 1 % of the numbers are not positive.
+    The result is None if the range is smaller, or if more than 1 % of the numbers are not positive.
     """
     positive = numbers[numbers > 0]
     if len(positive) < 20 or len(positive) < 0.99 * len(numbers):
@@ -296,13 +292,13 @@ def are_numbers(labels: Sequence[Any] | None) -> bool:
 
 
 def quantile_bins(numbers: Sequence[float], max_bins: int) -> list[int]:
-    """The quantile bin of each number, for stratified splits: ten bins, or ``max_bins`` if that is fewer."""
+    """The quantile bin of each number, for stratified splits; there are at most ten bins."""
     bins = max(1, min(NUM_BINS, max_bins))
     ranks = np.argsort(np.argsort(np.asarray(numbers), kind="stable"), kind="stable")
     return (ranks * bins // max(len(ranks), 1)).tolist()
 
 
-LEARN_CLASSES = "or leave target=number out to learn classes"  # end of a fix, for training only
+LEARN_CLASSES = "or leave target=number out to learn classes"  # end of a fix; other commands remove it
 
 
 def find_number_column(
@@ -361,17 +357,17 @@ def number_findings(
         what = f"{name}: numbers from {values.min():g} to {values.max():g}, median {np.median(values):g}"
         yield Finding("ok", "numbers", f"{what}, standard deviation {values.std():.4g}")
         if wide and name == "train":
-            what = f"{name}: nine of ten numbers lie between {wide[0]:.4g} and {wide[1]:.4g}, "
+            what = f"{name}: nine of ten numbers are between {wide[0]:.4g} and {wide[1]:.4g}, "
             what += f"{math.log10(wide[1] / wide[0]):.1f} orders of magnitude"
             no_log = int((values <= 0).sum())
             fix = "the largest dominate squared errors; --set number_scale=log learns logarithms, so that "
             fix += "errors count as ratios"
-            fix += f" (the {no_log:,} numbers up to 0 have none)" if no_log else ""
+            fix += f" (the {no_log:,} numbers up to 0 have no logarithm)" if no_log else ""
             yield Finding("warning", "orders-of-magnitude", what, len(values), fix=fix)
         outliers = values[are_outliers(values, values, scale)]
         if len(outliers) and not wide:
             shown = ", ".join(f"{value:g}" for value in outliers[:3])
-            what = f"{name}: {len(outliers):,} of {len(values):,} numbers lie far from all others ({shown})"
+            what = f"{name}: {len(outliers):,} of {len(values):,} numbers are far from all others ({shown})"
             fix = "they dominate squared errors: check them, leave them out of training and "
             fix += "validation with --set far_numbers=skip"
             if scale == "linear" and (values > 0).all():
@@ -384,5 +380,5 @@ def number_findings(
         for key, numbers in conflicting[:3]
     ]
     what = f"equal examples with different numbers: {len(conflicting):,}"
-    fix = "give each its mean, or keep one"
+    fix = "give equal examples their mean, or keep one of them"
     yield from Finding.if_any("note", "contradictions", conflicting, what, fix, shown=shown)

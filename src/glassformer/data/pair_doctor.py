@@ -20,11 +20,11 @@ MAX_NOTE_SHARE = 0.01  # if a larger share of the pairs is affected, the finding
 UNUSUAL_FACTOR = 3.0  # a ratio of lengths is unusual if it differs from the median by more than this factor
 FIXES = {  # check -> fix
     "untranslated": "translate such pairs, or remove them",
-    "length-ratio": "check them: a side may be truncated, or belong to another pair",
+    "length-ratio": "check them: a text may be truncated, or belong to another pair",
     "contradictions": "give each pair one score",
     "same": "remove such pairs, or correct their scores",
 }
-MIN_LENGTH = 20  # characters of the longer side; the ratio of lengths of shorter pairs means little
+MIN_LENGTH = 20  # characters of the longer text; the ratio of lengths of shorter pairs means little
 
 
 def examine_pairs(dataset: Dataset) -> DoctorReport:
@@ -90,10 +90,12 @@ def _untranslated(name: str, split: PairSplit) -> Findings:
 
 
 def _log_length_ratios(split: PairSplit) -> np.ndarray:
-    """Logarithm of target / source in characters; NaN if a side is empty or both sides are short."""
-    left, right = (np.array([len(x.strip()) for x in side], float) for side in (split.source, split.target))
-    usable = (left > 0) & (right > 0) & (np.maximum(left, right) >= MIN_LENGTH)
-    return np.where(usable, np.log(np.maximum(right, 1) / np.maximum(left, 1)), np.nan)
+    """Logarithm of target / source in characters; NaN if a text is empty or both texts are short."""
+    source, target = (
+        np.array([len(x.strip()) for x in side], float) for side in (split.source, split.target)
+    )
+    is_usable = (source > 0) & (target > 0) & (np.maximum(source, target) >= MIN_LENGTH)
+    return np.where(is_usable, np.log(np.maximum(target, 1) / np.maximum(source, 1)), np.nan)
 
 
 def _unusual_lengths(name: str, split: PairSplit) -> Findings:
@@ -102,8 +104,8 @@ def _unusual_lengths(name: str, split: PairSplit) -> Findings:
         return
     median = np.nanmedian(ratios)
     rows = np.flatnonzero(np.abs(ratios - median) > np.log(UNUSUAL_FACTOR)).tolist()
-    usual = f"{np.exp(median):.2f} characters for one"
-    what = f"have lengths more than {UNUSUAL_FACTOR:g} times off the usual {usual}"
+    usual = f"usually {np.exp(median):.2f} target characters per source character"
+    what = f"have a ratio of lengths that is {UNUSUAL_FACTOR:g} times larger or smaller than usual ({usual})"
     ok = f"{name}: no target is {UNUSUAL_FACTOR:g} times longer or shorter than usual ({usual})"
     yield from _suspicious_pairs(name, "length-ratio", split, rows, what, ok)
 
@@ -118,7 +120,7 @@ def _shared_sources(splits: Mapping[str, PairSplit], stats: Stats) -> Findings:
 
 
 def _leak_fix(split: str) -> str:
-    return f"remove them from {split}: the score would be too good"
+    return f"remove them from {split}: the score would be too high"
 
 
 # --- pairs with scores ------------------------------------------------------------------------------
@@ -173,7 +175,7 @@ def _scores(name: str, split: ScoredSplit) -> Findings:
 
 
 def _shared_pairs(splits: Mapping[str, ScoredSplit], stats: Stats) -> Findings:
-    """Leakage: a warning for pairs in two splits, only a note for single texts, which are common."""
+    """Leakage: a warning for pairs in two splits, but a note for single texts, which are often shared."""
     keys = {name: _sorted_pairs(split) for name, split in splits.items()}
     for a, b in itertools.combinations(splits, 2):
         pairs, sides = {*keys[a]}, _sides(splits[b])

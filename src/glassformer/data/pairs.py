@@ -1,10 +1,10 @@
-"""Load translations and scored pairs of texts.
+"""Load translation pairs, and pairs of texts with similarity scores.
 
-The source is a name (translations: ``multi30k``; similar texts: ``stsb``) or a path. A path is a table (CSV,
-TSV, JSONL, Parquet), which becomes the split ``train``, or a folder with one table per split. Translations
-may also be two plain files with one sentence per line. The source is then the stem that both files share:
-``corpus`` for ``corpus.en`` and ``corpus.de``, or a folder with ``train.en`` and ``train.de``. A similarity
-score is a number, on any scale. Pairs without scores are all positive.
+The source is a built-in data set (translations: ``multi30k``; similar texts: ``stsb``) or a path. A path is a
+table (CSV, TSV, JSONL, Parquet), which becomes the split ``train``, or a folder with one table per split.
+Translations may also be two plain files with one sentence per line. The source is then the stem that both
+files share: ``corpus`` for ``corpus.en`` and ``corpus.de``, or a folder with ``train.en`` and ``train.de``. A
+similarity score is a number on any scale. Pairs without scores are all positive.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from glassformer.errors import (
     UnequalLengthsError,
 )
 
-EmptySides = Literal["refuse", "keep", "skip"]  # how a missing side is treated
-SOURCE_NAMES, TARGET_NAMES = ("source", "src"), ("target", "tgt", "translation")  # names of the sides
+EmptySides = Literal["refuse", "keep", "skip"]  # what to do if one of the two texts is missing
+SOURCE_NAMES, TARGET_NAMES = ("source", "src"), ("target", "tgt", "translation")  # usual names of columns
 SOURCE_COLUMNS = (*SOURCE_NAMES, "en", "english")
 TARGET_COLUMNS = (*TARGET_NAMES, "de", "german")
 
@@ -75,19 +75,19 @@ PAIR_SOURCES = {
 def check_translations(
     source: Sequence[str], target: Sequence[str], where: str = "fit"
 ) -> tuple[list[str], list[str]]:
-    """Both sides as lists of strings.
+    """The source texts and their translations as lists of strings.
 
     Raises:
-        DataError: a missing, empty or wrongly typed text (its position is named), or unequal lengths.
+        DataError: a text is missing, empty or not a string (the error has its index), or the lengths differ.
     """
     if target is None:
         raise MissingValueError("the target side is missing", where=where, fix="Give source and target texts")
-    left, right = check_texts(source, "source"), check_texts(target, "target")
-    if len(left) != len(right):
-        what = f"{len(left)} source texts but {len(right)} target texts"
-        fix = "Text i of one side is the translation of text i of the other"
+    sources, targets = check_texts(source, "source"), check_texts(target, "target")
+    if len(sources) != len(targets):
+        what = f"{len(sources)} source texts but {len(targets)} target texts"
+        fix = "Give one target text for each source text, in the same order"
         raise UnequalLengthsError(what, where=where, fix=fix)
-    return left, right
+    return sources, targets
 
 
 def load_pairs(
@@ -105,12 +105,13 @@ def load_pairs(
     Args:
         source_column, target_column: columns of a table; None: detect them by usual names, otherwise use the
             only two columns of texts.
-        limit: use at most this many pairs of every split, drawn with ``seed``, in file order.
-        keep_empty: for checks: keep a missing side as an empty text, and list ragged rows, instead of errors.
+        limit: maximum number of pairs per split: a random sample with ``seed``, in file order.
+        keep_empty: for the data doctor: keep a missing text as an empty text, and list ragged rows, instead
+            of raising an error.
         on_bad_row: ``skip`` leaves out and lists unusable pairs; ``refuse`` raises an error.
 
     Raises:
-        DataError: no such data set, file or column; a missing side; files of unequal length.
+        DataError: the data set, file or column does not exist; a text is missing; or files differ in length.
     """
     check_source(source, limit, f"Give a path or: {', '.join(PAIR_SOURCES)}", "pairs")
     named = PAIR_SOURCES.get(str(source))
@@ -137,8 +138,8 @@ def load_pairs(
     splits: dict[str, PairSplit] = {}
     for name, paths in choose_splits(files, None, str(path)).items():
         pairs, origin, rows = read_examples(paths, read, rejected if empty_sides == "skip" else None, "pair")
-        sides = [list(side) for side in zip(*pairs, strict=True)]
-        splits[name] = PairSplit(sides[0], sides[1], origin, rows if len(paths) == 1 else None)
+        sources, targets = map(list, zip(*pairs, strict=True))
+        splits[name] = PairSplit(sources, targets, origin, rows if len(paths) == 1 else None)
     name, description = (str(source), named.description) if named else (path.stem, "")
     dataset = Dataset(name, splits, description=description, rejected=tuple(rejected), columns=columns)
     return limit_examples(dataset, limit, seed)
@@ -158,16 +159,16 @@ def _table_pairs(table: Table, columns: tuple[str, str], empty_sides: EmptySides
 
 
 def _check_pair(sides: Sequence[tuple[Any, str, str]], empty_sides: EmptySides) -> list[str]:
-    """Both texts of a pair, checked.
+    """Check both texts of a pair, and return them.
 
     Args:
-        sides: for each side its text, a prefix of error messages, and its position.
+        sides: for each text: the text, a prefix for error messages, and its location.
     """
     texts = []
     for text, prefix, where in sides:
         is_empty = text is None or text == "" or str(text).isspace()
         if is_empty and empty_sides == "skip":
-            raise MissingValueError("a side is empty", fix="Give both sides of each")
+            raise MissingValueError("a side is empty", fix="Give both texts of each pair")
         try:
             texts.append("" if is_empty and empty_sides == "keep" else check_cells([text])[0])
         except DataError as error:
@@ -177,30 +178,31 @@ def _check_pair(sides: Sequence[tuple[Any, str, str]], empty_sides: EmptySides) 
 
 
 def _fix_parallel_files(path: Path) -> str:
-    """A hint how to name both files if ``path`` is the file of one side."""
+    """The fix if ``path`` is a plain text file: how to name it together with the file of its translations."""
     suffix = path.suffix.lstrip(".") or "en"
     stem = path.with_suffix("")
     others = [p.suffix.lstrip(".") for p in sorted(path.parent.glob(f"{stem.name}.*")) if p != path]
     other = "en" if suffix == "de" else "de"
     if len(others) == 1 and others[0]:
         other = others[0]
-    left, right = (other, suffix) if suffix == "de" else (suffix, other)
-    is_default = (left, right) == ("en", "de")
-    settings = "" if is_default else f", with source_column={left} and target_column={right}"
-    both = f"{stem.name}.{left} and {stem.name}.{right}"
-    fix = f"Of two plain files of one sentence per line, name what both share: {stem}{settings}, for {both}"
-    return f"{fix}; or a table with a column for each side: {', '.join(READERS)}"
+    source, target = (other, suffix) if suffix == "de" else (suffix, other)
+    is_default = (source, target) == ("en", "de")
+    settings = "" if is_default else f" with source_column={source} and target_column={target}"
+    files = f"{stem.name}.{source} and {stem.name}.{target}"
+    fix = f"For two plain files with one sentence per line, {files}, give the common stem {stem}{settings}"
+    return f"{fix}; or give a table with two columns: {', '.join(READERS)}"
 
 
 def find_columns(table: Table, source: str | None, target: str | None) -> tuple[str, str]:
-    """The two columns of a table.
+    """The columns of source and target texts.
 
     Raises:
         DataError: a column does not exist, or cannot be detected.
     """
     table.check_columns(source or None, target or None)
     if source is not None and source == target:
-        raise UnclearColumnError(f"{source!r} is both sides", where=table.origin, fix="Name two columns")
+        what = f"{source!r} is named both as the source and as the target column"
+        raise UnclearColumnError(what, where=table.origin, fix="Name two columns")
     if len(table.names) == 2 and source is None and target is None:
         first, second = table.names
         is_reversed = first.lower() in TARGET_NAMES or second.lower() in SOURCE_NAMES
@@ -226,14 +228,14 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
 
 
 def column_names(source: str | Path) -> set[str] | None:
-    """Lowercase column names of a table, or of the first table in a folder; None: plain files."""
+    """The lower-case column names of a table, or of the first table in a folder; None for plain files."""
     file = _first_table(Path(source).expanduser())
     return {name.lower() for name in read_table(file, ignore_error).names} if file.is_file() else None
 
 
 def _first_table(path: Path) -> Path:
-    """The first table in a folder; otherwise the path itself."""
-    return next((parts[0] for parts in split_files(path).values()), path) if path.is_dir() else path
+    """The first table in a folder; any other path unchanged."""
+    return next((files[0] for files in split_files(path).values()), path) if path.is_dir() else path
 
 
 def _is_text(cell: Any) -> bool:
@@ -243,14 +245,14 @@ def _is_text(cell: Any) -> bool:
 def columns_of_other_data(
     source: str | Path, columns: tuple[str | None, str | None], explicit: Sequence[str | None] = ()
 ) -> tuple[str | None, str | None]:
-    """The columns of data that are not the recipe's: columns of the recipe that they lack are detected.
+    """The source and target columns of data that are not the recipe's own.
+
+    If the data lack a column of the recipe, the column is detected. For plain files and missing files
+    ``columns`` are returned unchanged, and ``load_pairs`` reports the problem.
 
     Args:
-        columns: columns of the recipe.
-        explicit: columns that the user has set, which are not replaced.
-
-    Returns:
-        ``columns`` unchanged for plain files and missing files, so ``load_pairs`` reports the problem.
+        columns: the columns of the recipe.
+        explicit: names of columns that the user has set; they are not replaced.
 
     Raises:
         DataError: see ``find_columns``.
@@ -268,10 +270,13 @@ def columns_of_other_data(
 
 
 def find_parallel_files(path: Path, left: str = "en", right: str = "de") -> dict[str, list[Path]]:
-    """Split -> a list of ``NAME.en``, for which ``NAME.de`` exists; empty if there are no such files.
+    """Split -> a list with ``NAME.en``, if ``NAME.de`` exists, too; empty if there are no such files.
+
+    Args:
+        left, right: the extensions of the source and target files, without a dot.
 
     Raises:
-        DataError: one file without the other, or two files for one split.
+        DataError: only one of the two files exists, or there are two pairs of files for one split.
     """
     stems = {"train": path}
     if path.is_dir():
@@ -289,9 +294,9 @@ def find_parallel_files(path: Path, left: str = "en", right: str = "de") -> dict
         if len(missing) == 2:
             return {}
         if missing:
-            existing = files[missing[0] == files[0]]
-            what = f"a side is missing: no {missing[0].name}"
-            raise DataError(what, where=str(existing), fix="Put both files there")
+            existing = files[1] if missing[0] == files[0] else files[0]
+            what = f"the second file of the pair, {missing[0].name}, is missing"
+            raise DataError(what, where=str(existing), fix="Put both files into the same folder")
         left_files[split] = files[:1]
     return left_files
 
@@ -301,7 +306,7 @@ def _line_pairs(left: Path, suffixes: tuple[str, str], empty_sides: EmptySides) 
     right = left.with_name(left.name.removesuffix(suffixes[0]) + suffixes[1])
     sides = [split_lines(read_utf8(file)) for file in (left, right)]
     if len(sides[0]) != len(sides[1]):
-        fix = "Line i of one file is the translation of line i of the other"
+        fix = "Each line must be the translation of the same line in the other file"
         what = f"{len(sides[0])} lines, but {right.name} has {len(sides[1])}"
         raise UnequalLengthsError(what, where=str(left), fix=fix)
     for row, (a, b) in enumerate(zip(*sides, strict=True), 1):
@@ -329,14 +334,14 @@ class ScoredSplit(Split):
 
     @property
     def source(self) -> list[str]:
-        """The texts that ``copy_keys`` keeps in one part of a random split."""
+        """The first texts, by which ``copy_keys`` recognizes copies."""
         return self.first
 
 
 SCORED_SOURCES = {
     "stsb": NamedSource(
-        "STS Benchmark (Cer et al., 2017): 5,749 + 1,500 + 1,379 pairs of English sentences, how alike they "
-        "are from 0 to 5",
+        "STS Benchmark (Cer et al., 2017): 5,749 + 1,500 + 1,379 pairs of English sentences with a "
+        "similarity from 0 to 5",
         "CC BY-SA 4.0 and others, see its page",
         folder="stsb",
     )
@@ -358,11 +363,11 @@ def load_scored_pairs(
     Args:
         first, second: columns of a table; None: detect them by usual names, or as the two columns of texts.
         score: column of the scores; ``"auto"`` detects it; None or ``"none"``: all pairs are positive.
-        limit: use at most this many pairs of every split, drawn with ``seed``, in file order.
+        limit: maximum number of pairs per split: a random sample with ``seed``, in file order.
         on_bad_row: ``skip`` leaves out and lists unusable rows; ``refuse`` raises an error.
 
     Raises:
-        DataError: no such data set, file or column, or an unusable row (the message names file and row).
+        DataError: the data set, file or column does not exist, or a row is unusable.
     """
     check_source(source, limit, f"Give a path or: {', '.join(SCORED_SOURCES)}", "pairs")
     score = None if score == NO_SCORES else score
@@ -414,18 +419,18 @@ def find_scored_columns(
     """
     table.check_columns(first, second, None if score == AUTO else score)
     if first is None or second is None:
-        first, second = _detect_sides(table, first, second)
+        first, second = _detect_text_columns(table, first, second)
     if first == second:
-        what = f"column {first!r} is taken for the first and for the second texts"
-        raise UnclearColumnError(what, where=table.origin, fix=_fix_sides(table))
+        what = f"column {first!r} is used both as the first text and as the second"
+        raise UnclearColumnError(what, where=table.origin, fix=_fix_text_columns(table))
     if score in (first, second):
-        what = f"column {score!r} is taken for the texts and for the score"
+        what = f"column {score!r} is used both as a text and as the score"
         fix = "Name another column with --set score=NAME, or use --set score=none"
         raise UnclearColumnError(what, where=table.origin, fix=fix)
     return first, second, _detect_score(table, first, second) if score == AUTO else score
 
 
-def _detect_sides(table: Table, first: str | None, second: str | None) -> tuple[str, str]:
+def _detect_text_columns(table: Table, first: str | None, second: str | None) -> tuple[str, str]:
     by_name = {name.lower(): name for name in reversed(table.names)}
     for a, b in COMPARED_COLUMNS:
         if a in by_name and b in by_name:
@@ -436,13 +441,13 @@ def _detect_sides(table: Table, first: str | None, second: str | None) -> tuple[
     texts = [name for name in candidates if mean_text_length(table.read(name)) is not None]
     missing = (first is None) + (second is None)
     if len(texts) != missing:
-        what = f"{len(texts)} columns hold texts" if len(texts) != 1 else f"only {texts[0]!r} holds texts"
-        what = f"two columns of texts are expected, and {what}"
-        raise UnclearColumnError(what, where=table.origin, fix=_fix_sides(table))
+        number = f"{len(texts)} columns have texts" if len(texts) != 1 else f"only {texts[0]!r} has texts"
+        what = f"two columns of texts are expected, but {number}"
+        raise UnclearColumnError(what, where=table.origin, fix=_fix_text_columns(table))
     return first or texts.pop(0), second or texts.pop(0)
 
 
-def _fix_sides(table: Table) -> str:
+def _fix_text_columns(table: Table) -> str:
     if len(table.names) < 2:
         return "Add a column with the second text of each row"
     return f"Name two columns with --set first=NAME --set second=NAME: {listed(table.names)}"
@@ -453,8 +458,8 @@ def _detect_score(table: Table, first: str, second: str) -> str | None:
     by_name = next((name for usual in SCORE_COLUMNS for name in candidates if name.lower() == usual), None)
     if by_name is not None:
         return by_name
-    filled = {name: [v for v in table.read(name) if not is_missing(v)] for name in candidates}
-    numbers = [name for name, values in filled.items() if values and all(map(is_number, values))]
+    cells = {name: [v for v in table.read(name) if not is_missing(v)] for name in candidates}
+    numbers = [name for name, values in cells.items() if values and all(map(is_number, values))]
     if len(numbers) > 1:
         what = f"several columns could be the score: {listed(numbers)}"
         fix = "Name it with --set score=NAME, or use score=none"

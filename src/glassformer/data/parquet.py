@@ -1,8 +1,8 @@
 """Reader of Parquet columns with bounded memory.
 
 A file of two kilobytes may expand to gigabytes, for instance if a page repeats one text a million times. So
-the page headers are checked before a page is decompressed (the footer cannot be trusted). Texts are read as
-dictionary indices, and equal texts share one string.
+the page headers are checked before a page is decompressed. Texts are read as dictionary indices, and equal
+texts share one string.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from glassformer.data.files import (
 from glassformer.errors import DataError, MalformedFileError, NotUtf8Error, TooLargeError
 
 # --- sizes in page headers ------------------------------------------------------------------------
-# A page is decompressed to the size in its header, so all headers of a column are read first. (The footer
-# also has sizes, but no reader checks them.) A header is a struct in Thrift's compact protocol
-# (apache/parquet-format, ``parquet.thrift``: PageHeader).
+# A page is decompressed to the size in its header, so all headers of a column are read first. The sizes in
+# the footer of the file may be wrong, since no reader checks them. A header is a struct in Thrift's compact
+# protocol (apache/parquet-format, ``parquet.thrift``: PageHeader).
 
 MAX_HEADER = 1 << 24  # bytes of one header, which may include statistics
 MAX_PAGES = 1 << 20  # pages of one column in one row group
 _MAX_DEPTH = 8  # maximum nesting of structs
-_DICTIONARY_HEADER = 7  # field of PageHeader: dictionary page header
-# Field of PageHeader with a data page header -> field of this header with the encoding.
+_DICTIONARY_HEADER = 7  # number of the field of PageHeader with a dictionary page header
+# Number of the field of PageHeader with a data page header (V1, V2) -> its field with the encoding.
 _DATA_HEADERS = {5: 2, 8: 4}
 _NUM_VALUES = 1  # field of a data page header
 # Encodings of byte arrays: 0 plain, 2 and 8 dictionary indices, 7 prefixes of the previous value.
 PREFIX_ENCODING = 7
 DICTIONARY_ENCODINGS = {0, 2, 8}  # encodings that Arrow can return as dictionary arrays
-EXPANDING_ENCODINGS = {2, 7, 8}  # encodings in which few bytes can stand for many
+EXPANDING_ENCODINGS = {2, 7, 8}  # encodings that can represent many bytes by a few
 
 
 class PagesError(ValueError):
@@ -61,17 +61,17 @@ class Pages:
 
 
 def add_chunk(pages: Pages, file: BinaryIO, start: int, length: int) -> None:
-    """Add the pages of a column in a row group, at bytes ``start`` to ``start + length``, to ``pages``."""
+    """Add the sizes of the pages at bytes ``start`` to ``start + length`` of a file to ``pages``."""
     position, end = start, start + length
     for _ in range(MAX_PAGES):
         if position >= end:
             return
         header_size, header = _read_header(file, position, end)
-        size, compressed_size = (_whole(header, field, "a page without a size") for field in (2, 3))
+        size, compressed_size = (_nonnegative(header, field, "a page without a size") for field in (2, 3))
         for kind, encoding in _DATA_HEADERS.items():
             if kind in header:
                 data_header = header[kind] if isinstance(header[kind], dict) else {}
-                pages.values += _whole(data_header, _NUM_VALUES, "a page without a number of values")
+                pages.values += _nonnegative(data_header, _NUM_VALUES, "a page without a number of values")
                 pages.encodings.add(data_header.get(encoding, -1))
         if _DICTIONARY_HEADER in header:
             pages.dictionary = max(pages.dictionary, size)
@@ -81,8 +81,8 @@ def add_chunk(pages: Pages, file: BinaryIO, start: int, length: int) -> None:
     raise PagesError(f"more than {MAX_PAGES:,} pages")
 
 
-def _whole(fields: dict[int, Any], field: int, problem: str) -> int:
-    """The number in a field of a header."""
+def _nonnegative(fields: dict[int, Any], field: int, problem: str) -> int:
+    """The non-negative integer in a field of a header; raise PagesError with ``problem`` otherwise."""
     value = fields.get(field)
     if not isinstance(value, int) or value < 0:
         raise PagesError(problem)
@@ -116,7 +116,7 @@ class _CompactParser:
             raise PagesError("a header nested too deeply")
         fields: dict[int, Any] = {}
         field = 0
-        while head := self.byte():
+        while head := self.byte():  # 4 bits: increment of the field number (0: it follows); 4 bits: type
             step, kind = head >> 4, head & 15
             field = field + step if step else self.number()
             fields[field] = self.value(kind, depth)
@@ -160,7 +160,7 @@ class _CompactParser:
                 raise PagesError("a number without an end")
 
     def number(self) -> int:
-        value = self.varint()
+        value = self.varint()  # zigzag: 0, -1, 1, -2 ... are written as 0, 1, 2, 3 ...
         return (value >> 1) ^ -(value & 1)
 
     def skip(self, count: int) -> None:
@@ -174,18 +174,18 @@ class _CompactParser:
 ANY_SIZE = 1 << 62
 BATCH_BYTES = 64 << 20  # decompressed bytes of one batch of rows
 BATCH_ROWS = 65_536  # maximum number of rows of a batch
-MIN_ROWS_LIMIT = 1 << 24  # rows that every file may have; more rows need a file of proportional size
+MIN_ROWS_LIMIT = 1 << 24  # maximum number of rows of a small file; the limit of others grows with their size
 BYTE_ARRAY = "BYTE_ARRAY"  # Parquet's name for values of any length
 match_partition = re.compile(r"([^=]+)=(.*)").fullmatch  # name of a partition folder: column=value
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-_POINTER = 8  # bytes per row of a Python list
+_POINTER = 8  # bytes per element of a Python list
 
 
 def open_parquet(path: str | Path, *leaves: str) -> Any:
     """Open a Parquet file and read its footer.
 
     Args:
-        leaves: paths of byte-array columns to read as dictionary arrays.
+        leaves: paths of leaf columns with byte arrays, which are read as dictionary arrays.
 
     Raises:
         DataError: the file is missing, not regular, or not Parquet (encrypted, truncated, another format).
@@ -255,7 +255,7 @@ def _too_large_error(path: str | Path, column: str, memory: int, limit: int) -> 
 def read_batches(
     path: str | Path, column: str, groups: Sequence[int] | None = None, *, limit: int | None = None
 ) -> Iterator[Any]:
-    """Iterate over a column in batches of rows, as Arrow arrays; byte arrays as dictionary arrays.
+    """Iterate over a column in batches of rows, as Arrow arrays; texts are dictionary arrays if possible.
 
     Args:
         groups: numbers of the row groups to read; None: all.
@@ -289,23 +289,23 @@ def read_batches(
     batch_rows = max(1, min(BATCH_ROWS, BATCH_BYTES // row_size))
     file = open_parquet(path, *texts)
     # Arrow cannot combine lists with the dictionaries of two row groups, so each group is read separately.
-    parts = [[group] for group in groups] if are_lists else [list(groups)]
+    group_lists = [[group] for group in groups] if are_lists else [list(groups)]
     try:
-        for part in parts:
-            for batch in file.iter_batches(batch_rows, row_groups=part, columns=[column]):
+        for group_list in group_lists:
+            for batch in file.iter_batches(batch_rows, row_groups=group_list, columns=[column]):
                 yield batch.column(batch.schema.get_field_index(column))
     except (pa.ArrowException, OSError, ValueError, OverflowError, KeyError) as error:
         raise _damaged_error(path, f"column {column!r} is damaged ({first_line(error)})") from None
 
 
 def _leaves(file: Any, column: str) -> list[tuple[int, Any]]:
-    """The leaf columns of a column, with their numbers: one, or the fields of a struct."""
+    """The numbers and schemas of the leaf columns of a column: itself, or the fields of a struct."""
     leaves = ((i, file.schema.column(i)) for i in range(len(file.schema)))
     return [(i, leaf) for i, leaf in leaves if leaf.path == column or leaf.path.startswith(f"{column}.")]
 
 
 def _column_pages(path: str | Path, file: Any, column: str, groups: Sequence[int]) -> Pages:
-    """Sizes of the pages of a column in these row groups, from their headers."""
+    """Sizes of the pages of a column in the row groups ``groups``, from the page headers."""
     total, leaves, has_lists = Pages(), _leaves(file, column), False
     with open_file(Path(path)) as raw:
         for group in groups:
@@ -335,7 +335,7 @@ def _damaged_error(path: str | Path, what: str) -> DataError:
 
 
 def expanded_size(array: Any) -> int:
-    """Bytes of an array in which every row has its own copy of its text."""
+    """Bytes of an array if every row had its own copy of its text."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -346,7 +346,7 @@ def expanded_size(array: Any) -> int:
             return array.nbytes
         lengths = pc.binary_length(array.dictionary)  # type: ignore[attr-defined]  # made at run time
         lengths = lengths.take(array.indices).cast(pa.int64())
-        return pc.sum(lengths).as_py() or 0  # type: ignore[attr-defined]  # likewise
+        return pc.sum(lengths).as_py() or 0  # type: ignore[attr-defined]  # made at run time
     return array.nbytes
 
 
@@ -373,7 +373,7 @@ def to_list(array: Any, path: str | Path, first_row: int) -> list[Any]:
     indices = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     used, inverse = np.unique(indices, return_inverse=True)
     distinct = array.dictionary.take(pa.array(used[used >= 0]))
-    num_null = len(used) - len(distinct)  # 1 if used[0] is -1
+    num_null = len(used) - len(distinct)  # 1 if used[0] is -1, the index of missing values; otherwise 0
     try:
         values = distinct.to_pylist()
     except UnicodeDecodeError:
@@ -399,8 +399,8 @@ def _to_lists(array: Any, path: str | Path, first_row: int) -> list[Any]:
     except DataError as error:  # its row number counts values of lists, not rows
         raise error.replace(where=str(path)) from None
     ends = itertools.accumulate(length or 0 for length in lengths)
-    both = zip(lengths, ends, strict=True)
-    return [None if length is None else flat[end - length : end] for length, end in both]
+    slices = zip(lengths, ends, strict=True)
+    return [None if length is None else flat[end - length : end] for length, end in slices]
 
 
 def first_line(error: Exception) -> str:

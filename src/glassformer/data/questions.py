@@ -1,6 +1,6 @@
 """Check questions, contexts and answers.
 
-Answers are spans of the context; an answer that is given as text is located there.
+An answer is a span of the context. If an answer is given only as text, its position is searched.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Question(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """The answers to one question, copied from the context, and their start characters; empty: no answer."""
+    """The answers to one question, and the characters at which they start; empty: no answer."""
 
     texts: tuple[str, ...] = ()
     starts: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, list]:
-        """The format of data sets on the Hub."""
+        """The answers in the format of data sets on the Hugging Face Hub."""
         return {"text": list(self.texts), "answer_start": list(self.starts)}
 
 
@@ -51,14 +51,14 @@ def check_questions(X: Any, origin: str = "questions", rows: Sequence[int] | Non
     pairs = [_question_and_context(x, place(origin, i, rows)) for i, x in enumerate(X)]
     if not pairs:
         raise MissingValueError("there are no questions", where=origin, fix="Give at least one")
-    named = zip((QUESTION, CONTEXT), zip(*pairs, strict=True), strict=True)
-    return list(map(Question, *(check_side(side, name, origin, rows) for name, side in named)))
+    columns = zip((QUESTION, CONTEXT), zip(*pairs, strict=True), strict=True)
+    return list(map(Question, *(check_side(texts, name, origin, rows) for name, texts in columns)))
 
 
 def is_example(row: Any) -> bool:
-    """Whether a row of a list is one example (question and context), not a row of a table."""
-    named = {QUESTION, CONTEXT} <= set(getattr(row, "_fields", ()))
-    return isinstance(row, Mapping) or (isinstance(row, tuple) and not named)
+    """Whether an element of a list is an example (question and context), not a row of a table."""
+    is_named_tuple = {QUESTION, CONTEXT} <= set(getattr(row, "_fields", ()))
+    return isinstance(row, Mapping) or (isinstance(row, tuple) and not is_named_tuple)
 
 
 def _question_and_context(x: Any, where: str) -> Sequence[Any]:
@@ -80,11 +80,11 @@ def check_answers(
     """Parse the answers to questions.
 
     Args:
-        y: per question ``{"text": [...], "answer_start": [...]}``, a list of such dicts with one answer each,
-            a text (which is searched in the context), or None, ``""`` or an empty list for no answer.
+        y: for each question ``{"text": [...], "answer_start": [...]}``, a list of such dicts with one answer
+            each, or a text (its position is searched). None, ``""`` and an empty list: no answer.
 
     Raises:
-        DataError: an answer is not at its position; or has no position and does not occur exactly once.
+        DataError: an answer is not at its position, or a text without a position does not occur exactly once.
     """
     if y is None:
         raise MissingValueError("the answers are missing", where=origin, fix="Give one for each question")
@@ -94,7 +94,7 @@ def check_answers(
         values = read_rows(y, origin, "answers", is_example=lambda row: True)
     if len(values) != len(questions):
         what = f"{counted(len(questions), 'question')} and {counted(len(values), 'answer')}"
-        fix = "Give one for each question, None where there is none"
+        fix = "Give one answer for each question, None if it has no answer"
         raise UnequalLengthsError(what, where=origin, fix=fix)
     pairs = enumerate(zip(values, questions, strict=True))
     return [_parse_answers(value, question.context, place(origin, i, rows)) for i, (value, question) in pairs]
@@ -128,13 +128,13 @@ def _texts_with_starts(answer: Mapping[str, Any], where: str) -> list[tuple[Any,
     starts = [None] * len(texts) if starts is None else starts
     starts = [starts] if isinstance(starts, str) or not hasattr(starts, "__iter__") else list(starts)
     if len(texts) != len(starts):
-        what = f"{counted(len(texts), 'answer')} and {counted(len(starts), 'place')}"
+        what = f"{counted(len(texts), 'answer')} and {counted(len(starts), 'position')}"
         raise UnequalLengthsError(what, where=where, fix=fix)
     return list(zip(texts, starts, strict=True))
 
 
 def _locate_answer(text: Any, start: Any, context: str, where: str) -> tuple[str, int]:
-    """An answer without surrounding blanks, and its start."""
+    """An answer without surrounding white space, and its start in the context."""
     if not isinstance(text, str) or not text.strip():
         raise BadAnswerError("an answer without words", where=where, fix="Give None where there is no answer")
     answer = text.strip()
@@ -147,12 +147,11 @@ def _locate_answer(text: Any, start: Any, context: str, where: str) -> tuple[str
     if start < 0 or context[start : start + len(text)] != text:
         position = context.find(answer)
         if position < 0:
-            what = f"the answer {excerpt(answer, 40)!r} is nowhere in the context"
+            what = f"the answer {excerpt(answer, 40)!r} is not in the context"
             raise BadAnswerError(what, where=where, fix="Correct the answer or the context")
         what = f"the answer {excerpt(answer, 40)!r} is not at character {start} of the context"
-        raise BadAnswerError(
-            what, where=where, fix=f"Its first place there is {position}: correct answer_start"
-        )
+        fix = f"Correct answer_start: the answer first occurs at {position}"
+        raise BadAnswerError(what, where=where, fix=fix)
     return answer, start + len(text) - len(text.lstrip())
 
 
@@ -164,9 +163,9 @@ def find_answer(text: str, context: str, where: str) -> int:
     shown = excerpt(text, 40)
     if not starts:
         what = f"the answer {shown!r} is not in the context"
-        raise BadAnswerError(what, where=where, fix="Give it as it is written there, or leave it empty")
+        raise BadAnswerError(what, where=where, fix="Copy it from the context, or leave it empty")
     what = f"the answer {shown!r} occurs {len(starts)} times in the context"
-    raise BadAnswerError(what, where=where, fix="Give the position of the right one in answer_start")
+    raise BadAnswerError(what, where=where, fix="Give the position of the correct one in answer_start")
 
 
 def _find_all(text: str, context: str) -> list[int]:
@@ -180,7 +179,7 @@ def _find_words(text: str, context: str) -> list[int]:
 
 
 def has_word_boundaries(context: str, start: int, end: int) -> bool:
-    """Whether a part of a text begins and ends at word boundaries."""
+    """Whether ``context[start:end]`` begins and ends at word boundaries."""
     borders = context[start - 1 : start], context[start], context[end - 1], context[end : end + 1]
     before, first, last, after = map(str.isalnum, borders)
     return not (before and first) and not (last and after)

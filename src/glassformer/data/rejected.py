@@ -1,7 +1,4 @@
-"""Unusable rows of tables.
-
-An unusable row raises an error or, with ``on_bad_row = "skip"``, is left out and listed.
-"""
+"""Unusable rows of tables, which raise an error or, with ``on_bad_row = "skip"``, are left out and listed."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from glassformer.finite import json_text
 from glassformer.outputs import write_text
 
 SKIP = "on_bad_row=skip"
-IS_PLACE = re.compile(r", (row|line|question) \d")
+NAMES_ROW = re.compile(r", (row|line|question) \d")  # location of an error in a table
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class RejectedRow:
 
 
 def join_fixes(fix: str | None, other: str) -> str:
-    """Combine two alternative fixes."""
+    """Combine two alternative fixes: "Correct it, or leave such rows out ..."."""
     fix = fix or "Correct it"
     if fix.startswith("Known: "):
         fix = f"Correct it ({fix[0].lower()}{fix[1:]})"
@@ -45,10 +42,10 @@ def join_fixes(fix: str | None, other: str) -> str:
 
 
 def lenient_table(path: Path, rejected: list[RejectedRow] | None) -> Table:
-    """Read a table without the rows that cannot be parsed.
+    """Read a table, and skip the rows that cannot be parsed.
 
     Args:
-        rejected: list to which such rows are added; None: they raise an error.
+        rejected: list to which these rows are added; None: they raise an error.
     """
     if rejected is None:
         with hint_to_skip(None, partial(lenient_table, path)):
@@ -72,16 +69,16 @@ def lenient_table(path: Path, rejected: list[RejectedRow] | None) -> Table:
 def hint_to_skip(
     rejected: list[RejectedRow] | None, list_unusable: Callable[[list[RejectedRow]], Any] | None = None
 ) -> Iterator[None]:
-    """Tell the user in the error for an unusable row that such rows can be skipped.
+    """Add to the error for an unusable row that such rows can be skipped.
 
     Args:
-        rejected: list of skipped rows; the error is changed only if the list is None.
-        list_unusable: adds all unusable rows of the same table to a list, to state their number.
+        rejected: list of skipped rows; if it is not None, errors are not changed.
+        list_unusable: function that adds all unusable rows of the table to a list, to state their number.
     """
     try:
         yield
     except DataError as error:
-        if rejected is not None or not error.where or not IS_PLACE.search(error.where):
+        if rejected is not None or not error.where or not NAMES_ROW.search(error.where):
             raise
         fix = error.fix or "Correct it"
         fix = fix if SKIP in fix else join_fixes(fix, f"leave such rows out with {SKIP}")
@@ -106,8 +103,8 @@ def check_filled(table: Table, columns: Mapping[str, str | None]) -> None:
     """Raise MissingValueError if every cell of a column is empty.
 
     Args:
-        columns: the setting that names a column -> the column; None, a column that the table lacks, and a
-            table of one row are ignored.
+        columns: setting -> the column that it names. None, columns that the table lacks, and tables of one
+            row are ignored.
     """
     for setting, name in columns.items():
         if name in table.names and len(table.rows) > 1 and all(map(is_missing, table.read(name))):
@@ -117,11 +114,11 @@ def check_filled(table: Table, columns: Mapping[str, str | None]) -> None:
 def empty_column_error(
     table: Table, name: str, setting: str, used: Iterable[str | None] = ()
 ) -> MissingValueError:
-    """The error for a column without content; the fix names suitable columns that are not ``used``."""
+    """The error for an empty column; the fix names suitable columns that are not in ``used``."""
     is_suitable = looks_like_labels if setting == "label_column" else mean_text_length
     others = [x for x in table.names if x not in (name, *used) and is_suitable(table.read(x))]
-    named = f"name another column with {setting}: {listed(others)}"
-    fix = f"Fill it in, or {named if others else 'give another table'}"
+    alternative = f"name another column with {setting}: {listed(others)}" if others else "give another table"
+    fix = f"Fill it in, or {alternative}"
     where = f"{table.origin}, column {name!r}"
     return MissingValueError(f"empty in all {len(table.rows):,} rows", where=where, fix=fix)
 
@@ -159,22 +156,22 @@ def keep_usable_rows(
 def group_reasons(rejected: Sequence[RejectedRow], limit: int = 5) -> str:
     """Skipped rows grouped by reason: ``the text is empty (4: rows 3, 8, 9 ...), ...``."""
     groups: dict[str, list[RejectedRow]] = {}
-    for row in rejected:  # reasons that differ only in their numbers are grouped
+    for row in rejected:  # reasons that begin with a number and differ only in their numbers are grouped
         key = re.sub(r"\d[\d,.]*", "n", row.reason) if row.reason[:1].isdigit() else row.reason
         groups.setdefault(key, []).append(row)
     ranked = sorted(groups.values(), key=lambda rows: -len(rows))
-    parts = []
+    clauses = []
     for rows in ranked[:limit]:
         and_similar = " and the like" * (len({row.reason for row in rows}) > 1)
         shown = ", ".join(str(row.row) for row in rows[:3]) + (" ..." if len(rows) > 3 else "")
         unit = "line" if rows[0].file.lower().endswith(LINE_FILES) else "row"
         count = f"{len(rows):,}: {unit}s" if len(rows) > 1 else unit
-        parts.append(f"{rows[0].reason}{and_similar} ({count} {shown})")
-    return ", ".join(parts) + (f" and {len(ranked) - limit} more kinds" if len(ranked) > limit else "")
+        clauses.append(f"{rows[0].reason}{and_similar} ({count} {shown})")
+    return ", ".join(clauses) + (f" and {len(ranked) - limit} more reasons" if len(ranked) > limit else "")
 
 
 def write_rejected(path: Path, rejected: Sequence[RejectedRow]) -> None:
-    """Write one JSON object per row: ``file``, ``row``, ``reason``."""
+    """Write one JSON object with ``file``, ``row`` and ``reason`` for each skipped row."""
     write_text(path, "".join([json_text(vars(row)) + "\n" for row in rejected]))
 
 
@@ -182,7 +179,7 @@ def skip_message(rejected: Sequence[Any], is_listed: bool = True) -> str:
     """One line about the skipped rows: their number, and the first row.
 
     Args:
-        is_listed: whether the rows are listed in rejected.jsonl.
+        is_listed: whether rejected.jsonl lists the rows.
     """
     first = rejected[0]
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
@@ -199,7 +196,7 @@ def encoding_note(rejected: Sequence[Any]) -> str:
 
 
 def encoding_hint(rejected: Sequence[Any]) -> str:
-    """How to read the first file that has rows in another encoding; otherwise empty."""
+    """The option that reads the first file with rows in another encoding; empty if there is none."""
     file = next((row.file for row in rejected if row.reason == decoding_error_message()), None)
     if file is None:
         return ""
@@ -207,7 +204,7 @@ def encoding_hint(rejected: Sequence[Any]) -> str:
     return fix[0].lower() + fix[1:]
 
 
-# --- rows as examples ---------------------------------------------------------------------------
+# --- reading the examples of a split --------------------------------------------------------------
 
 # A function that returns the example of a row or raises DataError, and the row number.
 Row = tuple[Callable[[], Any], int]
@@ -215,7 +212,7 @@ RowReader = Callable[[Path], Iterable[Row]]
 
 
 def check_source(source: str | Path, limit: int | None, fix: str = "", noun: str = "examples") -> None:
-    """Raise DataError if ``source`` is empty or ``limit`` is below 1; ``fix``: how to name a source."""
+    """Raise DataError if ``source`` is empty (with ``fix``) or ``limit`` is below 1."""
     if limit is not None and limit < 1:
         raise DataError(f"limit = {limit} {noun} per split", where="limit", fix="Use 1 or more")
     if not str(source):
@@ -235,7 +232,8 @@ def find_named_column(
 
     Args:
         noun: what the column contains, for an error message.
-        lists: candidates that may contain lists; if no name is usual, the only column of lists is used.
+        lists: columns to choose from; if none has a usual name, the only one with lists is used. None: all
+            columns, by name only.
     """
     table.check_columns(requested)
     if requested is not None:
@@ -255,7 +253,7 @@ def read_examples(
     """The examples of a split, their origin for messages, and the row number of each example.
 
     Args:
-        rejected: list to which unusable rows are added, which are then skipped; None: they raise an error.
+        rejected: list to which skipped rows are added; None: unusable rows raise an error.
     """
     examples: list[Any] = []
     rows: list[int] = []

@@ -1,4 +1,4 @@
-"""Repairs of a data set: merged labels, dropped duplicates."""
+"""Repairs of a data set: merge labels, and drop duplicates."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def apply_repairs(
 
     Args:
         merge_labels: ``none``; ``spelling``: merge classes whose names differ only in case or white space,
-            under the most frequent name; or a table old name -> new name, where an empty name drops the
-            class. In such a table ``"*" = "spelling"`` merges the other classes by spelling. For
+            and use the most frequent name; or a table old name -> new name, in which an empty new name drops
+            the class. In such a table ``"*" = "spelling"`` merges the other classes by spelling. For
             multi-label data ``{"(none)" = ""}`` drops the examples without a label.
         drop_duplicates: whether to drop repeated examples within a split, and training examples that are also
             in another split. Texts are compared without case and spaces.
@@ -59,12 +59,12 @@ def _merge_labels(dataset: Any, merges: str | Mapping[str, Any], messages: list[
     merges = {OTHER_LABELS: merges} if merges == "spelling" else merges
     if not isinstance(merges, Mapping):
         fix = 'Use spelling, or a table such as {"Good" = "good"}'
-        raise BadValueError(f"{merges!r} is not a way to merge labels", where="merge_labels", fix=fix)
+        raise BadValueError(f"merge_labels = {merges!r} is not supported", where="merge_labels", fix=fix)
     others = merges.get(OTHER_LABELS)
     merges = {old: name for old, name in merges.items() if old != OTHER_LABELS}
     if others not in (None, "spelling"):
         fix = f'Write {{"{OTHER_LABELS}" = "spelling"}}, or leave it out'
-        what = f"{others!r} is not a way to merge the other labels"
+        what = f'"{OTHER_LABELS}" = {others!r} is not supported'
         raise BadValueError(what, where="merge_labels", fix=fix)
     names = [str(label) for label in classes]
     unknown = next((name for name in merges if name not in (*names, *merges.values())), None)
@@ -95,7 +95,7 @@ def _drop_unlabeled(dataset: Any, messages: list[str]) -> Any:
         if are_sets(split.labels) and len(labeled) < len(split):
             splits[name] = split.select(labeled)
             count = f"{len(split) - len(labeled):,} of {len(split):,} of {name}"
-            messages.append(f"merge_labels: {count} left out, which have no label")
+            messages.append(f"merge_labels: {count} left out because they have no label")
     return replace(dataset, splits=splits)
 
 
@@ -131,22 +131,22 @@ def _drop_duplicates(dataset: Any, messages: list[str]) -> Any:
     splits = dict(dataset.splits)
     for name in order:
         split = splits[name]
-        first_places, unique, conflicting = dict(known), [], []
+        first_positions, unique, conflicting = dict(known), [], []
         for i, key in enumerate(_keys(split)):
-            if key not in first_places:
-                first_places[key] = name, i
+            if key not in first_positions:
+                first_positions[key] = name, i
                 unique.append(i)
                 continue
-            label, first_label = _label(dataset, name, i), _label(dataset, *first_places[key])
+            label, first_label = _label(dataset, name, i), _label(dataset, *first_positions[key])
             if label is not None and first_label is not None and label != first_label:
-                conflicting.append((i, first_places[key]))
+                conflicting.append((i, first_positions[key]))
         if len(unique) < len(split):
             splits[name] = split.select(unique)
             message = f"drop_duplicates: {len(split) - len(unique):,} of {len(split):,} of {name} left out"
             message += f"; {_conflicts_message(dataset, name, conflicting)}" if conflicting else ""
             messages.append(message)
         if name != "unsupervised":
-            known = first_places
+            known = first_positions
     return replace(dataset, splits=splits)
 
 
@@ -157,13 +157,13 @@ def _label(dataset: Any, split: str, i: int) -> Any:
 
 
 def _conflicts_message(dataset: Any, name: str, conflicting: Sequence[tuple[int, tuple[str, int]]]) -> str:
-    """A message about dropped duplicates whose label differs from the label of the remaining example."""
+    """A message about dropped duplicates whose label differs from that of the remaining example."""
     shown = []
     for i, (split, first) in conflicting[:MAX_SHOWN]:
-        dropped, kept = _example_name(dataset.splits[name], i), _example_name(dataset.splits[split], first)
-        kept += f" of {split}" if split != name else ""
+        duplicate = _example_name(dataset.splits[name], i)
+        original = _example_name(dataset.splits[split], first) + (f" of {split}" if split != name else "")
         labels = str(_label(dataset, name, i)), str(_label(dataset, split, first))
-        shown.append(f"{dropped} {labels[0]!r}, kept: {kept} {labels[1]!r}")
+        shown.append(f"{duplicate} {labels[0]!r}, kept: {original} {labels[1]!r}")
     more = f" and {len(conflicting) - MAX_SHOWN:,} more" if len(conflicting) > MAX_SHOWN else ""
     which = "the copy in test or validation was kept, else the first"
     which = "the first was kept" if all(split == name for _, (split, _) in conflicting) else which
@@ -183,9 +183,9 @@ def _keys(split: Any) -> Sequence[str]:
     return list(map(case_insensitive_key, split.texts))
 
 
-# --- options that fix what the data doctor found --------------------------------------------------
+# --- options that fix the findings of the data doctor ---------------------------------------------
 
-FIXING_OPTIONS = {  # check -> options of ``train``
+FIXING_OPTIONS = {  # code of a finding -> options of ``train``
     "bad-rows": ("--on-bad-row", "skip"),
     "duplicates": ("--set", "drop_duplicates=true"),
     "leaks": ("--set", "drop_duplicates=true"),
@@ -195,8 +195,8 @@ FIXING_OPTIONS = {  # check -> options of ``train``
     "unreadable": ("--set", "broken=skip"),  # images
     "leak": ("--set", "drop_duplicates=true"),  # images
 }
-find_encoding_option = re.compile(r"(--encoding) ([\w-]+)").search  # proposed for rows that are not UTF-8
-find_white_level = re.compile(r"image_range=(\d+)").search  # proposed for images of more than 8 bits
+find_encoding_option = re.compile(r"(--encoding) ([\w-]+)").search  # in the fix for rows that are not UTF-8
+find_white_level = re.compile(r"image_range=(\d+)").search  # in the fix for images of more than 8 bits
 LABELS_FIRST = "copies with different labels: correct them first, since drop_duplicates=true keeps the label "
 LABELS_FIRST += "of the first copy"
 
@@ -227,7 +227,7 @@ def fixing_options(findings: Sequence[Finding], splits: Mapping[str, Any]) -> li
 
 
 def needed_corrections(findings: Sequence[Finding], options: Sequence[str], splits: Mapping[str, Any]) -> str:
-    """What must be corrected before training with ``options``; otherwise empty."""
+    """Corrections of the data that training with ``options`` needs first, as text; empty if none."""
     warnings = {f.code for f in findings if f.severity == "warning"}
     corrections = []
     if "contradictions" in warnings and "drop_duplicates=true" in options:

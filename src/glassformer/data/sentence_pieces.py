@@ -1,9 +1,8 @@
-"""Read SentencePiece model files without its library.
+"""Convert SentencePiece model files to the format of ``tokenizer.json``, without the sentencepiece library.
 
-Such a file (``spiece.model``, ``sentencepiece.bpe.model``) is a Protocol Buffers message: pieces with scores,
-how they were trained, and how texts are normalized. Only fields that affect ids are parsed. Every length,
-type and value is checked before it is used, and a file cannot run code. The result has the format of a
-``tokenizer.json``, with SentencePiece's ids (Kudo and Richardson, 2018).
+A model file (``spiece.model``, ``sentencepiece.bpe.model``; Kudo and Richardson, 2018) is a Protocol Buffers
+message with pieces and scores, the settings of training, and the rules by which texts are normalized. Only
+fields that affect token ids are parsed. Every length, type and value is checked before it is used.
 """
 
 from __future__ import annotations
@@ -30,23 +29,22 @@ from glassformer.data.tokenizer_checks import (
 from glassformer.data.vocabulary import BLANK_MARKS, PieceIds
 
 MAX_PIECES = 2_000_000
-MAX_LETTERS = 8_000_000  # of all BPE pieces together: each position in a piece is tried as a merge
+MAX_LETTERS = 8_000_000  # total characters of BPE pieces; each position in a piece is tried as a merge
 BLANK = BLANK_MARKS[1]  # SentencePiece's mark for a space
 # Score of pieces that must not occur in a text (control, unused): lower than the score of any segmentation.
 FORBIDDEN_SCORE = -1e6
-# Names of the rules that compose letters and marks.
+# Names of normalization rules that compose letters and marks.
 COMPOSING_RULES = ("nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf")
-MAX_MARKS = 3  # of one composed letter
-# Case folding turns this combining mark into a letter (iota). A placeholder replaces it during folding, so
-# that it can still be composed with the letter before it.
+MAX_MARKS = 3  # maximum number of marks of one composed letter
+# Case folding turns this combining mark (iota) into a letter. A placeholder replaces the mark during folding,
+# so that it can still be composed with the letter before it.
 IOTA, IOTA_PLACEHOLDER = "\u0345", "\ufdd2"
 
-ASCII_PUNCTUATION = r"[!-/:-@\[-`{-~]"
-
+ASCII_PUNCTUATION = r"[!-/:-@\[-`{-~]"  # regular expression
 # --- Protocol Buffers -----------------------------------------------------------------------------
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types; groups (3 and 4) are not supported
-Fields = Mapping[int, tuple[str, int]]  # number -> name, wire type
+Fields = Mapping[int, tuple[str, int]]  # number of a field -> its name and wire type
 PIECE: Fields = {1: ("piece", BYTES), 2: ("score", FIXED32), 3: ("type", VARINT)}
 TRAINER: Fields = {
     3: ("model_type", VARINT),
@@ -114,7 +112,7 @@ def _parse_message(data: bytes, fields: Fields) -> dict[str, Any]:
     return message
 
 
-def _is_set(message: dict[str, Any], name: str, default: bool) -> bool:
+def _read_flag(message: dict[str, Any], name: str, default: bool) -> bool:
     value = message.get(name, int(default))
     if value not in (0, 1):
         raise Invalid(f"{name} = {value}, expected 0 or 1")
@@ -125,60 +123,60 @@ def _is_set(message: dict[str, Any], name: str, default: bool) -> bool:
 
 
 class Piece(NamedTuple):
-    """A piece of the vocabulary: its text, its score (log probability or rank) and its type, 1 to 6."""
+    """A piece of the vocabulary."""
 
     text: str
-    score: float
-    kind: int
+    score: float  # Unigram: log probability; BPE: minus the rank
+    kind: int  # NORMAL to BYTE
 
 
 @dataclass(frozen=True)
 class SentencePieces:
-    """A SentencePiece model: pieces by their ids, and how a text is split into pieces."""
+    """The content of a SentencePiece model file."""
 
-    pieces: list[Piece]
+    pieces: list[Piece]  # by id
     model: str  # Unigram or BPE
-    byte_fallback: bool  # characters without a piece are split into byte pieces
+    byte_fallback: bool  # whether characters without a piece are split into byte pieces
     charsmap: bytes  # the table of normalization rules
     rules_name: str  # name of the rules in ``charsmap``, such as nmt_nfkc
-    adds_blank: bool  # a blank is put before a text
-    collapses_blanks: bool  # runs of blanks become one; blanks at both ends are removed
+    adds_blank: bool  # whether a blank is put before a text
+    collapses_blanks: bool  # whether runs of blanks become one, and blanks at both ends are removed
 
 
 def read_sentence_pieces(data: bytes) -> SentencePieces:
-    """The model in a file.
+    """Parse the content of a model file.
 
     Raises:
         Invalid: not a SentencePiece model, truncated or inconsistent, or with an unsupported feature.
     """
     if data.startswith(b"version "):
-        raise Invalid("it is a Git LFS pointer, and 'git lfs pull' fetches the file")
-    parts: dict[int, bytes] = {}
+        raise Invalid("it is a Git LFS pointer; 'git lfs pull' downloads the file")
+    submessages: dict[int, bytes] = {}
     pieces: list[Piece] = []
     for number, wire, value in _read_fields(data):
-        if number > 3:
+        if number > 3:  # 1: a piece, 2: settings of training, 3: of normalization
             continue
-        if wire != BYTES or number in parts:
+        if wire != BYTES or number in submessages:
             raise Invalid(f"field {number} {'occurs twice' if wire == BYTES else 'is not a message'}")
         if number > 1:
-            parts[number] = value
+            submessages[number] = value
             continue
         if len(pieces) == MAX_PIECES:
             raise Invalid(f"more than {MAX_PIECES:,} pieces")
         pieces.append(_parse_piece(value, len(pieces)))
     if not pieces:
         raise Invalid("it has no pieces")
-    trainer = _parse_message(parts.get(2, b""), TRAINER)
-    normalizer = _parse_message(parts.get(3, b""), NORMALIZER)
-    byte_fallback = _is_set(trainer, "byte_fallback", False)
+    trainer = _parse_message(submessages.get(2, b""), TRAINER)
+    normalizer = _parse_message(submessages.get(3, b""), NORMALIZER)
+    byte_fallback = _read_flag(trainer, "byte_fallback", False)
     _check_pieces(pieces, byte_fallback)
     model = trainer.get("model_type", 1)
     model = MODEL_TYPES.get(model, model)
     if model not in ("Unigram", "BPE"):
         raise Invalid(f"the model type is {model}; only Unigram and BPE are supported")
-    if _is_set(trainer, "treat_whitespace_as_suffix", False):
+    if _read_flag(trainer, "treat_whitespace_as_suffix", False):
         raise Invalid("treat_whitespace_as_suffix = true is not supported")
-    if not _is_set(normalizer, "escape_whitespaces", True):
+    if not _read_flag(normalizer, "escape_whitespaces", True):
         raise Invalid("escape_whitespaces = false is not supported")
     return SentencePieces(
         pieces,
@@ -186,8 +184,8 @@ def read_sentence_pieces(data: bytes) -> SentencePieces:
         byte_fallback,
         normalizer.get("precompiled_charsmap", b""),
         normalizer.get("name", b"")[:64].decode("utf-8", "replace"),
-        _is_set(normalizer, "add_dummy_prefix", True),
-        _is_set(normalizer, "remove_extra_whitespaces", True),
+        _read_flag(normalizer, "add_dummy_prefix", True),
+        _read_flag(normalizer, "remove_extra_whitespaces", True),
     )
 
 
@@ -219,18 +217,18 @@ def _check_pieces(pieces: list[Piece], byte_fallback: bool) -> None:
         raise Invalid(f"byte_fallback is {value}, with {len(byte_pieces)} of 256 byte pieces")
 
 
-# --- its tokenizer --------------------------------------------------------------------------------
+# --- the tokenizer of a model ---------------------------------------------------------------------
 
 
 def assign_ids(model: SentencePieces, ids: PieceIds, mask: str | None) -> list[Piece]:
-    """Pieces in the order of their ids in the table of embeddings.
+    """The pieces in the order of their ids in the embedding matrix; the special tokens come first.
 
     Args:
-        mask: mask token; appended if it is not one of the pieces. None: no token is appended.
+        mask: mask token, which is appended if it is not one of the pieces; None: append no token.
     """
     special = [Piece(t, 0.0, UNKNOWN if i == ids.unknown else CONTROL) for i, t in enumerate(ids.special)]
-    replaced, others = model.pieces[: ids.num_replaced], model.pieces[ids.num_replaced :]
-    if not {piece.kind for piece in replaced} <= {UNKNOWN, CONTROL}:
+    replaced_pieces, others = model.pieces[: ids.num_replaced], model.pieces[ids.num_replaced :]
+    if not {piece.kind for piece in replaced_pieces} <= {UNKNOWN, CONTROL}:
         what = "pieces are not the special tokens of this tokenizer class"
         raise Invalid(f"the first {ids.num_replaced} {what}")
     if ids.simplifies_text:  # ALBERT separates a comma from the digit before it
@@ -239,7 +237,7 @@ def assign_ids(model: SentencePieces, ids: PieceIds, mask: str | None) -> list[P
     if mask is not None and all(piece.text != mask for piece in pieces):
         pieces.append(Piece(mask, 0.0, CONTROL))
     if len({piece.text for piece in pieces}) < len(pieces) or sum(p.kind == UNKNOWN for p in pieces) != 1:
-        raise Invalid("the pieces do not fit the special tokens of this tokenizer class")
+        raise Invalid("the pieces do not match the special tokens of this tokenizer class")
     return pieces
 
 
@@ -254,7 +252,7 @@ def pieces_to_add(model: SentencePieces, normalizer: Any) -> list[str]:
 def build_definition(
     model: SentencePieces, pieces: list[Piece], first_normalizers: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Model and stages as in ``tokenizer.json``; the caller adds the added tokens and the post-processor.
+    """The model, normalizer, pre-tokenizer and decoder in the format of ``tokenizer.json``.
 
     Args:
         pieces: the result of ``assign_ids``.
@@ -295,14 +293,14 @@ def build_definition(
 
 
 def _unigram_score(piece: Piece, best: float) -> float:
-    """The score of a piece in Unigram; a user-defined piece is almost always used, as in SentencePiece."""
+    """The score of a piece in Unigram; user-defined pieces are almost always used, as in SentencePiece."""
     if piece.kind == USER_DEFINED:
         return len(piece.text.encode()) * best - 0.1
     return piece.score if piece.kind == NORMAL else FORBIDDEN_SCORE
 
 
 def _list_merges(scores: dict[str, float]) -> list[list[str]]:
-    """All pairs of pieces that form a piece, sorted by its score, then by the length of the left part."""
+    """All pairs of pieces that form a piece, sorted by its score, then by the length of the left piece."""
     if sum(map(len, scores)) > MAX_LETTERS:
         raise Invalid(f"its pieces have more than {MAX_LETTERS:,} characters")
     merges = [

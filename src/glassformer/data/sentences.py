@@ -1,10 +1,7 @@
-"""A corpus of sentences as word ids.
+"""A corpus of sentences as word ids, for training word vectors.
 
-It is used to train word vectors, and is in memory or in memory-mapped files.
-
-    ids.npy  starts.npy  words.json                    sentence i is ids[starts[i]:starts[i + 1]]
-
-Rare words are removed before context windows are formed.
+The corpus is in memory, or in a folder with the memory-mapped files ``ids.npy``, ``starts.npy`` and
+``words.json``. Sentence i is ``ids[starts[i] : starts[i + 1]]``. Rare words are left out.
 """
 
 from __future__ import annotations
@@ -43,12 +40,12 @@ from glassformer.finite import json_text
 from glassformer.outputs import atomic_write, write_text
 from glassformer.reading import NotRegularError, open_regular
 
-CHUNK_SENTENCES = 10_000  # sentences converted to ids at a time
-CHECKED_AT_ONCE = 1_000_000  # ids checked at a time
+CHUNK_SENTENCES = 10_000  # number of sentences that are converted to ids at a time
+CHECKED_IDS = 1_000_000  # number of ids that are checked at a time
 # A longer sentence is split. Training updates the learning rate, and divides work among threads, by sentence.
 MAX_SENTENCE_WORDS = 10_000
 MAX_FILE_NAME = 255  # maximum length of file names on common file systems; a longer string is a text
-RARE = -1  # id of rare words
+RARE = -1  # marks a rare word in ``id_map``
 Sentences = str | Path | Iterable[str] | Iterable[Sequence[str]]
 
 
@@ -61,7 +58,7 @@ class Corpus:
     """
 
     ids: np.ndarray  # int32 [N], possibly memory-mapped
-    starts: np.ndarray  # int64 [n + 1]
+    starts: np.ndarray  # int64 [n + 1], the first word of each of n sentences in ``ids``, and N
     words: tuple[str, ...]  # [V]
     counts: np.ndarray  # int64 [V], occurrences of each word in the corpus
     raw_words: int  # number of words including rare words; training speed refers to this number
@@ -75,7 +72,7 @@ class Corpus:
         return len(self.starts) - 1
 
     def digest(self) -> str:
-        """A checksum of everything that training uses."""
+        """SHA-256 of everything that training uses."""
         joined = "\n".join(self.words)
         if joined.count("\n") >= len(self.words):  # a word contains a line break
             joined = json_text(self.words, ascii=True)
@@ -108,7 +105,7 @@ class Corpus:
 
 
 def _are_consistent(ids: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> bool:
-    """Whether ids, sentences and counts are consistent; training writes to memory at the ids unchecked."""
+    """Whether ids, sentences and counts are consistent; training uses the ids as indices without checks."""
     if not all(isinstance(a, np.ndarray) and a.ndim == 1 for a in (ids, starts, counts)):
         return False
     if ids.dtype != np.int32 or starts.dtype != np.int64:
@@ -116,8 +113,8 @@ def _are_consistent(ids: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> 
     if not len(starts) or starts[0] != 0 or starts[-1] != len(ids) or (np.diff(starts) < 0).any():
         return False
     counted = np.zeros(len(counts), np.int64)
-    for i in range(0, len(ids), CHECKED_AT_ONCE):
-        chunk = np.asarray(ids[i : i + CHECKED_AT_ONCE])
+    for i in range(0, len(ids), CHECKED_IDS):
+        chunk = np.asarray(ids[i : i + CHECKED_IDS])
         if chunk.min() < 0 or chunk.max() >= len(counts):
             return False
         counted += np.bincount(chunk, minlength=len(counts))
@@ -127,14 +124,14 @@ def _are_consistent(ids: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> 
 def read_corpus(
     sentences: Sentences, *, min_count: int = 5, max_words: int = 0, folder: str | Path | None = None
 ) -> Corpus:
-    """Read sentences and convert them to word ids, by frequency.
+    """Read sentences and convert them to word ids, in the order of frequency.
 
     Args:
         sentences: the path of a text file with one sentence per line, or an iterable of strings, of lists of
             words, or of arrays of words; it is iterated once. Lines and strings are split at white space. A
             sentence of more than ``MAX_SENTENCE_WORDS`` words is split. Words are normalized to NFC.
         min_count: words that occur less often are left out.
-        max_words: maximum number of different words; the most frequent words are kept; 0: all.
+        max_words: maximum number of different words; the most frequent words are used; 0: all words.
         folder: write the ids to this folder and memory-map them, for a corpus larger than memory.
 
     Raises:
@@ -196,12 +193,12 @@ def _build_corpus(
     with _writable_ids(int(counts.sum()), folder) as ids:
         position = 0
         for i, provisional in enumerate(queue):
-            is_kept = id_map[provisional] != RARE
-            kept_ids = id_map[provisional][is_kept]
-            ids[position : position + len(kept_ids)] = kept_ids
-            position += len(kept_ids)
+            is_frequent = id_map[provisional] != RARE
+            frequent_ids = id_map[provisional][is_frequent]
+            ids[position : position + len(frequent_ids)] = frequent_ids
+            position += len(frequent_ids)
             ends = np.cumsum(lengths[i])
-            lengths[i] = np.diff(np.concatenate([[0], np.cumsum(is_kept)])[ends], prepend=0)
+            lengths[i] = np.diff(np.concatenate([[0], np.cumsum(is_frequent)])[ends], prepend=0)
     sentence_lengths = _split_long(np.concatenate(lengths))
     starts = np.concatenate([[0], np.cumsum(sentence_lengths[sentence_lengths > 0])]).astype(np.int64)
     num_raw_words = counter.total()
@@ -219,16 +216,16 @@ def _split_long(lengths: np.ndarray) -> np.ndarray:
     """Lengths of sentences after splitting those of more than ``MAX_SENTENCE_WORDS`` words."""
     if lengths.max(initial=0) <= MAX_SENTENCE_WORDS:
         return lengths
-    divided = (divmod(n, MAX_SENTENCE_WORDS) for n in lengths.tolist())
-    parts = ([MAX_SENTENCE_WORDS] * count + [rest] for count, rest in divided)
-    return np.fromiter(chain.from_iterable(parts), np.int64)
+    counts_and_rests = (divmod(n, MAX_SENTENCE_WORDS) for n in lengths.tolist())
+    lists = ([MAX_SENTENCE_WORDS] * count + [rest] for count, rest in counts_and_rests)
+    return np.fromiter(chain.from_iterable(lists), np.int64)
 
 
 @contextmanager
 def _writable_ids(size: int, folder: str | Path | None) -> Iterator[np.ndarray]:
     """An array to be filled: in memory, or in a temporary file that replaces ids.npy afterwards.
 
-    Another process may have memory-mapped an existing ids.npy, so this file is never written to.
+    An existing ids.npy is not overwritten, since another process may have memory-mapped it.
     """
     if folder is None:
         yield np.empty(size, np.int32)
@@ -283,7 +280,7 @@ class _ArrayQueue:
     """A queue of int32 arrays that can be iterated once: in memory, or in an unnamed file in ``folder``."""
 
     def __init__(self, folder: str | Path | None):
-        self.parts: deque[np.ndarray] = deque()
+        self.arrays: deque[np.ndarray] = deque()
         self.sizes: list[int] = []
         self.file = None
         if folder is not None:
@@ -299,18 +296,18 @@ class _ArrayQueue:
         if self.file is not None:
             self.file.close()
 
-    def add(self, part: np.ndarray) -> None:
+    def add(self, array: np.ndarray) -> None:
         if self.file is None:
-            self.parts.append(part)
+            self.arrays.append(array)
             return
-        self.sizes.append(part.nbytes)
+        self.sizes.append(array.nbytes)
         with _disk_errors(self.folder):
-            self.file.write(part.data)
+            self.file.write(array.data)
 
     def __iter__(self) -> Iterator[np.ndarray]:
         if self.file is None:
-            while self.parts:
-                yield self.parts.popleft()  # its memory is freed when the next part is requested
+            while self.arrays:
+                yield self.arrays.popleft()  # its memory is freed when the next array is requested
             return
         with _disk_errors(self.folder):
             self.file.seek(0)
@@ -321,10 +318,10 @@ class _ArrayQueue:
 def _provisional_ids(
     sentences: Sentences, queue: _ArrayQueue
 ) -> tuple[_ProvisionalIds, np.ndarray, list[np.ndarray]]:
-    """Write the provisional ids of all words to the queue.
+    """Write the provisional ids of all words to the queue, one array per chunk of sentences.
 
     Returns:
-        The words; their counts, int64 ``[V]``; the lengths of the sentences of each part.
+        The words; their counts, int64 ``[V]``; for each chunk, the lengths of its sentences.
     """
     ids_of_words, counts, lengths = _ProvisionalIds(), np.zeros(0, np.int64), []
     stream = split_sentences(sentences)
@@ -332,16 +329,16 @@ def _provisional_ids(
         sizes = np.fromiter(map(len, chunk), np.int64, len(chunk))
         ids = map(ids_of_words.__getitem__, chain.from_iterable(chunk))
         try:
-            part = np.fromiter(ids, np.int32, int(sizes.sum()))
+            chunk_ids = np.fromiter(ids, np.int32, int(sizes.sum()))
         except TypeError:  # a word is not a string, or not hashable
             num_before = len(lengths) * CHUNK_SENTENCES
             invalid = (i for i, words in enumerate(chunk, 1) if not all(isinstance(w, str) for w in words))
             raise _sentence_error(num_before + next(invalid, 1)) from None
-        new_counts = np.bincount(part, minlength=len(ids_of_words))
+        new_counts = np.bincount(chunk_ids, minlength=len(ids_of_words))
         new_counts[: len(counts)] += counts
         counts = new_counts
         lengths.append(sizes)
-        queue.add(part)
+        queue.add(chunk_ids)
     return ids_of_words, counts, lengths
 
 
@@ -353,7 +350,7 @@ def _sentence_error(i: int) -> DataError:
 def _file_lines(path: Path) -> Iterator[str]:
     name = str(path)
     if max(map(len, path.parts), default=0) > MAX_FILE_NAME or ("\n" in name and not path.exists()):
-        what = f"not the path of a file of sentences, but a text of {len(name):,} characters"
+        what = f"a text of {len(name):,} characters where the path of a file of sentences is expected"
         raise NoSuchFileError(what, where=repr(name[:40]), fix="Put a single text into a list: [text]")
     fix = "Give the path of a text file, or a list"
     try:
@@ -365,7 +362,7 @@ def _file_lines(path: Path) -> Iterator[str]:
         raise NoSuchFileError(f"no such file of sentences: {error.strerror}", where=name, fix=fix) from None
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
-        raise CannotReadError(what, where=name, fix="Check its rights") from None
+        raise CannotReadError(what, where=name, fix="Check its permissions") from None
     except UnicodeDecodeError as error:
         with path.open("rb") as file:
             if file.read(2) == b"\x1f\x8b":

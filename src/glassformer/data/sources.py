@@ -1,6 +1,6 @@
-"""Loader of texts and labels.
+"""Load texts and labels.
 
-Data are loaded from a built-in data set (``imdb``, ``europe``) or from one of these paths:
+The source is a built-in data set (``imdb``, ``europe``) or one of these paths:
 - a CSV, TSV, JSONL or Parquet file, which becomes the split ``train``
 - a folder with one such file per split (``train.csv``, ``test.csv``) or with shards (``data/folders.py``)
 - a folder of texts: ``label/*.txt`` or ``split/label/*.txt``
@@ -83,8 +83,8 @@ def load_text_dataset(
         source: a key of ``NAMED_SOURCES`` or a path (see the top of this file).
         text_column, label_column: columns of a table; None: detect them by usual names, or by content
             (``find_columns`` of ``data/columns.py``).
-        limit: use at most this many examples of every split, stratified by class, in file order.
-        seed: seed for drawing these examples.
+        limit: maximum number of examples per split: a random sample, stratified by class, in file order.
+        seed: seed of this sample.
         splits: load only these splits; other splits are not read.
         need_labels: raise an error for a table without a column of labels.
         on_bad_row: ``refuse`` raises an error for an unusable row; ``skip`` leaves it out and lists it.
@@ -93,11 +93,11 @@ def load_text_dataset(
         pair_column: column of second texts; the rows become pairs. ``auto``: detect two columns of
             texts (``find_pair_columns`` of ``data/columns.py``). ``none``: a row has one text.
         label_separator: separator between labels in a multi-label cell; None: a cell is one label.
-        numbers: read the labels as ``float``; their column is detected by name or content.
+        numbers: whether to read the labels as ``float``; their column is detected by name or content.
         number_format: format of these numbers, see ``check_numbers``.
         trained: the text column (for pairs, both columns) on which a model was trained. It is used if the
             table has it and ``text_column`` is None; for pairs see ``columns_for_pair_model``. Empty: the
-            model has no column names; None: the data are for training.
+            model does not know the columns; None: the data are for training.
 
     Labels keep the type of the file: ``int`` if all are integers, otherwise ``str``; class names in a Parquet
     schema replace the numbers. Lists, and cells split at ``label_separator``, become ``LabelSet``.
@@ -135,7 +135,7 @@ Requested = Sequence[str] | None  # names of the splits to load; None: all
 
 # --- labels -----------------------------------------------------------------------------------
 
-is_canonical_integer = re.compile(r"0|-?[1-9][0-9]{0,17}").fullmatch  # one spelling for each number
+is_canonical_integer = re.compile(r"0|-?[1-9][0-9]{0,17}").fullmatch  # "12", "-3"; not "012", "+3", "3.0"
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class LabelReader:
     form: NumberFormat = "plain"  # format of numbers
 
     def checks(self, table: Table, label: str) -> dict[str, Callable]:
-        """Column -> function that raises an error for an invalid value."""
+        """Column of labels -> function that raises an error for an invalid value."""
         if self.numbers:
             return {label: partial(check_numbers, form=self.form)}
         values, names = table.read(label), table.class_names.get(label, ())
@@ -158,29 +158,29 @@ class LabelReader:
         return {label: lambda cells: [_class_name(item, names, table, 0) for item in check_labels(cells)]}
 
     def read(self, table: Table, label: str, class_names: Sequence[str] = ()) -> Sequence[Any]:
-        """The labels; numbers become class names, if this file or an earlier file has class names.
+        """The labels of a table; numbers are replaced by class names if there are class names.
 
-        Empty if all numbers of a file with class names are -1, which means "unlabeled".
+        If all numbers of a file with class names are -1, it is unlabeled, and the result is empty.
 
         Args:
-            class_names: the class names of an earlier file.
+            class_names: the class names of an earlier file, for a file without class names.
         """
-        values, own_names = table.read(label), table.class_names.get(label, ())
+        values, file_names = table.read(label), table.class_names.get(label, ())
         if self.numbers:
             return check_numbers(values, table.origin, table.rows, self.form)
         if self.separator is not None or is_multilabel(values):
             labels = check_sets(split_column(values, self.separator, label), table.origin, table.rows)
-        elif own_names and all(value == -1 for value in values):
+        elif file_names and all(value == -1 for value in values):
             return []
         else:
             labels = _single_labels(values if table.typed else [value.strip() for value in values], table)
-        if own_names:
-            return _named_labels(labels, own_names, table)
+        if file_names:
+            return _named_labels(labels, file_names, table)
         return _name_classes(labels, class_names, table)
 
 
 def _single_labels(values: Sequence[Any], table: Table) -> Sequence[Any]:
-    """One label per row, checked."""
+    """Check one label per row; errors also say if the labels do not look like classes."""
     try:
         return check_labels(values, table.origin, table.rows)
     except DataError as error:
@@ -191,9 +191,7 @@ def _single_labels(values: Sequence[Any], table: Table) -> Sequence[Any]:
 
 
 def _name_classes(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> Sequence[Any]:
-    """Replace the numbers in a file without class names by the class names of an earlier file.
-
-    If all labels are names, they are returned unchanged.
+    """Replace the numbers in a file by the class names of an earlier file; names are returned unchanged.
 
     Raises:
         DataError: a number has no class name, or names and numbers are mixed; the message names the row.
@@ -276,7 +274,7 @@ class _TextReader(LabelReader):
     def find_columns(self, table: Table, split: str, first: Columns | None) -> tuple[Table, Columns]:
         """A split's table and its columns; labels in several 0/1 columns become one column of lists.
 
-        Columns are detected in the first split, which is the largest; later splits use the same columns.
+        Columns are detected in the first split, usually ``train``. Later splits use the same columns.
         """
         if split == "unsupervised" and (first is None or first.pair is None):
             text = self.text or (first.text if first and first.text in table.names else None)
@@ -299,27 +297,28 @@ class _TextReader(LabelReader):
         options = {"labels": self.find_labels, "need_labels": self.need_labels}
         guess = any(options.values()) and not self.numbers and self.separator is None
         table, label, label_message = with_label_sets(table, label, (text, pair), guess=guess)
-        found = find_columns_of_pairs(table, text, label, pair, **options)
-        found = found or find_columns(table, text, label, pairs=self.training_columns is None, **options)
-        message = "; ".join(filter(None, (pair_message, label_message, found.message)))
-        return table, replace(found, message=message, label=found.label if self.read_labels else None)
+        columns = find_columns_of_pairs(table, text, label, pair, **options)
+        columns = columns or find_columns(table, text, label, pairs=self.training_columns is None, **options)
+        message = "; ".join(filter(None, (pair_message, label_message, columns.message)))
+        return table, replace(columns, message=message, label=columns.label if self.read_labels else None)
 
-    def usable_rows(self, table: Table, found: Columns, rejected: list[RejectedRow]) -> Table:
+    def usable_rows(self, table: Table, columns: Columns, rejected: list[RejectedRow]) -> Table:
         """The usable rows of a table; unusable rows are added to ``rejected``."""
-        checks = found.checks() | (self.checks(table, found.label) if found.label else {})
-        return keep_usable_rows(table, found.text, found.label, rejected, checks)
+        checks = columns.checks() | (self.checks(table, columns.label) if columns.label else {})
+        return keep_usable_rows(table, columns.text, columns.label, rejected, checks)
 
     def missing_label_error(
         self, error: DataError, split: str, first: Columns | None, tables: dict[str, list[Table]]
     ) -> DataError:
         """A specific error if an earlier split has labels but this split has none; otherwise ``error``."""
         missing = tuple(f"there is no column {name!r}" for name in ("label", self.label) if name)
-        first_split, parts = next(iter(tables.items()))
+        first_split, first_tables = next(iter(tables.items()))
         if first is None or first.label is None or not self.need_labels:
             return error
         if first_split == split or not error.what.startswith(missing):
             return error
-        training_files = parts[0].origin if len(parts) == 1 else f"the files of {first_split!r}"
+        is_one_file = len(first_tables) == 1
+        training_files = first_tables[0].origin if is_one_file else f"the files of {first_split!r}"
         what = f"the split {split!r} has no labels: it lacks the column {first.label!r} of {first_split!r}"
         fix = f"Use only {training_files}, or move this file out of the folder, or add its labels"
         return NoSuchColumnError(what, where=error.where, fix=fix)
@@ -339,7 +338,7 @@ def _load_path(path: Path, reader: _TextReader, requested: Requested) -> TextDat
         if reader.need_labels:
             fix = "Give a table (CSV, TSV, JSONL, Parquet), or write a text, a tab and its label "
             fix += "in every line"
-            raise UnclearColumnError("one text in each line, without labels", where=str(path), fix=fix)
+            raise UnclearColumnError("the file has texts without labels", where=str(path), fix=fix)
         lines, rows = read_lines(path)
         checked = check_texts(lines, str(path), rows)
         splits = {split: TextSplit(checked, None, str(path), rows) for split in chosen}
@@ -353,43 +352,44 @@ def _from_tables(name: str, files: dict[str, list[Path]], reader: _TextReader) -
     splits: dict[str, TextSplit] = {}
     class_names: tuple[str, ...] = ()
     notes, first, amounts = [], None, []
-    for split, parts in tables.items():
+    for split, split_tables in tables.items():
         texts: list[str] = []
         labels: list[Any] = []
-        for i, table in enumerate(parts):
+        for i, table in enumerate(split_tables):
             try:
-                table, found = reader.find_columns(table, split, first)
+                table, columns = reader.find_columns(table, split, first)
             except DataError as error:
                 raise reader.missing_label_error(error, split, first, tables) from None
-            parts[i] = table
-            first = first or (found if split != "unsupervised" else None)
-            label = found.label if reader.separator is None else None  # an empty cell: none of several labels
-            columns = {"text_column": found.text, "pair_column": found.pair, "label_column": label}
-            check_filled(table, columns)
+            split_tables[i] = table
+            first = first or (columns if split != "unsupervised" else None)
+            filled = {"text_column": columns.text, "pair_column": columns.pair}
+            if reader.separator is None:  # otherwise an empty cell means that no label applies
+                filled["label_column"] = columns.label
+            check_filled(table, filled)
             if reader.rejected is not None:
-                table = parts[i] = reader.usable_rows(table, found, reader.rejected)
-            with hint_to_skip(reader.rejected, partial(reader.usable_rows, table, found)):
-                texts += found.read(table)
-                if found.label is not None:
-                    class_names = table.class_names.get(found.label, class_names)
-                    labels += reader.read(table, found.label, class_names)
-            if found.label is None and split != "unsupervised":
+                table = split_tables[i] = reader.usable_rows(table, columns, reader.rejected)
+            with hint_to_skip(reader.rejected, partial(reader.usable_rows, table, columns)):
+                texts += columns.read(table)
+                if columns.label is not None:
+                    class_names = table.class_names.get(columns.label, class_names)
+                    labels += reader.read(table, columns.label, class_names)
+            if columns.label is None and split != "unsupervised":
                 notes.append(f"{table.origin} has no labels (columns: {listed(table.names)})")
-            if found.label is not None and reader.numbers:
-                amounts.append(amounts_message(table.read(found.label), reader.form))
-        origin = folders.combined_origin(parts, len(texts), len(labels))
+            if columns.label is not None and reader.numbers:
+                amounts.append(amounts_message(table.read(columns.label), reader.form))
+        origin = folders.combined_origin(split_tables, len(texts), len(labels))
         splits[split] = TextSplit(texts, labels or None, *origin)
-    untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
+    untyped = {split for split, group in tables.items() if not any(table.typed for table in group)}
     if not reader.numbers:
         splits = _with_integer_labels(unify_spelling(splits), untyped)
     names = () if reader.numbers else class_names or label_names(splits)
-    table_messages = dict.fromkeys(table.message for parts in tables.values() for table in parts)
+    table_messages = dict.fromkeys(table.message for group in tables.values() for table in group)
     messages = tuple(filter(None, (*table_messages, first.message if first else "", *amounts)))
     dataset = TextDataset(name, splits, names, notes=tuple(notes), messages=messages)
     if first is None:
         return dataset
-    columns = {"columns": (first.text, first.label), "pair_column": first.pair}
-    return replace(dataset, **columns, label_candidates=first.candidates, number_column=first.numbers)
+    dataset = replace(dataset, columns=(first.text, first.label), pair_column=first.pair)
+    return replace(dataset, label_candidates=first.candidates, number_column=first.numbers)
 
 
 # --- folders of texts -------------------------------------------------------------------------
@@ -416,11 +416,11 @@ def _read_texts(
     """The texts of a split of ``_find_text_files``, sorted by class and name.
 
     Args:
-        rejected: list to which unusable files are added, which are then skipped; None: they raise an error.
+        rejected: list to which skipped files are added; None: unusable files raise an error.
     """
     files = [(label, path) for label, paths in classes.items() for path in paths]
     if not files:
-        fix = "Put some in, or move that folder elsewhere"
+        fix = "Add .txt files, or move that folder elsewhere"
         raise MissingValueError(f"no .txt files for {split}", where=str(folder), fix=fix)
     texts, labels = [], []
     for label, path in files:
@@ -434,18 +434,18 @@ def _read_texts(
                 raise error.replace(where=where, fix=fix) from None
             rejected.append(RejectedRow(str(path), 1, error.what))
     if not texts:
-        raise DataError(f"no file of {split} can be used", where=str(folder), fix="Fill them")
+        raise DataError(f"no file of {split} can be used", where=str(folder), fix="Correct the files")
     return TextSplit(texts, None if split == "unsupervised" or "" in classes else labels, str(folder))
 
 
 def _class_files(folder: Path, data_folder: Path) -> dict[str, list[Path]]:
-    """Class -> its files sorted by name, without hidden files."""
+    """Class -> its .txt files, sorted by name; the only class of an unlabeled split is ``""``."""
     classes = {
         sub.name: sorted(p for p in sub.glob("*.txt") if p.is_file() and not is_system_file(p))
         for sub in folders.subfolders(folder)
     }
     check_class_names(list(classes), str(folder))
-    if not classes:  # an unlabeled split: the folder has files and no subfolders
+    if not classes:
         return {"": sorted(p for p in folder.glob("*.txt") if not is_system_file(p))}
     for name, files in classes.items():
         if not files:
@@ -458,7 +458,7 @@ def _class_files(folder: Path, data_folder: Path) -> dict[str, list[Path]]:
     return classes
 
 
-# --- named sources ----------------------------------------------------------------------------
+# --- built-in data sets -----------------------------------------------------------------------
 
 
 def _load_downloadable(source: NamedSource, reader: _TextReader, requested: Requested) -> TextDataset:
@@ -486,7 +486,7 @@ def _download(source: NamedSource, path: str) -> Path:
         return Path(hf_hub_download(source.hub, path, **options))
     except Exception as error:  # network, proxy, disk and Hub errors have different exception types
         reason = offline_reason or (str(error).splitlines() or [type(error).__name__])[0]
-        what = f"the data set {source.folder!r} is not on this machine and could not be fetched ({reason})"
+        what = f"the data set {source.folder!r} is not on this machine and was not downloaded ({reason})"
         fix = f"Put its Parquet files into a folder {source.folder!r} and set GLASSFORMER_DATA to the parent "
         fix += "folder, or go online"
         raise NoSuchFileError(what, where=f"{source.hub} on the Hugging Face Hub", fix=fix) from error
@@ -530,8 +530,8 @@ NAMED_SOURCES = {
         language="en",
     ),
     "messages": NamedSource(
-        description="396 messages to an online shop, written for this project, in six intents: 8 of each to "
-        "learn from, 348 to be tested on",
+        description="396 messages to an online shop, written for this project, in six intents: 8 of each for "
+        "training, 348 for testing",
         licence="as this package",
         load=_generated(corpus.messages),
         language="en",
@@ -582,9 +582,9 @@ NAMED_SOURCES = {
         licence="Apache-2.0 (congnghia0609/ntc-scv)",
         load=_load_composed,
         notes=(
-            "word-segmented: the syllables of a word are joined by '_'; clean = 'syllables' undoes that, so "
-            "that the model also reads plain text",
-            "every text is brought to Unicode's composed form (NFC)",
+            "word-segmented: the syllables of a word are joined by '_'; clean = 'syllables' separates them, "
+            "so that the model also reads plain text",
+            "every text is converted to Unicode's composed form (NFC)",
             "16 distinct texts are in two splits",
         ),
         folder="ntc-scv",

@@ -36,9 +36,9 @@ from glassformer.errors import (
 )
 
 D = TypeVar("D", bound=Dataset)
-Parts = tuple[np.ndarray, np.ndarray]  # the indices of the other and of the held-out examples
+Parts = tuple[np.ndarray, np.ndarray]  # indices of the remaining examples, and of the held-out examples
 COPIES_ALLOWED_FOR = (None, "apart")  # values of ``copies`` that allow copies of an example in both splits
-Labels = Sequence[Any]  # every label is a str, an int or a ``LabelSet``
+Labels = Sequence[Any]  # every label is a str, an int, a float or a ``LabelSet``
 MAX_DROPPED = 5  # maximum number of classes in a proposed setting that drops classes
 NEED_ONE = "each need one"
 SIZE_NAME = "split size"  # in messages, if the caller does not name the setting
@@ -46,7 +46,7 @@ MAX_BLOCKS = 4  # maximum number of blocks of neighboring rows per class in a he
 
 
 def _count(size: float, n: int, size_name: str = SIZE_NAME) -> int:
-    """Number of examples for ``size``, a share of ``n`` (below 1) or a count."""
+    """Number of examples that ``size`` denotes: a share of ``n`` if below 1, otherwise a count."""
     if not size > 0 or (size > 1 and size % 1):  # also true for NaN and infinity
         what = f"{size:g} is neither a share nor a number of examples"
         fix = "Use a share between 0 and 1, such as 0.1, or a whole number"
@@ -60,7 +60,7 @@ def _count(size: float, n: int, size_name: str = SIZE_NAME) -> int:
 
 
 def _strata(labels: Labels, size: float, size_name: str) -> Sequence[Any]:
-    """The strata for a held-out part of ``size``, a share or a count."""
+    """The stratum of each example, for holding out ``size`` examples (a share or a count)."""
     if are_sets(labels) or are_numbers(labels):
         return strata(labels, _count(size, len(labels), size_name))
     return labels
@@ -76,12 +76,12 @@ def strata(labels: Labels, num_held_out: int) -> Sequence[Any]:
 def _single_example_error(
     labels: Labels, reason: str, where: str = FIT_LABELS, all_labels: Counter | None = None
 ) -> DataError | None:
-    """The error for classes that are too small to be divided; None if there are none.
+    """The error for classes with only one distinct example, which cannot be split; None if there are none.
 
     Args:
         labels: the label of each distinct example.
-        reason: the clause that says why one example is not enough.
-        all_labels: counts of the labels of all examples with copies; None: no example has copies.
+        reason: a clause that says why one example is not enough.
+        all_labels: counts of the labels of all examples, including copies; None: there are no copies.
     """
     counts = Counter(labels)
     total_counts = counts if all_labels is None else all_labels
@@ -118,7 +118,7 @@ def _single_example_error(
 
 
 def _both_parts(size_name: str) -> str:
-    """The clause that says why a class needs two examples."""
+    """The clause that says why a class needs two examples, such as "training and test each need one"."""
     part = size_name.partition("_")[0] if size_name != SIZE_NAME else "the held-out part"
     return f"training and {part} {NEED_ONE}"
 
@@ -132,11 +132,11 @@ def stratified_split(labels: Labels, size: float, seed: int, *, size_name: str =
         size_name: the setting of ``size`` in error messages, such as ``test_size``.
 
     Returns:
-        The indices of the other examples and of the held-out examples, int64 and ascending.
+        The indices of the remaining examples and of the held-out examples, int64 and ascending.
 
     Raises:
-        BadValueError: a size that is neither a share nor a count.
-        DataError: a size that does not fit, or a class is too small to be in both parts.
+        BadValueError: ``size`` is neither a share nor a count.
+        DataError: ``size`` is too small or too large, or a class is too small to be in both parts.
     """
     from sklearn.model_selection import StratifiedShuffleSplit
 
@@ -161,7 +161,7 @@ def stratified_split(labels: Labels, size: float, seed: int, *, size_name: str =
 def random_split(
     columns: Sequence[Sequence], size: float, seed: int, groups: Sequence[str] | None = None
 ) -> tuple[list[list], list[list]]:
-    """Split the rows of ``columns`` of equal length into other and held-out rows, in the original order.
+    """Split the rows of ``columns`` into remaining and held-out rows, in the original order.
 
     Args:
         size: size of the held-out part: a share (< 1) or a count (>= 1).
@@ -178,21 +178,21 @@ def block_split(labels: Labels, size: float, seed: int, *, size_name: str = SIZE
     """Like ``stratified_split``, but hold out up to four blocks of neighboring rows of every class.
 
     This is for tables in which related rows (reviews of the same film, comments of the same author) are
-    adjacent. Except at the ends of the blocks, related rows stay in the same part. Neighbors are rows of the
-    same class without another row of this class between them.
-
-    For arguments and errors see ``stratified_split``.
+    adjacent. Except at the ends of the blocks, related rows stay in the same part. Two rows are neighbors if
+    they have the same class and no row of this class is between them.
     """
     labels = [0] * len(labels) if are_numbers(labels) else list(_strata(labels, size, size_name))
-    # This checks the arguments, and sets the number per class.
-    _, drawn = stratified_split(labels, size, seed, size_name=size_name)
-    sizes = Counter(labels[i] for i in drawn.tolist())
+    # A stratified split checks the arguments, and gives the number of held-out rows of each class.
+    _, stratified = stratified_split(labels, size, seed, size_name=size_name)
+    sizes = Counter(labels[i] for i in stratified.tolist())
     rng, blocks = np.random.default_rng(seed), []
     for name in sorted(sizes, key=str):
         rows = np.flatnonzero([label == name for label in labels])
         num_blocks = min(MAX_BLOCKS, sizes[name])
-        gaps = np.sort(rng.integers(0, len(rows) - sizes[name] + 1, num_blocks))  # rows before each block
-        lengths = np.array([len(part) for part in np.array_split(np.arange(sizes[name]), num_blocks)])
+        gaps = np.sort(
+            rng.integers(0, len(rows) - sizes[name] + 1, num_blocks)
+        )  # other rows before each block
+        lengths = np.array([len(block) for block in np.array_split(np.arange(sizes[name]), num_blocks)])
         starts = gaps + np.cumsum(lengths) - lengths
         blocks += [rows[start : start + length] for start, length in zip(starts, lengths)]
     held_out = np.sort(np.concatenate(blocks)).astype(np.int64)
@@ -219,7 +219,7 @@ def grouped_split(
         size_name: the setting of ``size`` in error messages.
 
     Raises:
-        DataError: an impossible size, or a class has only one group, which cannot be in both parts.
+        DataError: ``size`` is impossible, or a class has only one group, which cannot be in both parts.
     """
     split = partial(block_split if blocks else stratified_split, size_name=size_name)
     labels, first_indices = list(labels), first_occurrences(groups)
@@ -240,10 +240,10 @@ def grouped_split(
 
 
 def grouped_choice(groups: Sequence[Any], count: int, seed: int, *, size_name: str = SIZE_NAME) -> np.ndarray:
-    """Sorted positions, int64, of about ``count`` random examples; groups are not divided.
+    """Sorted positions of about ``count`` random examples, int64; groups are not divided.
 
     Raises:
-        DataError: all examples are in one group, so that no other examples would be left.
+        DataError: all examples are in one group, so no other examples would remain.
     """
     firsts = first_occurrences(groups)
     if len(firsts) == 1 < len(groups):
@@ -272,7 +272,7 @@ def stratified_folds(
     Args:
         groups: one key per example; examples of a group are in the same fold. A group's class is its first
             label.
-        blocks: whether a fold is one block of neighboring rows per class (``block_split``); ignores ``seed``.
+        blocks: whether a fold is one block of neighboring rows of each class; if so, ``seed`` is ignored.
         origin: the file and column of the labels in error messages.
 
     Raises:
@@ -325,11 +325,11 @@ def split_by_distinct_text(
     """Split texts at random, with all copies of a text in the same part.
 
     Args:
-        sizes: part -> share of the distinct texts of each class; the shares add up to 1. A text's class is
-            the label of its first copy.
+        sizes: name of a part -> its share of the distinct texts of each class; the shares add up to 1. A
+            text's class is the label of its first copy.
 
     Returns:
-        Part -> ascending indices.
+        Name of each part -> ascending indices.
 
     Raises:
         DataError: the shares do not add up to 1, or a part would be empty.
@@ -337,8 +337,8 @@ def split_by_distinct_text(
     if not sizes or min(sizes.values()) <= 0 or abs(sum(sizes.values()) - 1) > 1e-9:
         fix = 'Use shares such as {"train": 0.8, "test": 0.2}'
         raise DataError("the shares do not add up to 1", where="sizes", fix=fix)
-    copies = positions_by_key(texts)
-    by_class = grouped(copies, lambda text: labels[copies[text][0]])
+    positions = positions_by_key(texts)
+    by_class = grouped(positions, lambda text: labels[positions[text][0]])
     rng = random.Random(seed)
     parts: dict[str, list[int]] = {name: [] for name in sizes}
     for label in sorted(by_class, key=str):
@@ -348,7 +348,7 @@ def split_by_distinct_text(
         for name, size in sizes.items():
             share += size
             stop = round(share * len(texts_of_class))
-            parts[name] += [index for text in texts_of_class[start:stop] for index in copies[text]]
+            parts[name] += [index for text in texts_of_class[start:stop] for index in positions[text]]
             start = stop
     if empty := [name for name, indices in parts.items() if not indices]:
         fix = "Give more texts, or use a larger share"
@@ -371,16 +371,16 @@ class Splits:
 
     def parts(self) -> dict[str, Any]:
         """Name -> split, without missing splits."""
-        parts = {"train": self.train, "validation": self.validation, self.evaluated_split: self.evaluated}
-        return {name: split for name, split in parts.items() if split is not None}
+        splits = {"train": self.train, "validation": self.validation, self.evaluated_split: self.evaluated}
+        return {name: split for name, split in splits.items() if split is not None}
 
     def sizes(self) -> str:
-        """``97 train, 29 validation, 31 test``."""
+        """The sizes of the splits as text, such as ``97 train, 29 validation, 31 test``."""
         return ", ".join(f"{len(split):,} {name}" for name, split in self.parts().items())
 
 
 def evaluation_splits(dataset: Any) -> Splits:
-    """Splits of other data: nothing is held out; the test split, or else the first split, is evaluated."""
+    """The splits of data other than the recipe's, to evaluate their test split, or else the first split."""
     splits = dataset.splits
     evaluated = splits.get("test") or next(iter(splits.values()))
     return Splits(dataset, splits.get("train"), splits.get("validation"), evaluated, "test")
@@ -416,8 +416,10 @@ def make_splits(
         if size is None or (name == "test" and name in splits):
             continue
         try:
-            parts = hold_out(splits["train"], size, settings, copies_allowed_for, size_name=f"{name}_size")
-            splits["train"], splits[name] = parts
+            options = {"size_name": f"{name}_size"}
+            splits["train"], splits[name] = hold_out(
+                splits["train"], size, settings, copies_allowed_for, **options
+            )
         except DataError as error:
             origin, what = splits["train"].origin, error.what
             if error.where == FIT_LABELS:
@@ -427,13 +429,14 @@ def make_splits(
                 if settings.validation_size is not None and "validation" not in splits and pair in what:
                     what = what.replace(pair, f"training, validation and test {NEED_ONE}")
                     fix = fix.replace("examples of", "examples (3 in all) of")
-                raise error.replace(what=what, fix=fix, where=place_of_labels(dataset, origin)) from None
+                raise error.replace(what=what, fix=fix, where=location_of_labels(dataset, origin)) from None
             if not str(error.where).endswith("_size"):
                 raise
             raise error.replace(where=f"{origin}, {error.where}") from None
     train, train_size = splits["train"], settings.train_size
     if train_size is not None and train_size < len(train):
-        train = train.select(_draw(train, train_size, settings.split_seed, shuffled=train.SHUFFLED).tolist())
+        selected = _sample(train, train_size, settings.split_seed, shuffled=train.SHUFFLED)
+        train = train.select(selected.tolist())
     if (pair := getattr(dataset, "pair_column", None)) is not None:
         check_no_target_in_pairs(train, (dataset.columns[0], pair))
     name = choose_evaluated_split(evaluated_split, [*splits])
@@ -444,7 +447,7 @@ def make_splits(
     return Splits(dataset, train, splits.get("validation"), evaluated, name)
 
 
-def place_of_labels(dataset: Any, origin: str) -> str:
+def location_of_labels(dataset: Any, origin: str) -> str:
     """The file and the column of the labels, for messages."""
     label = getattr(dataset, "columns", (None, None))[1]
     return f"{origin}, column {label!r}" if label else origin
@@ -473,8 +476,12 @@ def hold_out(
     return train.select(rest.tolist()), train.select(held_out.tolist())
 
 
-def _draw(split: Any, count: int, seed: int, *, shuffled: bool) -> np.ndarray:
-    """Ascending positions of ``count`` random examples, drawn by the method for this kind of split."""
+def _sample(split: Any, count: int, seed: int, *, shuffled: bool) -> np.ndarray:
+    """Ascending positions of ``count`` random examples.
+
+    Args:
+        shuffled: whether to take the first of a random permutation; ignored for stratified splits.
+    """
     if split.STRATIFIED:
         return stratified_subset(split.labels or [0] * len(split), count, seed)
     rng = np.random.default_rng(seed)
@@ -484,7 +491,7 @@ def _draw(split: Any, count: int, seed: int, *, shuffled: bool) -> np.ndarray:
 
 
 def choose_evaluated_split(name: str, splits: Sequence[str]) -> str:
-    """Name of the split to evaluate: ``name``, or validation if the data set has no test split."""
+    """Name of the split to evaluate: ``name``, or ``validation`` if the data set lacks that split."""
     if name not in (*splits, "test", "validation"):
         fix = nearest(name, [*splits])
         raise BadValueError(f"there is no split {name!r}", where="evaluate.split", fix=fix)
@@ -496,5 +503,5 @@ def limit_examples(dataset: D, limit: int | None, seed: int) -> D:
     if limit is None:
         return dataset
     large = {k: split for k, split in dataset.splits.items() if len(split) > limit}
-    drawn = {k: v.select(_draw(v, limit, seed, shuffled=False).tolist()) for k, v in large.items()}
-    return replace(dataset, splits=dataset.splits | drawn)
+    samples = {k: v.select(_sample(v, limit, seed, shuffled=False).tolist()) for k, v in large.items()}
+    return replace(dataset, splits=dataset.splits | samples)

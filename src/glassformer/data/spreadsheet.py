@@ -1,4 +1,4 @@
-"""Spreadsheet-safe CSV cells."""
+"""CSV cells that a spreadsheet does not run as formulas, and CSV readers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from glassformer.errors import FileTypeError
 
 SPREADSHEETS = frozenset([".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers"])
-MAX_CELL = 16 * 2**20  # characters; the csv module's own limit of 131,072 is too small for a long document
+MAX_CELL = 16 * 2**20  # characters; the default limit of the csv module, 131,072, is too low for documents
 REVIEWED = "review:"  # prefix of the columns that a label review adds; all cells of such a table are escaped
 
-# A spreadsheet runs a cell that begins like this (in East Asian locales also the full-width forms). The
-# pattern includes leading apostrophes, so that unescaping is unambiguous.
+# A spreadsheet runs a cell that begins with one of these characters as a formula; in East Asian locales also
+# with their full-width forms. The pattern includes leading apostrophes, so that unescaping is unambiguous.
 _SIGNS = r"[=+\-@\uff1d\uff0b\uff0d\uff20]"
 _FORMULA = re.compile(rf"'*(?:{_SIGNS}|[\t\r\n])")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?", re.ASCII)
@@ -25,15 +25,14 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?", re.ASCII)
 _INNER_FORMULA = re.compile(rf"(?<![\s\"\u201c\u201d;])([\s\"\u201c\u201d;]++)('*+)(?={_SIGNS})")
 _SEPARATORS = re.compile(r"[;\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 
-
-_LIMIT = threading.RLock()
+_LIMIT_LOCK = threading.RLock()
 
 
 class csv_rows:
     """Like ``csv.reader``, with cells of at most ``max_cell`` characters.
 
-    Python has one such limit per process. This class sets the limit for one record at a time and then
-    restores the old limit, for other readers and threads.
+    Python has one such limit per process. This class sets the limit while it reads a record, and then
+    restores the old limit for other readers and threads.
     """
 
     def __init__(self, lines: Iterable[str], max_cell: int = MAX_CELL, **options: Any):
@@ -48,7 +47,7 @@ class csv_rows:
         return self
 
     def __next__(self) -> list[str]:
-        with _LIMIT:
+        with _LIMIT_LOCK:
             old_limit = csv.field_size_limit(self._max_cell)
             try:
                 return next(self._records)
@@ -64,7 +63,7 @@ def csv_dicts(lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
 
 
 def csv_safe(cell: Any) -> str:
-    """Escape a cell: put an apostrophe before everything that a spreadsheet would run as a formula.
+    """Escape a cell: insert an apostrophe before everything that a spreadsheet would run as a formula.
 
     A formula may be at the start of the cell, or after a semicolon, tab or line break, since some programs
     split cells there.
@@ -85,7 +84,7 @@ def _begins_cell(match: re.Match[str]) -> bool:
 
 
 def is_label_review(names: Iterable[str]) -> bool:
-    """Whether a label review wrote a table; then its cells are escaped by ``csv_safe``."""
+    """Whether a table was written by a label review, so that its cells are escaped by ``csv_safe``."""
     return any(name.startswith(REVIEWED) for name in names)
 
 

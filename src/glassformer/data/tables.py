@@ -3,8 +3,9 @@
 Errors name the invalid row. Row numbers begin with 1: in CSV and TSV row 1 is the header, in JSONL each line
 is a row, in Parquet row 1 is the first record. ``StreamedTable`` reads files that do not fit into memory.
 
-This module is long because only the reader knows the number of an invalid row. Also, CSV and TSV files do not
-state their delimiter, whether they have a header, or what other lines they contain.
+This module is long because it also checks the files: only the reader knows the number of an invalid row. CSV
+and TSV files do not state their delimiter, whether they have a header, or whether other lines are above the
+table.
 """
 
 from __future__ import annotations
@@ -63,23 +64,23 @@ from glassformer.reading import unique_keys
 
 TXT = ".txt"  # one text per line
 NO_ROWS = "the file has no rows"
-STRICT = "strict"  # how to decode a file, as in ``open``
+STRICT = "strict"  # value of ``errors`` in ``open``: bytes that cannot be decoded raise an error
 MAX_NAME = 1_000  # characters of a column's name; a longer first row is probably a text, not a header
 BLANK_AFTER_QUOTE_FIX = "Remove the blanks between a closing quote and the separator or line end after it"
 RAGGED_FIX = "Put a text that contains the separator or a line break into double quotes"
 BLANK_FIX = "Remove the blanks between a separator and an opening quote: such a quote is a part of the text"
-MAX_VALUES = 1 << 22  # values of one JSON object, and separators in one line of CSV
+MAX_VALUES = 1 << 22  # maximum number of values of one JSON object, and of separators in one line of CSV
 MAX_CACHED_COLUMNS = 16  # a file with more columns is read again for each requested column
 
 
 # --- unusable rows --------------------------------------------------------------------------------
 
-# A function that is called with the error and the number of an unusable row.
+# A function that is called for an unusable row, with the error and the row number.
 RowErrorHandler = Callable[[DataError, int], None]
 
 
 class RowError(DataError):
-    """An unusable row."""
+    """The error for an unusable row."""
 
     code = MalformedFileError.code
 
@@ -87,12 +88,12 @@ class RowError(DataError):
         self, what: str, *, values: dict[str, Any] | None = None, ragged: bool = False, **place: str | None
     ):
         super().__init__(what, **place)
-        self.values = values or {}  # column -> its readable cell
-        self.ragged = ragged  # whether cells may be under the wrong column names
+        self.values = values or {}  # column -> cell, for the cells that can be read
+        self.ragged = ragged  # whether the row has another number of cells than the header
 
 
 class UndecodedRowError(RowError):
-    """A row that is not UTF-8."""
+    """The error for a row that is not UTF-8."""
 
     code = NotUtf8Error.code
 
@@ -132,9 +133,9 @@ def read_table(path: str | Path, on_error: RowErrorHandler = raise_error) -> Tab
     """A table from ``.csv``, ``.tsv``, ``.jsonl``, ``.json`` (an array of objects) or ``.parquet``.
 
     Args:
-        on_error: called with the error for a row that is ragged, not a JSON object, not UTF-8 or has broken
-            quoting. If the function returns, the row is skipped, and reading continues on its second line.
-            Unless ``on_error`` is ``raise_error``, keys that a JSON object lacks become None.
+        on_error: called for a row that is ragged, not a JSON object, not UTF-8, or has invalid quotes. If the
+            function returns, the row is skipped, and reading continues on its second line. Unless
+            ``on_error`` is ``raise_error``, keys that a JSON object lacks become None.
 
     Raises:
         DataError: the file is missing, of an unsupported type, not UTF-8, damaged, ragged, or without rows.
@@ -150,7 +151,7 @@ def read_table(path: str | Path, on_error: RowErrorHandler = raise_error) -> Tab
 
 
 def no_rows_error(path: Path, has_header: bool) -> DataError:
-    """The error for a file without rows; its header, if any, may be meant as a row."""
+    """The error for a file without rows; if it has only a header, the fix is to read the header as a row."""
     fix = "Give at least one example"
     fix += "; the first row is read as the header: if the file has no header, add --header no" * has_header
     return MissingValueError(NO_ROWS, where=str(path), fix=fix)
@@ -170,22 +171,22 @@ def is_tab_separated(path: Path) -> bool:
     return len(tabs) > 1 and bool(tabs[0]) and tabs.count(tabs[0]) >= 0.95 * len(tabs)
 
 
-# --- files that can be parsed, but probably wrongly -----------------------------------------------
-# The content of the columns decides whether a file was parsed correctly. A line in a quoted cell is a
-# separate row if it has as many cells as the header, and its cells fit the columns of labels, numbers and
-# dates. Prose never fits these columns. The first row is data if it has such cells, or if all names of text
-# columns are sentences.
+# --- detecting files that are parsed wrongly ------------------------------------------------------
+# A quote that is not closed turns several rows into one cell. A line in a quoted cell is probably a row if it
+# has as many cells as the header, and its cells look like the labels, numbers and dates of their columns.
+# Prose does not look like that. The first row is probably data if it has such cells, or if all its texts are
+# sentences.
 
 SAMPLE_ROWS = 1_000  # number of rows from which the content of the columns is inferred
-FIRST_ROWS = 200  # number of rows compared with the first row, to decide whether the first row is data
+FIRST_ROWS = 200  # number of rows with which the first row is compared
 MIN_LABEL_ROWS = 10  # number of rows after which a column is assumed to have no other labels
 MIN_FITTING = 0.75  # minimum share of the lines of a cell that look like rows
-# If no column has labels or numbers, all lines of a cell must look like rows, and the cell needs this many
-# lines: with tabs, with commas, and if all other rows span several lines.
+# Minimum number of lines of a cell if no column has labels or numbers: in a file with tabs, in one with
+# commas, and if all other rows have several lines, too. All lines must look like rows.
 MIN_LINES_TABS, MIN_LINES_COMMAS, MIN_LINES_MULTILINE = 2, 3, 8
 MIN_SENTENCE_WORDS = 4  # names of columns have fewer words
 MIN_QUESTIONS = 0.2  # minimum share of texts that end like questions
-MAX_CHECKED = 64  # columns whose content is checked
+MAX_CHECKED = 64  # maximum number of columns whose content is checked
 MAX_NUMBER_CLASSES = 10  # maximum number of different numbers that can be classes
 is_word = re.compile(r"[^\W\d][\w/-]*").fullmatch
 # Names that occur in headers and rarely in rows.
@@ -202,11 +203,11 @@ FirstRow = Literal["header", "row", "unclear"]
 
 @dataclass(frozen=True)
 class ColumnPattern:
-    """What distinguishes the cells of a column from prose: labels, single words, numbers or dates."""
+    """The properties of a column of labels, single words, numbers or dates, to tell its cells from prose."""
 
     labels: frozenset[str]
     repeat: bool  # whether the labels repeat, so that the sample probably has all of them
-    numbers: bool
+    numbers: bool  # whether all cells are numbers
     dates: bool
     words: bool  # whether every label is one word
     spaced: bool  # whether cells are surrounded by blanks, as in ``text, label``
@@ -221,17 +222,17 @@ class ColumnPattern:
 
 
 def infer_pattern(cells: Sequence[str]) -> ColumnPattern | None:
-    """The pattern of some cells of a column; None if the cells could also be prose."""
-    filled = [cell for cell in cells if cell.strip()]
-    if len(filled) < 2:
+    """The pattern of the cells of a column; None if the cells could also be prose."""
+    cells = [cell for cell in cells if cell.strip()]
+    if len(cells) < 2:
         return None
-    spaced = any(cell != cell.strip() for cell in filled)
-    numbers, dates, words = are_numbers(filled), are_dates(filled), all(map(is_word, filled))
-    can_be_classes = not numbers or len(set(filled)) <= MAX_NUMBER_CLASSES
-    if can_be_classes and looks_like_labels(filled) and mean_text_length(filled) is None:
-        return ColumnPattern(frozenset(filled), True, numbers, False, words, spaced)
+    spaced = any(cell != cell.strip() for cell in cells)
+    numbers, dates, words = are_numbers(cells), are_dates(cells), all(map(is_word, cells))
+    can_be_classes = not numbers or len(set(cells)) <= MAX_NUMBER_CLASSES
+    if can_be_classes and looks_like_labels(cells) and mean_text_length(cells) is None:
+        return ColumnPattern(frozenset(cells), True, numbers, False, words, spaced)
     if words:
-        return ColumnPattern(frozenset(filled), False, False, False, True, spaced)
+        return ColumnPattern(frozenset(cells), False, False, False, True, spaced)
     return ColumnPattern(frozenset(), False, numbers, dates, False, spaced) if numbers or dates else None
 
 
@@ -242,22 +243,22 @@ class RewindableLines:
     """An iterator of lines that can be rewound to the second line of a malformed record."""
 
     def __init__(self, lines: Iterator[str]):
-        self.lines, self.repeated = lines, deque[str]()
+        self.lines, self.rewound = lines, deque[str]()
         self.record_lines: list[str] = []  # lines of the current record; the caller clears this list
-        self.number = 0  # number of the last line, from 1
+        self.number = 0  # number of the last line that was read, from 1
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        line = self.repeated.popleft() if self.repeated else next(self.lines)
+        line = self.rewound.popleft() if self.rewound else next(self.lines)
         self.record_lines.append(line)
         self.number += 1
         return line
 
     def rewind(self) -> None:
-        """Repeat the lines of the current record, except the first."""
-        self.repeated.extendleft(reversed(self.record_lines[1:]))
+        """Make the iterator return the lines of the current record again, except the first."""
+        self.rewound.extendleft(reversed(self.record_lines[1:]))
         self.number -= len(self.record_lines) - 1
         self.record_lines.clear()
 
@@ -268,8 +269,8 @@ class QuotedRowDetector:
     def __init__(self, path: Path, delimiter: str, errors: str):
         self.path, self.delimiter, self.errors = path, delimiter, errors
         self.width = 0  # number of cells of the header; 0: not known yet
-        self._patterns: list[ColumnPattern | None] | None = None  # of the columns, inferred when needed
-        self._spaced = False  # whether cells begin with a blank
+        self._patterns: list[ColumnPattern | None] | None = None  # of the columns; None: not inferred yet
+        self._spaced = False  # whether cells of the sample begin with a blank
 
     def are_rows(self, lines: Sequence[str]) -> bool:
         """Whether each line of one record looks like a separate row."""
@@ -292,7 +293,7 @@ class QuotedRowDetector:
         return len(fitting) == len(rows) >= (min_lines if self._patterns else MIN_LINES_MULTILINE)
 
     def _single_lines(self) -> Iterator[list[str]]:
-        """The records of one line, without the header."""
+        """Yield the records that are one line long, without the header."""
         lines, header_seen = RewindableLines(text_lines(self.path, newline="", errors=self.errors)), False
         with suppress(csv.Error):
             for record in csv_rows(lines, MAX_TEXT, delimiter=self.delimiter):
@@ -306,11 +307,11 @@ class QuotedRowDetector:
 
 
 def classify_first_row(names: Sequence[str], rows: Iterable[Sequence[str]]) -> tuple[FirstRow, str]:
-    """Whether the first row of a table is its header or one of its rows, and the reason.
+    """Whether the first row of a table is its header or data, and the reason as text.
 
     Args:
         names: the cells of the first row.
-        rows: some of the rows below, with the same number of cells.
+        rows: some of the following rows, with the same number of cells.
     """
     columns = list(zip(*rows, strict=True))[:MAX_CHECKED]
     names = names[: len(columns)]
@@ -320,7 +321,7 @@ def classify_first_row(names: Sequence[str], rows: Iterable[Sequence[str]]) -> t
     named_columns = list(zip(names, columns, strict=True))
     if any(name.strip().lower() in USUAL_NAMES and name not in cells for name, cells in named_columns):
         return "header", ""
-    repeats: list[str] = []  # names that also occur as values of their columns
+    repeats: list[str] = []  # cells of the first row that also occur in the rest of their columns
     for name, cells in named_columns:
         pattern = infer_pattern(cells)
         if pattern is None or (pattern.labels and not pattern.repeat):
@@ -355,11 +356,11 @@ def _shorten(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
-# --- lines above and within the table -------------------------------------------------------------
+# --- other lines above and within a table ---------------------------------------------------------
 
-MIN_ROWS = 4  # minimum number of non-empty rows of a table below other lines
+MIN_ROWS = 4  # minimum number of non-empty rows of a file in which lines above the table are detected
 MAX_HEAD = 1 << 20  # number of characters at the beginning of a file that are checked
-MAX_NAMED_ROWS = 5  # rows that a message names
+MAX_NAMED_ROWS = 5  # maximum number of rows that a message names
 _is_html = re.compile(r"\s*<(!doctype html|html|head|body|table)\b", re.IGNORECASE).match
 Row = tuple[int, list[str]]  # row number and cells
 
@@ -370,7 +371,7 @@ def check_head(path: Path, errors: str) -> None:
         return
     lines, _ = _first_lines(path, errors, FIRST_ROWS)
     if _is_html(next(filter(str.strip, lines), "")):
-        what = f"the file is a page of HTML, not a table as {path.suffix} files are"
+        what = f"the file is an HTML page, not a {path.suffix} table"
         fix = "Open it in a spreadsheet and save the sheet as CSV in UTF-8"
         raise FileTypeError(what, where=str(path), fix=fix)
     if match_excel_separator("".join(lines[:1])):
@@ -382,17 +383,17 @@ def check_head(path: Path, errors: str) -> None:
         except csv.Error:
             continue
         stripped = ((row, [cell.strip() for cell in record]) for row, record in records)
-        filled = [(row, cells) for row, cells in stripped if any(cells)]
-        for _, cells in filled:
+        nonempty = [(row, cells) for row, cells in stripped if any(cells)]
+        for _, cells in nonempty:
             while not cells[-1]:
                 cells.pop()
-        if header := _header_below(filled):
-            (first, cells), (row, names) = filled[0], header
+        if header := _header_below(nonempty):
+            (first, cells), (row, names) = nonempty[0], header
             line = delimiter.join(cells)[:40]
             what = f"row {first} is not a header but a line above the table ({line!r}); "
             what += f"row {row} looks like the header: {listed(names)}"
-            above = f"the {row - 1} rows" if row > 2 else "the row"
-            fix = f"Remove {above} above it; if row {first} is the header, add --header yes"
+            rows_above = f"the {row - 1} rows" if row > 2 else "the row"
+            fix = f"Remove {rows_above} above row {row}; if row {first} is the header, add --header yes"
             raise MalformedFileError(what, where=str(path), fix=fix)
 
 
@@ -433,19 +434,18 @@ def repeats_header(record: Sequence[str], names: Sequence[str]) -> bool:
 def remove_repeated_headers(
     records: Iterable[Row], names: Sequence[str], path: Path, on_error: RowErrorHandler
 ) -> Iterator[Row]:
-    """The records that do not repeat the header; ``on_error`` is called for every repeated header."""
+    """Yield the records that do not repeat the header; ``on_error`` is called for those that do."""
     records = iter(records)
     for row, record in records:
         if not repeats_header(record, names):
             yield row, record
         elif [cell.strip() for cell in record] != names:
-            what = f"row {row} is a second header, in another order ({','.join(record)}), so another "
-            what += f"table than the one with the header in row 1 ({','.join(names)}) begins there"
-            fix = f"Save the rows from row {row} on as another file, or bring their columns into "
-            fix += "the order of the first header"
+            what = f"row {row} is a second header ({','.join(record)}), with another order of the columns "
+            what += f"than the first header ({','.join(names)}), so a second table begins there"
+            fix = f"Save the rows from row {row} on as another file, or change the order of their columns"
             raise MalformedFileError(what, where=str(path), fix=fix)
         else:
-            what = "the header again, where a row is expected"
+            what = "the header is repeated where a row is expected"
             if on_error is raise_error:
                 later = (n for n, cells in records if [cell.strip() for cell in cells] == names)
                 rows = [str(n) for n in islice(chain([row], later), MAX_NAMED_ROWS + 1)]
@@ -457,16 +457,16 @@ def remove_repeated_headers(
 
 # --- the delimiter --------------------------------------------------------------------------------
 
-# The first line of some files.
+# The first line of some files, such as "sep=;".
 match_excel_separator = re.compile(r'"?sep=([^\w\s"]|\t)"?\s*', re.IGNORECASE).fullmatch
 MAX_COLUMNS = 1 << 16
 USUAL_DELIMITERS = ",;\t"
 RARE_DELIMITERS = "|^~\x01\x1f"  # tried only if the header has no usual delimiter
-CHECKED_LINES = 20  # lines in which a rare delimiter must occur as often as in the header
+CHECKED_LINES = 20  # number of lines in which a rare delimiter must occur as often as in the header
 _QUOTED = re.compile(r'"[^"]*"')
 begins_with_blank_quote = re.compile(' +"').match  # an unquoted cell rarely begins like this
 _NAME = "(text|label|sentence|review)"
-_TWO_NAMES = re.compile(rf"{_NAME}\s*([^\w\s]+)\s*{_NAME}", re.IGNORECASE)
+_TWO_NAMES = re.compile(rf"{_NAME}\s*([^\w\s]+)\s*{_NAME}", re.IGNORECASE)  # "text :: label"
 
 
 def detect_delimiter(path: Path, errors: str) -> str:
@@ -476,8 +476,8 @@ def detect_delimiter(path: Path, errors: str) -> str:
     other rare delimiter needs a header without comma, semicolon and tab, and the same count in most lines.
 
     Raises:
-        DataError: too many columns, a header of two usual names with an unsupported separator, or a file
-            that ``check_head`` rejects.
+        DataError: the file has too many columns, an unsupported delimiter between two usual names of columns,
+            or a beginning that ``check_head`` rejects.
     """
     check_head(path, errors)
     lines = text_lines(path, newline="", errors=errors)
@@ -499,7 +499,7 @@ def detect_delimiter(path: Path, errors: str) -> str:
 
 
 def _detect_rare_delimiter(path: Path, header: str, lines: Iterator[str], usual: str) -> str:
-    """The delimiter of a header that lacks the delimiter ``usual``; ``usual`` if the file has one column."""
+    """The delimiter of a header that lacks ``usual``; if the file has only one column, ``usual``."""
     below = list(islice(filter(str.strip, lines), CHECKED_LINES))
     for sign in (*USUAL_DELIMITERS, *RARE_DELIMITERS) if usual == "\t" else RARE_DELIMITERS:
         num_equal = sum(_QUOTED.sub("", line).count(sign) == header.count(sign) for line in below)
@@ -513,10 +513,10 @@ def _detect_rare_delimiter(path: Path, header: str, lines: Iterator[str], usual:
 
 
 def should_strip_blanks(path: Path, delimiter: str, errors: str) -> tuple[bool, bool]:
-    """Whether to strip blanks before an opening quote, and after a closing quote.
+    """Whether to strip blanks before an opening quote, and whether after a closing quote.
 
-    They are stripped if every row with such blanks, at the beginning of the file, then has as many cells as
-    the header.
+    Blanks are stripped if this gives every row with such blanks as many cells as the header. Only the
+    beginning of the file is checked.
     """
     lines, is_cut = _first_lines(path, errors)  # possibly cut within a row
     lines = lines[1:] if match_excel_separator("".join(lines[:1])) else lines
@@ -539,7 +539,7 @@ def should_strip_blanks(path: Path, delimiter: str, errors: str) -> tuple[bool, 
 def _rows_fit(
     lines: list[str], delimiter: str, matches: Callable[[str], Any], original: list[str], is_cut: bool
 ) -> bool:
-    """Whether all rows whose ``original`` lines have a match have as many cells as the first row."""
+    """Whether all rows that have a match in their ``original`` lines have as many cells as the first row."""
     rows, row_start = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True), 0
     width = 0
     try:
@@ -582,10 +582,10 @@ def too_many_columns_error(count: int, where: str) -> DataError:
 
 
 def read_records(path: Path, delimiter: str, on_error: RowErrorHandler, errors: str) -> Iterator[Row]:
-    """The checked names of the columns, then the records that have one cell per column.
+    """Yield the checked names of the columns, then the records that have one cell per column.
 
     Args:
-        on_error: called with the error for every other record.
+        on_error: called for every other record.
 
     Raises:
         DataError: a name occurs twice or is too long, or the first row looks like data. The first row is not
@@ -625,7 +625,7 @@ def read_records(path: Path, delimiter: str, on_error: RowErrorHandler, errors: 
 def _valid_records(
     path: Path, records: Iterable[Row], names: list[str], on_error: RowErrorHandler, errors: str
 ) -> Iterator[Row]:
-    """The records that can be decoded and have the right number of cells, without blank records."""
+    """Yield the records that can be decoded and have as many cells as the header; skip blank records."""
     fix = ""
     for row, record in records:
         if not record:
@@ -647,7 +647,7 @@ def _valid_records(
 def _all_records(
     path: Path, delimiter: str, on_error: RowErrorHandler, errors: str, detector: QuotedRowDetector
 ) -> Iterator[Row]:
-    """All rows of the file with their numbers from 1, including the header and blank rows."""
+    """Yield all rows of the file with their numbers from 1, including the header and blank rows."""
     row, source = 0, _limit_separators(path, delimiter, errors)
     quoting = reading_setting("quoting") or ("none" if path.suffix.lower() == TXT else "")
     options: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if quoting == "none" else {"strict": True}
@@ -674,7 +674,7 @@ def _all_records(
         except csv.Error as error:
             row += 1
             unclosed = "end of data" in str(error)
-            what = "a double quote is never closed" if unclosed else f"broken quoting ({error})"
+            what = "a double quote is never closed" if unclosed else f"invalid quotes ({error})"
             fix = 'Write a quote inside a text as "", or read quotes as plain characters: --quoting none'
             fix = BLANK_AFTER_QUOTE_FIX if any(map(has_blank_after, lines.record_lines[:1])) else fix
             on_error(MalformedFileError(what, where=f"{path}, row {row}", fix=fix), row)
@@ -682,7 +682,7 @@ def _all_records(
 
 
 def encoding_errors(path: Path, on_error: RowErrorHandler) -> str:
-    """How to decode a file: ``strict``, or ``surrogateescape`` to keep bytes that are not UTF-8."""
+    """The ``errors`` argument of ``open``: ``strict``, or ``surrogateescape`` to keep undecodable bytes."""
     try:
         check_utf8(path)
     except NotUtf8Error:
@@ -693,6 +693,7 @@ def encoding_errors(path: Path, on_error: RowErrorHandler) -> str:
 
 
 def _limit_separators(path: Path, delimiter: str, errors: str) -> Iterator[str]:
+    """Yield the lines of a file; raise an error for a line with too many separators."""
     for number, line in enumerate(text_lines(path, newline="", errors=errors), 1):
         if len(line) > MAX_VALUES and line.count(delimiter) > MAX_VALUES:
             what, where = f"more than {MAX_VALUES:,} separators in one line", f"{path}, line {number}"
@@ -727,7 +728,7 @@ def check_names(names: Sequence[str], where: str, delimited: bool = False) -> No
 
 
 def read_json_objects(path: Path, on_error: RowErrorHandler, errors: str) -> Iterator[tuple[int, dict]]:
-    """The JSON objects of a file with their row numbers; ``on_error`` is called for other values."""
+    """Yield the JSON objects of a file with their row numbers; ``on_error`` is called for other values."""
     is_array = path.suffix.lower() == ".json" and _begins_with_array(path)
     if path.suffix.lower() == ".json" and not is_array:
         _check_not_single_object(path)
@@ -786,7 +787,7 @@ def _json_lines(path: Path, on_error: RowErrorHandler, errors: str) -> Iterator[
 
 
 def _array_elements(path: Path) -> Iterator[tuple[int, Any]]:
-    """The elements of one JSON array; each is parsed separately, so that only one is in memory."""
+    """Yield the elements of one JSON array; each is parsed separately, so that only one is in memory."""
     fix = "Write one array of objects"
     text = read_utf8(path)
     row, position, sign = 0, _skip_blanks(text, text.index("[") + 1).end(), ","
@@ -805,7 +806,7 @@ def _array_elements(path: Path) -> Iterator[tuple[int, Any]]:
     if sign != "]":
         raise _array_error(path, text, position - len(sign), "a ',' or ']' is missing", fix)
     if _skip_blanks(text, position).end() < len(text):
-        raise MalformedFileError("not JSON (there is more after the array)", where=str(path), fix=fix)
+        raise MalformedFileError("not JSON (text after the end of the array)", where=str(path), fix=fix)
 
 
 def _array_error(path: Path, text: str, position: int, problem: str, fix: str) -> MalformedFileError:
@@ -817,17 +818,17 @@ def _array_error(path: Path, text: str, position: int, problem: str, fix: str) -
         problem, advice = "it ends too early", fix
     elif before.endswith(",") and text[position] in "]}":
         position = len(before) - 1
-        problem, advice = f"a comma stands before '{text[len(before) :].lstrip()[0]}'", "Remove the comma"
+        problem, advice = f"there is a comma before '{text[len(before) :].lstrip()[0]}'", "Remove the comma"
     line, column = text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
     what = f"not JSON ({problem}, column {column})"
     return MalformedFileError(what, where=f"{path}, line {line}", fix=advice)
 
 
 def _parse_element(text: str, start: int, where: str, fix: str) -> tuple[Any, int]:
-    """The value that begins at ``start``, and its end; longer and longer pieces are parsed.
+    """The JSON value that begins at ``start``, and its end; longer and longer pieces of the text are tried.
 
     Raises:
-        JSONDecodeError: with the position after ``start``.
+        JSONDecodeError: the text is not JSON; the error has the position relative to ``start``.
     """
     size = 1 << 16
     while True:
@@ -873,7 +874,7 @@ def _parse_json(text: str, where: str) -> Any:
 
 
 def json_error_message(error: ValueError) -> str:
-    """What is wrong with a text that is not JSON, and the position of the character."""
+    """The error message for a text that is not JSON, with the position of the error."""
     if not isinstance(error, json.JSONDecodeError):
         return f"not JSON ({error})"
     ends_early = error.pos >= len(error.doc.rstrip())
@@ -910,7 +911,7 @@ class _TextFile:
         self.names: dict[str, None] = {}  # an ordered set
 
     def records(self, on_error: RowErrorHandler) -> Iterator[tuple[int, Any]]:
-        """Each readable row, with its number; ``names`` is complete after the last row."""
+        """Yield each readable row with its number; ``names`` is complete after the last row."""
         if not self.typed:
             records = read_records(self.path, self._delimiter, on_error, self.errors)
             self.names = dict.fromkeys(next(records, (0, []))[1])
@@ -932,7 +933,7 @@ class _TextFile:
 def _read_text_table(path: Path, on_error: RowErrorHandler) -> Table:
     file = _TextFile(path, on_error)
     cached: list[Any] | None = []
-    rows = array("q")  # a fifth of a list's memory
+    rows = array("q")  # needs a fifth of a list's memory
     for row, record in file.records(on_error):
         rows.append(row)
         cached = cached if len(file.names) <= MAX_CACHED_COLUMNS else None
@@ -949,7 +950,7 @@ def _read_text_table(path: Path, on_error: RowErrorHandler) -> Table:
             for row, record in zip(rows, records, strict=True):
                 if not may_lack_keys and name not in record:
                     where, fix = f"{path}, row {row}", "Give every row the key"
-                    raise MalformedFileError(f"no {name!r} here", where=where, fix=fix)
+                    raise MalformedFileError(f"the object has no {name!r}", where=where, fix=fix)
                 values.append(get_value(record))
         return values
 
@@ -966,17 +967,20 @@ READERS = dict.fromkeys((*DELIMITED, *JSON), _read_text_table) | {".parquet": _r
 
 
 # --- streamed tables ------------------------------------------------------------------------------
-# A file is not kept in memory but read several times: to check its encoding, and for its names, a sample of
-# its columns, and its rows.
+# A file is
+# read several times instead of once into memory: to check its encoding, for the names, for a sample of the
+# columns, and for the rows.
 
-STREAMABLE = (*DELIMITED, *JSON[:2])  # .json is one array, and Parquet has separate readers
+STREAMABLE = (
+    *DELIMITED,
+    *JSON[:2],
+)  # not .json, which is one array, and not Parquet, which has its own reader
 
 
 def read_column_names(path: Path) -> tuple[str, ...] | None:
     """The column names of a CSV, TSV or Parquet file, read without its rows.
 
-    Returns:
-        None if the file has no names or cannot be read; the error is raised when the rows are read.
+    The result is None if the file has no names or cannot be read. Reading the rows then raises the error.
     """
     suffix = path.suffix.lower()
     if not path.is_file() or suffix not in (*DELIMITED, ".parquet"):
@@ -1008,7 +1012,7 @@ class StreamedTable:
             raise no_rows_error(path, has_header=bool(self.names) and not self._file.typed)
 
     def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The number of each readable row, and its values by column."""
+        """Yield the number of each readable row, and its values by column."""
         getters = {name: self._file.column_getter(name) for name in self.names}
         for row, record in self._file.records(ignore_error):
             yield row, {name: get_value(record) for name, get_value in getters.items()}

@@ -24,11 +24,14 @@ from glassformer.data.tags import (
 )
 from glassformer.errors import DataError
 
-MIN_SPANS = 10  # with fewer training spans, a kind of span is hard to learn
+MIN_SPANS = 10  # a warning if training has fewer spans of a kind
 
 
 def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto") -> DoctorReport:
-    """Run every check on sentences with tags; ``scheme``: see ``read_tags``.
+    """Run every check on sentences with tagged words.
+
+    Args:
+        scheme: see ``read_tags``.
 
     Raises:
         ConfigError: unknown scheme.
@@ -38,7 +41,7 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
     try:
         reading = read_tags(raw_tags, scheme)
         scheme_findings = [Finding("note", "tag-scheme", reading.message)] if reading.message else []
-    except DataError as error:  # the tags are counted, but not read as spans
+    except DataError as error:  # the tags cannot be read as spans, so each tag is one kind
         reading = read_tags(raw_tags, "plain")
         scheme_findings = [Finding("warning", "tag-scheme", error.what, fix=error.fix or "")]
     tags, scheme = iter(reading.tags), reading.scheme
@@ -50,7 +53,7 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
     }
 
     def on_tags(check: Callable[[Mapping[str, TaggedSplit], Scheme], Findings]) -> Check:
-        return lambda _splits, _stats: check(splits, scheme)  # only the splits with tags
+        return lambda _splits, _stats: check(splits, scheme)  # ``splits`` has only the splits with tags
 
     notes = [Finding("note", "columns", line) for line in dataset.messages]
     fix = "put an empty line after each sentence"
@@ -67,7 +70,7 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
 
 
 def _with_fix(fix: str, check: Check) -> Check:
-    """The same check with its fix replaced: the original fix names a setting that tagging recipes lack."""
+    """Replace the fix of a check that names a setting which recipes for tagging do not have."""
 
     def replaced(splits: Any, stats: Stats) -> Findings:
         return (replace(finding, fix=finding.fix and fix) for finding in check(splits, stats))
@@ -90,7 +93,7 @@ def _similar_kind_names(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Fi
     all_tags = (tag for split in splits.values() for tags in split.tags or () for tag in tags)
     groups = group_spellings({tag_kind(tag, scheme) for tag in all_tags})
     message = f"kinds whose names differ only in case or white space: {'; '.join(groups[:3])}"
-    fix = "they are learned as different kinds: use one spelling"
+    fix = "use one spelling: a model learns them as different kinds"
     yield from Finding.if_any("warning", "twin-kinds", groups, message, fix, shown=groups[:10])
 
 
@@ -143,9 +146,9 @@ def _balance(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
 
 
 def _known_spans(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
-    """For each other split, the share of its spans that also occur in training.
+    """The share of the spans of each other split that also occur in training.
 
-    The rest can be found only from context.
+    A model can find the other spans only by their context.
     """
     train = splits.get("train")
     if train is None:
@@ -156,7 +159,7 @@ def _known_spans(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
             continue
         num_known = sum(span in known for span in spans)
         share = percent(num_known, len(spans))
-        message = f"{name}: {share} of {len(spans):,} spans are in train word for word"
+        message = f"{name}: {share} of {len(spans):,} spans also occur in train"
         yield Finding("note", "known-spans", message, num_known)
 
 
@@ -173,5 +176,5 @@ def _contradictions(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findin
     conflicting = [" ".join(words) for words in conflicts(chain.from_iterable(tagged))]
     message = f"sentences that occur with different tags: {len(conflicting):,}"
     shown, ok = map(excerpt, conflicting[:3]), "no sentence occurs with different tags"
-    fix = "give each one set of tags"
+    fix = "give equal sentences the same tags"
     yield from Finding.if_any("warning", "contradictions", conflicting, message, fix, shown=shown, ok=ok)

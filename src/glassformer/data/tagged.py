@@ -4,10 +4,10 @@ The source is a CoNLL file, a JSON Lines or Parquet file with lists, or a name (
 file (the split ``train``) or a folder with one file per split: ``train.conll``, ``dev.jsonl``.
 
 CoNLL has one word per line, with columns separated by tabs or blanks, and an empty line after each sentence.
-The first column is the word and the last the tag, unless other column numbers (from 1) are given. If the
-first column counts the words, the second is the word; if there are then ten columns, the fourth is the tag
-(CoNLL-U). In a file with tabs, a line may have blanks instead. It is split at blanks if it then has the right
-number of columns and a BIO or BIOES tag. ``-DOCSTART-`` and lines such as ``# text = ...`` are ignored.
+By default the first column has the words and the last has the tags. If the first column counts the words, the
+second has the words; if there are ten columns (CoNLL-U), the fourth has the tags. A line without tabs in a
+file with tabs is split at blanks if this gives the right number of columns and a BIO or BIOES tag.
+``-DOCSTART-`` and lines such as ``# text = ...`` are ignored.
 
 Tables have a list of words and a list of tags per row, or a text and a list of character spans
 (``[[0, 4, "PER"]]``). Class names in a Parquet schema replace numbers.
@@ -47,17 +47,17 @@ from glassformer.errors import BadTagsError, MalformedFileError, NoSuchColumnErr
 WORD_COLUMNS = ("tokens", "words", "sentence", "text")
 TAG_COLUMNS = ("tags", "ner_tags", "labels", "pos_tags", "upos", "chunk_tags", "ner", "label")
 CONLL = (".conll", ".conllu", ".iob", ".iob2", ".bio", ".bioes", ".txt")
-CONLLU = ".conllu"  # Universal Dependencies: ten columns; the fourth is UPOS
+CONLLU = ".conllu"  # Universal Dependencies: ten columns, of which the fourth has the UPOS tags
 CONLLU_COLUMNS = 10
-TOKEN_RANGES = re.compile(r"[0-9]+[-.][0-9]+\s")  # lines of CoNLL-U for multiword tokens and empty nodes
+TOKEN_RANGES = re.compile(r"[0-9]+[-.][0-9]+\s")  # CoNLL-U: "1-2" for multiword tokens, "8.1" for empty nodes
 SUFFIXES = (*CONLL, *READERS)
 FIX_NAMES = "Name them train.conll, validation.conll, test.conll, or end them with .jsonl or .parquet"
 SHARD_ENDING = re.compile(r"-\d+-of-\d+$")
-COMMENT = re.compile(r"#\s?(\S+\s=\s|newdoc|newpar)")
+COMMENT = re.compile(r"#\s?(\S+\s=\s|newdoc|newpar)")  # "# text = ..."
 DOCUMENT = "-DOCSTART-"
-LINES_TO_DETECT = 1_000  # number of first lines that are read to detect CoNLL
+LINES_TO_DETECT = 1_000  # number of first lines from which CoNLL is detected
 MANY_WORDS = 50  # a file with this many words is probably not one sentence
-BIO_TAG = re.compile(r"O|[BIESLU](-.+)?")  # a tag of BIO or BIOES, which is hardly ever a word
+BIO_TAG = re.compile(r"O|[BIESLU](-.+)?")  # a tag of BIO or BIOES; words rarely look like this
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class TaggedSplit(Split):
 
     @property
     def texts(self) -> list[str]:
-        """The sentences as text, words joined by blanks."""
+        """The sentences as texts: words joined by blanks."""
         return list(map(" ".join, self.words))
 
 
@@ -84,7 +84,7 @@ class TaggedSplit(Split):
 class TaggedDataset(Dataset):
     """Sentences with tagged words; ``columns`` names the columns of words and of tags."""
 
-    files_without_empty_lines: tuple[str, ...] = ()  # messages about CoNLL files that are one sentence
+    files_without_empty_lines: tuple[str, ...] = ()  # messages about long CoNLL files with only one sentence
 
 
 def load_tagged(
@@ -102,12 +102,12 @@ def load_tagged(
     Args:
         words_column, tags_column: columns of a table; for CoNLL numbers from 1, or from the end, as -1.
             None: detect them by usual names, or as the only columns of lists.
-        limit: use at most this many sentences of every split, drawn with ``seed``, in file order.
+        limit: maximum number of sentences per split: a random sample with ``seed``, in file order.
         on_bad_row: ``skip`` leaves out and lists unusable sentences; ``refuse`` raises an error.
-        need_tags: False: do not read the tags.
+        need_tags: whether to read the tags.
 
     Raises:
-        DataError: no such file, column or name; an unusable sentence (the message has its row).
+        DataError: the file, column or data set does not exist, or a sentence is unusable.
     """
     check_source(source, limit, "Give the path of a file or folder, or wnut17", "sentences")
     named_sources = {name: named for name, named in NAMED_SOURCES.items() if named.tagged}
@@ -129,16 +129,15 @@ def load_tagged(
 
 @dataclass
 class _Reader:
-    """Reads files; ``rejected`` lists skipped rows (None: the first unusable row raises an error)."""
+    """Reads the files of a data set, and collects messages about them."""
 
     words_column: str | None
     tags_column: str | None
     need_tags: bool
-    rejected: list[RejectedRow] | None
+    rejected: list[RejectedRow] | None  # skipped rows; None: an unusable row raises an error
     columns: tuple[str | None, str | None] = (None, None)
-    # Numbers of the lines that were split at blanks instead of tabs.
-    lines_at_blanks: list[int] = field(default_factory=list)
-    column_message: str = ""  # how columns were converted or chosen
+    lines_at_blanks: list[int] = field(default_factory=list)  # lines that were split at blanks, not tabs
+    column_message: str = ""  # how columns were detected or converted
     files_without_empty_lines: list[str] = field(default_factory=list)
 
     def messages(self) -> tuple[str, ...]:
@@ -162,12 +161,13 @@ class _Reader:
 
     def _read_table(self, file: Path) -> Iterator[Row]:
         table = lenient_table(file, self.rejected)
-        words = WORD_COLUMNS, "words", "words_column"
-        word_column = find_named_column(table, self.words_column, *words, lists=table.names)
+        options = WORD_COLUMNS, "words", "words_column"
+        word_column = find_named_column(table, self.words_column, *options, lists=table.names)
         tag_column, tag_lists = None, [None] * len(table.rows)
         if self.need_tags:
-            tags, others = (TAG_COLUMNS, "tags", "tags_column"), [x for x in table.names if x != word_column]
-            tag_column = find_named_column(table, self.tags_column, *tags, lists=others)
+            others = [name for name in table.names if name != word_column]
+            options = TAG_COLUMNS, "tags", "tags_column"
+            tag_column = find_named_column(table, self.tags_column, *options, lists=others)
             tag_lists = table.read(tag_column)
         self.columns = word_column, tag_column
         check_filled(table, {"words_column": word_column, "tags_column": tag_column})
@@ -190,7 +190,7 @@ class _Reader:
             if class_names and isinstance(tags, list):
                 for tag in tags:
                     if not isinstance(tag, int) or not 0 <= tag < len(class_names):
-                        fix = f"The file names 0 to {len(class_names) - 1}: {listed(class_names)}"
+                        fix = f"The file has names for 0 to {len(class_names) - 1}: {listed(class_names)}"
                         raise BadTagsError(f"tag {tag!r} has no name", where=where, fix=fix)
                 tags = [class_names[tag] for tag in tags]
             return words, check_tags([tags], [words], table.origin, [row])[0]
@@ -227,7 +227,7 @@ class _Reader:
                     self.lines_at_blanks.append(row)
             yield partial(self._parse_sentence, cells, rows, word_index, tag_index, str(file)), rows[0]
         if num_sentences == 1 and num_words >= MANY_WORDS:
-            what = f"all {num_words:,} words are one sentence, for no empty line ends one"
+            what = f"all {num_words:,} words are one sentence, since no empty line ends a sentence"
             self.files_without_empty_lines.append(f"{file.name}: {what}")
 
     def _parse_sentence(
@@ -256,19 +256,23 @@ def _column_index(setting: str | None, detected: int, key: str) -> int:
 
 
 def _check_line(line: list[str], width: int, indices: Sequence[int], where: str) -> None:
-    """Raise DataError for a line of CoNLL with another number of columns, or too few."""
+    """Raise DataError if a line of CoNLL does not have ``width`` columns, or lacks one of ``indices``."""
     if len(line) != width:
         count = "1 column" if len(line) == 1 else f"{len(line)} columns"
         what = f"{count} where the sentence's first word has {width}"
         fix = "Give every word all columns, and end a sentence with an empty line"
         raise MalformedFileError(what, where=where, fix=fix)
     if max(i if i >= 0 else -i - 1 for i in indices) >= width or (len(indices) > 1 and width < 2):
-        what = "a word without a tag" if width < 2 else f"only {width} columns, fewer than the one named"
+        what = (
+            "a word without a tag"
+            if width < 2
+            else f"only {width} columns; a column setting names a later one"
+        )
         raise MalformedFileError(what, where=where, fix="Write the word, a tab and its tag")
 
 
 def _detect_columns(file: Path) -> tuple[int, int]:
-    """Detect the columns of words and tags of a CoNLL file by content: numbers from 1, or from the end."""
+    """The columns of words and tags of a CoNLL file, detected by content: numbers from 1, or from the end."""
     sentences = _read_first_sentences(file)
     width = len(sentences[0][0]) if sentences else 0
     is_conllu = file.suffix.lower() == CONLLU
@@ -319,9 +323,9 @@ def _is_ignored(line: str) -> bool:
 
 
 def _counts_words(cells: Sequence[str]) -> bool:
-    """Whether the first column of a sentence counts up by one, from any start.
+    """Whether the cells count up by one, from any number.
 
-    The count may restart at 0 or 1, because an empty line may be missing.
+    The count may restart at 0 or 1, because the empty line between two sentences may be missing.
     """
     if not all(cell.isascii() and cell.isdigit() and len(cell) < 10 for cell in cells):
         return False
@@ -334,7 +338,7 @@ def _split_sentences(file: Path, is_counted: bool = False) -> Iterator[tuple[lis
     """Yield the lines of each sentence and their numbers from 1.
 
     Args:
-        is_counted: the first column counts the words; a sentence also ends where the count restarts.
+        is_counted: whether the first column counts the words; then a sentence also ends where it restarts.
     """
     lines: list[str] = []
     rows = array("q")
@@ -369,7 +373,7 @@ def looks_tagged(path: Path) -> bool:
 
 
 def load_words(path: str, words_column: str | None = None, skip: bool = False) -> TaggedDataset | None:
-    """The sentences of a CoNLL file or of a table with lists of words; None for another file, or for a text.
+    """The sentences of a CoNLL file or of a table with lists of words; None for any other file or text.
 
     Raises:
         DataError: the file cannot be read, or (without ``skip``) has an unusable sentence.
@@ -393,9 +397,9 @@ def load_words(path: str, words_column: str | None = None, skip: bool = False) -
 
 def format_conll(words: Sequence[Sequence[str]], *columns: Sequence[Sequence[str]]) -> str:
     """Sentences in CoNLL format with tabs between columns; white space inside a word becomes a blank."""
-    parts = []
+    sentences = []
     for i, sentence in enumerate(words):
-        clean = (" ".join(word.split()) for word in sentence)
-        lines = zip(clean, *(column[i] for column in columns), strict=True)
-        parts.append("".join("\t".join(line) + "\n" for line in lines))
-    return "\n".join(parts)
+        clean_words = (" ".join(word.split()) for word in sentence)
+        lines = zip(clean_words, *(column[i] for column in columns), strict=True)
+        sentences.append("".join("\t".join(line) + "\n" for line in lines))
+    return "\n".join(sentences)

@@ -1,12 +1,12 @@
-"""Token tags and the spans that they mark: BIO, BIOES (and BILOU), or plain tags.
+"""Tags of words and the spans that they mark: BIO, BIOES (and BILOU), or plain tags.
 
     The   O                  tags_to_spans -> [Span("location", 1, 2)]
     Hague B-location
     today O
 
-Tags are read as in seqeval, also if they are malformed. A span begins at a B or an S, and at an I or an E
-that does not continue a span of the same kind. A span ends where another span begins, after an E or an S, and
-before an outside tag. In plain tags, equal neighbors form one span. Words with the tag -100 are ignored.
+Well-formed and malformed tags are read as in seqeval. A span begins at a B or an S, and at an I or an E that
+does not continue a span of the same kind. A span ends where another span begins, after an E or an S, and
+before an outside tag. In plain tags, adjacent equal tags form one span. Words with the tag -100 are ignored.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ from glassformer.errors import (
 )
 
 OUTSIDE = "O"
-NOT_TAGGED = "-100"  # tag of words that the loss and the metrics ignore, as in data for transformers
+NOT_TAGGED = "-100"  # tag of words that the loss and the metrics ignore, as in transformers
 Scheme = Literal["BIO", "BIOES", "plain"]
-UNNAMED_KIND = "entity"  # kind of a bare B or I
+UNNAMED_KIND = "entity"  # kind of a tag that is only a letter, such as B
 # Equivalent letters: L and E end a span; U, S and W are a span of one word; M and I continue a span.
 LETTERS = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "U": "S", "W": "S"}
 PUNCTUATION = frozenset(",.;:!?…\"'“”„‟‚‘’«»‹›()[]{}¿¡、。，！？；：")  # punctuation that is a separate word
 INITIALS = re.compile(r"(?:[^\W\d_]\.)+")  # J., U.S.
 MAX_PUNCTUATED_WORDS = 1000  # maximum number of words that a tagger stores with their punctuation
-_LETTER_AND_KIND = re.compile(r"([BIESLU])(?:-(.+))?", re.DOTALL)
+_LETTER_AND_KIND = re.compile(r"([BIESLU])(?:-(.+))?", re.DOTALL)  # "B-location"
 
 
 class Span(NamedTuple):
-    """Words ``start`` to ``end`` (exclusive), and what they are, such as ``location``."""
+    """Words ``start`` to ``end`` (exclusive) of a sentence, and their kind."""
 
-    kind: str
+    kind: str  # such as ``location``
     start: int
     end: int
 
 
 def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme:
-    """The scheme of these tags: plain, unless every tag is ``O``, a bare letter, or a letter with a kind.
+    """The scheme of tags: plain, unless every tag is ``O``, a letter, or a letter with a kind.
 
     Raises:
         DataError: the tags have B and I, but one or two tags have no letter.
     """
-    tag_letters = {tag: _split(tag)[0] for tag in _distinct_tags(sequences) if tag != OUTSIDE}
+    tag_letters = {tag: _letter_and_kind(tag)[0] for tag in _distinct_tags(sequences) if tag != OUTSIDE}
     letters = {*tag_letters.values()} - {""}
     without_letter = [tag for tag, letter in tag_letters.items() if not letter]
     if not without_letter:
@@ -70,14 +70,14 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme:
     return "plain"
 
 
-def _split(tag: str) -> tuple[str, str]:
-    """The BIOES letter of a tag, empty if it has none, and its kind."""
+def _letter_and_kind(tag: str) -> tuple[str, str]:
+    """The BIOES letter (empty if there is none) and the kind of a tag."""
     match = _LETTER_AND_KIND.fullmatch(tag)
     return (LETTERS[match[1]], match[2] or UNNAMED_KIND) if match else ("", tag)
 
 
 def tags_to_spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
-    """The spans marked by a sentence's tags ``[W]``, in order."""
+    """The spans that the W tags of a sentence mark, in order."""
     if NOT_TAGGED in tags:
         positions = tagged_positions(tags)
         spans = tags_to_spans([tags[i] for i in positions], scheme)
@@ -85,7 +85,7 @@ def tags_to_spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
     spans: list[Span] = []
     open_kind, start = None, 0  # of the span that has not ended; None: there is none
     for i, tag in enumerate([*tags, OUTSIDE]):
-        letter, kind = ("I", tag) if scheme == "plain" else _split(tag)
+        letter, kind = ("I", tag) if scheme == "plain" else _letter_and_kind(tag)
         if open_kind is not None and (tag == OUTSIDE or letter in ("B", "S") or kind != open_kind):
             spans.append(Span(open_kind, start, i))
             open_kind = None
@@ -105,13 +105,13 @@ def tagged_positions(tags: Sequence[str]) -> list[int]:
 
 
 def drop_untagged(truth: Sequence[str], *others: Sequence[Any]) -> list[list[Any]]:
-    """The true tags of a sentence, and other values per word, without the ignored words."""
+    """The true tags of a sentence, and other lists of values per word, without the ignored words."""
     positions = tagged_positions(truth)
     return [[row[i] for i in positions] for row in (truth, *others)]
 
 
 def spans_to_tags(spans: Iterable[Span], count: int, scheme: Scheme) -> list[str]:
-    """The tags ``[count]`` that mark these spans."""
+    """The tags of a sentence of ``count`` words with these spans."""
     tags = [OUTSIDE] * count
     for kind, start, end in spans:
         for i in range(start, end):
@@ -136,7 +136,7 @@ def malformed_positions(tags: Sequence[str], scheme: Scheme) -> list[int]:
     """The positions of the tags that ``repair_tags`` changes, except for the letters L and U."""
     if scheme == "plain":
         return []
-    normalized = [tag if tag in (OUTSIDE, NOT_TAGGED) else "-".join(_split(tag)) for tag in tags]
+    normalized = [tag if tag in (OUTSIDE, NOT_TAGGED) else "-".join(_letter_and_kind(tag)) for tag in tags]
     return [i for i, (a, b) in enumerate(zip(normalized, repair_tags(tags, scheme), strict=True)) if a != b]
 
 
@@ -145,7 +145,7 @@ def tag_classes(sequences: Iterable[Sequence[str]], scheme: Scheme) -> list[str]
     tags = _distinct_tags(sequences)
     if scheme == "plain":
         return sorted(tags, key=lambda tag: (tag != OUTSIDE, tag))
-    kinds = sorted({_split(tag)[1] for tag in tags if tag != OUTSIDE})
+    kinds = sorted({_letter_and_kind(tag)[1] for tag in tags if tag != OUTSIDE})
     return [OUTSIDE, *(f"{letter}-{kind}" for kind in kinds for letter in scheme if letter != OUTSIDE)]
 
 
@@ -153,32 +153,32 @@ def tag_kind(tag: str, scheme: Scheme) -> str:
     """The kind in a tag; empty for an outside tag."""
     if tag in (OUTSIDE, NOT_TAGGED):
         return ""
-    return tag if scheme == "plain" else _split(tag)[1]
+    return tag if scheme == "plain" else _letter_and_kind(tag)[1]
 
 
-# --- words and tags of users ----------------------------------------------------------------------
+# --- checking words and tags ----------------------------------------------------------------------
 
 
 def words_with_punctuation(sentences: Iterable[Sequence[str]]) -> list[str] | None:
-    """Training words that contain their punctuation (``Dr.``), if punctuation is otherwise a separate word.
+    """Training words that include punctuation (``Dr.``), if punctuation is usually a separate word.
 
-    None: most punctuation is part of a word.
+    The result is None if most punctuation is part of a word.
     """
     counts = Counter(word for words in sentences for word in words)
     stems = {word: word.strip("".join(PUNCTUATION)) for word in counts}
     attached = {word: stem for word, stem in stems.items() if stem and stem != word}
     if sum(counts[word] for word in attached) > sum(counts[word] for word, stem in stems.items() if not stem):
         return None
-    whole = [word for word, stem in attached.items() if counts[word] >= counts[stem]]
-    return sorted(sorted(whole, key=lambda word: (-counts[word], word))[:MAX_PUNCTUATED_WORDS])
+    frequent = [word for word, stem in attached.items() if counts[word] >= counts[stem]]
+    return sorted(sorted(frequent, key=lambda word: (-counts[word], word))[:MAX_PUNCTUATED_WORDS])
 
 
 def word_positions(text: str, whole: Collection[str] | None = None) -> list[tuple[int, int]]:
-    """The positions of the words of a text, ``(start, end)`` each.
+    """The start and end of each word of a text.
 
     Args:
-        whole: words that contain their punctuation, like initials; otherwise each punctuation mark is a
-            separate word. None: words are separated by white space only.
+        whole: words that include punctuation, such as ``Dr.``; all other punctuation marks, except those of
+            initials, are separate words. None: words are separated by white space only.
     """
     positions: list[tuple[int, int]] = []
     for match in re.finditer(r"\S+", text):
@@ -196,10 +196,7 @@ def word_positions(text: str, whole: Collection[str] | None = None) -> list[tupl
 
 
 def has_character_spans(tags: Iterable[Any]) -> bool:
-    """Whether the first label of these texts is a span of characters.
-
-    A span is ``[0, 4, "PER"]``, or an object with a start, an end and a label.
-    """
+    """Whether the first label is a span of characters: ``[0, 4, "PER"]``, or an object with these values."""
     first = next((spans[0] for spans in tags if isinstance(spans, list) and spans), None)
     return _parse_character_span(first) is not None
 
@@ -214,12 +211,12 @@ def _parse_character_span(span: Any) -> tuple[int, int, str] | None:
 
 
 def tags_from_character_spans(text: Any, spans: Any, where: str) -> tuple[list[str], list[str]]:
-    """Words of a text and their BIO tags, from spans of characters (from 0, the end exclusive).
+    """The words of a text and their BIO tags, from spans of characters (from 0, the end exclusive).
 
-    Words are split at blanks, and punctuation at their borders is a separate word.
+    Words are split at blanks, and punctuation before or after a word is a separate word.
 
     Raises:
-        DataError: not a text, an invalid span, a span that ends inside a word, or two spans that overlap.
+        DataError: the text is not a string; a span is invalid or ends inside a word; or two spans overlap.
     """
     if not isinstance(text, str) or not isinstance(spans, list):
         what = "expected a text and a list of character spans"
@@ -229,7 +226,7 @@ def tags_from_character_spans(text: Any, spans: Any, where: str) -> tuple[list[s
     for span in spans:
         start, end, kind = _parse_character_span(span) or (0, 0, "")
         if not (0 <= start < end <= len(text) and kind.strip()):
-            fix = f"Write [start, end, kind] with 0 to {len(text)}, the text's characters"
+            fix = f"Write [start, end, kind]; the text has the characters 0 to {len(text)}"
             raise BadTagsError(f"{span!r} is not a span of the text", where=where, fix=fix)
         inside = [i for i, (a, b) in enumerate(positions) if a < end and b > start]
         if not inside or positions[inside[0]][0] < start or positions[inside[-1]][1] > end:
@@ -237,7 +234,7 @@ def tags_from_character_spans(text: Any, spans: Any, where: str) -> tuple[list[s
             fix = "Give whole words; characters count from 0, the end exclusive"
             raise BadTagsError(what, where=where, fix=fix)
         if any(tags[i] != OUTSIDE for i in inside):
-            what = f"span {span!r} ({text[start:end]!r}) overlaps another"
+            what = f"span {span!r} ({text[start:end]!r}) overlaps another span"
             raise BadTagsError(what, where=where, fix="Keep one of them: a word has one tag")
         for i in inside:
             tags[i] = f"{'B' if i == inside[0] else 'I'}-{kind.strip()}"
@@ -251,17 +248,17 @@ def _is_one_word(word: str, whole: Collection[str]) -> bool:
 
 
 def is_sentence(row: Any) -> bool:
-    """Whether a row is a sentence (or its tags) as a list, even of one word."""
+    """Whether a row is a sentence (or its tags) as a list or array, not a named tuple."""
     return isinstance(row, list | tuple | np.ndarray) and not hasattr(row, "_fields")
 
 
 def check_words(
     X: Any, origin: str = "sentences", rows: Sequence[int] | None = None, whole: Collection[str] | None = None
 ) -> list[list[str]]:
-    """Sentences as lists of words; a sentence that is a text is split, see ``word_positions``.
+    """Check sentences, and return them as lists of words; texts are split (see ``word_positions``).
 
     Raises:
-        DataError: no sentences, not a list of sentences, or an invalid word; the message names its position.
+        DataError: there are no sentences, or a word is invalid; the message has its position.
     """
     check_not_numbers(X, origin, "Give lists of words")
     X = read_rows(X, origin, "sentences", is_example=is_sentence)
@@ -294,18 +291,17 @@ def _check_sentence(sentence: Any, origin: str, i: int, rows: Sequence[int] | No
 def check_tags(
     y: Any, words: Sequence[Sequence[str]], origin: str = "tags", rows: Sequence[int] | None = None
 ) -> list[list[str]]:
-    """One tag per word, as text.
+    """Check that there is one tag per word, and return the tags as text.
 
     Raises:
-        DataError: missing tags, a different number of tags and words, or an invalid tag; the message names
-            its position.
+        DataError: tags are missing, or a tag is invalid; the message has its position.
     """
     fix = "Give a list of tags for each sentence"
     if y is None or isinstance(y, str | bytes):
         raise MissingValueError("the tags are missing", where=origin, fix=fix)
     y = read_rows(y, origin, "tags", is_example=is_sentence)
     if len(y) != len(words):
-        what = f"{len(words)} sentences, and tags of {len(y)}"
+        what = f"{len(words)} sentences, but tags for {len(y)}"
         raise UnequalLengthsError(what, where=origin, fix=fix)
     return [_check_sentence_tags(tags, len(words[i]), place(origin, i, rows)) for i, tags in enumerate(y)]
 
@@ -323,7 +319,7 @@ def _check_sentence_tags(tags: Any, count: int, where: str) -> list[str]:
         is_tag = isinstance(tag, str | int | np.integer) and not isinstance(tag, bool)
         if not is_tag or not str(tag).strip():
             what = f"tag {j + 1} is {'empty' if isinstance(tag, str) else repr(tag)}"
-            raise BadTagsError(what, where=where, fix=f"Write {OUTSIDE} for a word of no kind")
+            raise BadTagsError(what, where=where, fix=f"Write {OUTSIDE} for a word outside of all spans")
     return [str(tag).strip() for tag in tags]
 
 
@@ -332,11 +328,11 @@ def _check_sentence_tags(tags: Any, count: int, where: str) -> list[str]:
 # B-LOC I-LOC O                BIO (IOB2), not changed
 # I-LOC I-LOC B-LOC O          IOB1: B only where two spans of one kind touch; converted to BIO
 # B L U, B E S, B M E W        BIOES with other letters (BILOU, BMES, BMEWO, IOE)
-# B_LOC  LOC-B  b-loc  0 ... 8 similar to a scheme: an error, unless ``scheme`` names the scheme
+# B_LOC  LOC-B  b-loc  0 ... 8 other spellings of a scheme: an error, unless ``scheme`` names the scheme
 # -100                         the loss and the metrics ignore the word
 
 TagLists = Sequence[Sequence[str]]
-EXACT_SCHEME = "exact"  # scheme of runs from before this setting: only B-LOC is BIO, everything else is plain
+EXACT_SCHEME = "exact"  # in runs without this setting: only tags such as B-LOC are BIO, all others are plain
 SCHEMES: dict[str, Scheme | None] = {
     "auto": None,
     EXACT_SCHEME: None,
@@ -347,15 +343,15 @@ SCHEMES: dict[str, Scheme | None] = {
 SCHEME_LETTERS = tuple(map(set, ("BI", "BIES", "BILU", "BMES", "BMEW", "BIE", "IE")))
 OUTSIDE_SPELLINGS = ("O", "o", "0")
 INTEGER = re.compile(r"-?[0-9]+")
-MAX_TAGS_SHOWN = 4  # tags in a message
+MAX_TAGS_SHOWN = 4  # maximum number of tags in a message
 
 
 class TagReading(NamedTuple):
-    """Tags in one of the three schemes, and a message if they were converted."""
+    """Tags in one of the three schemes."""
 
     tags: list[list[str]]
     scheme: Scheme
-    message: str = ""
+    message: str = ""  # tells the user how tags were converted; empty: they were not
 
 
 class _Spelling(NamedTuple):
@@ -365,7 +361,7 @@ class _Spelling(NamedTuple):
     bare_letters: str  # letters that may occur without a kind
 
     def read(self, tag: str) -> tuple[str, str] | None:
-        """Letter and kind of a tag, ``("O", "")`` for an outside tag; None: another spelling."""
+        """The letter and kind of a tag, ``("O", "")`` for an outside tag; None: it has another spelling."""
         if tag in OUTSIDE_SPELLINGS:
             return OUTSIDE, ""
         if tag and tag in self.bare_letters:
@@ -378,7 +374,7 @@ class _Spelling(NamedTuple):
         return {read[0] for tag in tags if (read := self.read(tag))} - {OUTSIDE}
 
     def canonical(self, tag: str) -> str:
-        """A tag in BIO or BIOES; O if it has another spelling."""
+        """The tag in BIO or BIOES; O if it has another spelling."""
         letter, kind = self.read(tag) or (OUTSIDE, "")
         return OUTSIDE if letter == OUTSIDE else f"{LETTERS[letter]}-{kind}"
 
@@ -393,7 +389,7 @@ USUAL = SPELLINGS[0]  # B-LOC
 
 
 def parse_scheme(scheme: str | Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Parse the setting ``scheme``: one of ``SCHEMES``, and the names of tags that are numbers."""
+    """Parse the setting ``scheme``: one of ``SCHEMES``, and the names of numeric tags (empty: none)."""
     if not isinstance(scheme, str):
         names = tuple(scheme)
     elif "," in scheme:
@@ -401,7 +397,9 @@ def parse_scheme(scheme: str | Sequence[str]) -> tuple[str, tuple[str, ...]]:
     else:
         known = {name.upper(): name for name in SCHEMES}.get(scheme.upper())
         if known is None:
-            fix = f"{nearest(scheme, list(SCHEMES))}. Numbers are named in their order, such as O,B-PER,I-PER"
+            fix = (
+                f"{nearest(scheme, list(SCHEMES))}. For numeric tags list their names, such as O,B-PER,I-PER"
+            )
             raise BadValueError(f"{scheme!r} is not a scheme of tags", where="scheme", fix=fix)
         return known, ()
     if not names or not all(isinstance(name, str) and name for name in names) or len({*names}) < len(names):
@@ -411,16 +409,16 @@ def parse_scheme(scheme: str | Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def read_tags(sequences: TagLists, scheme: str | Sequence[str] = "auto", where: str = "tags") -> TagReading:
-    """Convert the tags of sentences, ``[W]`` each, to BIO, BIOES or plain tags.
+    """Convert the tags of sentences to BIO, BIOES or plain tags.
 
     Args:
-        scheme: one of ``SCHEMES``; or the names of tags that are numbers, in order from 0. auto: the tags
-            must have the usual spelling of a scheme, or be unlike all schemes (plain).
+        scheme: one of ``SCHEMES``; or the names of numeric tags, in order from 0. ``auto``: the tags must
+            have the usual spelling of a scheme, or be unlike all schemes (plain).
 
     Raises:
-        DataError: no word has a tag; with auto, tags are numbers or look like a scheme in another spelling; a
-            tag that the scheme does not have.
-        ConfigError: no such scheme.
+        DataError: no word has a tag, or the scheme does not have a tag; with ``auto`` also if tags are
+            numbers or look like a scheme in another spelling.
+        ConfigError: the scheme does not exist.
     """
     requested, names = parse_scheme(scheme)
     if names:
@@ -447,10 +445,12 @@ def read_tags_like_model(
     classes: Iterable[str],
     where: str = "tags",
 ) -> list[list[str]]:
-    """Convert tags of other data to those of a model.
+    """Convert the tags of other data to those of a model.
 
     Args:
-        scheme: the setting of the model. known: the scheme of its tags. classes: its tags.
+        scheme: the setting ``scheme`` of the model.
+        model_scheme: the scheme of its tags.
+        classes: its tags.
     """
     requested, names = parse_scheme(scheme)
     tag_lists = [list(tags) for tags in sequences]
@@ -464,7 +464,7 @@ def read_tags_like_model(
         return _convert_to_scheme(tag_lists, distinct, "BIOES", where, fix).tags  # accepts BIO too
     if requested == "auto" and (reading := read_tags(tag_lists, "auto", where)).scheme != "plain":
         shown = listed(distinct[:MAX_TAGS_SHOWN])
-        what = f"the tags are {reading.scheme} ({shown}), and the model's are plain"
+        what = f"the tags are {reading.scheme} ({shown}), but the model's tags are plain"
         raise BadTagsError(what, where=where, fix="Write the kinds without their letters")
     return tag_lists
 
@@ -474,7 +474,7 @@ def _distinct_tags(sequences: Iterable[Sequence[str]]) -> list[str]:
 
 
 def read_model_labels(names: Sequence[str]) -> TagReading:
-    """The labels of an imported model, as one list, and their detected scheme."""
+    """The labels of an imported model, converted like tags, and their detected scheme."""
     letters, others = USUAL.letters(names), [name for name in names if not USUAL.read(name)]
     if not others and letters <= {*"BIESLU"} and not {*OUTSIDE_SPELLINGS[1:]} & {*names}:
         return TagReading([[*names]], detect_scheme([names]))
@@ -501,13 +501,13 @@ def _name_of_number(tag: str, names: Sequence[str], where: str) -> str:
     if not INTEGER.fullmatch(tag):
         return tag
     if not 0 <= int(tag) < len(names):
-        fix = f"Name it: scheme has names of 0 to {len(names) - 1}"
+        fix = f"Name it in scheme, which has names for 0 to {len(names) - 1}"
         raise BadTagsError(f"tag {tag} has no name", where=where, fix=fix)
     return names[int(tag)]
 
 
 def _read_numbers(tag_lists: list[list[str]], requested: str, where: str) -> TagReading:
-    """Convert tags that are numbers without names: 0 is outside; in BIO 1 begins and 2 continues a span."""
+    """Convert numeric tags without names: 0 is outside; in BIO 1 begins a span, and 2 continues it."""
     counts = Counter(int(tag) for tags in tag_lists for tag in tags if tag != NOT_TAGGED)
     numbers = sorted(counts)
     if numbers[0] < 0:
@@ -517,7 +517,7 @@ def _read_numbers(tag_lists: list[list[str]], requested: str, where: str) -> Tag
         return TagReading(_map_tags(tag_lists, lambda tag: OUTSIDE if tag == "0" else tag), "plain")
     listing = f"{numbers[0]} to {numbers[-1]}"
     fix = f"Set scheme to their {numbers[-1] + 1} names in order from 0, such as scheme=O,B-PER,I-PER; "
-    fix += "or to plain if each is a kind and 0 is O"
+    fix += "or set scheme=plain if each number is a kind and 0 is O"
     num_pairs = _count_bio_pairs(tag_lists)
     if SCHEMES[requested] != "BIO":
         what = f"the tags are numbers without names ({listing})"
@@ -526,7 +526,8 @@ def _read_numbers(tag_lists: list[list[str]], requested: str, where: str) -> Tag
             fix = f"Set scheme=BIO if so. {fix}"
         raise BadTagsError(what, where=where, fix=fix)
     if num_pairs < 0:
-        what = f"the tags are numbers ({listing}), and an even one does not follow the odd one before it"
+        what = f"the tags are numbers ({listing}), but they are not BIO: 2 does not follow 1, or 4 does not "
+        what += "follow 3, and so on"
         raise BadTagsError(what, where=where, fix=fix)
     bio_tags = {n: f"{'BI'[n % 2 == 0]}-{(n + 1) // 2}" if n else OUTSIDE for n in numbers}
     converted = _map_tags(tag_lists, lambda tag: bio_tags[int(tag)])
@@ -562,7 +563,7 @@ def _read_usual_spelling(tag_lists: list[list[str]], distinct: list[str], where:
         shown = ", ".join(map(repr, respelled[:MAX_TAGS_SHOWN]))
         what = f"the tags look like {scheme} in another spelling ({shown})"
         fix = f"Set scheme={scheme} to read {respelled[0]!r} as {canonical[respelled[0]]!r}"
-        raise BadTagsError(what, where=where, fix=f"{fix}, or scheme=plain if each is a kind")
+        raise BadTagsError(what, where=where, fix=f"{fix}, or scheme=plain if each tag is a kind")
     if letters & {"B", "I"}:
         other = next(tag for tag in distinct if tag in others or tag[0] in "MW")
         what = f"tag {other!r} is neither {OUTSIDE} nor one with B- or I- before its kind"
@@ -584,7 +585,7 @@ def _convert_by_letters(tag_lists: list[list[str]], letters: set[str]) -> TagRea
 
 
 def _is_iob1(tag_lists: TagLists) -> bool:
-    """Whether every span begins with an I, except after a span of the same kind."""
+    """Whether B occurs only directly after a span of the same kind, as in IOB1."""
     for tags in tag_lists:
         parsed = [USUAL.read(tag) or (OUTSIDE, "") for tag in tags if tag != NOT_TAGGED]
         neighbors = pairwise([(OUTSIDE, ""), *parsed])
@@ -599,7 +600,7 @@ def _is_one_scheme(letters: set[str]) -> bool:
 
 
 def _find_spelling(distinct: Sequence[str]) -> _Spelling | None:
-    """The spelling in which all of these tags belong to one scheme; None: there is none."""
+    """The spelling in which all of these tags belong to one scheme; None if there is none."""
     for spelling in SPELLINGS:
         parsed, letters = list(map(spelling.read, distinct)), spelling.letters(distinct)
         if all(parsed) and _is_one_scheme(letters) and (len(letters) > 1 or (OUTSIDE, "") in parsed):
@@ -619,10 +620,10 @@ def _convert_to_scheme(
 
     spelling = min(SPELLINGS, key=lambda candidate: len(find_invalid(candidate)))
     if invalid := find_invalid(spelling):
-        of_bioes = next((tag for tag in invalid if spelling.read(tag)), None)
-        by_kind = f"Write {OUTSIDE}, or B-{invalid[0]}; or set scheme=plain"
-        fix = fix or ("Set scheme=BIOES" if of_bioes else by_kind)
-        raise BadTagsError(f"tag {of_bioes or invalid[0]!r} is not one of {name}", where=where, fix=fix)
+        bioes_tag = next((tag for tag in invalid if spelling.read(tag)), None)
+        plain_fix = f"Write {OUTSIDE}, or B-{invalid[0]}; or set scheme=plain"
+        fix = fix or ("Set scheme=BIOES" if bioes_tag else plain_fix)
+        raise BadTagsError(f"tag {bioes_tag or invalid[0]!r} is not one of {name}", where=where, fix=fix)
     converted = _map_tags(tag_lists, spelling.canonical)
     if name in ("IOB1", "IO", "IOE1", "IOE2"):
         converted = [repair_tags(tags, scheme) for tags in converted]

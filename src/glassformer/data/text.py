@@ -19,7 +19,7 @@ from glassformer.errors import ConfigError, DataError, TooFewExamplesError
 
 
 def tokenizer_failure(error: BaseException) -> str | None:
-    """The first line of a tokenizer's error message; None for an interrupt, an exit or a lack of memory.
+    """The first line of a tokenizer's error message; None for errors of another kind, such as an interrupt.
 
     A panic in Rust is raised as ``pyo3_runtime.PanicException``, which ``except Exception`` does not catch.
     """
@@ -31,21 +31,21 @@ def tokenizer_failure(error: BaseException) -> str | None:
 
 
 # --- training a WordPiece vocabulary --------------------------------------------------------------
-# The result is deterministic. ``tokenizers.trainers.WordPieceTrainer`` is not: it numbers the pieces that
-# continue a word (``##a``) in the order of a hash map, and breaks ties by these numbers. Here each letter
-# that continues a word is replaced by a private character. Then ordinary byte-pair encoding can be used,
-# which sorts its alphabet and breaks ties deterministically.
+# ``tokenizers.trainers.WordPieceTrainer`` is not deterministic: it numbers the pieces that continue a word
+# (``##a``) in the order of a hash map, and breaks ties by these numbers. Here each letter that continues a
+# word is replaced by a private character. Then ordinary byte-pair encoding can be used, which is
+# deterministic.
 
-MAX_ALPHABET = 1_000  # number of letters; a word with a rarer letter becomes [UNK]
-FIRST_PRIVATE = 0xF0000  # Unicode's plane for private use
+MAX_ALPHABET = 1_000  # maximum number of letters; a word with a rarer letter becomes [UNK]
+FIRST_PRIVATE = 0xF0000  # first character of Unicode's plane for private use
 COPIES_AT_ONCE = 10_000  # copies of a word passed to the trainer at a time
 
 
 def _learn_pieces(word_counts: Counter[str], size: int, min_count: int) -> list[str]:
-    """At most ``size`` pieces: every letter, at the beginning and inside of words, then merges by frequency.
+    """At most ``size`` WordPiece pieces: every letter (``a`` and ``##a``), then merges by frequency.
 
     Args:
-        min_count: a pair that occurs less often is not merged.
+        min_count: a pair of pieces that occurs less often is not merged.
     """
     letter_counts: Counter[str] = Counter()
     for word, count in word_counts.items():
@@ -66,20 +66,20 @@ def _learn_pieces(word_counts: Counter[str], size: int, min_count: int) -> list[
     bpe.train_from_iterator(_repeat_words(word_counts, private_letters), trainer)
     letter_of = {ord(private): letter for letter, private in private_letters.items()}
 
-    def marked(piece: str) -> str:
+    def to_wordpiece(piece: str) -> str:
         prefix = CONTINUATION_PREFIX if ord(piece[0]) in letter_of else ""
         return prefix + piece.translate(letter_of)
 
     vocab = bpe.get_vocab()
-    return list(map(marked, sorted(vocab, key=vocab.__getitem__)))
+    return list(map(to_wordpiece, sorted(vocab, key=vocab.__getitem__)))
 
 
 def _repeat_words(word_counts: Counter[str], private_letters: dict[str, str]) -> Iterator[str]:
     for word, count in word_counts.items():
         if all(letter in private_letters for letter in word):
-            marked = word[0] + "".join(private_letters[letter] for letter in word[1:]) + " "
+            encoded = word[0] + "".join(private_letters[letter] for letter in word[1:]) + " "
             for start in range(0, count, COPIES_AT_ONCE):
-                yield marked * min(COPIES_AT_ONCE, count - start)
+                yield encoded * min(COPIES_AT_ONCE, count - start)
 
 
 Clean = Literal["none", "html", "words", "syllables", "trim"]
@@ -92,12 +92,12 @@ _TAG = re.compile(r"<(?:/?[a-zA-Z][^<>]*|!--.*?--)>", re.DOTALL)
 def clean_text(text: str, mode: Clean) -> str:
     """Clean a text.
 
-    All modes except ``none`` remove HTML and collapse white space: tags become a space, and entities become
-    their character. ``html`` does only this. The other modes also do the following:
+    All modes except ``none`` collapse white space, and replace HTML: tags by a space, and entities by their
+    character. ``html`` does only this. The other modes also do the following:
 
     ``words``: everything except letters, combining marks and digits becomes a space (``don't`` -> ``don t``).
     ``syllables``: underscores inside words become spaces. In segmented Vietnamese they join the syllables of
-    a word, so the model reads segmented and plain text in the same way.
+    a word, so segmented and plain text become the same.
     ``trim``: commas, full stops, exclamation and question marks are removed from both ends of each word.
     """
     if mode == "none":
@@ -120,7 +120,7 @@ _JOINT = re.compile(r"(?<=\w)_+(?=\w)")
 
 
 class _WordsOnly(dict[int, int]):
-    """A table for ``str.translate``, filled on demand: all but letters, marks and digits become spaces."""
+    """A table for ``str.translate`` that maps all except letters, marks and digits to spaces."""
 
     def __missing__(self, code: int) -> int:
         self[code] = code if unicodedata.category(chr(code))[0] in "LMN" else ord(" ")
@@ -142,7 +142,7 @@ def word_tokenizer(
     add_special_tokens: bool = True,
     separator: bool = True,
 ) -> Tokenizer:
-    """Train a tokenizer of whole words: [PAD] [UNK] [CLS] [SEP] [MASK], then words by frequency.
+    """Train a tokenizer of whole words; the ids are [PAD] [UNK] [CLS] [SEP] [MASK], then words by frequency.
 
     A word is a run of letters, digits and underscores, with apostrophes inside (``don't``). Every other
     character except white space is one token.
@@ -151,8 +151,8 @@ def word_tokenizer(
         texts: training texts, cleaned in the same way as the texts to encode.
         min_count: a word that occurs less often becomes [UNK].
         vocab_size: maximum number of tokens, including special tokens.
-        add_special_tokens: put [CLS] before each text, and [SEP] after it.
-        separator: False: leave out [SEP].
+        add_special_tokens: whether to add [CLS] before each text, and [SEP] after it.
+        separator: whether to add [SEP].
 
     Raises:
         DataError: no word occurs ``min_count`` times.
@@ -179,10 +179,10 @@ def wordpiece_tokenizer(
     add_special_tokens: bool = True,
     separator: bool = True,
 ) -> Tokenizer:
-    """Train a WordPiece tokenizer like BERT's: frequent words are one token, others several (``un ##do``).
+    """Train a WordPiece tokenizer: frequent words are one token, other words are several (``un ##do``).
 
-    Unlike in BERT, underscores do not split words, so segmented Vietnamese words stay whole. Every letter of
-    the texts is a piece, so only words with unseen letters become [UNK].
+    Unlike in BERT, underscores do not split words, so segmented Vietnamese words are not split. Every letter
+    of the texts is a piece, so only words with unseen letters become [UNK].
 
     Args:
         texts: training texts, cleaned in the same way as the texts to encode.
@@ -208,12 +208,12 @@ def _count_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
     """Count the words after the tokenizer's normalizer and pre-tokenizer."""
     normalizer: Any = tokenizer.normalizer
     split: Any = tokenizer.pre_tokenizer
-    run_counts: Counter[str] = Counter()  # runs without white space; each distinct run is pre-tokenized once
+    chunk_counts: Counter[str] = Counter()  # parts between white space; each distinct one is split once
     for text in texts:
-        run_counts.update(normalizer.normalize_str(text).split())
+        chunk_counts.update(normalizer.normalize_str(text).split())
     word_counts: Counter[str] = Counter()
-    for run, count in run_counts.items():
-        for word, _ in split.pre_tokenize_str(run):
+    for chunk, count in chunk_counts.items():
+        for word, _ in split.pre_tokenize_str(chunk):
             word_counts[word] += count
     return word_counts
 
@@ -267,7 +267,7 @@ class TokenTable:
         truncated: Sequence[bool] | None = None,
         segments: Iterable[Sequence[int]] | None = None,
     ) -> TokenTable:
-        """Make a table of rows of ids; ``truncated=None``: no row was truncated."""
+        """A table of texts, each a list of ids; ``truncated=None``: no text was truncated."""
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         ids = np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum()))
         flat = None if segments is None else np.fromiter(chain.from_iterable(segments), np.int8, len(ids))
@@ -304,10 +304,10 @@ class TokenTable:
         """The texts at ``indices`` (int or bool), in that order."""
         rows = np.asarray(indices)
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
-        lengths = self.lengths[rows]  # raises IndexError
+        lengths = self.lengths[rows]  # raises IndexError for a text that does not exist
         rows = np.where(rows < 0, rows + len(self), rows)
         starts = row_starts(lengths)
-        # A token has the same distance to the start of its text in both tables.
+        # Both tables have the same tokens at the same distance from the start of a text.
         positions = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], lengths)
         segments = None if self.segments is None else self.segments[positions]
         return TokenTable(self.ids[positions], starts, segments, self.truncated[rows])
@@ -363,15 +363,15 @@ def encode(
 
 
 def check_room(max_length: int, num_special: int, num_texts: int = 1) -> None:
-    """Raise DataError if ``max_length`` has no room for a token of each text besides the special tokens."""
+    """Raise DataError if ``max_length`` has no room for the special tokens and one token of each text."""
     if max_length < num_special + num_texts:
         text = "a text" if num_texts == 1 else "two texts"
-        what = f"{max_length} tokens leave no room for {text} besides the special tokens ({num_special})"
+        what = f"{max_length} tokens leave no room for {text} in addition to {num_special} special tokens"
         raise DataError(what, where="max_length", fix=f"Give {num_special + num_texts} or more")
 
 
 def without_truncation(tokenizer: Tokenizer) -> Tokenizer:
-    """The tokenizer without padding and truncation; a copy if it had either."""
+    """The tokenizer without padding and truncation; the result is a copy if something had to change."""
     if tokenizer.padding is not None or tokenizer.truncation is not None:
         tokenizer = Tokenizer.from_str(tokenizer.to_str())
         tokenizer.no_padding()
@@ -403,8 +403,8 @@ def encode_batch(tokenizer: Tokenizer, inputs: Sequence[Any], add_special_tokens
 def frame_ids(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     """Ids of the special tokens that the post-processor adds before and after a text."""
     probe = tokenizer.encode("a")
-    inner = [i for i, is_special in enumerate(probe.special_tokens_mask) if not is_special]
-    start, stop = (inner[0], inner[-1] + 1) if inner else (len(probe.ids), len(probe.ids))
+    ordinary = [i for i, is_special in enumerate(probe.special_tokens_mask) if not is_special]
+    start, stop = (ordinary[0], ordinary[-1] + 1) if ordinary else (len(probe.ids), len(probe.ids))
     return probe.ids[:start], probe.ids[stop:]
 
 
@@ -412,7 +412,7 @@ def require_unknown_id(tokenizer: Tokenizer, noun: str) -> int:
     """The id of the unknown token.
 
     Args:
-        noun: what has no tokens, for the error message.
+        noun: what has no tokens, "text" or "pair", for the error message.
 
     Raises:
         DataError: the tokenizer has no unknown token.
@@ -429,9 +429,9 @@ def unknown_id(tokenizer: Tokenizer) -> int | None:
 
 
 # --- byte-level BPE -------------------------------------------------------------------------------
-# (Sennrich et al., 2016; Radford et al., 2019)
-# The text is split into words with the blank before them, letters become bytes, and frequent pairs are
-# merged. Every word has tokens, and decoding restores every character. BLEU on detokenized text needs this.
+# (Sennrich et al., 2016; Radford et al., 2019) The text is split into words with the blank before them,
+# letters become bytes, and frequent pairs are merged. So no word is unknown, and decoding restores every
+# character.
 
 NUM_BYTES = 256
 
@@ -439,10 +439,10 @@ NUM_BYTES = 256
 def bpe_tokenizer(
     texts: Iterable[str], *, vocab_size: int = 8_000, min_count: int = 2, lowercase: bool = False
 ) -> Tokenizer:
-    """Train a byte-level BPE tokenizer, which puts [CLS] ... [SEP] around texts.
+    """Train a byte-level BPE tokenizer, which adds [CLS] and [SEP] around each text.
 
     Args:
-        texts: training texts; of both languages if they share a vocabulary.
+        texts: training texts, of both languages if they share a vocabulary.
         vocab_size: maximum number of tokens: 5 special tokens, 256 bytes, and merges.
         min_count: a pair that occurs less often is not merged.
 
@@ -470,7 +470,7 @@ def bpe_tokenizer(
 
 
 def ignore_special_tokens(tokenizer: Tokenizer) -> Tokenizer:
-    """Make the tokenizer read "[MASK]" in a text as six characters, not as a special token; return it.
+    """Make the tokenizer read "[MASK]" in a text as six characters, not as a special token, and return it.
 
     Tokenizer files do not store this setting, so callers set it again after loading.
     """
@@ -479,7 +479,7 @@ def ignore_special_tokens(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def detokenize(tokenizer: Tokenizer, ids: Iterable[int]) -> str:
-    """Decode token ids to text, without special tokens and without blanks at its ends."""
+    """Decode token ids to text, without special tokens, and without blanks at both ends."""
     return tokenizer.decode(list(ids), skip_special_tokens=True).strip()
 
 
@@ -494,11 +494,11 @@ UNLIMITED = 2**40  # a max_length that does not truncate any text
 
 @dataclass(frozen=True)
 class Windows:
-    """Token ids of w windows of n texts; ``text_of_window=None``: each text has one window."""
+    """Token ids of w windows of n texts."""
 
-    table: TokenTable
+    table: TokenTable  # one row per window
     num_texts: int
-    text_of_window: np.ndarray | None = None  # int64 [w], ascending: the text of each window
+    text_of_window: np.ndarray | None = None  # int64 [w], ascending; None: each text has one window
 
     @property
     def truncated(self) -> np.ndarray:
@@ -534,7 +534,7 @@ def encode_windows(
     size = max_length - special
     step = max(size // 2, 1) if stride is None else stride
     if size > 0 and not 1 <= step <= size:
-        what = f"a stride of {step} leaves out tokens between windows of {size}"
+        what = f"a stride of {step} skips tokens between windows of {size}"
         raise ConfigError(what, where="window_stride", fix=f"Use 1 to {size}")
     check_room(max_length, special)
     table = encode(tokenizer, texts, max_length=UNLIMITED, clean=clean, add_special_tokens=add_special_tokens)
@@ -547,9 +547,9 @@ def encode_windows(
         row = table[i].tolist()
         windows = [row]
         if len(row) > max_length:
-            inner = row[len(head) : len(row) - len(tail)]
-            starts = window_starts(len(inner), size, step)
-            windows = [[*head, *inner[start : start + size], *tail] for start in starts]
+            tokens = row[len(head) : len(row) - len(tail)]
+            starts = window_starts(len(tokens), size, step)
+            windows = [[*head, *tokens[start : start + size], *tail] for start in starts]
         rows += windows
         text_of_window += [i] * len(windows)
     return Windows(TokenTable.of(rows), len(texts), np.asarray(text_of_window, np.int64))

@@ -1,7 +1,8 @@
 """Pairs of texts as one input.
 
-Examples are premise and hypothesis, or two questions. A ``TextPair`` is a ``str`` of two lines, so code that
-counts words, finds duplicates or prints texts also works for pairs. Only encoding uses the two sides.
+A pair is, for example, a premise and a hypothesis, or two questions. A ``TextPair`` is a ``str`` of two
+lines, so code that counts words, finds duplicates or prints texts also works for pairs. Its texts are called
+its sides.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from glassformer.data.text import (
 )
 from glassformer.errors import ConfigError, DataError, UnequalLengthsError, WrongInputError, counted
 
-SEPARATOR = "\n"  # separates the sides in the string
+SEPARATOR = "\n"  # separates the two texts in the string
 SIDES = ("first", "second")
 CHUNK = 2048  # number of pairs encoded at a time, to bound the memory
 SECOND_COLUMN = "text_pair"  # name of the column, field and argument of the second text, as in transformers
 
 
 class TextPair(str):
-    """Two texts. As a ``str`` it has both, one per line."""
+    """Two texts; the value as a ``str`` is both, one per line."""
 
     first: str
     second: str
@@ -71,7 +72,7 @@ def are_pairs(texts: Sequence[Any]) -> bool:
 
 
 def check_side(texts: Iterable[Any], name: str, origin: str, rows: Sequence[int] | None) -> list[str]:
-    """Like ``check_texts``; errors name the side ``which``."""
+    """``check_texts`` for one side of pairs; errors call a text ``name``, such as "first text"."""
     try:
         return check_texts(texts, origin, rows)
     except DataError as error:
@@ -89,8 +90,8 @@ def join_sides(
     named_sides = zip(SIDES, (first, second), strict=True)
     checked = [check_side(side, f"{name} text", origin, rows) for name, side in named_sides]
     if len(checked[0]) != len(checked[1]):
-        what = f"{len(checked[0])} first texts but {len(checked[1])} second ones"
-        raise UnequalLengthsError(what, where=origin, fix="Give one second text for each first")
+        what = f"{len(checked[0])} first texts but {len(checked[1])} second texts"
+        raise UnequalLengthsError(what, where=origin, fix="Give one second text for each first text")
     return list(map(TextPair, *checked))
 
 
@@ -101,14 +102,14 @@ def check_inputs(X: Any, origin: str = "texts", rows: Sequence[int] | None = Non
         A list of ``str``, or of ``TextPair``.
 
     Raises:
-        DataError: see ``check_texts``; also if only some are pairs, or a tuple has another length.
+        DataError: see ``check_texts``; also if only some inputs are pairs, or a tuple has another length.
     """
     check_not_numbers(X, origin)
     X = read_rows(X, origin, "texts", max_columns=2)
     has_pairs = bool(X) and _is_pair(X[0])
     if (i := next((i for i, x in enumerate(X) if _is_pair(x) != has_pairs), None)) is not None:
-        given, expected = ("one text", "a pair") if has_pairs else ("a pair of texts", "one text")
-        what, fix = f"{given} where the first is {expected}", "Give texts only, or pairs only"
+        actual, expected = ("one text", "a pair") if has_pairs else ("a pair of texts", "one text")
+        what, fix = f"{actual} where the first input is {expected}", "Give only texts, or only pairs"
         raise WrongInputError(what, where=place(origin, i, rows), fix=fix)
     if not has_pairs:
         return check_texts(X, origin, rows)
@@ -132,22 +133,22 @@ def _is_pair(x: Any) -> bool:
 
 
 # --- pairs of texts as token ids ------------------------------------------------------------------
-# One sequence per pair, joined by the tokenizer's post-processor.
-# BERT       [CLS] a b [SEP] c d e [SEP]      segments 0 0 0 0 1 1 1 1
-# RoBERTa    <s> a b </s></s> c d e </s>      no segments
-# separate   [CLS] a b [SEP] [CLS] c d e [SEP]    segments 0 0 0 0 1 1 1 1 1, each side as a separate text
-# A pair that is too long is truncated at the ends of its sides, the longer side first.
+# A pair is one sequence. The tokenizer's post-processor adds the special tokens:
+# BERT       [CLS] a b [SEP] c d e [SEP]          segments 0 0 0 0 1 1 1 1
+# RoBERTa    <s> a b </s></s> c d e </s>          no segments
+# separate   [CLS] a b [SEP] [CLS] c d e [SEP]    segments 0 0 0 0 1 1 1 1 1; see ``with_separate_sides``
+# If a pair is too long, both texts are truncated at their ends, the longer text first.
 
 
 def encode_inputs(tokenizer: Tokenizer, texts: Sequence[str], **options: Any) -> TokenTable:
-    """Encode texts with ``encode``, pairs with ``encode_pairs``."""
+    """Encode texts by ``encode``, or pairs by ``encode_pairs``."""
     return (encode_pairs if are_pairs(texts) else encode)(tokenizer, texts, **options)
 
 
 def truncated_lengths(first: int, second: int, room: int) -> tuple[int, int]:
-    """The number of tokens to keep of two sides that have ``room`` together.
+    """The lengths of two texts after truncating them to ``room`` tokens in total.
 
-    The longer side is truncated first, like ``truncation="longest_first"`` in transformers and tokenizers.
+    The longer text is truncated first, like ``truncation="longest_first"`` in transformers and tokenizers.
     """
     short, long = sorted((first, second))
     if short + long <= room:
@@ -177,7 +178,7 @@ def encode_pairs(
         keep_second: truncate only the first text. For other arguments see ``encode``.
 
     Raises:
-        DataError: ``max_length`` leaves no room for a token of each side, or the tokenizer fails.
+        DataError: ``max_length`` leaves no room for a token of each text, or the tokenizer fails.
     """
     tokenizer = without_truncation(tokenizer)
     num_special = tokenizer.num_special_tokens_to_add(True) if add_special_tokens else 0
@@ -208,18 +209,16 @@ def encode_pairs(
 def clean_pair(pair: Any, clean: Clean) -> tuple[str, str]:
     """Both texts of a pair, cleaned."""
     if not isinstance(pair, TextPair):
-        fix = "Give (first, second) each"
+        fix = "Give (first, second) for each input"
         raise WrongInputError("not every input is a pair of texts", where="texts", fix=fix)
     return clean_text(pair.first, clean), clean_text(pair.second, clean)
 
 
 def with_separate_sides(tokenizer: Tokenizer) -> Tokenizer:
-    """A copy of the tokenizer that puts the special tokens of a single text around each side of a pair.
-
-    Some models read the sides of a pair as separate texts.
+    """A copy of the tokenizer that adds the special tokens of a single text around each text of a pair.
 
     Raises:
-        ConfigError: the tokenizer adds no special tokens, so a side without words would have no tokens.
+        ConfigError: the tokenizer adds no special tokens, so a text without words would have no tokens.
     """
     before, after = frame_ids(tokenizer)
     if not before and not after:
@@ -228,8 +227,8 @@ def with_separate_sides(tokenizer: Tokenizer) -> Tokenizer:
     names = {index: str(tokenizer.id_to_token(index)) for index in (*before, *after)}
 
     def template(letter: str, segment: int) -> list[str]:
-        parts = [*(names[i] for i in before), f"${letter}", *(names[i] for i in after)]
-        return [f"{part}:{segment}" for part in parts]
+        pieces = [*(names[i] for i in before), f"${letter}", *(names[i] for i in after)]
+        return [f"{piece}:{segment}" for piece in pieces]
 
     copy = Tokenizer.from_str(tokenizer.to_str())
     copy.post_processor = TemplateProcessing(

@@ -1,7 +1,7 @@
-"""Check a ``tokenizer.json`` before the library reads it.
+"""Check a ``tokenizer.json`` before the ``tokenizers`` library reads it.
 
-Every stage must have a known type, and every number and pattern must be within bounds. Invalid values can
-make the ``tokenizers`` library panic or run without end.
+Invalid values can make the library panic or run without end. So every stage must have a known type, and every
+number and regular expression must be within limits.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ class Invalid(ValueError):
 
 
 # --- SentencePiece's normalization table (``Precompiled``) ----------------------------------------
-# The bytes are a size, a trie as a double array of 32-bit units, and the strings that its leaves point to.
-# The library follows the offsets of the file without a check. So every reachable offset is checked here.
+# The bytes are a size, a trie as a double array of 32-bit units, and the strings to which its leaves point.
+# The library follows the offsets of the file without checking them. So every reachable offset is checked
+# here.
 
 MAX_CHARSMAP_BYTES = 8 << 20  # real tables have up to 300 kB
-MAX_DEPTH = 64  # bytes of the longest key
-COMPOSED_LETTERS_END = 0x3400  # code points below it include all letters of Unicode's compositions
+MAX_DEPTH = 64  # maximum number of bytes of a key of the trie
+COMPOSED_LETTERS_END = 0x3400  # all letters that NFC composes are below this code point
 BAD_OFFSET = "its table has an offset out of range"
-MAX_REPLACEMENT = 64  # characters that may replace one character; 18 in Unicode's own tables
+MAX_REPLACEMENT = 64  # maximum number of characters that replace one character; Unicode's tables need 18
 
 
 def check_charsmap(encoded: object) -> float:
-    """The factor of expansion beyond NFKD of a base64 table.
+    """Check a base64 table, and return how many times as long as by NFKD it can make a character.
 
     Raises:
         Invalid: the table is damaged.
@@ -55,7 +56,7 @@ def check_charsmap(encoded: object) -> float:
 def _read_charsmap(encoded: object) -> list[str]:
     """The replacement strings of a base64 table."""
     if not isinstance(encoded, str) or len(encoded) > 4 * MAX_CHARSMAP_BYTES // 3 + 4:
-        raise Invalid("its table is not a text, or too long")
+        raise Invalid("its table is not a string, or is too long")
     try:
         raw = base64.b64decode(encoded, validate=True)
     except ValueError:
@@ -76,12 +77,12 @@ def _read_charsmap(encoded: object) -> list[str]:
         end = strings.find(b"\0", value)
         replacements.append(strings[value : end if end >= 0 else len(strings)].decode("utf-8"))
         if (size := len(replacements[-1])) > MAX_REPLACEMENT:
-            raise Invalid(f"it replaces one character by {size:,}, at most {MAX_REPLACEMENT} are supported")
+            raise Invalid(f"it replaces one character by {size:,}; the maximum is {MAX_REPLACEMENT}")
     return replacements
 
 
 def _read_leaf_values(units: np.ndarray) -> np.ndarray:
-    """The targets of the trie's leaves; raises Invalid if an offset is out of range or there is a cycle."""
+    """The values of the trie's leaves; raise Invalid if an offset is out of range or there is a cycle."""
     byte_values = np.arange(1, 256, dtype=np.int64)
     nodes = np.zeros(1, np.int64) ^ _child_offset(units[:1])
     visited = np.zeros(len(units), bool)
@@ -95,48 +96,50 @@ def _read_leaf_values(units: np.ndarray) -> np.ndarray:
         nodes = nodes[~visited[nodes]]  # branches may share nodes
         visited[nodes] = True
         children: list[np.ndarray] = []
-        for part in np.array_split(nodes, len(nodes) // 4096 + 1):
-            targets = (part[:, None] ^ byte_values).ravel()
+        for chunk in np.array_split(nodes, len(nodes) // 4096 + 1):
+            targets = (chunk[:, None] ^ byte_values).ravel()
             target_units = units[targets]
-            match = (target_units & np.uint32(0x800000FF)).astype(np.int64) == np.tile(byte_values, len(part))
-            targets, target_units = targets[match], target_units[match].astype(np.int64)
+            labels = (target_units & np.uint32(0x800000FF)).astype(np.int64)  # the byte of a unit
+            is_child = labels == np.tile(byte_values, len(chunk))
+            targets, target_units = targets[is_child], target_units[is_child].astype(np.int64)
             child_nodes = targets ^ _child_offset(target_units)
-            leaf = (target_units >> 8) & 1 == 1
+            is_leaf = (target_units >> 8) & 1 == 1
             if len(child_nodes) and child_nodes.max() >= len(units):
                 raise Invalid(BAD_OFFSET)
-            leaves.append((units[child_nodes[leaf]] & np.uint32(0x7FFFFFFF)).astype(np.int64))
+            leaves.append((units[child_nodes[is_leaf]] & np.uint32(0x7FFFFFFF)).astype(np.int64))
             children.append(child_nodes)
         nodes = np.concatenate(children)
     raise Invalid(BAD_OFFSET)
 
 
 def _child_offset(units: np.ndarray) -> np.ndarray:
+    """The offsets in the bits 10 to 31 of units, multiplied by 256 if bit 9 is set."""
     units = units.astype(np.int64)
     return (units >> 10) << ((units & (1 << 9)) >> 6)
 
 
 # --- regular expressions of tokenizer files -------------------------------------------------------
 # A malicious pattern can take exponential time on twenty letters, and its thread cannot be stopped. A pattern
-# is accepted if published tokenizers use it, or if its form excludes backtracking. Any other pattern is
-# first tried in a separate process with a time limit.
+# is accepted if published tokenizers use it, or if its form excludes backtracking. Any other pattern is first
+# tried in a separate process with a time limit.
 
-MAX_PATTERN = 2000  # characters
-MAX_REPEATS = 10_000  # product of all {m,n}, which bounds the size of the compiled pattern
-MAX_SIMPLE_REPEAT = 100  # largest {m,n} in a pattern that is accepted without a trial
-MAX_OPTIONAL = 3  # optional parts in one alternative of such a pattern
-LONG_TEXT, SHORT_TEXT = 20_000, 1_000  # lengths of the trial texts
-MAX_PAIRS = 80  # number of letter pairs in them
-CPU_SECONDS, WALL_SECONDS = 4, 30
+MAX_PATTERN = 2000  # maximum number of characters of a pattern
+MAX_REPEATS = 10_000  # maximum product of all {m,n}; it limits the size of the compiled pattern
+MAX_SIMPLE_REPEAT = 100  # maximum {m,n} in a pattern that is accepted without a trial
+MAX_OPTIONAL = 3  # maximum number of optional parts in one alternative of such a pattern
+LONG_TEXT, SHORT_TEXT = 20_000, 1_000  # lengths of the trial texts in characters
+MAX_PAIRS = 80  # maximum number of letter pairs in the short trial texts
+CPU_SECONDS, WALL_SECONDS = 4, 30  # time limits of the trial
 
-# Patterns of steps in converted SentencePiece files; see `sentence_pieces._normalizers`.
-# Some steps insert these two characters inside graphemes. Then the library replaces characters one by one,
-# and NFC does not compose or reorder what SentencePiece leaves as it is. The last step removes them.
-GUARD_CHAR, JOINT_CHAR = "\ufdd0", "\ufdd1"  # noncharacters, which no text contains
-# Characters that extend the grapheme before them; final consonants of Hangul.
+# Patterns of steps in converted SentencePiece files; see `sentence_pieces._normalizers`. Some steps insert
+# these two characters inside graphemes. Then the library replaces characters one by one, and NFC does not
+# compose or reorder letters and marks that SentencePiece does not change. The last step removes them.
+GUARD_CHAR, JOINT_CHAR = "\ufdd0", "\ufdd1"  # Unicode noncharacters, which texts do not contain
+# Characters that extend the grapheme before them, and final consonants of Hangul.
 _EXTENDERS = "\n\\p{M}\u200c\u200d\u0e33\u0eb3\uff9e\uff9f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
 _FINALS = "\u11a8-\u11c2\u3133\u3135\u3136\u313a-\u313f\uffa3\uffa5\uffa6\uffaa-\uffaf"
-# Characters that NFKD decomposes or case folding turns into letters, if NFC would change them before a mark;
-# ranges include characters without this property.
+# Characters that NFKD decomposes or case folding turns into letters, if NFC would change them before a mark.
+# The ranges also include characters without this property.
 _DECOMPOSABLE = (
     "\u00a8\u00af-\u00b8\u00c0-\u00c5\u00c7-\u00d6\u00d9-\u00e5\u00e7-\u00f6\u00f9-\u017e\u01a0-\u01b0\u01c4-"
     "\u0233\u02d8-\u02dd\u0344-\u0386\u0389\u038f\u03aa-\u03ae\u03ca-\u03ce\u03d4\u0622\u0623\u0958-\u095f"
@@ -145,15 +148,15 @@ _DECOMPOSABLE = (
     "\u309c\u30ff-\u32cf\u3300-\u33ff\uac00-\ufb4e\ufbea-\ufdcf\ufdf0-\ufe4c\ufe70-\ufe84\ufef5-\ufefc\uffe3"
     "\U0001d15e-\U0001d1c0\U0001f12d\U0001f12e\U0001f14a-\U0001f201"
 )
-_DELETED = "\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f"
+_DELETED = "\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f"  # control characters that the table deletes
 # Pairs of marks that NFC would reorder.
 _MISORDERED = "(?<=[\u0300-\u031a\u031c-\u0345])(?=[\u031b\u0323-\u0338])|(?<=\u031b)(?=[\u0327\u0328\u0338])"
-# Capitals that are composed with a mark only as small letters.
+# Capitals that have no composition with a mark, although their small letters have one.
 _CAPITALS = (
     "(?<=[\u0391\u0397\u0399\u03a5\u03a9\u03d2])(?=\u0342)|(?<=[\u03a1\u03a5\u03d2])(?=[\u0313\u0343])|(?<=H)(?=\u0331)|"
     "(?<=J)(?=\u030c)|(?<=T)(?=\u0308)|(?<=[WY])(?=\u030a)"
 )
-# Both patterns need a character on either side: the library panics after insertions at the ends of a text.
+# Both patterns need a character on both sides: the library panics after insertions at the ends of a text.
 GUARD_POSITIONS = (
     f"(?=[{_EXTENDERS}{_FINALS}])(?:(?<=[{_DECOMPOSABLE}])|{_MISORDERED}|{_CAPITALS}|(?<=[\\s\\S])(?=\u0344))|"
     f"(?<=[{_DELETED}])(?=[\\s\\S])"
@@ -197,16 +200,16 @@ def check_pattern(pattern: str) -> None:
     A pattern that is neither known nor simple is tried in another process, which takes a second.
     """
     if not 0 < len(pattern) <= MAX_PATTERN:
-        raise Invalid(f"a pattern of {len(pattern):,} characters, 1 to {MAX_PATTERN:,} are supported")
+        raise Invalid(f"a pattern has {len(pattern):,} characters; 1 to {MAX_PATTERN:,} are supported")
     if pattern in KNOWN_PATTERNS or simple_min_length(pattern) is not None:
         return
     if re.search(r"\\[1-9]|\\[kg]|\(\?[{&PR0-9~@]|\(\*", pattern):
-        raise Invalid("a pattern that calls or repeats a part of itself")
+        raise Invalid("a pattern refers to a part of itself")
     repeats = 1
     for low, high in re.findall(r"\{(\d*),?(\d*)\}", pattern):
         repeats *= max(int(low or 1), int(high or 1), 1)
         if repeats > MAX_REPEATS:
-            raise Invalid(f"a pattern that repeats its parts more than {MAX_REPEATS:,} times")
+            raise Invalid(f"a pattern repeats its parts more than {MAX_REPEATS:,} times")
     if (problem := _run_trial(pattern)) is not None:
         raise Invalid(problem)
 
@@ -222,10 +225,10 @@ _SIMPLE_PART = re.compile(
 
 @lru_cache(maxsize=256)
 def simple_min_length(pattern: str) -> int | None:
-    """The minimum length of a match if the pattern cannot be slow, otherwise None.
+    """The minimum length of a match if the pattern is so simple that it cannot be slow, otherwise None.
 
-    A simple pattern has alternatives of characters and classes. Few of them are optional, and only the last
-    is repeated without limit.
+    A simple pattern consists of alternatives. An alternative is a sequence of characters and classes, of
+    which few are optional, and only the last is repeated without limit.
     """
     min_lengths, position, min_length, num_optional, is_unbounded = [], 0, 0, 0, False
     while position < len(pattern):
@@ -255,10 +258,10 @@ def simple_min_length(pattern: str) -> int | None:
     return min([*min_lengths, min_length])
 
 
-# --- a trial ----------------------------------------------------------------------------------------
+# --- trial of a pattern in a separate process -------------------------------------------------------
 
-# The process first limits its own time and memory. Quadratic patterns are rejected: a text four times as long
-# would take sixteen times as long.
+# The process first limits its own time and memory. Then it rejects quadratic patterns: for a text that is
+# four times as long, they take sixteen times as long.
 _TRIAL = f"""
 import json, sys, time
 try:
@@ -289,6 +292,7 @@ for text in given["long"]:
 
 @lru_cache(maxsize=64)
 def _run_trial(pattern: str) -> str | None:
+    """The reason why a pattern is rejected; None if it passes the trial."""
     short, long = _trial_texts(pattern)
     inputs = {"path": sys.path, "pattern": pattern, "short": short, "long": long}
     command = [sys.executable, "-I", "-c", _TRIAL]
@@ -297,15 +301,15 @@ def _run_trial(pattern: str) -> str | None:
             command, input=json.dumps(inputs).encode(), capture_output=True, timeout=WALL_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return "a pattern that does not come to an end"
+        return "a pattern does not come to an end"
     except OSError as error:
-        return f"a pattern that could not be tried ({error.strerror})"
+        return f"a pattern could not be tried ({error.strerror})"
     if result.returncode == 0:
         return None
     error = (result.stderr.decode("utf-8", "replace").strip().splitlines() or [""])[-1][:200]
     if result.returncode != 1 or "limit" in error:
-        return "a pattern that takes too long"
-    return f"a pattern that is wrong ({error.rpartition('Exception: ')[2]})"
+        return "a pattern takes too long"
+    return f"a pattern is invalid ({error.rpartition('Exception: ')[2]})"
 
 
 def _trial_texts(pattern: str) -> tuple[list[str], list[str]]:
@@ -322,20 +326,21 @@ def _trial_texts(pattern: str) -> tuple[list[str], list[str]]:
     return short, long
 
 
-# --- how much a tokenizer's steps can expand a text -----------------------------------------------
-# The weight of a character is the number of characters that replace it at the end. After the last step all
-# weights are 1; from there the steps are traversed backwards. Unicode normalization expands one character to
-# 18 at most. This expansion is ignored for the input, but not for characters that a step inserts.
+# --- limit of the expansion of a text -------------------------------------------------------------
+# The weight of a character is the number of characters that replace it after all steps. After the last step
+# all weights are 1; from there the steps are traversed backwards. Unicode normalization expands one character
+# to at most 18. This expansion is ignored for the characters of the input, but not for those that a step
+# inserts.
 
-MAX_EXPANSION = 64  # maximum weight of a character
-MAX_PRE_TOKENIZER_EXPANSION = 32
+MAX_EXPANSION = 64  # maximum weight of a character in normalizers and decoders
+MAX_PRE_TOKENIZER_EXPANSION = 32  # in pre-tokenizers
 UNICODE_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 # ByteLevel: up to four bytes and a blank. Metaspace: a blank. BertNormalizer: a blank on both sides.
 EXPANSION_FACTORS = {"ByteLevel": 5, "Metaspace": 2, "BertNormalizer": 3}
 
 
 def max_expansion(steps: Sequence[dict[str, Any]], charsmap_factor: float = 1.0) -> float:
-    """The largest weight of a character before these steps, which must have known types.
+    """The largest weight of a character before ``steps``, which must have known types.
 
     Args:
         charsmap_factor: factor by which ``Precompiled`` expands a text beyond NFKD.
@@ -358,7 +363,7 @@ def max_expansion(steps: Sequence[dict[str, Any]], charsmap_factor: float = 1.0)
 def _weights_before_replace(
     pattern: dict[str, str], inserted: float, other: float, weights: dict[str, float]
 ) -> tuple[float, dict[str, float]]:
-    """The weights before a step that replaces a pattern; ``inserted`` is the weight of what replaces it."""
+    """The weights before a step that replaces ``pattern`` by a text of the weight ``inserted``."""
     if (word := pattern.get("String")) is not None:
         if len(word) == 1:
             return other, weights | {word: inserted}
@@ -381,16 +386,16 @@ def _expand_insertion(content: str, later: Sequence[dict[str, Any]]) -> str:
     return content
 
 
-# --- the stages -----------------------------------------------------------------------------------
+# --- the parts of tokenizer.json ------------------------------------------------------------------
 # The library rejects values of wrong types and missing tokens. This module checks all other values.
 
-MAX_ID = 10_000_000  # maximum size of an embedding table
-MAX_STAGES = 64  # steps of one stage, including nested steps
-MAX_TOKEN = 1_000  # characters of one string in a setting, or of an added token
-MAX_ADDED = 100_000  # added tokens
+MAX_ID = 10_000_000  # maximum token id
+MAX_STAGES = 64  # maximum number of steps of one stage, including nested steps
+MAX_TOKEN = 1_000  # maximum number of characters of one string in a setting, or of an added token
+MAX_ADDED = 100_000  # maximum number of added tokens
 MAX_WORD = 1_000  # maximum length of words that WordPiece splits, since the time grows quadratically
 MAX_PIECE = 512  # maximum length of Unigram pieces, since the library tries all pieces at a position
-MAX_AFFIX = 64  # characters of a prefix or suffix
+MAX_AFFIX = 64  # maximum number of characters of a prefix or suffix
 
 NORMALIZERS = (
     "BertNormalizer ByteLevel Lowercase NFC NFD NFKC NFKD Nmt Precompiled Prepend Replace Strip StripAccents"
@@ -401,7 +406,7 @@ PRE_TOKENIZERS = (
 ).split()
 PROCESSORS = ("BertProcessing", "ByteLevel", "RobertaProcessing", "TemplateProcessing")
 DECODERS = "BPEDecoder ByteFallback ByteLevel CTC Fuse Metaspace Replace Strip WordPiece".split()
-STAGES = (  # name, key of the steps of a sequence, known types
+STAGES = (  # name, key with the steps of a sequence, known types
     ("normalizer", "normalizers", NORMALIZERS),
     ("pre-tokenizer", "pretokenizers", PRE_TOKENIZERS),
     ("decoder", "decoders", DECODERS),
@@ -431,12 +436,12 @@ def check_definition(definition: Any, where: str) -> dict[str, Any]:
 
 def _check_model(model: Any) -> None:
     if not isinstance(model, dict):
-        raise Invalid("no model")
+        raise Invalid("there is no model")
     if model.get("dropout"):
         raise Invalid("'dropout' would make its output random")
     max_word = model.get("max_input_chars_per_word")
     if isinstance(max_word, int) and max_word > MAX_WORD:
-        raise Invalid(f"max_input_chars_per_word = {str(max_word)[:40]}, {MAX_WORD:,} at most are read")
+        raise Invalid(f"max_input_chars_per_word = {str(max_word)[:40]}; the maximum is {MAX_WORD:,}")
     for key in ("continuing_subword_prefix", "end_of_word_suffix"):
         if len(str(model.get(key) or "")) > MAX_AFFIX:
             raise Invalid(f"{key!r} has more than {MAX_AFFIX} characters")
@@ -444,7 +449,7 @@ def _check_model(model: Any) -> None:
     for entry in vocab if isinstance(vocab, list) else ():
         piece = entry[0] if isinstance(entry, list) and entry else None
         if isinstance(piece, str) and not 0 < len(piece) <= MAX_PIECE:
-            raise Invalid(f"a piece of {len(piece):,} characters, 1 to {MAX_PIECE} are read")
+            raise Invalid(f"a piece has {len(piece):,} characters; 1 to {MAX_PIECE} are supported")
     prefix, merges = model.get("continuing_subword_prefix"), model.get("merges")
     if not prefix or not isinstance(prefix, str) or not isinstance(merges, list):
         return
@@ -457,7 +462,7 @@ def _check_model(model: Any) -> None:
 def _check_added(tokens: Any) -> None:
     tokens = tokens if isinstance(tokens, list) else []
     if len(tokens) > MAX_ADDED:
-        raise Invalid(f"'added_tokens' has {len(tokens):,} entries, {MAX_ADDED:,} at most are read")
+        raise Invalid(f"'added_tokens' has {len(tokens):,} entries; the maximum is {MAX_ADDED:,}")
     for token in tokens:
         if not isinstance(token, dict) or not 0 < len(str(token.get("content"))) <= MAX_TOKEN:
             raise Invalid(f"'content' of an added token is not a text of 1 to {MAX_TOKEN:,} characters")
@@ -474,7 +479,7 @@ def _check_stages(definition: dict[str, Any]) -> None:
         _check_stage(stage)
     tables = [stage for stage in normalizers if stage["type"] == "Precompiled"]
     if len(tables) > 1:
-        raise Invalid("more than one table of characters")
+        raise Invalid("there is more than one Precompiled normalizer")
     try:
         factor = check_charsmap(tables[0].get("precompiled_charsmap")) if tables else 1.0
     except Invalid as error:
@@ -488,7 +493,7 @@ def _check_stages(definition: dict[str, Any]) -> None:
             shown = f"10^{math.log10(expansion):.0f}" if expansion < 1e300 else "endless"
             shown = f"{expansion:,.0f}" if expansion < 1e15 else shown
             what = f"the {noun} makes a text up to {shown} times as long"
-            raise Invalid(f"{what}, at most {limit} are supported")
+            raise Invalid(f"{what}; the maximum is {limit}")
 
 
 def _steps(value: Any, noun: str, list_key: str, known_types: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -498,7 +503,7 @@ def _steps(value: Any, noun: str, list_key: str, known_types: Sequence[str]) -> 
         stage, count = remaining.pop(0), count + 1
         type_ = stage.get("type") if isinstance(stage, dict) else None
         if count > MAX_STAGES:
-            raise Invalid(f"more than {MAX_STAGES} steps of a {noun}")
+            raise Invalid(f"a {noun} has more than {MAX_STAGES} steps")
         if type_ == "Sequence":
             if not isinstance(stage.get(list_key), list):
                 raise Invalid(f"the sequence of a {noun} has no {list_key!r}")
@@ -506,7 +511,8 @@ def _steps(value: Any, noun: str, list_key: str, known_types: Sequence[str]) -> 
         elif isinstance(type_, str) and type_ in known_types:
             yield stage
         else:
-            raise Invalid(f"a {noun} of unknown type {str(type_)[:60]!r}, known are {', '.join(known_types)}")
+            known = ", ".join(known_types)
+            raise Invalid(f"a {noun} has the unknown type {str(type_)[:60]!r}; known types are {known}")
 
 
 def _check_stage(stage: dict[str, Any]) -> None:
@@ -519,9 +525,9 @@ def _check_stage(stage: dict[str, Any]) -> None:
     if type_ == "Prepend" and len(str(stage.get("prepend"))) > MAX_AFFIX:
         raise Invalid(f"'prepend' has more than {MAX_AFFIX} characters")
     if type_ == "FixedLength" and stage.get("length") == 0:
-        raise Invalid("length = 0, from 1 on are read")
+        raise Invalid("length = 0; the minimum is 1")
     if type_ == "Strip" and stage.get("stop"):  # the library would read beyond the ends of pieces
-        raise Invalid(f"stop = {str(stage['stop'])[:40]}, only 0 is read")
+        raise Invalid(f"stop = {str(stage['stop'])[:40]}; only 0 is supported")
 
 
 def _check_pattern_stage(stage: dict[str, Any]) -> None:
@@ -531,13 +537,13 @@ def _check_pattern_stage(stage: dict[str, Any]) -> None:
     if kind not in ("String", "Regex") or not isinstance(value, str):
         raise Invalid(f"the pattern of a {stage['type']} is neither a String nor a Regex")
     if kind == "String" and not 0 < len(value) <= MAX_TOKEN:
-        raise Invalid(f"a pattern of {len(value):,} characters, from 1 to {MAX_TOKEN:,} are read")
+        raise Invalid(f"a pattern has {len(value):,} characters; 1 to {MAX_TOKEN:,} are supported")
     if kind == "Regex":
         check_pattern(value)
 
 
 def _check_template(stage: dict[str, Any]) -> None:
-    """Check that a template has each text once, and only special tokens that it defines."""
+    """Raise Invalid unless a template has each text once, and only special tokens that it defines."""
     if stage["type"] != "TemplateProcessing":
         return
     defined = [*(stage.get("special_tokens") or ())]
@@ -548,6 +554,6 @@ def _check_template(stage: dict[str, Any]) -> None:
         undefined = [name for kind, name in named if kind == "SpecialToken" and name not in defined]
         if undefined:
             token = str(undefined[0])[:60]
-            raise Invalid(f"a template uses the token {token!r}, not one of its special tokens")
+            raise Invalid(f"a template uses the token {token!r}, which is not one of its special tokens")
         if [name for kind, name in named if kind == "Sequence"] != texts and (key == "single" or pieces):
             raise Invalid(f"{key!r} of a template does not have each text once")

@@ -1,4 +1,4 @@
-"""Load tokenizers from files: ``tokenizer.json``, or vocabulary and merges."""
+"""Load tokenizers from files: ``tokenizer.json``, SentencePiece models, or vocabulary and merges."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def _damaged(what: str, where: object) -> CheckpointError:
 
 
 # --- added tokens ---------------------------------------------------------------------------------
-# Added tokens, such as special tokens, are found in a text before it is split into pieces.
-# ``added_tokens.json`` has names and ids. ``added_tokens_decoder`` of ``tokenizer_config.json`` also has the
+# Added tokens, such as special tokens, are separated from a text before it is split into pieces.
+# ``added_tokens.json`` has tokens and ids. ``added_tokens_decoder`` of ``tokenizer_config.json`` also has the
 # flags of each token; if it exists, the other file is not read.
 
 ADDED_FILE = "added_tokens.json"
@@ -67,7 +67,7 @@ def _added_tokens(
         config: content of ``tokenizer_config.json`` in the same folder.
 
     Raises:
-        CheckpointError: a file has other content, or the new ids do not follow those of the vocabulary.
+        CheckpointError: a file has invalid content, or the new ids do not follow those of the vocabulary.
     """
     has_flags = DECODER_KEY in config
     source = file.with_name(CONFIG_FILE if has_flags else ADDED_FILE)
@@ -84,7 +84,7 @@ def _added_tokens(
 def _special_tokens(
     special: Mapping[str, str], pieces: Mapping[str, Any], file: Path, config: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """The special tokens of the vocabulary, with the flags of the configuration; by default all are off."""
+    """The special tokens of the vocabulary, with the flags of the configuration (by default all False)."""
     tokens: dict[str, dict[str, Any]] = {}
     for kind, token in special.items():
         if token not in pieces or token in tokens:
@@ -146,26 +146,25 @@ def _find_new_tokens(
         if name in pieces or index != expected or index in used_ids:
             what = f"the id of {name[:60]!r} is {str(index)[:40]}"
             what += f", in {file.name} {str(pieces[name])[:40]}" if name in pieces else f" and not {expected}"
-            fix = f"Number new tokens from {len(pieces)} on, as many as {file.name} has"
+            fix = f"Number new tokens from {len(pieces)}, the number of pieces in {file.name}"
             raise CheckpointError(what, where=where, fix=fix)
     return {token["content"] for token in new}
 
 
 # --- vocabulary and merges in two files -----------------------------------------------------------
-# They are converted to the format of a ``tokenizer.json``.
-# ``vocab.json`` with ``merges.txt`` is the byte-level BPE of RoBERTa (Radford et al., 2019). ``vocab.txt``
-# with ``bpe.codes`` is the fastBPE of PhoBERT (Sennrich et al., 2016), whose texts are segmented into words
-# beforehand. The merges mark the end of a word (``</w>``); the vocabulary marks pieces that do not end a
-# word (``@@``).
+# The files are converted to the format of a ``tokenizer.json``. ``vocab.json`` with ``merges.txt`` is the
+# byte-level BPE of RoBERTa (Radford et al., 2019). ``vocab.txt`` with ``bpe.codes`` is the fastBPE of PhoBERT
+# (Sennrich et al., 2016). Its merges mark the end of a word (``</w>``), but its vocabulary marks pieces that
+# do not end a word (``@@``).
 
 BYTE_LEVEL_FILES, FASTBPE_FILES = ("vocab.json", "merges.txt"), ("vocab.txt", "bpe.codes")
 CONTINUED_SUFFIX = "@@"  # suffix of pieces that do not end a word, in the vocabulary of fastBPE
-WORD_PATTERN = r"\S+\n?"  # like the original tokenizer, which leaves a line break with its word
-MAX_LINES = 2_000_000
+WORD_PATTERN = r"\S+\n?"  # as in the original tokenizer, a word includes the line break after it
+MAX_LINES = 2_000_000  # maximum number of lines of a vocabulary or of merges
 
 
 def _byte_level_definition(file: Path, merges_file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The definition for ``vocab.json`` (``file``) and ``merges.txt``.
+    """``vocab.json`` (``file``) and ``merges.txt`` in the format of ``tokenizer.json``.
 
     Raises:
         CheckpointError: a file has another format, or the vocabulary lacks the special tokens around a text.
@@ -189,14 +188,14 @@ def _byte_level_definition(file: Path, merges_file: Path, config: Mapping[str, A
 
 
 def _fastbpe_definition(file: Path, codes_file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The definition for ``vocab.txt`` (``file``) and ``bpe.codes``.
+    """``vocab.txt`` (``file``) and ``bpe.codes`` in the format of ``tokenizer.json``.
 
-    Each line has one piece, or one merge, with its count. The ids of the vocabulary are those of the original
-    tokenizer, and those of added tokens follow. Intermediate merges that the vocabulary lacks have the last
-    ids; see ``Vocabulary.first_intermediate_id``.
+    Each line has one piece, or one merge, with its count. The ids are: the special tokens, the pieces,
+    [MASK], the added tokens, and last the intermediate merges that are not in the vocabulary (see
+    ``Vocabulary.first_intermediate_id``).
 
     Raises:
-        CheckpointError: a line has another format or is repeated; the message has file and line.
+        CheckpointError: a line has another format or is repeated.
     """
     special = {kind: _special_token(config, kind, names[1], file) for kind, names in TOKEN_SPELLINGS.items()}
     pieces = {special[kind]: n for n, kind in enumerate(("cls", "pad", "sep", "unk"))}
@@ -229,7 +228,7 @@ def _fastbpe_definition(file: Path, codes_file: Path, config: Mapping[str, Any])
 
 
 def _special_token(config: Mapping[str, Any], kind: str, default: str, file: Path) -> str:
-    """A special token from ``config``, which is in the folder of ``file``; otherwise ``default``."""
+    """The special token of a kind in ``config``, the configuration of ``file``; otherwise ``default``."""
     value = config.get(f"{kind}_token")
     token = value.get("content") if isinstance(value, dict) else value
     token = default if token is None else token
@@ -244,7 +243,7 @@ def _check_contains(pieces: Container[str], tokens: Sequence[str], file: Path, f
 
 
 def _numbered_lines(text: str, file: Path) -> list[tuple[int, str]]:
-    """Lines with their numbers, without a ``#version`` in the first line."""
+    """The lines of a file with their numbers, without a first line that begins with ``#version``."""
     if text.count("\n") > MAX_LINES:
         raise _damaged(f"more than {MAX_LINES:,} lines", file)
     lines = enumerate(text.removesuffix("\n").split("\n") if text else (), 1)
@@ -275,16 +274,16 @@ def _bpe_model(
 
 
 def _post_processor(special: Mapping[str, str], pieces: Mapping[str, Any], **flags: bool) -> dict[str, Any]:
-    around = {kind: [special[kind], pieces[special[kind]]] for kind in ("sep", "cls")}
-    return {"type": "RobertaProcessing", **around, **flags}
+    frame = {kind: [special[kind], pieces[special[kind]]] for kind in ("sep", "cls")}
+    return {"type": "RobertaProcessing", **frame, **flags}
 
 
 # --- reading and building -------------------------------------------------------------------------
 
 MAX_TOKENIZER_BYTES = 128 << 20
 MAX_VALUES = 8_000_000  # JSON values in one file, estimated before parsing; each takes about 100 bytes
-MAX_UNUSED_IDS = 4096  # unused ids
-MAX_SPECIAL = 64  # special tokens around a text
+MAX_UNUSED_IDS = 4096  # maximum number of ids without a token in a small vocabulary
+MAX_SPECIAL = 64  # maximum number of special tokens around a text
 EXPECTED_FILES = (
     "Expected: tokenizer.json, vocab.json with merges.txt, vocab.txt with bpe.codes, BERT's vocab.txt "
     f"(one piece per line, {UNK} among them), or SentencePiece's file"
@@ -293,15 +292,16 @@ FIX_CONVERT = (
     'Convert it once: python -c "from transformers import AutoTokenizer; '
     "AutoTokenizer.from_pretrained('OLD').save_pretrained('NEW')\" and take NEW's tokenizer.json"
 )
+# Texts and number of ids with which a loaded tokenizer is tested.
 TEST_TEXTS = ("a", "", " ", "A b.", "0", "hello, world 123", "\n\t", "x" * 50)
 TEST_TEXTS += ("e\u0301\u00e9", "\u4f60\u597d", "\U0001f642\u200d", "\ufdfa\u0130", "\ufffd")
 MAX_TEST_IDS = 200
 TOKENIZER_FILE = "tokenizer.json"
 TRUNCATION_SIDE = re.compile(r'"truncation"\s*:\s*\{[^{}]*"direction"\s*:\s*"(\w+)"')
-LENGTH_SEARCHED = 4_000  # number of first characters of the file, which include its truncation
-# Classes of transformers that do not change the tokenizer of the file.
+LENGTH_SEARCHED = 4_000  # the truncation setting is in the first characters of the file
+# Tokenizer classes of transformers that read ``tokenizer.json`` unchanged.
 UNCHANGED_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
-# Stage of the file, its type, and the keys of ``tokenizer_config.json`` that override it in other classes.
+# Other classes override settings: stage, its type, key of ``tokenizer_config.json`` -> setting of the stage.
 _CASES = {"do_lower_case": "lowercase", "tokenize_chinese_chars": "handle_chinese_chars"}
 OVERRIDES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("normalizer", "BertNormalizer", _CASES | {"strip_accents": "strip_accents"}),
@@ -317,15 +317,15 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     Padding and truncation are switched off: batches have no padding, and ``encode`` truncates.
 
     Raises:
-        CheckpointError: there is no tokenizer; it is damaged; it has no unknown token, or an id is too large;
-            a stage has an unknown type, or could run without end or expand a text without bounds.
+        CheckpointError: there is no tokenizer; it is damaged or fails on a test text; or a stage has an
+            unknown type, could run without end, or could expand a text without limit.
     """
     file, *merges = tokenizer_files(path)
     if file.suffix == ".model":
         tokenizer = _load_sentence_pieces(file)
     elif merges:
-        define = _byte_level_definition if file.name == BYTE_LEVEL_FILES[0] else _fastbpe_definition
-        definition = define(file, merges[0], _read_config(file))
+        convert = _byte_level_definition if file.name == BYTE_LEVEL_FILES[0] else _fastbpe_definition
+        definition = convert(file, merges[0], _read_config(file))
         tokenizer = _from_definition(definition, f"{file} with {merges[0].name}")
     elif file.suffix == ".txt":
         tokenizer = _load_wordpiece_vocabulary(file)
@@ -378,20 +378,20 @@ def model_inputs(folder: Path) -> list[str]:
 
 
 def padding_id(tokenizer: Tokenizer, folder: Path) -> int:
-    """The id of the token that ``tokenizer_config.json`` names for padding; by default its usual names.
+    """The id of the padding token in ``tokenizer_config.json``; by default of a token with a usual name.
 
     Raises:
         CheckpointError: the tokenizer has no such token.
     """
-    named = _read_config(folder / TOKENIZER_FILE).get("pad_token")
-    named = named.get("content") if isinstance(named, dict) else named
+    token = _read_config(folder / TOKENIZER_FILE).get("pad_token")
+    token = token.get("content") if isinstance(token, dict) else token
     usual = *TOKEN_SPELLINGS["pad"], *TOKEN_SPELLINGS["sep"]
-    names = usual if named is None else (str(named),)
-    found = next((index for name in names if (index := tokenizer.token_to_id(name)) is not None), None)
-    if found is None:
+    names = usual if token is None else (str(token),)
+    token_id = next((i for name in names if (i := tokenizer.token_to_id(name)) is not None), None)
+    if token_id is None:
         what = f"the tokenizer has no padding token {names[0][:60]!r}"
         raise CheckpointError(what, where=str(folder / CONFIG_FILE), fix=FIX)
-    return found
+    return token_id
 
 
 def check_truncation_side(folder: Path, fix: str) -> None:
@@ -408,9 +408,9 @@ def check_truncation_side(folder: Path, fix: str) -> None:
 
 
 def _override_stages(definition: Any, config: Mapping[str, Any]) -> Any:
-    """Override stages of a ``tokenizer.json`` by ``tokenizer_config.json``, as in transformers.
+    """Override settings of a ``tokenizer.json`` by ``tokenizer_config.json``, as in transformers.
 
-    There, a general class reads the file unchanged, and a class of one type of tokenizer replaces stages.
+    In transformers, general classes read the file unchanged, and classes of one tokenizer override settings.
     """
     class_name = str(config.get("tokenizer_class", ""))
     if class_name.startswith(UNCHANGED_CLASSES) or not isinstance(definition, dict):
@@ -425,7 +425,7 @@ def _override_stages(definition: Any, config: Mapping[str, Any]) -> Any:
 
 
 def _find_file(path: Path) -> Path:
-    """The tokenizer's file, or the vocabulary if there are two files."""
+    """The file of the tokenizer; if there are two, the vocabulary."""
     if not path.is_dir():
         if not path.exists():
             raise NoTokenizerError("no tokenizer here", where=str(path), fix=EXPECTED_FILES)
@@ -462,7 +462,7 @@ def _load_json(file: Path) -> Tokenizer:
 
 
 def _from_definition(definition: Any, where: str, fix: str = FIX) -> Tokenizer:
-    """The tokenizer of a definition as in ``tokenizer.json``, after all checks."""
+    """Check a definition in the format of ``tokenizer.json``, and build its tokenizer."""
     checked = json_text(check_definition(definition, where), ascii=True)
     return _build(lambda: Tokenizer.from_str(checked), where, fix)
 
@@ -473,7 +473,7 @@ def _load_sentence_pieces(file: Path) -> Tokenizer:
     name = _class_name(config, file)
     piece_ids, is_known = PIECE_IDS.get(name, PieceIds()), name in PIECE_IDS
     if not is_known and config.get("tokenizer_class") is not None:
-        what = f"which ids {name[:60]!r} gives to SentencePiece's pieces is not known"
+        what = f"the tokenizer class {name[:60]!r} is not supported, so the ids of the pieces are unknown"
         raise NoTokenizerError(what, where=str(file), fix=FIX_CONVERT)
     mask = _special_token(config, "mask", TOKEN_SPELLINGS["mask"][FRAME_BY_CLASS.get(name) == "angles"], file)
     try:
@@ -505,7 +505,7 @@ def _load_sentence_pieces(file: Path) -> Tokenizer:
 
 
 def _class_name(config: Mapping[str, Any], file: Path) -> str:
-    """The tokenizer's class, otherwise the model type, otherwise "None"."""
+    """The name of the tokenizer's class, otherwise the model type, otherwise "None"."""
     name = config.get("tokenizer_class")
     if name is None:
         model_config = _read_config(file, "config.json")
@@ -548,11 +548,11 @@ def _build(build: Callable[[], T], where: str, fix: str) -> T:
 
 
 def _test_tokenizer(tokenizer: Tokenizer, where: str) -> None:
-    """Test the tokenizer on some texts and ids, so that a damaged tokenizer fails now and not in use."""
+    """Test the tokenizer on some texts and ids, so that a damaged tokenizer fails when it is loaded."""
     num_ids, num_tokens = count_ids(tokenizer), tokenizer.get_vocab_size()
     if not 0 < num_ids <= MAX_ID or num_ids > 2 * num_tokens + MAX_UNUSED_IDS:
         what = f"its {num_tokens:,} tokens have ids up to {num_ids - 1:,}" if num_ids else "no vocabulary"
-        raise CheckpointError(what, where=where, fix="Download it again, or number its tokens from 0 on")
+        raise CheckpointError(what, where=where, fix="Download it again, or number its tokens from 0")
     try:
         if max(map(tokenizer.num_special_tokens_to_add, (False, True))) > MAX_SPECIAL:
             raise ValueError(f"more than {MAX_SPECIAL} special tokens around a text")
@@ -587,7 +587,7 @@ def _read_json(file: Path, unique: bool = True) -> Any:
     """The content of a JSON file; raise CheckpointError if it is too large or damaged.
 
     Args:
-        unique: whether no object may have a key twice.
+        unique: whether an object with a repeated key raises an error.
     """
     text = _read_text(file)
     _check_num_values(text, file)
@@ -598,7 +598,7 @@ def _read_json(file: Path, unique: bool = True) -> Any:
 
 
 def _load_wordpiece_vocabulary(file: Path) -> Tokenizer:
-    """BERT's slow format: one piece per line, with the settings in tokenizer_config.json."""
+    """The tokenizer of BERT's ``vocab.txt``, which has one piece per line."""
     lines = _read_text(file).removesuffix("\n").split("\n")
     vocab = {line.rstrip("\r"): index for index, line in enumerate(lines)}
     config = _read_config(file)

@@ -1,7 +1,7 @@
 """Image preprocessing: resize, crop, normalize.
 
-Resizing and cropping use 8-bit pixels, as in Hugging Face's image processors. So images in memory need one
-byte per value, and are normalized when they are used.
+Resizing and cropping use 8-bit pixels, as in Hugging Face's image processors. So images in memory need only
+one byte per value. They are normalized when they are used.
 """
 
 from __future__ import annotations
@@ -25,11 +25,16 @@ if TYPE_CHECKING:
 
 Fit = Literal["squash", "crop", "squash-crop"]
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
-RESAMPLE = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3}  # numbers of Pillow and of the Hub
-# Limits of a settings file:
+RESAMPLE = {
+    "nearest": 0,
+    "lanczos": 1,
+    "bilinear": 2,
+    "bicubic": 3,
+}  # numbers in Pillow and in settings files
+# Limits of the values in a settings file:
 MAX_SIDE = 4_096  # pixels
-MAX_RESIZE_RATIO = 8  # largest ratio of the resized shorter side to the crop's side
-MAX_STATISTIC = 10_000  # of mean and std; std is at least the inverse of this limit
+MAX_RESIZE_RATIO = 8  # maximum ratio of the resized shorter side to the side of the crop
+MAX_STATISTIC = 10_000  # maximum of mean and std; std is at least the inverse of this limit
 RANGE_KEY = "image_range"  # a key of the settings file that transformers does not have
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -66,7 +71,7 @@ class ImageTransform:
         if self.channels not in (1, 3):
             raise ConfigError(f"{self.channels} channels", where="channels", fix="Use 3, or 1 for gray")
         if len(self.mean) != self.channels or len(self.std) != self.channels or min(self.std) <= 0:
-            what = f"mean {self.mean} and std {self.std} do not fit {self.channels} channels"
+            what = f"mean {self.mean} and std {self.std} do not match {self.channels} channels"
             raise ConfigError(what, where="mean", fix="Give one number for each channel, std above 0")
         if self.fit != "squash" and self.resize_to and self.resize_to < max(self.size):
             what = f"a shorter side of {self.resize_to} pixels is too small for a crop of {self.size}"
@@ -89,7 +94,7 @@ class ImageTransform:
         from PIL import Image as pil
 
         width, height = image.size
-        short_side = self.resize_to or max(self.size)  # before a crop
+        short_side = self.resize_to or max(self.size)  # of the image before the crop
         if self.fit == "squash":
             new_size = (self.size[1], self.size[0])
         elif self.fit == "squash-crop":
@@ -106,7 +111,7 @@ class ImageTransform:
         return (torch.tensor(values, device=device).view(-1, 1, 1) for values in (self.mean, self.std))
 
     def normalize(self, pixels: Tensor) -> Tensor:
-        """Normalize ``[B, C, H, W]``, uint8 or floats from 0 to 1, to fp32 by mean and standard deviation."""
+        """Normalize pixels ``[B, C, H, W]``, uint8 or floats from 0 to 1, by mean and standard deviation."""
         scale = 255.0 if pixels.dtype == torch.uint8 else 1.0
         mean, std = self._mean_and_std(pixels.device)
         return (pixels.float() - scale * mean) / (scale * std)
@@ -153,10 +158,10 @@ class ImageTransform:
     def from_hub(
         settings: dict[str, Any], where: str = "preprocessor_config.json", default_range: ImageRange = None
     ) -> ImageTransform:
-        """The transform of a ``preprocessor_config.json``, of any version of transformers.
+        """The transform in a ``preprocessor_config.json`` of any version of transformers.
 
         Args:
-            default_range: ``image_range`` if the file does not have it.
+            default_range: ``image_range`` if the file does not have this key.
 
         Raises:
             ConfigError: an unsupported step.
@@ -170,7 +175,7 @@ class ImageTransform:
             raise ConfigError(what, where=where, fix="Download it again") from None
 
 
-# Keys of unsupported steps, and image processors that apply an unsupported step by default.
+# Keys of unsupported steps; image processors -> the unsupported step that they apply by default.
 UNSUPPORTED_KEYS = "do_flip_channel_order do_pad crop_pct do_grayscale rescale_offset do_thumbnail".split()
 UNSUPPORTED_KEYS += "do_color_quantize do_align_long_axis do_crop_margin do_image_splitting".split()
 UNSUPPORTED_KEYS += ["keep_aspect_ratio"]
@@ -196,7 +201,7 @@ def _from_settings(settings: dict[str, Any], where: str) -> ImageTransform:
     is_normalized = settings.get("do_normalize", True)
     required = ("resample", "image_mean", "image_std") if is_normalized else ("resample",)
     for key in () if processor.startswith("ViT") else required:
-        what = f"{key} is missing, and the default of a {processor} differs from that of a ViT"
+        what = f"{key} is missing, and its default in {processor} is not known"
         check(key in settings, what, "Write it into the file")
     for key in UNSUPPORTED_KEYS:
         check(not settings.get(key), f"{key} = {settings.get(key)!r} is not supported")
@@ -226,9 +231,9 @@ def _from_settings(settings: dict[str, Any], where: str) -> ImageTransform:
     mean, std = (settings.get(key, 0.5) for key in ("image_mean", "image_std"))
     mean, std = (3 * [x] if isinstance(x, int | float) else x for x in (mean, std))
     mean, std = tuple(map(float, mean)), tuple(map(float, std))
-    top = MAX_STATISTIC
-    in_range = all(abs(m) <= top for m in mean) and all(1 / top <= s <= top for s in std)
-    fix = f"Use a mean up to {top:,}, and a std from {1 / top:g}"
+    limit = MAX_STATISTIC
+    in_range = all(abs(m) <= limit for m in mean) and all(1 / limit <= s <= limit for s in std)
+    fix = f"Use a mean up to {limit:,}, and a std from {1 / limit:g}"
     check(in_range, f"mean {mean} and std {std} are out of range", fix)
     what = f"a shorter side of {resize_to:,} pixels is too large for a crop of {final_size}"
     check(resize_to <= MAX_RESIZE_RATIO * max(final_size), what)
@@ -273,7 +278,7 @@ def read_images(
     """Decode, resize and crop all images; for ``brightest`` see ``open_image``.
 
     Raises:
-        DataError: an image is unreadable; the message has its file or position.
+        DataError: an image is unreadable; the error has its file or position.
     """
     out = np.empty((len(images), transform.channels, *transform.size), np.uint8)
     for i, source in enumerate(images):
@@ -284,13 +289,13 @@ def read_images(
 def read_training_images(
     images: Sequence[Any], transform: ImageTransform, skip_crop: bool
 ) -> tuple[PixelTable, ImageTransform]:
-    """Read training images; return them and the transform with the ``image_range`` that they determine.
+    """Read training images; return them, and the transform with the ``image_range`` of these images.
 
     Args:
-        skip_crop: skip the final crop, since augmentation crops.
+        skip_crop: whether to skip the final crop, since augmentation will crop.
 
     Raises:
-        DataError: an image is unreadable, or all images look black, as 12-bit images do when read as 16 bits.
+        DataError: an image is unreadable, or all images of more than 8 bits are nearly black.
     """
     brightest = BrightestPixel()
     table = read_images(images, transform.without_crop() if skip_crop else transform, brightest=brightest)

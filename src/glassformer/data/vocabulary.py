@@ -1,6 +1,6 @@
-"""Special tokens, and which pieces form a word.
+"""Special tokens, and the words to which tokens belong.
 
-All knowledge of token conventions (BERT, RoBERTa, SentencePiece, BPE) is in this module.
+This module has all conventions of token names (BERT, RoBERTa, SentencePiece, BPE).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Special tokens of vocabularies trained here, with the ids 0 to 4.
 SPECIAL_TOKENS = PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
-# Known spellings of each special token; the first is the one of vocabularies trained here.
+# Known spellings of each special token; the first is used in vocabularies trained here.
 TOKEN_SPELLINGS = {
     "unk": (UNK, "<unk>"),
     "sep": (SEP, "</s>"),
@@ -28,11 +28,10 @@ TOKEN_SPELLINGS = {
     "mask": (MASK, "<mask>"),
 }
 CONTINUATION_PREFIX = "##"  # before a WordPiece piece that continues a word
-BLANK_MARKS = ("Ġ", "▁")  # stand for a blank before a word, in byte-level BPE and in SentencePiece
+BLANK_MARKS = ("Ġ", "▁")  # represent a blank before a word, in byte-level BPE and in SentencePiece
 WORD_END = "</w>"  # suffix of the last piece of a word, in word-based BPE
-# The special tokens that transformers 5 adds around a text: those of BERT ("brackets") or of RoBERTa
-# ("angles"). A key is a tokenizer class, or ``model_type`` of ``config.json``. They apply if the tokenizer
-# file itself adds no special tokens.
+# Tokenizer class, or ``model_type`` of ``config.json`` -> the special tokens that transformers 5 adds around
+# a text (see ``FRAME_TOKENS``). They are added if the tokenizer file itself adds no special tokens.
 FRAME_BY_CLASS = {
     **dict.fromkeys(("BertTokenizer", "DistilBertTokenizer", "bert", "distilbert"), "brackets"),
     **dict.fromkeys(("AlbertTokenizer", "DebertaV2Tokenizer", "albert", "deberta-v2"), "brackets"),
@@ -40,7 +39,8 @@ FRAME_BY_CLASS = {
     **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "MPNetTokenizer", "mpnet"), "angles"),
     **dict.fromkeys(("SiglipTokenizer", "siglip"), "end"),
 }
-# "end" (SigLIP): only ``</s>`` after a text
+# Tokens before and after a text, as in BERT ("brackets") and RoBERTa ("angles"); "end" (SigLIP): only after
+# it.
 FRAME_TOKENS = {"brackets": ("[CLS]", "[SEP]"), "angles": ("<s>", "</s>"), "end": ("</s>", "</s>")}
 # Usual file names of SentencePiece models in checkpoint folders.
 _PIECE_FILES = "sentencepiece.bpe spiece sentencepiece spm tokenizer".split()
@@ -54,10 +54,10 @@ class PieceIds:
     Args:
         special: special tokens with the first ids; they replace the model's first ``num_replaced`` pieces.
         unknown: index of the unknown token in ``special``.
-        simplifies_text: normalize texts as ALBERT does: `` and '' become ", and accents and case are dropped
-            unless ``tokenizer_config.json`` keeps them.
-        drops_punctuation: normalize texts as SigLIP does: punctuation of ASCII and case are dropped. Such a
-            tokenizer has no mask token.
+        simplifies_text: whether to normalize texts as ALBERT does: `` and '' become ", and accents and case
+            are dropped unless ``tokenizer_config.json`` keeps them.
+        drops_punctuation: whether to normalize texts as SigLIP does: ASCII punctuation and case are dropped.
+            Such a tokenizer has no mask token.
     """
 
     special: tuple[str, ...] = ()
@@ -89,10 +89,10 @@ class Vocabulary:
 
     pad: int | None
     unk: int | None  # replaces pieces that are not in the vocabulary
-    cls: int | None  # precedes a text
-    sep: int | None  # follows a text
+    cls: int | None  # before a text
+    sep: int | None  # after a text
     mask: int | None
-    tokens: dict[str, str]  # "cls" and so on -> the token as text, for tokens that exist
+    tokens: dict[str, str]  # kind ("cls" ...) -> the token as text, for tokens that exist
 
     @staticmethod
     def of(tokenizer: Tokenizer) -> Vocabulary:
@@ -102,7 +102,7 @@ class Vocabulary:
             model_unk = (getattr(tokenizer.model, "unk_token", None),) if kind == "unk" else ()
             names = filter(None, (*model_unk, *spellings))
             candidates = [name for name in names if tokenizer.token_to_id(name) is not None]
-            if candidates:  # MPNet's vocabulary also has BERT's special tokens, unused
+            if candidates:  # several: MPNet's vocabulary also has BERT's special tokens, which are not used
                 tokens[kind] = min(candidates, key=lambda name: (name not in model_unk, name not in added))
         ids = dict.fromkeys(TOKEN_SPELLINGS) | {k: tokenizer.token_to_id(v) for k, v in tokens.items()}
         return Vocabulary(**ids, tokens=tokens)
@@ -113,7 +113,7 @@ class Vocabulary:
         token_id = self.unk if self.mask is None else self.mask
         if token_id is None:
             what = "the tokenizer has neither a mask nor an unknown token to replace words by"
-            fix = "Set word_dropout = 0 and maskable = false, or take another tokenizer"
+            fix = "Set word_dropout = 0 and maskable = false, or use another tokenizer"
             raise ConfigError(what, where="word_dropout", fix=fix)
         return token_id
 
@@ -131,7 +131,7 @@ class Vocabulary:
         return first if contiguous and first < count_ids(tokenizer) else None
 
     def special(self, tokenizer: Tokenizer) -> np.ndarray:
-        """Which ids are special tokens or intermediate merges, bool ``[V]``."""
+        """Whether each id is a special token or an intermediate merge, bool ``[V]``."""
         out = np.zeros(count_ids(tokenizer), bool)
         names = (*SPECIAL_TOKENS, *self.tokens.values())
         out[[i for i in map(tokenizer.token_to_id, names) if i is not None]] = True
@@ -140,7 +140,7 @@ class Vocabulary:
         return out
 
     def continues_previous(self, tokenizer: Tokenizer) -> np.ndarray:
-        """Which ids continue the word before them, bool ``[V]``, by the piece alone."""
+        """Whether each id continues the word before it, judged by the piece alone, bool ``[V]``."""
         out = np.zeros(count_ids(tokenizer), bool)
         # A piece with the mark for a blank begins a word, unless the vocabulary marks the ends of words.
         has_blank_marks = _has_word_marks(tokenizer) and not _has_word_ends(tokenizer)
@@ -150,7 +150,7 @@ class Vocabulary:
         return out & ~self.special(tokenizer)
 
     def continues_next(self, tokenizer: Tokenizer) -> np.ndarray:
-        """Which ids do not end a word, bool ``[V]``: pieces without the suffix for the end of a word."""
+        """Whether each id does not end a word, bool ``[V]``; all False without suffixes for word ends."""
         out = np.zeros(count_ids(tokenizer), bool)
         if _has_word_ends(tokenizer):
             for name, token_id in tokenizer.get_vocab().items():
@@ -159,7 +159,7 @@ class Vocabulary:
 
 
 def piece_text(tokenizer: Tokenizer, token_id: int) -> str:
-    """A piece as it occurs in a text, without the word marks of BPE and Unigram."""
+    """A piece as it occurs in a text, without the marks of BPE and Unigram for blanks and word ends."""
     piece = str(tokenizer.id_to_token(token_id))
     if not _has_word_marks(tokenizer):
         return piece
@@ -178,8 +178,9 @@ def _has_word_ends(tokenizer: Tokenizer) -> bool:
 def word_ids(encoding: Any, positions: Sequence[int], text: str | None = None) -> np.ndarray:
     """The word number of an encoding's tokens at ``positions``, ``[T]``, from 0; -1: not part of the text.
 
-    The tokenizer's pre-tokenization defines the words. A blank that does not begin a word has no word.
-    If ``text`` is given, a combining accent does not split a word, and line breaks and tabs count as blanks.
+    The tokenizer's pre-tokenization defines the words. A token that is only a blank belongs to a word only if
+    it begins the word. If ``text`` is given, a combining accent does not split a word, and line breaks and
+    tabs count as blanks.
     """
     words, tokens, offsets = encoding.word_ids, encoding.tokens, encoding.offsets
     cleaned = [offsets[i] for i in positions]
@@ -189,7 +190,7 @@ def word_ids(encoding: Any, positions: Sequence[int], text: str | None = None) -
         is_same_word = 0 < i < len(words) and words[i] is not None and words[i] == words[i - 1]
         return is_same_word and not tokens[i].startswith(BLANK_MARKS)
 
-    # From the end: a token of blanks keeps its offsets only if the next token continues it.
+    # From the end: a token that is only a blank keeps its offsets if the next token continues it.
     word_offsets, is_continued = list(cleaned), False
     for k in reversed(range(len(positions))):
         i, (start, stop) = positions[k], cleaned[k]
@@ -209,18 +210,18 @@ def _continues_letter(text: str, start: int, stop: int) -> bool:
 
 
 def wordpiece_word_ids(names: Sequence[str], offsets: Sequence[Sequence[int]]) -> np.ndarray:
-    """Like ``word_ids``, from WordPiece pieces alone: a piece with ``##`` continues a word."""
+    """The word number of each token, as in ``word_ids``, from the names of WordPiece pieces (``##`` ...)."""
     return _number_words(offsets, [name.startswith(CONTINUATION_PREFIX) for name in names])
 
 
 def _number_words(offsets: Sequence[Sequence[int]], joins: Sequence[bool]) -> np.ndarray:
-    """Word numbers from offsets; a token continues a word that it overlaps or (with ``joins``) touches."""
+    """Word numbers from offsets: a token continues a word if it overlaps it, or touches it and ``joins``."""
     words = np.full(len(offsets), -1)
     end, word = -1, -1
-    for i, ((start, stop), joined) in enumerate(zip(offsets, joins, strict=True)):
+    for i, ((start, stop), joins_word) in enumerate(zip(offsets, joins, strict=True)):
         if stop <= start:
             continue
-        if not (word >= 0 and (start < end or (start == end and joined))):
+        if not (word >= 0 and (start < end or (start == end and joins_word))):
             word += 1
         words[i] = word
         end = max(stop, end)
@@ -228,14 +229,14 @@ def _number_words(offsets: Sequence[Sequence[int]], joins: Sequence[bool]) -> np
 
 
 def trim_offsets(text: str, offsets: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
-    """Offsets without leading blanks, which byte-level pieces include; a piece of blanks becomes empty."""
+    """Offsets without the leading blanks of byte-level pieces; the offsets of a blank become empty."""
     return [(stop - len(text[start:stop].lstrip()), stop) for start, stop in offsets]
 
 
 def extend_over_accents(text: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Offsets extended by the combining marks after them, such as accents of decomposed letters.
+    """Extend offsets over the combining marks after them, such as accents of decomposed letters.
 
-    Tokenizers may drop these marks. An answer would then end inside a letter.
+    Tokenizers may drop these marks. Without them, an answer could end inside a letter.
     """
     extended = list(offsets)
     next_start = len(text)
@@ -250,5 +251,5 @@ def extend_over_accents(text: str, offsets: Sequence[tuple[int, int]]) -> list[t
 
 
 def clean_offsets(text: str, offsets: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
-    """Offsets without leading blanks, and including the combining marks of the last letter."""
+    """Offsets without leading blanks, and with all combining marks of the last letter."""
     return extend_over_accents(text, trim_offsets(text, offsets))

@@ -1,19 +1,20 @@
-"""Encode questions with contexts, and sentences of words.
+"""Encode questions with contexts, and sentences of words, as token ids with character offsets.
 
-The result has token ids with character offsets.
+Questions: a long context is split into windows that share ``stride`` tokens. The whole question precedes each
+window, as in transformers. ``sides`` marks the tokens of the question (0), of the context (1) and special
+tokens:
 
-    [CLS] when was Ada born ? [SEP] Ada was born in Hanoi in 1923 . [SEP]
-    sides -1    0 ...            -1  1 ...                           -1
+    ids      [CLS] when was Ada born ? [SEP] Ada was born in Hanoi in 1923 . [SEP]
+    sides     -1    0 ...               -1    1 ...                           -1
 
-A long context is split into windows that share ``stride`` tokens. The whole question precedes each window, as
-in transformers. The tokenizer's post-processor adds the special tokens around both texts.
+Words: the logits of a word are those of its first piece. ``first`` has the positions of these pieces:
 
-    words    The   Hague    today        the first piece of a word gives its logits
+    words    The   Hague    today
     pieces   the   hag ##ue today
-    first    1     2        4            positions in the table's ids, [CLS] at 0
+    first    1     2        4            [CLS] is at 0
 
-A sentence that is longer than the model's input is split into overlapping windows of whole words. The
-prediction for a word comes from the window in which the word is further from the edge.
+A sentence that is longer than the model's input is split into overlapping windows of whole words. A word is
+predicted in the window in which it is further from the edge.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from glassformer.data.vocabulary import clean_offsets, trim_offsets
 from glassformer.errors import DataError
 
 MAX_LENGTH, STRIDE, MAX_QUESTION = 384, 128, 64  # tokens, the defaults of transformers' QA scripts
-Pieces = tuple[list[int], list[tuple[int, int]]]  # ids and offsets of a text's tokens
+Pieces = tuple[list[int], list[tuple[int, int]]]  # ids and offsets of the tokens of a text
 Window = tuple[list[int], list[int], list[int], list[tuple[int, int]]]  # ids, segments, sides, offsets
 NO_ANSWER = 0  # target position of windows without the answer; [CLS] is there
 
 
 @dataclass(frozen=True)
 class QuestionWindows:
-    """The windows of many questions, concatenated."""
+    """The W windows of many questions, with N tokens in total."""
 
-    table: TokenTable
-    question_of_window: np.ndarray  # int64 [W]; the question of each window, ascending
+    table: TokenTable  # one row per window
+    question_of_window: np.ndarray  # int64 [W], ascending
     sides: np.ndarray  # int8 [N]; 0: token of the question, 1: of the context, -1: special token
     offsets: np.ndarray  # int32 [N, 2]; start and end of each token in its text; 0, 0 for special tokens
 
@@ -52,9 +53,10 @@ class QuestionWindows:
         return int(self.question_of_window[-1]) + 1 if len(self.question_of_window) else 0
 
     def targets(self, answers: Sequence[Answers]) -> np.ndarray:
-        """First and last token of the first answer in each window, ``[W, 2]``, from the window's start.
+        """Positions of the first and last token of each window's answer, ``[W, 2]``, counted in the window.
 
-        Both are ``NO_ANSWER`` if the window does not contain the whole answer.
+        If a question has several answers, the first is used. Both positions are ``NO_ANSWER`` if the window
+        does not contain the whole answer.
         """
         positions = np.full((len(self.table), 2), NO_ANSWER, np.int64)
         for window, question in enumerate(self.question_of_window.tolist()):
@@ -104,13 +106,13 @@ class PairFrame:
         sides = [-1 if side is None else side for side in probe.sequence_ids]
         if 0 not in sides or 1 not in sides:
             what = "the tokenizer returns no tokens for a letter"
-            raise DataError(what, where="tokenizer", fix="Use another one")
+            raise DataError(what, where="tokenizer", fix="Use another tokenizer")
         first, second = sides.index(0), sides.index(1)
         ends = len(sides) - sides[::-1].index(0), len(sides) - sides[::-1].index(1)
         slices = [slice(0, first), slice(ends[0], second), slice(ends[1], len(sides))]
         segments = probe.type_ids
-        before, between, after = (probe.ids[part] for part in slices)
-        a, b, c = (segments[part] for part in slices)
+        before, between, after = (probe.ids[tokens] for tokens in slices)
+        a, b, c = (segments[tokens] for tokens in slices)
         return PairFrame(before, between, after, (a, segments[first], b, segments[second], c))
 
     @property
@@ -118,7 +120,7 @@ class PairFrame:
         return len(self.before) + len(self.between) + len(self.after)
 
     def build_window(self, question: Pieces, context: Pieces) -> Window:
-        """One window: ids, segments, sides and offsets of all its tokens."""
+        """The ids, segments, sides and offsets of a window of ``question`` and a part of its context."""
         a, first, b, second, c = self.segments
         n, m = len(question[0]), len(context[0])
         sizes = len(self.before), n, len(self.between), m, len(self.after)
@@ -150,7 +152,7 @@ def encode_questions(
         segments: whether the model uses segments to distinguish question and context.
 
     Raises:
-        DataError: no room for a token of the context.
+        DataError: ``max_length`` leaves no room for a token of the context.
     """
     frame = PairFrame.of(tokenizer)
     check_room(max_length, frame.num_special, num_texts=2)
@@ -161,7 +163,7 @@ def encode_questions(
     for begin in range(0, len(questions), chunk):
         batch = questions[begin : begin + chunk]
         encoded_questions = tokenizer.encode_batch([q.question for q in batch], add_special_tokens=False)
-        contexts = list(dict.fromkeys(q.context for q in batch))  # SQuAD has several questions on each
+        contexts = list(dict.fromkeys(q.context for q in batch))  # SQuAD has several questions per context
         encoded = zip(contexts, tokenizer.encode_batch(contexts, add_special_tokens=False), strict=True)
         pieces = {text: _text_pieces(tokenizer, text, encoding) for text, encoding in encoded}
         for i, (question, encoding) in enumerate(zip(batch, encoded_questions, strict=True), begin):
@@ -186,7 +188,7 @@ def encode_questions(
 
 
 def _text_pieces(tokenizer: Tokenizer, text: str, encoding: Any) -> Pieces:
-    """Token ids and offsets; a text without tokens becomes one unknown token."""
+    """The token ids and offsets of a text; a text without tokens becomes one unknown token."""
     if encoding.ids:
         return encoding.ids, clean_offsets(text, encoding.offsets)
     unknown = unknown_id(tokenizer)
@@ -207,20 +209,20 @@ OVERLAP_DIVISOR = 4  # a window shares at most a quarter of its tokens with the 
 
 @dataclass(frozen=True)
 class WordRows:
-    """The windows of many sentences, and the first token of each word."""
+    """The windows of n sentences with W words, and with N tokens in total."""
 
-    table: TokenTable  # windows, with special tokens
+    table: TokenTable  # one row per window, with special tokens
     first: np.ndarray  # int64 [W]; position in ``table.ids`` of the first piece of each word
     counts: np.ndarray  # int64 [n]; number of words of each sentence
     words: np.ndarray  # int32 [N]; number of the word of each token in its sentence; -1: special token
     offsets: np.ndarray  # int32 [N, 2]; offsets in the words joined by blanks; 0, 0 for special tokens
 
     def split(self, rows: np.ndarray) -> list[np.ndarray]:
-        """Split an array with one row per word, ``[W, ...]``, by sentence."""
+        """Split an array ``[W, ...]`` with one row per word into one array per sentence."""
         return np.split(rows, np.cumsum(self.counts)[:-1])
 
     def on_first(self, values: np.ndarray, elsewhere: int) -> np.ndarray:
-        """Expand values per word ``[W]`` to tokens ``[N]``: a word's value is at its first piece."""
+        """Expand values per word ``[W]`` to tokens ``[N]``: the value is at the word's first piece."""
         out = np.full(len(self.table.ids), elsewhere, np.int64)
         out[self.first] = values
         return out
@@ -248,7 +250,7 @@ def encode_words(
         max_length: maximum number of tokens of a window, including special tokens.
 
     Raises:
-        DataError: no room besides the special tokens, or a word has no tokens and there is no unknown token.
+        DataError: ``max_length`` leaves no room for a word, or the tokenizer lacks a needed unknown token.
     """
     before, after = frame_ids(tokenizer)
     check_room(max_length, len(before) + len(after))
@@ -270,8 +272,8 @@ def encode_words(
                 first_pieces += [token_of_word[word] for word in predicted]
                 windows.append([*before, *(piece for _, piece, _ in window), *after])
                 word_numbers += [*[-1] * len(before), *(word for word, _, _ in window), *[-1] * len(after)]
-                places = (offset for _, _, offset in window)
-                offsets += [*[(0, 0)] * len(before), *places, *[(0, 0)] * len(after)]
+                token_offsets = (offset for _, _, offset in window)
+                offsets += [*[(0, 0)] * len(before), *token_offsets, *[(0, 0)] * len(after)]
                 num_tokens += len(windows[-1])
     return WordRows(
         TokenTable.of(windows),
@@ -297,8 +299,8 @@ def _word_pieces(tokenizer: Tokenizer, words: Sequence[str], encoding: Any) -> l
             pieces[word].append((piece, (start, stop)))
         elif word >= 0:
             pieces[word].append((piece, (stop, stop)))
-    for i, part in enumerate(pieces):
-        if not part:
+    for i, word_pieces in enumerate(pieces):
+        if not word_pieces:
             unknown = unknown_id(tokenizer)
             if unknown is None:
                 what = f"the tokenizer returns no tokens for the word {words[i]!r}, and has no unknown token"
@@ -308,7 +310,7 @@ def _word_pieces(tokenizer: Tokenizer, words: Sequence[str], encoding: Any) -> l
 
 
 def _word_windows(lengths: list[int], room: int) -> list[tuple[int, int, range]]:
-    """For each window of a sentence: first word, last word + 1, and the words that it predicts."""
+    """For each window of a sentence: first word, last word + 1, and the words that are predicted in it."""
     if sum(lengths) <= room:
         return [(0, len(lengths), range(len(lengths)))]
     spans: list[tuple[int, int]] = []

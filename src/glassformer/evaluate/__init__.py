@@ -1,1 +1,1 @@
-"""Evaluation: metrics, predictions, baselines, calibration, significance."""
+"""Evaluate models: metrics, predictions, baselines, calibration and significance tests."""

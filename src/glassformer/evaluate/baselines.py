@@ -1,6 +1,6 @@
 """Baseline classifiers of texts and images, and their features.
 
-Every accuracy table includes them. A trained Transformer should be better on the same split.
+Reports compare every model with these baselines on the same split.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from glassformer.runtime import computing
 
 
 def fit_vectorizer(vectorizer: Any, train: Sequence[Any]) -> Any:
-    """Fit a vectorizer and return the features of the training texts, ``[n, W]`` sparse."""
+    """Fit a vectorizer, and return the features of the training texts, sparse ``[n, W]``."""
     try:
         return vectorizer.fit_transform(train)
     except ValueError as error:  # "empty vocabulary"
@@ -32,22 +32,22 @@ def fit_vectorizer(vectorizer: Any, train: Sequence[Any]) -> Any:
 
 
 class PairVectorizer:
-    """Vectorizer of text pairs: ``[a, b, a * b, |a - b|]`` from the features of both texts.
+    """Vectorizer of text pairs; a pair with features a and b has ``[a, b, a * b, |a - b|]``.
 
     Args:
-        vectorizer: scikit-learn's vectorizer of texts, fitted on both texts of all pairs.
+        vectorizer: a vectorizer of texts from scikit-learn; it is fitted on all texts of the pairs.
     """
 
     def __init__(self, vectorizer: Any):
         self.vectorizer = vectorizer
 
     def fit_transform(self, pairs: Sequence[TextPair]) -> Any:
-        """Fit on the training pairs and transform them: ``[n, 4 W]`` sparse."""
+        """Fit on the training pairs, and return their features, sparse ``[n, 4 W]``."""
         self.vectorizer.fit([text for pair in pairs for text in pair.sides])
         return self.transform(pairs)
 
     def transform(self, pairs: Sequence[TextPair]) -> Any:
-        """Features of pairs: ``[n, 4 W]`` sparse."""
+        """The features of pairs, sparse ``[n, 4 W]``."""
         from scipy.sparse import hstack
 
         a, b = (self.vectorizer.transform([pair.sides[side] for pair in pairs]) for side in (0, 1))
@@ -55,7 +55,7 @@ class PairVectorizer:
 
 
 def word_features(train: Sequence[Any], *other_texts: Sequence[Any]) -> list[Any]:
-    """TF-IDF features of words and word bigrams of texts or text pairs; sparse, fp32."""
+    """TF-IDF features of words and word bigrams, sparse fp32, one matrix per list of texts or pairs."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer: Any = TfidfVectorizer(
@@ -72,7 +72,7 @@ def word_features(train: Sequence[Any], *other_texts: Sequence[Any]) -> list[Any
 
 
 def pixels(images: Sequence[Any], side: int = 16, image_range: Any = "full") -> np.ndarray:
-    """Pixels of images scaled to ``side`` x ``side``, from 0 to 1: ``[n, channels * side**2]``."""
+    """The pixels of images scaled to ``side`` x ``side``, from 0 to 1, ``[n, channels * side**2]``."""
     from glassformer.data.transform import ImageTransform, read_images
 
     table = read_images(images, ImageTransform((side, side), image_range=image_range))
@@ -82,7 +82,7 @@ def pixels(images: Sequence[Any], side: int = 16, image_range: Any = "full") -> 
 def pixel_features(
     train: Sequence[Any], *other_images: Sequence[Any], image_range: Any = "full"
 ) -> list[Any]:
-    """The ``pixels`` of each set, standardized with the mean and deviation of the training images."""
+    """The ``pixels`` of each list of images, standardized by mean and deviation of the training images."""
     from sklearn.preprocessing import StandardScaler
 
     rows = [pixels(images, image_range=image_range) for images in (train, *other_images)]
@@ -109,8 +109,8 @@ def tfidf_logistic(
     Args:
         y: [n] class indices in [0, K).
         num_classes: K; by default one more than the largest index in ``y``.
-        strengths: candidates for C. The candidate with the best ``measure`` on a held-out fifth of the
-            training texts is used to fit on all training texts.
+        strengths: candidates for C, the inverse regularization. The candidate with the best ``measure`` on a
+            held-out fifth of the training texts is used to fit on all training texts.
         sample_weight: [n] weights of the training texts; None: all equal.
 
     Returns:
@@ -125,7 +125,7 @@ def tfidf_logistic(
     train, test = word_features(train_texts, test_texts)
 
     def fit(rows: np.ndarray | slice, strength: float) -> LogisticRegression:
-        # With a tolerance of 1e-3 the accuracy was up to five points lower.
+        # With a tolerance of 1e-3 the accuracy is up to five points lower.
         model = LogisticRegression(C=strength, max_iter=2000, tol=1e-5)
         with without_warnings(r"sklearn\."):  # about classes with few examples
             return model.fit(train[rows], y[rows], None if weights is None else weights[rows])
@@ -137,7 +137,7 @@ def tfidf_logistic(
         return float(np.mean(predicted == y[rows]))
 
     best = strengths[len(strengths) // 2]
-    with one_thread():  # the steps are short: several threads took 25 times as long
+    with one_thread():  # the steps are short: several threads take 25 times as long
         if len(y) >= 10 * num_classes and np.bincount(y)[np.unique(y)].min() >= 2:
             # The vocabulary includes words of the held-out texts; this uses no labels.
             splitter = StratifiedShuffleSplit(1, test_size=0.2, random_state=seed)
@@ -150,7 +150,7 @@ def tfidf_logistic(
     return probabilities
 
 
-MIN_STEPS = 100  # training steps of the bag of embeddings
+MIN_STEPS = 100  # minimum number of training steps of the bag of embeddings
 
 
 def bag_of_embeddings(
@@ -167,7 +167,7 @@ def bag_of_embeddings(
     seed: int = 0,
     sample_weight: ArrayLike | None = None,
 ) -> np.ndarray:
-    """A linear layer on the mean of a text's token embeddings, trained from scratch with Adam.
+    """Train a linear layer on the mean of a text's token embeddings from scratch, and predict test texts.
 
     Args:
         train: n texts as token ids, none of them empty.
@@ -199,19 +199,19 @@ def bag_of_embeddings(
 
     def train_one_epoch() -> None:
         for batch in torch.randperm(len(y), generator=rng).split(batch_size):
-            spans = [ids[starts[i] : starts[i + 1]] for i in batch.tolist()]
-            offsets = torch.tensor([0, *(len(s) for s in spans[:-1])]).cumsum(0)
-            z = logits(torch.cat(spans), offsets)
+            texts = [ids[starts[i] : starts[i + 1]] for i in batch.tolist()]
+            offsets = torch.tensor([0, *(len(text) for text in texts[:-1])]).cumsum(0)
+            outputs = logits(torch.cat(texts), offsets)
             if weights is None:
-                loss = F.cross_entropy(z, targets[batch])
+                loss = F.cross_entropy(outputs, targets[batch])
             else:
-                loss = (F.cross_entropy(z, targets[batch], reduction="none") * weights[batch]).mean()
+                loss = (F.cross_entropy(outputs, targets[batch], reduction="none") * weights[batch]).mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             schedule.step()
 
-    with computing(1, gradients=True):  # the steps are short: several threads were up to 20 times slower
+    with computing(1, gradients=True):  # the steps are short: several threads are up to 20 times slower
         for _ in range(epochs):
             train_one_epoch()
         with torch.no_grad():
@@ -228,7 +228,7 @@ def _check(n: int, y: ArrayLike, num_classes: int | None) -> tuple[np.ndarray, i
 
 
 def _ragged(texts: TokenTable) -> tuple[torch.Tensor, torch.Tensor]:
-    """Concatenated ids [N] and the start of each text [n + 1], both int64."""
+    """The concatenated ids [N] and the start of each text [n + 1], both int64."""
     return torch.from_numpy(texts.ids.astype(np.int64)), torch.from_numpy(texts.starts.astype(np.int64))
 
 
@@ -243,7 +243,7 @@ def pixel_logistic(
     sample_weight: np.ndarray | None = None,
     image_range: Any = "full",
 ) -> tuple[np.ndarray, str]:
-    """Logistic regression on the pixels of images scaled to 16 x 16.
+    """Logistic regression on the pixels of images scaled to ``side`` x ``side``.
 
     Args:
         targets: ``[n]`` class indices of the training images.
@@ -251,7 +251,7 @@ def pixel_logistic(
         sample_weight: ``[n]`` weights of the training images; None: all equal.
 
     Returns:
-        Probabilities ``[m, C]`` and the name of the baseline.
+        Probabilities ``[m, C]`` of the test images, and the name of the baseline.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline

@@ -3,7 +3,7 @@
 Temperature scaling (Guo et al., 2017) divides all logits by one number that minimizes the log loss on
 validation data. It changes probabilities but, unless there is a threshold, not the predicted labels. With few
 or no errors the temperature would approach 0. Therefore targets are smoothed by one pseudo-error, as in Platt
-(1999); decision 0172 compares alternatives.
+(1999); docs/decisions/0172 compares alternatives.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from numpy.typing import ArrayLike
 from glassformer.config import nearest
 from glassformer.errors import BadValueError, DataError, InputError, OneClassError, ShapeError
 
-BINS = 15  # as in the paper
+BINS = 15  # number of bins of the calibration error, as in the paper
 NORMAL = 1.959964  # 97.5 % quantile of the standard normal distribution
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0  # bounds of the search
 Metric = Literal["accuracy", "macro_f1", "f1"]  # f1: of the second of two classes
 
 
 def _check_arrays(values: ArrayLike, targets: ArrayLike, noun: str = "probabilities") -> tuple[Any, Any]:
-    """Values ``[n, K]``, fp64, and targets ``[n]``; raises ShapeError if their numbers differ."""
+    """The values ``[n, K]``, fp64, and targets ``[n]``; raise ShapeError if their lengths differ."""
     p, y = np.asarray(values, np.float64), np.asarray(targets)
     if p.ndim != 2 or y.shape != p.shape[:1]:
-        raise ShapeError(f"{noun} {p.shape} and targets {y.shape} do not fit")
+        raise ShapeError(f"{noun} of shape {p.shape} do not match targets of shape {y.shape}")
     return p, y
 
 
@@ -46,7 +46,7 @@ def log_loss(logits: ArrayLike, targets: ArrayLike, temperature: float = 1.0) ->
 
 
 def smoothing(n: int) -> float:
-    """The target probability of all wrong classes together, for ``n`` examples: one error in ``n + 2``."""
+    """Target probability of all wrong classes together, for ``n`` examples: one pseudo-error in ``n + 2``."""
     return 1 / (n + 2)
 
 
@@ -65,14 +65,14 @@ def fit_temperature(logits: ArrayLike, targets: ArrayLike) -> float:
     If all ``n`` predictions are right, their mean probability becomes about ``(n + 1) / (n + 2)``.
 
     Args:
-        logits: [n, K] of data that the model was not trained on.
+        logits: [n, K] of data on which the model was not trained.
         targets: [n] class indices.
     """
     from scipy.optimize import minimize_scalar
 
     z, y = _check_arrays(logits, targets, "logits")
     if not len(y):
-        raise DataError("there is no example to calibrate on", where="calibrate")
+        raise DataError("there are no examples for the calibration", where="calibrate")
     # The loss is convex in the inverse temperature, so it is unimodal in the logarithm.
     result = minimize_scalar(
         lambda log_t: smoothed_loss(z, y, float(np.exp(log_t))),
@@ -90,7 +90,7 @@ def confidences(probabilities: ArrayLike, targets: ArrayLike) -> tuple[np.ndarra
 
 
 def curve_bins(confidence: np.ndarray, right: np.ndarray, bins: int = BINS) -> list[dict[str, Any]]:
-    """The reliability curve of probabilities ``[n]`` and outcomes ``[n]``: bins of equal width, not empty."""
+    """The reliability curve of probabilities ``[n]`` and outcomes ``[n]``: one dict per non-empty bin."""
     indices = _bin_indices(confidence, bins)
     return [
         {
@@ -108,7 +108,7 @@ def curve_bins(confidence: np.ndarray, right: np.ndarray, bins: int = BINS) -> l
 def calibration_error(confidence: np.ndarray, right: np.ndarray, bins: int = BINS) -> float:
     """Expected calibration error: the mean gap between probabilities ``[n]`` and outcomes ``[n]``.
 
-    It is the mean over bins of equal width, weighted by bin size.
+    The mean is over bins of equal width, weighted by the number of examples.
     """
     return _mean_gap(_bin_indices(confidence, bins), confidence - right, bins)
 
@@ -131,22 +131,22 @@ def error_interval(
     resamples: int = 1000,
     seed: int = 0,
 ) -> list[float]:
-    """95 % interval of the calibration error ``calibration_error``.
+    """95 % interval of the ``calibration_error``.
 
-    The error is a sum of absolute gaps, so noise makes it positive, and resamples have even more noise.
+    The error is a sum of absolute gaps, so noise makes it too large, and resamples have even more noise.
     Therefore the interval is the basic bootstrap interval (reflected at the estimate), and the mean excess of
-    the resamples is subtracted from its lower end. The lower end is 0 if a perfectly calibrated model could
-    have as large an error. This is tested with random signs of the gaps (wild bootstrap): if more than one in
-    40 errors reach the estimate, the error is not significant. The upper end is at least the percentile
-    bootstrap's minus the same excess, in case the estimate is low by chance. Student's t widens both ends for
-    few examples or groups. The interval always contains the estimate.
+    the resamples is subtracted from its lower end. The lower end is 0 if the error is not significant. This
+    is tested with random signs of the gaps (wild bootstrap), as a perfectly calibrated model would have them:
+    the error is significant if at most one in 40 of these errors reaches the estimate. The upper end is at
+    least that of the percentile bootstrap minus the same excess, in case the estimate is low by chance.
+    Student's t widens both ends for few examples or groups. The interval always contains the estimate.
     ``benchmarks/quality/error_interval.py`` measures its coverage.
 
     Args:
         confidence: [n] probabilities.
         right: [n] outcomes, 0 or 1.
-        groups: [n] group numbers from 0 of examples that are drawn together, such as the words of a
-            sentence; None: every example is drawn by itself.
+        groups: [n] group numbers from 0 of examples that are resampled together, such as the words of a
+            sentence; None: every example is resampled separately.
     """
     from scipy.stats import t
 
@@ -158,8 +158,8 @@ def error_interval(
         return [estimate, estimate]
     resampled = np.empty(resamples)
     for i in range(resamples):
-        draws = np.bincount(rng.integers(0, count, count), minlength=count)
-        resampled[i] = _mean_gap(indices, draws[group] * gaps, bins) * len(gaps) / max(draws @ sizes, 1)
+        times = np.bincount(rng.integers(0, count, count), minlength=count)  # how often each group is drawn
+        resampled[i] = _mean_gap(indices, times[group] * gaps, bins) * len(gaps) / max(times @ sizes, 1)
     # Errors that a perfectly calibrated model could have.
     signs = (rng.choice([-1.0, 1.0], count)[group] for _ in range(resamples))
     calibrated = [_mean_gap(indices, sign * gaps, bins) for sign in signs]
@@ -188,7 +188,11 @@ def describe_outcomes(
     resamples: int = 1000,
     groups: ArrayLike | None = None,
 ) -> dict[str, Any]:
-    """Like ``describe``, from the arguments of ``error_interval`` and the probabilities of what is true."""
+    """Like ``describe``, from the arguments of ``error_interval``.
+
+    Args:
+        likelihoods: [n] probabilities of the true outcomes.
+    """
     return {
         "ece": calibration_error(confidence, right),
         "ece_interval": error_interval(confidence, right, groups, resamples=resamples),
@@ -200,9 +204,9 @@ def describe_outcomes(
 def tune_threshold(
     positive: ArrayLike, targets: ArrayLike, metric: Metric = "accuracy"
 ) -> tuple[float, float]:
-    """The threshold on the probability of the second class with the best metric, and the metric's value.
+    """The threshold for the probability of the second class with the best metric, and the metric's value.
 
-    Thresholds are half-way between neighboring probabilities; ties are decided by the distance to 0.5.
+    Thresholds are half-way between adjacent probabilities. Of equally good ones, the closest to 0.5 is used.
 
     Args:
         positive: [n] probabilities of the second class.
@@ -215,9 +219,9 @@ def tune_threshold(
         raise OneClassError("a threshold needs examples of both classes", where="threshold")
     order = np.argsort(p, kind="stable")
     values, n, positives = p[order], len(y), int(y.sum())
-    # A cut at position i: the examples from i on are predicted positive.
+    # A cut at position i of the sorted examples: those from i on are predicted positive.
     cuts = np.flatnonzero(np.r_[True, np.diff(values) > 0, True])
-    missed = np.r_[0, np.cumsum(y[order])][cuts]  # positives below the cut
+    missed = np.r_[0, np.cumsum(y[order])][cuts]  # number of positives below each cut
     hits = positives - missed
     false_positives = (n - cuts) - hits
     true_negatives = cuts - missed
@@ -226,7 +230,8 @@ def tune_threshold(
     score = {"accuracy": (hits + true_negatives) / n, "f1": f1, "macro_f1": (f0 + f1) / 2}[metric]
     edges = np.r_[0.0, values, 1.0 if values[-1] < 1 else np.nextafter(values[-1], 2)]
     thresholds = (edges[cuts] + edges[cuts + 1]) / 2
-    thresholds = np.where(thresholds > edges[cuts], thresholds, edges[cuts + 1])  # adjacent floats
+    # Between two adjacent floats there is no other float, so the upper one is the threshold.
+    thresholds = np.where(thresholds > edges[cuts], thresholds, edges[cuts + 1])
     best = np.flatnonzero(score >= score.max() - 1e-12)
     index = best[np.abs(thresholds[best] - 0.5).argmin()]
     return float(thresholds[index]), float(score[index])
@@ -240,7 +245,7 @@ def tune_threshold(
 # For K classes the negative logarithm of the threshold is an offset, which is added to the log-probability.
 
 
-FEW = 5  # the thresholds of classes with fewer examples are not tuned
+FEW = 5  # minimum number of examples of a class whose threshold is tuned
 MAX_OFFSET = 12.0  # maximum absolute offset: a factor of e^12
 MIN_PROBABILITY = 1e-300  # replaces smaller probabilities, so that logarithms are finite
 MAX_SWEEPS = 50  # maximum number of passes over all classes; usually about five are needed
@@ -256,22 +261,22 @@ def class_by_threshold(probabilities: ArrayLike, thresholds: ArrayLike) -> np.nd
 def tune_class_thresholds(
     probabilities: ArrayLike, targets: ArrayLike, metric: Metric = "macro_f1"
 ) -> tuple[np.ndarray, float]:
-    """Thresholds ``[K]`` that maximize a metric, and its value; they sum to 1.
+    """Thresholds ``[K]`` with the sum 1 that maximize a metric, and the metric's value.
 
     The offsets are optimized by exact coordinate ascent, one class at a time; of equally good offsets the
     smallest is used. The result is a local optimum. It is never worse than predicting the most probable class
     (all thresholds 1/K). The offset of classes with fewer than ``FEW`` examples stays 0.
 
     Args:
-        probabilities: [n, K] of examples that the model was not trained on.
+        probabilities: [n, K] of examples on which the model was not trained.
         targets: [n] class indices.
         metric: accuracy or macro_f1.
     """
     p, y = _check_arrays(probabilities, targets)
     _check_metric(metric)
     if metric == "f1":
-        what = "f1 is defined for two classes only"
-        raise InputError(what, where="threshold", fix="With more classes use macro_f1 or accuracy")
+        what = "the metric f1 is defined only for two classes"
+        raise InputError(what, where="threshold", fix="For more classes use macro_f1 or accuracy")
     if len(np.unique(y)) < 2:
         raise OneClassError("thresholds need examples of two classes or more", where="threshold")
     scores, classes = _logs(p), p.shape[1]
@@ -298,8 +303,8 @@ def cross_validated_metric(
     """Cross-validated metric of a tuned decision rule: each fold uses the rule tuned on the other folds.
 
     Args:
-        predict: (indices of the examples to tune on, indices of the other examples) -> predicted classes of
-            the other examples.
+        predict: function of the indices of the examples for tuning, and of the other examples; it returns the
+            predicted classes of the other examples.
         metric: computes the metric of the predicted classes of all examples.
         targets: [n] class indices, for stratification.
 
@@ -321,7 +326,7 @@ def _logs(probabilities: ArrayLike) -> np.ndarray:
 
 
 def class_metric(predicted: np.ndarray, y: np.ndarray, classes: int, metric: str) -> float:
-    """Accuracy, or macro-F1 over classes that occur or are predicted, of predicted classes ``[n]``."""
+    """The accuracy of predicted classes ``[n]``, or macro-F1 over classes that occur or are predicted."""
     if metric == "accuracy":
         return float((predicted == y).mean())
     total = np.bincount(y, minlength=classes) + np.bincount(predicted, minlength=classes)
@@ -332,22 +337,22 @@ def class_metric(predicted: np.ndarray, y: np.ndarray, classes: int, metric: str
 def _best_offset(
     scores: np.ndarray, offsets: np.ndarray, y: np.ndarray, k: int, metric: str
 ) -> tuple[float, float]:
-    """The best offset of class ``k`` with the other offsets fixed, and the metric with it.
+    """The best offset of class ``k`` if the other offsets are fixed, and the value of the metric with it.
 
-    The rival of an example is its best class other than ``k``. The example is predicted as ``k`` if the
-    offset is large enough to exceed the rival. In the order of these offsets, each example changes only the
-    counts of ``k`` and of its rival.
+    The rival of an example is its best class other than ``k``. As the offset grows, one example after the
+    other is predicted as ``k`` instead of its rival. Each of these changes affects only the counts of ``k``
+    and of the rival, so the metric of all offsets is computed in one pass.
     """
     n, classes = scores.shape
     others = scores + offsets
     others[:, k] = -np.inf
     rival = others.argmax(1)
-    needed = others[np.arange(n), rival] - scores[:, k]
-    order = np.argsort(needed, kind="stable")
-    needed, rival, truth = needed[order], rival[order], y[order]
-    own_hits = np.r_[0, np.cumsum(truth == k)]  # [n + 1] hits of class k after each step
+    required = others[np.arange(n), rival] - scores[:, k]  # offset from which an example is predicted as k
+    order = np.argsort(required, kind="stable")
+    required, rival, truth = required[order], rival[order], y[order]
+    own_hits = np.r_[0, np.cumsum(truth == k)]  # [n + 1] hits of class k after each change
     support = np.bincount(y, minlength=classes)
-    # The losses of the rivals: examples are grouped by rival, and each group stays in order.
+    # The hits that the rivals lose. Examples are grouped by rival, and each group stays in order.
     by_rival = np.argsort(rival, kind="stable")
     sorted_rival = rival[by_rival]
     starts = np.r_[0, np.flatnonzero(np.diff(sorted_rival)) + 1]
@@ -378,9 +383,9 @@ def _best_offset(
         num_included = (support + predicted_counts > 0).sum() - np.r_[0, np.cumsum(excluded_step)]
         num_included[1:] += support[k] == 0  # without examples, k is included once it is predicted
         values = sums / np.maximum(num_included, 1)
-    edges = np.r_[needed[0] - 2.0, needed, needed[-1] + 2.0]
+    edges = np.r_[required[0] - 2.0, required, required[-1] + 2.0]
     middle = (edges[:-1] + edges[1:]) / 2
-    usable = (np.diff(edges) > 1e-9) & (np.abs(middle) <= MAX_OFFSET)  # no offset fits between equal edges
+    usable = (np.diff(edges) > 1e-9) & (np.abs(middle) <= MAX_OFFSET)  # no offset is between equal edges
     if not usable.any():
         return float(offsets[k]), -np.inf
     best = np.flatnonzero(usable & (values >= values[usable].max() - MIN_GAIN))

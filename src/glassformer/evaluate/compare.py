@@ -15,10 +15,11 @@ from numpy.typing import ArrayLike
 
 from glassformer.errors import DataError, ShapeError
 
-EXACT_BELOW = 25  # disagreements; with more of them, chi-squared is accurate enough
-CHUNK = 2**24  # numbers drawn at a time, to limit the memory
+EXACT_BELOW = 25  # number of disagreements from which chi-squared is accurate enough
+CHUNK = 2**24  # number of random numbers that are drawn at a time, to limit the memory
 
-# From the counts of each example in c resamples, [c, n], the metric of each of S seeds, [S, c].
+# A function of the counts [c, n] of each example in c resamples; it returns the metric [S, c] of each of S
+# seeds.
 Statistic = Callable[[np.ndarray], np.ndarray]
 
 
@@ -26,8 +27,8 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 class McNemar:
     """The result of McNemar's test."""
 
-    wins: int  # examples that only this model predicts correctly
-    losses: int  # examples that only the baseline predicts correctly
+    wins: int  # number of examples that only this model predicts correctly
+    losses: int  # number of examples that only the baseline predicts correctly
     method: Literal["exact", "chi2"]
     p: float
 
@@ -35,17 +36,17 @@ class McNemar:
 def mcnemar(right: ArrayLike, baseline: ArrayLike) -> McNemar:
     """McNemar's two-sided test of two models on the same examples.
 
-    It is exact (binomial) for fewer than ``EXACT_BELOW`` disagreements, else chi-squared with Edwards'
-    correction.
+    The test is exact (binomial) for fewer than ``EXACT_BELOW`` disagreements, otherwise chi-squared with
+    Edwards' correction.
 
     Args:
-        right, baseline: [n] bool, whether the prediction of each model is right.
+        right, baseline: [n] bool, whether each prediction of the model (of the baseline) is right.
     """
     from scipy.stats import binomtest, chi2
 
     a, b = np.asarray(right, bool), np.asarray(baseline, bool)
     if a.shape != b.shape or a.ndim != 1:
-        raise ShapeError(f"predictions {a.shape} and {b.shape} are not of the same examples")
+        raise ShapeError(f"predictions of shapes {a.shape} and {b.shape} are not for the same examples")
     wins, losses = int((a & ~b).sum()), int((~a & b).sum())
     disagreements = wins + losses
     if disagreements == 0:
@@ -57,7 +58,7 @@ def mcnemar(right: ArrayLike, baseline: ArrayLike) -> McNemar:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values with Holm's step-down correction for multiple comparisons."""
+    """The p-values after Holm's step-down correction for multiple comparisons."""
     p = np.asarray(p_values, float)
     order = np.argsort(p, kind="stable")
     factors = len(p) - np.arange(len(p))
@@ -67,7 +68,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def accuracy_statistic(right: ArrayLike) -> Statistic:
-    """The accuracy of each seed under resampling; ``right``: [S, n] bool, whether a prediction is right."""
+    """The accuracy of each of S seeds under resampling.
+
+    Args:
+        right: [S, n] bool, whether each prediction is right.
+    """
     hits = np.asarray(right, np.float32)
     return lambda counts: (hits @ counts.T) / counts.sum(1)
 
@@ -103,9 +108,10 @@ def f1_statistic(
     """The mean F1 over K labels or kinds of spans, of each of S seeds under resampling.
 
     Args:
-        hits, totals: per seed [n, K], the right predictions of each example, and all true and predicted ones.
-        include_absent: count labels that are neither present nor predicted as F1 0, as in the metrics of a
-            run; otherwise exclude them.
+        hits: for each seed [n, K], the number of right predictions of each example.
+        totals: for each seed [n, K], the number of predictions plus the number of true labels.
+        include_absent: whether labels that are neither present nor predicted count as F1 0, as in the metrics
+            of a run; otherwise they are excluded.
     """
     seeds = [tuple(np.asarray(x, np.float32) for x in seed) for seed in zip(hits, totals, strict=True)]
 
@@ -118,9 +124,9 @@ def f1_statistic(
 
 
 def ratio_statistic(parts: ArrayLike, wholes: ArrayLike) -> Statistic:
-    """The ratio of sums of each seed under resampling: ``parts`` [S, n] over ``wholes`` [n]."""
-    top, bottom = np.asarray(parts, np.float32), np.asarray(wholes, np.float32)
-    return lambda counts: (top @ counts.T) / np.maximum(counts @ bottom, 1)
+    """The sum of ``parts`` [S, n] divided by that of ``wholes`` [n], of each of S seeds under resampling."""
+    numerators, denominators = np.asarray(parts, np.float32), np.asarray(wholes, np.float32)
+    return lambda counts: (numerators @ counts.T) / np.maximum(counts @ denominators, 1)
 
 
 def bootstrap_means(
@@ -128,29 +134,29 @@ def bootstrap_means(
 ) -> np.ndarray:
     """Bootstrap distribution of the mean metric over seeds of each of A models, ``[A, resamples]``.
 
-    Examples are drawn with replacement. All models have the same examples, so differences are paired. The
-    variance between seeds, minus its part due to the examples, is added as Student's t with S - 1 degrees of
-    freedom. Resampling seeds as well would count the noise of single predictions up to three times (Owen,
-    2007). With one seed, the result is valid for that training only.
+    Examples are resampled with replacement, and all models with the same examples, so differences are paired.
+    The variance between seeds, minus its part due to the examples, is added as Student's t with S - 1 degrees
+    of freedom. Resampling the seeds, too, would count the noise of single predictions up to three times
+    (Owen, 2007). With one seed, the result is valid only for this training.
     """
     if n < 1:
-        raise DataError("there is no example to resample", where="bootstrap")
+        raise DataError("there are no examples to resample", where="bootstrap")
     rng = np.random.default_rng(seed)
     step = max(1, min(resamples, CHUNK // n))
     resampled: list[list[np.ndarray]] = [[] for _ in models]
     for start in range(0, resamples, step):
         size = min(step, resamples - start)
         counts = np.stack([np.bincount(rng.integers(0, n, n), minlength=n) for _ in range(size)])
-        for parts, model in zip(resampled, models, strict=True):
-            parts.append(np.asarray(model(counts.astype(np.float32)), np.float64))  # [S, c]
-    once = np.ones((1, n), np.float32)
-    observed = [np.asarray(model(once), np.float64)[:, 0] for model in models]
-    joined = (np.concatenate(parts, 1) for parts in resampled)
+        for chunks, model in zip(resampled, models, strict=True):
+            chunks.append(np.asarray(model(counts.astype(np.float32)), np.float64))  # [S, c]
+    ones = np.ones((1, n), np.float32)  # each example once: the metric without resampling
+    observed = [np.asarray(model(ones), np.float64)[:, 0] for model in models]
+    joined = (np.concatenate(chunks, 1) for chunks in resampled)
     return np.stack([_with_seeds(*values, rng) for values in zip(observed, joined, strict=True)])
 
 
 def _with_seeds(observed: np.ndarray, resampled: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Bootstrap means over seeds [resamples], from metrics [S] and resampled metrics [S, resamples]."""
+    """Bootstrap means over seeds [resamples], from observed [S] and resampled metrics [S, resamples]."""
     seeds, mean = len(observed), resampled.mean(0)
     if seeds == 1:
         return mean
@@ -161,7 +167,7 @@ def _with_seeds(observed: np.ndarray, resampled: np.ndarray, rng: np.random.Gene
 
 
 def bounds(values: np.ndarray) -> list[float]:
-    """The 95 % percentile interval."""
+    """The 95 % percentile interval of bootstrapped values."""
     return np.quantile(values, [0.025, 0.975]).tolist()
 
 
@@ -180,10 +186,10 @@ def paired_difference(
     measure: Literal["accuracy", "macro_f1"] = "accuracy",
     resamples: int = 1000,
 ) -> dict[str, Any]:
-    """The difference of two models' metrics on the same examples, with its 95 % interval.
+    """The difference of the metrics of two models on the same examples, with its 95 % interval.
 
-    The errors of two models are correlated. Therefore the intervals of the models may overlap although the
-    difference is significant.
+    The errors of two models are correlated. Therefore the difference can be significant although the
+    intervals of the models overlap.
 
     Args:
         targets, ours, theirs: [n] class indices, or [n, K] of 0 and 1.
@@ -191,7 +197,7 @@ def paired_difference(
         measure: the metric.
 
     Returns:
-        measure, value (ours - theirs, in [-1, 1]) and interval (paired percentile bootstrap over examples).
+        ``measure``, ``value`` (ours - theirs, in [-1, 1]) and ``interval`` (paired percentile bootstrap).
     """
     y = np.asarray(targets)
     predictions = [np.asarray(ours)[None], np.asarray(theirs)[None]]  # [1, n] or [1, n, K]
@@ -202,6 +208,6 @@ def paired_difference(
     else:
         models = [macro_f1_statistic(y, a, classes) for a in predictions]
     resampled = bootstrap_means(models, len(y), resamples=resamples)
-    once = np.ones((1, len(y)), np.float32)
-    value = float(models[0](once).item() - models[1](once).item())
+    ones = np.ones((1, len(y)), np.float32)
+    value = float(models[0](ones).item() - models[1](ones).item())
     return {"measure": measure, "value": value, "interval": bounds(resampled[0] - resampled[1])}

@@ -1,9 +1,9 @@
 """Confidence intervals of shares and of macro-F1.
 
 In macro-F1, a class with two examples has the same weight as a class with two thousand. Resamples often miss
-such a class or its errors, so percentile bootstrap intervals are too narrow (decision 0166). Here each class
-has a Wilson interval (1927), which is valid for few examples. The intervals are combined by the squares of
-their half-widths (Zou and Donner, 2008), with correlations from shared errors.
+such a class or its errors, so percentile bootstrap intervals are too narrow (docs/decisions/0166). Here each
+class has a Wilson interval (1927), which is valid for few examples. The intervals are combined by the squares
+of their half-widths (Zou and Donner, 2008), with correlations from shared errors.
 
 In shapes, K is the number of classes, S of seeds, and n of examples.
 """
@@ -21,17 +21,17 @@ MIN_RULE_OF_THREE = 10  # minimum number of examples for the rule of three
 
 
 def wilson(hits: np.ndarray, n: np.ndarray, z: float = 1.96) -> tuple[np.ndarray, np.ndarray]:
-    """Wilson's 95 % intervals of the shares ``hits / n``, valid also for small n."""
+    """Wilson's intervals of the shares ``hits / n``, valid also for small n; by default at 95 %."""
     center = (hits + z * z / 2) / (n + z * z)
     half = z / (n + z * z) * np.sqrt(hits * (n - hits) / n + z * z / 4)
-    # Exactly 0 without hits and exactly 1 with hits only, so that rounding does not exclude the share.
+    # Exactly 0 without hits, and exactly 1 without misses: rounding could exclude the share.
     return np.where(hits == 0, 0.0, center - half), np.where(hits == n, 1.0, center + half)
 
 
 def share_interval(share: float, n: int, bootstrap: Sequence[float] | None = None) -> list[float]:
     """95 % interval of a share of ``n`` examples.
 
-    For a share of 0 or 1, all resamples are alike, so their interval has no width. Then the "rule of three"
+    For a share of 0 or 1, all resamples are equal, so their interval has no width. Then the "rule of three"
     is used (Hanley and Lippman-Hand, 1983), or for few examples the exact bound 0.05^(1/n).
 
     Args:
@@ -58,7 +58,8 @@ def macro_f1_interval(confusion: ArrayLike, *, resamples: int = 1000, seed: int 
     hits = np.diag(table)
     counts = _Counts(hits[None], table.sum(1), table.sum(0)[None], int(table.sum()), False)
     total = counts.totals[0]
-    # The effect of one example in each cell on the F1 of each class, and the sums of products of effects.
+    # The effect of one example in each cell on the F1 of each class, and the sums of products of these
+    # effects.
     slope = 2 * hits / total**2
     wrong = table - np.diag(hits)
     covariance = (wrong + wrong.T) * np.outer(slope, slope)
@@ -82,7 +83,8 @@ def multilabel_f1_interval(
     Args:
         targets: [n, K], 0 or 1.
         predicted: [S, n, K], 0 or 1, for the same examples.
-        include_absent: count classes that neither occur nor are predicted as F1 0; otherwise exclude them.
+        include_absent: whether classes that neither occur nor are predicted count as F1 0; otherwise they are
+            excluded.
     """
     y, predictions = np.asarray(targets, np.float64), np.asarray(predicted, np.float64)
     hits = np.einsum("nk,snk->sk", y, predictions)  # [S, K]
@@ -97,12 +99,12 @@ def multilabel_f1_interval(
 
 
 class _Counts(NamedTuple):
-    """Numbers of examples of K classes, in the predictions of S seeds."""
+    """The counts of K classes in the predictions of S seeds."""
 
-    hits: np.ndarray  # [S, K] right predictions
-    support: np.ndarray  # [K] true labels
-    predicted: np.ndarray  # [S, K] predictions
-    n: int
+    hits: np.ndarray  # [S, K] number of right predictions
+    support: np.ndarray  # [K] number of true labels
+    predicted: np.ndarray  # [S, K] number of predictions
+    n: int  # number of examples
     include_absent: bool  # see ``multilabel_f1_interval``
 
     @property
@@ -110,7 +112,7 @@ class _Counts(NamedTuple):
         return self.support + self.predicted
 
     def weights(self) -> np.ndarray:
-        """The weight of each class in each seed's mean ``[S, K]``."""
+        """The weight of each class in the mean of each seed ``[S, K]``."""
         is_included = (self.totals > 0) | self.include_absent
         return is_included / np.maximum(is_included.sum(1, keepdims=True), 1)
 
@@ -129,12 +131,13 @@ def _seed_width(values: np.ndarray, effects: np.ndarray) -> float:
 def _interval(
     counts: _Counts, covariance: np.ndarray, variances: np.ndarray, seed_width: float, bias: float
 ) -> list[float]:
-    """The interval from counts.
+    """The interval of macro-F1.
 
     Args:
-        covariance: ``[K, K]``, of the classes, up to a scale per class.
-        variances: ``[S, K]``, of the classes in each seed.
+        covariance: ``[K, K]`` of the F1 of the classes, up to a scale per class.
+        variances: ``[S, K]`` of the F1 of the classes in each seed.
         seed_width: squared half-width due to seeds.
+        bias: expected excess of macro-F1 with few examples.
     """
     hits, total, weight = counts.hits, counts.totals, counts.weights()
     union = np.maximum(total - hits, 1)  # F1 = 2 J / (1 + J) with the Jaccard index J, a share
@@ -142,7 +145,7 @@ def _interval(
     ends = [np.clip(end, 0, 1) for end in wilson(hits, union, Z)]
     low, high = (2 * end / (1 + end) for end in ends)
     low, high = np.minimum(low, f1), np.maximum(high, f1)
-    # The more the predictions of seeds differ, the narrower is the interval of their mean.
+    # The more the predictions of the seeds differ, the narrower the interval of their mean.
     variance = np.diag(covariance)
     separate = (weight**2 * variances).mean(0) if len(hits) > 1 else variance
     agreement = np.sqrt(np.divide(variance, separate, out=np.ones_like(separate), where=separate > 0))
@@ -158,7 +161,7 @@ def _interval(
 def _bias(counts: _Counts, resamples: int, seed: int) -> float:
     """The bias of macro-F1 for test sets of this size, estimated from simulated test sets.
 
-    The simulation uses the error rates of the counts, with half a right and half a wrong example added to
+    The simulation uses the error rates of the counts, after adding half a right and half a wrong example to
     each class.
     """
     hits, support, n, rng, bias = counts.hits, counts.support, counts.n, np.random.default_rng(seed), 0.0
@@ -167,8 +170,8 @@ def _bias(counts: _Counts, resamples: int, seed: int) -> float:
     for tp_rate, fp_rate in zip(true_positive_rates, false_positive_rates, strict=True):
         positives = rng.binomial(n, support / n, (resamples, len(support)))
         tp, fp = rng.binomial(positives, tp_rate), rng.binomial(n - positives, np.minimum(fp_rate, 1))
-        drawn = counts._replace(support=positives, predicted=tp + fp)
-        f1 = drawn.weights() * 2 * tp / np.maximum(drawn.totals, 1)
+        simulated = counts._replace(support=positives, predicted=tp + fp)
+        f1 = simulated.weights() * 2 * tp / np.maximum(simulated.totals, 1)
         expected_tp, expected_fp = support * tp_rate, (n - support) * fp_rate
         expected = counts._replace(predicted=(expected_tp + expected_fp)[None])
         expected_f1 = expected.weights() * 2 * expected_tp / np.maximum(expected.totals, 1e-9)

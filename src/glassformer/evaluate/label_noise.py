@@ -1,8 +1,8 @@
 """Detection of label errors by confident learning.
 
-The method (Northcutt, Jiang and Chuang, 2021) needs out-of-fold probabilities. An example is counted for
-class j if p(j) reaches the mean of p(j) over the examples labeled j. Counts off the diagonal are likely label
-errors.
+The method (Northcutt, Jiang and Chuang, 2021) needs out-of-fold probabilities. An example with the label i is
+counted for class j if its p(j) reaches the mean of p(j) over the examples labeled j. Counts with i != j are
+likely label errors.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from glassformer.errors import DataError, ShapeError
 
 @dataclass(frozen=True)
 class LabelReview:
-    """Label errors among n examples of K classes."""
+    """Likely label errors among n examples of K classes."""
 
-    quality: np.ndarray  # [n]: probability of the given label
+    quality: np.ndarray  # [n]: probability of the example's label
     suggested: np.ndarray  # [n]: most probable class
-    suspicious: np.ndarray  # [n] bool
+    suspicious: np.ndarray  # [n] bool: whether the label is likely wrong
     order: np.ndarray  # [n]: suspicious examples first, then by the probability of the label, lowest first
     joint: np.ndarray  # [K, K]: estimated share of examples with label i (row) whose class is j
     max_probability: np.ndarray  # [n]: probability of the most probable class
 
 
 def confident_joint(labels: ArrayLike, probabilities: ArrayLike) -> np.ndarray:
-    """Estimated counts ``[K, K]`` by label (row) and true class (column); rows sum to the counts of labels.
+    """Estimated counts ``[K, K]`` by label (row) and true class (column); rows sum to the label counts.
 
     Args:
         labels: [n] class indices.
@@ -47,15 +47,15 @@ def confident_joint(labels: ArrayLike, probabilities: ArrayLike) -> np.ndarray:
     # Classes without confident examples keep their label.
     np.fill_diagonal(counts, np.maximum(counts.diagonal(), 1))
     joint = counts / counts.sum(1, keepdims=True) * count[:, None]
-    return _rounded(joint * n / joint.sum(), count)
+    return _round_rows(joint * n / joint.sum(), count)
 
 
 def review_labels(labels: ArrayLike, probabilities: ArrayLike) -> LabelReview:
     """Review every label; arguments and errors as in ``confident_joint``.
 
-    For each pair of label and class, ``confident_joint`` gives a number of examples. That many examples with
-    the largest margins between the two probabilities are suspicious ("prune by noise rate"), except those
-    whose label is the most probable class.
+    For each label i and class j, ``confident_joint`` estimates the number c of errors. The c examples with
+    the largest p(j) - p(i) are suspicious ("prune by noise rate"), except those whose label is the most
+    probable class.
     """
     y, p = _check(labels, probabilities)
     n, classes = p.shape
@@ -64,7 +64,7 @@ def review_labels(labels: ArrayLike, probabilities: ArrayLike) -> LabelReview:
     for i in range(classes):
         labeled_i = np.flatnonzero(y == i)
         for j in range(classes):
-            count = min(int(joint[i, j]), len(labeled_i) - 1)  # at least one example of a class is kept
+            count = min(int(joint[i, j]), len(labeled_i) - 1)  # at least one example is not suspicious
             if i != j and count > 0:
                 margin = p[labeled_i, j] - p[labeled_i, i]
                 suspicious[labeled_i[np.argsort(-margin, kind="stable")[:count]]] = True
@@ -77,15 +77,17 @@ def review_labels(labels: ArrayLike, probabilities: ArrayLike) -> LabelReview:
 
 @dataclass(frozen=True)
 class SetReview:
-    """Label errors among n multi-label examples with K labels, each of which is present or absent."""
+    """Likely label errors among n multi-label examples with K labels, each of which is present or absent."""
 
-    quality: np.ndarray  # [n]: lowest probability of a given state (present or absent) of a label
-    # [n, K] bool: labels whose state should be flipped: the suspicious ones, or without any the label with
-    # the lowest probability, if this is below one half.
+    quality: np.ndarray  # [n]: lowest probability that a label is correctly present or absent
+    # [n, K] bool: labels that should be flipped between present and absent: the suspicious labels; if there
+    # are none, the label with the lowest probability, if this is below one half.
     flips: np.ndarray
     suspicious: np.ndarray  # [n] bool: whether any label of the example is suspicious
     order: np.ndarray  # [n]: suspicious examples first, then by ``quality``, lowest first
-    joint: np.ndarray  # [K, 2, 2]: estimated share of examples by given state (row) and true state
+    joint: (
+        np.ndarray
+    )  # [K, 2, 2]: estimated share of examples by label (row) and truth (column): absent, present
 
 
 def review_label_sets(has: ArrayLike, probabilities: ArrayLike) -> SetReview:
@@ -101,7 +103,7 @@ def review_label_sets(has: ArrayLike, probabilities: ArrayLike) -> SetReview:
     """
     y, p = np.asarray(has).astype(np.int64), np.asarray(probabilities, np.float64)
     if y.ndim != 2 or y.shape != p.shape:
-        raise ShapeError(f"labels {y.shape} and probabilities {p.shape} do not fit")
+        raise ShapeError(f"labels of shape {y.shape} do not match probabilities of shape {p.shape}")
     quality, is_wrong = np.where(y == 1, p, 1 - p), np.zeros(y.shape, bool)
     joint = np.zeros((y.shape[1], 2, 2))
     for k, count in enumerate(y.sum(0).tolist()):
@@ -124,17 +126,17 @@ def review_label_sets(has: ArrayLike, probabilities: ArrayLike) -> SetReview:
 def _check(labels: ArrayLike, probabilities: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     y, p = np.asarray(labels), np.asarray(probabilities, np.float64)
     if p.ndim != 2 or p.shape[1] < 2 or y.shape != p.shape[:1]:
-        raise ShapeError(f"labels {y.shape} and probabilities {p.shape} do not fit")
+        raise ShapeError(f"labels of shape {y.shape} do not match probabilities of shape {p.shape}")
     if not len(y) or not np.isfinite(p).all():
         raise DataError("there are no probabilities, or some are not finite", where="review-labels")
     absent = np.flatnonzero(np.bincount(y, minlength=p.shape[1])[: p.shape[1]] == 0)
     if len(absent) or y.max() >= p.shape[1]:
         number = int(absent[0]) if len(absent) else int(y.max())
-        raise DataError(f"class {number} has no example or no column")
+        raise DataError(f"class {number} has no example, or no column of probabilities")
     return y.astype(np.int64), p
 
 
-def _rounded(joint: np.ndarray, count: np.ndarray) -> np.ndarray:
+def _round_rows(joint: np.ndarray, count: np.ndarray) -> np.ndarray:
     """Integers whose rows sum to ``count``, as close to ``joint`` as possible."""
     out = joint.round().astype(np.int64)
     for i, row in enumerate(joint):

@@ -1,4 +1,4 @@
-"""Names, directions and number formats of metrics."""
+"""Names and number formats of metrics, and whether lower values are better."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from glassformer.evaluate import intervals
 
 THIN = "\u202f"  # narrow no-break space, before units
-EMPTY_CELL = "\u2013"
+EMPTY_CELL = "\u2013"  # en dash
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """A share as "90.6 %". Only a share of exactly 1 is shown as 100 %, and only 0 as 0 %."""
+    """A share as text, such as "90.6 %"; only exactly 1 becomes "100 %", and only exactly 0 "0 %"."""
     if share is None:
         return EMPTY_CELL
     step = 10.0**-digits
@@ -24,14 +24,14 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def interval(bounds: Sequence[float] | None, digits: int = 1) -> str:
-    """Two shares as "90.2 to 91.0 %"."""
+    """The bounds of an interval as text, such as "90.2 to 91.0 %"."""
     if not bounds:
         return EMPTY_CELL
     return f"{percent(bounds[0], digits).removesuffix(THIN + '%')} to {percent(bounds[1], digits)}"
 
 
 def share_interval(share: float | None, bounds: Sequence[float] | None, n: int, digits: int = 1) -> str:
-    """The 95 % interval of a share of ``n``, as "90.2 to 91.0 %", or for a share of 1 "at least 97.8 %"."""
+    """The 95 % interval of a share of ``n`` as text: "90.2 to 91.0 %", or for 1 "at least 97.8 %"."""
     if not n:
         return EMPTY_CELL
     if share is None or share not in (0, 1):
@@ -41,7 +41,7 @@ def share_interval(share: float | None, bounds: Sequence[float] | None, n: int, 
 
 
 def digits_for(n: int) -> int:
-    """Number of meaningful decimals of a percentage of ``n`` examples."""
+    """Number of significant decimals of a percentage of ``n`` examples."""
     return 2 if n >= 1000 else 1
 
 
@@ -51,10 +51,10 @@ class Share:
 
     name: str
     short: str = ""  # short name; empty: the name
-    lower: bool = False  # whether lower is better
+    lower: bool = False  # whether lower values are better
     difference_heading = "points from baseline"
     unit_suffix = ", points"  # added to "difference" in headings
-    limits = (0.0, 1.0)
+    limits = (0.0, 1.0)  # range of values
 
     def value(self, x: float | None, digits: int) -> str:
         return percent(x, digits)
@@ -77,8 +77,8 @@ class Share:
 class Plain(Share):
     """A metric that is not shown in percent: a correlation, R², or an error in the unit of the numbers."""
 
-    form: str = ""  # format of values; empty: four significant digits for errors, else fixed decimals
-    bounds: str = ""  # format of interval bounds; empty: as for values
+    form: str = ""  # format of values; empty: four significant digits for errors, otherwise fixed decimals
+    bounds: str = ""  # format of interval bounds; empty: like values
     limits: tuple[float, float] = (-math.inf, math.inf)  # range of values
     difference_heading = "from baseline"
     unit_suffix = ""

@@ -26,17 +26,19 @@ def predict_rows(
     device: torch.device | str = "cpu",
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """One row of outputs per text of a ``TokenTable``, ``[n, ...]`` fp32, in the order of the texts.
+    """The outputs of a model for each text of a ``TokenTable``, ``[n, ...]`` fp32.
 
     Args:
-        compute: computes the rows ``[B, ...]`` of a batch.
+        compute: function that computes the outputs ``[B, ...]`` of a batch.
         progress: called after each batch with its number of texts.
     """
 
-    def rows(index: np.ndarray) -> Tensor:
+    def compute_batch(index: np.ndarray) -> Tensor:
         return compute(model, pack_texts(table, index, device))
 
-    return _in_batches(model, evaluation_batches(table.lengths, batch_tokens, device), rows, progress)
+    return _in_batches(
+        model, evaluation_batches(table.lengths, batch_tokens, device), compute_batch, progress
+    )
 
 
 def _in_batches(
@@ -45,7 +47,11 @@ def _in_batches(
     compute: Callable[[np.ndarray], Tensor],
     progress: Callable[[int], None] | None,
 ) -> np.ndarray:
-    """The rows ``[n, ...]`` of all examples, fp32; ``compute`` returns the rows of a batch of indices."""
+    """The outputs ``[n, ...]`` of all examples, fp32; a batch that exceeds the GPU's memory is halved.
+
+    Args:
+        compute: function that computes the outputs of the examples with these indices.
+    """
     model.eval()
     out: np.ndarray | None = None
     with computing():
@@ -53,7 +59,7 @@ def _in_batches(
         while pending:
             index = pending.pop()
             try:
-                rows = compute(index).float().cpu().numpy()
+                outputs = compute(index).float().cpu().numpy()
             except torch.OutOfMemoryError:  # on a GPU: halve all remaining batches
                 if len(index) == 1:
                     raise
@@ -61,8 +67,8 @@ def _in_batches(
                 pending = [half for half in halves if len(half)]
                 continue
             if out is None:
-                out = np.empty((sum(map(len, batches)), *rows.shape[1:]), np.float32)
-            out[index] = rows
+                out = np.empty((sum(map(len, batches)), *outputs.shape[1:]), np.float32)
+            out[index] = outputs
             if progress is not None:
                 progress(len(index))
     assert out is not None, "there is at least one example"
@@ -80,7 +86,8 @@ def predict_tokens(
 ) -> np.ndarray:
     """Logits of all tokens of a ``TokenTable``, ``[N, outputs]`` fp32.
 
-    ``progress`` is called after each batch with the indices of its texts.
+    Args:
+        progress: called after each batch with the indices of its texts.
     """
     out, starts = np.empty((len(table.ids), outputs), np.float32), table.starts
     model.eval()
@@ -96,7 +103,7 @@ def predict_tokens(
 
 
 def prefetch(prepare: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
-    """Yield ``prepare(item)`` for each item; the next item is prepared in a thread meanwhile."""
+    """Yield ``prepare(item)`` for each item, while a thread prepares the next item."""
     if len(items) < 2:
         yield from map(prepare, items)
         return
@@ -121,15 +128,16 @@ def predict_images(
 ) -> np.ndarray:
     """Outputs of an image model for a ``PixelTable``, fp32.
 
-    ``output`` is ``"logits"`` (``[n, C]``), ``"pooled"`` or ``"features"`` (``[n, D]``), or a number L: the
-    rows after the first L layers, ``[n, T, D]``.
+    Args:
+        output: ``"logits"`` (``[n, C]``), ``"pooled"`` or ``"features"`` (``[n, D]``), or a number L: the
+            hidden states of all tokens after the first L layers, ``[n, T, D]``.
     """
 
     def compute(index: np.ndarray) -> Tensor:
         pixels = evaluation_pixels(table, int(index[0]), len(index), transform, torch.device(device))
         if isinstance(output, int):
-            rows = model.lower_rows(pixels, output)  # type: ignore[operator]  # as below
-            return rows.unflatten(0, (len(pixels), -1))
+            states = model.lower_rows(pixels, output)  # type: ignore[operator]  # as below
+            return states.unflatten(0, (len(pixels), -1))
         if output == "features":
             return model.features(pixels)  # type: ignore[operator]  # every image model has this method
         outputs = model(pixels, packed=True)
@@ -148,20 +156,22 @@ def predict_windows(
     progress: Callable[[int], None] | None = None,
     **options: Any,
 ) -> np.ndarray:
-    """One row per text, the mean or maximum over its windows; ``options``: see ``predict_rows``."""
+    """The mean or maximum over the windows of each text of the outputs of ``predict_rows``."""
     if windows.text_of_window is None:
         return predict_rows(model, windows.table, compute, progress=progress, **options)
-    rows = predict_rows(model, windows.table, compute, **options)  # progress is in texts, not in windows
+    rows = predict_rows(model, windows.table, compute, **options)  # progress counts texts, not windows
     if progress is not None:
         progress(windows.num_texts)
     return pool_windows(rows, windows.text_of_window, windows.num_texts, pooling)
 
 
 def pool_windows(rows: np.ndarray, text_of_window: np.ndarray, texts: int, pooling: str) -> np.ndarray:
-    """The mean or maximum over the windows of each text: ``[w, ...]`` -> ``[n, ...]``.
+    """The mean or maximum over the windows of each text, ``[n, ...]``.
 
     Args:
+        rows: [w, ...] outputs for each window.
         text_of_window: [w] index of the text of each window, ascending; every text has a window.
+        texts: n.
     """
     starts = np.searchsorted(text_of_window, np.arange(texts))
     if pooling == "max":
@@ -171,13 +181,13 @@ def pool_windows(rows: np.ndarray, text_of_window: np.ndarray, texts: int, pooli
 
 
 def compute_logits(model: nn.Module, batch: TextBatch) -> Tensor:
-    """Logits ``[B, C]``."""
+    """The logits ``[B, C]`` of a batch."""
     options = {} if batch.values is None else {"values": batch.values}
     return model(batch.ids, token_type_ids=batch.segments, packing=batch.packing, **options).logits
 
 
 def compute_pooled(model: nn.Module, batch: TextBatch) -> Tensor:
-    """Pooled vectors ``[B, D]``, the input of the head."""
+    """The pooled vectors ``[B, D]`` of a batch, which are the input of the head."""
     return model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).pooler_output
 
 

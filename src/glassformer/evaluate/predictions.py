@@ -1,4 +1,7 @@
-"""``predictions.csv`` and ``baselines.csv``: one row per example, safe to open in a spreadsheet."""
+"""Read and write ``predictions.csv`` and ``baselines.csv``, with one row per example.
+
+The cells are escaped, so that spreadsheets run no formulas.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,10 @@ def table_file(
     encoding: str = "utf-8",
     line_end: str = "\r\n",
 ) -> Iterator[Any]:
-    """A ``csv`` writer that replaces ``path`` atomically at the end; after an error the old file stays.
+    """Yield a ``csv`` writer; at the end ``path`` is replaced atomically, after an error the old file stays.
 
     Args:
-        mark: write a byte order mark in UTF-8 files, for spreadsheets.
+        mark: whether to write a byte order mark in UTF-8 files, for spreadsheets.
     """
     encoding = "utf-8-sig" if mark and encoding == "utf-8" else encoding
     try:
@@ -52,7 +55,7 @@ def table_file(
 
 # --- rows of predictions.csv ----------------------------------------------------------------------
 #
-# A row has the example, its prediction, and probabilities (labels) or an interval (numbers).
+# A row has the example, its prediction, and the probabilities of labels or the interval of a number.
 
 
 COMMON_HEADER = ("split", "row", "text", "label", "predicted")
@@ -67,7 +70,7 @@ def row_cells(
 
     Args:
         predicted: the prediction; None: there is none.
-        cells: further cells, see ``label_cells`` and ``number_cells``.
+        cells: additional cells, see ``label_cells`` and ``number_cells``.
         row: row number in the source file.
         label: the true label, if known.
     """
@@ -76,14 +79,14 @@ def row_cells(
 
 
 def label_cells(confidence: float | None, probabilities: Sequence[float]) -> list[str]:
-    """The probabilities of the predicted label and of each class ``[K]``; None: no prediction."""
+    """Cells with the probabilities of the predicted label (None: no prediction) and of each class."""
     if confidence is None:
         return [""] * (1 + len(probabilities))
     return [f"{x:.6g}" for x in (confidence, *probabilities)]
 
 
 def number_cells(bounds: Sequence[float] | None) -> list[str]:
-    """The interval of a number; None: no interval."""
+    """Cells with the interval of a number; None: there is no interval."""
     return ["", ""] if bounds is None else [repr(float(x)) for x in bounds]
 
 
@@ -102,9 +105,9 @@ def write_table(
 
     Args:
         path: the file, UTF-8.
-        texts: [n]; the second texts of pairs get an additional column ``text_pair``.
+        texts: [n]; the second texts of pairs are in an additional column ``text_pair``.
         predicted: [n] predictions; None for rows without a prediction.
-        cells: [n] further cells of each row, see ``label_cells`` and ``number_cells``.
+        cells: [n] additional cells of each row, see ``label_cells`` and ``number_cells``.
         labels: [n] true labels, if known.
         rows: [n] row numbers in the source file.
         split: name of the split, the same for every row.
@@ -116,9 +119,10 @@ def write_table(
     with table_file(path) as writer:
         writer.writerow(map(csv_safe, [*header, *([SECOND_COLUMN] if has_pairs else ())]))
         known = zip(nothing if labels is None else labels, nothing if rows is None else rows, strict=True)
-        for text, label, further, (true, row) in zip(texts, predicted, cells, known, strict=True):
+        for text, prediction, more_cells, (label, row) in zip(texts, predicted, cells, known, strict=True):
             second = [csv_safe(second_text(text))] if has_pairs else []
-            writer.writerow([*row_cells(text, label, further, row=row, label=true, split=split), *second])
+            columns = row_cells(text, prediction, more_cells, row=row, label=label, split=split)
+            writer.writerow([*columns, *second])
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -126,13 +130,13 @@ def write_table(
 
 @dataclass(frozen=True)
 class Prediction:
-    """One row of ``predictions.csv``; with numbers, ``label`` and ``predicted`` are a float or None."""
+    """One row of ``predictions.csv``."""
 
     split: str
     row: str  # row number in the source file, or ""
     text: str  # for pairs a ``TextPair``
-    label: Any  # true label, or ""
-    predicted: Any
+    label: Any  # true label, or ""; for regression a float or None
+    predicted: Any  # predicted label; for regression a float or None
     probability: float = math.nan  # of the predicted class
     probabilities: dict[str, float] = field(default_factory=dict)
 
@@ -142,7 +146,7 @@ class Prediction:
 
 
 def has_numbers(path: str | Path) -> bool:
-    """Whether a ``predictions.csv`` has numbers, by its header."""
+    """Whether a ``predictions.csv`` has predicted numbers, judged by its header."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
             return tuple(next(csv_rows(file), [])[: len(NUMBER_HEADER)]) == NUMBER_HEADER
@@ -151,8 +155,8 @@ def has_numbers(path: str | Path) -> bool:
 
 
 def _read(path: Path, expected: tuple[str, ...], parse: Callable[[dict[str, str]], Any]) -> Iterator[Any]:
-    """``parse(row)`` for each row of a table whose header begins with ``expected``."""
-    line = 2
+    """Yield ``parse(row)`` for each row of a table whose header begins with ``expected``."""
+    line = 2  # the line in which the next row begins
     try:
         with io.TextIOWrapper(open_regular(path), encoding="utf-8", newline="") as file:
             reader = csv_rows(file)
@@ -167,7 +171,7 @@ def _read(path: Path, expected: tuple[str, ...], parse: Callable[[dict[str, str]
                 if len(cells) != len(header):
                     raise ValueError(f"{len(cells)} cells in a table of {len(header)} columns")
                 yield parse(dict(zip(names, map(csv_plain, cells), strict=True)))
-                line = reader.line_num + 1  # the line in which the next row begins
+                line = reader.line_num + 1
     except OSError as error:
         raise CannotReadError(error.strerror or "cannot be read", where=str(path)) from None
     except DataError:
@@ -215,14 +219,14 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
 
 # --- baselines.csv --------------------------------------------------------------------------------
 #
-# The predictions of the baselines, one column each, in the row order of predictions.csv.
+# One column per baseline, with its predictions in the row order of predictions.csv.
 
 
 BASELINES_FILE = "baselines.csv"
 
 
 def write_baselines(path: str | Path, predictions: Mapping[str, Sequence[Any]]) -> None:
-    """Write ``baselines.csv`` atomically; without baselines, write no file.
+    """Write ``baselines.csv`` atomically; if there are no baselines, no file is written.
 
     Args:
         predictions: name of a baseline -> [n] labels or numbers.
@@ -236,7 +240,7 @@ def write_baselines(path: str | Path, predictions: Mapping[str, Sequence[Any]]) 
 
 
 def read_baselines(path: str | Path) -> dict[str, list[str]]:
-    """Read the columns of ``baselines.csv`` by name; empty if the file does not exist, as in older runs."""
+    """Baseline -> its column of ``baselines.csv``; empty if the file does not exist, as in older runs."""
     path = Path(path)
     if not path.is_file():
         return {}

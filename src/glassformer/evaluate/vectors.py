@@ -1,4 +1,4 @@
-"""Evaluation of word vectors (Mikolov et al., 2013)."""
+"""Evaluation of word vectors on analogies and similarities (Mikolov et al., 2013)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from glassformer.errors import CannotReadError, DataError, NoSuchFileError, NotU
 from glassformer.finite import undefined
 from glassformer.reading import NotRegularError, open_regular
 
-MOST_FREQUENT = 30_000  # candidate words in analogies, as is common
+MOST_FREQUENT = 30_000  # number of words that analogies may use; a common choice
 BATCH_SIZE = 1_024  # analogies per batch
-MAX_TEST = 64 << 20  # maximum bytes of a test file; the largest known test has 1 MB
+MAX_TEST = 64 << 20  # maximum size of a test file in bytes; the largest known test has 1 MB
 
-Question = tuple[str, str, str, str]  # an analogy: man king woman queen
+Question = tuple[str, str, str, str]  # an analogy, such as man king woman queen
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two words and the similarity that people gave them."""
+    """Two words and their similarity as rated by people."""
 
     first: str
     second: str
@@ -36,7 +36,7 @@ class Pair:
 
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Rows normalized to length 1, fp32; zero rows stay zero."""
+    """Vectors ``[V, D]`` normalized to length 1, fp32; zero vectors stay zero."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.where(norms == 0.0, 1.0, norms)).astype(np.float32)
 
@@ -45,8 +45,8 @@ def nearest_rows(
     units: np.ndarray, query: np.ndarray, count: int, exclude: Sequence[int] = ()
 ) -> list[tuple[int, float]]:
     """The rows with the largest cosine to ``query`` ``[D]``, best first, as (row, cosine)."""
-    length = float(np.linalg.norm(query))
-    cosines = units @ (query / length if length else query).astype(np.float32)  # [V]
+    norm = float(np.linalg.norm(query))
+    cosines = units @ (query / norm if norm else query).astype(np.float32)  # [V]
     cosines[list(exclude)] = -np.inf
     count = min(count, len(units) - len(set(exclude)))
     best = np.argpartition(-cosines, count - 1)[:count] if 0 < count < len(units) else np.arange(len(units))
@@ -55,7 +55,7 @@ def nearest_rows(
 
 
 def evaluate_pairs(word_rows: Mapping[str, int], units: np.ndarray, pairs: Sequence[Pair]) -> dict[str, Any]:
-    """Spearman's correlation of cosines with ratings, over the pairs with two known words.
+    """Spearman's correlation of cosines with ratings, over the pairs whose words are both in the vocabulary.
 
     Args:
         word_rows: word -> its row in ``units`` ``[V, D]``, whose rows have length 1.
@@ -82,7 +82,7 @@ def evaluate_analogies(
     """Accuracy of analogies a : b = c : d, in total and by section.
 
     An analogy is right if d is the nearest word to b - a + c, except a, b and c (3CosAdd). Questions with a
-    word that is not among the ``most_frequent`` are skipped and counted.
+    word that is not among the ``most_frequent`` are skipped.
     """
     table = units[:most_frequent]
     out: dict[str, Any] = {"sections": {}, "questions": 0, "known": 0, "correct": 0}
@@ -118,13 +118,14 @@ def country_questions(countries: Sequence[str] = TEN, lowercase: bool = True) ->
 def given_questions() -> dict[str, list[Question]]:
     """Analogies for the corpus in ``data/country_corpus.py``."""
     facts = {name: (fact[0], fact[1]) for name, fact in country_corpus.COUNTRIES.items()}
-    return _questions(facts, [(m, he, w, she) for he, she, m, w in country_corpus.FAMILIES])
+    nouns = country_corpus.GENDERED_NOUNS
+    return _questions(facts, [(man, male, woman, female) for male, female, man, woman in nouns])
 
 
 def _questions(facts: Mapping[str, tuple[str, str]], family: list[Question]) -> dict[str, list[Question]]:
-    """Sections of analogies, from the capital and the currency of each country.
+    """Sections of analogies from the capital and the currency of each country.
 
-    They have all ordered pairs of countries, except those with the same currency.
+    There is one analogy for each ordered pair of countries, except pairs with the same currency.
     """
     pairs = [(a, c) for a in facts for c in facts if a != c]
     return {
@@ -138,10 +139,9 @@ def _questions(facts: Mapping[str, tuple[str, str]], family: list[Question]) -> 
 
 
 def read_pairs(path: str | Path, lowercase: bool = True) -> list[Pair]:
-    """Read tab-separated word pairs.
+    """Read tab-separated word pairs in the format of WordSim-353 (``word word score``) or SimLex-999.
 
-    The format is that of WordSim-353 (``word word score``) or SimLex-999 (``word word POS score``). Leading
-    lines with ``#`` and a header are skipped.
+    Lines with ``#`` at the beginning, and a header, are skipped.
 
     Raises:
         DataError: the file does not exist, or a line does not have two words and a score.
@@ -152,9 +152,9 @@ def read_pairs(path: str | Path, lowercase: bool = True) -> list[Pair]:
     column = header.index("simlex999") if "simlex999" in header else 2
     pairs = []
     for row, line in lines[0 if len(header) > column and is_number(header[column]) else 1 :]:
-        parts = (line.lower() if lowercase else line).split("\t")
+        cells = (line.lower() if lowercase else line).split("\t")
         try:
-            pairs.append(Pair(parts[0].strip(), parts[1].strip(), float(parts[column])))
+            pairs.append(Pair(cells[0].strip(), cells[1].strip(), float(cells[column])))
         except (IndexError, ValueError):
             raise DataError("not two words and a score", where=f"{path}, line {row}") from None
     if not pairs:
@@ -194,7 +194,9 @@ def _lines(path: Path) -> list[tuple[int, str]]:
     except UnicodeDecodeError as error:
         raise NotUtf8Error(f"not UTF-8 ({error})", where=str(path)) from None
     if len(text) > MAX_TEST:
-        raise TooLargeError(f"larger than {MAX_TEST >> 20} MB: not a test of word vectors", where=str(path))
+        raise TooLargeError(
+            f"larger than {MAX_TEST >> 20} MB, so not a test of word vectors", where=str(path)
+        )
     lines = [(i, line) for i, line in enumerate(split_lines(text), 1) if line.strip()]
     if not lines:
         raise DataError("the file is empty", where=str(path))
@@ -215,14 +217,14 @@ KNOWN_TESTS = (*CORPORA, *TESTS)
 def evaluate_vectors(
     words: Sequence[str], vectors: np.ndarray, tests: Sequence[str], folder: Path | None
 ) -> dict[str, Any]:
-    """Evaluate word vectors on tests, by name.
+    """Name of each test -> its result.
 
-    Words of the tests are lowercased if the whole vocabulary is lowercase.
+    The words of the tests are lower-cased if the whole vocabulary is in lower case.
 
     Args:
         tests: keys of ``CORPORA`` (analogies for these corpora), keys of ``TESTS``, or files with pairs or
             analogies.
-        folder: folder of the files in ``TESTS``; None: these tests have the result None.
+        folder: folder of the files in ``TESTS``; None: the result of these tests is None.
 
     Raises:
         DataError: a test file does not exist.

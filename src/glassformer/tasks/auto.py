@@ -32,7 +32,7 @@ import torch
 from glassformer.checkpoints.catalog import AUTO, CATALOG, IMAGE_ENCODER, IMAGE_SCRATCH
 from glassformer.checkpoints.hub import is_available, resolve_checkpoint
 from glassformer.checkpoints.native import newest_fingerprint
-from glassformer.config import obeyed
+from glassformer.config import keys_used_by
 from glassformer.data.splits import grouped_split, stratified_subset
 from glassformer.data.text_pairs import are_pairs
 from glassformer.data.tokenizer_file import load_tokenizer
@@ -129,7 +129,7 @@ class CandidateResult:
 def needs_encoder(clf: Any) -> bool:
     """Whether a parameter is set that only encoders have; ``auto`` then fits only ``default_candidate``."""
     changed = {key for key, default in clf.defaults().items() if getattr(clf, key) != default}
-    return bool(changed - obeyed(clf.SECTIONS.values(), "search")) or clf.precision == "int8"
+    return bool(changed - keys_used_by("search", clf.SECTIONS.values())) or clf.precision == "int8"
 
 
 def fit_auto(
@@ -558,7 +558,7 @@ def fit_frozen(
     if is_frozen(est) or not is_available(ENCODER):
         return None
     name = FROZEN_NAME
-    settings = {key: getattr(est, key) for key in sorted(obeyed(est.SECTIONS.values(), "frozen"))}
+    settings = {key: getattr(est, key) for key in sorted(keys_used_by("frozen", est.SECTIONS.values()))}
     settings["precision"] = "auto" if est.precision == "int8" else est.precision
     settings["max_length"] = est.max_length if est.tried_ else MAX_FROZEN_LENGTH
     if len(texts) > MAX_FROZEN_TEXTS and not est.tried_:  # after ``auto`` the embeddings are in the cache

@@ -129,18 +129,18 @@ class NewTokenizer(Section):
     """A tokenizer that is trained on the texts, for models from scratch."""
 
     lowercase: bool = setting(
-        True, "lowercase texts; only for newly trained tokenizers", obeyed=SEARCH | LINEAR
+        True, "lowercase texts; only for newly trained tokenizers", used_by=SEARCH | LINEAR
     )
     strip_accents: bool = setting(
         False,
         "strip accents; only for newly trained tokenizers; True makes Vietnamese unreadable",
-        obeyed=SEARCH | LINEAR,
+        used_by=SEARCH | LINEAR,
     )
     vocab_size: int = setting(
-        30_000, "number of tokens in the vocabulary of a newly trained tokenizer", obeyed=LINEAR
+        30_000, "number of tokens in the vocabulary of a newly trained tokenizer", used_by=LINEAR
     )
     min_count: int = setting(
-        2, "minimum number of occurrences for a word to enter a word vocabulary", obeyed=LINEAR
+        2, "minimum number of occurrences for a word to enter a word vocabulary", used_by=LINEAR
     )
 
 
@@ -168,7 +168,7 @@ class PixelConfig(Section):
     image_range: float | None = setting(
         None,
         "pixel value of white in images of more than 8 bits that do not state it, such as 4095; None: 65535",
-        obeyed=SEARCH,
+        used_by=SEARCH,
     )
     augment: Literal["none", "shift", "light", "medium", "strong", "stacked"] = setting(
         "none", "augmentation of the training images, from none to the strongest, stacked"

@@ -32,8 +32,8 @@ from glassformer.data.repairs import apply_repairs
 from glassformer.data.splits import (
     Splits,
     evaluation_splits,
+    location_of_labels,
     make_splits,
-    place_of_labels,
     stratified_folds,
     stratified_subset,
 )
@@ -211,7 +211,7 @@ def fit(context: RunContext, **options: Any) -> None:
     try:
         run_steps.fit(context, **options)
     except OneClassError as error:
-        where = place_of_labels(context.data.dataset, context.data.train.origin)
+        where = location_of_labels(context.data.dataset, context.data.train.origin)
         raise error.replace(where=where, fix=ONE_CLASS_FIX) from None
     dataset = context.data.dataset  # with the names, prediction finds the columns in a data frame
     text = getattr(dataset, "columns", (None, None))[0]
@@ -545,7 +545,7 @@ class LabelsOutOfFold(OutOfFold):
         super().__init__(recipe, splits, estimator)
         train = self.train
         self.kind = self.target = estimator.infer_kind(train.labels)
-        self.classes = list(self.kind.classes(train.labels, place_of_labels(splits.dataset, train.origin)))
+        self.classes = list(self.kind.classes(train.labels, location_of_labels(splits.dataset, train.origin)))
         self.targets = self.kind.encode(train.labels, self.classes, train.origin, train.rows)
         self.measure, self.METRICS = self.kind.measure or main_metric(recipe), self.kind.metrics_per_fold
 
@@ -553,7 +553,7 @@ class LabelsOutOfFold(OutOfFold):
         """The fold of each training example ``[n]``, stratified by class."""
         d, train = self.recipe.data, self.train
         groups = copy_keys(train, d.copies == "sides") if d.copies in ("together", "sides") else train.names()
-        origin = place_of_labels(self.splits.dataset, train.origin)
+        origin = location_of_labels(self.splits.dataset, train.origin)
         blocks = d.hold_out == "blocks"
         return stratified_folds(train.labels, folds, d.split_seed, groups, blocks, origin=origin)
 

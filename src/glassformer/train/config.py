@@ -86,7 +86,7 @@ class FitConfig(Section):
     validation_fraction: float = setting(
         0.0,
         "share of the training data that fit holds out if no validation set is given",
-        obeyed=SEARCH | LINEAR,
+        used_by=SEARCH | LINEAR,
     )
     early_stopping: int = setting(
         0, "number of evaluations without improvement after which training stops; 0: off"
@@ -94,36 +94,40 @@ class FitConfig(Section):
     monitor: Literal["accuracy", "loss"] = setting(
         "accuracy",
         "metric that selects the best weights; ties are decided by the lower loss",
-        obeyed=SEARCH | LINEAR,
+        used_by=SEARCH | LINEAR,
     )
     keep_best: bool = setting(
         True,
         "keep the best evaluated weights instead of the last (needs a validation set)",
-        obeyed=SEARCH | LINEAR,
+        used_by=SEARCH | LINEAR,
     )
     evaluate_every: int = setting(
-        0, "number of steps between evaluations; 0: after each epoch", obeyed=LINEAR
+        0, "number of steps between evaluations; 0: after each epoch", used_by=LINEAR
     )
     checkpoint_every: int = setting(
-        0, "number of steps between checkpoints; 0: after each epoch", obeyed=SEARCH | LINEAR
+        0, "number of steps between checkpoints; 0: after each epoch", used_by=SEARCH | LINEAR
     )
     seed: int = setting(
-        0, "random seed of the weights, the order of the examples and dropout", obeyed=EVERY_MODEL
+        0, "random seed of the weights, the order of the examples and dropout", used_by=EVERY_MODEL
     )
     precision: Literal["auto", "fp32", "bf16"] = setting(
-        "auto", "precision of the computation; auto: bf16 if the hardware supports it", obeyed=SEARCH | LINEAR
+        "auto",
+        "precision of the computation; auto: bf16 if the hardware supports it",
+        used_by=SEARCH | LINEAR,
     )
     device: str = setting(
-        "auto", "device that computes, such as cpu or cuda; auto: the GPU if there is one", obeyed=EVERY_MODEL
+        "auto",
+        "device that computes, such as cpu or cuda; auto: the GPU if there is one",
+        used_by=EVERY_MODEL,
     )
-    threads: int = setting(0, "number of CPU threads; 0: PyTorch's default", obeyed=EVERY_MODEL)
+    threads: int = setting(0, "number of CPU threads; 0: PyTorch's default", used_by=EVERY_MODEL)
     strategy: Literal["auto", "ddp", "fsdp"] = setting(
         "auto",
         "distributed training under torchrun. ddp: each process holds all weights; fsdp: each holds a "
         "part of them",
-        obeyed=SEARCH | LINEAR,
+        used_by=SEARCH | LINEAR,
     )
-    verbose: int = setting(0, "1: show a progress bar; 0: show nothing", obeyed=SEARCH | LINEAR)
+    verbose: int = setting(0, "1: show a progress bar; 0: show nothing", used_by=SEARCH | LINEAR)
 
     def __post_init__(self) -> None:
         if self.lora_targets != LORA_TARGETS:
@@ -148,12 +152,12 @@ class TokenBatches(Section):
     batch_tokens: int = setting(
         8192,
         "maximum number of tokens per batch (there is no padding); the only limit if batch_size is 0",
-        obeyed=SEARCH | LINEAR,
+        used_by=SEARCH | LINEAR,
     )
     length_window: int = setting(
         50,
         "number of batches whose examples are sorted by length together; 0: no sorting",
-        obeyed=SEARCH | LINEAR,
+        used_by=SEARCH | LINEAR,
     )
 
 
@@ -164,7 +168,7 @@ class SearchLimit(Section):
     time_limit: float | None = setting(
         None,
         "for model = auto: seconds after which no further candidate is tried; None: all are tried",
-        obeyed=SEARCH,
+        used_by=SEARCH,
     )
 
 
@@ -204,14 +208,14 @@ class SolvedFitConfig(Maskable, AutoFitConfig):
         "on the frozen encoder's vectors, with a strength chosen by cross-validation; random: random "
         "weights",
         in_file="random",
-        obeyed=SEARCH,
+        used_by=SEARCH,
     )
     start_share: str | float = setting(
         "auto",
         "weight interpolation towards the initial checkpoint (WiSE-FT), 0 to 1; auto: with head_start "
         "= solved the share that does best on the validation examples, otherwise 0",
         in_file=0.0,
-        obeyed=SEARCH,
+        used_by=SEARCH,
     )
 
     def __post_init__(self) -> None:
@@ -233,37 +237,37 @@ class ClassifierFitConfig(SolvedFitConfig):
         "calibration of the probabilities; auto: a temperature is fitted if there are at least 100 "
         "validation examples",
         in_file="none",
-        obeyed=SEARCH,
+        used_by=SEARCH,
     )
     label_smoothing: float = setting(0.0, "share of the target probability that is spread over all classes")
     class_weight: str | dict | None = setting(
         None,
         'weight of each class in the loss: "balanced" or {label: weight}, as in scikit-learn',
-        obeyed=SEARCH | LINEAR,
+        used_by=SEARCH | LINEAR,
     )
     pos_weight: str | float | dict | None = setting(
         None,
         "for multi-label: weight of positive examples in the loss: a number, {label: weight}, "
         '"balanced" (negatives / positives) or "root" (its square root)',
-        obeyed=SEARCH | LINEAR,
+        used_by=SEARCH | LINEAR,
     )
     tune_thresholds: bool = setting(
         True,
         "for multi-label: tune one threshold per label for the best F1 on the validation examples; "
         "False: all are 0.5",
-        obeyed=EVERY_MODEL,
+        used_by=EVERY_MODEL,
     )
     monitor: Literal["accuracy", "macro_f1", "loss"] = setting(
         "accuracy",
         "metric that selects the best weights; ties are decided by the lower loss; for multi-label, "
         "accuracy means macro_f1",
-        obeyed=SEARCH | LINEAR,
+        used_by=SEARCH | LINEAR,
     )
     precision: Literal["auto", "fp32", "bf16", "int8"] = setting(  # type: ignore[assignment]  # one more
         "auto",
         "precision of the computation. auto: bf16 if the hardware supports it; int8: like auto in "
         "training, int8 in prediction if enough validation predictions stay the same",
-        obeyed=SEARCH | LINEAR,
+        used_by=SEARCH | LINEAR,
     )
     keep_epochs: bool = setting(
         False, "keep the weights of each epoch and evaluate them once, at the end, without selecting any"
@@ -283,12 +287,12 @@ class NumberFitConfig(SolvedFitConfig):
     monitor: Literal["loss", "pearson", "spearman"] = setting(
         "loss",
         "metric that selects the best weights; loss: the squared error, which ranks like R²",
-        obeyed=SEARCH | LINEAR,
+        used_by=SEARCH | LINEAR,
     )
     number_scale: Literal["linear", "log"] = setting(
         "linear",
         "log: train on logarithms, for positive numbers that span orders of magnitude, such as prices",
-        obeyed=SEARCH | LINEAR,
+        used_by=SEARCH | LINEAR,
     )
 
 

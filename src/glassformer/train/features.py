@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from glassformer.checkpoints.files import verify_folder, write_folder
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.batching import TextBatch
-from glassformer.data.image_batching import BatchDraw, ImageStream
+from glassformer.data.image_batching import BatchSpec, ImageStream
 from glassformer.data.text import Windows
 from glassformer.data.transform import PixelTable
 from glassformer.errors import CheckpointError, GlassformerError
@@ -156,7 +156,7 @@ class ImageFeatureStream(ImageStream):
 
     features: Tensor
 
-    def pack(self, index: BatchDraw) -> FeatureBatch:
+    def pack(self, index: BatchSpec) -> FeatureBatch:
         rows = index.index if index.rows is None else index.index[index.rows]
         packing = Packing.uniform(len(rows), self.tokens, self.device)
         return FeatureBatch(self.features[torch.from_numpy(rows)], packing, rows)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.config import label_text, nearest
-from glassformer.data.augment import Mixed, one_hot
+from glassformer.data.augment import MixedPairs, one_hot
 from glassformer.data.batching import PairBatch, TextBatch
 from glassformer.data.image_batching import ImageBatch, MaskedImageBatch
 from glassformer.data.masking import MaskedBatch
@@ -221,7 +221,7 @@ class ImageClassification(Classification):
         logits = model(pixels, packed=True).logits.float()  # [B, C]
         targets, weights = tensors["targets"], tensors.get("weights")
         weights = None if weights is None else weights.to(logits)
-        mixed = Mixed(tensors["partner"], tensors["share"]) if "partner" in tensors else None
+        mixed = MixedPairs(tensors["partner"], tensors["share"]) if "partner" in tensors else None
         if mixed is not None and weights is not None:
             share = mixed.share.to(weights)
             weights = share * weights + (1 - share) * weights[mixed.partner]

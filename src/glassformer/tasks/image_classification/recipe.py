@@ -52,7 +52,7 @@ class ImageModelConfig(EncoderConfig):
         "or auto: the better of hog and dinov2-small (vit-tiny from scratch if dinov2-small is not "
         "available)",
         in_file=IMAGE_SCRATCH,
-        obeyed=SEARCH,
+        used_by=SEARCH,
     )
     pooling: Literal["auto", "first", "mean", "first-mean", "max", "attention", "pooler"] = setting(
         "auto", "vector that the head reads; first-mean: [CLS] concatenated with the mean of the patches"

@@ -39,7 +39,7 @@ class TextConfig(NewTokenizer):
     max_length: int = setting(
         256,
         "maximum number of tokens, special ones included; longer texts are truncated and counted",
-        obeyed=SEARCH,
+        used_by=SEARCH,
     )
     tokenizer: str = setting(
         "auto",
@@ -50,7 +50,7 @@ class TextConfig(NewTokenizer):
         "none",
         "cleaning of the texts. html: removes tags; words: also keeps only letters and digits; "
         "syllables: removes underscores; trim: removes punctuation at the ends of words",
-        obeyed=EVERY_MODEL,
+        used_by=EVERY_MODEL,
     )
     add_special_tokens: bool = setting(True, "add [CLS] and [SEP] around each text")
     separator: bool = setting(
@@ -75,7 +75,7 @@ class ModelConfig(EncoderConfig, WordVectors):
         meaning="a checkpoint (name, folder, Hub id), a from-scratch architecture, tfidf (a linear model), "
         "or auto: the best of tfidf, all-minilm-l6-v2 frozen and fine-tuned, which validation chooses",
         in_file="all-minilm-l6-v2",
-        obeyed=SEARCH,
+        used_by=SEARCH,
     )
     pooling: Literal["auto", "first", "mean", "max", "attention", "pooler", "unit-first", "unit-mean"] = (
         setting("auto", "vector that the head reads; unit: vectors are scaled to length 1")

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from glassformer.checkpoints.native import newest_state
-from glassformer.config import obeyed, values_in_files
+from glassformer.config import keys_used_by, values_in_files
 from glassformer.data.ngrams import MAX_FEATURES, Ngrams, table_of
 from glassformer.data.text import Windows
 from glassformer.data.text_pairs import are_pairs
@@ -154,7 +154,7 @@ def check_settings(clf: Any) -> None:
 def idle_settings(clf: Any) -> list[str]:
     """The keys of the sections ``text`` and ``train`` that have no effect on linear models."""
     names = [f.name for section in ("text", "train") for f in fields(clf.SECTIONS[section])]
-    effective = obeyed(clf.SECTIONS.values(), "linear")
+    effective = keys_used_by("linear", clf.SECTIONS.values())
     return [name for name in names if name not in effective]
 
 
