@@ -40,7 +40,7 @@ class PairFormat:
     shared: Mapping[str, str]
 
 
-FORMATS = {  # by ``model_type``
+FORMATS = {  # ``model_type`` -> format
     clip.PAIR_MODEL_TYPE: PairFormat(
         clip,
         clip_text,

@@ -1,7 +1,7 @@
 """RoBERTa (Liu et al., 2019), XLM-RoBERTa (Conneau et al., 2020) and CamemBERT (Martin et al., 2020).
 
-Encoder and ``config.json`` are the same as BERT's, except that positions are numbered from ``pad_token_id +
-1``. The classification head is dense, tanh, linear. The masked-language-modeling head has other tensor names.
+Encoder and ``config.json`` are the same as BERT's, except that positions start at ``pad_token_id + 1``. The
+classification head is dense, tanh, linear. The masked-language-modeling head has other tensor names.
 Difference from ``transformers``: a padding token inside a text has a position like any other token.
 """
 
@@ -23,7 +23,7 @@ from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.positions import Learned
 
-PAD = 1  # id of the padding token; positions are numbered from PAD + 1
+PAD = 1  # id of the padding token; positions start at PAD + 1
 NAMES = NameTable(
     prefix="roberta.",
     encoder=bert.NAMES.encoder,

@@ -334,7 +334,7 @@ class Backbone(nn.Module):
         return dict(state)
 
     def transferable_names(self, pooling: str | None, names: Iterable[str]) -> list[str]:
-        """Those of ``names``, tensors of a model with ``pooling``, that this model can load, no heads."""
+        """Select the tensor ``names`` of a model with ``pooling`` that this model can load, without heads."""
         parts = (*BACKBONE_PREFIXES, "mlm.", "spans.")
         if pooling == self.config.pooling:
             parts = (*parts, "pooling.")

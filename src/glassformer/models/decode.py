@@ -59,7 +59,7 @@ class Hypothesis:
     ended: bool = False  # whether the end token was generated
 
     def score(self, length_penalty: float) -> float:
-        """Log-probability divided by ``length ** length_penalty``; 0 favors short texts, 1 is the mean."""
+        """Log-probability divided by ``length ** length_penalty``: 0 favors short texts, 1 gives the mean."""
         return self.log_probability / max(len(self.tokens) + self.ended, 1) ** length_penalty
 
 

@@ -39,7 +39,7 @@ class ImageEncoderConfig:
     head_input_dropout: float = 0.0  # dropout before the hidden layer
     init_std: float = 0.02
     projection: int | None = None  # output features of first-norm pooling (CLIP); None: no projection
-    embedding_std: ClassVar[None] = None  # images have no embedding table
+    embedding_std: ClassVar[None] = None  # images have no token embeddings
 
     def __post_init__(self) -> None:
         if self.embedding.d_model != self.encoder.d_model:
@@ -97,7 +97,7 @@ class ImageEncoder(Backbone):
             trace: attention weights and hidden states to record.
 
         Raises:
-            ShapeError: a wrong number of channels or dimensions, or an image smaller than a patch.
+            ShapeError: the number of channels or dimensions is wrong, or an image is smaller than a patch.
         """
         x, packing = self.embed(pixel_values)  # [N, D]
         out = self.run_rows(x, packing, trace, every_row=not packed)

@@ -50,7 +50,7 @@ class LinearText(TextForward):
         self.config = config
         width, labels = config.embedding.vocab_size, config.num_labels
         self.head = ClassificationHead(width, labels)
-        # Shape [C, W] like every head, but stored by feature, so that a text reads contiguous rows.
+        # Shape [C, W] like every head, but the C weights of a feature are contiguous, for faster sums.
         self.head.out.weight = nn.Parameter(torch.zeros(width, labels).T)
         nn.init.zeros_(self.head.out.bias)
         self.mlm = None
@@ -137,7 +137,7 @@ class HogImage(Backbone):
         """Like ``ImageEncoder.forward``, for normalized images ``[B, C, H, W]`` of the config's size.
 
         Raises:
-            ShapeError: images of another size.
+            ShapeError: images have another size.
         """
         x, packing = self.embed(pixel_values)  # [N, D]
         out = self.run_rows(x, packing, trace)

@@ -77,7 +77,7 @@ class PackedClassifier(TextForward):
     # --- changing the head, as in ``Backbone`` ------------------------------------------------------
 
     def transferable_names(self, pooling: str | None, names: Iterable[str]) -> list[str]:
-        """Those of ``names``, tensors of a model with ``pooling``, that this model can load, no heads."""
+        """Select the tensor ``names`` of a model with ``pooling`` that this model can load, without heads."""
         has_same_pooling = pooling == getattr(self.config, "pooling", None)
         parts = (*BACKBONE_PREFIXES, "pooling.") if has_same_pooling else BACKBONE_PREFIXES
         return [name for name in names if name.startswith(parts)]

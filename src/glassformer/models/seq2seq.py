@@ -168,7 +168,7 @@ class TransformerSeq2Seq(Seq2Seq):
         return self.decoder.start(memory.rows, memory.packing)
 
     def step(self, tokens: Tensor, state: DecoderCache) -> Tensor:
-        """Next-token logits ``[R, V]`` in fp32 for the last tokens ``[R]``; updates ``state``."""
+        """Next-token logits ``[R, V]`` in fp32 for the last tokens of R hypotheses; updates ``state``."""
         embedding = self.target_embeddings
         x = embedding.tokens(tokens) * embedding.config.scale  # [R, D]
         x = x + _position(embedding, state.position)

@@ -144,7 +144,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         return RecurrentState(memory.final_state, memory.packing.pad(memory.rows), memory.packing.mask())
 
     def step(self, tokens: Tensor, state: RecurrentState) -> Tensor:
-        """Next-token logits ``[R, V]`` in fp32 for the last tokens ``[R]``; updates ``state``."""
+        """Next-token logits ``[R, V]`` in fp32 for the last tokens of R hypotheses; updates ``state``."""
         x, state.hidden = self.decoder.step(self.target_embeddings(tokens), state.hidden)  # [R, D]
         if self.attention is not None:
             grouped = x.view(len(state.memory), -1, x.shape[1])  # [B, R/B, D]: no copies of keys

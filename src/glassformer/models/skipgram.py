@@ -157,7 +157,7 @@ def draw_contexts(
 def draw_negatives(
     cumulative: np.ndarray, positives: np.ndarray, count: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw ``count`` negatives per center from the noise distribution, whose sums are ``cumulative`` ``[V]``.
+    """Draw ``count`` negatives per center; ``cumulative`` ``[V]`` is the cumulative noise distribution.
 
     A drawn word that is a positive of the same center becomes NONE.
     """

@@ -129,7 +129,7 @@ class TextEncoder(TextForward, Backbone):
     def embed(  # type: ignore[override]  # sentence embeddings of texts, or token embeddings of ids
         self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None, **options: Any
     ) -> Any:
-        """Sentence embeddings of texts, as ``SentenceTransformer(folder).encode``; for ids, token embeddings.
+        """Sentence embeddings of texts, like ``SentenceTransformer(folder).encode``; token embeddings of ids.
 
         Args:
             inputs: a list of texts, or ids ``[N]`` with their packing (``Backbone.embed``).

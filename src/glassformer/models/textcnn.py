@@ -55,10 +55,10 @@ class PackedConvolution(nn.Module):
         self.conv = nn.Conv1d(in_features, filters, width)
 
     def forward(self, x: Tensor, positions: Tensor, length: int) -> Tensor:
-        """Convolve ``x`` ``[N, E]``; ``positions`` ``[N]`` of ``length`` leave gaps between sequences."""
+        """Convolve ``x`` ``[N, E]``, whose ``positions`` ``[N]`` (< ``length``) leave gaps between texts."""
         padded = x.new_zeros(length + self.width - 1, x.shape[1])
         padded = padded.index_copy(0, positions + (self.width - 1) // 2, x)  # zeros in the gaps
-        # One matrix product per filter position, on shifted views of ``padded``, without copies.
+        # One matrix product per filter position, on a shifted view of ``padded``, without a copy.
         out = sum(padded[j : j + length] @ self.conv.weight[:, :, j].T for j in range(self.width))
         return out[positions] + self.conv.bias  # type: ignore[index,operator]  # a convolution has one
 

@@ -569,7 +569,7 @@ class MultiHeadAttention(nn.Module):
             record.weights = tuple(
                 w[:, :1] for w in attention_weights(q, k, q_packing, kv_packing or packing, True, bias=bias)
             )
-        elif record is not None and record.rows == "first":  # in addition to the branch's own computation
+        elif record is not None and record.rows == "first":  # the branch does not return its weights
             first = q if rows is not None else q[packing.first_rows]
             record.weights = first_row_weights(first, k, kv_packing or packing, bias=bias)
         return in_chunks(self.out, out.flatten(1), in_place=True)

@@ -1,8 +1,12 @@
 """A convolution as self-attention, with one head per kernel position (Cordonnier et al., 2020, theorem 1).
 
-The tokens are pixels. The vector of a pixel consists of its colors and its position as (row, column, row^2 +
-column^2, 1). The head for kernel position d scores the key at p' for a query at p with ``-b |p' - (p +
-d)|^2``, where b is the sharpness. This equals::
+The tokens are pixels. The vector of a pixel consists of its colors and its position (row, column, row^2 +
+column^2, 1). The head for kernel position d gives the key at p' and the query at p this score, where b is
+the sharpness::
+
+    -b |p' - (p + d)|^2
+
+This equals::
 
     -b |p'|^2 + 2 b p' . (p + d) - b |p + d|^2
 

@@ -104,7 +104,7 @@ class Dropout(nn.Module):
     """``dropout`` as a module.
 
     Raises:
-        ConfigError: ``p`` outside [0, 1).
+        ConfigError: ``p`` is outside [0, 1).
     """
 
     def __init__(self, p: float = 0.0):

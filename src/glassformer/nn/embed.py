@@ -150,7 +150,7 @@ class TextEmbedding(nn.Module):
         return x if self.project is None else self.project(x)
 
     def init_weights(self) -> None:
-        """Initialize the projection; projected embeddings keep their norm, like that of positions about 1."""
+        """Initialize the projection so that embeddings keep their norm (about 1, like positions)."""
         if self.project is not None:
             nn.init.normal_(self.project.weight, std=self.project.in_features**-0.5)
 

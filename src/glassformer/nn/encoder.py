@@ -1,7 +1,7 @@
 """Transformer encoder over packed sequences, shared by all text and image models.
 
-The tokens of a batch follow each other without padding; a ``Packing`` has the lengths of its B sequences. N
-is the number of all tokens, D of features, H of heads.
+The tokens of a batch follow each other without padding; a ``Packing`` has the lengths of its B sequences.
+Shapes: N tokens in all, D features, H heads.
 
 Post-norm (Vaswani et al., 2017; BERT):    x = norm(x + f(x))
 Pre-norm  (Xiong et al., 2020; ViT):       x = x + f(norm(x)),  then one norm at the very end

@@ -39,7 +39,7 @@ class GroupRows:
         longest = max(self.lengths)
         if min(self.lengths) == longest:
             return longest
-        # A CPU compiles the product for each new length, so lengths are rounded to few values.
+        # On a CPU, torch prepares products anew for each new length, so lengths are rounded to few values.
         step = next((step for start, step in STEPS if longest >= start), 1)
         return -(-longest // step) * step
 

@@ -27,8 +27,9 @@ from glassformer.runtime import is_exporting
 #
 # In its backward pass, torch's loop copies the input products of the whole batch at each time step and sums
 # the gradient of the recurrent weight step by step. The loops below compute only recurrent products step by
-# step: the input products before the loop, the gradient of the weight after it. They use the equations and
-# weights of ``torch.nn.LSTM`` (Hochreiter and Schmidhuber, 1997) and ``torch.nn.GRU`` (Cho et al., 2014).
+# step. They compute all input products before the loop and the gradient of the weight after it, with the
+# equations and weights of ``torch.nn.LSTM`` (Hochreiter and Schmidhuber, 1997) and ``torch.nn.GRU`` (Cho et
+# al., 2014).
 #
 # Rows are tokens, sorted by time: ``batch_sizes[t]`` sequences have a token at time t, the longest first.
 

@@ -357,7 +357,7 @@ class Progress(Callback):
         self.start_time, self.first_step, self.last_line = time.monotonic(), training.step, time.monotonic()
         self.last_evaluation, self.best = self.start_time, ""
         self.printed: set[str] = set()  # printed lines of evaluations
-        # If the head is fitted in advance, there are no steps and no learning rate to show.
+        # Training that only fits a head in closed form has no steps and no learning rate to show.
         self.has_steps = training.total_steps != 1 or training.config.lr != 0
         if training.chosen and self.has_steps:
             values = ", ".join(f"{key} = {value:g}" for key, value in training.chosen.items())

@@ -126,7 +126,7 @@ class Ranks:
 
     @contextmanager
     def report_lost_processes(self) -> Iterator[None]:
-        """Context that turns the death of another process into one clear error."""
+        """Context that raises a clear error if another process dies."""
         yield
 
 

@@ -251,7 +251,8 @@ class TaggedWords:
     """Token classification: cross-entropy of the first token of each word, summed over words.
 
     Args:
-        targets: ``[N]`` class indices of all tokens of the training table, ``IGNORED`` for other tokens.
+        targets: ``[N]`` class index of each first token of a word in the training table, ``IGNORED`` for all
+            other tokens.
         starts: ``[n + 1]``; the targets of example i are ``targets[starts[i]:starts[i + 1]]``.
         masking: masking of the input; None: no masking.
     """

@@ -190,7 +190,7 @@ class Training:
     def seconds_spent(self) -> float:
         """Seconds of training so far, with evaluations.
 
-        Of an interrupted run, only the time up to its checkpoint counts.
+        For an interrupted run, only the time up to its checkpoint counts.
         """
         return self.seconds_before + time.perf_counter() - self.start_time
 

@@ -311,8 +311,8 @@ def disentangled(
     Args:
         q_packing: packing of the queries, which are the first tokens of each sequence.
         keys, queries: projected distances ``[R, H, K]``; None: scores do not use them.
-        rows: ``[2 L - 1]``, the row in ``keys`` and ``queries`` of each distance query - key, from ``-(L -
-            1)`` to ``L - 1``; L is the length of the longest sequence.
+        rows: ``[2 L - 1]``, the row in ``keys`` and ``queries`` of each distance query - key, ascending from
+            ``-(L - 1)``; L is the length of the longest sequence.
     """
     q, k, v = _rows(q), _rows(k), _rows(v)
     out = q.new_empty(q.shape)
