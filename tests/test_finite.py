@@ -12,7 +12,7 @@ from tests.sources import PACKAGE, modules, tree_of
 
 from glassformer.cli.output import print_json
 from glassformer.errors import NotFiniteError
-from glassformer.finite import finite, json_text, undefined
+from glassformer.finite import finite, json_text, with_undefined
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.multilabel import LabelSets
 from glassformer.targets.regression import Numbers
@@ -88,12 +88,12 @@ def test_nothing_else_writes_json():
 
 
 def test_a_reason_stands_beside_what_is_null_and_nowhere_else():
-    assert undefined({"a": None, "b": 1.0}, {"a": "why", "b": "why", "c": "why"}) == {
+    assert with_undefined({"a": None, "b": 1.0}, {"a": "why", "b": "why", "c": "why"}) == {
         "a": None,
         "b": 1.0,
         "undefined": {"a": "why"},
     }
-    assert undefined({"a": 1.0}, {"a": "why"}) == {"a": 1.0}
+    assert with_undefined({"a": 1.0}, {"a": "why"}) == {"a": 1.0}
 
 
 def test_one_class_has_no_curve():

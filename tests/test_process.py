@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from glassformer.process import SETTINGS, WAITING
+from glassformer.process import SETTINGS, THREAD_WAITING
 
 
 def ask(program: str, **settings: str) -> str:
@@ -52,7 +52,7 @@ def test_how_threads_wait_is_chosen_by_the_user_or_not_at_all(chosen):
     program = f"""
 import os, glassformer as gf
 gf.tune_process()
-print(dict((name, os.environ[name]) for name in {sorted(WAITING)} if name in os.environ))
+print(dict((name, os.environ[name]) for name in {sorted(THREAD_WAITING)} if name in os.environ))
 """
     assert ask(program, **chosen).strip() == str(chosen)
 

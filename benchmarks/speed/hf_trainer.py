@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from benchmarks.harness.results import half
-from glassformer.runtime import send
+from glassformer.runtime import copy_to_device
 
 ATTENTIONS = ("sdpa", "eager")
 
@@ -207,7 +207,7 @@ class PlainLoop(Loop):
         self.model.train()
         total, started = 0.0, time.perf_counter()
         for index in self.batches(rows, np.random.default_rng(seed)):
-            batch = {key: send(x, device) for key, x in pad([rows[i] for i in index]).items()}
+            batch = {key: copy_to_device(x, device) for key, x in pad([rows[i] for i in index]).items()}
             with torch.autocast(device.type, dtype=torch.bfloat16, enabled=half()):
                 loss = self.model(**batch).loss
             loss.backward()

@@ -90,16 +90,16 @@ class InputError(GlassformerError, ValueError, code="input"):
     """The caller's input is wrong. The command line prints one line and exits with status 2.
 
     Cause: an argument that the call does not accept; the message names it and its value.
-    Fix: the message ends with it.
+    Fix: the message ends with the fix.
 
     Args:
-        what: what is wrong, without a full stop.
-        where: the file, row, key or argument it was found in.
-        fix: what to do about it.
+        what: the problem, without a full stop.
+        where: the file, row, key or argument that is wrong.
+        fix: what the caller can do about it.
     """
 
     exit_code = 2
-    what: str = ""  # type: ignore[assignment]  # an attribute here
+    what: str = ""  # type: ignore[assignment]  # an attribute here, a property in the base class
 
     def __init__(self, what: str, *, where: str | None = None, fix: str | None = None):
         self.what, self.where, self.fix = what, where, fix
@@ -108,16 +108,16 @@ class InputError(GlassformerError, ValueError, code="input"):
 
     def replace(self, **changes: str | None) -> Self:
         """A copy of the error with another ``what``, ``where`` or ``fix``."""
-        changed = _rebuild(type(self), **{"what": self.what, "where": self.where, "fix": self.fix, **changes})
-        changed.code = self.code
-        return changed
+        copy = _rebuild(type(self), **{"what": self.what, "where": self.where, "fix": self.fix, **changes})
+        copy.code = self.code
+        return copy
 
     def __reduce__(self):  # pickle would drop the keyword-only arguments
         return _rebuild, (type(self), self.what, self.where, self.fix)
 
 
-def _rebuild(kind: type[Any], what: str | None, where: str | None, fix: str | None) -> Any:
-    return kind(what, where=where, fix=fix)
+def _rebuild(error_class: type[Any], what: str | None, where: str | None, fix: str | None) -> Any:
+    return error_class(what, where=where, fix=fix)
 
 
 # --- data -----------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ class BadAnswerError(DataError, code="bad-answer"):
 
 
 class WrongInputError(DataError, code="wrong-input"):
-    """The input is of another kind than the model or the argument expects.
+    """The model or the argument expects another kind of input.
 
     Cause: pairs for a model of single texts, an image for a text model, a string where a list belongs, a run
     instead of data.
@@ -657,7 +657,7 @@ class IdleSettingWarning(GlassformerWarning, code="idle-setting"):
 
 
 def counted(n: int, noun: str) -> str:
-    """A number with its noun, such as "1 image" or "1,234 images"."""
+    """The count with its noun, such as "1 image" or "1,234 images"."""
     return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 

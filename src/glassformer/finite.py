@@ -1,8 +1,7 @@
-"""Finite model outputs, and JSON without NaN.
+"""Check that model outputs are finite, and write JSON without NaN.
 
-Python, the command line, the server and exports check a model's outputs with ``finite``. ``json_text`` makes
-all
-JSON: in files, on standard output and over HTTP.
+Python, the command line, the server and exports check a model's outputs with ``finite``. ``json_text`` writes
+all JSON: in files, on standard output and over HTTP.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from glassformer.errors import NotFiniteError
-from glassformer.outputs import escape, sub_lone
+from glassformer.outputs import escape, sub_lone_surrogates
 
 Outputs = TypeVar("Outputs")
-UNDEFINED = "undefined"  # key in JSON objects with the value: metric -> the reason why it is null
-REASONS = "not_finite"  # key in JSON objects with the value: key of a null number -> "nan", "inf" or "-inf"
+UNDEFINED = "undefined"  # JSON key; its value maps the name of a null metric to the reason
+NOT_FINITE = "not_finite"  # JSON key; its value maps the key of a null number to "nan", "inf" or "-inf"
 
 
 def finite(outputs: Outputs, what: str = "outputs") -> Outputs:
-    """Return a model's outputs (array or tensor) unchanged if all are finite.
+    """Return a model's outputs (an array or tensor) after checking that all are finite.
 
     Args:
         what: name of the outputs in the error message.
@@ -38,8 +37,8 @@ def finite(outputs: Outputs, what: str = "outputs") -> Outputs:
     return outputs
 
 
-def undefined(metrics: dict[str, Any], reasons: dict[str, str]) -> dict[str, Any]:
-    """The metrics with the key ``undefined`` and the reasons of the metrics that are None.
+def with_undefined(metrics: dict[str, Any], reasons: dict[str, str]) -> dict[str, Any]:
+    """Add the key ``undefined`` to the metrics, with the reason for each metric that is None.
 
     Args:
         reasons: metric -> reason; ignored for metrics that are not None.
@@ -70,17 +69,19 @@ def json_text(
         text = json.dumps(value, allow_nan=False, default=default, **options)
     except ValueError:
         text = json.dumps(_replace_nonfinite(value, default), allow_nan=False, **options)
-    return text if text.isascii() else sub_lone(lambda match: json.dumps(escape(match[0]))[1:-1], text)
+    if text.isascii():
+        return text
+    return sub_lone_surrogates(lambda match: json.dumps(escape(match[0]))[1:-1], text)
 
 
-def restored(value: Any) -> Any:
-    """Undo ``json_text``: restore the numbers that are not finite."""
+def restore_nonfinite(value: Any) -> Any:
+    """Restore the numbers that ``json_text`` replaced by null."""
     if isinstance(value, list):
-        return [restored(item) for item in value]
+        return [restore_nonfinite(item) for item in value]
     if not isinstance(value, dict):
         return value
-    reasons = value.get(REASONS) or {}
-    result = {key: restored(item) for key, item in value.items() if key != REASONS}
+    reasons = value.get(NOT_FINITE) or {}
+    result = {key: restore_nonfinite(item) for key, item in value.items() if key != NOT_FINITE}
     return result | {key: float(reason) for key, reason in reasons.items() if result.get(key, 0) is None}
 
 
@@ -89,7 +90,7 @@ def _replace_nonfinite(value: Any, default: Callable[[Any], Any] | None) -> Any:
     if isinstance(value, dict):
         result = {key: _replace_nonfinite(item, default) for key, item in value.items()}
         reasons = {str(key): reason for key, item in value.items() if (reason := _reason(item, default))}
-        return result | ({REASONS: reasons} if reasons else {})
+        return result | ({NOT_FINITE: reasons} if reasons else {})
     if isinstance(value, list | tuple):
         return [_replace_nonfinite(item, default) for item in value]
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Checks of output paths, atomic writes, and printable names."""
+"""Check output paths, write files atomically, and make names printable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from glassformer.errors import BadValueError, CannotWriteError, ExistsError, OutputPathError
 
-sub_lone = re.compile("[\ud800-\udfff]").sub  # lone surrogates
+sub_lone_surrogates = re.compile("[\ud800-\udfff]").sub  # half of a UTF-16 pair; UTF-8 cannot encode it
 MAX_NAME_BYTES = 220  # file systems allow 255, but names of temporary files are longer
 MAX_PATH_BYTES = 4_000
 
@@ -39,7 +39,7 @@ def check_new_file(path: str | Path, option: str = "--out") -> Path:
 
 
 def check_folder_path(path: str | Path, option: str = "--out") -> Path:
-    """Return ``path``, after checking that it is a writable folder, or can be created with its parents.
+    """Return ``path``, after checking that it is a writable folder or that it can be created.
 
     Raises:
         ConfigError: the path or a parent is a file or a broken link, is not writable, is not UTF-8, or has
@@ -47,9 +47,9 @@ def check_folder_path(path: str | Path, option: str = "--out") -> Path:
     """
     path = _check_name(Path(path), option)
     fix = f"Choose another {option}"
-    if readable(str(path.absolute())) != str(path.absolute()):  # safetensors cannot open such paths
+    if escape_surrogates(str(path.absolute())) != str(path.absolute()):  # safetensors cannot open such paths
         what = "the folder's path is not UTF-8, so a model could not be read from it"
-        raise OutputPathError(what, where=readable(str(path)), fix=fix)
+        raise OutputPathError(what, where=escape_surrogates(str(path)), fix=fix)
     for folder in (path, *path.absolute().parents):
         if folder.is_symlink() and not folder.exists():
             raise OutputPathError(f"a broken link (to {os.readlink(folder)})", where=str(folder), fix=fix)
@@ -82,15 +82,15 @@ def _check_name(path: Path, option: str) -> Path:
     return path
 
 
-def readable(text: str) -> str:
+def escape_surrogates(text: str) -> str:
     """Escape lone surrogates, which UTF-8 cannot encode.
 
-    Bytes of file names that are not UTF-8 become ``\\xe9``, other lone surrogates become ``\\ud800``.
-    ``reading.find_escaped`` finds the file for such a name.
+    A byte of a file name that is not UTF-8 becomes for example ``\\xe9``, and another lone surrogate
+    ``\\ud800``. ``reading.find_escaped`` finds the file for such a name.
     """
     if text.isascii():
         return text
-    return sub_lone(lambda match: escape(match[0]), text)
+    return sub_lone_surrogates(lambda match: escape(match[0]), text)
 
 
 def escape(surrogate: str) -> str:
@@ -99,16 +99,16 @@ def escape(surrogate: str) -> str:
     return f"\\x{number - 0xDC00:02x}" if 0xDC80 <= number <= 0xDCFF else f"\\u{number:04x}"
 
 
-def printable(text: str, allowed: str = "") -> str:
+def make_printable(text: str, allowed: str = "") -> str:
     """Make text safe to print.
 
     Control characters, bidirectional marks and line separators become U+FFFD. Lone surrogates are escaped as
-    in ``readable``.
+    in ``escape_surrogates``.
 
     Args:
         allowed: characters to leave unchanged, such as a line break.
     """
-    text = text if text.isprintable() else readable(text)
+    text = text if text.isprintable() else escape_surrogates(text)
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in allowed else "\N{REPLACEMENT CHARACTER}" for c in text)
@@ -116,32 +116,32 @@ def printable(text: str, allowed: str = "") -> str:
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield a temporary file in the same folder, which replaces ``path`` at the end.
+    """Yield a temporary file in the same folder; at the end it replaces ``path``.
 
     Raises:
-        GlassformerError: the disk is full or read-only; the old file stays untouched.
+        GlassformerError: the disk is full or read-only; the old file stays unchanged.
     """
-    draft = path.parent / f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
+    temporary = path.parent / f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
     try:
-        yield draft
-        with open(draft, "rb+") as file:
+        yield temporary
+        with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
-        os.replace(draft, path)
+        os.replace(temporary, path)
     except OSError as error:
         raise CannotWriteError.of(path, error) from error
     finally:
         with suppress(OSError):
-            draft.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically; lone surrogates are escaped as in ``readable``."""
-    with atomic_write(path) as draft:
-        draft.write_text(readable(text), encoding="utf-8")
+    """Write a text file atomically; lone surrogates are escaped as in ``escape_surrogates``."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(escape_surrogates(text), encoding="utf-8")
 
 
 def check_page_path(path: str | Path) -> Path:
-    """``path`` of a page (.html) or its data (.json) as a Path, after checking its ending and folder."""
+    """Return ``path`` as a Path, after checking that it ends in .html or .json and that its folder exists."""
     path = Path(path)
     if path.suffix.lower() not in (".json", ".html"):
         raise BadValueError("not .json or .html", where=str(path), fix="End the name with one of them")

@@ -1,7 +1,7 @@
 """Sequence lengths and index tensors of packed batches.
 
-A packed batch is one matrix ``[N, D]`` of the tokens of all sequences, without padding. The lengths of the
-sequences are Python integers, so that code that reads them does not wait for the GPU.
+A packed batch is one matrix ``[N, D]`` without padding. Each row is the vector of one token. The lengths of
+the sequences are Python integers, so that code that reads them does not wait for the GPU.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ import torch
 from torch import Tensor
 
 from glassformer.errors import ShapeError
-from glassformer.runtime import send
+from glassformer.runtime import copy_to_device
 
 
 class cached_tensor(cached_property):
-    """``cached_property`` for tensors; training can use a tensor that was created in inference mode."""
+    """``cached_property`` for tensors.
+
+    It creates the tensor outside inference mode, because training cannot use an inference tensor.
+    """
 
     def __init__(self, create: Callable[[Any], Tensor]):
-        def outside_inference_mode(owner: Any) -> Tensor:
+        def create_outside_inference_mode(owner: Any) -> Tensor:
             with torch.inference_mode(False):
                 return create(owner)
 
-        super().__init__(outside_inference_mode)
+        super().__init__(create_outside_inference_mode)
 
 
 @dataclass(frozen=True)
@@ -93,16 +96,16 @@ class Packing:
         return tuple(starts)
 
     @cached_tensor
-    def length_tensor(self) -> Tensor:  # [B] int64
-        return send(torch.tensor(self.lengths), self.device)
+    def length_tensor(self) -> Tensor:  # [B] int64, the lengths on the device
+        return copy_to_device(torch.tensor(self.lengths), self.device)
 
     @cached_tensor
-    def first_rows(self) -> Tensor:  # [B] int64
-        return send(torch.tensor(self.starts), self.device)
+    def first_rows(self) -> Tensor:  # [B] int64, ``starts`` on the device
+        return copy_to_device(torch.tensor(self.starts), self.device)
 
     @cached_tensor
     def cu_seqlens(self) -> Tensor:  # [B + 1] int32, as varlen attention kernels expect
-        return send(torch.tensor((*self.starts, self.total), dtype=torch.int32), self.device)
+        return copy_to_device(torch.tensor((*self.starts, self.total), dtype=torch.int32), self.device)
 
     @cached_tensor
     def sequence_ids(self) -> Tensor:  # [N] int64, the index of each row's sequence
@@ -146,6 +149,6 @@ def _uniform(count: int, length: int, device: torch.device) -> Packing:
 
 
 def pack(sequences: Sequence[Tensor]) -> tuple[Tensor, Packing]:
-    """Concatenate sequences ``[T_i, ...]`` to rows ``[N, ...]``; returns the rows and their packing."""
+    """Concatenate sequences ``[T_i, ...]`` to one tensor ``[N, ...]``, and return it with its packing."""
     rows = torch.cat(list(sequences))
     return rows, Packing(tuple(len(s) for s in sequences), rows.device)

@@ -16,10 +16,10 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
-ENCODING = "GLASSFORMER_ENCODING"  # environment variable with the encoding of files that are not UTF-8
+ENCODING_VARIABLE = "GLASSFORMER_ENCODING"  # environment variable: encoding of files that are not UTF-8
 ENCODING_OPTION = "--encoding"  # option that sets the encoding for one command
-READING = {  # recipe key for reading tables -> option, environment variable
-    "encoding": (ENCODING_OPTION, ENCODING),
+READ_OPTIONS = {  # how tables are read: recipe key -> option of the command line, environment variable
+    "encoding": (ENCODING_OPTION, ENCODING_VARIABLE),
     "quoting": ("--quoting", "GLASSFORMER_QUOTING"),
     "header": ("--header", "GLASSFORMER_HEADER"),
 }
@@ -28,11 +28,11 @@ READING = {  # recipe key for reading tables -> option, environment variable
 # longer spinning can be many times slower. On an idle machine, small models lose a third of their speed
 # without spinning. GOMP_SPINCOUNT is a variable of GNU's OpenMP (torch on Linux) and has precedence over
 # OMP_WAIT_POLICY.
-WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
+THREAD_WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 # oneDNN and torch (LRU_CACHE_CAPACITY) cache compiled kernels and their workspaces for the last 1,024 shapes.
-# Each packed batch has another number of rows, so most entries are never used again. A cache of 64 entries
+# Packed batches differ in their number of rows, so most entries are never used again. A cache of 64 entries
 # has the same number of hits, and its memory does not grow.
-SETTINGS = WAITING | {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
+SETTINGS = THREAD_WAITING | {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 # Variables that disable usage reports of libraries
 NO_TELEMETRY = {
@@ -51,7 +51,7 @@ def disable_telemetry(environment: MutableMapping[str, str]) -> None:
     environment.update(NO_TELEMETRY)
 
 
-_FILTERS = threading.Lock()
+_filters_lock = threading.Lock()
 _ignored: Counter[tuple[Any, ...]] = Counter()  # filter -> number of active contexts that use it
 
 
@@ -72,21 +72,21 @@ def without_warnings(
     message_pattern = re.compile(message, re.IGNORECASE) if message else None
     module_pattern = re.compile(module) if module else None
     entry = ("ignore", message_pattern, category, module_pattern, 0)  # as ``filterwarnings`` stores it
-    with _FILTERS:
+    with _filters_lock:
         _ignored[entry] += 1
         if entry not in warnings.filters:
             warnings.filterwarnings("ignore", message, category, module)
     try:
         yield
     finally:
-        with _FILTERS:
+        with _filters_lock:
             _ignored[entry] -= 1
             if not _ignored[entry]:
                 with suppress(ValueError):  # other code has restored an older list of filters
                     warnings.filters.remove(entry)  # type: ignore[attr-defined]  # a list
 
 
-_POOLS = threading.RLock()
+_thread_pools_lock = threading.RLock()
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def one_thread() -> Iterator[None]:
     """
     from threadpoolctl import threadpool_limits
 
-    with _POOLS, threadpool_limits(1):
+    with _thread_pools_lock, threadpool_limits(1):
         yield
 
 
@@ -107,18 +107,18 @@ def tune_process() -> None:
     Call it at the start of your program, before you import torch, which reads the environment only once. It
     sets
 
-    * ``OMP_WAIT_POLICY=PASSIVE`` and ``GOMP_SPINCOUNT=1000``, so that waiting threads spin briefly and then
-      sleep, which costs less on a busy machine;
-    * ``ONEDNN_PRIMITIVE_CACHE_CAPACITY=64`` and ``LRU_CACHE_CAPACITY=64``, so that memory use does not grow;
-    * glibc's allocator, so that it keeps freed blocks for the next step.
+    * ``OMP_WAIT_POLICY=PASSIVE`` and ``GOMP_SPINCOUNT=1000``: waiting threads spin briefly and then sleep,
+      which is faster on a busy machine;
+    * ``ONEDNN_PRIMITIVE_CACHE_CAPACITY=64`` and ``LRU_CACHE_CAPACITY=64``: memory use does not grow;
+    * glibc's allocator: it keeps freed blocks for the next step.
 
     Variables that are already set keep their values. If one of the first two variables is set, the other one
     stays unset. Results do not change. ``docs/benchmarks.md`` ("Process tuning") has the gains in speed and
     memory.
     """
-    user_chose = any(name in os.environ for name in WAITING)
+    user_chose = any(name in os.environ for name in THREAD_WAITING)
     for name, value in SETTINGS.items():
-        if not (user_chose and name in WAITING):
+        if not (user_chose and name in THREAD_WAITING):
             os.environ.setdefault(name, value)
     keep_freed_memory()
 
@@ -136,6 +136,6 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # another system, or another C library
         return
-    mallopt(mmap_threshold, 2**30)
+    mallopt(mmap_threshold, 2**30)  # bytes
     mallopt(trim_threshold, 2**31 - 1)
     mallopt(top_pad, 2**26)

@@ -1,4 +1,4 @@
-"""Opens files of users safely.
+"""Open the files of users safely.
 
 Only regular files with a limited number of bytes are read. Opening a pipe, a device or a socket could block
 or have side effects. So the file type is checked before and after opening, and files are opened in
@@ -17,7 +17,7 @@ from typing import Any
 
 from glassformer.errors import CannotReadError
 
-_KINDS = {
+_FILE_TYPES = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
@@ -27,15 +27,13 @@ _KINDS = {
 _FLAGS = os.O_RDONLY | sum(
     getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY")
 )
-
-
-_ESCAPED = re.compile(rb"\\x([89a-f][0-9a-f])")
+_ESCAPED = re.compile(rb"\\x([89a-f][0-9a-f])")  # an escaped byte of a name, such as \xe9
 
 
 def find_escaped(name: str) -> str:
-    """Undo ``outputs.readable`` for the name of a file or folder.
+    """The path of a file or folder whose name was escaped by ``outputs.escape_surrogates``.
 
-    Returns ``name`` unchanged if a file has this name, or if no file has the decoded name.
+    It is ``name`` itself if there is a file of this name, or no file with the decoded name.
     """
     if "\\x" not in name or os.path.exists(name):
         return name
@@ -49,18 +47,18 @@ class NotRegularError(OSError):
 
 def check_regular(info: os.stat_result) -> None:
     """Raise NotRegularError (errno EISDIR for a folder, else EINVAL) unless this is a regular file."""
-    kind = stat.S_IFMT(info.st_mode)
-    if kind != stat.S_IFREG:
-        number = errno.EISDIR if kind == stat.S_IFDIR else errno.EINVAL
-        raise NotRegularError(number, f"is {_KINDS.get(kind, 'something else')}, not a plain file")
+    file_type = stat.S_IFMT(info.st_mode)
+    if file_type != stat.S_IFREG:
+        number = errno.EISDIR if file_type == stat.S_IFDIR else errno.EINVAL
+        raise NotRegularError(number, f"is {_FILE_TYPES.get(file_type, 'something else')}, not a plain file")
 
 
 def open_regular(path: str | Path) -> BufferedReader:
     """Open a regular file, or a link to one, for reading bytes.
 
     Raises:
-        NotRegularError: a folder, pipe, device or socket, or a name that is not valid.
-        OSError: the file is missing, a circular link, or not readable; ``strerror`` has the reason.
+        NotRegularError: the path is a folder, pipe, device or socket, or the name is not valid.
+        OSError: the file is missing, not readable, or a circular link; ``strerror`` has the reason.
     """
     try:
         check_regular(os.stat(path))  # opening a device can have side effects
@@ -79,7 +77,7 @@ def read_regular(path: str | Path, max_bytes: int) -> bytes:
     """Read a regular file of at most ``max_bytes`` bytes.
 
     Raises:
-        OSError: as ``open_regular``; errno EFBIG if it is larger.
+        OSError: see ``open_regular``; errno is EFBIG if the file is larger.
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size

@@ -37,14 +37,14 @@ def cpu_flags() -> frozenset[str]:
 
 
 def has_fast_bf16(device: torch.device) -> bool:
-    """Whether the device has hardware for bf16 products; without it, bf16 is very slow."""
+    """Whether the device multiplies bf16 matrices in hardware; without this, bf16 is very slow."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return bool({"amx_bf16", "avx512_bf16"} & cpu_flags())
 
 
 _single_process: list[bool] = []  # not empty in a context of ``as_single_process``
-LAUNCHER = ("RANK", "MASTER_ADDR", "MASTER_PORT")  # variables that launchers set in addition to WORLD_SIZE
+LAUNCHER_VARIABLES = ("RANK", "MASTER_ADDR", "MASTER_PORT")  # launchers set them in addition to WORLD_SIZE
 
 
 def world() -> tuple[int, int]:
@@ -53,16 +53,16 @@ def world() -> tuple[int, int]:
     Raises:
         ConfigError: the variables are inconsistent, for example because WORLD_SIZE is from another job.
     """
-    size = _variable("WORLD_SIZE", 1)
+    size = _int_variable("WORLD_SIZE", 1)
     if size < 2 or _single_process:
         return 0, 1
     fix = f"Unset WORLD_SIZE for one process, or use torchrun --nproc-per-node {size}"
     joined = torch.distributed.is_available() and torch.distributed.is_initialized()
-    missing = [name for name in LAUNCHER if not os.environ.get(name)]
+    missing = [name for name in LAUNCHER_VARIABLES if not os.environ.get(name)]
     if missing and not joined:
         what = f"is {size}, but no launcher has started this process: {', '.join(missing)} not set"
         raise ConfigError(what, where="WORLD_SIZE", fix=fix)
-    rank = _variable("RANK", 0)
+    rank = _int_variable("RANK", 0)
     if not 0 <= rank < size:
         raise ConfigError(f"RANK is {rank}, but there are {size} processes", where="RANK", fix=fix)
     return rank, size
@@ -78,8 +78,8 @@ def as_single_process() -> Iterator[None]:
         _single_process.pop()
 
 
-def _variable(name: str, default: int) -> int:
-    """An integer from the environment; an empty variable counts as not set."""
+def _int_variable(name: str, default: int) -> int:
+    """The integer in an environment variable; an empty variable counts as not set."""
     value = os.environ.get(name) or str(default)
     try:
         return int(value)
@@ -89,13 +89,13 @@ def _variable(name: str, default: int) -> int:
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The device called ``name``; ``auto`` is the GPU if there is one, with ``torchrun`` one GPU per process.
+    """The device called ``name``; ``auto`` is the GPU if there is one, with ``torchrun`` one per process.
 
     Raises:
-        ConfigError: torch does not know or does not see the device; or an error of ``world``.
+        ConfigError: torch does not know or does not see the device, or ``world`` raises the error.
     """
     if name in ("auto", "cuda") and torch.cuda.is_available():
-        rank, gpus = _variable("LOCAL_RANK", -1) if world()[1] > 1 else -1, torch.cuda.device_count()
+        rank, gpus = _int_variable("LOCAL_RANK", -1) if world()[1] > 1 else -1, torch.cuda.device_count()
         if rank >= gpus:
             fix = f"Use --nproc-per-node {gpus}, or --set device=cpu"
             raise NoGpuError(f"process {rank} of this machine has no GPU", where="torchrun", fix=fix)
@@ -124,17 +124,17 @@ def with_device_here(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     reason, device = "no GPU is visible", "the CPU"
     if num_gpus:
         reason, device = f"only {num_gpus} GPU{'s are' if num_gpus > 1 else ' is'} visible", "cuda:0"
-    message = f"{folder} was saved with device = {name!r}, but {reason}: it computes on {device}"
+    message = f"{folder} was saved with device = {name!r}, but {reason}: it runs on {device}"
     warnings.warn(message, OtherDeviceWarning, stacklevel=4)
     return settings | {"device": "auto"}
 
 
-def send(x: torch.Tensor, device: torch.device) -> torch.Tensor:
+def copy_to_device(x: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Copy a CPU tensor to the device, asynchronously if it is a GPU."""
     return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
 
 
-def fits(device: torch.device, size: int) -> bool:
+def fits_on_gpu(device: torch.device, size: int) -> bool:
     """Whether ``size`` bytes of data need at most a quarter of the GPU's free memory; False on a CPU."""
     return device.type == "cuda" and size <= torch.cuda.mem_get_info(device)[0] // 4
 
@@ -176,7 +176,7 @@ def cache_folder() -> Path:
 def set_threads(threads: int) -> None:
     """Set torch's number of threads; 0 leaves it unchanged. Only processes that glassformer starts call this.
 
-    Estimators use ``computing`` instead, which does not change the caller's number of threads.
+    Estimators use ``isolated_torch`` instead, which does not change the caller's number of threads.
     """
     if threads:
         torch.set_num_threads(threads)
@@ -207,15 +207,15 @@ def be_deterministic() -> None:
 
 # The generator of the fit in this thread. All threads share torch's default generator for CPUs, so two fits
 # that use it would change each other's random numbers, and those of the caller.
-_generator: ContextVar[torch.Generator | None] = ContextVar("draws", default=None)
+_generator: ContextVar[torch.Generator | None] = ContextVar("generator", default=None)
 _on_gpu: ContextVar[bool] = ContextVar("on_gpu", default=False)
 # Dropout and attention on a GPU can only use torch's default generator, so only one fit at a time runs there.
 # The lock is reentrant, because a fit may fit another model in the same thread.
-_GPU = threading.RLock()
+_gpu_lock = threading.RLock()
 
 
 def generator_on(device: torch.device) -> torch.Generator | None:
-    """The generator of the fit in this thread; None, for torch's default one, on GPUs and outside of fits."""
+    """The generator of the fit in this thread; None, for torch's default, on GPUs and outside of fits."""
     return _generator.get() if device.type == "cpu" else None
 
 
@@ -231,7 +231,7 @@ def own_generator(device: torch.device | None = None) -> Iterator[None]:
     on_gpu = device is not None and device.type == "cuda"
     with ExitStack() as stack:
         if on_gpu:
-            stack.enter_context(_GPU)
+            stack.enter_context(_gpu_lock)
             stack.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
         stack.callback(_generator.reset, _generator.set(torch.Generator()))
         stack.callback(_on_gpu.reset, _on_gpu.set(on_gpu))
@@ -239,13 +239,13 @@ def own_generator(device: torch.device | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def use_own_generator() -> Iterator[None]:
-    """Let torch's own modules use the generator of the fit in a context, for example for initial weights."""
-    with _OwnGenerator() if _generator.get() is not None else nullcontext():
+def torch_uses_own_generator() -> Iterator[None]:
+    """Make torch's functions use the generator of the fit in a context, for example for initial weights."""
+    with _PassGenerator() if _generator.get() is not None else nullcontext():
         yield
 
 
-class _OwnGenerator(TorchFunctionMode):
+class _PassGenerator(TorchFunctionMode):
     """Passes the generator of the fit to torch functions that are called without a generator."""
 
     NAMES = frozenset(("rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial"))
@@ -283,12 +283,12 @@ def set_generator_states(states: Mapping[str, torch.Tensor], device: torch.devic
 
 # --- settings of the caller -------------------------------------------------------------------------
 
-# Whether this thread is in a context of ``computing`` that does not trace a graph
-_computes: ContextVar[bool] = ContextVar("computes", default=False)
+# Whether this thread is in a context of ``isolated_torch`` that does not trace a graph
+_is_isolated: ContextVar[bool] = ContextVar("is_isolated", default=False)
 
 
 @contextmanager
-def computing(threads: int = 0, *, gradients: bool = False, graph: bool = False) -> Iterator[None]:
+def isolated_torch(threads: int = 0, *, gradients: bool = False, graph: bool = False) -> Iterator[None]:
     """Ignore the caller's torch settings in a context; fits, predictions and explanations use it.
 
     ``autocast`` is disabled in this thread. New tensors are float32 on the CPU, even if
@@ -300,9 +300,9 @@ def computing(threads: int = 0, *, gradients: bool = False, graph: bool = False)
         graph: whether calls are traced for an export, instead of computed.
     """
     with ExitStack() as stack:
-        is_nested = _computes.get()  # an outer context has already changed the other settings
-        stack.callback(_computes.reset, _computes.set(not graph))
-        stack.enter_context(_limited(threads))
+        is_nested = _is_isolated.get()  # an outer context has already changed the other settings
+        stack.callback(_is_isolated.reset, _is_isolated.set(not graph))
+        stack.enter_context(_with_threads(threads))
         stack.enter_context(torch.inference_mode(not gradients))
         if gradients:
             stack.enter_context(torch.enable_grad())
@@ -313,25 +313,25 @@ def computing(threads: int = 0, *, gradients: bool = False, graph: bool = False)
             if torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
         if torch.get_default_dtype() != torch.float32 or torch.get_default_device().type != "cpu":
-            stack.enter_context(_OwnDefaults())
+            stack.enter_context(_CpuFloat32())
         yield
 
 
-def computes(function: Callable[..., Result], *, gradients: bool = False) -> Callable[..., Result]:
-    """A decorator that runs a method of an estimator in ``computing``, with its number of threads.
+def runs_isolated(function: Callable[..., Result], *, gradients: bool = False) -> Callable[..., Result]:
+    """A decorator that runs a method of an estimator in ``isolated_torch``, with its number of threads.
 
     It also decorates functions whose first argument is an estimator.
     """
 
     @wraps(function)
     def call(estimator: Any, *args: Any, **options: Any) -> Result:
-        with computing(getattr(estimator, "threads", 0), gradients=gradients):
+        with isolated_torch(getattr(estimator, "threads", 0), gradients=gradients):
             return function(estimator, *args, **options)
 
     return call
 
 
-computes_gradients = partial(computes, gradients=True)
+runs_isolated_with_gradients = partial(runs_isolated, gradients=True)
 
 
 def is_compiling() -> bool:
@@ -340,7 +340,7 @@ def is_compiling() -> bool:
     All threads share torch's own flag: while a thread exports a model, it is also set for threads that
     predict.
     """
-    return torch.compiler.is_compiling() and (torch.compiler.is_dynamo_compiling() or not _computes.get())
+    return torch.compiler.is_compiling() and (torch.compiler.is_dynamo_compiling() or not _is_isolated.get())
 
 
 def is_exporting() -> bool:
@@ -348,7 +348,7 @@ def is_exporting() -> bool:
     return torch.compiler.is_exporting() and is_compiling()
 
 
-class _OwnDefaults(TorchFunctionMode):
+class _CpuFloat32(TorchFunctionMode):
     """Creates new tensors as float32 on the CPU, unless the call sets dtype or device."""
 
     FLOAT = frozenset((torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.eye))
@@ -375,7 +375,7 @@ def _has_float(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 @contextmanager
-def _limited(threads: int) -> Iterator[None]:
+def _with_threads(threads: int) -> Iterator[None]:
     """Compute with ``threads`` threads (0: no change) in a context, in this Python thread only."""
     old = torch.get_num_threads()
     if threads in (0, old):
@@ -388,23 +388,23 @@ def _limited(threads: int) -> Iterator[None]:
         _set_threads_here(old)
 
 
-_SETTING = threading.Lock()
+_set_threads_lock = threading.Lock()
 
 
 def _set_threads_here(threads: int) -> None:
     """Set the number of threads of this Python thread only.
 
-    ``torch.set_num_threads`` also sets the default for new Python threads. A new thread restores this
-    default.
+    ``torch.set_num_threads`` also sets the default for new Python threads. A new thread reads this default
+    before and restores it afterwards.
     """
-    with _SETTING, ThreadPoolExecutor(1) as fresh:
-        default = fresh.submit(torch.get_num_threads).result()
+    with _set_threads_lock, ThreadPoolExecutor(1) as new_thread:
+        default = new_thread.submit(torch.get_num_threads).result()
         torch.set_num_threads(threads)
-        fresh.submit(torch.set_num_threads, default).result()
+        new_thread.submit(torch.set_num_threads, default).result()
 
 
 def machine_facts() -> dict[str, object]:
-    """Facts about this machine: CPU, cores, memory, GPU."""
+    """The hardware of this machine: CPU, cores, memory, GPU."""
     model = platform.processor() or platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():

@@ -1,8 +1,7 @@
-"""Base classes of estimators.
+"""scikit-learn's base classes of estimators, or substitutes for commands that only predict.
 
-They are scikit-learn's base classes, or substitutes in commands that only predict. ``import sklearn.base``
-takes as long as ``import torch``, and these commands do not need scikit-learn. So the command line calls
-``skip_sklearn()`` before it imports an estimator.
+``import sklearn.base`` takes as long as ``import torch``, and these commands do not need scikit-learn. So the
+command line calls ``skip_sklearn()`` before it imports an estimator.
 """
 
 from __future__ import annotations
@@ -37,10 +36,9 @@ def skip_sklearn() -> None:
 
 def check_is_fitted(estimator: Any, attribute: str) -> None:
     """Raise scikit-learn's NotFittedError if the estimator lacks ``attribute``, which ``fit`` sets."""
-    is_in_bf16 = attribute == "model_" and getattr(
-        estimator, "has_model", False
-    )  # ``model_`` is not read yet
-    if not is_in_bf16 and not hasattr(estimator, attribute):
+    # ``has_model`` is True before ``model_`` is read from a saved folder
+    is_fitted = attribute == "model_" and getattr(estimator, "has_model", False)
+    if not is_fitted and not hasattr(estimator, attribute):
         from sklearn.exceptions import NotFittedError
 
         raise NotFittedError(
@@ -50,7 +48,7 @@ def check_is_fitted(estimator: Any, attribute: str) -> None:
 
 
 def with_hints(init: Callable) -> Callable:
-    """A decorator of constructors that raises a TypeError with a suggestion for an unknown parameter."""
+    """A decorator for constructors: an unknown parameter raises a TypeError with a suggestion."""
     known = inspect.signature(init).parameters
     keyword_only = all(p.kind is p.KEYWORD_ONLY for name, p in known.items() if name != "self")
 
@@ -69,7 +67,7 @@ def with_hints(init: Callable) -> Callable:
 
 
 class PlainEstimator:
-    """The part of ``BaseEstimator`` that a saved model needs: its parameters."""
+    """Replaces ``BaseEstimator``; it has only ``get_params``, which saved models need."""
 
     @classmethod
     def _get_param_names(cls) -> list[str]:

@@ -6,7 +6,7 @@ B  sequences in a batch        T  tokens of the longest sequence (padded layout)
 N  real tokens in a batch      D  model width, d_model
 H  attention heads             K  width of one head, d_model / num_heads
 V  vocabulary                  C  classes
-L  layers                      G  sequences of one group (see nn/attention.py)
+L  layers                      G  sequences of one length group (see nn/attention.py)
 """
 
 from __future__ import annotations

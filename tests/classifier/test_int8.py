@@ -64,9 +64,11 @@ def test_the_gate_counts_labels_and_points():
     other[0] = True
     assert compare_with_int8(several, other, several)["agree"] == 0.995
     assert describe_int8(PASSED).startswith(
-        "on with precision=int8: 99.75 % of 400 validation labels as in fp32"
+        "on with precision=int8: 99.75 % of 400 validation labels are the same as in fp32"
     )
-    assert "(asked: 99.5 %, and 0.2 points at most between them)" in describe_int8(PASSED | {"passed": False})
+    assert "(required: 99.5 %, and a difference of at most 0.2 points)" in describe_int8(
+        PASSED | {"passed": False}
+    )
 
 
 @here
@@ -150,7 +152,9 @@ def test_a_model_that_does_not_pass_goes_on_without_and_says_so(own, tmp_path):
     with pytest.warns(IdleSettingWarning) as said:
         assert np.allclose(again.logits(OTHERS[0]), full, atol=0.05)
     (line,) = [str(w.message) for w in said]
-    assert line.startswith(f"int8 is off: {100 * found['agree']:.2f} % of 211 validation labels as in fp32")
+    assert line.startswith(
+        f"int8 is off: {100 * found['agree']:.2f} % of 211 validation labels are the same as in fp32"
+    )
     assert line.endswith("prediction computes as with precision=auto")
     assert not any(isinstance(part, Int8Linear) for part in again.predictor().modules())
 

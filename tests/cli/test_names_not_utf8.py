@@ -10,7 +10,7 @@ from PIL import Image
 from glassformer.config import literal, plain
 from glassformer.evaluate.predictions import table_file
 from glassformer.finite import json_text
-from glassformer.outputs import printable, readable, write_text
+from glassformer.outputs import escape_surrogates, make_printable, write_text
 from glassformer.reading import find_escaped
 
 E = os.fsdecode(b"\xe9")
@@ -20,8 +20,8 @@ SMALL = ("--set", "d_model=16", "--set", "num_layers=1", "--set", "num_heads=2",
 def test_every_writer_makes_the_name_readable(tmp_path):
     name = f"caf{E}.csv"
     shown = "caf\\xe9.csv"
-    assert readable(name) == printable(name) == plain(name) == shown
-    assert readable("caf\u00e9 \u4e2d") == "caf\u00e9 \u4e2d"
+    assert escape_surrogates(name) == make_printable(name) == plain(name) == shown
+    assert escape_surrogates("caf\u00e9 \u4e2d") == "caf\u00e9 \u4e2d"
     assert literal(name) == '"caf\\\\xe9.csv"'
     for ascii in (False, True):
         assert json.loads(json_text({"file": plain(name)}, ascii=ascii)) == {"file": shown}
@@ -37,7 +37,7 @@ def test_the_file_is_found_by_its_readable_name(tmp_path):
     path = str(tmp_path / f"caf{E}.csv")
     with open(path, "w"):
         pass
-    assert find_escaped(readable(path)) == path
+    assert find_escaped(escape_surrogates(path)) == path
     assert find_escaped(path) == path
     other = str(tmp_path / "none\\xe9.csv")
     assert find_escaped(other) == other

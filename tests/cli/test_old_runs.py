@@ -21,7 +21,7 @@ from glassformer.study.arms import Job, with_existing_split
 from glassformer.study.calibration import set_precision
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.load import load
-from glassformer.tasks.run import begin, run_task, with_run_settings
+from glassformer.tasks.run import create_run_folder, run_task, with_run_settings
 
 from .every import KINDS, PICTURES, Runs
 from .tiny import sentences, sets, settings, snapshot, write_csv
@@ -75,9 +75,9 @@ def test_further_arms_of_a_study_are_split_as_its_first(twice: Path, tmp_path: P
     arms = tmp_path / "study" / "arms"
     job = Job("b", 0, recipe, arms / "b" / "seed-0")
     assert with_existing_split(job).data.copies is None
-    begin(arms / "a" / "seed-0", recipe)  # before there was the setting
+    create_run_folder(arms / "a" / "seed-0", recipe)  # before there was the setting
     assert with_existing_split(job).data.copies == "apart"
-    begin(arms / "0" / "seed-0", with_run_settings(recipe, arms / "0" / "seed-0")[0])
+    create_run_folder(arms / "0" / "seed-0", with_run_settings(recipe, arms / "0" / "seed-0")[0])
     assert with_existing_split(job).data.copies == "together"
 
 

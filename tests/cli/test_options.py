@@ -17,8 +17,8 @@ import typer.main
 from glassformer.cli import output
 from glassformer.cli.app import UsageError, build_app
 from glassformer.cli.options import complete_recipes, complete_runs, complete_studies
-from glassformer.outputs import printable
-from glassformer.process import READING
+from glassformer.outputs import make_printable
+from glassformer.process import READ_OPTIONS
 from glassformer.serve.limits import Limits
 from glassformer.tasks.catalog import recipe_names, study_names
 
@@ -90,7 +90,7 @@ def commands_in(path: Path) -> list[str]:
 
 def parses(line: str) -> None:
     """Raises UsageError where the command line would refuse it. Nothing is run."""
-    anywhere = "|".join(option for option, _ in READING.values())  # taken off before the line is parsed
+    anywhere = "|".join(option for option, _ in READ_OPTIONS.values())  # taken off before the line is parsed
     line = re.sub(rf"(?:^|(?<= ))(?:{anywhere})[ =]\S+ ?", "", line).strip()
     command, words, path = ROOT_COMMAND, shlex.split(line), "glassformer"
     while hasattr(command, "commands") and words:
@@ -260,10 +260,10 @@ def test_lines_and_tables_are_harmless(name: str, capsys):
 
 def test_printable_keeps_what_it_is_told_to():
     assert (
-        printable("a\tb\nc\x9b")
+        make_printable("a\tb\nc\x9b")
         == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c\N{REPLACEMENT CHARACTER}"
     )
-    assert printable("a\tb\nc\x9b", allowed="\t\n") == "a\tb\nc\N{REPLACEMENT CHARACTER}"
+    assert make_printable("a\tb\nc\x9b", allowed="\t\n") == "a\tb\nc\N{REPLACEMENT CHARACTER}"
 
 
 def test_every_verb_prints_through_one_function():

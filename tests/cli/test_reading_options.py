@@ -8,7 +8,7 @@ import pytest
 from glassformer.cli.own_data import choose_recipe
 from glassformer.config import read_toml
 from glassformer.data.files import reading, reading_setting
-from glassformer.process import ENCODING
+from glassformer.process import ENCODING_VARIABLE
 from glassformer.tasks.catalog import TASKS, load_recipe
 
 from .tiny import sentences, settings, write_csv
@@ -174,9 +174,9 @@ def test_the_command_goes_before_the_recipe_and_leaves_nothing_behind(monkeypatc
         assert reading_setting("encoding") == "cp1252"
         with reading(None):
             assert reading_setting("encoding") == "cp1252"
-        monkeypatch.setenv(ENCODING, "mac_roman")
+        monkeypatch.setenv(ENCODING_VARIABLE, "mac_roman")
         assert reading_setting("encoding") == "mac_roman"
-    monkeypatch.delenv(ENCODING)
+    monkeypatch.delenv(ENCODING_VARIABLE)
     assert reading_setting("encoding") == ""
     recipe = choose_recipe(None, str(latin(tmp_path / "a.csv")), settings=["encoding=cp1252"])
     assert recipe.data.encoding == "cp1252"

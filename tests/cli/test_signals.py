@@ -114,7 +114,7 @@ SMALL = sets(
 )
 OTHERS = {
     "image": (supervised, "evaluate_splits", ["digits", *SMALL, "--set", "limit=120", "--set", "robustness=false"]),
-    "masked words": (masked, "count_masks", ["europe-mlm", *SMALL, "--set", "limit=300"]),
+    "masked words": (masked, "count_masked_tokens", ["europe-mlm", *SMALL, "--set", "limit=300"]),
     "vectors": (vectors, "tests_folder", ["countries-word2vec", "--set", "dim=13", "--set", "epochs=2", "--set",
                           "limit=800", "--set", "threads=1"]),
     "translation": (translation, "search", ["multi30k-transformer", "--data", "pairs.csv", *SMALL, "--set",

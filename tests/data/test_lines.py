@@ -25,7 +25,7 @@ from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.vectors import _lines
 from glassformer.inputs.rows import InputRequest, read_rows
 from glassformer.inputs.texts import gather_pairs
-from glassformer.process import ENCODING
+from glassformer.process import ENCODING_VARIABLE
 
 ENDS = {"LF": "\n", "CR LF": "\r\n", "CR": "\r", "CR CR LF": "\r\r\n"}
 every_end = pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
@@ -181,7 +181,7 @@ def test_a_table_in_another_encoding_is_read_as_its_utf8_copy(
             return list(StreamedTable(path, raise_error).rows())
         return list(text_lines(path, newline="")) if read == "lines" else read_utf8(path)
 
-    monkeypatch.setenv(ENCODING, name)
+    monkeypatch.setenv(ENCODING_VARIABLE, name)
     there, copy = table(tmp_path / "a.csv", name), table(tmp_path / "b.csv", "utf-8-sig")
     check_utf8(there)
     assert found(there) == found(copy)  # and what is UTF-8 is read as that
@@ -210,7 +210,7 @@ def test_the_message_names_the_encoding_that_reads_it(tmp_path: Path, content: b
 def test_a_wrong_encoding_is_one_clear_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, what: str
 ):
-    monkeypatch.setenv(ENCODING, name)
+    monkeypatch.setenv(ENCODING_VARIABLE, name)
     with pytest.raises(ConfigError, match=what):
         read_table(table(tmp_path / "a.csv", "cp1252"))
 
@@ -218,7 +218,7 @@ def test_a_wrong_encoding_is_one_clear_line(
 def test_bytes_that_the_named_encoding_lacks_are_refused_row_by_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv(ENCODING, "cp1252")
+    monkeypatch.setenv(ENCODING_VARIABLE, "cp1252")
     (tmp_path / "a.csv").write_bytes(b"key,text\na1,caf\xe9\na2,\x81\n")
     with pytest.raises(DataError, match="not cp1252"):
         read_rows(tmp_path / "a.csv")

@@ -91,7 +91,7 @@ def test_several_columns_of_labels_are_a_warning(tmp_path: Path, capsys):
 @pytest.mark.parametrize(
     ("right", "sentence"),
     [
-        ([7, 0], "no better than always answering 'a', which 70.0% are"),
+        ([7, 0], "no better than always predicting 'a', the label of 70.0%"),
         ([7, 2], ""),
         ([5, 3], ""),  # right less often than 'a' alone, and with the better macro-F1
     ],

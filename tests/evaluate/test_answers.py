@@ -121,12 +121,12 @@ def test_the_best_threshold_is_that_of_trying_all():
 def test_no_answer_takes_its_place_among_the_best():
     question = Question("q", "Rome or Oslo")
     found = Candidates((SpanCandidate(3.0, 0, 4), SpanCandidate(1.0, 8, 12)), 2.0)
-    assert [one.text for one in found.ranked(question, 0.0, 5)] == ["Rome", "", "Oslo"]
-    assert [one.text for one in found.ranked(question, -2.0, 5)] == ["", "Rome", "Oslo"]
-    assert [one.text for one in found.ranked(question, None, 5)] == ["Rome", "Oslo"]
-    shares = [one.probability for one in found.ranked(question, 0.0, 5)]
+    assert [one.text for one in found.best_answers(question, 0.0, 5)] == ["Rome", "", "Oslo"]
+    assert [one.text for one in found.best_answers(question, -2.0, 5)] == ["", "Rome", "Oslo"]
+    assert [one.text for one in found.best_answers(question, None, 5)] == ["Rome", "Oslo"]
+    shares = [one.probability for one in found.best_answers(question, 0.0, 5)]
     assert sum(shares) == pytest.approx(1)
-    assert sum(one.probability for one in found.ranked(question, None, 5)) == pytest.approx(1)
+    assert sum(one.probability for one in found.best_answers(question, None, 5)) == pytest.approx(1)
 
 
 def test_baselines_find_the_sentence_and_what_is_asked_for():

@@ -8,11 +8,11 @@ from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 from glassformer.errors import ConfigError, DataError, GlassformerError
 from glassformer.targets.regression import (
     Numbers,
+    bootstrap_intervals,
     conformal_rank,
     coverage_metrics,
     examples_needed,
     half_width,
-    intervals,
     ridge,
     tfidf_ridge,
 )
@@ -44,7 +44,7 @@ def test_figures_are_those_of_scikit_learn_and_scipy(numbers):
 def test_the_bootstrap_is_that_of_drawn_rows(numbers):
     """Weights of a draw give what its rows would give, ties and all."""
     found, true = numbers
-    bounds = intervals(found, true, resamples=200, seed=5)
+    bounds = bootstrap_intervals(found, true, resamples=200, seed=5)
     rng = np.random.default_rng(5)
     draws = np.concatenate([rng.multinomial(131, np.full(131, 1 / 131), 100) for _ in range(2)])
     rows = [np.repeat(np.arange(131), draw) for draw in draws]

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from glassformer.errors import DataError, GlassformerError
-from glassformer.targets.target_text import tokenized, translation_scores
+from glassformer.targets.target_text import tokenize, translation_scores
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def test_case_and_marks_count_for_one_of_the_scores_only():
     scores = translation_scores(["a dog runs, and a cat sleeps."], ["A Dog runs , and a Cat sleeps ."])
     assert scores["bleu_tokenised"] == pytest.approx(100)
     assert scores["bleu"] < 60
-    assert tokenized("It's RED, isn't it?") == "it ' s red , isn ' t it ?"
+    assert tokenize("It's RED, isn't it?") == "it ' s red , isn ' t it ?"
     assert "case:mixed" in scores["signatures"]["bleu"]
     assert "tok:13a" in scores["signatures"]["bleu"]
     assert "nc:6" in scores["signatures"]["chrf"]

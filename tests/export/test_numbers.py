@@ -134,4 +134,4 @@ def test_a_hub_folder_that_cannot_hold_the_numbers_is_not_written(regressor, mea
     (1.23456789e-9, 0.0, 1e-9, "1.234568e-09"), (0.0, 0.0, 1.0, "0"), (123456.789, 0.0, 65536.0, "123456.8"),
 ])  # fmt: skip
 def test_a_shown_number_has_six_digits_of_the_spread(number, mean, unit, told):
-    assert Numbers(mean, unit).shown(number) == told
+    assert Numbers(mean, unit).format_number(number) == told

@@ -20,7 +20,7 @@ from glassformer.families.image_text import load_image_text, save_image_text, to
 from glassformer.models.image_text import end_rows
 from glassformer.nn import Trace
 from glassformer.packing import Packing, pack
-from glassformer.tasks.zero_shot import PHOTO
+from glassformer.tasks.zero_shot import PHOTO_TEMPLATE
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
@@ -372,7 +372,7 @@ def theirs_of(folder, images, texts):
 
 
 def test_probabilities_are_those_of_their_model(folder, images, clf):
-    texts = [PHOTO.replace("{}", label) for label in LABELS]
+    texts = [PHOTO_TEMPLATE.replace("{}", label) for label in LABELS]
     peer, pixels, ids = theirs_of(folder, images, texts)
     with torch.no_grad():
         logits = peer(**pixels, **ids).logits_per_image
@@ -417,7 +417,7 @@ def test_siglip_compares_labels_as_their_model_does(siglip_folder, images, tmp_p
     processor = transformers.SiglipImageProcessorPil.from_pretrained(siglip_folder)
     tokenizer = transformers.SiglipTokenizer.from_pretrained(siglip_folder)
     pixels = processor([Image.open(path).convert("RGB") for path in images], return_tensors="pt")
-    texts = [PHOTO.replace("{}", label) for label in LABELS]
+    texts = [PHOTO_TEMPLATE.replace("{}", label) for label in LABELS]
     ids = tokenizer(texts, padding="max_length", max_length=17, truncation=True, return_tensors="pt")[
         "input_ids"
     ]

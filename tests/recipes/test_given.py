@@ -7,7 +7,7 @@ import pytest
 from glassformer.data.folders import find_data_file
 from glassformer.report.published import published_rows
 from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.text_classification.estimator import own_sentences
+from glassformer.tasks.text_classification.estimator import example_sentences
 
 from .built import built
 from .facts import FACTS, Fact
@@ -35,8 +35,8 @@ def test_the_five_sentences_are_read_from_the_data_folder(tmp_path, monkeypatch)
     wanted = load_recipe("imdb-bert-given").evaluate
     monkeypatch.setenv("GLASSFORMER_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    assert own_sentences(wanted) == []
+    assert example_sentences(wanted) == []
     (tmp_path / "given").mkdir()
     (tmp_path / "given" / "d0-sentences.txt").write_text("Fine!\nPoor.\nSo so.\n")
     assert find_data_file("given/d0-sentences.txt") is not None
-    assert own_sentences(wanted) == ["Fine!", "Poor.", "So so."]
+    assert example_sentences(wanted) == ["Fine!", "Poor.", "So so."]

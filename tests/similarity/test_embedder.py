@@ -7,7 +7,13 @@ from sklearn.base import clone
 
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError
-from glassformer.targets.similarity import correlations, pearson, ranks_of_partners, retrieval, spearman
+from glassformer.targets.similarity import (
+    correlations,
+    pearson,
+    ranks_of_partners,
+    retrieval_metrics,
+    spearman,
+)
 from glassformer.tasks.similarity.pairs import LabelStream, PairLoss, all_pairs
 
 from .tiny import LABELS, PAIRS, POSITIONS, SCORES, TEXTS, WIDTH, checkpoint, plain, tiny
@@ -188,9 +194,9 @@ def test_figures_are_those_of_scipy():
     assert found["spearman_interval"][0] < found["spearman"] < found["spearman_interval"][1]
     first = np.eye(3, dtype=np.float32)
     second = np.array([[0.6, 0.8, 0], [0, 1, 0], [0, 0, 1]], np.float32)  # the first is nearer to another
-    found = retrieval(first @ second.T, "abc")
+    found = retrieval_metrics(first @ second.T, "abc")
     assert found == {"pairs": 3, "found": 1.0, "reciprocal_rank": 1.0}
-    found = retrieval(first[[1, 0, 2]] @ second.T, "abc")
+    found = retrieval_metrics(first[[1, 0, 2]] @ second.T, "abc")
     assert found["found"] == pytest.approx(1 / 3)
     assert found["reciprocal_rank"] == pytest.approx((1 / 2 + 1 / 2.5 + 1) / 3)  # one shares places 2 and 3
 
@@ -199,8 +205,8 @@ def test_ties_are_for_nobody_and_copies_of_the_partner_are_the_partner():
     same = np.ones((3, 3), np.float32)
     assert ranks_of_partners(same, "abc").tolist() == [2.0, 2.0, 2.0]
     assert ranks_of_partners(same, "aab").tolist() == [1.5, 1.5, 2.0]
-    assert retrieval(same, "abc") == {"pairs": 3, "found": 0.0, "reciprocal_rank": 0.5}
-    assert retrieval(same, "aaa") == {"pairs": 3, "found": 1.0, "reciprocal_rank": 1.0}
+    assert retrieval_metrics(same, "abc") == {"pairs": 3, "found": 0.0, "reciprocal_rank": 0.5}
+    assert retrieval_metrics(same, "aaa") == {"pairs": 3, "found": 1.0, "reciprocal_rank": 1.0}
 
 
 def test_texts_that_are_held_out_leave_every_class_some(tmp_path):

@@ -147,7 +147,7 @@ def test_two_examples_of_a_class_decide(tried):
 
 def test_an_encoder_that_does_not_know_the_language_is_not_fine_tuned_from_behind(tried, folder, monkeypatch):
     asked = []
-    monkeypatch.setattr(auto, "pieces_if_foreign", lambda name, *_: asked.append(name) or 2.2)
+    monkeypatch.setattr(auto, "foreign_tokens_per_word", lambda name, *_: asked.append(name) or 2.2)
     clf = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)  # tfidf is ahead
     assert asked == [folder]
     assert clf.tried_[-1] == {"model": "tiny, fine-tuned", "left out": auto.FOREIGN}

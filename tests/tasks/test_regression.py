@@ -79,7 +79,7 @@ def test_errors_of_the_weights_before_an_adapter_are_forgotten(fitted, tmp_path)
         "max_length": 11,
     }
     gf.TextRegressor(**low).fit(TEXTS, NUMBERS).save_adapter(tmp_path / "adapter")
-    with pytest.raises(ConfigError, match="nothing is known of this model's errors"):
+    with pytest.raises(ConfigError, match="the errors of this model are unknown"):
         base.load_adapter(tmp_path / "adapter").predict_interval(TEXTS[:2])
     assert len(fitted.errors_) == 29
 

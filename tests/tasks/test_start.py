@@ -158,8 +158,8 @@ def test_settings_that_a_body_does_not_have(saved, name, settings, said):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("translator", "holds a Translator, which has no encoder for a classifier. Start from a classifier"),
-        ("vectors", r"holds a Word2Vec, .*TextClassifier\('lstm', vectors=FOLDER\)"),
+        ("translator", "a Translator has no encoder for a classifier. Start from a classifier"),
+        ("vectors", r"a Word2Vec has no .*TextClassifier\('lstm', vectors=FOLDER\)"),
     ],
 )
 def test_models_without_a_body_for_a_classifier(saved, tmp_path, kind, name, said):
@@ -173,11 +173,11 @@ def test_models_without_a_body_for_a_classifier(saved, tmp_path, kind, name, sai
 def test_texts_and_pictures_are_not_mistaken_for_each_other(saved, tmp_path):
     for name in ("lstm", "masked words"):
         with pytest.raises(
-            ConfigError, match=r"holds a model of texts. Continue with TextClassifier\(folder\)"
+            ConfigError, match=r"the model reads texts, not images. Continue with TextClassifier\(folder\)"
         ):
             gf.ImageClassifier(str(saved(name))).fit(PICTURES, [0, 1] * 3)
     with pytest.raises(
-        ConfigError, match=r"holds a model of images. Continue with ImageClassifier\(folder\)"
+        ConfigError, match=r"the model reads images, not texts. Continue with ImageClassifier\(folder\)"
     ):
         gf.TextClassifier(str(saved("pictures"))).fit(TEXTS, TWO)
     broken = tmp_path / "broken"
@@ -185,7 +185,7 @@ def test_texts_and_pictures_are_not_mistaken_for_each_other(saved, tmp_path):
     (broken / "glassformer.json").write_text('{"kind": "Oracle"}')
     check_start(str(broken), "texts")  # whoever saved it, its body is known
     (broken / "config.json").write_text('{"model_type": "glassformer-oracle"}')
-    with pytest.raises(ConfigError, match="holds a Oracle, which has no encoder for a classifier"):
+    with pytest.raises(ConfigError, match="an Oracle has no encoder for a classifier"):
         gf.TextClassifier(str(broken)).fit(TEXTS, TWO)
     (broken / "glassformer.json").write_text("[]")
     with pytest.raises(CheckpointError, match=r"glassformer\.json: is not a JSON object"):
@@ -216,7 +216,7 @@ def known(folder, reads):
         if reads == wanted:
             assert check_start(str(folder), wanted) is None
         else:
-            said = f"holds a model of {reads}" if reads else "which has no encoder for a classifier"
+            said = f"the model reads {reads}" if reads else "has no encoder for a classifier"
             with pytest.raises(ConfigError, match=said):
                 check_start(str(folder), wanted)
 

@@ -18,7 +18,7 @@ def test_few_words_are_read_oftener(copies, epochs, monkeypatch):
     monkeypatch.setattr(build, "MIN_TRAINING_WORDS", 136 * 5 * len(table.ids) // copies)
     asked = []
     monkeypatch.setattr(build, "train_vectors", lambda *args: asked.append(args[3]))
-    build.read_word_table(ModelConfig(model="textcnn", vectors="word2vec"), tokenizer, table, 0)
+    build.load_word_vectors(ModelConfig(model="textcnn", vectors="word2vec"), tokenizer, table, 0)
     assert asked == [epochs]
 
 
@@ -38,7 +38,7 @@ def test_the_vectors_of_few_texts_tell_words_apart():
     tokenizer = word_tokenizer(texts, min_count=1, vocab_size=97, lowercase=True, strip_accents=False)
     table = encode(tokenizer, texts, max_length=47)
     config = ModelConfig(model="textcnn", vectors="word2vec", embedding_dim=11)
-    found = build.read_word_table(config, tokenizer, table, 0)
+    found = build.load_word_vectors(config, tokenizer, table, 0)
     assert found is not None
     vectors = found.vectors_
     apart = vectors - vectors.mean(0)

@@ -116,5 +116,5 @@ def test_a_model_saved_for_a_gpu_answers_without_one(monkeypatch, tmp_path, name
     assert load(tmp_path / "model").device == name
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     if name == "cuda:1":
-        with pytest.warns(OtherDeviceWarning, match="only 1 GPU is visible: it computes on cuda:0"):
+        with pytest.warns(OtherDeviceWarning, match="only 1 GPU is visible: it runs on cuda:0"):
             assert load(tmp_path / "model").device == "auto"

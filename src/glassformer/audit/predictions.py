@@ -224,17 +224,17 @@ def _context(
         raise errors.ConfigError(message, where=str(folder), fix=fix)
     else:
         trained = build_recipe({"task": task.name, "data": {"source": data}}, "data")
-    recipe = with_bad_rows(with_columns(trained, columns), on_bad_row, other=data is not None)
-    context = RunContext(task, recipe, folder, log, count, estimator=clf, trained=trained)
+    recipe = with_bad_rows(with_columns(trained, columns), on_bad_row, is_other_data=data is not None)
+    context = RunContext(task, recipe, folder, log, count, estimator=clf, training_recipe=trained)
     context.drop_unreadable = on_bad_row == "skip"
     return context
 
 
 def _training(context: RunContext) -> Any:
     """The training examples of a run; None if they have changed or are not available."""
-    if is_named(context.trained.data.source):
+    if is_named(context.training_recipe.data.source):
         with suppress(errors.InputError):
-            return replace(context, recipe=context.trained).reload_data(("train",)).train
+            return replace(context, recipe=context.training_recipe).reload_data(("train",)).train
     return context.training_split()
 
 

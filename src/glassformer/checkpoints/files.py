@@ -42,7 +42,7 @@ from glassformer.errors import (
     UserFileLostWarning,
 )
 from glassformer.finite import json_text
-from glassformer.outputs import readable
+from glassformer.outputs import escape_surrogates
 from glassformer.reading import open_regular, read_regular, unique_keys
 
 # --- the model card, ``README.md`` -----------------------------------------------------------------
@@ -455,7 +455,7 @@ def atomic_replace(path: Path) -> Iterator[Path]:
 def replace_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
     with atomic_replace(path) as draft:
-        draft.write_text(readable(text), encoding="utf-8")
+        draft.write_text(escape_surrogates(text), encoding="utf-8")
 
 
 def break_hard_links(path: Path) -> None:

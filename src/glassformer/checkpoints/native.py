@@ -33,7 +33,7 @@ from glassformer.checkpoints.locks import check_unlocked
 from glassformer.checkpoints.settings import get_count
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError, ConfigError, IncompleteError, NewerFormatError, RunInUseError
-from glassformer.finite import json_text, restored
+from glassformer.finite import json_text, restore_nonfinite
 
 # Format 1 has the metrics of all steps in state.json, format 2 has them among the tensors.
 STATE_FORMAT = 2
@@ -138,7 +138,11 @@ def load_state(folder: str | Path) -> LoadedState:
             if missing:
                 raise CheckpointError(f"has no {min(missing)}", where=str(path))
             return LoadedState(
-                step, read_tensors(path, "state"), restored(read_json(path / "state.json")), path, skipped
+                step,
+                read_tensors(path, "state"),
+                restore_nonfinite(read_json(path / "state.json")),
+                path,
+                skipped,
             )
         except NewerFormatError:
             raise

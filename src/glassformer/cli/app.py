@@ -25,7 +25,7 @@ from glassformer.cli.options import all_keys, flag, option, suggest_option, use_
 from glassformer.cli.output import one_line, print_json, print_text, print_warnings, stdout_for_json
 from glassformer.cli.stopping import INTERRUPTED, SignalHandler, install_for_process
 from glassformer.errors import GlassformerError, NotEnoughMemoryError
-from glassformer.process import ENCODING_OPTION, READING, disable_telemetry, tune_process
+from glassformer.process import ENCODING_OPTION, READ_OPTIONS, disable_telemetry, tune_process
 from glassformer.sklearn_base import skip_sklearn
 
 # Commands that never import scikit-learn, because they only run inference
@@ -230,7 +230,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # characters that a terminal cannot show must not raise an error
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # checked above
     stdout_for_json(False)  # until the option --json is parsed
-    environment = {variable: os.environ.get(variable) for _, variable in READING.values()}
+    environment = {variable: os.environ.get(variable) for _, variable in READ_OPTIONS.values()}
     arguments, debug = _extract_global_options(list(sys.argv[1:] if argv is None else argv))
     handler = install_for_process() if argv is None else SignalHandler()
     handler.install()
@@ -371,10 +371,10 @@ def _extract_global_options(arguments: list[str]) -> tuple[list[str], bool]:
     """The arguments without ``--debug`` and the reading options, and whether ``--debug`` was given.
 
     The reading options, such as ``--encoding NAME``, may be anywhere in the arguments. Their values are
-    stored in the environment variables of ``READING``.
+    stored in the environment variables of ``READ_OPTIONS``.
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    variables = dict(READING.values())
+    variables = dict(READ_OPTIONS.values())
     remaining, words = [], (word for word in arguments[:end] if word != "--debug")
     for word in words:
         option, equals_sign, value = word.partition("=")

@@ -266,12 +266,12 @@ def _uses(checkpoint: Any, name: str) -> Iterator[CheckResult]:
 def _fine_tuning(checkpoint: Any) -> str:
     """How the model is fine-tuned: pooling and head."""
     from glassformer.tasks.build import checkpoint_pooling
-    from glassformer.tasks.image_classification.estimator import usual_pooling
+    from glassformer.tasks.image_classification.estimator import default_image_pooling
 
     if checkpoint.family.configure is not None:
         return "all layers, with a new head"
     texts, hub = checkpoint.family.model.reads == "texts", checkpoint.family.hub
-    pooling = checkpoint_pooling(checkpoint) if texts else usual_pooling(checkpoint)
+    pooling = checkpoint_pooling(checkpoint) if texts else default_image_pooling(checkpoint)
     use = f"{pooling} pooling, new linear head"
     if hub is None or (hub.pooling, hub.head_type) == (pooling, "linear"):
         return use

@@ -56,7 +56,7 @@ def explain(
     from glassformer.tasks.load import describe
 
     if (saved_inputs := describe(folder).inputs) is not None:
-        saved_inputs.refuse(arguments)  # report wrong arguments before the model is loaded
+        saved_inputs.check_arguments(arguments)  # report wrong arguments before the model is loaded
     clf = _load_classifier(folder)
     # With ``rows``, an unusable row that is not selected must not raise an error.
     request = build_request(Path(folder), arguments, text_column, pair_column, bool(rows))

@@ -55,7 +55,7 @@ def recipe_for_folds(recipe: str | None, options: Mapping[str, Any]) -> Any:
     config = choose_recipe(recipe, text, **sources, command="cross-validate", all_in_folds=True)
     from glassformer.tasks.run import with_bad_rows  # not at the top: it imports torch
 
-    config = with_bad_rows(config, on_bad_row, other=True)
+    config = with_bad_rows(config, on_bad_row, is_other_data=True)
     if text or images or data_option:
         config = replace(config, data=replace(config.data, validation_size=None, test_size=None))
     return config

@@ -22,7 +22,7 @@ from glassformer.checkpoints.files import read_json
 from glassformer.data.findings import num_warnings
 from glassformer.errors import GlassformerWarning, counted
 from glassformer.finite import json_text
-from glassformer.outputs import printable
+from glassformer.outputs import make_printable
 from glassformer.report.wording import count, digits_for, model_name, percent, share_interval, verdict_of
 from glassformer.tasks.catalog import TASKS
 
@@ -59,7 +59,7 @@ AS_JSON: Any = typer.Option(
 
 def one_line(text: Any) -> str:
     """A text as one line, without control characters."""
-    return printable(" ".join(str(text).split()))
+    return make_printable(" ".join(str(text).split()))
 
 
 def excerpt(text: str, size: int = EXCERPT_LENGTH) -> str:
@@ -70,7 +70,7 @@ def excerpt(text: str, size: int = EXCERPT_LENGTH) -> str:
 
 def print_text(text: str, err: bool = False) -> None:
     """Print text to stdout, or to stderr if ``err``; escapes control characters except tab and newline."""
-    typer.echo(printable(text, allowed="\t\n"), err=err)
+    typer.echo(make_printable(text, allowed="\t\n"), err=err)
 
 
 def print_message(*lines: str) -> None:

@@ -31,7 +31,7 @@ from glassformer.data.sources import load_text_dataset
 from glassformer.data.tables import READERS, read_column_names
 from glassformer.finite import json_text
 from glassformer.inputs.texts import Texts
-from glassformer.process import READING
+from glassformer.process import READ_OPTIONS
 from glassformer.tasks.catalog import TASKS, load_recipe, recipe_names, task_with_target
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.text_classification.recipe import Recipe
@@ -209,7 +209,7 @@ def _detect_other_kind(source: str, settings: Sequence[str]) -> tuple[str | None
     if names & {*TEXT_COLUMNS} and names & {*LABEL_COLUMNS} and not names & {*QUESTION_COLUMNS}:
         return None, ""
     values = {key.rpartition(".")[2]: value for key, value in parse_settings(settings).items()}
-    with reading(**{key: str(values[key]) for key in READING if values.get(key)}):
+    with reading(**{key: str(values[key]) for key in READ_OPTIONS if values.get(key)}):
         kind = detect_kind(source)
         entry = RECIPES_BY_KIND.get(kind)
         if entry is not None and entry.alternative and not _names_languages(source):

@@ -36,9 +36,9 @@ def build_request(
     skip: bool = False,
 ) -> rows.InputRequest:
     """The arguments of a command, in the form that ``Inputs.gather`` reads."""
-    from glassformer.tasks.run import trained_columns
+    from glassformer.tasks.run import training_columns
 
-    columns = trained_columns(run)
+    columns = training_columns(run)
     return rows.InputRequest(arguments, text_column, pair_column, columns, run, skip, cli.print_library_note)
 
 

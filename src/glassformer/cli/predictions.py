@@ -189,7 +189,7 @@ class Numbers(Labels):
         return repr(float(fields["number"])), number_cells(fields["interval"])
 
     def _line_cells(self, fields: Mapping[str, Any]) -> tuple[str, str]:
-        format_number, bounds = self.model.kind_.shown, fields["interval"]
+        format_number, bounds = self.model.kind_.format_number, fields["interval"]
         return format_number(fields["number"]), " to ".join(map(format_number, bounds or ()))
 
     def as_dict(self, writer: Writer) -> Any:

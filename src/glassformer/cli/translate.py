@@ -78,9 +78,9 @@ def _load_with_rows(
 ) -> tuple[Any, list[Row]]:
     """The translator in a folder, and the input rows."""
     cli.check_folder(folder)
-    from glassformer.tasks.run import trained_column
+    from glassformer.tasks.run import training_column
 
-    columns = trained_column(folder), *SOURCE_COLUMNS
+    columns = training_column(folder), *SOURCE_COLUMNS
     rows = gather_rows(
         InputRequest(arguments, text_column, training_columns=columns, log=cli.print_library_note)
     )

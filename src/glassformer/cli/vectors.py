@@ -480,11 +480,11 @@ def embed(
     """Embeddings ``[n, D]`` (fp32) of texts, of the texts in files, or of images."""
     from glassformer.families.pretrained import load_pretrained
     from glassformer.tasks.load import describe, load_for_predictions
-    from glassformer.tasks.run import trained_columns
+    from glassformer.tasks.run import training_columns
 
     folder, options = Path(model), {} if prompt_name is None else {"prompt_name": prompt_name}
     saved = describe(folder)
-    if not saved.about and saved.task is None:  # the name of a checkpoint, or an encoder without a head
+    if not saved.metadata and saved.task is None:  # the name of a checkpoint, or an encoder without a head
         encoder = load_pretrained(model)
         if encoder.reads != "texts" or not encoder.has_attention:
             fix = "Name a text encoder, or a run"
@@ -506,7 +506,7 @@ def embed(
                 "images have no prompts", where="--prompt-name", fix="Leave it out"
             )
         return clf.embed(clf.inputs.examples_of_arguments(InputRequest(arguments), ()))
-    return clf.embed(_read_texts(arguments, text_column, trained_columns(folder)), **options)
+    return clf.embed(_read_texts(arguments, text_column, training_columns(folder)), **options)
 
 
 def _read_texts(

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from glassformer.config.synonyms import listed as listed
 from glassformer.config.synonyms import nearest, suggestion
 from glassformer.errors import BadValueError, ConfigError, ConflictError, NoSuchRecipeError, UnknownKeyError
-from glassformer.outputs import readable
+from glassformer.outputs import escape_surrogates
 from glassformer.reading import NotRegularError, read_regular
 
 T = TypeVar("T")
@@ -283,7 +283,7 @@ def plain(value: Any) -> Any:
         return {label_text(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    return value if value is None or isinstance(value, bool | int | float) else readable(str(value))
+    return value if value is None or isinstance(value, bool | int | float) else escape_surrogates(str(value))
 
 
 def label_text(label: Any) -> str:
@@ -320,7 +320,7 @@ def literal(value: Any) -> str:
     if isinstance(value, bool | int | float):
         return repr(value).lower()
     if isinstance(value, str | Path):
-        text = readable(str(value)).replace("\\", "\\\\").replace('"', '\\"')
+        text = escape_surrogates(str(value)).replace("\\", "\\\\").replace('"', '\\"')
         return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text) + '"'
     if isinstance(value, list | tuple):
         return "[" + ", ".join(literal(v) for v in value) + "]"

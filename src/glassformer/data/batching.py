@@ -18,7 +18,7 @@ from torch import Tensor
 from glassformer.data.text import TokenTable
 from glassformer.errors import BadValueError
 from glassformer.packing import Packing
-from glassformer.runtime import send
+from glassformer.runtime import copy_to_device
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ResidentTable:
     def pack(self, index: np.ndarray) -> TextBatch:
         """The texts with the numbers ``index`` as a packed batch, like ``pack_texts``."""
         packing = Packing(tuple(self.table.lengths[index].tolist()), self.ids.device)
-        starts = send(torch.from_numpy(self.table.starts[index]), self.ids.device)
+        starts = copy_to_device(torch.from_numpy(self.table.starts[index]), self.ids.device)
         tokens = starts[packing.sequence_ids] + packing.positions  # [N] positions in the table
         segments = None if self.segments is None else self.segments[tokens].long()
         return TextBatch(self.ids[tokens].long(), segments, packing, index)

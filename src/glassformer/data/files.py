@@ -31,7 +31,7 @@ from glassformer.errors import (
     NotUtf8Error,
     TooLargeError,
 )
-from glassformer.process import ENCODING_OPTION, READING
+from glassformer.process import ENCODING_OPTION, READ_OPTIONS
 from glassformer.reading import NotRegularError, open_regular
 
 # --- settings of tables -----------------------------------------------------------------------------
@@ -46,7 +46,7 @@ _RECIPE: ContextVar[dict[str, str]] = ContextVar("reading", default={})  # noqa:
 
 def check_encoding(name: str) -> str:
     """Return ``name`` if it is a supported text encoding; otherwise raise ConfigError."""
-    where = READING["encoding"][0]
+    where = READ_OPTIONS["encoding"][0]
     try:
         "a,;\t\n".encode(name).decode(name)
         is_ascii = all(letter.encode(name, "ignore").isascii() for letter in NON_ASCII_LETTERS)
@@ -65,7 +65,7 @@ def _check_setting(key: str, value: str) -> str:
         return check_encoding(value)
     if value not in CHOICES[key]:
         fix = nearest(value, CHOICES[key])
-        raise BadValueError(f"{value!r} is not a choice", where=READING[key][0], fix=fix)
+        raise BadValueError(f"{value!r} is not a choice", where=READ_OPTIONS[key][0], fix=fix)
     return value
 
 
@@ -77,18 +77,18 @@ def reading_setting(key: str) -> str:
             ``csv`` a quoted cell may have line breaks, with ``none`` quotes are ordinary characters;
             ``header``: ``yes`` or ``no``.
     """
-    value = os.environ.get(READING[key][1], "") or _RECIPE.get().get(key, "")
+    value = os.environ.get(READ_OPTIONS[key][1], "") or _RECIPE.get().get(key, "")
     return _check_setting(key, value) if value else ""
 
 
 def reading_settings() -> dict[str, str]:
     """The settings that have a value, with their keys in recipes."""
-    return {key: value for key in READING if (value := reading_setting(key))}
+    return {key: value for key in READ_OPTIONS if (value := reading_setting(key))}
 
 
 def reading_flags() -> list[str]:
     """``reading_settings`` as command-line options, to start another command."""
-    return [f"{READING[key][0]}={value}" for key, value in reading_settings().items()]
+    return [f"{READ_OPTIONS[key][0]}={value}" for key, value in reading_settings().items()]
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def reading_as(data: Any, *, other: bool = False) -> Any:
     Args:
         other: True if the data are not the recipe's own; then only the encoding applies.
     """
-    keys = ("encoding",) if other else tuple(READING)
+    keys = ("encoding",) if other else tuple(READ_OPTIONS)
     return reading(**{key: getattr(data, key, None) for key in keys})
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from glassformer.data.augment import MixedPairs, augment, mix_pairs
 from glassformer.data.transform import ImageTransform, PixelTable
 from glassformer.packing import Packing
-from glassformer.runtime import fits, send
+from glassformer.runtime import copy_to_device, fits_on_gpu
 
 
 @dataclass(frozen=True)
@@ -93,14 +93,14 @@ class ImageStream:
     def _raw(self, index: np.ndarray) -> Tensor:
         """Images ``[B, H, W, C]`` of the table, uint8."""
         if self.resident is not None:
-            return self.resident[send(torch.from_numpy(index), self.device)]
-        return send(torch.from_numpy(self.table.pixels[index]), self.device)
+            return self.resident[copy_to_device(torch.from_numpy(index), self.device)]
+        return copy_to_device(torch.from_numpy(self.table.pixels[index]), self.device)
 
     @cached_property
     def resident(self) -> Tensor | None:
         """All images in GPU memory, if they fit; otherwise None, and each batch is transferred."""
         pixels = self.table.pixels
-        return torch.from_numpy(pixels).to(self.device) if fits(self.device, pixels.nbytes) else None
+        return torch.from_numpy(pixels).to(self.device) if fits_on_gpu(self.device, pixels.nbytes) else None
 
     def _pack(self, index: BatchSpec, *extra_seeds: int) -> ImageBatch:
         seeds = np.random.SeedSequence([self.seed, index.epoch, index.number, *extra_seeds])
@@ -155,4 +155,6 @@ class PatchStream(ImageStream):
         seeds = [self.seed, index.epoch, index.number, MASK_SEED]
         visible = draw_visible_patches(len(index.index), self.num_patches, self.num_visible, seeds)
         visible = visible if index.rows is None else visible[index.rows]
-        return MaskedImageBatch(batch.pixels, batch.packing, send(torch.from_numpy(visible), self.device))
+        return MaskedImageBatch(
+            batch.pixels, batch.packing, copy_to_device(torch.from_numpy(visible), self.device)
+        )

@@ -59,7 +59,7 @@ from glassformer.errors import (
     NoSuchColumnError,
     TooLargeError,
 )
-from glassformer.process import READING
+from glassformer.process import READ_OPTIONS
 from glassformer.reading import unique_keys
 
 TXT = ".txt"  # one text per line
@@ -707,7 +707,7 @@ def check_names(names: Sequence[str], where: str, delimited: bool = False) -> No
     Args:
         delimited: whether the file is CSV or TSV, where the first row may be data instead of a header.
     """
-    header_hint = f"; if the table has no header: {READING['header'][0]} no" if delimited else ""
+    header_hint = f"; if the table has no header: {READ_OPTIONS['header'][0]} no" if delimited else ""
     if len(names) > MAX_COLUMNS:
         raise too_many_columns_error(len(names), where)
     if repeated := sorted(name for name, count in Counter(names).items() if count > 1):

@@ -18,7 +18,7 @@ from glassformer.data.text import TokenTable
 from glassformer.data.text_pairs import TextPair, are_pairs
 from glassformer.errors import OneClassError, ShapeError, TooFewExamplesError
 from glassformer.process import one_thread, without_warnings
-from glassformer.runtime import computing
+from glassformer.runtime import isolated_torch
 
 # --- TF-IDF features ------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ def bag_of_embeddings(
             optimizer.step()
             schedule.step()
 
-    with computing(1, gradients=True):  # the steps are short: several threads are up to 20 times slower
+    with isolated_torch(1, gradients=True):  # the steps are short: several threads are up to 20 times slower
         for _ in range(epochs):
             train_one_epoch()
         with torch.no_grad():

@@ -14,7 +14,7 @@ from glassformer.data.batching import TextBatch, evaluation_batches, pack_texts
 from glassformer.data.image_batching import evaluation_pixels
 from glassformer.data.text import Windows
 from glassformer.data.transform import ImageTransform, PixelTable
-from glassformer.runtime import computing
+from glassformer.runtime import isolated_torch
 
 
 def predict_rows(
@@ -54,7 +54,7 @@ def _in_batches(
     """
     model.eval()
     out: np.ndarray | None = None
-    with computing():
+    with isolated_torch():
         pending = list(batches[::-1])
         while pending:
             index = pending.pop()
@@ -91,7 +91,7 @@ def predict_tokens(
     """
     out, starts = np.empty((len(table.ids), outputs), np.float32), table.starts
     model.eval()
-    with computing():
+    with isolated_torch():
         for index in evaluation_batches(table.lengths, batch_tokens, device):
             batch = pack_texts(table, index, device)
             logits = model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits

@@ -19,7 +19,7 @@ from typing import Any
 from glassformer.data.spreadsheet import csv_plain, csv_rows, csv_safe
 from glassformer.data.text_pairs import SECOND_COLUMN, TextPair, are_pairs, first_text, second_text
 from glassformer.errors import CannotReadError, DataError, NotUtf8Error, ShapeError
-from glassformer.outputs import atomic_write, readable
+from glassformer.outputs import atomic_write, escape_surrogates
 from glassformer.reading import open_regular
 
 # --- atomic table writer --------------------------------------------------------------------------
@@ -45,8 +45,8 @@ def table_file(
             atomic_write(Path(path)) as draft,
             open(draft, "w", encoding=encoding, newline="") as file,
         ):
-            # File names may not be UTF-8, see ``readable``.
-            lines: Any = SimpleNamespace(write=lambda text: file.write(readable(text)))
+            # File names may not be UTF-8, see ``escape_surrogates``.
+            lines: Any = SimpleNamespace(write=lambda text: file.write(escape_surrogates(text)))
             yield csv.writer(lines, delimiter=delimiter, lineterminator=line_end)
     except UnicodeEncodeError as error:
         what = f"{error.object[error.start]!r} cannot be written in {error.encoding}"

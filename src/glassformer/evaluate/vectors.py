@@ -16,7 +16,7 @@ from glassformer.data.corpus import COUNTRIES, FAMILY, TEN
 from glassformer.data.files import split_lines
 from glassformer.data.label_kinds import is_number
 from glassformer.errors import CannotReadError, DataError, NoSuchFileError, NotUtf8Error, TooLargeError
-from glassformer.finite import undefined
+from glassformer.finite import with_undefined
 from glassformer.reading import NotRegularError, open_regular
 
 MOST_FREQUENT = 30_000  # number of words that analogies may use; a common choice
@@ -70,7 +70,7 @@ def evaluate_pairs(word_rows: Mapping[str, int], units: np.ndarray, pairs: Seque
         result: Any = spearmanr(cosines, [p.score for p in known])
         value, reason = float(result.statistic), "all cosines or all scores are the same"
         out["spearman"] = value if np.isfinite(value) else None
-    return undefined(out, {"spearman": reason})
+    return with_undefined(out, {"spearman": reason})
 
 
 def evaluate_analogies(
@@ -101,7 +101,7 @@ def evaluate_analogies(
         for key, value in out["sections"][name].items():
             out[key] += value
     out["accuracy"] = out["correct"] / out["known"] if out["known"] else None
-    return undefined(out, {"accuracy": "no question has four known words"})
+    return with_undefined(out, {"accuracy": "no question has four known words"})
 
 
 # --- tests ------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from glassformer.explain.subject import (
     text_subject,
 )
 from glassformer.finite import finite
-from glassformer.runtime import computes_gradients
+from glassformer.runtime import runs_isolated_with_gradients
 
 # Functions with a ``target`` argument explain one label. The others show attention, which has no target.
 METHODS: dict[str, Callable[..., Scores]] = {
@@ -125,7 +125,7 @@ def check_supported(clf: Any, method: str) -> None:
     raise NotForThisModelError(what, where=method, fix=f"Use {', '.join(supported[:-1])} or {supported[-1]}")
 
 
-@computes_gradients
+@runs_isolated_with_gradients
 def explain_input(
     clf: Any,
     x: Any,
@@ -186,7 +186,7 @@ def make_subject(clf: Any, x: Any, **target_options: Any) -> Subject:
     return ngram_subject(clf, x) if _is_linear(clf.model_) else text_subject(clf, x)
 
 
-@computes_gradients
+@runs_isolated_with_gradients
 def explain(
     subject: Subject,
     *,

@@ -74,7 +74,7 @@ def head_weights(model: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def ngram_subject(clf: Any, text: str) -> NgramSubject:
     """The ``NgramSubject`` of a text or pair for a fitted linear model."""
-    clf.check_sides([text])
+    clf.check_number_of_texts([text])
     ngrams: Ngrams = clf.tokenizer_
     sides = text.sides if isinstance(text, TextPair) else (text,)
     cleaned = tuple(clean_text(side, ngrams.clean) for side in sides)

@@ -17,7 +17,7 @@ from torch import Tensor
 from glassformer.errors import InputError, NotForThisModelError
 from glassformer.explain.methods import make_subject
 from glassformer.explain.subject import Subject
-from glassformer.runtime import computes
+from glassformer.runtime import runs_isolated
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def patch(est: Any, clean: Any, corrupted: Any) -> Patched:
     return patch_subjects(make_subject(est, clean), make_subject(est, corrupted))
 
 
-@computes
+@runs_isolated
 def patch_subjects(clean: Subject, corrupted: Subject) -> Patched:
     """Run the model on the corrupted input, with one activation at a time from the clean input.
 

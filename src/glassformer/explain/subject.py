@@ -34,7 +34,7 @@ from glassformer.nn.pooling import (
 )
 from glassformer.nn.trace import LayerRecord, Trace
 from glassformer.packing import Packing
-from glassformer.runtime import computes_gradients
+from glassformer.runtime import runs_isolated_with_gradients
 
 BATCH_TOKENS = 8192  # maximum number of tokens per forward pass over variants of an input
 
@@ -324,7 +324,7 @@ def compute_logits(model: Any, rows: Tensor, lengths: tuple[int, ...] = ()) -> T
     return logits[0]
 
 
-@computes_gradients
+@runs_isolated_with_gradients
 def text_subject(clf: Any, text: str) -> Subject:
     """The ``Subject`` of a text for a fitted classifier or regressor."""
     tokens = tokenize(clf, text)
@@ -392,7 +392,7 @@ def target_scale(clf: Any, label: Any) -> float | None:
     return float(kind.unit if kind.scale == "linear" else kind.unit * abs(float(label)))
 
 
-@computes_gradients
+@runs_isolated_with_gradients
 def image_subject(clf: Any, image: Any) -> Subject:
     """The ``Subject`` of an image for a fitted image classifier.
 

@@ -23,7 +23,7 @@ from glassformer.explain.subject import (
     masking_operators,
 )
 from glassformer.finite import finite
-from glassformer.runtime import computes_gradients
+from glassformer.runtime import runs_isolated_with_gradients
 
 CLASSES = ["answer", "no answer"]
 
@@ -45,7 +45,7 @@ def word_index(words: list[str], word: str | int | None, tags: list[str]) -> int
     return index % len(words)
 
 
-@computes_gradients
+@runs_isolated_with_gradients
 def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -> Subject:
     """The ``Subject`` of one word of a sentence, in the window of its prediction; the target is its tag."""
     model = differentiable_model(tagger)
@@ -88,7 +88,7 @@ def _from_zero(words: np.ndarray) -> np.ndarray:
 # --- one answer -----------------------------------------------------------------------------------
 
 
-@computes_gradients
+@runs_isolated_with_gradients
 def answer_subject(answerer: Any, question: Question) -> Subject:
     """The ``Subject`` of the best answer to a question, in its window.
 
@@ -120,7 +120,7 @@ def answer_subject(answerer: Any, question: Question) -> Subject:
     scores = compute_logits(view, embedded).double().cpu().numpy()
     softmax = np.exp(scores - scores.max())
     softmax /= softmax.sum()
-    (answer,) = candidates.ranked(question, answerer.threshold_, 1)
+    (answer,) = candidates.best_answers(question, answerer.threshold_, 1)
     label = answer.text or CLASSES[1]
     windows = int((rows.question_of_window == 0).sum())
     notes = [f"the context is read in {windows} windows, of which one is explained"] if windows > 1 else []
@@ -134,7 +134,7 @@ def answer_subject(answerer: Any, question: Question) -> Subject:
         "notes": notes,
         "name": f"{question.question} ({label})",
     }
-    target = int(candidates.is_none(answerer.threshold_))
+    target = int(candidates.predicts_no_answer(answerer.threshold_))
     operators = masking_operators(answerer, delete=False)
     return Subject(view, embedded, baselines, words, CLASSES, target, softmax, shown, operators=operators)
 

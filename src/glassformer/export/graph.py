@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from glassformer.errors import GlassformerError, NotInstalledError
 from glassformer.export import onnx_process
 from glassformer.process import disable_telemetry, without_warnings
-from glassformer.runtime import computing
+from glassformer.runtime import isolated_torch
 
 OPSET = 18
 Run = Callable[[Mapping[str, np.ndarray]], Sequence[Any]]
@@ -50,7 +50,7 @@ def export_graph(
     check_onnx()
     # The exporter replaces weights for a moment, and other threads may be using the model.
     module = copy.deepcopy(module).eval()
-    with _isolated(), computing(gradients=True, graph=True):
+    with _isolated(), isolated_torch(gradients=True, graph=True):
         torch.onnx.export(
             module,
             kwargs=dict(inputs),

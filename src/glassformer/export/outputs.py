@@ -515,7 +515,7 @@ class TextSpans(Outputs):
     def predictions(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
         """The position of each answer; None for no answer."""
         spans, threshold = self.clf.span_candidates(outputs, self.clf.encode(samples)), self.clf.threshold_
-        return [None if span.is_none(threshold) else span.spans[0][1:] for span in spans]
+        return [None if span.predicts_no_answer(threshold) else span.spans[0][1:] for span in spans]
 
     def graph(self) -> Graph:
         model = self.clf.model_.eval()

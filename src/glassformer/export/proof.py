@@ -35,7 +35,7 @@ from glassformer.families.pretrained import Checkpoint, load_pretrained, read_ch
 from glassformer.finite import json_text
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
-from glassformer.runtime import computing, versions
+from glassformer.runtime import isolated_torch, versions
 
 FILE, FORMAT = "proof.json", 1
 TOLERANCE = 1e-4  # maximum difference, relative to the largest value of an output
@@ -123,7 +123,7 @@ def differences(
 # --- the certificate --------------------------------------------------------------------------------
 
 
-@computing()
+@isolated_torch()
 def prove(
     name: str | Path, revision: str | None = None, progress: Progress = lambda n: None
 ) -> dict[str, Any]:

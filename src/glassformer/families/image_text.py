@@ -23,7 +23,7 @@ from glassformer.errors import CheckpointError, ConfigError, UnsupportedModelErr
 from glassformer.families import clip, clip_text, siglip, siglip_text
 from glassformer.families.settings import write_settings
 from glassformer.models.image_text import ImageTextConfig, ImageTextModel
-from glassformer.runtime import computing
+from glassformer.runtime import isolated_torch
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def is_image_text_folder(folder: Path) -> bool:
     return settings.get("model_type") in FORMATS and "text_config" in settings and not is_classifier
 
 
-@computing(gradients=True)
+@isolated_torch(gradients=True)
 def load_image_text(name: str | Path, revision: str | None = None) -> ImageTextModel:
     """Load an image-text model from a folder or a Hub id; in fp32 and evaluation mode.
 

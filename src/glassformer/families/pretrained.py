@@ -43,7 +43,7 @@ from glassformer.families.family import POOLING_TENSORS, Family, HubLayout
 from glassformer.models.backbone import BACKBONE_PREFIXES
 from glassformer.models.text import TextEncoder
 from glassformer.nn.lora import part_weights
-from glassformer.runtime import choose_dtype, computing, own_generator, use_own_generator
+from glassformer.runtime import choose_dtype, isolated_torch, own_generator, torch_uses_own_generator
 from glassformer.types import HeadKind, PoolingKind
 
 # --- settings that Hugging Face's config.json lacks -----------------------------------------------
@@ -391,7 +391,7 @@ def _infer_head(
     return {"head": head, "num_labels": labels} | hub.hub_head(settings)
 
 
-@computing(gradients=True)
+@isolated_torch(gradients=True)
 def load_pretrained(
     name: str | Path | Checkpoint,
     head: HeadKind | None = None,
@@ -476,7 +476,7 @@ def _in_fp32(checkpoint: Checkpoint, model: Any, adapter: str | Path | None) -> 
     The fp32 parts of ``model`` are copied, because they may have changed.
     """
     check_unchanged(checkpoint.tensors.values())
-    with own_generator(), computing(gradients=True), use_own_generator():
+    with own_generator(), isolated_torch(gradients=True), torch_uses_own_generator():
         full = checkpoint.build(model.config, new_head=True)
         if adapter is not None:
             add_adapter(full, adapter)

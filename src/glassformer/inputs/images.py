@@ -1,4 +1,4 @@
-"""Images as inputs of runs, commands and the server; the preprocessing of a model."""
+"""Images as inputs of runs, commands and the server, and their preprocessing."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ TRANSFORM_FILE = "preprocessor_config.json"
 
 
 class ServedImages(ServedInputs):
-    """Images in base64; each is opened and decoded in the threads of ``serve.batcher.ImageDecoder``."""
+    """How the server reads images in base64. Threads of ``serve.batcher.ImageDecoder`` decode them."""
 
     kind = "image"
     field = "image"
@@ -85,7 +85,7 @@ class ServedImages(ServedInputs):
         return 0
 
     def decode_base64(self, contents: Sequence[str], what: str) -> list[tuple[bytes, int]]:
-        """Decode the base64 of all images and check their sizes; an error has the position of its image."""
+        """The bytes and number of pixels of each base64 image; an error names the position of the image."""
         images = [self.open_base64(content, f"{what}[{i}]") for i, content in enumerate(contents)]
         pixels = sum(pixels for _, pixels in images)
         if pixels > self.limits.request_pixels:
@@ -94,7 +94,7 @@ class ServedImages(ServedInputs):
         return images
 
     def open_base64(self, content: str, where: str) -> tuple[bytes, int]:
-        """Decode base64 to the bytes of an image, and return them with the checked number of pixels."""
+        """The bytes and number of pixels of a base64 image, after a check of its size."""
         from PIL import Image
 
         try:
@@ -106,7 +106,7 @@ class ServedImages(ServedInputs):
         try:
             check_file(data, where, self.limits.pixels)
             with (
-                without_warnings(r"PIL\."),  # on odd metadata
+                without_warnings(r"PIL\."),  # about unusual metadata
                 Image.open(io.BytesIO(data), formats=FORMATS) as image,
             ):
                 width, height = image.size
@@ -150,16 +150,16 @@ class Images(Inputs):
     messages_field = "notes"
     fixture_settings: ClassVar = {"image_size": 8, "patch_size": 4}
 
-    def read(self, recipe: Any, source: str, targets_are_numbers: bool, **part: Any) -> Dataset:
-        part.pop("trained", None)  # unused: the column of images is always detected
+    def read(self, recipe: Any, source: str, targets_are_numbers: bool, **options: Any) -> Dataset:
+        options.pop("trained", None)  # unused: the column of images is always detected
         columns = section_values(recipe.data, "image_column", "label_column", "label_separator", "broken")
         image_range = recipe.image.image_range
         return load_image_dataset(
-            source, image_range=image_range, numbers=targets_are_numbers, **columns, **part
+            source, image_range=image_range, numbers=targets_are_numbers, **columns, **options
         )
 
-    def skips(self, d: Any) -> bool:
-        return d.broken == "skip"
+    def skips_unusable(self, data: Any) -> bool:
+        return data.broken == "skip"
 
     def check(self, recipe: Any, splits: Mapping[str, Any], folder: Path) -> None:
         """Raise DataError for unreadable images before training."""
@@ -173,15 +173,14 @@ class Images(Inputs):
         image_range = recipe.image.image_range if transform is None else transform.image_range
         return drop_unreadable(splits, image_range or "full")
 
-    def facts(self, est: Any, splits: Any, recipe: Any) -> dict[str, Any]:
-        # The key is that of existing files.
+    def run_metadata(self, est: Any, splits: Any, recipe: Any) -> dict[str, Any]:
         return {"tokens_per_picture": est.model_.config.embedding.num_tokens}
 
     def example_fixture(self) -> Sequence[Any]:
         return list(np.random.default_rng(1).integers(0, 256, (7, 8, 8, 3)).astype(np.uint8))
 
     def rows(self, request: InputRequest) -> list[Row]:
-        """Image files, folders of images, and tables of file names."""
+        """One row per image, from image files, folders of images, and tables of file names."""
         rows: list[Row] = []
         for argument in request.arguments:
             is_table = argument.lower().endswith(tuple(READERS)) and os.path.isfile(argument)
@@ -209,10 +208,8 @@ class Images(Inputs):
 def mark_unreadable(rows: Sequence[Row], image_range: Any = "full") -> list[Row]:
     """Decode each image, and set ``error`` on rows whose image cannot be decoded."""
     usable = [row for row in rows if row.error is None]
-    paths = [row.text for row in usable]
-    # The arguments of ``read_header``: decode the whole image, not only its header; value of white.
-    options = True, image_range
-    _, errors = read_headers(paths, "IMAGE", None, *options)
+    decode_pixels = True  # not only the headers of the images
+    _, errors = read_headers([row.text for row in usable], "IMAGE", None, decode_pixels, image_range)
     for i, error in errors.items():
         usable[i].error = error.what
     return list(rows)
@@ -233,13 +230,14 @@ def image_paths(arguments: Sequence[str]) -> list[str]:
             paths.append(argument)
         else:
             fix = "Check the path: this model reads images"
-            fix = "Standard input is for texts: name files or folders" if argument == STDIN else fix
+            if argument == STDIN:
+                fix = "Standard input is for texts: name files or folders"
             raise NoSuchFileError("no such image", where=argument or "IMAGE", fix=fix)
     return paths
 
 
 def read_image_table(path: Path, request: InputRequest) -> list[Row]:
-    """Read a table with a column of image files, relative to the table's folder."""
+    """One row per image of a table, whose column of paths is relative to the table's folder."""
 
     def choose(table: Table) -> tuple[str]:
         column = find_column(table, None, IMAGE_COLUMNS, "image")
@@ -267,7 +265,10 @@ def read_image_table(path: Path, request: InputRequest) -> list[Row]:
 
 
 def initial_image_range(image: Any, model: Any, folder: Path) -> ImageRange:
-    """The ``image_range`` (value of white) at the start of a run in ``folder``, without a download."""
+    """The ``image_range`` (the pixel value of white) when a run in ``folder`` begins.
+
+    It never downloads a checkpoint: then it is the setting of the recipe.
+    """
     if not (is_image_architecture(model.model) or Path(model.model).expanduser().is_dir()):
         return image.image_range
     return build_transform(image, model, newest_fingerprint(folder / "checkpoints")).image_range
@@ -279,7 +280,7 @@ def is_image_architecture(model: str) -> bool:
 
 
 def has_fixed_features(model: str) -> bool:
-    """Whether ``model`` is an architecture with fixed features: a linear model, which is solved directly."""
+    """Whether ``model`` is a linear model on fixed features, which is solved without training steps."""
     return is_image_architecture(model) and family_of(IMAGE_ARCHITECTURES[model]()).model.is_linear
 
 
@@ -289,8 +290,8 @@ def build_transform(image: Any, model: Any, fingerprint: Mapping[str, Any] | Non
     An architecture has mean and std 0.5. ``auto`` is dinov2-small if it is stored here, otherwise vit-tiny.
 
     Args:
-        fingerprint: settings of the run that is resumed; None: no run is. Runs of older versions used the
-            ``image_range`` "full".
+        fingerprint: settings of a run to resume, if any. Runs of older versions used the ``image_range``
+            "full".
     """
     known_names = [*IMAGE_ARCHITECTURES, *CATALOG]
     name = model.model
@@ -308,7 +309,7 @@ def build_transform(image: Any, model: Any, fingerprint: Mapping[str, Any] | Non
             what = "channels can only be set for models trained from scratch"
             raise NotForThisModelError(what, where="channels")
         base = load_transform(resolve_checkpoint(name, model.revision).path)
-    # The key ``framing`` of a recipe is the field ``fit`` of a transform: how images are resized.
+    # How images get the right size; the recipe's key for the field ``fit`` is ``framing``.
     fit = image.framing or ("crop" if image.resize else base.fit)
     return replace(
         base,
@@ -323,18 +324,18 @@ def build_transform(image: Any, model: Any, fingerprint: Mapping[str, Any] | Non
 
 
 def _resize_to(image: Any, base: ImageTransform, fit: str) -> int:
-    """Length of the shorter side before cropping; 0: as the image size."""
-    if image.resize:  # as set
+    """Length of the shorter side before cropping, in pixels; 0: the image size."""
+    if image.resize:
         return image.resize
     if fit == "squash" or not base.resize_to:  # no crop
         return 0
-    if image.resize is None and image.image_size:  # in proportion to the new image size
+    if image.resize is None and image.image_size:  # keep the proportion to the image size
         return round(base.resize_to * image.image_size / base.size[0])
     return base.resize_to
 
 
 def check_transform(transform: ImageTransform, config: Any, folder: Path) -> None:
-    """Raise CheckpointError if a saved transform does not give images of the size that the model reads."""
+    """Raise CheckpointError if a saved transform produces images of another size than the model reads."""
     if (transform.channels, transform.size) != (config.embedding.channels, config.embedding.image_size):
         what = "the image size or channels of the preprocessor differ from those of the model"
         raise CheckpointError(what, where=str(folder))
@@ -350,7 +351,7 @@ def saved_range(folder: Path) -> ImageRange:
 
 
 def _default_range(base: ImageTransform, fingerprint: Mapping[str, Any] | None) -> ImageRange:
-    """The default ``image_range``: the checkpoint's; None, found from the training images, if that is "full".
+    """The default ``image_range``: that of the checkpoint, or None (detected) if that is "full".
 
     Resumed runs of older versions, whose fingerprint lacks the setting, keep "full".
     """
@@ -366,5 +367,5 @@ def save_transform(transform: ImageTransform, folder: Path) -> None:
 
 
 def load_transform(folder: Path, default: ImageRange = None) -> ImageTransform:
-    """Read ``preprocessor_config.json``; ``default``: ``image_range`` if the file does not have it."""
+    """Read ``preprocessor_config.json``; ``default`` is the ``image_range`` if the file has none."""
     return ImageTransform.from_hub(read_json(folder / TRANSFORM_FILE), str(folder / TRANSFORM_FILE), default)

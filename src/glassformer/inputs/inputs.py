@@ -1,4 +1,4 @@
-"""The base class of all kinds of inputs, as used by runs, the command line, the server and reports."""
+"""Base classes of inputs, for runs, the command line, the server and reports."""
 
 from __future__ import annotations
 
@@ -26,44 +26,44 @@ class RequestTooLargeError(DataError):
 
 @dataclass(frozen=True)
 class Item:
-    """One encoded input."""
+    """One encoded input of a request."""
 
-    encoded: Any  # input of ``ServedInputs.join``
+    encoded: Any  # tokens or pixels, in the form that ``ServedInputs.join`` takes
     tokens: int  # number of tokens
-    truncated: bool = False  # whether it was truncated to the maximum length
-    original: Any = None  # the original input, if the response needs it
+    truncated: bool = False  # whether the input was truncated to the maximum length
+    original: Any = None  # the input before encoding, if the response needs it
 
 
 class ServedInputs:
-    """Base class, for one text per example; other kinds of input override what differs."""
+    """How the server reads one kind of input. This base class is for one text per example."""
 
     kind: ClassVar[str] = "text"  # value of ``kind`` in ``Model`` of the server
-    field: ClassVar[str] = "text"  # JSON field of one input; with "s" appended, of several
+    field: ClassVar[str] = "text"  # JSON field of one input; the field of several inputs has an "s" appended
     element: ClassVar[Any] = str  # type of one input in JSON
     element_description: ClassVar[str | None] = None  # description of ``element``, if ``field`` is not enough
     noun: ClassVar[str] = "texts"  # name of several inputs in messages
-    length_field: ClassVar[str] = "text"  # the field that may make an input too long to explain
-    pair: Callable[..., Any] = staticmethod(lambda *parts: parts)  # combines two texts to one input
-    pairs = False  # whether an input is two texts
+    length_field: ClassVar[str] = "text"  # JSON field that an error for a too long explained input names
+    pair: Callable[..., Any] = staticmethod(lambda *texts: texts)  # combines two texts to one input
+    pairs = False  # whether an input consists of two texts
     decodes_inputs: ClassVar[bool] = False  # whether each input is decoded separately, which can take seconds
-    examples: ClassVar[Sequence[str]] = ()  # files of a run with an example for the page
-    # The example on the page if the recipe has none.
+    examples: ClassVar[Sequence[str]] = ()  # names of files in a run folder with an example for the web page
+    # The example on the web page if the recipe has none.
     default_example: Any = "This is an example. Write a text of your own here."
-    too_long = "Explain a part of the text"
+    too_long = "Explain a part of the text"  # fix in the error for an input that is too long to explain
 
     def __init__(self, clf: Any, limits: Any, name: str):
         self.clf, self.limits = clf, limits
-        self.max_length: int | None = clf.length_  # tokens to which a text is truncated; None: not truncated
+        self.max_length: int | None = clf.length_  # maximum number of tokens; longer texts are truncated
         self.max_tokens = limits.characters  # maximum number of tokens of one input
 
     # Before the queue:
 
     def estimate_tokens(self, x: Any) -> int:
-        """A cheap estimate of the maximum number of tokens of an input."""
+        """A cheap estimate of the number of tokens of an input."""
         return min(len(x) // CHARS_PER_TOKEN + 2, self.max_tokens)  # 2 special tokens
 
     def min_tokens(self, size: int) -> int:
-        """A lower bound of the tokens in a request body of ``size`` bytes, as one ASCII text."""
+        """A lower bound for the tokens in a request body of ``size`` bytes, if its text is ASCII."""
         return min(size // (2 * CHARS_PER_TOKEN), self.max_tokens)
 
     def length(self, x: Any) -> int:
@@ -71,11 +71,15 @@ class ServedInputs:
         return len(x)
 
     def encode(self, inputs: Sequence[Any], what: str = "inputs") -> list[Item]:
-        """Encode inputs; raise InputError for an unusable input, with its position."""
+        """Encode inputs; raise InputError with the position of an unusable input.
+
+        Args:
+            what: name of the list of inputs in error messages.
+        """
         raise NotImplementedError
 
     def dummy_input(self, text: str) -> Item:
-        """An encoded input with this text, for testing a model."""
+        """An encoded input with this text, for the first test of a loaded model."""
         return self.encode([self.pair(text, text) if self.pairs else text])[0]
 
     def to_explain(self, x: Any) -> tuple[Any, int]:
@@ -94,11 +98,11 @@ class ServedInputs:
 
 
 class RowChunks:
-    """Rows in chunks; rows in memory are one chunk."""
+    """The rows of a command's inputs in chunks. In this base class all rows are in memory, as one chunk."""
 
     num_usable: int  # number of usable rows
     layout: Layout
-    all_at_once: ClassVar[bool] = True
+    all_at_once: ClassVar[bool] = True  # whether there is only one chunk
 
     def __init__(self, rows: Sequence[Row], noun: str = "texts"):
         self.rows, self.num_usable, self.layout = rows, len(usable_inputs(rows, noun)), detect_layout(rows)
@@ -108,7 +112,10 @@ class RowChunks:
 
 
 class Inputs:
-    """A kind of input. An estimator has its kind as ``INPUTS``; other code does not depend on the kind."""
+    """Base class of a kind of input, such as texts or images.
+
+    ``INPUTS`` of an estimator is an instance of its kind. Other code does not depend on the kind.
+    """
 
     noun: ClassVar[str] = "examples"  # name of the examples in messages, reports and JSON
     shape: ClassVar[str] = "tokens [N]"  # shape of the model's input, for reports
@@ -118,10 +125,10 @@ class Inputs:
     can_be_cut: ClassVar[bool] = False  # whether examples may be truncated
     in_tables: ClassVar[bool] = False  # whether examples are cells of a table
     may_be_pairs: ClassVar[bool] = False  # whether ``--pair-column`` is supported
-    columns: ClassVar[Sequence[str]] = ()  # usual names of the column of examples in a Parquet file
-    served: ClassVar[type[ServedInputs]]  # these inputs in the server; missing: cannot be served
+    columns: ClassVar[Sequence[str]] = ()  # usual names of the column with the examples in a Parquet file
+    served: ClassVar[type[ServedInputs]]  # how the server reads these inputs; missing: they cannot be served
 
-    packages: ClassVar[Sequence[str]]  # packages whose versions are in metrics.json
+    packages: ClassVar[Sequence[str]]  # a run records the versions of these packages in metrics.json
     # Severities of the data doctor's findings that a run prints.
     doctor_severities: ClassVar[Sequence[Severity]] = ("warning",)
     messages_field: ClassVar[str] = "messages"  # field of ``Dataset`` for messages of a run
@@ -129,19 +136,20 @@ class Inputs:
 
     # --- runs of classification and regression ------------------------------------------------------
 
-    def read(self, recipe: Any, source: str, targets_are_numbers: bool, **part: Any) -> Any:
-        """Load the ``Dataset`` of a source, with the columns of the recipe.
+    def read(self, recipe: Any, source: str, targets_are_numbers: bool, **options: Any) -> Any:
+        """Load the ``Dataset`` of a source, with the columns that the recipe names.
 
         Args:
-            part: ``limit`` and ``seed`` of a subset; ``trained``: text columns in training, for other data.
+            options: ``limit`` and ``seed`` of a random subset, and ``trained``, the text columns that were
+                used in training if these are other data.
 
         Raises:
             DataError: the source does not exist or cannot be read.
         """
         raise NotImplementedError
 
-    def skips(self, d: Any) -> bool:
-        """Whether the section ``data`` skips unusable examples."""
+    def skips_unusable(self, data: Any) -> bool:
+        """Whether the section ``data`` of a recipe skips unusable examples."""
         raise NotImplementedError
 
     def check(self, recipe: Any, splits: Mapping[str, Any], folder: Path) -> None:
@@ -159,8 +167,8 @@ class Inputs:
         """
         return splits, []
 
-    def facts(self, est: Any, splits: Any, recipe: Any) -> dict[str, Any]:
-        """Facts for metrics.json about how the model reads the examples."""
+    def run_metadata(self, est: Any, splits: Any, recipe: Any) -> dict[str, Any]:
+        """Entries of metrics.json about how the model reads the examples."""
         return {}
 
     def example_fixture(self) -> Sequence[Any]:
@@ -173,7 +181,7 @@ class Inputs:
         """One row per input, in order; rows of a file have their row numbers and other columns.
 
         Raises:
-            DataError: an unreadable file, or (without ``request.skip``) an unusable input.
+            DataError: a file is unreadable, or (without ``request.skip``) an input is unusable.
         """
         raise NotImplementedError
 
@@ -182,7 +190,10 @@ class Inputs:
         return RowChunks(self.rows(request), self.noun)
 
     def examples_of_arguments(self, request: InputRequest, numbers: Sequence[int]) -> list[Any]:
-        """The examples to explain or to embed: for files the rows with these numbers (empty: all).
+        """The examples to explain or to embed.
+
+        Args:
+            numbers: the rows to choose from a file; empty: all rows.
 
         Raises:
             DataError: there is no such row, or it cannot be used.
@@ -197,11 +208,11 @@ class Inputs:
         """Raise InputError for a value of a Parquet file that the model cannot use."""
         raise NotImplementedError
 
-    def refuse(self, arguments: Sequence[str]) -> None:
+    def check_arguments(self, arguments: Sequence[str]) -> None:
         """Raise DataError for arguments that cannot be such inputs, before the model is loaded."""
 
-    def of(self, about: Mapping[str, Any]) -> Inputs:
-        """The kind of input of a saved model, by its ``glassformer.json``."""
+    def of_saved_model(self, metadata: Mapping[str, Any]) -> Inputs:
+        """The kind of input of a saved model, according to the contents of its ``glassformer.json``."""
         return self
 
     def as_pairs(self, clf: Any) -> Inputs:
@@ -213,15 +224,15 @@ class Inputs:
         return self
 
     def title(self, x: Any) -> str:
-        """The title of an explained example on a page; empty: the example itself is shown."""
+        """The title of an explained example on a page; empty if the page shows the example itself."""
         return ""
 
 
-def select_inputs(rows_read: Sequence[Row], numbers: Sequence[int]) -> list[Any]:
-    """The inputs of the rows with these numbers, in this order; empty: of all usable rows."""
+def select_inputs(all_rows: Sequence[Row], numbers: Sequence[int]) -> list[Any]:
+    """The inputs of the rows with these numbers, in this order; without numbers, of all usable rows."""
     if not numbers:
-        return [row.text for row in rows_read if row.error is None]
-    rows_by_number = {row.row: row for row in rows_read if row.row is not None}
+        return [row.text for row in all_rows if row.error is None]
+    rows_by_number = {row.row: row for row in all_rows if row.row is not None}
     if missing := [n for n in numbers if n not in rows_by_number]:
         fix = "Name a file: --data FILE"
         if rows_by_number:
@@ -235,5 +246,5 @@ def select_inputs(rows_read: Sequence[Row], numbers: Sequence[int]) -> list[Any]
 
 
 def section_values(section: Any, *keys: str) -> dict[str, Any]:
-    """Key -> value, for the keys that the section of a recipe has."""
+    """Map those keys that the section of a recipe has to their values."""
     return {key: getattr(section, key) for key in keys if hasattr(section, key)}

@@ -14,18 +14,18 @@ from glassformer.inputs.inputs import CHARS_PER_TOKEN, Inputs, Item, ServedInput
 from glassformer.inputs.rows import InputRequest, Row, check_arguments
 from glassformer.inputs.texts import gather_pairs, read_pairs
 
-SIDES = ("question", "text")
+TEXT_NAMES = ("question", "text")  # names of the two texts of an input in messages
 
 
 class ServedQuestions(ServedInputs):
-    """Pairs (question, context) in the server."""
+    """How the server reads pairs (question, context)."""
 
     pairs = True
     length_field = "text_pair"
     default_example = ("Where was Ada born?", "Ada was born in Hanoi in 1923.")
 
     def estimate_tokens(self, x: Sequence[str]) -> int:
-        # Twice, because windows overlap and each repeats the question; 4 for rounding and special tokens.
+        # Doubled, because windows overlap and each repeats the question; 4 for rounding and special tokens.
         return 2 * self.length(x) // CHARS_PER_TOKEN + 4
 
     def length(self, x: Sequence[str]) -> int:
@@ -33,10 +33,10 @@ class ServedQuestions(ServedInputs):
 
     def encode(self, inputs: Sequence[Sequence[str]], what: str = "questions") -> list[Item]:
         questions = check_questions(list(map(tuple, inputs)), what)
-        parts = [self.clf.encode([question]) for question in questions]
+        encoded = [self.clf.encode([question]) for question in questions]
         return [
-            Item(rows, len(rows.table.ids), bool(rows.table.truncated.any()), question)
-            for question, rows in zip(questions, parts, strict=True)
+            Item(windows, len(windows.table.ids), bool(windows.table.truncated.any()), question)
+            for question, windows in zip(questions, encoded, strict=True)
         ]
 
     def join(self, items: Sequence[Item]) -> Any:
@@ -50,13 +50,13 @@ class Questions(Inputs):
     served = ServedQuestions
 
     def rows(self, request: InputRequest) -> list[Row]:
-        """One row per question: two arguments, or a row of a file or of standard input.
+        """One row per question: two arguments, or one entry of a file or of standard input.
 
-        Files are JSON like SQuAD, tables with columns question and context, and ``.txt`` files. A line of a
-        ``.txt`` file or of standard input has both texts, separated by a tab.
+        Files are JSON in SQuAD's format, tables with columns question and context, and ``.txt`` files. A line
+        of a ``.txt`` file or of standard input has both texts, separated by a tab.
         """
         check_arguments(request.arguments, request.skip)
-        return gather_pairs(request, SIDES, _read_file)
+        return gather_pairs(request, TEXT_NAMES, _read_file)
 
 
 def _read_file(path: Path, request: InputRequest) -> list[Row]:

@@ -1,7 +1,7 @@
-"""Read the inputs of a command: texts, files of texts, standard input.
+"""Read texts as inputs of a command, from arguments, files and standard input.
 
-Each input becomes a ``Row`` with its position, its other columns and its error, if any. Other modules read
-pairs, questions, sentences and images.
+Each input becomes a ``Row`` with its position, the other columns of its file, and its error, if any. Other
+modules read pairs, questions, sentences and images.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class InputRequest:
         text_column, pair_column: columns of tables; None: detect them.
         training_columns: names of the columns used in training; preferred in detection.
         folder: folder of the model.
-        skip: whether to mark unusable inputs; False: raise an error.
-        log: called with a message about how a file is read.
+        skip: whether an unusable input only gets a ``Row.error``; False: it raises an error.
+        log: receives messages about how a file is read.
     """
 
     arguments: Sequence[str]
@@ -83,7 +83,7 @@ class Row:
     row: int | None = None  # row number in its file
     file: str = ""  # empty for arguments of the command line
     other_columns: dict[str, str] = field(default_factory=dict)  # the file's other columns
-    error: str | None = None  # why it has no prediction
+    error: str | None = None  # why the input is unusable, so it has no prediction
     words: Sequence[str] | None = None  # the words of a sentence, if its file has words
 
 
@@ -107,7 +107,7 @@ def usable_inputs(rows: Sequence[Row], noun: str = "texts") -> list[str]:
 
 
 def argument_row(text: str, number: int, skip: bool) -> Row:
-    """A row for argument ``number`` (from 1); with ``skip`` an unusable text is marked."""
+    """A row for argument ``number`` (from 1); with ``skip`` an unusable text gets an ``error``."""
     return Row(text, error=_find_problem(text, f"TEXT {number}", skip, "Give another text"))
 
 
@@ -115,7 +115,7 @@ EMPTY = "the line is empty"
 
 
 def rows_of_lines(lines: dict[int, str], file: str, skip: bool) -> list[Row]:
-    """One row per line; empty lines are marked, also without ``skip``.
+    """One row per line; an empty line always gets an ``error``, even without ``skip``.
 
     Args:
         lines: number (from 1) -> line.
@@ -129,7 +129,7 @@ def rows_of_lines(lines: dict[int, str], file: str, skip: bool) -> list[Row]:
 
 
 def table_row(path: Path, number: int, text: Any, other_columns: dict[str, Any], skip: bool) -> Row:
-    """A row of a table; with ``skip`` an unusable text is marked."""
+    """A row of a table; with ``skip`` an unusable text gets an ``error``."""
     cells = {name: to_cell(value) for name, value in other_columns.items()}
     row = Row(text if isinstance(text, str) else "", number, str(path), cells)
     row.error = _find_problem(text, f"{path}, row {number}", skip)
@@ -137,7 +137,10 @@ def table_row(path: Path, number: int, text: Any, other_columns: dict[str, Any],
 
 
 def handle_ragged_row(skip: bool, ragged: dict[int, DataError]) -> Callable[[DataError, int], None]:
-    """An argument of ``read_table``: raise the error of a row or, with ``skip``, add it to ``ragged``."""
+    """A function for ``read_table``, called for each row with a wrong number of cells.
+
+    The function raises the error of the row or, with ``skip``, adds it to ``ragged``.
+    """
 
     def handle(error: DataError, row: int) -> None:
         if not skip:
@@ -148,7 +151,7 @@ def handle_ragged_row(skip: bool, ragged: dict[int, DataError]) -> Callable[[Dat
 
 
 def read_counting_errors(read: Callable[[InputRequest], list[Row]], request: InputRequest) -> list[Row]:
-    """Call ``read``; the error for an unusable row also states the number of unusable rows of the file."""
+    """Call ``read``, and add the number of unusable rows of the file to the error for an unusable row."""
     try:
         return read(request)
     except DataError as error:
@@ -187,10 +190,12 @@ def read_columns(
     request: InputRequest,
     settings: Sequence[str] = ("text_column", "pair_column"),
 ) -> list[tuple[tuple[Any, ...], Row]]:
-    """For each row, the values of the columns selected by ``choose``, and a ``Row`` with the other columns.
+    """For each row, the values of the columns that ``choose`` selects, and a ``Row`` with the other columns.
 
-    With ``request.skip``, unreadable rows are marked and have an empty tuple; otherwise they raise an error.
-    ``settings`` name the columns.
+    With ``request.skip``, an unreadable row has no values and an ``error``; otherwise it raises an error.
+
+    Args:
+        settings: the settings that can name the selected columns, for messages.
     """
     ragged: dict[int, DataError] = {}
     try:
@@ -208,18 +213,18 @@ def read_columns(
     copied_names = columns_to_copy([name for name in table.names if name not in columns], request.log)
     values = {name: table.read(name) for name in copied_names}
     rows: list[tuple[tuple[Any, ...], Row]] = []
-    for i, cells_read in enumerate(zip(*map(table.read, columns), strict=True)):
+    for i, selected in enumerate(zip(*map(table.read, columns), strict=True)):
         cells = {name: to_cell(values[name][i]) for name in copied_names}
-        rows.append((cells_read, Row("", table.rows[i], str(path), cells)))
+        rows.append((selected, Row("", table.rows[i], str(path), cells)))
     rows += [((), unreadable_row(path, row, error, columns, table.names)) for row, error in ragged.items()]
     return sorted(rows, key=lambda item: item[1].row or 0)
 
 
 def columns_to_copy(names: Sequence[str], log: Callable[[str], None]) -> list[str]:
-    """The columns of a table that are written next to the predictions; logs the number of other columns."""
-    if (more := len(names) - MAX_COLUMNS) > 0:
+    """The first ``MAX_COLUMNS`` columns of a table, which are written next to the predictions."""
+    if (num_dropped := len(names) - MAX_COLUMNS) > 0:
         where = f"those after {names[MAX_COLUMNS - 1]!r}"
-        log(f"{more:,} of {len(names):,} other columns, {where}, are not written with the predictions")
+        log(f"{num_dropped:,} of {len(names):,} other columns, {where}, are not written with the predictions")
     return list(names[:MAX_COLUMNS])
 
 
@@ -228,8 +233,8 @@ def unreadable_row(
 ) -> Row:
     """An unusable row with its readable cells.
 
-    If the row has a wrong number of cells, cells may have shifted. Then only the cells to the left of the
-    first text column are kept.
+    If the row has a wrong number of cells, some cells may be in the wrong column. Then only the cells to the
+    left of the first text column are kept.
 
     Args:
         names: all columns of the table.
@@ -255,7 +260,7 @@ def _find_problem(text: Any, where: str, skip: bool, fix: str = "") -> str | Non
 
 
 def to_cell(value: Any) -> str:
-    """A value of a user's column as a cell of a CSV file; bytes are left out."""
+    """A value of a user's column as a cell of a CSV file; empty for bytes."""
     if value is None or isinstance(value, bytes):
         return ""
     if isinstance(value, list | dict):
@@ -273,7 +278,6 @@ class Layout(NamedTuple):
 
 
 def detect_layout(rows: Sequence[Row]) -> Layout:
-    """The layout for rows in memory."""
     columns = tuple(dict.fromkeys(name for row in rows for name in row.other_columns))
     several = len({row.file for row in rows if row.file}) > 1
     pairs = any(isinstance(row.text, TextPair) for row in rows)
@@ -281,7 +285,7 @@ def detect_layout(rows: Sequence[Row]) -> Layout:
 
 
 def copied_columns(layout: Layout, used_names: Sequence[str]) -> dict[str, Callable[[Row], str]]:
-    """Output name -> function that returns the cell of a row, for each of the user's columns.
+    """Map the output name of each of the user's columns to a function that returns the cell of a row.
 
     A name in ``used_names`` becomes ``given:NAME``.
     """
@@ -306,7 +310,7 @@ def rejected_message(rejected: Sequence[Any]) -> str:
     return f"{count} not predicted: {group_reasons(rejected)}{encoding_note(rejected)}"
 
 
-# Extensions of unsupported files; an argument with one of them is also a file name and not a text.
+# Extensions of unsupported files; an argument that ends with one of them is a file name, not a text.
 UNSUPPORTED_EXTENSIONS = (
     *(".xlsx", ".xls", ".ods", ".feather", ".arrow", ".jsonlines", ".gz", ".zip", ".bz2", ".xz", ".zst"),
     *(".pdf", ".docx", ".html", ".xml", ".md", ".png", ".jpg", ".jpeg", ".tif", ".tiff", ".gif", ".webp"),
@@ -317,7 +321,7 @@ def gather_rows(request: InputRequest, first: int = 1) -> list[Row]:
     """One row per text, in order; rows of a file have their row numbers and other columns.
 
     Args:
-        first: number of the first argument, for messages.
+        first: position of the first argument on the command line, for messages.
     """
     rows: list[Row] = []
     for number, argument in enumerate(request.arguments, first):
@@ -422,7 +426,7 @@ def read_stdin() -> tuple[list[str], list[int]]:
 def read_with_columns(
     path: Path, text_column: str | None, log: Callable[[str], None]
 ) -> tuple[list[str], list[int], list[dict[str, Any]]]:
-    """Texts of a table or a ``.txt`` file, their row numbers, and one dict of the other columns per row.
+    """Texts of a table or a ``.txt`` file, their row numbers, and the other columns as one dict per row.
 
     Columns of bytes are left out.
     """

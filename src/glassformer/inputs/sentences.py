@@ -1,4 +1,4 @@
-"""Sentences as inputs of taggers: texts, which are split into words, or lists of words."""
+"""Sentences as inputs of taggers: lists of words, or texts that are split into words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glassformer.inputs.texts import as_text_pairs
 
 
 class ServedSentences(ServedInputs):
-    """Sentences in the server: texts, which are split into words, or lists of words."""
+    """How the server reads sentences: as lists of words, or as texts that are split into words."""
 
     default_example = "Ann left Rome on Monday ."
 
@@ -27,8 +27,8 @@ class ServedSentences(ServedInputs):
         return len(x) if isinstance(x, str) else sum(map(len, x)) + len(x) - 1
 
     def encode(self, inputs: Sequence[str | Sequence[str]], what: str = "inputs") -> list[Item]:
-        parts = [self.clf.encode([words]) for words in self.clf.words_of(list(inputs), what)]
-        return [Item(rows, len(rows.table.ids), original=x) for x, rows in zip(inputs, parts, strict=True)]
+        encoded = [self.clf.encode([words]) for words in self.clf.words_of(list(inputs), what)]
+        return [Item(s, len(s.table.ids), original=x) for x, s in zip(inputs, encoded, strict=True)]
 
     def join(self, items: Sequence[Item]) -> Any:
         return concatenate_sentences([item.encoded for item in items])
@@ -40,7 +40,7 @@ class Sentences(Inputs):
     noun, single_text, served = "sentences", True, ServedSentences
 
     def rows(self, request: InputRequest) -> list[Row]:
-        """Texts, files of texts, CoNLL files, and tables with lists of words."""
+        """One row per sentence, from texts, files of texts, CoNLL files and tables with lists of words."""
         check_arguments(request.arguments, request.skip)
         rows: list[Row] = []
         for number, argument in enumerate(request.arguments, 1):
@@ -58,7 +58,7 @@ class Sentences(Inputs):
 
     def gather(self, request: InputRequest) -> RowChunks:
         chunks = super().gather(request)
-        # print the file name of each row if there are several files
+        # write the file name of each row if there are several files
         chunks.layout = chunks.layout._replace(files=len({row.file for row in chunks.rows}) > 1)
         return chunks
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from glassformer.checkpoints.catalog import CATALOG, IMAGE_ENCODER
 from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.settings import find_metadata, get_section, shorten
-from glassformer.errors import NotForThisModelError
+from glassformer.errors import NotForThisModelError, with_article
 from glassformer.families import find_family
 
 ESTIMATORS = {"texts": "TextClassifier", "images": "ImageClassifier"}  # input of a backbone -> estimator
-LINEAR = "linear"  # a model without layers
+LINEAR = "linear"  # stands for the inputs of a linear model, which has no encoder
 SUPPORTED_STARTS = (
     "Start from a classifier, from a MaskedLM that was trained on your texts, or from an architecture; "
     "to start from word vectors: TextClassifier('lstm', vectors=FOLDER)"
@@ -31,24 +31,25 @@ def check_start(model: str, reads: str) -> None:
     model_folder, metadata = find_metadata(folder)
     if not metadata:
         return
-    kind = metadata.get("kind", "TextClassifier")  # missing in the oldest models
+    estimator = metadata.get("kind", "TextClassifier")  # missing in the oldest models
     backbone_inputs = _inputs_of_backbone(model_folder / "config.json")
     if backbone_inputs is None:
-        name = shorten(kind).strip("'")
-        what = f"holds a {name}, which has no encoder for a classifier"
+        name = shorten(estimator).strip("'")
+        what = f"{with_article(name)} has no encoder for a classifier"
         raise NotForThisModelError(what, where=str(folder), fix=SUPPORTED_STARTS)
     if backbone_inputs == LINEAR:
-        what = "holds a linear model, which has no encoder to continue from"
+        what = "a linear model has no encoder to continue from"
         new, encoder = ("tfidf", "all-minilm-l6-v2") if reads == "texts" else ("hog", IMAGE_ENCODER)
         fix = f"Fit a new linear model with model={new}, or start from an encoder: model={encoder}"
         raise NotForThisModelError(what, where=str(folder), fix=fix)
     if backbone_inputs != reads:
         fix = f"Continue with {ESTIMATORS[backbone_inputs]}(folder)"
-        raise NotForThisModelError(f"holds a model of {backbone_inputs}", where=str(folder), fix=fix)
+        what = f"the model reads {backbone_inputs}, not {reads}"
+        raise NotForThisModelError(what, where=str(folder), fix=fix)
 
 
 def _inputs_of_backbone(file: Path) -> str | None:
-    """The inputs ("texts", "images") of the backbone in a ``config.json``, or ``LINEAR``; None: unknown."""
+    """What the backbone of a ``config.json`` reads: "texts", "images" or ``LINEAR``; None: unknown."""
     settings = read_json(file) if file.is_file() else {}
     family = find_family(settings.get("model_type"))
     if family is None:

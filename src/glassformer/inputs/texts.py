@@ -58,24 +58,24 @@ from glassformer.inputs.rows import (
 from glassformer.reading import ChangeDetector
 
 COLUMNS = ("text_column", "label_column", "label_separator", "pair_column", "number_format")
-MAX_OVERLAP = 32  # maximum number of windows that contain the same token of a long text
+MAX_OVERLAP = 32  # maximum number of windows with the same token of a long text
 
 
 class ServedTexts(ServedInputs):
-    """Texts or pairs of texts in the server, truncated or in windows."""
+    """How the server reads texts or pairs of texts: truncated, or in overlapping windows."""
 
     pair = staticmethod(TextPair)
 
     def __init__(self, clf: Any, limits: Any, name: str):
         self.clf, self.limits, self.pairs = clf, limits, bool(getattr(clf, "reads_pairs", False))
-        self.of_tokens = clf.reads_tokens  # False: tokens are estimated from the length of the text
-        # Long texts are cut to the maximum length, or divided into overlapping windows.
-        is_cut, stride = clf.long_texts == "cut", getattr(clf, "window_stride", None)
-        self.max_length = clf.max_length if self.of_tokens else None
-        self.max_tokens = clf.max_length if self.of_tokens and is_cut else limits.characters
+        self.counts_tokens = clf.reads_tokens  # False: tokens are estimated from the length of the text
+        # Long texts are truncated to the maximum length, or divided into overlapping windows.
+        truncates, stride = clf.long_texts == "cut", getattr(clf, "window_stride", None)
+        self.max_length = clf.max_length if self.counts_tokens else None
+        self.max_tokens = clf.max_length if self.counts_tokens and truncates else limits.characters
         if self.pairs:
             self.default_example = ["A man plays a guitar.", "Somebody makes music."]
-        if not is_cut and stride and stride * MAX_OVERLAP < clf.max_length:
+        if not truncates and stride and stride * MAX_OVERLAP < clf.max_length:
             windows = f"windows of {clf.max_length} tokens with a stride of {stride}"
             what = f"{windows}: every token would be read more than {MAX_OVERLAP} times"
             raise ConfigError(what, where=name, fix="Use a larger window_stride")
@@ -89,29 +89,29 @@ class ServedTexts(ServedInputs):
         for i, text in enumerate(inputs):
             rows = table.select([i] if text_of_window is None else text_of_window == i)
             # For a linear model an estimate is enough, since n-grams are cheap.
-            tokens = len(rows.ids) if self.of_tokens else self.estimate_tokens(text)
+            tokens = len(rows.ids) if self.counts_tokens else self.estimate_tokens(text)
             has_one_window = text_of_window is None
-            is_truncated = self.of_tokens and has_one_window and bool(rows.truncated[0])
+            is_truncated = self.counts_tokens and has_one_window and bool(rows.truncated[0])
             items.append(Item(rows, tokens, is_truncated))
         return items
 
     def to_explain(self, x: str) -> tuple[str, int]:
         x, tokens = super().to_explain(x)
-        return x, tokens if self.of_tokens else 0
+        return x, tokens if self.counts_tokens else 0
 
     def join(self, items: Sequence[Item]) -> Windows:
         tables = [item.encoded for item in items]
         table = TokenTable.joined(tables)
         table = replace(table, truncated=np.zeros(len(table), bool))
-        is_cut = getattr(self.clf, "long_texts", "cut") == "cut"
-        text_of_window = None if is_cut else np.repeat(np.arange(len(items)), list(map(len, tables)))
+        truncates = getattr(self.clf, "long_texts", "cut") == "cut"
+        text_of_window = None if truncates else np.repeat(np.arange(len(items)), list(map(len, tables)))
         return Windows(table, len(items), text_of_window)
 
 
-class ServedForVectors(ServedTexts):
-    """Texts for embedding in the server, truncated to the model's maximum length."""
+class ServedTextsToEmbed(ServedTexts):
+    """How the server reads texts for an embedding model: truncated to the model's maximum length."""
 
-    of_tokens = True
+    counts_tokens = True
 
     def __init__(self, clf: Any, limits: Any, name: str):
         self.clf, self.limits = clf, limits
@@ -130,17 +130,17 @@ CHUNK_ROWS = 4096  # rows per chunk
 
 
 def find_large_file(arguments: Sequence[str]) -> Path | None:
-    """The input, if it is one large file of a type that can be streamed; otherwise None."""
+    """The path of the input if it is one large file of a type that can be streamed; otherwise None."""
     path = Path(arguments[0])
     is_streamable = len(arguments) == 1 and len(arguments[0]) < 4096 and path.suffix.lower() in STREAMABLE
     return path if is_streamable and path.is_file() and path.stat().st_size >= LARGE_FILE_BYTES else None
 
 
 class LargeFile(RowChunks):
-    """The same rows as from ``read_rows``, in chunks of ``CHUNK_ROWS``, with constant memory.
+    """The rows of a large table, in chunks of ``CHUNK_ROWS``, with constant memory.
 
-    All rows are checked before the first prediction. An unusable row, and a later change of the file, raise
-    an error.
+    They equal those of ``read_rows``. All rows are checked before the first prediction. An unusable row or a
+    later change of the file raises an error.
     """
 
     all_at_once = False
@@ -162,9 +162,9 @@ class LargeFile(RowChunks):
         self.path, self.skip, self.num_unusable = path, request.skip, 0
         self._ragged: dict[int, DataError] = {}
         self._table = StreamedTable(path, handle_ragged_row(request.skip, self._ragged))
-        self._text = find_text_column(self._table.sample(), request.text_column, request.training_columns)
-        others = [name for name in self._table.names if name != self._text]
-        columns = tuple(columns_to_copy(others, request.log))
+        self._column = find_text_column(self._table.sample(), request.text_column, request.training_columns)
+        other_names = [name for name in self._table.names if name != self._column]
+        columns = tuple(columns_to_copy(other_names, request.log))
         self.layout = Layout(columns, files=False, errors=False)
         self.num_usable, self.num_unusable, first_unusable = 0, 0, None
         for row in self._rows():
@@ -179,7 +179,7 @@ class LargeFile(RowChunks):
 
     def _rows(self) -> Iterator[Row]:
         ragged = (
-            unreadable_row(self.path, number, error, (self._text,), self._table.names)
+            unreadable_row(self.path, number, error, (self._column,), self._table.names)
             for number, error in sorted(self._ragged.items())
         )
         return merge(ragged, map(self._row, self._table.rows()), key=lambda row: row.row or 0)
@@ -187,7 +187,7 @@ class LargeFile(RowChunks):
     def _row(self, numbered: tuple[int, Mapping[str, Any]]) -> Row:
         number, values = numbered
         other_columns = {name: values[name] for name in self.layout.columns}
-        return table_row(self.path, number, values[self._text], other_columns, self.skip)
+        return table_row(self.path, number, values[self._column], other_columns, self.skip)
 
     def __iter__(self) -> Iterator[list[Row]]:
         rows = self._rows()
@@ -208,23 +208,25 @@ class Texts(Inputs):
     packages = ("tokenizers", "safetensors", "scikit-learn")
     fixture_settings: ClassVar = {"model": "encoder-mini", "max_length": 16, "min_count": 1}
 
-    def read(self, recipe: Any, source: str, targets_are_numbers: bool, **part: Any) -> TextDataset:
-        d = recipe.data
+    def read(self, recipe: Any, source: str, targets_are_numbers: bool, **options: Any) -> TextDataset:
+        on_bad_row = recipe.data.on_bad_row
         if targets_are_numbers and source in SCORED_SOURCES:
-            part.pop("trained", None)
-            return _scored_dataset(load_scored_pairs(source, on_bad_row=d.on_bad_row, **part))
-        known = section_values(d, *COLUMNS) | {"on_bad_row": d.on_bad_row, "numbers": targets_are_numbers}
-        return load_text_dataset(source, need_labels=True, **known, **part)
+            options.pop("trained", None)
+            return _scored_dataset(load_scored_pairs(source, on_bad_row=on_bad_row, **options))
+        options |= section_values(recipe.data, *COLUMNS)
+        return load_text_dataset(
+            source, need_labels=True, on_bad_row=on_bad_row, numbers=targets_are_numbers, **options
+        )
 
-    def skips(self, d: Any) -> bool:
-        return d.on_bad_row == "skip"
+    def skips_unusable(self, data: Any) -> bool:
+        return data.on_bad_row == "skip"
 
     def examine(self, dataset: Any, est: Any, recipe: Any, held_out: Any) -> DoctorReport:
         tokenizer = est.tokenizer_ if est.reads_tokens else None
-        about = {"max_length": est.max_length, "clean": recipe.text.clean, "held_out": held_out}
-        return examine(dataset, tokenizer=tokenizer, **about)
+        options = {"max_length": est.max_length, "clean": recipe.text.clean, "held_out": held_out}
+        return examine(dataset, tokenizer=tokenizer, **options)
 
-    def facts(self, est: Any, splits: Any, recipe: Any) -> dict[str, Any]:
+    def run_metadata(self, est: Any, splits: Any, recipe: Any) -> dict[str, Any]:
         """The number of truncated texts and of all texts, per split."""
         if not est.reads_tokens:
             return {}
@@ -253,11 +255,11 @@ class Texts(Inputs):
     def check_cell(self, x: Any, clf: Any) -> None:
         check_inputs([x])
 
-    def refuse(self, arguments: Sequence[str]) -> None:
+    def check_arguments(self, arguments: Sequence[str]) -> None:
         check_arguments(arguments)
 
-    def of(self, about: Mapping[str, Any]) -> Inputs:
-        return TextPairs() if about.get("pairs") is True else self
+    def of_saved_model(self, metadata: Mapping[str, Any]) -> Inputs:
+        return TextPairs() if metadata.get("pairs") is True else self
 
     def as_pairs(self, clf: Any) -> Inputs:
         return as_text_pairs(clf)
@@ -283,10 +285,10 @@ def as_text_pairs(clf: Any) -> TextPairs:
     return TextPairs()
 
 
-class TextsForVectors(Texts):
+class TextsToEmbed(Texts):
     """Inputs with one text per example, for embedding models."""
 
-    served = ServedForVectors
+    served = ServedTextsToEmbed
 
 
 def _scored_dataset(pairs: Any) -> TextDataset:
@@ -306,28 +308,27 @@ def _scored_dataset(pairs: Any) -> TextDataset:
 TINY_TEXTS = ("the dog runs", "a small cat", "the cat sees a dog", "a dog", "the small dog runs")
 TINY_TEXTS += ("a cat runs", "the cat")
 
-
 TAB_FIX = "Write both texts of a pair in one line, separated by a tab"
-SIDES_OF_A_PAIR = ("first text", "second text")
+PAIR_NAMES = ("first text", "second text")
 
 
-def _lone_text_error(text: str, sides: tuple[str, str]) -> DataError:
+def _lone_text_error(text: str, names: tuple[str, str]) -> DataError:
     shown = text if len(text) <= 40 else f"{text[:40]}..."
-    if sides == SIDES_OF_A_PAIR:
+    if names == PAIR_NAMES:
         fix = "Give two texts for each pair, or a table with two columns"
         what = f"this model reads pairs, and {shown!r} has no second text"
         return WrongInputError(what, where="TEXT", fix=fix)
-    first, second = sides
-    what = f"this model reads a {first} with a {second}, and {shown!r} has none"
+    first, second = names
+    what = f"this model reads a {first} with a {second}, and the {first} {shown!r} has no {second}"
     fix = f'Give both, "{first.upper()}" "{second.upper()}", or a table with columns {first} and context'
     return DataError(what, where="TEXT", fix=fix)
 
 
 def _pair_row(first: Any, second: Any, row: int | None, file: str, skip: bool, where: str = "") -> Row:
-    """A row with one pair; an unusable pair raises an error or, with ``skip``, is marked.
+    """A row with one pair; an unusable pair raises an error or, with ``skip``, gets an ``error``.
 
     Args:
-        where: position of the texts if they are arguments.
+        where: position of the texts if they are arguments of the command.
     """
     try:
         (pair,) = join_sides([first], [second])
@@ -336,8 +337,8 @@ def _pair_row(first: Any, second: Any, row: int | None, file: str, skip: bool, w
             fix = "Give another text" if where else error.fix or "Correct it"
             where = where or f"{file}, row {row}"
             raise DataError(error.what, where=where, fix=f"{fix}, {SKIP_HINT}") from None
-        sides = (side if isinstance(side, str) else "" for side in (first, second))
-        return Row(TextPair(*sides), row, file, error=error.what)
+        texts = (text if isinstance(text, str) else "" for text in (first, second))
+        return Row(TextPair(*texts), row, file, error=error.what)
     return Row(pair, row, file)
 
 
@@ -360,7 +361,7 @@ def _pairs_of_text_file(path: Path, request: InputRequest) -> list[Row]:
 
 
 def _pairs_of_table(path: Path, request: InputRequest) -> list[Row]:
-    def columns(table: Any) -> tuple[str, str]:
+    def choose(table: Any) -> tuple[str, str]:
         first, second, message = columns_for_pair_model(
             table.names, request.text_column, request.pair_column, str(path), request.training_columns
         )
@@ -368,11 +369,11 @@ def _pairs_of_table(path: Path, request: InputRequest) -> list[Row]:
             request.log(message)
         return first, second
 
-    return read_pairs(path, columns, request)
+    return read_pairs(path, choose, request)
 
 
 def read_pairs(path: Path, choose: Callable[[Any], tuple[str, ...]], request: InputRequest) -> list[Row]:
-    """The pairs in two columns of a table."""
+    """One row per pair of texts in the two columns of a table that ``choose`` selects."""
     rows = []
     for values, row in read_columns(path, choose, request):
         if row.error is None:
@@ -385,24 +386,24 @@ def read_pairs(path: Path, choose: Callable[[Any], tuple[str, ...]], request: In
 
 def gather_pairs(
     request: InputRequest,
-    sides: tuple[str, str] = SIDES_OF_A_PAIR,
+    names: tuple[str, str] = PAIR_NAMES,
     read_table: Callable[[Path, InputRequest], list[Row]] = _pairs_of_table,
 ) -> list[Row]:
     """One row per pair, in order.
 
-    A pair is two arguments, or one row of a table, of a ``.txt`` file or of standard input. The texts in a
-    line of text are separated by a tab.
+    A pair is two arguments, a row of a table, or a line of a ``.txt`` file or of standard input. In a line, a
+    tab separates the two texts.
 
     Args:
-        sides: names of the two texts.
-        read_table: reads a file that is not ``.txt``.
+        names: names of the two texts in messages.
+        read_table: function that reads a file other than ``.txt``.
     """
     rows: list[Row] = []
     first: str | None = None
     for number, argument in enumerate(request.arguments, 1):
         is_file = argument == STDIN or (is_file_name(argument) and not is_image_name(argument))
         if first is not None and is_file:
-            raise _lone_text_error(first, sides)
+            raise _lone_text_error(first, names)
         if argument == STDIN:
             lines, line_numbers = read_stdin()
             numbered = zip(line_numbers, lines, strict=True)
@@ -417,5 +418,5 @@ def gather_pairs(
             rows.append(_pair_row(first, argument, None, "", request.skip, f"TEXT {number - 1} and {number}"))
             first = None
     if first is not None:
-        raise _lone_text_error(first, sides)
+        raise _lone_text_error(first, names)
     return rows

@@ -26,7 +26,7 @@ from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import ConfigError, DataError
 from glassformer.finite import finite
 from glassformer.packing import Packing
-from glassformer.runtime import computing
+from glassformer.runtime import isolated_torch
 
 # Activations after a dense layer. Keys are names of torch modules.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -172,7 +172,7 @@ class Sentences:
         skip = self.prompt_rows(prompt_text, tokenizer, limit)
         out = np.empty((len(text_list), self.width(model.config.encoder.d_model)), np.float32)
         device = next(model.parameters()).device
-        with computing():
+        with isolated_torch():
             for index in evaluation_batches(table.lengths, batch_tokens, device):
                 batch = pack_texts(table, index, device)
                 out[index] = self.pool_states(*self._states(model, batch, skip), skip).cpu().numpy()

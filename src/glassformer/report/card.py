@@ -21,7 +21,7 @@ from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.pairs import PAIR_SOURCES
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.evaluate.intervals import share_interval
-from glassformer.outputs import printable
+from glassformer.outputs import make_printable
 from glassformer.report.wording import count, duration
 from glassformer.targets.regression import Numbers
 
@@ -336,7 +336,7 @@ def _metadata(model: Model, loading: LoadingInfo, data: _Data, title: str, metri
 def _one_line(value: Any) -> Any:
     """The value with every string in it printable and on one line."""
     if isinstance(value, str):
-        return printable(" ".join(value.split()))
+        return make_printable(" ".join(value.split()))
     if isinstance(value, Mapping):
         return {key: _one_line(v) for key, v in value.items()}
     return [_one_line(v) for v in value] if isinstance(value, list) else value

@@ -42,7 +42,7 @@ from glassformer.reading import ChangeDetector
 from glassformer.scale.engines import map_items, required_resources
 from glassformer.targets.regression import bounds_of
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.run import trained_column, trained_columns
+from glassformer.tasks.run import training_column, training_columns
 
 # --- shards ---------------------------------------------------------------------------------------
 
@@ -201,12 +201,12 @@ def score_file(
     parts = out.with_name(f"{out.name}.parts")
     if pair is not None or getattr(load_cached(model), "reads_pairs", False):
         names = open_parquet(source).schema_arrow.names
-        trained = trained_columns(model)
+        trained = training_columns(model)
         column, pair, message = columns_for_pair_model(names, column, pair, str(source), trained)
         if message:
             say(message)
     else:
-        column = find_column(source, load_cached(model).inputs, column, trained_column(model))
+        column = find_column(source, load_cached(model).inputs, column, training_column(model))
     shards = make_shards(Path(source).resolve(), parts.resolve(), column, rows, pair or "")
     if not shards:
         raise MissingValueError("the file has no rows", where=str(source), fix="Give at least one example")

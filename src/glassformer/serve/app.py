@@ -27,7 +27,7 @@ from glassformer.errors import NotFiniteError
 from glassformer.explain.render import asset
 from glassformer.finite import json_text
 from glassformer.inputs.inputs import ServedInputs
-from glassformer.outputs import printable
+from glassformer.outputs import make_printable
 from glassformer.runtime import set_threads
 from glassformer.serve import schema
 from glassformer.serve.batcher import Batcher, ImageDecoder, TextEncoder
@@ -418,6 +418,6 @@ async def _http_problem(request: Request, error: Exception) -> Response:
 
 
 async def _server_failed(request: Request, error: Exception) -> Response:
-    text = printable("".join(traceback.format_exception(error)), allowed="\n")
+    text = make_printable("".join(traceback.format_exception(error)), allowed="\n")
     log.error("%s %s failed\n%s", request.method, json_text(request.url.path, ascii=True), text)
     return Problem(500, "the server failed; its log has the details").response()

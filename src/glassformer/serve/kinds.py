@@ -25,12 +25,12 @@ from glassformer.data.batching import pack_texts
 from glassformer.data.tags import tag_kind
 from glassformer.errors import InputError
 from glassformer.inputs.inputs import Item
-from glassformer.runtime import computing
+from glassformer.runtime import isolated_torch
 from glassformer.serve import schema
 from glassformer.serve.problems import Problem, input_problem
 from glassformer.targets.regression import bounds_of
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.similarity.pairs import vectors_of
+from glassformer.tasks.similarity.pairs import embed_batch
 from glassformer.tasks.similarity.search import at_least, nearest
 
 Table = tuple[Sequence[str], Sequence[int], Sequence[Mapping[str, Any]]]  # texts, row numbers, other columns
@@ -190,9 +190,9 @@ class Vectors(Output):
         self.clf, self.labels = clf, []
 
     def compute(self, model: Any, batch: Any, device: Any) -> np.ndarray:
-        with computing():
+        with isolated_torch():
             packed = pack_texts(batch.table, np.arange(batch.num_texts), device)
-            return vectors_of(model, packed, self.clf.num_prompt_tokens()).float().cpu().numpy()
+            return embed_batch(model, packed, self.clf.num_prompt_tokens()).float().cpu().numpy()
 
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
         return {"vectors": np.stack(rows).tolist(), "truncated": [item.truncated for item in items]}

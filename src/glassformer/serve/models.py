@@ -36,7 +36,7 @@ from glassformer.reading import read_regular
 from glassformer.runtime import choose_dtype
 from glassformer.serve.kinds import KINDS, Table
 from glassformer.serve.limits import Limits
-from glassformer.serve.problems import Problem, input_problem, printable, too_many_inputs
+from glassformer.serve.problems import Problem, input_problem, make_printable, too_many_inputs
 from glassformer.targets import target_of
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.similarity.estimator import Embedder
@@ -320,13 +320,13 @@ def load_models(
             if isinstance(error, InputError):
                 errors[name] = error
                 continue
-            text = outputs.printable("".join(traceback.format_exception(error)), allowed="\n")
-            log.error("%s could not be loaded\n%s", outputs.printable(name), text)
+            text = outputs.make_printable("".join(traceback.format_exception(error)), allowed="\n")
+            log.error("%s could not be loaded\n%s", outputs.make_printable(name), text)
             errors[name] = CheckpointError(f"could not be loaded ({type(error).__name__})", where=str(run))
     if errors and not loaded:
         raise next(iter(errors.values()))
     if broken is not None:
-        broken |= {name: printable(str(error)) for name, error in errors.items()}
+        broken |= {name: make_printable(str(error)) for name, error in errors.items()}
     return list(loaded.values())
 
 
@@ -376,7 +376,7 @@ def example_sentences(run: Path) -> list[str]:
         texts = [str(sentence["text"]) for sentence in sentences[:MAX_EXAMPLES]]
     except (KeyError, TypeError):  # the run has no sentences
         return []
-    return [printable(text, limit=MAX_EXAMPLE_LENGTH) for text in texts]
+    return [make_printable(text, limit=MAX_EXAMPLE_LENGTH) for text in texts]
 
 
 def example_image(run: Path, served: ServedModel) -> str | None:
@@ -387,7 +387,7 @@ def example_image(run: Path, served: ServedModel) -> str | None:
             served.inputs.open_base64(content, name)
         except (OSError, InputError) as error:
             if (run / name).exists():
-                log.warning("%s", printable(f"{run / name} cannot be shown: {error}"))
+                log.warning("%s", make_printable(f"{run / name} cannot be shown: {error}"))
         else:
             return content
     return None

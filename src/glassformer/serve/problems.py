@@ -48,7 +48,7 @@ class Problem(HTTPException):
     def response(self) -> JSONResponse:
         """``{"error": {"code", "what", "where", "fix"}}``, with ``Retry-After`` if a retry may help."""
         fields = {"code": self.code, "what": self.what, "where": self.where, "fix": self.fix}
-        content = {"error": {key: value and printable(value) for key, value in fields.items()}}
+        content = {"error": {key: value and make_printable(value) for key, value in fields.items()}}
         headers = {"Retry-After": str(self.retry_after)} if self.retry_after else {}
         if self.status in (408, 413, 431):  # the server does not read the rest of the request
             headers["Connection"] = "close"
@@ -123,6 +123,6 @@ def _message_and_fix(error: Any) -> tuple[str, str]:
     return str(error["msg"]), "GET /openapi.json describes valid requests"
 
 
-def printable(text: str, limit: int = 300) -> str:
+def make_printable(text: str, limit: int = 300) -> str:
     """The first ``limit`` characters of a text, with "?" for lone surrogates, which UTF-8 cannot encode."""
     return text[:limit].encode("utf-8", "replace").decode()

@@ -19,7 +19,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from glassformer.errors import ConfigError
-from glassformer.outputs import printable
+from glassformer.outputs import make_printable
 from glassformer.process import keep_freed_memory
 from glassformer.serve.app import create_app
 from glassformer.serve.guard import HEADERS, LOCAL, is_local
@@ -373,7 +373,7 @@ def run_server(
     broken: dict[str, str] = {}
     models = load_models(runs, limits, threads=threads, precision=precision, broken=broken)
     for name, error in broken.items():
-        log.warning("%s", printable(f"{name} is not served: {error}"))
+        log.warning("%s", make_printable(f"{name} is not served: {error}"))
     if search is not None:
         set_search_texts(models, search)
     if is_local(host):

@@ -26,14 +26,14 @@ from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
 from glassformer.tasks.classifier import (
     Classifier,
-    abstaining,
     abstention,
+    abstention_levels,
     check_abstain,
     describe_int8,
     fit_decision,
     int8_obstacle,
 )
-from glassformer.tasks.estimator import refuse_int8
+from glassformer.tasks.estimator import check_not_int8
 from glassformer.tasks.load import load
 from glassformer.tasks.run import read_run_recipe, with_bad_rows, with_columns
 from glassformer.tasks.supervised import load_other_data, with_known_labels
@@ -85,7 +85,7 @@ def calibrate_run(
             fix = "Leave it out: the most probable tag is predicted"
             raise errors.NotForThisModelError(what, where=name, fix=fix)
     with write_lock(folder):
-        data_recipe = with_bad_rows(with_columns(recipe, columns or {}), on_bad_row, other=True)
+        data_recipe = with_bad_rows(with_columns(recipe, columns or {}), on_bad_row, is_other_data=True)
         clf = load(folder)
         _check_calibrates(getattr(clf, "kind_", target), folder)
         context = RunContext(TASKS[recipe.task], data_recipe, folder, log, estimator=clf)
@@ -158,13 +158,13 @@ def _calibrate(
     cross_validates = thresholds is not None and not kind.is_multilabel
     decisions = (1.0, trained_thresholds), (temperature, thresholds), abstain_below
     p = kind.probabilities(logits, temperature)
-    out = _common_entries(clf, temperature, kind.error_mask(logits, targets), name) | {
+    out = _common_entries(clf, temperature, kind.count_errors(logits, targets), name) | {
         "threshold": plain(thresholds),
         "metric": threshold or ("f1" if thresholds is not None else None),
         "abstain_below": abstain_below,
         "unseen": _cross_validated(kind, logits, targets, threshold) if cross_validates else None,
         "splits": {name: _before_and_after(clf, logits, targets, *decisions, n)},
-        "abstaining": None if kind.is_multilabel else abstaining(kind, p, targets, thresholds),
+        "abstaining": None if kind.is_multilabel else abstention_levels(kind, p, targets, thresholds),
     }
     clf.temperature_, clf.threshold_, clf.abstain_below_ = temperature, thresholds, abstain_below
     return out, lambda s: _before_and_after(clf, clf.logits(s.examples), _targets(clf, s), *decisions, n)
@@ -323,7 +323,7 @@ def set_precision(folder: str | Path, model: Any, precision: str, log: Log) -> N
 def _check_int8(folder: Path, model: Any, log: Log) -> None:
     """Check int8 inference on the run's validation labels, and save the result with the model."""
     if not isinstance(model, Classifier):
-        refuse_int8("int8", type(model).__name__)
+        check_not_int8("int8", type(model).__name__)
     if model.int8_ is not None or int8_obstacle(model.model_, choose_device(model.device)) is not None:
         return
     run = folder.resolve().parent if folder.resolve().name == "model" else folder

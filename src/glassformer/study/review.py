@@ -36,7 +36,7 @@ from glassformer.data.text_pairs import SECOND_COLUMN, are_pairs, first_text, se
 from glassformer.evaluate.label_noise import LabelReview, SetReview, review_label_sets, review_labels
 from glassformer.evaluate.predictions import Prediction, read_predictions, table_file
 from glassformer.finite import json_text
-from glassformer.process import READING
+from glassformer.process import READ_OPTIONS
 from glassformer.report.study import write_review_page
 from glassformer.study.folds import OUT_OF_FOLD, load_fold_predictions, read_plan
 from glassformer.targets import LabelSets, Target, TokenTags, target_in
@@ -209,7 +209,7 @@ def as_text(value: Any) -> str:
 def _read_source(data: dict[str, Any]) -> Table | None:
     """The table of the folds' examples; None if they come from several files, or not from a file."""
     path = Path(str(data.get("source", "")))
-    with reading(**{key: data.get(key) for key in READING}):
+    with reading(**{key: data.get(key) for key in READ_OPTIONS}):
         try:
             if path.is_dir():
                 parts = split_files(path).get("train", [])

@@ -1,9 +1,8 @@
-"""Kinds of targets: metrics, baselines and comparisons.
+"""Kinds of targets, with their metrics, baselines and comparisons.
 
 ``Target`` is the base class. ``Classes``, ``LabelSets`` and ``Numbers`` also check and encode raw targets,
-convert the outputs of the head to predictions, and read and write their entries in saved folders. The kind of
-an estimator is its attribute ``kind_``. The kind of a finished run follows from its scores (``target_of``).
-Code outside this folder does not test for the kind.
+convert the outputs of the head to predictions, and read and write their entries in saved folders. An
+estimator has its target as ``kind_``. The target of a finished run follows from its scores (``target_of``).
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def target_of(scores: Mapping[str, Any]) -> Target:
 
 
 def target_in(folder: Path) -> Target | None:
-    """The kind of target whose predictions are in a run folder; None: no predictions that can be compared."""
+    """The kind of target whose predictions are in a run folder; None if they cannot be compared."""
     return next((target for target in TARGETS if target.has_file(folder)), None)
 
 
@@ -62,7 +61,7 @@ def kind_of_targets(y: Any) -> Classes:
 
 
 def target_from_metadata(metadata: Mapping[str, Any], where: str) -> Classes:
-    """The kind in a saved folder; raises CheckpointError for an unknown kind."""
+    """The target of a saved model, from its ``glassformer.json``; raises CheckpointError if unknown."""
     name = metadata.get("targets")
     for kind in TARGETS:
         if isinstance(kind, Classes) and name in kind.saved_names:
@@ -71,7 +70,7 @@ def target_from_metadata(metadata: Mapping[str, Any], where: str) -> Classes:
 
 
 def target_from_hub(settings: Mapping[str, Any], outputs: int) -> Classes:
-    """The kind in a model's ``config.json``; a single output means regression, as in ``transformers``."""
+    """The target of a model, from its ``config.json``; one output means regression, as in transformers."""
     problem = settings.get("problem_type")
     if problem == LabelSets.problem_type:
         return LabelSets()

@@ -39,14 +39,14 @@ ERRORS = (
     "overlapping",  # another span that shares words with a true answer
     "elsewhere",  # a span without words of a true answer
 )
-NUM_SPANS = 20  # number of best spans of a question that get a probability
-SENTENCE, SPAN = "the likeliest sentence (TF-IDF)", "a name or number in that sentence"
+NUM_SPANS = 20  # only so many best spans of a question get a probability
+SENTENCE, SPAN = "the likeliest sentence (TF-IDF)", "a name or number in that sentence"  # two baselines
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
-_SENTENCES = re.compile(r"[^.!?\n]+(?:[.!?](?=\S)[^.!?\n]+)*[.!?]*")
+_SENTENCES = re.compile(r"[^.!?\n]+(?:[.!?](?=\S)[^.!?\n]+)*[.!?]*")  # the "." of "3.5" ends no sentence
 _WORDS = re.compile(r"\w+")
-_NUMBER = re.compile(r"\d[\d.,:]*\d|\d")
-_NAME = re.compile(r"[^\W\d_a-z][\w'-]*(?:\s+[^\W\d_a-z][\w'-]*)*")
+_NUMBER = re.compile(r"\d[\d.,:]*\d|\d")  # 7, 1,234.5 or 12:30
+_NAME = re.compile(r"[^\W\d_a-z][\w'-]*(?:\s+[^\W\d_a-z][\w'-]*)*")  # capitalized words: Ada Lovelace
 _ASKS_NUMBER = re.compile(r"\b(when|year|how (many|much|old|long|far)|what (date|time|day))\b", re.IGNORECASE)
 
 
@@ -94,9 +94,9 @@ class AnswerSpan(Target):
             except (ValueError, KeyError, TypeError) as error:
                 what = f"a line that is not an answer ({type(error).__name__} {error})"
                 raise DataError(what, where=str(path), fix="Evaluate the run again") from None
-        # The predictions are exact match and F1, [n, 2].
         contexts = [str(context) for _, context, _ in examples]
-        predicted, groups = np.array(scores), _numbers(contexts, dict.fromkeys(contexts))
+        predicted = np.array(scores)  # [n, 2] exact match and F1
+        groups = _context_numbers(contexts, dict.fromkeys(contexts))
         return RunPredictions(self, hash_examples(examples), len(scores), None, predicted, groups=groups)
 
     def statistics(self, runs: SeedRuns) -> dict[str, Statistic]:
@@ -118,7 +118,7 @@ def exact_match(text: str, truth: Sequence[str]) -> float:
 
 
 def word_f1(text: str, truth: Sequence[str]) -> float:
-    """The highest word F1 with a true answer."""
+    """The highest word F1 of the text with one of the true answers."""
     return max((_f1(text, true) for true in truth), default=float(normalize(text) == ""))
 
 
@@ -131,7 +131,7 @@ def _f1(text: str, true: str) -> float:
 
 
 def error_kind(text: str, truth: Sequence[str]) -> str:
-    """The kind of error, one of ``ERRORS``; empty if the answer is right."""
+    """The error in an answer, one of ``ERRORS``; empty if the answer is right."""
     if exact_match(text, truth):
         return ""
     if not truth:
@@ -169,7 +169,7 @@ def answer_metrics(
     """
     scores = np.array([*map(answer_scores, predicted, truth)])  # [n, 2]
     answerable = np.array([bool(true.texts) for true in truth])
-    groups = _numbers(contexts, sorted(set(contexts)))
+    groups = _context_numbers(contexts, sorted(set(contexts)))
     errors = Counter(error_kind(text, true.texts) for text, true in zip(predicted, truth, strict=True))
     out: dict[str, Any] = {"n": len(truth), "contexts": int(groups.max(initial=-1)) + 1}
     out |= dict(zip(METRICS, scores.mean(0).tolist(), strict=True))
@@ -183,7 +183,7 @@ def answer_metrics(
     return out | {"errors": {error: errors[error] for error in ERRORS}}
 
 
-def _numbers(contexts: Sequence[str], distinct: Iterable[str]) -> np.ndarray:
+def _context_numbers(contexts: Sequence[str], distinct: Iterable[str]) -> np.ndarray:
     """The number of each question's context among the ``distinct`` contexts, from 0."""
     numbers = {context: i for i, context in enumerate(distinct)}
     return np.array([numbers[context] for context in contexts], np.int64)
@@ -193,10 +193,10 @@ def answer_scores(text: str, truth: Answers) -> tuple[float, float]:
     return exact_match(text, truth.texts), word_f1(text, truth.texts)
 
 
-def _intervals(scores: np.ndarray, groups: np.ndarray, draws: int, seed: int) -> list[list[float]]:
-    """95 % intervals of both means by resampling groups."""
+def _intervals(scores: np.ndarray, groups: np.ndarray, resamples: int, seed: int) -> list[list[float]]:
+    """95 % intervals of mean exact match and mean F1, by resampling groups."""
     statistics, count = _means(groups, scores), int(groups.max()) + 1
-    ends = map(bounds, bootstrap_means(statistics, count, resamples=draws, seed=seed))
+    ends = map(bounds, bootstrap_means(statistics, count, resamples=resamples, seed=seed))
     return [share_interval(share, count, pair) for share, pair in zip(scores.mean(0), ends, strict=True)]
 
 
@@ -241,18 +241,18 @@ class Candidates:
     """The best spans for one question, sorted by score, and the score of no answer."""
 
     spans: tuple[SpanCandidate, ...]
-    null: float  # score of no answer, the minimum over windows; NaN: the logits are not finite
+    null: float  # score of no answer, the minimum over windows; NaN if a logit is not finite
 
     @property
     def null_margin(self) -> float:
         """The score of no answer minus the score of the best span."""
         return self.null - self.spans[0].score if self.spans else np.inf
 
-    def is_none(self, threshold: float | None) -> bool:
-        """Whether "no answer" is predicted; with a threshold of None only if there is no span."""
+    def predicts_no_answer(self, threshold: float | None) -> bool:
+        """Whether "no answer" is predicted; without a threshold, only if there is no span."""
         return not self.spans or (threshold is not None and self.null_margin > threshold)
 
-    def ranked(self, question: Question, threshold: float | None, count: int) -> list[TextAnswer]:
+    def best_answers(self, question: Question, threshold: float | None, count: int) -> list[TextAnswer]:
         """The ``count`` best answers; without a threshold, "no answer" only if there is no span."""
         scores = np.array([*(score for score, _, _ in self.spans), self.null])
         if threshold is None and self.spans:
@@ -266,7 +266,7 @@ class Candidates:
         if threshold is None and answers:
             return answers[:count]
         no_answer = TextAnswer("", 0, 0, self.null, float(probabilities[-1]))
-        if self.is_none(threshold):
+        if self.predicts_no_answer(threshold):
             return [no_answer, *answers][:count]
         lower = (i for i, answer in enumerate(answers) if i and answer.score < no_answer.score)
         index = next(lower, len(answers))
@@ -276,10 +276,10 @@ class Candidates:
 def candidates(logits: np.ndarray, rows: QuestionWindows, max_answer: int) -> list[Candidates]:
     """The best spans of each question over all its windows.
 
-    A span that is in several windows has its best score.
+    The score of a span is its highest score in any window.
 
     Args:
-        logits: ``[N, 2]`` of all tokens.
+        logits: ``[N, 2]`` of all tokens of all windows.
         max_answer: maximum number of tokens of a span.
     """
     spans: list[dict[tuple[int, int], float]] = [{} for _ in range(rows.num_questions)]
@@ -325,7 +325,7 @@ def best_spans(logits: np.ndarray, max_tokens: int, count: int) -> list[tuple[fl
 def best_threshold(margins: Sequence[float], answered: Sequence[float], unanswered: Sequence[float]) -> float:
     """The threshold of ``Candidates.null_margin`` with the highest mean metric.
 
-    It is the middle of the interval of thresholds that are equally good.
+    If an interval of thresholds is equally good, it is the middle of the interval.
 
     Args:
         margins: the ``null_margin`` of each validation question.
@@ -353,7 +353,7 @@ def lower_words(text: str) -> list[str]:
 
 
 def document_frequencies(contexts: Sequence[str]) -> Counter[str]:
-    """The number of contexts with each word; the key "" has the number of contexts."""
+    """The number of contexts with each word; the value of "" is the number of all contexts."""
     texts = set(contexts)
     frequencies = Counter(word for text in texts for word in set(lower_words(text)))
     frequencies[""] = len(texts)
@@ -381,7 +381,7 @@ def likeliest_sentence(question: Question, df: Counter[str]) -> str:
 def name_or_number(question: Question, sentence: str) -> str:
     """The first number in a sentence if the question asks for a number, otherwise the first name.
 
-    Words of the question do not count. Without such a number or name, the whole sentence.
+    Words of the question do not count. If nothing is found, it is the whole sentence.
     """
     query_words = set(lower_words(question.question))
     pattern = _NUMBER if _ASKS_NUMBER.search(question.question) else _NAME

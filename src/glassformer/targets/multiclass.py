@@ -55,7 +55,7 @@ from glassformer.evaluate.intervals import macro_f1_interval, multilabel_f1_inte
 from glassformer.evaluate.metrics import Plain, Share
 from glassformer.evaluate.predict import softmax
 from glassformer.evaluate.predictions import HEADER, label_cells, read_predictions, write_table
-from glassformer.finite import finite, undefined
+from glassformer.finite import finite, with_undefined
 from glassformer.targets.target import (
     MIN_WRITTEN,
     RunPairs,
@@ -109,7 +109,7 @@ def without_unseen_labels(split: Any, label_at: Mapping[int, Any], classes: Sequ
 
 @dataclass(frozen=True)
 class Classes(Target):
-    """One class per example: a softmax over the logits, and the most probable class.
+    """One class per example: the most probable one of a softmax over the logits.
 
     Args:
         booleans: the targets are booleans. ``predict`` returns booleans; internally the classes are 0 and 1.
@@ -139,7 +139,7 @@ class Classes(Target):
     # --- raw targets ------------------------------------------------------------------------------
 
     def read(self, y: Any, origin: str = "labels") -> list[Any]:
-        """The labels, checked; see ``check_labels``."""
+        """Check the labels, and return them as a list; see ``check_labels``."""
         return list(check_labels(y, origin))
 
     def classes(self, labels: Sequence[Any], origin: str = "labels") -> list[Any]:
@@ -156,7 +156,7 @@ class Classes(Target):
         return np.array([numbers[label] for label in labels], np.int64)
 
     def normalize(self, labels: Sequence[Any], classes: Sequence[Any]) -> list[Any]:
-        """The labels, each in the spelling of the class that it stands for."""
+        """The labels in the spelling of the classes that they match."""
         return match_known_labels(labels, classes, spelling=True)
 
     def stratify_by(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
@@ -177,7 +177,7 @@ class Classes(Target):
         return None
 
     def validation_metrics(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        """Validation metrics after an epoch."""
+        """The validation metrics that are recorded after an epoch."""
         out = self.score(softmax(logits), targets, clf.classes_.tolist(), bootstrap=0, curves=False)
         return {"loss": out["log_loss"], "accuracy": out["accuracy"], "macro_f1": out["macro_f1"]}
 
@@ -199,9 +199,8 @@ class Classes(Target):
         """Class numbers ``[n]``, by default of the most probable classes.
 
         Args:
-            threshold: for two classes, the least probability of the second class; for more classes, one
-                threshold per class ``[C]``, and the class with the largest ratio to its threshold is
-                predicted.
+            threshold: for two classes, the minimum probability of the second class. For more classes
+                ``[C]``: the predicted class has the largest ratio of its probability to its threshold.
         """
         if threshold is None:
             return probabilities.argmax(1)
@@ -226,7 +225,7 @@ class Classes(Target):
         return np.array([None if label is None else bool(label) for label in labels], object)
 
     def confidence(self, probabilities: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-        """The confidence ``[n]`` of each prediction: the probability of its label."""
+        """The confidence ``[n]`` of each prediction: the probability of the predicted label."""
         return probabilities[np.arange(len(predicted)), predicted]
 
     def explain_target(self, probabilities: np.ndarray, threshold: Any) -> int:
@@ -248,15 +247,15 @@ class Classes(Target):
         seed: int = 0,
         curves: bool = True,
     ) -> dict[str, Any]:
-        """The metrics of predictions, ready for JSON; all shares are in [0, 1].
+        """The metrics of predictions, ready for JSON; all except log_loss are in [0, 1].
 
         Args:
             outputs: ``[n, K]`` probabilities, whose rows sum to 1.
             targets: ``[n]`` class indices in [0, K).
             classes: the K >= 2 labels in the order of the columns.
-            predicted: ``[n]`` class indices, if a threshold decides; None: the most probable class.
+            predicted: ``[n]`` class indices, if there is a threshold; None: the most probable classes.
             bootstrap: number of resamples; 0: no intervals.
-            curves: compute ROC-AUC and average precision.
+            curves: whether to compute ROC-AUC and average precision.
 
         Returns:
             - n, accuracy, log_loss (nats), weighted_f1 (weighted by support)
@@ -264,7 +263,7 @@ class Classes(Target):
             - roc_auc, average_precision: for ``positive``, or with more than two classes the one-vs-rest
               mean; None if only one class occurs, without ``curves``, or with more than ``MAX_SCORES``
               scores, and ``undefined`` has the reason
-            - positive: None for more than two classes
+            - positive: the label of the second class; None for more than two classes
             - accuracy_interval: 95 %, percentile bootstrap; for 0 and 1 see ``share_interval``
             - macro_f1_interval: 95 %, see ``intervals``; both intervals are None with ``bootstrap=0``
             - labels, confusion ([true][predicted] counts), per_class (label, precision, recall, f1, support)
@@ -281,9 +280,9 @@ class Classes(Target):
         n, columns = len(y), [1] if size == 2 else range(size)
         confusion = np.bincount(y * size + index, minlength=size * size).reshape(size, size)
         # One weighted sample per cell of the confusion matrix is equivalent to all examples.
-        true, chosen = np.nonzero(confusion)
-        cells: dict[str, Any] = {"y_true": true, "y_pred": chosen, "zero_division": 0}  # value of 0/0
-        cells["sample_weight"] = confusion[true, chosen]
+        y_true, y_pred = np.nonzero(confusion)
+        cells: dict[str, Any] = {"y_true": y_true, "y_pred": y_pred, "zero_division": 0}
+        cells["sample_weight"] = confusion[y_true, y_pred]
         scores = precision_recall_fscore_support(**cells, labels=range(size))
         precision, recall, f1, _ = cast(tuple[np.ndarray, ...], scores)
         intervals = _bootstrap(confusion, bootstrap, seed) if bootstrap else (None, None)
@@ -309,7 +308,7 @@ class Classes(Target):
                 for c, a, b, f, s in zip(labels, precision, recall, f1, confusion.sum(1), strict=True)
             ],
         }
-        return undefined(out, dict.fromkeys(("roc_auc", "average_precision"), reason))
+        return with_undefined(out, dict.fromkeys(("roc_auc", "average_precision"), reason))
 
     # --- calibration ------------------------------------------------------------------------------
 
@@ -317,8 +316,8 @@ class Classes(Target):
         """The temperature with the lowest smoothed log loss."""
         return fit_temperature(logits, targets)
 
-    def error_mask(self, logits: np.ndarray, targets: np.ndarray) -> Any:
-        """The number of wrong predictions, without a threshold, among the calibration examples."""
+    def count_errors(self, logits: np.ndarray, targets: np.ndarray) -> Any:
+        """The number of wrong predictions without a threshold."""
         return int((logits.argmax(1) != targets).sum())
 
     def fit_threshold(self, probabilities: np.ndarray, targets: np.ndarray, metric: Any) -> Any:
@@ -344,7 +343,7 @@ class Classes(Target):
     def difference(
         self, predictions: tuple[np.ndarray, np.ndarray, np.ndarray, int], measure: str, resamples: int
     ) -> dict[str, Any] | None:
-        """Difference between a model and a baseline, with its interval; None: not available for this metric.
+        """The difference between a model and a baseline, with its interval; None if the metric has none.
 
         Args:
             predictions: the true classes, both models' predictions, and the number of classes.
@@ -398,11 +397,11 @@ class Classes(Target):
 
     def read_calibration(self, metadata: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:
         """Temperature and threshold in a saved folder; raises CheckpointError for impossible values."""
-        count, range_ = outputs if self.is_multilabel else 0, (MIN_TEMPERATURE, MAX_TEMPERATURE)
-        temperature = _calibrated(metadata, "temperature", where, count, range_)
+        count, bounds = outputs if self.is_multilabel else 0, (MIN_TEMPERATURE, MAX_TEMPERATURE)
+        temperature = _read_calibrated(metadata, "temperature", where, count, bounds)
         by_class = isinstance(metadata.get("threshold"), list) and not self.is_multilabel
-        low = TINY if by_class else 0.0  # the thresholds of classes are divisors
-        threshold = _calibrated(metadata, "threshold", where, outputs, (low, MAX_THRESHOLD))
+        low = TINY if by_class else 0.0  # probabilities are divided by the thresholds of classes
+        threshold = _read_calibrated(metadata, "threshold", where, outputs, (low, MAX_THRESHOLD))
         return 1.0 if temperature is None else temperature, threshold
 
     def sort_classes(self) -> bool:
@@ -412,7 +411,11 @@ class Classes(Target):
     # --- runs -------------------------------------------------------------------------------------
 
     def prepare_data(self, dataset: Any, train: Any, skip: bool) -> Any:
-        """The data set before it is split. ``skip``: leave out unusable targets instead of an error."""
+        """Prepare the data set before it is split.
+
+        Args:
+            skip: leave out unusable targets instead of raising an error.
+        """
         return dataset
 
     def training_splits(self, splits: Any, recipe: Any) -> Any:
@@ -420,26 +423,26 @@ class Classes(Target):
         return splits
 
     def check_unseen(self, splits: Any, leave_out: bool) -> tuple[Any, list[Any]]:
-        """Before training, find labels of the other splits that do not occur in the training split.
+        """Find labels of the other splits that do not occur in the training split.
 
         Args:
-            leave_out: leave out examples with such a label.
+            leave_out: whether to leave out examples with such a label; False: raise an error.
 
         Returns:
             The splits to evaluate, and a ``RejectedRow`` for each example that was left out.
 
         Raises:
-            DataError: there is such a label, or a split has no examples left.
+            DataError: there is such a label (without ``leave_out``), or a split has no other examples.
         """
         known = sorted(set(flat_labels(splits.train.labels)), key=str)
-        parts: dict[str, Any] = {}
+        changed: dict[str, Any] = {}
         rejected: list[RejectedRow] = []
         for name in ("validation", "evaluated"):
             split = getattr(splits, name)
             if split is None or split.labels is None:
                 continue
             if name == "evaluated" and split is splits.validation:
-                parts[name] = parts["validation"]
+                changed[name] = changed["validation"]
                 continue
             label_at = unseen_labels(split.labels, known)
             if label_at and not leave_out:
@@ -451,20 +454,23 @@ class Classes(Target):
                     where=place(split.origin, i, split.rows),
                     fix=f"{fix}, or leave such rows out with {SKIP}",
                 )
-            parts[name] = without_unseen_labels(split, label_at, known)
+            changed[name] = without_unseen_labels(split, label_at, known)
             origin, rows = str(split.origin), split.rows or range(1, len(split) + 1)
             rejected += [RejectedRow(origin, rows[i], f"label {x!r} {UNSEEN}") for i, x in label_at.items()]
-        return replace(splits, **parts), rejected
+        return replace(splits, **changed), rejected
 
     def training_notes(self, splits: Any, rejected: Sequence[Any]) -> tuple[list[str], str, list[str]]:
-        """Notes printed before training: those before the sizes of the splits, after them, and below them.
+        """Notes about the targets that are printed before training.
 
         Args:
             rejected: rows that were left out when the data was read.
+
+        Returns:
+            Lines above the sizes of the splits, text in their line, and lines below.
         """
-        parts = splits.parts()
-        empty = [*filter(None, (unlabeled_message(name, split.labels) for name, split in parts.items()))]
-        return [], "", [*empty, EMPTY_FIX] if empty else []
+        named_splits = splits.parts().items()
+        unlabeled = [*filter(None, (unlabeled_message(name, split.labels) for name, split in named_splits))]
+        return [], "", [*unlabeled, EMPTY_FIX] if unlabeled else []
 
     def doctor_input(self, dataset: Any) -> Any:
         """The data set for the data doctor's checks of the inputs."""
@@ -499,7 +505,7 @@ class Classes(Target):
         outputs: np.ndarray,
         classes: Sequence[Any],
         predicted: Sequence[Any],
-        shares: Sequence[float | None],
+        confidences: Sequence[float | None],
         est: Any = None,
     ) -> None:
         """Write ``predictions.csv`` of a split with its true targets.
@@ -507,18 +513,18 @@ class Classes(Target):
         Args:
             name: name of the split, for the table.
             outputs: ``[n, C]``.
-            predicted, shares: predictions and their confidence, ``[n]``.
-            est: the estimator that computed the outputs; None: several estimators did.
+            predicted, confidences: predictions and their confidences, ``[n]``.
+            est: the estimator that computed the outputs; None if there were several.
         """
-        header, cells = self.table_columns(outputs, classes, shares, est)
+        header, cells = self.table_columns(outputs, classes, confidences, est)
         known = {"labels": split.labels, "rows": split.rows, "split": name}
         write_table(path, header, split.names(), predicted, cells, **known)
 
     def table_columns(
-        self, outputs: np.ndarray, classes: Sequence[Any], shares: Sequence[float | None], est: Any
+        self, outputs: np.ndarray, classes: Sequence[Any], confidences: Sequence[float | None], est: Any
     ) -> tuple[Sequence[str], Iterable[Sequence[str]]]:
         """The header of ``predictions.csv``, and the cells of each row after its prediction."""
-        return [*HEADER, *(f"p:{c}" for c in classes)], map(label_cells, shares, outputs)
+        return [*HEADER, *(f"p:{c}" for c in classes)], map(label_cells, confidences, outputs)
 
     # --- comparisons ------------------------------------------------------------------------------
 
@@ -568,7 +574,7 @@ class Classes(Target):
     def interval(
         self, key: str, runs: SeedRuns, mean: float, ends: Sequence[float], resamples: int
     ) -> list[float]:
-        """The interval of a metric; for macro-F1, as for one run, plus the variation between seeds."""
+        """The interval of a metric. For macro-F1 it includes the variation between seeds."""
         if key != "macro_f1":
             return super().interval(key, runs, mean, ends, resamples)
         options = {"include_absent": self.is_multilabel, "resamples": resamples}
@@ -581,7 +587,7 @@ class Classes(Target):
 
 
 def warn_of_spelling(labels: Sequence[Any], classes: Sequence[Any]) -> None:
-    """Warn of labels that stand for a class but are spelled differently than in training."""
+    """Warn of labels that match a class but are spelled differently than in training."""
     warn_spelling_message(other_spellings(flat_labels(labels), classes))
 
 
@@ -597,19 +603,19 @@ def check_known(
 ) -> None:
     """Raise DataError for a label (or one in a set) that is not in ``classes``."""
     known = set(classes)
-    for i, labels_of_one in enumerate(labels):
-        for label in flat_labels([labels_of_one]):
+    for i, labels_of_example in enumerate(labels):
+        for label in flat_labels([labels_of_example]):
             if label not in known:
-                known = f"Known: {', '.join(map(str, classes))}"
-                everything = [*classes, *flat_labels(labels)]
-                what, fix = explain_label_error(everything, f"label {label!r} {UNSEEN}", known)
+                fix = f"Known: {', '.join(map(str, classes))}"
+                all_labels = [*classes, *flat_labels(labels)]
+                what, fix = explain_label_error(all_labels, f"label {label!r} {UNSEEN}", fix)
                 raise UnknownLabelError(what, where=place(origin, i, rows), fix=fix)
 
 
-def _calibrated(
+def _read_calibrated(
     metadata: Mapping[str, Any], key: str, where: str, n: int, bounds: tuple[float, float]
 ) -> Any:
-    """A number in a saved folder, or an array of ``n`` numbers if it is a list; None if it is missing."""
+    """The number in a saved folder, or an array if it is a list of ``n`` numbers; None if it is missing."""
     value, fix = metadata.get(key), "Calibrate it again"
     if value is None:
         return None
@@ -633,10 +639,10 @@ def plain_labels(classes: Sequence[Any]) -> list[Any]:
 
 
 def no_better_than_majority(metrics: Mapping[str, Any]) -> str:
-    """A message if the model is not better than always predicting the most frequent label, else empty.
+    """A message if the model is not better than always predicting the most frequent label, or "".
 
-    A model is better if its accuracy is higher, or its macro-F1 is higher by more than ``MIN_F1_GAIN``.
-    Multi-label models have no message.
+    A model is better if its accuracy is higher, or its macro-F1 is higher by more than ``MIN_F1_GAIN``. For
+    multi-label models there is no message.
     """
     if not metrics.get("confusion"):  # multi-label
         return ""
@@ -646,7 +652,7 @@ def no_better_than_majority(metrics: Mapping[str, Any]) -> str:
     majority_f1 = 2 * share / (1 + share) / num_classes  # macro-F1 of the majority class
     if metrics["accuracy"] > share or metrics["macro_f1"] > majority_f1 + MIN_F1_GAIN:
         return ""
-    return f"no better than always answering {metrics['labels'][majority]!r}, which {share:.1%} are"
+    return f"no better than always predicting {metrics['labels'][majority]!r}, the label of {share:.1%}"
 
 
 def _check_scored(
@@ -655,7 +661,7 @@ def _check_scored(
     """Probabilities ``[n, size]``, true and predicted class numbers ``[n]``, checked."""
     p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
     if p.ndim != 2 or p.shape[1] != size or y.shape != p.shape[:1]:
-        raise ShapeError(f"probabilities {p.shape} and targets {y.shape} do not fit {size} classes")
+        raise ShapeError(f"probabilities {p.shape} and targets {y.shape} do not match {size} classes")
     if not len(y):
         raise DataError("no example to evaluate", fix="Give a split that is not empty")
     finite(p, "probabilities")
@@ -663,14 +669,14 @@ def _check_scored(
         raise DataError(f"targets must be class indices in 0..{size - 1}", where="targets")
     index = p.argmax(1) if predicted is None else np.asarray(predicted).astype(np.int64)
     if index.shape != y.shape or not 0 <= index.min() <= index.max() < size:
-        raise ShapeError(f"predicted classes {index.shape} do not fit targets {y.shape}")
+        raise ShapeError(f"predicted classes {index.shape} do not match targets {y.shape}")
     return p, y.astype(np.int64), index
 
 
 def _areas(p: np.ndarray, y: np.ndarray, columns: Sequence[int]) -> tuple[float | None, float | None]:
-    """Means over ``columns`` of ROC-AUC and average precision, each class versus the rest.
+    """Mean ROC-AUC and mean average precision over ``columns``, each class versus the rest.
 
-    The means exclude classes that all examples have, or no example. None if no class is left.
+    Classes that all examples have, or none, are left out. Without other classes, both are None.
     """
     from sklearn.metrics import average_precision_score, roc_auc_score
 
@@ -687,7 +693,7 @@ def _areas(p: np.ndarray, y: np.ndarray, columns: Sequence[int]) -> tuple[float 
 
 
 def _bootstrap(confusion: np.ndarray, resamples: int, seed: int) -> tuple[list[float], list[float]]:
-    """95 % intervals of accuracy and macro-F1, from multinomial draws of the confusion matrix."""
+    """95 % intervals of accuracy and macro-F1, from multinomial samples of the confusion matrix."""
     n, rng = int(confusion.sum()), np.random.default_rng(seed)
     true, predicted = np.nonzero(confusion)
     share = confusion[true, predicted] / n

@@ -37,7 +37,7 @@ from glassformer.evaluate.calibrate import (
 )
 from glassformer.evaluate.intervals import multilabel_f1_interval, share_interval
 from glassformer.evaluate.metrics import Share
-from glassformer.finite import finite, undefined
+from glassformer.finite import finite, with_undefined
 from glassformer.process import one_thread
 from glassformer.targets.multiclass import LABEL_METRICS, TINY, Classes, check_known, plain_labels
 from glassformer.targets.target import RunPredictions, SeedRuns, read_object
@@ -45,7 +45,7 @@ from glassformer.train.loop import SELECTION_SCORE
 from glassformer.train.objectives import BinaryCrossEntropy
 from glassformer.train.solved_head import SolvedHead, solve_label_sets
 
-HALF = 0.5  # the default threshold
+DEFAULT_THRESHOLD = 0.5
 MIN_EXAMPLES = 5  # a label with fewer examples uses the common threshold and temperature
 MAX_PAIRS = 10  # maximum number of pairs of labels in the metrics
 STRENGTHS = (1.0, 4.0, 16.0)  # inverse regularization strengths tried for the baseline
@@ -143,18 +143,22 @@ class LabelSets(Classes):
         return (logits / temperatures).sigmoid()
 
     def predicted_index(self, probabilities: np.ndarray, threshold: Any = None) -> np.ndarray:
-        """``[n, K]`` bool: the labels that reach their thresholds (default: 0.5)."""
-        return probabilities >= (HALF if threshold is None else np.asarray(threshold))
+        """The predicted labels ``[n, K]`` bool, whose probabilities reach their thresholds (default: 0.5)."""
+        return probabilities >= (DEFAULT_THRESHOLD if threshold is None else np.asarray(threshold))
 
     @staticmethod
     def thresholds(threshold: Any, classes: Sequence[Any]) -> np.ndarray:
-        return np.full(len(classes), HALF) if threshold is None else np.asarray(threshold, np.float64)
+        return (
+            np.full(len(classes), DEFAULT_THRESHOLD)
+            if threshold is None
+            else np.asarray(threshold, np.float64)
+        )
 
     def labels(self, predicted: np.ndarray, classes: np.ndarray) -> np.ndarray:
         return as_sets(predicted, classes.tolist())
 
     def format_prediction(self, predicted: np.ndarray, classes: np.ndarray) -> Any:
-        """An indicator matrix of the training targets' type, if they were a matrix; otherwise tuples."""
+        """An indicator matrix if the training targets were one, otherwise a list of tuples of labels."""
         if self.matrix:
             return predicted.astype(bool if self.booleans else np.int64)
         return list(map(tuple, self.labels(predicted, classes)))
@@ -162,7 +166,7 @@ class LabelSets(Classes):
     def confidence(self, probabilities: np.ndarray, predicted: np.ndarray) -> np.ndarray:
         """The confidence ``[n]`` of each prediction: the lowest probability of a predicted label.
 
-        If no label is predicted, it is the probability that the most probable label is absent.
+        Without a predicted label, it is the probability that the most probable label is absent.
         """
         lowest = np.where(predicted, probabilities, np.inf).min(1)
         return np.where(predicted.any(1), lowest, 1 - probabilities.max(1))
@@ -181,18 +185,18 @@ class LabelSets(Classes):
         seed: int = 0,
         curves: bool = True,
     ) -> dict[str, Any]:
-        """The metrics of predictions, ready for JSON; all shares are in [0, 1].
+        """The metrics of predictions, ready for JSON; all except log_loss are in [0, 1].
 
         Args:
-            outputs, targets: ``[n, K]`` probabilities and indicators.
-            predicted: ``[n, K]`` bool, if the thresholds are not 0.5.
+            outputs, targets: ``[n, K]`` probabilities and true indicators.
+            predicted: ``[n, K]`` bool, needed if the thresholds are not 0.5.
 
         Returns:
             - n, kind ("labels"), weighted_f1, log_loss (nats, mean over examples and labels), labels
             - accuracy (share of examples with all labels right), macro_f1 (mean over all labels), micro_f1,
               each with an ``_interval`` (95 %, bootstrap over examples; None with ``bootstrap=0``)
-            - roc_auc, average_precision: means over the labels that some, but not all examples have; None if
-              no such label exists or without ``curves``, and ``undefined`` has the reason
+            - roc_auc, average_precision: means over the labels that some, but not all examples have; None
+              without such a label or without ``curves``, and ``undefined`` has the reason
             - positive (always None), confusion (always empty)
             - per_class: label, precision, recall, f1, support, predicted, average_precision,
               calibration_error
@@ -204,13 +208,15 @@ class LabelSets(Classes):
         labels = plain_labels(classes)
         p, y = np.asarray(outputs, np.float32), np.asarray(targets).astype(bool)
         if p.ndim != 2 or p.shape[1] != len(labels) or y.shape != p.shape:
-            raise ShapeError(f"probabilities {p.shape} and targets {y.shape} do not fit {len(labels)} labels")
+            raise ShapeError(
+                f"probabilities {p.shape} and targets {y.shape} do not match {len(labels)} labels"
+            )
         if not len(y):
             raise DataError("no example to evaluate", fix="Give a split that is not empty")
         finite(p, "probabilities")
-        pred = p > HALF if predicted is None else np.asarray(predicted).astype(bool)
+        pred = p > DEFAULT_THRESHOLD if predicted is None else np.asarray(predicted).astype(bool)
         if pred.shape != y.shape:
-            raise ShapeError(f"predicted labels {pred.shape} do not fit targets {y.shape}")
+            raise ShapeError(f"predicted labels {pred.shape} do not match targets {y.shape}")
         n = len(y)
         args: dict[str, Any] = {"y_true": y.astype(int), "y_pred": pred.astype(int), "zero_division": 0}
         columns = precision_recall_fscore_support(**args, labels=range(y.shape[1]))
@@ -233,7 +239,7 @@ class LabelSets(Classes):
             "labels": labels,
             "confusion": [],
             "per_class": [
-                undefined(
+                with_undefined(
                     {
                         "label": label,
                         "precision": float(precision[k]),
@@ -249,14 +255,14 @@ class LabelSets(Classes):
                 for k, label in enumerate(labels)
             ],
             "labels_per_example": {"true": float(y.sum(1).mean()), "predicted": float(pred.sum(1).mean())},
-            "together": _together(y, pred, labels),
+            "together": _label_pairs(y, pred, labels),
         }
-        return undefined(out, {"roc_auc": reason, "average_precision": reason})
+        return with_undefined(out, {"roc_auc": reason, "average_precision": reason})
 
     def fit_temperature(self, logits: np.ndarray, targets: np.ndarray) -> Any:
         return fit_temperatures(logits, targets)
 
-    def error_mask(self, logits: np.ndarray, targets: np.ndarray) -> Any:
+    def count_errors(self, logits: np.ndarray, targets: np.ndarray) -> Any:
         """The number of wrong predictions of each label ``[K]``, at a threshold of 0.5."""
         return ((logits > 0) != targets).sum(0).tolist()
 
@@ -296,7 +302,7 @@ class LabelSets(Classes):
         return super().has_file(folder) and self.has_scores(scores)
 
     def parse_cells(self, cells: Sequence[str], classes: tuple[str, ...]) -> np.ndarray:
-        """Indicators ``[n, K]`` bool of the joined labels in each cell."""
+        """Indicators ``[n, K]`` bool of the labels in each cell."""
         known = set(classes)
         return indicator([parse_labels(cell, known) for cell in cells], classes).astype(bool)
 
@@ -315,7 +321,7 @@ class LabelSets(Classes):
 
 
 def align_columns(p: np.ndarray, labels: Sequence[Any], classes: Sequence[Any], fill: float) -> np.ndarray:
-    """The columns of ``p`` in the order of ``classes``, ``[n, K]``.
+    """Reorder the columns of ``p`` like ``classes``, to ``[n, K]``.
 
     Args:
         labels: the labels of the columns of ``p``.
@@ -355,7 +361,7 @@ def pos_weights(targets: np.ndarray, classes: list[Any], pos_weight: Any) -> tup
 def one_vs_rest(features: Sequence[Any], targets: np.ndarray) -> list[np.ndarray]:
     """One logistic regression per label, fitted on all training examples.
 
-    All labels use the strength with the best mean average precision on a held-out fifth.
+    All use the regularization strength with the best mean average precision on a held-out fifth.
 
     Args:
         features: features of the training examples ``[n, F]``, then of each set to predict; sparse or dense.
@@ -415,7 +421,7 @@ def binary_loss(logits: ArrayLike, targets: ArrayLike) -> float:
 def tune_thresholds(probabilities: ArrayLike, targets: ArrayLike) -> np.ndarray:
     """The threshold ``[K]`` with the best F1 of each label.
 
-    If fewer than ``MIN_EXAMPLES`` examples have a label, or do not have it, its threshold is the one with the
+    If fewer than ``MIN_EXAMPLES`` examples have a label, or lack it, its threshold is the common one with the
     best micro-F1 of all labels.
 
     Args:
@@ -423,7 +429,7 @@ def tune_thresholds(probabilities: ArrayLike, targets: ArrayLike) -> np.ndarray:
     """
 
     def fit(p: np.ndarray, y: np.ndarray) -> float:
-        return tune_threshold(p, y, "f1")[0] if 0 < y.sum() < y.size else HALF
+        return tune_threshold(p, y, "f1")[0] if 0 < y.sum() < y.size else DEFAULT_THRESHOLD
 
     return _fit_per_label(probabilities, targets, fit)
 
@@ -431,8 +437,8 @@ def tune_thresholds(probabilities: ArrayLike, targets: ArrayLike) -> np.ndarray:
 def fit_temperatures(logits: ArrayLike, targets: ArrayLike) -> np.ndarray:
     """The temperature ``[K]`` with the lowest smoothed log loss of each label.
 
-    If fewer than ``MIN_EXAMPLES`` examples have a label, or do not have it, its temperature is the common one
-    of all labels.
+    If fewer than ``MIN_EXAMPLES`` examples have a label, or lack it, its temperature is fitted to all labels
+    together.
     """
 
     def fit(z: np.ndarray, y: np.ndarray) -> float:
@@ -442,7 +448,7 @@ def fit_temperatures(logits: ArrayLike, targets: ArrayLike) -> np.ndarray:
 
 
 def _fit_per_label(values: ArrayLike, targets: ArrayLike, fit: Callable[..., float]) -> np.ndarray:
-    """``fit`` to the values ``[n]`` of each label ``[K]``; to all values for labels with too few examples."""
+    """``fit`` of the values ``[n]`` of each label, ``[K]``; of all values if it has too few examples."""
     x, y = _check_arrays(values, targets)
     out = np.full(x.shape[1], fit(x.reshape(-1), y.reshape(-1)))
     for k, count in enumerate(y.sum(0).tolist()):
@@ -466,13 +472,13 @@ def describe_labels(probabilities: ArrayLike, targets: ArrayLike, resamples: int
 def _check_arrays(values: ArrayLike, targets: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     p, y = np.asarray(values, np.float64), np.asarray(targets).astype(np.int64)
     if p.ndim != 2 or p.shape != y.shape:
-        raise ShapeError(f"values {p.shape} and targets {y.shape} do not fit")
+        raise ShapeError(f"values {p.shape} and targets {y.shape} do not match")
     if not len(p):
         raise DataError("no example to evaluate", fix="Give a split that is not empty")
     return p, y
 
 
-def _together(y: np.ndarray, pred: np.ndarray, labels: Sequence[Any]) -> list[dict[str, Any]]:
+def _label_pairs(y: np.ndarray, pred: np.ndarray, labels: Sequence[Any]) -> list[dict[str, Any]]:
     """Pairs of labels that occur together, and how often both were predicted."""
     pairs, names = label_pairs(as_sets(y, labels).tolist(), MAX_PAIRS), list(map(str, labels))
     for pair in pairs:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.evaluate.compare import Statistic
 
-MAX_SWAPS = 2**22  # numbers that are swapped at a time, to limit the memory
+MAX_SWAPS = 2**22  # maximum number of predictions that are exchanged at a time, to limit memory
 
 
 def correlation(counts: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -44,12 +44,12 @@ def number_statistic(measure: str, targets: ArrayLike, predicted: ArrayLike) -> 
 
     def statistic(counts: np.ndarray) -> np.ndarray:
         weights = np.asarray(counts, np.float64)  # [c, n]
-        return _defined([number_metric(measure, true, x, weights) for x in predictions])
+        return _zero_if_undefined([number_metric(measure, true, x, weights) for x in predictions])
 
     return statistic
 
 
-def _defined(values: ArrayLike) -> np.ndarray:
+def _zero_if_undefined(values: ArrayLike) -> np.ndarray:
     """The values, with 0 for undefined ones."""
     return np.where(np.isfinite(values), values, 0.0)
 
@@ -110,7 +110,8 @@ def permutation(
     a, b = (_without_scale(measure, x) for x in (a, b))
 
     def difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        return np.subtract(*_defined([number_metric(measure, true, x) for x in (first, second)]))
+        metrics = [number_metric(measure, true, x) for x in (first, second)]
+        return np.subtract(*_zero_if_undefined(metrics))
 
     observed = float(difference(a[None], b[None])[0])
     rng, step = np.random.default_rng(0), max(1, min(resamples, MAX_SWAPS // max(len(true), 1)))

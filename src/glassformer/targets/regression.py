@@ -1,12 +1,12 @@
-"""Regression targets: one output, standardized in training and returned in the unit of the targets.
+"""Regression targets: one number per example, with prediction intervals.
 
-On a log scale the logarithms are standardized; predictions are still numbers.
+Numbers are standardized for training, on a log scale after taking logarithms. Predictions are converted back.
 
 Intervals come from split conformal prediction (Papadopoulos et al., 2002; Vovk et al., 2005). The half width
 of an interval with coverage ``c`` is the ``ceil((n + 1) c)``-th smallest absolute error of ``n`` held-out
 examples. If new examples come from the same distribution, the interval contains the true number with
-probability at least ``c``. On a log scale errors are differences of logarithms. There an interval reaches
-from the number divided by a factor to the number times this factor.
+probability at least ``c``. On a log scale, errors are differences of logarithms, and an interval reaches from
+the prediction divided by a factor to the prediction times this factor.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from glassformer.evaluate.predictions import (
     number_cells,
     read_numbers,
 )
-from glassformer.finite import finite, undefined
+from glassformer.finite import finite, with_undefined
 from glassformer.process import one_thread
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.permutation import number_metric, number_statistic, permutation
@@ -65,7 +65,7 @@ from glassformer.targets.target import RunPairs, RunPredictions, SeedRuns, Targe
 from glassformer.train.objectives import SquaredError
 from glassformer.train.solved_head import SolvedHead, solve_numbers
 
-OUTPUT = "number"  # name of the output in lists of outputs
+OUTPUT = "number"  # name of the only output, in place of class names
 SCALE_NAMES: dict[str, Scale] = {"number": "linear", "log-number": "log"}  # names in a saved folder
 HUB_NAMES: dict[Scale, str] = {  # names of the output in transformers; for logarithms our own
     "linear": "LABEL_0",
@@ -81,7 +81,7 @@ MAX_POINTS = 2000  # maximum number of points in the plots of the report
 
 
 class NumericTarget(Target):
-    """Predicted numbers; two models are compared by a permutation test."""
+    """Base class of targets that are numbers. A permutation test compares two models."""
 
     def leading_metrics(self, measure: str, scores: Mapping[str, Any]) -> list[str]:
         """``measure``, and another metric that these scores contain."""
@@ -109,8 +109,8 @@ class Numbers(NumericTarget, Classes):
 
     Args:
         mean: mean of the training numbers.
-        unit: power of two nearest to their standard deviation, so that the division is exact.
-        scale: ``log``: natural logarithms replace the numbers, which must be above 0.
+        unit: power of two nearest to their standard deviation; dividing by it is exact.
+        scale: ``log``: the network learns the natural logarithms of the numbers, which must be above 0.
     """
 
     mean: float = 0.0
@@ -147,7 +147,7 @@ class Numbers(NumericTarget, Classes):
     predicts_labels: ClassVar[bool] = False
 
     @classmethod
-    def fitted(cls, numbers: np.ndarray, scale: Scale = "linear") -> Self:
+    def from_numbers(cls, numbers: np.ndarray, scale: Scale = "linear") -> Self:
         """The target with the mean and unit of these training numbers.
 
         Raises:
@@ -194,7 +194,7 @@ class Numbers(NumericTarget, Classes):
         return from_scale(np.asarray(standardized, np.float64) * self.unit + self.mean, self.scale)
 
     def stratify_by(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
-        return [float(x) for x in targets]  # a split stratifies numbers by rank
+        return [float(x) for x in targets]  # splits stratify floats by rank
 
     # --- training ---------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class Numbers(NumericTarget, Classes):
         return self.to_numbers(logits)
 
     def tensor_probabilities(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
-        """Predicted numbers ``[n, 1]`` fp64: fp32 cannot represent a spread of 1 around 10,000,000."""
+        """Predicted numbers ``[n, 1]``; fp64, since fp32 cannot represent a spread of 1 around 10,000,000."""
         numbers = logits.double() * self.unit + self.mean
         return numbers.clamp(-MAX_LOGARITHM, MAX_LOGARITHM).exp() if self.scale == "log" else numbers
 
@@ -243,9 +243,9 @@ class Numbers(NumericTarget, Classes):
         return 0
 
     def target_name(self, target: int, probabilities: np.ndarray, classes: Sequence[Any]) -> Any:
-        return self.shown(float(probabilities[0]))
+        return self.format_number(float(probabilities[0]))
 
-    def shown(self, number: float) -> str:
+    def format_number(self, number: float) -> str:
         """A number as text, with enough digits for a millionth of a standard deviation."""
         spread = self.unit * (abs(number) if self.scale == "log" else 1.0)
         digits_before = math.log10(abs(number) / spread) if number and spread else 0.0
@@ -267,13 +267,13 @@ class Numbers(NumericTarget, Classes):
         Args:
             outputs: predicted numbers ``[n]`` or ``[n, 1]``.
             targets: standardized true numbers ``[n]``.
-            predicted: numbers that replace ``outputs``.
+            predicted: evaluated instead of ``outputs`` if given.
 
         Returns:
             n, kind ("numbers"), r2, mse, rmse, mae, pearson and spearman. Each metric except rmse has an
             ``_interval`` (95 %, percentile bootstrap over examples; None with ``bootstrap=0``). If all true
             or all predicted numbers are the same, undefined metrics are None, and ``undefined`` has the
-            reason. On a log scale there is also ``ratios``, see the function of that name.
+            reason. On a log scale there is also ``ratios``, see ``ratio_metrics``.
 
         Raises:
             DataError: there is no example.
@@ -281,16 +281,16 @@ class Numbers(NumericTarget, Classes):
         numbers = np.asarray(outputs if predicted is None else predicted, np.float64)
         true = self.to_numbers(targets)
         if numbers.size != len(true):
-            raise ShapeError(f"predictions {numbers.shape} do not fit {len(true)} targets")
+            raise ShapeError(f"predictions {numbers.shape} do not match {len(true)} targets")
         if not len(true):
             raise DataError("no example to evaluate", fix="Give a split that is not empty")
         numbers = finite(numbers.reshape(-1), "predictions")
         out: dict[str, Any] = {"n": len(true), "kind": "numbers", **regression_metrics(numbers, true)}
-        out = undefined(out, why_undefined(numbers, true))
+        out = with_undefined(out, undefined_reasons(numbers, true))
         out["rmse"] = math.sqrt(out["mse"])
         if self.scale == "log":
-            out["ratios"] = ratios(numbers, true)
-        bounds = intervals(numbers, true, bootstrap, seed) if bootstrap else {}
+            out["ratios"] = ratio_metrics(numbers, true)
+        bounds = bootstrap_intervals(numbers, true, bootstrap, seed) if bootstrap else {}
         valid = {key for key in self.metrics if out[key] is not None}
         return out | {f"{key}_interval": bounds.get(key) if key in valid else None for key in self.metrics}
 
@@ -319,7 +319,7 @@ class Numbers(NumericTarget, Classes):
         return {"targets": name, "mean": self.mean, "unit": self.unit}
 
     def export_metadata(self, clf: Any) -> dict[str, Any]:
-        """The target's entries in ``onnx.json``, with the 90 % interval; None: the interval is unknown."""
+        """The target's entries in ``onnx.json``, with the size of the 90 % interval, or None if unknown."""
         has_interval = len(clf.errors_) >= examples_needed(COVERAGE)
         half = half_width(clf.errors_, COVERAGE) if has_interval else None
         metadata = {"number": True, "coverage": COVERAGE}
@@ -391,14 +391,14 @@ class Numbers(NumericTarget, Classes):
     def _outlier_selection(
         self, est: Any, splits: Any, train: Any, outputs: np.ndarray
     ) -> dict[str, Any] | None:
-        """Validation outliers that cause most of the loss by which the best epoch was selected.
+        """Validation outliers that cause most of the validation loss that selected the best epoch.
 
         Args:
             outputs: predictions ``[n]``.
 
         Returns:
             The number of outliers, the first ones, their share of the loss, the best epoch, and whether the
-            training numbers span orders of magnitude (then outliers may be correct). None if there are none.
+            training numbers span orders of magnitude (then outliers may be correct). None without outliers.
         """
         if train.monitor != "loss" or not train.keep_best:
             return None
@@ -424,7 +424,7 @@ class Numbers(NumericTarget, Classes):
         return {"intervals": coverage_metrics(est.errors_, outputs[:, 0], truth, scale=self.scale)}
 
     def table_columns(
-        self, outputs: np.ndarray, classes: Sequence[Any], shares: Sequence[float | None], est: Any
+        self, outputs: np.ndarray, classes: Sequence[Any], confidences: Sequence[float | None], est: Any
     ) -> tuple[Sequence[str], Iterable[Sequence[str]]]:
         bounds = None if est is None else bounds_of(est, outputs[:, 0])
         return NUMBER_HEADER, map(number_cells, [None] * len(outputs) if bounds is None else bounds)
@@ -460,7 +460,8 @@ def ridge(
 ) -> np.ndarray:
     """Predictions ``[m]`` of a ridge regression.
 
-    The penalty with the lowest squared error on a held-out fifth is used to fit on all training examples.
+    It is fitted on all training examples, with the penalty that had the lowest squared error on a held-out
+    fifth.
 
     Args:
         features: features ``[n, F]`` of the training examples, then those ``[m, F]`` of the examples to
@@ -492,13 +493,13 @@ def ridge(
 
 
 def mean_number(est: Any, recipe: Any, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray]:
-    """Baseline: the mean of the training numbers for every evaluated example, ``[m, 1]``."""
+    """Baseline that predicts the mean of the training numbers for every evaluated example, ``[m, 1]``."""
     mean = np.asarray(splits.train.labels, np.float64).mean()
     return "mean of the training numbers", np.full((len(splits.evaluated), 1), mean)
 
 
 def as_baseline(model: Callable[..., tuple[str, np.ndarray] | None]) -> Callable[..., tuple | None]:
-    """A baseline of a run from a simple model, which learns on the scale of the run's targets.
+    """Turn a simple model into a baseline of a run; it learns on the scale of the run's targets.
 
     Args:
         model: (estimator, training examples, their numbers, examples to predict) -> name and predictions
@@ -582,30 +583,30 @@ def regression_metrics(predicted: np.ndarray, true: np.ndarray) -> dict[str, flo
     }
 
 
-def why_undefined(predicted: np.ndarray, true: np.ndarray) -> dict[str, str]:
-    """The reason why each of the metrics that need variation would be undefined for these numbers."""
+def undefined_reasons(predicted: np.ndarray, true: np.ndarray) -> dict[str, str]:
+    """Why r2 and the correlations are undefined for these numbers, if they are."""
     constant = "there is one example" if len(true) == 1 else "all true numbers are the same"
     varied = len(true) > 1 and bool(np.ptp(true))
     correlated = "all predicted numbers are the same" if varied else constant
     return {"r2": constant, "pearson": correlated, "spearman": correlated}
 
 
-def ratios(predicted: np.ndarray, true: np.ndarray) -> dict[str, Any]:
+def ratio_metrics(predicted: np.ndarray, true: np.ndarray) -> dict[str, Any]:
     """Metrics of the ratios of predicted and true numbers ``[n]`` above 0.
 
     Returns:
-        ``r2`` of the logarithms, and ``median_factor``: half of the predictions are too large or too small by
-        at most this factor. If a value is None, ``undefined`` has the reason.
+        ``r2`` of the logarithms, and ``median_factor``: half of the predictions are off by at most this
+        factor. If a value is None, ``undefined`` has the reason.
     """
     if not (predicted > 0).all():
         reason = "a prediction is not above 0"
-        return undefined({"r2": None, "median_factor": None}, {"r2": reason, "median_factor": reason})
+        return with_undefined({"r2": None, "median_factor": None}, {"r2": reason, "median_factor": reason})
     a, b = np.log(predicted), np.log(true)
     out = {"r2": regression_metrics(a, b)["r2"], "median_factor": float(np.exp(np.median(np.abs(a - b))))}
-    return undefined(out, why_undefined(a, b))
+    return with_undefined(out, undefined_reasons(a, b))
 
 
-def intervals(
+def bootstrap_intervals(
     predicted: np.ndarray, true: np.ndarray, resamples: int = 1000, seed: int = 0
 ) -> dict[str, list[float]]:
     """95 % intervals of each of ``Numbers.metrics``, by bootstrap over the examples."""
@@ -636,7 +637,7 @@ def check_coverage(coverage: float) -> float:
 
 
 def examples_needed(coverage: float) -> int:
-    """Minimum number of held-out examples for intervals with this coverage."""
+    """The minimum number of held-out examples for intervals with this coverage."""
     n = max(1, math.floor(check_coverage(coverage) / (1 - coverage)) - 1)
     while conformal_rank(n, coverage) > n:
         n += 1
@@ -695,9 +696,9 @@ def coverage_metrics(
         predicted, true: ``[m]`` numbers of the evaluated examples.
 
     Returns:
-        Per level: ``asked`` (the level), ``covered`` (the share of true numbers inside their intervals) and
-        ``width`` (on a log scale the median, and ``factor``). With too few errors, ``covered`` and ``width``
-        are None, and ``needed`` is the required number.
+        One record per level: ``asked`` (the level), ``covered`` (the share of true numbers inside their
+        intervals) and ``width`` (on a log scale the median, and ``factor``). With too few errors, ``covered``
+        and ``width`` are None, and ``needed`` is the required number of errors.
     """
     evaluated_errors = absolute_errors(scale, predicted, true)
     out = []

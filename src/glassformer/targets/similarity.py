@@ -1,4 +1,4 @@
-"""Similarity of two texts as target."""
+"""Similarities of two texts as targets."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class Similarity(NumericTarget):
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
-    """Spearman's rank correlation, with mean ranks for ties; 0 if one side is constant."""
+    """Spearman's rank correlation, with mean ranks for ties; 0 if ``a`` or ``b`` is constant."""
     from scipy.stats import rankdata
 
     return pearson(rankdata(a), rankdata(b))
 
 
 def pearson(a: np.ndarray, b: np.ndarray) -> float:
-    """Pearson's correlation; 0 if one side is constant."""
+    """Pearson's correlation; 0 if ``a`` or ``b`` is constant."""
     a, b = (np.asarray(x, np.float64) - np.mean(x, dtype=np.float64) for x in (a, b))
     norm = float(np.sqrt((a * a).sum() * (b * b).sum()))
     return float((a * b).sum()) / norm if norm > 0 else 0.0
@@ -84,10 +84,10 @@ def ranks_of_partners(cosines: np.ndarray, second: Sequence[str]) -> np.ndarray:
     return ranks
 
 
-def retrieval(cosines: np.ndarray, second: Sequence[str]) -> dict[str, Any]:
-    """Retrieval metrics of positive pairs; arguments as in ``ranks_of_partners``.
+def retrieval_metrics(cosines: np.ndarray, second: Sequence[str]) -> dict[str, Any]:
+    """Retrieval metrics of positive pairs; see ``ranks_of_partners`` for the arguments.
 
-    ``found`` is the share of partners that have the first rank alone, and ``reciprocal_rank`` is a mean.
+    ``found`` is the share of partners with rank 1 and no tie, ``reciprocal_rank`` the mean reciprocal rank.
     """
     ranks = ranks_of_partners(cosines, second)
     share, mean = float((ranks == 1).mean()), float((1 / ranks).mean())
@@ -97,24 +97,26 @@ def retrieval(cosines: np.ndarray, second: Sequence[str]) -> dict[str, Any]:
 def validation_metrics(
     first: np.ndarray, second: np.ndarray, scores: np.ndarray | None, texts: Sequence[str]
 ) -> dict[str, float]:
-    """Validation metrics of the vectors ``[n, D]`` of both sides, which have length 1.
+    """Validation metrics of the vectors ``[n, D]``, of length 1, of the first and the second texts.
 
     Args:
         scores: ``[n]``, from 0 to 1; None: all pairs are positive.
         texts: the second texts.
 
     Returns:
-        ``loss`` and ``score``: Spearman's correlation with the scores, or without scores ``retrieval``'s
-        ``found``.
+        ``loss`` and ``score``. The score is Spearman's correlation, or ``found`` if there are no scores.
     """
     cosines = (first * second).sum(1)
     if scores is None:
-        return {"loss": float(1 - cosines.mean()), "score": retrieval(first @ second.T, texts)["found"]}
+        return {
+            "loss": float(1 - cosines.mean()),
+            "score": retrieval_metrics(first @ second.T, texts)["found"],
+        }
     return {"loss": float(np.square(cosines - scores).mean()), "score": spearman(cosines, scores)}
 
 
 def correlations(cosines: np.ndarray, scores: np.ndarray, resamples: int = 1000) -> dict[str, Any]:
-    """Spearman's and Pearson's correlation, with 95 % bootstrap intervals over pairs."""
+    """Spearman's and Pearson's correlation, with 95 % intervals by bootstrap over the pairs."""
     out: dict[str, Any] = {"pairs": len(scores)}
     for name, measure in (("spearman", spearman), ("pearson", pearson)):
         out[name] = measure(cosines, scores)

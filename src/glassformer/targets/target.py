@@ -1,4 +1,4 @@
-"""Base class of the kinds of targets: metrics, and comparisons of runs by their predictions."""
+"""Base class of targets: their metrics, and comparisons of runs by their predictions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MIN_WRITTEN = 1e-6  # smallest probability above 0 in a table; tables have six d
 
 @dataclass(frozen=True)
 class RunPredictions:
-    """The predictions of one run for the evaluated examples, in the form that its target compares."""
+    """The predictions of one run for the evaluated examples."""
 
     target: Target
     examples: str  # hash of the examples and their true targets
     n: int
-    truth: Any
+    truth: Any  # true targets; their type depends on ``target``
     predicted: Any
     classes: tuple[str, ...] = ()
     log_loss: float | None = None
@@ -41,11 +41,12 @@ class RunPredictions:
 SeedRuns = Sequence[RunPredictions]  # runs of one model with several seeds
 # For each seed: the run of a model, and the run of the baseline.
 RunPairs = Sequence[tuple[RunPredictions, RunPredictions]]
-TestResult = tuple[str, list[dict[str, Any]], bool]  # name, results, whether the test is of the measure
+# Name of the test, its results, and whether it compares the metric in question.
+TestResult = tuple[str, list[dict[str, Any]], bool]
 
 
 class Target:
-    """A kind of target. Reports, comparisons and the command line use only this interface."""
+    """Base class of targets, and the only interface that reports, comparisons and the command line use."""
 
     marker_keys: ClassVar[Sequence[str]] = ()  # keys that occur only in scores of this kind
     metrics: ClassVar[Mapping[str, Share]]  # key in metrics.json -> metric, in the order of tables
@@ -62,12 +63,12 @@ class Target:
     has_two_decimals: ClassVar[bool] = False  # whether percentages always have two decimals
     is_wide: ClassVar[bool] = False  # whether a terminal has room only for the main metrics of folds
     no_review: ClassVar[tuple[str, str] | None] = None  # why labels cannot be reviewed, and a fix
-    no_calibration: ClassVar[tuple[str, str] | None] = None  # why there is no temperature, and a fix
+    no_calibration: ClassVar[tuple[str, str] | None] = None  # why calibration is impossible, and a fix
     measure: ClassVar[str | None] = None  # main metric of a run; None: the recipe's choice
     terminal_layout: ClassVar[str] = "labels"  # layout in a terminal: labels, numbers, tags, answers, ...
     predicts_labels: ClassVar[bool] = False
     is_single_label: ClassVar[bool] = False  # one class per example, from a softmax over all logits
-    comparison_kind: ClassVar[str] = ""  # the verb and the object of a clause; runs must agree to be compared
+    comparison_kind: ClassVar[str] = ""  # what a run predicts, as a clause for messages; see ``Classes``
     has_word_labels: ClassVar[bool] = False  # one label with a probability per word
     split_units: ClassVar[str] = ""  # noun for the units of a split; empty: rows
 
@@ -104,7 +105,7 @@ class Target:
     # --- comparisons ------------------------------------------------------------------------------
 
     def has_file(self, folder: Path) -> bool:
-        """Whether a run folder holds predictions of this kind."""
+        """Whether a run folder has predictions of this kind."""
         return (folder / self.file).is_file()
 
     def read_run(self, folder: Path) -> RunPredictions:
@@ -138,10 +139,10 @@ class Target:
         return share_interval(mean, runs[0].num_units, np.clip(ends, 0, 1).tolist())
 
     def tests(self, measure: str, pairs: RunPairs, resamples: int) -> TestResult:
-        """Paired tests of two models, one test per seed. By default there is no test.
+        """Paired tests of two models, one test per seed; by default none.
 
-        The words of a sentence, or the questions about one text, are not independent. For them only the
-        bootstrap is valid.
+        The words of a sentence, or the questions about one text, are not independent, so only the bootstrap
+        is valid for them.
         """
         return "mcnemar", [], False
 

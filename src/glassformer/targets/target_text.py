@@ -10,7 +10,7 @@ from glassformer.errors import GlassformerError, UnequalLengthsError
 from glassformer.evaluate.metrics import Plain, Share
 from glassformer.targets.target import Target
 
-_TOKEN = re.compile(r"\w+|[^\w\s]")
+_TOKEN = re.compile(r"\w+|[^\w\s]")  # a word, or one punctuation mark
 
 
 class TargetText(Target):
@@ -27,7 +27,7 @@ class TargetText(Target):
     main_metrics: ClassVar[Sequence[str]] = ("bleu", "chrf")
 
 
-def tokenized(text: str) -> str:
+def tokenize(text: str) -> str:
     """Lower-cased words and punctuation, separated by spaces, similar to the literature on Multi30k."""
     return " ".join(_TOKEN.findall(text.lower()))
 
@@ -55,7 +55,7 @@ def translation_scores(hypotheses: Sequence[str], references: Sequence[str]) -> 
     bleu, chrf, word_bleu = BLEU(), CHRF(), BLEU(tokenize="none", force=True)
     score = bleu.corpus_score(list(hypotheses), [list(references)])
     characters = chrf.corpus_score(list(hypotheses), [list(references)])
-    words = word_bleu.corpus_score(list(map(tokenized, hypotheses)), [list(map(tokenized, references))])
+    words = word_bleu.corpus_score(list(map(tokenize, hypotheses)), [list(map(tokenize, references))])
     return {
         "n": len(references),
         "bleu": float(score.score),

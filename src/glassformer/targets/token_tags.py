@@ -43,7 +43,7 @@ ERRORS = ("missed", "invented", "wrong_kind", "wrong_border")  # see ``span_erro
 MAX_CONFUSIONS = 12  # maximum number of pairs of kinds in ``confusions``
 MAIN_METRIC = "entity_f1"
 BASELINE = "most frequent tag of each word"
-Tags = Sequence[Sequence[str]]
+Tags = Sequence[Sequence[str]]  # the tags of the words of each sentence
 
 
 class TokenTags(Target):
@@ -112,7 +112,7 @@ class SpanCounts:
 def tag_metrics(
     truth: Tags, predicted: Tags, scheme: Scheme, *, bootstrap: int = 1000, seed: int = 0
 ) -> dict[str, Any]:
-    """Metrics of predicted tags. Words with the true tag -100 are ignored, as is usual with seqeval.
+    """Metrics of predicted tags. Words with the true tag -100 are ignored.
 
     Args:
         bootstrap: number of resamples of the sentences for the 95 % interval of the F1; 0: no interval.
@@ -231,20 +231,20 @@ def _scores(right: int, predicted: int, true: int) -> dict[str, Any]:
     return {"precision": precision, "recall": recall, "f1": f1, "support": true, "found": predicted}
 
 
-def _interval(total: dict[str, Any], counts: np.ndarray, draws: int, seed: int) -> list[float]:
-    """95 % interval of the F1 from resampled sentences; ``counts`` ``[n, 3]`` exact, predicted, true."""
+def _interval(total: dict[str, Any], counts: np.ndarray, resamples: int, seed: int) -> list[float]:
+    """95 % interval of the F1, by bootstrap over the sentences' numbers of spans, see ``tag_metrics``."""
     f1 = f1_statistic(counts[None, :, :1], counts[None, :, 1:].sum(2, keepdims=True))
-    ends = bounds(bootstrap_means([f1], len(counts), resamples=draws, seed=seed)[0])
+    ends = bounds(bootstrap_means([f1], len(counts), resamples=resamples, seed=seed)[0])
     return share_interval(total["f1"], total["support"], ends)
 
 
 def frequent_tags(train: TaggedSplit, split: TaggedSplit, scheme: Scheme) -> list[list[str]]:
-    """Baseline: the most frequent training tag of each word; for unknown words, of all words."""
+    """Baseline that predicts the most frequent training tag of each word; for unknown words, of all words."""
     tally: dict[str, Counter[str]] = defaultdict(Counter)
     for words, tags in zip(train.words, train.tags or (), strict=True):
         for word, tag in zip(words, repair_tags(tags, scheme), strict=True):
             if tag != NOT_TAGGED:
                 tally[word][tag] += 1
-    common = Counter(tag for counts in tally.values() for tag in counts.elements()).most_common(1)[0][0]
+    default = Counter(tag for counts in tally.values() for tag in counts.elements()).most_common(1)[0][0]
     best = {word: counts.most_common(1)[0][0] for word, counts in tally.items()}
-    return [repair_tags([best.get(word, common) for word in words], scheme) for words in split.words]
+    return [repair_tags([best.get(word, default) for word in words], scheme) for words in split.words]

@@ -19,10 +19,10 @@ from glassformer.explain.subject import differentiable_model, run_rows
 from glassformer.families import hub_names
 from glassformer.families.pretrained import add_adapter, head_in_hub_format
 from glassformer.nn.feedforward import FeedForward, GatedFeedForward
-from glassformer.runtime import computes_gradients, computing
+from glassformer.runtime import isolated_torch, runs_isolated_with_gradients
 from glassformer.sklearn_base import check_is_fitted
 
-# Fitted attributes that depend on the weights -> their values after a change of the weights.
+# Fitted attribute that depends on the weights -> its value after the weights were changed.
 RESET_VALUES = {
     "int8_": None,
     "temperature_": 1.0,
@@ -63,7 +63,7 @@ class AdapterMixin:
         if not updates:
             what = "there are no low-rank updates"
             raise ConfigError(what, where="save_adapter", fix="Fit with lora_rank = 8")
-        train = self.configs()["train"]  # for pickles of old versions, which have no ``adapter_scale_``
+        train = self.configs()["train"]  # pickles of older versions have no ``adapter_scale_``
         rank, alpha = getattr(self, "adapter_scale_", None) or (train.lora_rank, train.lora_alpha)
         head_weights = head_in_hub_format(self.model_) if head else None
         save_adapter(
@@ -85,11 +85,11 @@ class AdapterMixin:
         thresholds and the errors of a regressor are reset; ``calibrate`` fits them again.
 
         Raises:
-            CheckpointError: the folder is missing or has another kind of adapter, or its tensors do not fit
+            CheckpointError: the folder is missing or has another kind of adapter, or its tensors do not match
                 the model.
         """
         check_is_fitted(self, "model_")
-        with computing(gradients=True):
+        with isolated_torch(gradients=True):
             add_adapter(self.model_, path, self.class_order_)
         self.weights_source_ = self.model_.weights_source = f"{self.weights_source_}; adapter {path}"
         reset_measurements(self)
@@ -121,14 +121,14 @@ class AdapterMixin:
             self.save_adapter(folder / "adapter")
 
 
-MULTIPLE = 16  # matrix products are fast if the number of units is a multiple of it
+MULTIPLE = 16  # matrix multiplication is fast if the number of units is a multiple of it
 
 
-@computes_gradients
+@runs_isolated_with_gradients
 def unit_importance(est: Any, X: Sequence[Any]) -> Tensor:
-    """Importance of each unit, ``[layers, d_ff]``.
+    """Importance of each feed-forward unit, ``[layers, d_ff]``.
 
-    It estimates the change of the logit of the predicted class without the unit: the mean over inputs of
+    It estimates how much the logit of the predicted class changes without the unit: the mean over inputs of
     ``|sum over tokens of h * dlogit/dh|``, where ``h`` are the activations (Molchanov et al., 2017).
     """
     model, values = differentiable_model(est), []
@@ -176,7 +176,7 @@ def prune(est: Any, X: Sequence[Any], share: float) -> Any:
 
 
 def _keep_units(network: FeedForward | GatedFeedForward, units: Tensor) -> None:
-    """Remove all other units, in place."""
+    """Remove all units except ``units``, in place."""
     up, down = network.up, network.down
     units = units.to(up.weight.device)
     rows = units if isinstance(network, FeedForward) else torch.cat([units, units + down.in_features])

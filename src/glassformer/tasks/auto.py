@@ -4,17 +4,17 @@ The candidates, from cheap to expensive:
 
     tfidf, hog   a linear model: texts by TF-IDF of words and characters, images by edges and colors
     frozen       logistic regression (ridge for numbers) on the embeddings of a frozen encoder
-    fine-tuned   the encoder and its head, which starts from that regression
+    fine-tuned   the encoder and its head; the weights of that regression initialize the head
 
 For pairs of texts, the frozen encoder reads each text separately (``nn/pairs.py``). Without pre-trained
 weights, the candidates are tfidf for texts, and hog and a small encoder from scratch for images.
 
-All candidates predict the same examples: the validation examples if there are enough, otherwise the training
-examples by cross-validation. The highest score wins, but a more expensive model must be better by half a
-standard error of the difference. Fine-tuned weights are interpolated towards the pre-trained weights by the
-share with the best score (WiSE-FT, Wortsman et al., 2022). After a candidate without errors, or after
-``time_limit``, more expensive candidates are skipped. The choice of candidates depends only on the data, so
-that the same seed gives the same bits.
+All candidates are scored on the same examples: the validation examples if there are enough, otherwise the
+training examples by cross-validation. The highest score wins, but a more expensive model must be better by
+half a standard error of the difference. Fine-tuned weights are interpolated towards the pre-trained weights
+by the share with the best score (WiSE-FT, Wortsman et al., 2022). After a candidate without errors, or after
+``time_limit``, more expensive candidates are skipped. Apart from ``time_limit``, the choice of candidates
+depends only on the data, so that the same seed gives the same bits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, FromScratchWarning, OtherLanguageWarning
 from glassformer.process import without_warnings
 from glassformer.targets.regression import regression_metrics
-from glassformer.tasks.build import pieces_if_foreign
+from glassformer.tasks.build import foreign_tokens_per_word
 from glassformer.tasks.estimator import FitState
 from glassformer.train.callbacks import INTERRUPTED, RESUME_HINT, Callback, Interrupted, StopOnSignal
 from glassformer.train.config import auto_values, user_stacklevel
@@ -49,8 +49,8 @@ from glassformer.train.loop import START_SHARES
 ENCODER = "all-minilm-l6-v2"
 WIDTH = 384  # width of the embeddings of both encoders
 MAX_IMAGES = 1_000  # with more training images, the image encoder is not fine-tuned, because it is slow
-IMAGES_PER_FIT = 1_000  # fine-tuning reads about this many images in all epochs together
-IMAGE_EPOCHS = (3, 20)  # minimum and maximum number of epochs then
+IMAGES_PER_FIT = 1_000  # approximate number of images that fine-tuning reads in all epochs together
+IMAGE_EPOCHS = (3, 20)  # minimum and maximum number of epochs of fine-tuning on images
 MIN_VALIDATION = 300  # with fewer validation examples, candidates are scored by cross-validation
 FOLDS = 3
 MAX_CROSS_VALIDATED = 3_000  # with more training examples, a part is held out instead of cross-validation
@@ -69,7 +69,7 @@ class Candidate:
 
     name: str
     settings: dict[str, Any]  # parameters of the estimator
-    is_trained: bool = False  # by gradient descent
+    is_trained: bool = False  # whether it is trained by gradient descent
     warning: str = ""  # why this model replaces a pre-trained encoder; empty: no warning
 
     @property
@@ -88,24 +88,24 @@ SCRATCH = Candidate(IMAGE_SCRATCH, {"model": IMAGE_SCRATCH}, is_trained=True)
 SCRATCH_SHIFTED = replace(
     SCRATCH, settings={**SCRATCH.settings, "weight_decay": 0.05, "schedule": "cosine", "augment": "shift"}
 )
-COMPARED = {"start_share": 0.0}  # marks a run that was compared with others; no effect from scratch
+COMPARED = {"start_share": 0.0}  # marks a model that was compared with others; no effect from scratch
 
 
-def frozen(encoder: str) -> Candidate:
+def frozen_candidate(encoder: str) -> Candidate:
     """A candidate that fits a head on the embeddings of a frozen checkpoint."""
     settings = {"model": encoder, "head_start": "solved", "train_layers": 0}
     return Candidate(f"{encoder}, frozen", settings)
 
 
-def sides_apart(candidate: Candidate) -> Candidate:
-    """The candidate with an encoder that reads the two texts of a pair separately."""
+def bi_encoder_candidate(candidate: Candidate) -> Candidate:
+    """The candidate for pairs, with an encoder that reads the two texts separately."""
     settings = candidate.settings | {"pairs": "apart"}
     return replace(candidate, name=f"{candidate.name}, sides apart", settings=settings)
 
 
-def fine_tuned(encoder: str, **more: Any) -> Candidate:
-    """A candidate that fine-tunes a checkpoint. Its head starts from the head of ``frozen``."""
-    settings = {"model": encoder, "head_start": "solved", **more}
+def fine_tuned_candidate(encoder: str, **options: Any) -> Candidate:
+    """A candidate that fine-tunes a checkpoint; its initial head is that of ``frozen_candidate``."""
+    settings = {"model": encoder, "head_start": "solved", **options}
     return Candidate(f"{encoder}, fine-tuned", settings, is_trained=True)
 
 
@@ -121,13 +121,13 @@ class CandidateResult:
 
     @property
     def share(self) -> float:
-        """The share of the pre-trained weights in the interpolation."""
+        """The share of the pre-trained weights in the final weights."""
         chosen = {} if self.estimator is None else self.estimator.chosen_
         return self.candidate.settings.get("start_share", chosen.get("start_share", 0.0))
 
 
 def needs_encoder(clf: Any) -> bool:
-    """Whether a parameter is set that only encoders have; ``auto`` then fits only ``default_candidate``."""
+    """Whether the user set a parameter of encoders; ``auto`` then fits only ``default_candidate``."""
     changed = {key for key, default in clf.defaults().items() if getattr(clf, key) != default}
     return bool(changed - keys_used_by("search", clf.SECTIONS.values())) or clf.precision == "int8"
 
@@ -135,10 +135,9 @@ def needs_encoder(clf: Any) -> bool:
 def fit_auto(
     clf: Any, data: Sequence[Any], callbacks: Sequence[Callback], checkpoints: str | Path | None, resume: bool
 ) -> Any:
-    """Fit an estimator with ``model="auto"``; ``data`` are the arguments of ``fit``.
+    """Fit an estimator with ``model="auto"``, and copy the fitted attributes of the best candidate to it.
 
-    The estimator gets the fitted attributes of the winner. ``tried_`` has the score and time of each
-    candidate.
+    ``data`` are the arguments of ``fit``. ``tried_`` gets the score and the time of each candidate.
     """
     if needs_encoder(clf) or world()[1] > 1:  # several processes train one model
         single = default_candidate(clf)
@@ -156,8 +155,8 @@ def fit_auto(
     started, to_try = time.perf_counter(), candidates(clf)
     fit = FitState.of(clf, data)
     if are_pairs(fit.examples.X):
-        to_try = [sides_apart(c) if c.settings.get("train_layers") == 0 else c for c in to_try]
-    kind, classes = clf.kind_, clf.classes_  # restored below: each candidate sets its own for callbacks
+        to_try = [bi_encoder_candidate(c) if c.settings.get("train_layers") == 0 else c for c in to_try]
+    kind, classes = clf.kind_, clf.classes_  # restored below, because each candidate sets its own
     search = Search(clf, fit, list(callbacks), checkpoints, resume)
     if not len(search.truth):  # with one example per class, use the candidate that needs the fewest
         to_try = [next((c for c in to_try if c.settings.get("train_layers") == 0), to_try[0])]
@@ -176,7 +175,7 @@ def fit_auto(
             elif candidate.is_trained and search.is_foreign(candidate):
                 search.skipped[candidate.name] = FOREIGN
             elif len(search.truth):
-                search.run(search.in_time(candidate))
+                search.run(search.with_image_epochs(candidate))
         winner = search.winner() if search.tried else search.fit_on_all(to_try[0])
     except (Interrupted, KeyboardInterrupt):
         if not search.can_end_early(to_try):
@@ -190,13 +189,13 @@ def fit_auto(
 
 def default_candidate(clf: Any) -> Candidate:
     """The candidate that ``auto`` fits without a comparison."""
-    return SCRATCH if clf.inputs.has_images else fine_tuned(ENCODER)
+    return SCRATCH if clf.inputs.has_images else fine_tuned_candidate(ENCODER)
 
 
 def is_uncompared(checkpoints: str | Path | None) -> bool:
-    """Whether the checkpoints are of an image encoder from scratch that was trained without a comparison.
+    """Whether the checkpoints are of an image encoder from scratch that was not compared with others.
 
-    Older versions did this if the Hub could not be reached.
+    Older versions trained it without a comparison if the Hub could not be reached.
     """
     fingerprint = (None if checkpoints is None else newest_fingerprint(checkpoints)) or {}
     model, share = fingerprint.get("model"), fingerprint.get("start_share")
@@ -204,7 +203,7 @@ def is_uncompared(checkpoints: str | Path | None) -> bool:
 
 
 def candidates(clf: Any) -> list[Candidate]:
-    """The candidates, from cheap to expensive; without pre-trained weights if these are not available."""
+    """The candidates, from cheap to expensive; if no pre-trained weights are available, without them."""
     images = clf.inputs.has_images
     encoder = IMAGE_ENCODER if images else ENCODER
     try:
@@ -214,8 +213,8 @@ def candidates(clf: Any) -> list[Candidate]:
         shifted = replace(SCRATCH_SHIFTED, settings=SCRATCH_SHIFTED.settings | COMPARED, warning=reason)
         return [HOG, shifted] if images else [TFIDF]
     if images:
-        return [HOG, frozen(encoder), fine_tuned(encoder, augment="light")]
-    return [TFIDF, frozen(encoder), fine_tuned(encoder)]
+        return [HOG, frozen_candidate(encoder), fine_tuned_candidate(encoder, augment="light")]
+    return [TFIDF, frozen_candidate(encoder), fine_tuned_candidate(encoder)]
 
 
 class Search:
@@ -228,11 +227,11 @@ class Search:
         self.stop_callbacks: list[Callback] = [StopUnsaved(call.folder) for call in stops]
         self.tried: list[CandidateResult] = []
         self.skipped: dict[str, str] = {}  # name of a candidate -> why it was skipped
-        self.pass_seconds = 0.0  # prediction time per example of the last candidate
+        self.prediction_seconds = 0.0  # prediction time per example of the last candidate
         self.X, self.targets, self.weights = fit.examples
         rows = np.arange(len(self.X))
         self.train_rows, self.score_rows = rows, rows[:0]
-        self.fold_of = np.full(len(self.X), -1)  # the fold in which each row is scored; -1: in none
+        self.fold_of = np.full(len(self.X), -1)  # the fold in which each example is scored; -1: none
         if fit.validation is not None and len(fit.validation[1]) >= MIN_VALIDATION:
             self.truth = fit.validation[1]
         elif len(self.X) > MAX_CROSS_VALIDATED:
@@ -259,15 +258,15 @@ class Search:
         return self.clf.classes_[targets] if kind.predicts_labels else kind.to_numbers(targets)
 
     def is_foreign(self, candidate: Candidate) -> bool:
-        """Whether the texts are in a language that the encoder does not know, and frozen it was not best."""
+        """Whether the encoder does not know the language of the texts, and its frozen form was not best."""
         if self.clf.inputs.has_images or not self.tried or self.tried[-1] is self.best():
             return False
         name = candidate.settings["model"]
         tokenizer = load_tokenizer(resolve_checkpoint(name).path)
-        return pieces_if_foreign(name, tokenizer, self.X) is not None
+        return foreign_tokens_per_word(name, tokenizer, self.X) is not None
 
-    def in_time(self, candidate: Candidate) -> Candidate:
-        """The candidate; an image encoder gets a number of epochs that a CPU can train."""
+    def with_image_epochs(self, candidate: Candidate) -> Candidate:
+        """The candidate, with a number of epochs that a CPU can train if it fine-tunes an image encoder."""
         if not candidate.fine_tunes or not self.clf.inputs.has_images:
             return candidate
         epochs = int(np.clip(round(IMAGES_PER_FIT / len(self.X)), *IMAGE_EPOCHS))
@@ -295,33 +294,33 @@ class Search:
             call.note(f"{candidate.name}: {self.metric} {score:.4f}, {self.tried[-1].seconds:.0f} s")
 
     def _estimate_seconds(self, candidate: Candidate) -> float:
-        """Upper estimate of the seconds of fine-tuning, from the prediction time of the frozen encoder."""
+        """Upper bound for the seconds of fine-tuning, from the prediction time of the frozen encoder."""
         defaults = auto_values(self.fit.train, "solved", WIDTH, len(self.X), len(self.clf.classes_))
         epochs = candidate.settings.get("epochs", defaults["epochs"])
         folds = len({*self.fold_of[self.score_rows].tolist()}) if self.uses_folds else 0
         fits = folds * (1 - 1 / FOLDS) + 1 if folds else 1.0  # + 1: the final fit on all examples
-        return STEP_COST * epochs * fits * len(self.X) * self.pass_seconds
+        return STEP_COST * epochs * fits * len(self.X) * self.prediction_seconds
 
     def _outputs(self, estimator: Any, X: Sequence[Any]) -> np.ndarray:
         began = time.perf_counter()
         outputs = estimator.outputs(X)
-        self.pass_seconds = (time.perf_counter() - began) / max(len(X), 1)
+        self.prediction_seconds = (time.perf_counter() - began) / max(len(X), 1)
         return outputs
 
     def _cross_validate(self, candidate: Candidate) -> dict[float, np.ndarray]:
-        """``start_share`` -> out-of-fold outputs ``[m, C]`` for the rows to score."""
+        """Map each ``start_share`` to out-of-fold outputs ``[m, C]`` for ``score_rows``."""
         by_share: dict[float, np.ndarray] = {}
         for fold in sorted({*self.fold_of[self.score_rows].tolist()}):
-            held_rows, start = np.flatnonzero(self.fold_of == fold), StartWeights()
-            calls = [start, *self.stop_callbacks] if candidate.fine_tunes else self.stop_callbacks
-            estimator = self._fit(candidate, np.flatnonzero(self.fold_of != fold), calls, False)
+            rows, start = np.flatnonzero(self.fold_of == fold), StartWeights()
+            callbacks = [start, *self.stop_callbacks] if candidate.fine_tunes else self.stop_callbacks
+            estimator = self._fit(candidate, np.flatnonzero(self.fold_of != fold), callbacks, False)
             for share in start.shares(estimator) if candidate.fine_tunes else (0.0,):
-                part = self._outputs(estimator, [self.X[i] for i in held_rows])
-                by_share.setdefault(share, np.empty((len(self.X), part.shape[1])))[held_rows] = part
+                outputs = self._outputs(estimator, [self.X[i] for i in rows])
+                by_share.setdefault(share, np.empty((len(self.X), outputs.shape[1])))[rows] = outputs
         return {share: outputs[self.score_rows] for share, outputs in by_share.items()}
 
-    def _fit(self, candidate: Candidate, rows: np.ndarray, calls: Sequence[Callback], save: bool) -> Any:
-        """Fit the candidate on ``rows``; ``save``: write checkpoints."""
+    def _fit(self, candidate: Candidate, rows: np.ndarray, callbacks: Sequence[Callback], save: bool) -> Any:
+        """Fit the candidate on the examples ``rows``; with ``save``, write checkpoints."""
         model = _new_estimator(self.clf, candidate)
         in_fold = self.uses_folds and len(rows) < len(self.X)  # a fold has no validation examples
         validation = None
@@ -329,10 +328,11 @@ class Search:
             validation = self.fit.validation[0], self.raw(self.fit.validation[1])
         elif not in_fold and len(self.score_rows) and not self.uses_folds:
             validation = [self.X[i] for i in self.score_rows], self.raw(self.truth)
-        if self.uses_folds and candidate.fine_tunes:  # the last epoch, because the folds scored that one
+        if self.uses_folds and candidate.fine_tunes:  # keep the last epoch, which was scored in the folds
             model.keep_best = False
         options: dict[str, Any] = {"checkpoints": self.checkpoints, "resume": self.resume} if save else {}
-        calls = [CopyStateOnStart(self.clf, model), *calls] if save or calls is self.callbacks else calls
+        if save or callbacks is self.callbacks:
+            callbacks = [CopyStateOnStart(self.clf, model), *callbacks]
         weights = None if self.weights is None else self.weights[rows]
         X = [self.X[i] for i in rows]
         return model.fit(
@@ -340,7 +340,7 @@ class Search:
             self.raw(self.targets[rows]),
             validation=validation,
             sample_weight=weights,
-            callbacks=calls,
+            callbacks=callbacks,
             **options,
         )
 
@@ -348,7 +348,7 @@ class Search:
 
     @property
     def metric(self) -> str:
-        """Name of the score: ``monitor``; average precision for multi-label, R² for numbers."""
+        """Name of the score: ``monitor``, or average precision (multi-label) or R² (numbers)."""
         kind, monitor = self.clf.kind_, self.clf.monitor
         if kind.is_multilabel:
             return "average precision"
@@ -401,7 +401,7 @@ class Search:
         return best
 
     def can_end_early(self, to_try: Sequence[Candidate]) -> bool:
-        """Whether an interrupted comparison ends with the best result so far."""
+        """Whether an interrupted comparison can end with the best result so far."""
         stops = [call for call in self.callbacks if isinstance(call, StopOnSignal)]
         if not (self.tried and any(call.best_so_far for call in stops)):
             return False
@@ -453,7 +453,7 @@ class Search:
 
 
 class StopUnsaved(StopOnSignal):
-    """Stops the fit of a candidate and saves no checkpoint: the folder is for those of the winner."""
+    """Stops the fit of a candidate without a checkpoint: the folder is for checkpoints of the winner."""
 
     def step(self, training: Any, info: Any) -> None:
         if not training.finished and self.signals.received is not None:
@@ -462,14 +462,14 @@ class StopUnsaved(StopOnSignal):
 
 
 class StartWeights(Callback):
-    """Keeps a copy of the weights that training starts with."""
+    """Keeps a copy of the initial weights of training."""
 
     def start(self, training: Any) -> None:
         self.weights = training.optimizer.weights()
 
     @torch.no_grad()
     def shares(self, estimator: Any) -> Iterator[float]:
-        """Yield each of ``START_SHARES``, after setting the weights to that share of the start."""
+        """Yield each of ``START_SHARES``, after mixing that share of the initial weights into the weights."""
         parameters = {n: p for n, p in estimator.model_.named_parameters() if n in self.weights}
         end = {n: p.clone() for n, p in parameters.items()}
         for share in START_SHARES:
@@ -514,8 +514,7 @@ def assign_folds(
 ) -> np.ndarray:
     """The fold of each checked example ``[n]``, stratified by class; duplicates share a fold.
 
-    The fold is -1, so that the example is only used for training, if its class has fewer than ``min_count``
-    examples.
+    Examples of classes with fewer than ``min_count`` examples are only used for training: their fold is -1.
     """
     numbers: dict[str, int] = {}
     group = np.array([numbers.setdefault(key, len(numbers)) for key in clf.copy_keys(X)])
@@ -534,10 +533,10 @@ def _duration(seconds: float) -> str:
     return f"{max(seconds, 1):.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
-# --- a baseline of texts: a regression on the embeddings of a frozen encoder ------------------------
+# --- a baseline for texts: a regression on the embeddings of a frozen encoder -----------------------
 
 
-FROZEN = frozen(ENCODER)
+FROZEN = frozen_candidate(ENCODER)
 FROZEN_NAME = f"frozen {ENCODER}"
 MAX_FROZEN_TEXTS = 10_000  # maximum number of training texts; not used if ``auto`` has encoded all texts
 MAX_FROZEN_LENGTH = 128  # maximum number of tokens; not used if ``auto`` has chosen another one
@@ -552,7 +551,7 @@ def fit_frozen(
 ) -> tuple[str, Any] | None:
     """Fit the frozen encoder as a baseline for ``est``, and return its name and estimator.
 
-    ``validation`` (texts, labels) is for choosing thresholds. The result is None if the encoder is not
+    ``validation`` (texts, labels) is used to tune thresholds. The result is None if the encoder is not
     downloaded, or if ``est`` is the same model.
     """
     if is_frozen(est) or not is_available(ENCODER):
@@ -567,20 +566,22 @@ def fit_frozen(
         texts, labels = [texts[i] for i in rows], [labels[i] for i in rows]
         weights = None if weights is None else weights[rows]
         name += f" ({MAX_FROZEN_TEXTS:,} texts)"
-    model = type(est)(**settings, **_model(est).settings)
+    model = type(est)(**settings, **_baseline_candidate(est).settings)
     with without_warnings(category=OtherLanguageWarning):
         return name, model.fit(texts, labels, sample_weight=weights, validation=validation)
 
 
 def missing_baselines(est: Any) -> dict[str, str]:
-    """Name of the frozen baseline -> why it is missing; empty if it is not missing."""
+    """Map the name of the frozen baseline to the reason why it is missing; empty if it is not."""
     return {} if is_frozen(est) or is_available(ENCODER) else {FROZEN_NAME: "its weights are not at hand"}
 
 
 def is_frozen(est: Any) -> bool:
     """Whether an estimator is the same model as the baseline: a frozen encoder with a new head."""
     if est.tried_:
-        return any(tried["model"] == _model(est).name and tried.get("chosen") for tried in est.tried_)
+        return any(
+            tried["model"] == _baseline_candidate(est).name and tried.get("chosen") for tried in est.tried_
+        )
     name = (ENCODER if est.model == AUTO else est.model).lower()
     known = CATALOG[ENCODER]
     same_encoder = CATALOG.get(name) == known or name == known.repo.lower()
@@ -588,5 +589,5 @@ def is_frozen(est: Any) -> bool:
     return same_encoder and same_input and est.train_layers == 0 and not est.unfreeze_every
 
 
-def _model(est: Any) -> Candidate:
-    return sides_apart(FROZEN) if est.pairs_ else FROZEN
+def _baseline_candidate(est: Any) -> Candidate:
+    return bi_encoder_candidate(FROZEN) if est.pairs_ else FROZEN

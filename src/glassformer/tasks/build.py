@@ -1,7 +1,7 @@
-"""Tokenizers and models of texts from settings.
+"""Build tokenizers and text models from settings.
 
-It also applies the section ``model`` to presets and checkpoints, and initializes embeddings with word
-vectors.
+The module also applies the section ``model`` to presets and checkpoints, and initializes token embeddings
+with word vectors.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from glassformer.train.config import user_stacklevel
 from glassformer.types import HeadKind
 
 SIZES = ("d_model", "num_layers", "num_heads", "d_ff")
-# Settings of encoders that are trained from scratch.
+# Names of settings of encoders that are trained from scratch.
 LAYERS = (*SIZES, "norm", "activation", "final_norm", "zero_init", "attention", "attention_window")
 SHAPE = (*LAYERS, "norm_eps", "positions", "init_std")
 DROPOUTS = ("dropout", "attention_dropout", "feed_forward_dropout", "stochastic_depth")
@@ -68,13 +68,13 @@ def without_none(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def shared_settings(section: Any, other: type) -> dict[str, Any]:
-    """The settings of a section that the section ``other`` has too."""
+    """The settings of ``section`` whose names the section class ``other`` has too."""
     names = {f.name for f in fields(other)}
     return {key: value for key, value in vars(section).items() if key in names}
 
 
-def refuse_set_keys(model: Any, keys: Sequence[str]) -> None:
-    """Raise ConfigError if one of these settings is set, because a checkpoint does not support them."""
+def check_unset(model: Any, keys: Sequence[str]) -> None:
+    """Raise ConfigError if one of these settings is set: checkpoints do not support them."""
     if key := next((key for key in keys if getattr(model, key) is not None), None):
         what = f"{key} belongs to from-scratch models; {model.model!r} has its own"
         fix = f"Leave {key} out, or use a model from scratch such as encoder-mini or vit-tiny"
@@ -82,7 +82,7 @@ def refuse_set_keys(model: Any, keys: Sequence[str]) -> None:
 
 
 def apply_layer_settings(preset: EncoderConfig, model: Any) -> EncoderConfig:
-    """The layers of a preset with the settings of the section ``model``."""
+    """The encoder config of a preset, changed by the settings of the section ``model``."""
     if model.attention_window is not None and model.attention != "local":
         what, fix = "only local attention has a window", "Leave it out, or set attention = local"
         raise NotForThisModelError(what, where="attention_window", fix=fix)
@@ -103,7 +103,7 @@ def head_fields(model: Any, num_labels: int) -> dict[str, Any]:
 
 
 def with_new_head(base: Any, model: Any, pooling: str, **fields: Any) -> tuple[Any, list[str]]:
-    """The config of a checkpoint with a new head, and the names of other new parts.
+    """The config of a checkpoint with a new head, and the names of its other new modules.
 
     Dropout is off by default. ``fields`` are further fields of the config.
     """
@@ -114,10 +114,10 @@ def with_new_head(base: Any, model: Any, pooling: str, **fields: Any) -> tuple[A
     return replace(config, encoder=encoder, pooling=pooling, **fields), [f"{pooling} pooling"] * is_new
 
 
-# Pooling mode of sentence-transformers -> our name, without and with normalization.
+# Pooling mode of sentence-transformers -> our pooling, without and with normalization of the vectors.
 POOLED = {"mean": "mean", "cls": "first", "max": "max"}
 POOLED_UNIT = POOLED | {"mean": "unit-mean", "cls": "unit-first"}
-MIN_VOCABULARY = 31  # vocabulary size for a config that is only inspected
+MIN_VOCABULARY = 31  # any vocabulary size, for a config that is only inspected
 SHAPE_KEYS = (
     *SHAPE,
     *("embedding_norm", "damp_repeats", "embedding_std", "bidirectional", "embedding_dim", "vectors"),
@@ -149,7 +149,7 @@ def check_name(model: str) -> None:
 
 
 def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) -> Tokenizer:
-    """The tokenizer of the checkpoint, of a file, or one that is trained on ``texts`` after cleaning."""
+    """Load the tokenizer of the checkpoint or of a file, or train one on ``texts`` after cleaning them."""
     check_name(model.model)
     kinds = {"word": word_tokenizer, "wordpiece": wordpiece_tokenizer}
     scratch = is_from_scratch(model.model)
@@ -184,7 +184,7 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
 def as_classifier_sections(
     configs: Mapping[str, Any], longest: int, pooling: Any
 ) -> tuple[TextConfig, ModelConfig]:
-    """The settings of a fit as sections of ``TextClassifier``'s recipe.
+    """The settings of another task's fit as sections ``text`` and ``model`` of ``TextClassifier``.
 
     If ``max_length`` is None, it is set to the number of positions of the model, at most ``longest``.
     """
@@ -227,12 +227,12 @@ def build_model(
     Args:
         table, seed: the training texts and the seed, for training word vectors.
         pairs: whether inputs are pairs of texts. A from-scratch encoder then gets segment embeddings.
-        head: ``spans`` predicts start and end of an answer; such a head of a checkpoint is used again.
-        solved: whether a regression fits the head before training. ``pooling = auto`` is then the pooling of
-            the checkpoint's ``modules.json``.
+        head: ``spans`` predicts start and end of an answer; a checkpoint's own head of this type is kept.
+        solved: whether a regression fits the head before training. ``pooling = auto`` then means the pooling
+            of the checkpoint's ``modules.json``.
     """
     if is_from_scratch(model.model):
-        vectors = read_word_table(model, tokenizer, table, seed)
+        vectors = load_word_vectors(model, tokenizer, table, seed)
         if vectors is not None:
             model = replace(model, embedding_dim=vectors.vectors_.shape[1])
         size = count_ids(tokenizer)
@@ -253,16 +253,16 @@ def build_model(
             built = family.model(family.configure(preset, model, num_labels))
         built.weights_source = f"random ({model.model}, from scratch)"
         if vectors is not None:
-            fill_word_table(built, vectors, tokenizer, model.vectors or "")
+            copy_word_vectors(built, vectors, tokenizer, model.vectors or "")
         return built
-    refuse_set_keys(model, SHAPE_KEYS)
+    check_unset(model, SHAPE_KEYS)
     return _from_checkpoint(
         model, text, tokenizer, num_labels, head, solved, pairs and model.pairs == "apart"
     )
 
 
 def _with_head(config: Any, head: HeadKind) -> Any:
-    """The config with this head, and without pooling if the head reads every token."""
+    """The config with this head; without pooling if the head reads every token."""
     return replace(config, head=head, pooling=None) if head == "spans" else config
 
 
@@ -309,7 +309,7 @@ def _from_checkpoint(
     if pooling == "auto":
         use_own_pooling = use_own_pooling or is_bi_encoder
         pooling = checkpoint_pooling(checkpoint) if use_own_pooling else default_pooling(base)
-        if is_bi_encoder:  # a pooler was trained on pairs, and ``nn/pairs.py`` normalizes the vectors
+        if is_bi_encoder:  # poolers were trained on pairs of texts, and ``nn/pairs.py`` normalizes vectors
             pooling = "mean" if pooling == "pooler" else pooling.removeprefix("unit-")
     head_norm = model.head == "mlp" and getattr(checkpoint.family.hub, "head_settings", None) is not None
     fields = head_fields(model, num_labels) | {"head_type": model.head, "head_norm": head_norm}
@@ -329,7 +329,7 @@ def checkpoint_pooling(checkpoint: Checkpoint) -> Any:
 
 
 def matching_pooling(sentences: Sentences) -> str | None:
-    """The classifier's pooling that is equal to that of a checkpoint; None if there is none."""
+    """The classifier's pooling that equals the pooling of a checkpoint; None if there is none."""
     names = POOLED_UNIT if any(isinstance(step, Normalize) for step in sentences.after) else POOLED
     return names.get(sentences.pool.modes[0]) if len(sentences.pool.modes) == 1 else None
 
@@ -357,30 +357,30 @@ def _baseline_from_checkpoint(checkpoint: Checkpoint, model: ModelConfig, num_la
 def cover_vocabulary(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpoint:
     """The checkpoint with an embedding for every id of its tokenizer.
 
-    Intermediate pieces of BPE merges may have ids beyond the embedding table (``first_intermediate_id``).
-    Their embeddings are copies of the embedding of the unknown token.
+    Tokens that occur only inside BPE merges may have ids beyond the embedding table
+    (``first_intermediate_id``). They get copies of the embedding of the unknown token.
     """
     num_rows, vocabulary = checkpoint.config.embedding.vocab_size, Vocabulary.of(tokenizer)
     _check_padding(vocabulary, checkpoint)
     count, unknown = count_ids(tokenizer), vocabulary.unk
     if count > num_rows == vocabulary.first_intermediate_id(tokenizer) and unknown is not None:
         return checkpoint.with_new_tokens(count, unknown)
-    check_table(tokenizer, checkpoint.config, where)
+    check_embedding_table(tokenizer, checkpoint.config, where)
     return checkpoint
 
 
 def _check_padding(vocabulary: Vocabulary, checkpoint: Checkpoint) -> None:
-    """Raise CheckpointError if position ids start after ``pad_token_id`` and it is not the padding token.
+    """Raise CheckpointError if position ids start after ``pad_token_id``, but this is not the padding token.
 
-    RoBERTa gives position ids only to tokens other than ``pad_token_id``. If this is the id of another token,
-    the position ids differed in training.
+    RoBERTa counts positions over tokens other than ``pad_token_id``. If this id is not the tokenizer's
+    padding, the model was trained with other position ids.
     """
     positions = getattr(checkpoint.config.embedding, "positions", None)
     if not isinstance(positions, Learned) or positions.offset == 0:
         return
     pad = positions.offset - 1
-    others = (vocabulary.cls, vocabulary.sep, vocabulary.unk, vocabulary.mask)
-    if pad in others or vocabulary.pad not in (None, pad):
+    other_ids = (vocabulary.cls, vocabulary.sep, vocabulary.unk, vocabulary.mask)
+    if pad in other_ids or vocabulary.pad not in (None, pad):
         tokenizer_pad = "none" if vocabulary.pad is None else vocabulary.pad
         what = f"pad_token_id = {pad}, but the id of the tokenizer's padding token is {tokenizer_pad}"
         fix = "Use the tokenizer that belongs to these weights"
@@ -388,11 +388,13 @@ def _check_padding(vocabulary: Vocabulary, checkpoint: Checkpoint) -> None:
 
 
 def hub_labels(settings: dict[str, Any], count: int, where: str, partial: bool = False) -> list[Any]:
-    """The names of the outputs in ``config.json``; without ``id2label``, LABEL_0 and so on.
+    """The names of the outputs in ``config.json``; without ``id2label``, LABEL_0, LABEL_1 and so on.
+
+    Args:
+        partial: whether missing names are replaced by LABEL_0 and so on, too.
 
     Raises:
-        CheckpointError: not every output has a name of its own; with ``partial``, LABEL_0 replaces a missing
-            one.
+        CheckpointError: a name is missing, or two outputs have the same name.
     """
     id2label = get_section(settings, "id2label", where) if settings.get("id2label") else {}
     names = [id2label.get(str(i), f"LABEL_{i}" if partial or not id2label else None) for i in range(count)]
@@ -402,7 +404,7 @@ def hub_labels(settings: dict[str, Any], count: int, where: str, partial: bool =
     return names
 
 
-def check_table(tokenizer: Tokenizer, config: Any, where: str) -> None:
+def check_embedding_table(tokenizer: Tokenizer, config: Any, where: str) -> None:
     """Raise CheckpointError if the tokenizer has ids beyond the model's embedding table."""
     rows = config.embedding.vocab_size
     if (count := count_ids(tokenizer)) > rows:
@@ -419,7 +421,7 @@ def check_features(ngrams: Any, model: Any, folder: Path) -> None:
 
 
 def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length: int) -> Any:
-    """A preset with the settings of the recipe; None keeps the value of the preset."""
+    """The config of a preset, changed by the settings of the recipe; None keeps the value of the preset."""
     if model.bidirectional is not None:
         raise ConfigError("an encoder reads both directions", where="bidirectional", fix="Leave it out")
     embedding = {
@@ -457,8 +459,8 @@ def save_tokenizer(
     """Write ``tokenizer.json`` and ``tokenizer_config.json``, which ``transformers.AutoTokenizer`` opens.
 
     Args:
-        segments: number of token types of the model. Below two, inputs have no ``token_type_ids``.
-        pairs: whether the model reads pairs of texts. The file then always lists the names of inputs.
+        segments: number of token types of the model. If it is below two, inputs have no ``token_type_ids``.
+        pairs: whether the model reads pairs of texts. The file then always lists ``model_input_names``.
     """
     names = ["input_ids", *(["token_type_ids"] if segments > 1 else []), "attention_mask"]
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -486,13 +488,13 @@ ENGLISH_MODELS = (
     "bert-large-uncased",
     "distilbert-base-uncased",
 )
-WORD = re.compile(r"[^\W\d_]+")
-MAX_WORDS, MIN_WORDS = 5_000, 200  # maximum and minimum number of words to count
-MAX_PIECES = 1.4  # tokens per word above which texts are not English
+WORD = re.compile(r"[^\W\d_]+")  # letters only
+MAX_WORDS, MIN_WORDS = 5_000, 200  # maximum and minimum number of words to tokenize
+MAX_TOKENS_PER_WORD = 1.4  # with more, texts are not English
 
 
-def pieces_per_word(tokenizer: Any, texts: Sequence[str]) -> float | None:
-    """Mean number of tokens per word over the first words of the texts; None: there are too few words."""
+def tokens_per_word(tokenizer: Any, texts: Sequence[str]) -> float | None:
+    """Mean number of tokens per word over the first words of the texts; None if there are too few words."""
     words = [*islice((word for text in texts for word in WORD.findall(text)), MAX_WORDS)]
     if len(words) < MIN_WORDS:
         return None
@@ -500,35 +502,35 @@ def pieces_per_word(tokenizer: Any, texts: Sequence[str]) -> float | None:
     return sum(len(encoding.ids) for encoding in encodings) / len(words)
 
 
-def pieces_if_foreign(model: str, tokenizer: Any, texts: Sequence[str]) -> float | None:
+def foreign_tokens_per_word(model: str, tokenizer: Any, texts: Sequence[str]) -> float | None:
     """Tokens per word if a known English encoder reads texts in another language, otherwise None."""
     if CATALOG.get(str(model).lower()) not in [CATALOG[name] for name in ENGLISH_MODELS]:
         return None
-    pieces = pieces_per_word(tokenizer, texts)
-    return pieces if pieces is not None and pieces > MAX_PIECES else None
+    mean = tokens_per_word(tokenizer, texts)
+    return mean if mean is not None and mean > MAX_TOKENS_PER_WORD else None
 
 
 def warn_of_language(model: str, tokenizer: Any, texts: Sequence[str]) -> None:
     """Warn if a known English encoder is used for texts in another language."""
-    if (pieces := pieces_if_foreign(model, tokenizer, texts)) is not None:
-        what = f"{model} was trained on English, and cuts a word of these texts into {pieces:.1f} pieces"
-        fix = "a multilingual encoder may do better: model=xlm-roberta-base, from the Hub"
-        warnings.warn(f"{what} (of English into 1.1): {fix}", OtherLanguageWarning, user_stacklevel())
+    if (mean := foreign_tokens_per_word(model, tokenizer, texts)) is not None:
+        what = f"{model} was trained on English, and splits a word of these texts into {mean:.1f} tokens"
+        fix = "a multilingual encoder may be better: model=xlm-roberta-base, from the Hub"
+        warnings.warn(f"{what} (an English word into 1.1): {fix}", OtherLanguageWarning, user_stacklevel())
 
 
-TRAINED_HERE = "word2vec"
-MIN_EPOCHS, MAX_EPOCHS = 10, 200  # for the vectors of a classifier
-# Minimum number of words in all epochs together. After fewer words, all vectors have the same direction.
+TRAINED_HERE = "word2vec"  # value of ``vectors``: train word vectors on the training texts
+MIN_EPOCHS, MAX_EPOCHS = 10, 200  # epochs of word vectors for a classifier
+# Minimum number of words in all epochs together. With fewer words, all vectors have the same direction.
 MIN_TRAINING_WORDS = 500_000
 MASKED_LM_EPOCHS = 3  # few, because a masked language model has many texts
 
 
-def read_word_table(
+def load_word_vectors(
     model: ModelConfig, tokenizer: Tokenizer, table: TokenTable | None, seed: int
 ) -> Word2Vec | None:
     """The word vectors that ``model.vectors`` names; None if it is not set.
 
-    For ``word2vec``, they are trained on ``table`` with one thread: the same seed gives the same bits.
+    For ``word2vec``, they are trained on ``table``, with one thread: the same seed gives the same bits.
     """
     if model.vectors is None:
         if model.freeze_vectors:
@@ -561,8 +563,8 @@ def init_token_embeddings(
     """Initialize token embeddings with word vectors, from column ``first`` on.
 
     ``name`` is a run, a file, or ``word2vec`` for vectors that are trained on ``table``. The vectors are
-    shifted to mean 0 and scaled to the standard deviation of the embeddings. The same embeddings predict the
-    masked words, so that words with similar contexts start with similar probabilities.
+    shifted to mean 0 and scaled to the standard deviation of the embeddings. The output layer has the same
+    embeddings, so that words with similar contexts start with similar probabilities.
     """
     weight = network.embeddings.tokens.weight
     max_width = weight.shape[1] - first
@@ -573,7 +575,7 @@ def init_token_embeddings(
     width = vectors.vectors_.shape[1]
     if width > max_width:
         what = f"the word vectors have {width} numbers, the token embeddings have only {max_width}"
-        raise ConfigError(what, where="vectors", fix="Take narrower ones, or a larger d_model")
+        raise ConfigError(what, where="vectors", fix="Use narrower vectors, or a larger d_model")
     rows, vector_rows = _match_rows(vectors, tokenizer)
     values = torch.from_numpy(np.ascontiguousarray(vectors.vectors_[vector_rows])).to(weight)
     values -= values.mean(0)
@@ -585,7 +587,7 @@ def init_token_embeddings(
     )
 
 
-def fill_word_table(network: Any, vectors: Word2Vec, tokenizer: Tokenizer, name: str) -> None:
+def copy_word_vectors(network: Any, vectors: Word2Vec, tokenizer: Tokenizer, name: str) -> None:
     """Copy word vectors to the embeddings of their tokens; scale other embeddings to their deviation."""
     rows, vector_rows = _match_rows(vectors, tokenizer)
     weight = network.embeddings.tokens.weight
@@ -602,11 +604,11 @@ def fill_word_table(network: Any, vectors: Word2Vec, tokenizer: Tokenizer, name:
 
 def _match_rows(vectors: Word2Vec, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     """For tokens with a vector, their rows in the token embeddings and in the vectors."""
-    # The order of the vocabulary differs between processes, and with it the rounding of sums. Sort it.
+    # Sorted, because the order of the vocabulary differs between processes and affects the rounding of sums.
     tokens = sorted((row, token) for token, row in tokenizer.get_vocab().items() if token in vectors)
     pairs = [(row, vectors.number(token)) for row, token in tokens]
     if not pairs:
         what = "no word of the vocabulary has a vector"
-        fix = "Take vectors of the same language, and the same case and segmentation"
+        fix = "Use vectors of the same language, and the same case and segmentation"
         raise ConfigError(what, where="vectors", fix=fix)
     return [row for row, _ in pairs], [number for _, number in pairs]

@@ -1,4 +1,4 @@
-"""Model cards, and exports for other programs."""
+"""Write model cards of fitted estimators."""
 
 from __future__ import annotations
 
@@ -31,18 +31,15 @@ def count_examples(fit: Any) -> dict[str, int]:
     return {"train": len(targets), **validation}
 
 
-def saved_example_counts(about: Mapping[str, Any]) -> dict[str, int]:
-    """The numbers of examples from ``glassformer.json``, without invalid values."""
-    examples = about.get("examples")
+def saved_example_counts(metadata: Mapping[str, Any]) -> dict[str, int]:
+    """The numbers of examples in ``glassformer.json``, without invalid values."""
+    examples = metadata.get("examples")
     examples = examples if isinstance(examples, dict) else {}
     return {k: n for k, n in examples.items() if type(n) is int and 0 <= n < MAX_COUNT}
 
 
 def build_card(estimator: Any, run: str | Path | None = None, **loading: Any) -> str:
-    """The model card of a fitted estimator, with facts about its run.
-
-    ``loading`` has arguments for ``report.card.LoadingInfo``.
-    """
+    """The model card of a fitted estimator, with facts about its run; ``loading`` is for ``LoadingInfo``."""
     from glassformer.report.card import LoadingInfo, Model, model_card
 
     tag, use = getattr(estimator.RECIPE, "CARD", ("", ""))
@@ -93,7 +90,7 @@ def add_proof_to_card(folder: Path, sentences: Sequence[str]) -> None:
 
 
 def find_run_folder(path: str | Path) -> Path | None:
-    """The run folder of ``path``, a run or its ``model`` folder; None: it is not one of them."""
+    """The run folder of ``path``, which is a run or its ``model`` folder; None if it is neither."""
     path = Path(path)
     for folder in (path, path.parent if path.name == "model" else path):
         if (folder / "config.toml").is_file() and (folder / "metrics.json").is_file():
@@ -123,44 +120,46 @@ def _validation_metrics(estimator: Any) -> dict[str, float]:
 
 
 def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list[str]:
+    """Sentences about the limits of the model."""
     out = []
     reads_tokens = getattr(estimator, "reads_tokens", hasattr(estimator, "tokenizer_"))
     if reads_tokens and settings.get("max_length") and settings.get("long_texts", "cut") == "cut":
-        out.append(f"It reads the first {settings['max_length']:,} tokens of a text and no more.")
+        out.append(f"It reads only the first {settings['max_length']:,} tokens of a text.")
     if settings.get("clean", "none") not in ("none", None):
         out.append(f"Texts are cleaned before it reads them (clean = {settings['clean']}).")
     multilabel = getattr(getattr(estimator, "kind_", None), "is_multilabel", False)
     if (errors := getattr(estimator, "errors_", None)) is not None:
         log = estimator.kind_.scale == "log"
-        width = "reach as many times the number up as down" if log else "have one width for every input"
-        intervals = f"Its intervals rest on {len(errors):,} held-out examples, and {width}."
+        width = "the prediction divided and multiplied by one factor" if log else "one width for every input"
+        intervals = f"Its intervals were computed from {len(errors):,} held-out examples, with {width}."
         if log:
-            what = "It learned logarithms: it gives numbers above 0, and its errors are ratios"
-            out.append(f"{what}. Opened by transformers its head gives the natural logarithm of the number.")
-        out.append(
-            intervals if len(errors) else "No examples were held out: it gives numbers without intervals."
-        )
+            what = "It learned logarithms: it predicts numbers above 0, and its errors are ratios"
+            out.append(f"{what}. In transformers, its head returns the natural logarithm of the number.")
+        missing = "No examples were held out, so it predicts numbers without intervals."
+        out.append(intervals if len(errors) else missing)
     elif getattr(estimator, "classes_", None) is not None and not multilabel:
         below = getattr(estimator, "abstain_below_", None)
         out.append(
-            "It gives one of its labels to any input, even if none fits."
+            "It predicts one of its labels for any input, even if none is right."
             if below is None
-            else f"It gives no label where the probability of the label is below {below:g}."
+            else f"It predicts no label if the probability of the label is below {below:g}."
         )
     temperature, threshold = getattr(estimator, "temperature_", 1.0), getattr(estimator, "threshold_", None)
     is_calibrated = bool(np.any(np.asarray(temperature) != 1.0))
     if multilabel and threshold is not None:  # ``fit`` chooses thresholds, and so does ``calibrate``
-        out.append(f"Each label has its own threshold ({_range(threshold)}), chosen on validation examples.")
+        out.append(
+            f"Each label has its own threshold ({_format_range(threshold)}), chosen on validation examples."
+        )
     if is_calibrated or (threshold is not None and not multilabel):
         per_class = threshold is not None and np.ndim(threshold)
         word = "thresholds of its classes" if per_class else "threshold"
-        limit = "" if threshold is None or multilabel else f", {word} {_range(threshold)}"
-        when = "; the figures above were measured before" if from_run else ""
-        out.append(f"It was calibrated afterwards (temperature {_range(temperature)}{limit}){when}.")
+        limit = "" if threshold is None or multilabel else f", {word} {_format_range(threshold)}"
+        when = "; the metrics above were measured before" if from_run else ""
+        out.append(f"It was calibrated afterwards (temperature {_format_range(temperature)}{limit}){when}.")
     return out
 
 
-def _range(value: Any) -> str:
-    """Format a number, or the smallest and largest of several."""
+def _format_range(value: Any) -> str:
+    """Format a number, or the smallest and the largest of several numbers."""
     low, high = float(np.min(value)), float(np.max(value))
     return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"

@@ -34,12 +34,12 @@ STUDIES = "study"  # subfolder with comparisons of recipes, which study/grid.py 
 
 
 def recipe_names() -> dict[str, Path]:
-    """Name -> file of each recipe of the package."""
+    """Map the name of each recipe in the package to its file."""
     return {path.stem: path for path in sorted(RECIPES.rglob("*.toml")) if path.parent.name != STUDIES}
 
 
 def recipe_values(name_or_path: str | Path) -> tuple[dict[str, Any], str]:
-    """The contents of a recipe's file, with its name and task, and the name of the file for messages."""
+    """The contents of a recipe's file, with its name and task; also the name of the file, for messages."""
     known = recipe_names()
     path = Path(name_or_path)
     if str(name_or_path) in known:
@@ -52,7 +52,7 @@ def recipe_values(name_or_path: str | Path) -> tuple[dict[str, Any], str]:
 
 
 def study_names() -> dict[str, Path]:
-    """Name -> file of each study of the package."""
+    """Map the name of each study in the package to its file."""
     return {path.stem: path for path in sorted((RECIPES / STUDIES).glob("*.toml"))}
 
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class Tasks(UserDict[str, "Task"]):
-    """Name -> ``Task``, which is imported on first use."""
+    """Maps task names to tasks; a ``Task`` is imported on first use."""
 
     def __init__(self, names: Iterable[str]):
         self.data = dict.fromkeys(names)  # type: ignore[assignment]  # the value None means: import on first use
@@ -114,7 +114,7 @@ TARGETS = {
 
 
 def task_with_target(task: Any, values: Mapping[str, Any], overrides: Sequence[str]) -> Any:
-    """The task of a recipe, with regard to ``data.target`` of the recipe or of ``overrides``."""
+    """The task of a recipe, which ``data.target`` in the recipe or in ``overrides`` may change."""
     data = values.get("data")
     target = data.get("target") if isinstance(data, Mapping) else None
     settings = {key.removeprefix("data."): value for key, value in parse_settings(overrides).items()}
@@ -128,15 +128,17 @@ def task_with_target(task: Any, values: Mapping[str, Any], overrides: Sequence[s
 
 
 def recipe_classes() -> dict[str, type]:
-    """Task -> class of its recipes."""
+    """Map each task name to the class of its recipes."""
     return {name: TASKS.recipe(name) for name in TASKS}
 
 
 def check_classifies(recipe: Any, *, words: bool = False, folds: bool = False, where: str = "task") -> None:
     """Raise ConfigError unless the recipe's task predicts labels.
 
-    ``words`` also allows tasks that label words, ``folds`` those with cross-validation. ``where`` is the
-    run or recipe in the message.
+    Args:
+        words: whether to also allow tasks that label words.
+        folds: whether to also allow tasks with cross-validation.
+        where: the run or recipe that the message names.
     """
     allowed = [
         name
@@ -151,7 +153,7 @@ def check_classifies(recipe: Any, *, words: bool = False, folds: bool = False, w
 
 
 def task_of_estimator_name(kind: str | None) -> Task | None:
-    """The task whose estimator has the name ``kind`` in ``glassformer.json``; imports only tasks up to it."""
+    """The task whose estimator has the name ``kind`` in ``glassformer.json``, or None."""
     return next((task for task in TASKS.values() if task.estimator.saved_as() == kind), None)
 
 
@@ -181,7 +183,7 @@ def known_recipe(folder: str | Path) -> KnownRecipe:
 
 
 def known_recipe_of(config: Mapping[str, Any]) -> KnownRecipe:
-    """Same as ``known_recipe``, from the contents of a recipe's TOML file."""
+    """The result of ``known_recipe`` for the contents of a recipe's TOML file."""
     defaults = _defaults(build_recipe({"task": _task_in(config)}, ""))
     name = str(config.get("name", ""))
     return KnownRecipe(defaults, to_dict(load_recipe(name)) if name in recipe_names() else None)
@@ -209,7 +211,7 @@ def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str]
 
 
 def _with_paths(recipe: Any) -> Any:
-    """The recipe with decoded paths: TOML has file names that are not UTF-8 in an escaped form."""
+    """The recipe with decoded paths, because TOML files store names that are not UTF-8 in an escaped form."""
     changes: dict[str, Any] = {}
     for section, key in (("data", "source"), ("data", "also"), ("model", "model")):
         if (values := getattr(recipe, section, None)) is None:

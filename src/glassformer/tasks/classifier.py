@@ -1,8 +1,8 @@
-"""Base classes of classifiers and regressors.
+"""Base classes of classifiers and regressors of texts and images.
 
-They give a model scikit-learn's interface. ``Supervised`` is for any target, ``Classifier`` for labels.
-The methods that differ between texts and images are at the end of ``Supervised``.
-This module is long because it has everything that the four estimators of texts and images share.
+``Supervised`` is for any target, ``Classifier`` for labels and ``Regressor`` for numbers. The methods that
+differ between texts and images are at the end of ``Supervised``. This module is long because it has all that
+the four estimators of texts and images share.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from glassformer.families.pretrained import save_pretrained
 from glassformer.finite import finite
 from glassformer.nn.int8 import has_linear_layers
 from glassformer.nn.kernels import int8, level
-from glassformer.runtime import choose_device, computes
+from glassformer.runtime import choose_device, runs_isolated
 from glassformer.sklearn_base import ClassifierMixin, RegressorMixin, check_is_fitted
 from glassformer.targets import kind_of_targets, target_from_metadata
 from glassformer.targets.multiclass import Classes, warn_of_spelling
@@ -85,15 +85,15 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
 
     SHARDS = True
     SAVED_STATE = (*Estimator.SAVED_STATE, "temperature", "threshold")
-    CHUNK: ClassVar[int]  # number of examples that prediction encodes at a time, which limits memory
+    CHUNK: ClassVar[int]  # number of examples that prediction encodes at a time, to limit memory
 
     classes_: np.ndarray
-    # For imported models: the index of each class in the order of the file. None: the order is the same.
+    # Index in the imported file of each class in ``classes_``; None: both have the same order.
     class_order_: list[int] | None = None
     class_weight: str | dict | None
     kind_: Classes = Classes()  # the kind of target, such as multi-class or multi-label
     temperature_: Any  # a number; for calibrated multi-label models one per label, [K]
-    # Two classes: a number for the second class. More classes: [C]. Multi-label: [K]. None: no threshold.
+    # A number for the second of two classes; [C] for more classes; [K] for multi-label. None: no threshold.
     threshold_: Any
     tried_: Sequence[dict[str, Any]] = ()  # with model="auto": one record per candidate
 
@@ -186,7 +186,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
     @classmethod
     @abstractmethod
     def supports(cls, kind: Classes) -> bool:
-        """Whether this class of estimators supports that kind of target."""
+        """Whether this estimator class supports a kind of target."""
 
     @classmethod
     def infer_kind(cls, y: Any) -> Classes:
@@ -232,7 +232,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         return table, None if fit.validation is None else self.evaluation_table(fit.validation[0])
 
     def _network(self, fit: FitState) -> Any:
-        """Build the model. With ``head_start="solved"``, fit its head on vectors of the frozen encoder."""
+        """Build the model. With ``head_start="solved"``, a regression initializes its head."""
         network = super()._network(fit)
         fit.solved_head = None
         if fit.train.start_share not in ("auto", 0) and self._is_from_scratch():
@@ -258,7 +258,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         return network
 
     def _starts_solved(self, fit: FitState, network: Any) -> bool:
-        """Whether the head is linear, on pre-trained vectors, and fitted before training."""
+        """Whether a regression on pre-trained vectors initializes the head, which must be linear."""
         if network.is_linear:
             return True
         if fit.train.head_start != "solved" or self._is_from_scratch() or not hasattr(network, "head"):
@@ -279,7 +279,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
 
     def _loop(self, fit: FitState) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:
         stream, objective = self._stream(fit), self._objective(fit)
-        table, logits = fit.validation_table, None  # only the validation examples of this process
+        table, logits = fit.validation_table, None  # with several processes, each has a part of the table
         if table is not None:
             if fit.ranks.size > 1:
                 table = self.evaluation_table(fit.ranks.own_examples(fit.validation[0]))
@@ -331,21 +331,21 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
 
     # --- prediction ------------------------------------------------------------------------------
 
-    @computes
+    @runs_isolated
     def _compute(
         self, X: Sequence[Any], output: str, progress: Callable | None = None, precision: str | None = None
     ) -> np.ndarray:
-        """The logits or pooled vectors of examples; ``output`` is as in ``table_outputs``."""
+        """The logits or pooled vectors of examples; see ``table_outputs`` for ``output``."""
         check_is_fitted(self, "model_")
         examples = self.check_examples(X)
         model = self.predictor(precision)
         device = next(model.parameters()).device
         chunks = [examples[i : i + self.CHUNK] for i in range(0, len(examples), self.CHUNK)]
-        parts = [
+        outputs = [
             self.table_outputs(model, table, output, device, progress)
             for table in prefetch(self.evaluation_table, chunks)
         ]
-        return finite(np.concatenate(parts), "vectors" if output == "pooled" else "logits")
+        return finite(np.concatenate(outputs), "vectors" if output == "pooled" else "logits")
 
     def logits(self, X: Sequence[Any]) -> np.ndarray:
         """Outputs of the head before temperature and threshold, ``[n, C]``, fp32."""
@@ -356,7 +356,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         return self.to_probabilities(self._compute(X, "logits", progress))
 
     def cached_outputs(self, X: Sequence[Any]) -> np.ndarray:
-        """Same as ``outputs``. For images, the features of a frozen encoder are cached, as in training."""
+        """Same as ``outputs``, but features of a frozen image encoder are cached on disk, as in training."""
         return self.outputs(X)
 
     def to_probabilities(self, logits: np.ndarray) -> np.ndarray:
@@ -366,18 +366,18 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
     def predicted_index(self, probabilities: np.ndarray) -> np.ndarray:
         """Class indices ``[n]`` for probabilities; without ``threshold_``, the most probable class.
 
-        With two classes, the second is predicted if it reaches the threshold. With more classes, the largest
-        ratio of probability to threshold decides. Multi-label: a boolean ``[n, K]``, True where the
-        probability reaches the label's threshold.
+        With two classes, the second is predicted if it reaches the threshold. With more classes, the class
+        with the largest ratio of probability to threshold is predicted. For multi-label, the result is a
+        boolean ``[n, K]``: whether the probability reaches the label's threshold.
         """
         return self.kind_.predicted_index(probabilities, self.threshold_)
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
-        """Labels ``[n]`` for probabilities; multi-label: ``LabelSet`` objects."""
+        """The predicted labels ``[n]`` for probabilities; for multi-label, ``LabelSet`` objects."""
         return self.kind_.labels(self.predicted_index(probabilities), self.classes_)
 
     def embed(self, X: Sequence[Any]) -> np.ndarray:
-        """The pooled vector of each example that the head reads, ``[n, D]``, fp32."""
+        """The pooled vector of each example, which is the input of the head, ``[n, D]``, fp32."""
         return self._compute(X, "pooled")
 
     def transform(self, X: Sequence[Any]) -> np.ndarray:
@@ -393,10 +393,10 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
     # --- files -----------------------------------------------------------------------------------
 
     def _order(self) -> list[int] | None:
-        """The order in which a file has the rows of the head; None: the order of ``classes_``.
+        """The order in which to save the rows of the head; None: the order of ``classes_``.
 
-        Imported models keep their order, so that adapters fit. A threshold applies to the second class, so
-        with one the order is that of ``classes_``.
+        Imported models keep their order, so that adapters of the same base model can be loaded. A threshold
+        applies to the second of ``classes_``, so models with a threshold have this order.
         """
         return self.class_order_ if self.threshold_ is None else None
 
@@ -414,26 +414,26 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         """The names of the outputs in ``id2label`` of ``config.json``."""
         return tuple(map(str, self.classes_.tolist()))
 
-    def _about(self) -> dict[str, Any]:
+    def _metadata(self) -> dict[str, Any]:
         classes, order = self.classes_.tolist(), self._order()
         if order is not None:
             classes = [classes[order.index(row)] for row in range(len(order))]
         tried = {"tried": list(self.tried_)} if self.tried_ else {}
-        return super()._about() | {"classes": classes} | self.kind_.metadata() | tried
+        return super()._metadata() | {"classes": classes} | self.kind_.metadata() | tried
 
     @classmethod
-    def restore(cls, folder: Path, about: dict[str, Any], *, in_bf16: bool = False) -> Self:
+    def restore(cls, folder: Path, metadata: dict[str, Any], *, in_bf16: bool = False) -> Self:
         where = str(folder / METADATA_FILE)
-        classes = about.get("classes")
+        classes = metadata.get("classes")
         if not isinstance(classes, list) or not classes:
             raise CheckpointError("'classes' is missing or not a list of labels of one type", where=where)
         classes = read_labels(classes, "classes", where)
-        kind = target_from_metadata(about, where)
-        temperature, threshold = kind.read_calibration(about, where, len(classes))
-        about = about | {"temperature": temperature, "threshold": threshold}
-        out = super().restore(folder, about, in_bf16=in_bf16)
+        kind = target_from_metadata(metadata, where)
+        temperature, threshold = kind.read_calibration(metadata, where, len(classes))
+        metadata = metadata | {"temperature": temperature, "threshold": threshold}
+        out = super().restore(folder, metadata, in_bf16=in_bf16)
         out.classes_, out.kind_ = np.asarray(classes), kind
-        out.tried_ = tried if isinstance(tried := about.get("tried", []), list) else []
+        out.tried_ = tried if isinstance(tried := metadata.get("tried", []), list) else []
         if out.model_.config.num_labels != len(classes):
             what = f"{len(classes)} classes, but the model has {out.model_.config.num_labels} outputs"
             raise CheckpointError(what, where=where)
@@ -451,8 +451,8 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         order = sorted(range(len(names)), key=lambda i: names[i])
         if order == list(range(len(names))):
             return
-        for part in self.model_.head.out.parameters():
-            part.copy_(part[order])
+        for parameter in self.model_.head.out.parameters():
+            parameter.copy_(parameter[order])
         self.classes_, self.class_order_ = np.asarray([names[i] for i in order]), order
 
     def check_parts(self, folder: Path) -> None:
@@ -528,7 +528,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
 
     @abstractmethod
     def _table_arrays(self, table: Any) -> list[np.ndarray]:
-        """The arrays of a table, on which the result of training depends."""
+        """The arrays of a table, for the fingerprint of the training data."""
 
 
 # --- classifiers: thresholds, calibration, abstention and int8 inference ---------------------------
@@ -546,9 +546,9 @@ def fit_decision(
     The threshold applies to probabilities that were computed with the temperature.
 
     Args:
-        metric: the metric that the threshold maximizes. None: no threshold; multi-label models with
-            ``thresholds`` then maximize F1.
-        thresholds: the thresholds that ``fit`` chose.
+        metric: the metric that the threshold maximizes. None: no threshold, or for multi-label models with
+            ``thresholds`` the F1 of each label.
+        thresholds: the thresholds that ``fit`` tuned.
     """
     temperature, threshold = kind.fit_temperature(logits, targets), None
     if metric is not None or (kind.is_multilabel and thresholds is not None):
@@ -557,7 +557,7 @@ def fit_decision(
 
 
 def check_abstain(below: float | None, kind: Classes) -> float | None:
-    """Check ``abstain_below``; raise ConfigError if it is not a probability, or for multi-label targets."""
+    """Return ``abstain_below``; raise ConfigError if it is not a probability, or for multi-label targets."""
     if below is None:
         return None
     if kind.is_multilabel:
@@ -581,8 +581,8 @@ def abstention(
     """The effect of abstaining below a probability, for JSON.
 
     Returns:
-        ``below``, ``n`` and ``answered``, the number of examples that get a label. ``accuracy`` of these
-        examples and its 95 % ``accuracy_interval`` are None if no example gets a label.
+        ``below``, ``n``, ``answered`` (number of examples that get a label), and the ``accuracy`` of these
+        examples with its 95 % ``accuracy_interval``, which are None if no example gets a label.
     """
     predicted = kind.predicted_index(probabilities, threshold)
     is_confident = kind.confidence(probabilities, predicted) >= below
@@ -593,13 +593,12 @@ def abstention(
     return out | {"accuracy": num_correct / n, "accuracy_interval": share_interval(num_correct / n, n)}
 
 
-def abstaining(
+def abstention_levels(
     kind: Classes, probabilities: np.ndarray, targets: np.ndarray, threshold: Any
 ) -> list[dict[str, Any]]:
-    """``abstention`` at each of ``ABSTENTION_LEVELS``.
+    """``abstention`` at each of ``ABSTENTION_LEVELS`` at which some example gets a label.
 
-    Levels at which no example gets a label are left out. Of the levels at which all examples get a label,
-    only the highest is returned.
+    Of the levels at which all examples get a label, only the highest is returned.
     """
     records = [abstention(kind, probabilities, targets, threshold, below) for below in ABSTENTION_LEVELS]
     without_effect = sum(record["answered"] == len(targets) for record in records)
@@ -612,7 +611,7 @@ class Classifier(ClassifierMixin, Supervised):
     Fitted attributes in addition to ``Supervised``'s:
         abstain_below_: ``predict`` returns None if the probability of the label is below this value.
             None: the classifier never abstains.
-        int8_: the result of ``check_int8``; None: the check was not run.
+        int8_: the result of ``check_int8``; None if it was not called.
     """
 
     SAVED_STATE = (*Supervised.SAVED_STATE, "abstain_below", "int8")
@@ -628,7 +627,7 @@ class Classifier(ClassifierMixin, Supervised):
     def _examples(self, fit: FitState, *data: Any) -> Any:
         examples, validation_data = super()._examples(fit, *data)
         if self.precision == "int8":
-            check_count(0 if validation_data is None else len(validation_data[0]))
+            check_int8_count(0 if validation_data is None else len(validation_data[0]))
         return examples, validation_data
 
     def _prepare(self, fit: Any) -> tuple[Any, Any]:
@@ -671,27 +670,27 @@ class Classifier(ClassifierMixin, Supervised):
             self._measure_int8(*fit.validation)
 
     def _measure_int8(self, examples: Sequence[Any], targets: np.ndarray) -> dict[str, Any]:
-        check_count(len(examples))
-        fp32, int8 = (
-            self.predicted_index(
-                self.to_probabilities(self._compute(examples, "logits", precision=precision))
-            )
-            for precision in ("fp32", "int8")
-        )
-        self.int8_, self._compute_model = compare_with_int8(fp32, int8, targets), None
+        check_int8_count(len(examples))
+
+        def predicted(precision: str) -> np.ndarray:
+            logits = self._compute(examples, "logits", precision=precision)
+            return self.predicted_index(self.to_probabilities(logits))
+
+        self.int8_ = compare_with_int8(predicted("fp32"), predicted("int8"), targets)
+        self._compute_model = None
         self._int8_weights = weights_state(self.model_)
         return self.int8_
 
     def _forget_stale_int8(self) -> None:
-        """Reset ``int8_`` if the weights were changed in place since the check. A loaded model keeps it."""
+        """Reset ``int8_`` if the weights were changed in place since the check."""
         current, checked = weights_state(self.model_), self._int8_weights
         if checked is not None and checked[0] == current[0] and checked != current:
             self.int8_ = None
         self._int8_weights = current
 
-    def _about(self) -> dict[str, Any]:
+    def _metadata(self) -> dict[str, Any]:
         self._forget_stale_int8()
-        return super()._about()
+        return super()._metadata()
 
     def _precision(self, device: torch.device) -> str:
         """The precision for prediction: int8 only if its check passed, otherwise auto with a warning.
@@ -726,7 +725,7 @@ class Classifier(ClassifierMixin, Supervised):
         Args:
             X, y: examples and their labels, from the same distribution as future inputs.
             threshold: the metric that ``threshold_`` maximizes: ``accuracy``, ``macro_f1``, or for two
-                classes ``f1`` of the second. None: no threshold; multi-label models keep one per label.
+                classes the ``f1`` of the second. None: no threshold, except for multi-label models.
             abstain_below: a value between 0 and 1. ``predict`` returns None if the probability of the label
                 is below it.
 
@@ -775,7 +774,7 @@ class Classifier(ClassifierMixin, Supervised):
         return self.outputs(X, progress=progress)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy. Multi-label: the share of examples with all labels right. Abstention is ignored.
+        """Accuracy; for multi-label, the share of examples with all labels right. Abstention is ignored.
 
         A label in ``y`` that was not seen in training counts as wrong. A label that differs only in spelling
         counts as the known label, with an ``OtherSpellingWarning``.
@@ -796,14 +795,14 @@ class Classifier(ClassifierMixin, Supervised):
     # --- files -----------------------------------------------------------------------------------
 
     @classmethod
-    def restore(cls, folder: Path, about: dict[str, Any], *, in_bf16: bool = False) -> Self:
-        below = about.get("abstain_below")
+    def restore(cls, folder: Path, metadata: dict[str, Any], *, in_bf16: bool = False) -> Self:
+        below = metadata.get("abstain_below")
         if below is not None and not _is_probability(below):
             what = f"abstain_below = {shorten(below)} is not a probability"
-            raise CheckpointError(what, where=str(folder), fix="Choose it again")
-        about = {"abstain_below": None, "int8": None} | about
-        about["int8"] = read_int8_result(about["int8"], str(folder))
-        return super().restore(folder, about, in_bf16=in_bf16)
+            raise CheckpointError(what, where=str(folder), fix="Calibrate the model again")
+        metadata = {"abstain_below": None, "int8": None} | metadata
+        metadata["int8"] = read_int8_result(metadata["int8"], str(folder))
+        return super().restore(folder, metadata, in_bf16=in_bf16)
 
 
 def accuracy(predictions: Sequence[Any], truth: Sequence[Any], weights: Any = None) -> float:
@@ -822,20 +821,20 @@ def accuracy(predictions: Sequence[Any], truth: Sequence[Any], weights: Any = No
 
 # --- int8 inference, and its check on validation labels --------------------------------------------
 #
-# The check passes if the labels of the fp32 and the int8 model agree on at least 99.5 % of the validation
+# The check passes if the fp32 and the int8 model predict the same label for at least 99.5 % of the validation
 # examples, and their accuracies differ by at most 0.2 points. The result is saved with the model. If the
 # check does not pass, prediction uses the default precision.
 
 
-MIN_AGREEMENT = 0.995  # minimum share of equal labels
+MIN_AGREEMENT = 0.995  # minimum share of examples with the same label
 MAX_DIFFERENCE = 0.002  # maximum difference of the accuracies
-MIN_EXAMPLES = 200  # with fewer examples, a single label is more than 0.5 %
+MIN_EXAMPLES = 200  # with fewer examples, a single different label is more than 0.5 %
 METRICS = ("agree", "accuracy", "accuracy_int8")
 FALLBACK = "prediction computes as with precision=auto"
 
 
 def int8_obstacle(model: Any, device: torch.device) -> str | None:
-    """Why int8 is not possible for this model and device; None: it is possible."""
+    """Why int8 is not possible for this model and device; None if it is possible."""
     if device.type != "cpu":
         return "it is for the CPU"
     if not has_linear_layers(model):
@@ -843,7 +842,7 @@ def int8_obstacle(model: Any, device: torch.device) -> str | None:
     return int8.why_not()
 
 
-def check_count(count: int) -> None:
+def check_int8_count(count: int) -> None:
     """Raise ConfigError if there are too few held-out examples for the check."""
     if count < MIN_EXAMPLES:
         what = (
@@ -852,36 +851,36 @@ def check_count(count: int) -> None:
         raise ConfigError(what, where="precision", fix="Hold more examples out, or use auto")
 
 
-def compare_with_int8(full: np.ndarray, small: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
-    """Compare class indices ``[n]`` (multi-label ``[n, K]``) of the fp32 model, the int8 model and the truth.
+def compare_with_int8(fp32: np.ndarray, int8: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
+    """Compare the class indices ``[n]`` or ``[n, K]`` of the fp32 model, the int8 model and the truth.
 
     Returns:
         The record for JSON: ``n``, ``agree``, ``accuracy``, ``accuracy_int8`` (shares of examples), ``level``
         (instruction set) and ``passed``.
     """
-    full, small, targets = (x.reshape(len(targets), -1) for x in (full, small, targets))
-    shares = [float((a == b).all(1).mean()) for a, b in ((full, small), (full, targets), (small, targets))]
+    fp32, int8, targets = (x.reshape(len(targets), -1) for x in (fp32, int8, targets))
+    shares = [float((a == b).all(1).mean()) for a, b in ((fp32, int8), (fp32, targets), (int8, targets))]
     metrics = dict(zip(METRICS, shares, strict=True))
     difference = abs(metrics["accuracy"] - metrics["accuracy_int8"])
     passed = metrics["agree"] >= MIN_AGREEMENT - 1e-12 and difference <= MAX_DIFFERENCE + 1e-12
-    current = level()
-    return {"n": len(targets), **metrics, "level": "" if current is None else current.title, "passed": passed}
+    instructions = level()
+    title = "" if instructions is None else instructions.title
+    return {"n": len(targets), **metrics, "level": title, "passed": passed}
 
 
 def describe_int8(result: Mapping[str, Any]) -> str:
     """The result of the check in words, with its numbers."""
     metrics = (
-        f"{100 * result['agree']:.2f} % of {result['n']:,} validation labels as in fp32, accuracy "
-        f"{100 * result['accuracy_int8']:.2f} % against {100 * result['accuracy']:.2f} %"
+        f"{100 * result['agree']:.2f} % of {result['n']:,} validation labels are the same as in fp32, "
+        f"accuracy {100 * result['accuracy_int8']:.2f} % instead of {100 * result['accuracy']:.2f} %"
     )
-    limits = (
-        f"(asked: {100 * MIN_AGREEMENT:.1f} %, and {100 * MAX_DIFFERENCE:.1f} points at most between them)"
-    )
+    percent, points = 100 * MIN_AGREEMENT, 100 * MAX_DIFFERENCE
+    limits = f"(required: {percent:.1f} %, and a difference of at most {points:.1f} points)"
     return f"on with precision=int8: {metrics}" if result["passed"] else f"off: {metrics} {limits}"
 
 
 def read_int8_result(result: Any, where: str) -> dict[str, Any] | None:
-    """Validate the result of the check from a file; None if it was not measured."""
+    """Validate the result of the check in a file; None if the check was not run."""
     if result is None:
         return None
     numbers = [result.get(name) for name in METRICS] if isinstance(result, dict) else [None]
@@ -893,16 +892,16 @@ def read_int8_result(result: Any, where: str) -> dict[str, Any] | None:
     return result
 
 
-ERRORS = "intervals"  # name of the file with the errors on validation examples
+ERRORS_FILE = "intervals"  # name of the file with the errors on validation examples
 
 
 class Regressor(RegressorMixin, Supervised):
     """Base class of regressors of raw examples.
 
     Fitted attributes in addition to ``Supervised``'s:
-        errors_: the absolute errors on the validation examples, ascending, ``[m]`` fp64. They determine the
-            width of ``predict_interval``. With ``number_scale="log"`` they are differences of logarithms.
-            Without validation examples the array is empty.
+        errors_: the absolute errors on the validation examples, ascending, ``[m]`` fp64, which determine the
+            width of intervals. With ``number_scale="log"`` they are differences of logarithms. The array is
+            empty without validation examples.
     """
 
     TARGETS = "targets"
@@ -923,7 +922,7 @@ class Regressor(RegressorMixin, Supervised):
         self, fit: FitState, *data: Any
     ) -> tuple[LabeledExamples, tuple[list[Any], np.ndarray] | None]:
         (X, numbers, weights), validation_data = super()._examples(fit, *data)
-        self.kind_ = Numbers.fitted(numbers, fit.train.number_scale)
+        self.kind_ = Numbers.from_numbers(numbers, fit.train.number_scale)
         if validation_data is not None:
             inputs, targets = validation_data
             validation_data = inputs, self.kind_.standardize(targets, "validation targets")
@@ -937,7 +936,7 @@ class Regressor(RegressorMixin, Supervised):
             self.errors_ = self._errors(predicted, self.kind_.to_numbers(fit.validation[1]))
 
     def _errors(self, predicted: np.ndarray, true: np.ndarray) -> np.ndarray:
-        """Absolute errors ``[m]``, ascending, on the scale of the intervals."""
+        """Absolute errors ``[m]``, ascending, on the scale of the target."""
         return np.sort(absolute_errors(self.kind_.scale, predicted, true))
 
     # --- prediction ------------------------------------------------------------------------------
@@ -947,7 +946,7 @@ class Regressor(RegressorMixin, Supervised):
         return self.outputs(X)[:, 0]
 
     def calibrate(self, X: Sequence[Any], y: Sequence[Any]) -> Self:
-        """Compute ``errors_`` on these examples instead of the validation examples of ``fit``.
+        """Compute ``errors_``, the basis of intervals, on these examples instead of those of ``fit``.
 
         Args:
             X, y: examples that the model was not trained on, from the same distribution as future inputs.
@@ -963,7 +962,7 @@ class Regressor(RegressorMixin, Supervised):
 
     def interval(self, numbers: np.ndarray, coverage: float = COVERAGE) -> np.ndarray:
         """Lower and upper bounds ``[n, 2]`` around predicted numbers ``[n]``; see ``predict_interval``."""
-        return bounds_around(numbers, half_width(self._calibrated(coverage), coverage), self.kind_.scale)
+        return bounds_around(numbers, half_width(self._check_errors(coverage), coverage), self.kind_.scale)
 
     def predict_interval(self, X: Sequence[Any], coverage: float = COVERAGE) -> np.ndarray:
         """Lower and upper bounds of the numbers, ``[n, 2]`` fp64, by split conformal prediction.
@@ -972,9 +971,9 @@ class Regressor(RegressorMixin, Supervised):
         absolute errors. All intervals have the same width. With ``number_scale="log"`` the bounds are the
         prediction divided and multiplied by the same factor.
 
-        On average, at least the share ``coverage`` of examples from the same distribution lies inside. If the
-        validation examples also selected the best epoch, the intervals are slightly too narrow. To avoid
-        that, call ``calibrate`` with other examples.
+        On average, the intervals contain at least the share ``coverage`` of the true numbers of examples from
+        the same distribution. If the validation examples also selected the best epoch, the intervals are
+        slightly too narrow. To avoid that, call ``calibrate`` with other examples.
 
         Args:
             coverage: a number between 0 and 1.
@@ -983,14 +982,14 @@ class Regressor(RegressorMixin, Supervised):
             ConfigError: there are no validation examples, or too few for this coverage.
             DataError: an example cannot be used.
         """
-        self._calibrated(coverage)  # raises errors before the prediction
-        half_width(self.errors_, coverage)
+        half_width(self._check_errors(coverage), coverage)  # raises errors before the prediction
         return self.interval(self.predict(X), coverage)
 
-    def _calibrated(self, coverage: float) -> np.ndarray:
+    def _check_errors(self, coverage: float) -> np.ndarray:
+        """Return ``errors_``; raise ConfigError if there are none."""
         check_coverage(coverage)
         if not len(self.errors_):
-            what = "no examples were held out, so that nothing is known of this model's errors"
+            what = "no examples were held out, so the errors of this model are unknown"
             fix = "Fit with validation=(X, y) or validation_fraction=0.1, or call calibrate(X, y)"
             raise ConfigError(what, where="coverage", fix=fix)
         return self.errors_
@@ -1009,7 +1008,7 @@ class Regressor(RegressorMixin, Supervised):
     # --- files -----------------------------------------------------------------------------------
 
     def model_to_save(self) -> Any:
-        """A copy of the model whose head returns numbers that are not standardized, for other programs.
+        """A copy of the model whose head returns numbers in the unit of the targets, for other programs.
 
         With ``number_scale="log"`` the head returns the logarithms of the numbers.
         """
@@ -1024,18 +1023,18 @@ class Regressor(RegressorMixin, Supervised):
     def hub_label_names(self) -> tuple[str, ...]:
         return (HUB_NAMES[self.kind_.scale],)
 
-    def _about(self) -> dict[str, Any]:
-        return super()._about() | {"bias": float(self.model_.head.out.bias.detach()[0])}
+    def _metadata(self) -> dict[str, Any]:
+        return super()._metadata() | {"bias": float(self.model_.head.out.bias.detach()[0])}
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
-        write_tensors(folder, {"errors": torch.from_numpy(np.array(self.errors_))}, name=ERRORS)
+        write_tensors(folder, {"errors": torch.from_numpy(np.array(self.errors_))}, name=ERRORS_FILE)
         return super().write_parts(folder)
 
-    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        super().read_parts(folder, about)
-        if not about:  # a folder of another library
+    def read_parts(self, folder: Path, metadata: dict[str, Any]) -> None:
+        super().read_parts(folder, metadata)
+        if not metadata:  # a folder of another library
             return
-        errors = read_tensors(folder, ERRORS).get("errors")
+        errors = read_tensors(folder, ERRORS_FILE).get("errors")
         is_valid = errors is not None and errors.dim() == 1 and errors.dtype == torch.float64
         if errors is None or not is_valid or not bool(((errors >= 0) & errors.isfinite()).all()):
             what = "holds no errors of held-out examples"
@@ -1043,16 +1042,16 @@ class Regressor(RegressorMixin, Supervised):
         self.errors_ = np.sort(errors.numpy())
 
     @classmethod
-    def restore(cls, folder: Path, about: dict[str, Any], *, in_bf16: bool = False) -> Self:
+    def restore(cls, folder: Path, metadata: dict[str, Any], *, in_bf16: bool = False) -> Self:
         """Load a saved regressor, and convert its head back to standardized outputs.
 
         The conversion is exact: the weights were multiplied by a power of two, and ``glassformer.json`` has
         the bias.
         """
-        out = super().restore(folder, about, in_bf16=in_bf16)
+        out = super().restore(folder, metadata, in_bf16=in_bf16)
         if not cls.supports(out.kind_):
             raise CheckpointError("its targets are not numbers", where=str(folder))
-        bias, head = about.get("bias"), out.model_.head.out
+        bias, head = metadata.get("bias"), out.model_.head.out
         if isinstance(bias, bool) or not isinstance(bias, int | float) or not np.isfinite(bias):
             raise CheckpointError(f"bias = {shorten(bias)} is not a number", where=str(folder))
         with torch.no_grad():

@@ -1,7 +1,6 @@
-"""Base class of all estimators.
+"""Base class of all estimators: settings, training that can be stopped and resumed, and saving.
 
-It has the settings, training that can be stopped and resumed, and saving. ``fit`` of each task calls
-``Estimator._fit``. The methods that tasks implement are at the end of the class.
+``fit`` of each task calls ``Estimator._fit``. The methods that tasks implement are at the end of the class.
 """
 
 from __future__ import annotations
@@ -61,10 +60,10 @@ from glassformer.report.notebook import NotebookRepr, Records
 from glassformer.runtime import (
     choose_device,
     choose_dtype,
-    computing,
+    isolated_torch,
     own_generator,
     set_seed,
-    use_own_generator,
+    torch_uses_own_generator,
     versions,
 )
 from glassformer.sklearn_base import BaseEstimator, check_is_fitted, with_hints
@@ -87,7 +86,7 @@ from glassformer.train.state import Training
 
 
 class NamedColumns:
-    """Mixin that reads lists of examples, and tables by the names of their columns.
+    """Mixin for inputs that are lists of examples, or tables whose columns are selected by name.
 
     Fitted attributes: ``n_features_in_``, the number of inputs per example (2 for pairs), and
     ``feature_names_in_`` if ``fit`` got a table with column names. Prediction then selects columns by name
@@ -114,13 +113,16 @@ class NamedColumns:
 
     @staticmethod
     def is_example(row: Any) -> bool:
-        """Whether a dict, or a list with a dict, is an example and not a row of a table."""
+        """Whether a dict, or a list of dicts, is an example and not a row of a table."""
         return False
 
     def training_rows(self, X: Any, y: Any = None, names: Sequence[str] | None = None) -> Any:
-        """The examples of ``X`` for ``fit``. A table must not have ``y`` as a column and becomes a list.
+        """The examples of ``X`` for ``fit``, as a list if ``X`` is a table.
 
-        Its column names are stored, or only the columns ``names`` are used.
+        The names of its columns are stored. A column with the values of ``y`` raises an error.
+
+        Args:
+            names: the columns to use; None: all columns.
         """
         warn_of_order(X, y)
         vars(self).pop("feature_names_in_", None)
@@ -142,9 +144,9 @@ class NamedColumns:
         return out
 
     def prediction_rows(self, X: Any, origin: str | None = None, width: int | None = None) -> Any:
-        """The examples of ``X`` for prediction.
+        """The examples of ``X`` for prediction, as a list if ``X`` is a table.
 
-        A table becomes a list of the columns that ``fit`` used, or of ``width`` columns.
+        The list has the columns that ``fit`` used, or ``width`` columns.
         """
         X = list(X) if isinstance(X, Iterator) and not hasattr(X, "read") else X
         origin, num_columns = origin or self.NOUN, width or self.columns_per_example()
@@ -185,20 +187,20 @@ class NamedColumns:
         names = getattr(self, "feature_names_in_", None)
         return {} if names is None else {"columns": names.tolist()}
 
-    def read_columns(self, about: Mapping[str, Any], where: str) -> None:
+    def read_columns(self, metadata: Mapping[str, Any], where: str) -> None:
         """Read the column names from ``glassformer.json``; folders of earlier versions have none."""
-        names = about.get("columns")
+        names = metadata.get("columns")
         if names is not None:
             is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
             if not is_list or not 1 <= len(names) <= self.MAX_COLUMNS or len(set(names)) < len(names):
                 what = f"columns = {shorten(names)} is not a list of up to {self.MAX_COLUMNS} names"
                 raise CheckpointError(what, where=where, fix="Save it again")
             self.feature_names_in_ = np.asarray(names, object)
-        if (width := len(names or ()) or self.saved_num_inputs(about)) is not None:
+        if (width := len(names or ()) or self.saved_num_inputs(metadata)) is not None:
             self.n_features_in_ = width
 
-    def saved_num_inputs(self, about: Mapping[str, Any]) -> int | None:
-        """The number of inputs per example, by ``glassformer.json``; None: unknown."""
+    def saved_num_inputs(self, metadata: Mapping[str, Any]) -> int | None:
+        """The number of inputs per example according to ``glassformer.json``; None: unknown."""
         return 1
 
 
@@ -215,29 +217,29 @@ def warn_of_order(X: Any, y: Any) -> None:
 
 T = TypeVar("T")
 FORMAT = 1  # format version of glassformer.json
-# Settings that do not affect the result, except through the data, whose digest is in the fingerprint.
+# Settings that do not affect the result, or only through the data, whose digest is in the fingerprint.
 NOT_FINGERPRINTED = {"checkpoint_every", "verbose", "device", "strategy", "scheme"}
 
 
 @dataclass
 class FitState:
-    """State of a running fit. ``Estimator._fit`` sets the fields and passes it to the methods of the task."""
+    """State of a running fit, which ``Estimator._fit`` passes to the methods of the task."""
 
     configs: dict[str, Any]  # section -> settings
     device: torch.device
     ranks: Ranks
     examples: Any = None  # checked training examples; their type depends on the task
-    validation: Any = None  # validation examples of the same type; None: no validation
+    validation: Any = None  # validation examples; None: no validation
     table: Any = None  # the encoded training examples
     validation_table: Any = None
     network: Any = None
-    solved_head: Any = None  # the ``SolvedHead`` that training starts from; None: a random head
+    solved_head: Any = None  # the ``SolvedHead`` that initializes the head; None: a random head
     resumed: Mapping[str, Any] | None = None  # fingerprint of the checkpoint from which the fit resumes
     group_duplicates: bool = False  # whether ``validation_fraction`` keeps duplicates in the same split
 
     @classmethod
     def of(cls, est: Any, data: Sequence[Any]) -> FitState:
-        """The state of a fit without the training loop, with the checked examples in ``data``."""
+        """The state of a fit that does not call ``Estimator._fit``, with the checked examples of ``data``."""
         configs, device = est.configs(), choose_device(est.device)
         fit = cls(configs, device, join(est.strategy, device, est.seed))
         fit.group_duplicates = bool(est.validation_fraction)
@@ -250,14 +252,14 @@ class FitState:
         return self.configs["train"]
 
 
-def fitted(*, init: Literal[False] = False) -> Any:
-    """The default of an annotated attribute that ``fit`` sets and that is not a constructor parameter."""
+def fitted_attribute(*, init: Literal[False] = False) -> Any:
+    """Declares an annotated attribute that ``fit`` sets; it is not a constructor parameter."""
     return field(init=init)
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(positional, fitted))
+@dataclass_transform(kw_only_default=True, field_specifiers=(positional, fitted_attribute))
 def with_settings(cls: type[T]) -> type[T]:
-    """Decorator: the constructor takes the keys of all inherited sections, including deprecated keys.
+    """A decorator: the constructor takes the keys of all inherited sections, including deprecated keys.
 
     For an unknown name, the constructor raises a TypeError that suggests the most similar name.
     """
@@ -282,11 +284,11 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
     """
 
     RECIPE: ClassVar[type]
-    SECTIONS: ClassVar[dict[str, type]]  # name -> section of the recipe, for sections that it inherits
+    SECTIONS: ClassVar[dict[str, type]]  # name -> class of each section of the recipe that it inherits
     SAVED_STATE: ClassVar[tuple[str, ...]] = ("weights_source", "chosen", "best_step", "train_seconds")
     SHARDS: ClassVar[bool] = False  # whether FSDP may shard the model
     INNER: ClassVar[tuple[str, ...]] = ()  # fitted attributes whose names do not end in an underscore
-    SAVED_AS: ClassVar[str] = ""  # name of the class in saved folders, if it differs
+    SAVED_AS: ClassVar[str] = ""  # name of the class in saved folders; empty: its Python name
     SINGLE_PROCESS_REASON: ClassVar[str] = ""  # why only one process can train this class; empty: any number
 
     __eq__, __hash__ = object.__eq__, object.__hash__  # sections compare by value, estimators by identity
@@ -310,18 +312,18 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
 
     @property
     def learns_in_steps(self) -> bool:
-        """Whether training takes optimizer steps; validation data can then select the best one."""
+        """Whether training has several epochs, of which validation data can select the best."""
         return True
 
     # --- settings --------------------------------------------------------------------------------
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """Parameter -> default, in the order of the recipe's sections."""
+        """Map parameters to their defaults, in the order of the recipe's sections."""
         return {k: v for config in cls.SECTIONS.values() for k, v in settings_of(config).items()}
 
     def __post_init__(self) -> None:
-        """Overrides the check of sections: scikit-learn requires that the constructor checks nothing."""
+        """Disable the checks of sections: scikit-learn requires that constructors check nothing."""
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, as in scikit-learn.
@@ -340,7 +342,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         return self
 
     def configs(self) -> dict[str, Any]:
-        """Section -> checked settings.
+        """Map section names to sections with checked settings.
 
         Raises:
             ConfigError: a value has the wrong type or is out of range.
@@ -352,7 +354,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
 
     @classmethod
     def from_recipe(cls, recipe: Any, **overrides: Any) -> Self:
-        """Create the estimator of a recipe, given as an object, a name or a file.
+        """Create the estimator of a recipe, which is an object, a name or a file.
 
         Keyword arguments override values of the recipe.
 
@@ -405,11 +407,11 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
     def _fit(
         self, data: Sequence[Any], callbacks: Sequence[Callback], checkpoints: str | Path | None, resume: bool
     ) -> Self:
-        """Train on ``data``, the arguments of ``_examples``. If it fails, the previous state is restored."""
+        """Train on ``data``, the arguments of ``_examples``. An error restores the previous state."""
         configs = self.configs()
         train: FitConfig = configs["train"]
         device = choose_device(train.device)
-        with own_generator(device), computing(train.threads, gradients=True), self._rollback():
+        with own_generator(device), isolated_torch(train.threads, gradients=True), self._rollback():
             if train.strategy == "fsdp" and not self.SHARDS:
                 require_single_process("fsdp can only shard classifiers", "Use --set strategy=ddp")
             fit = FitState(configs, device, join(train.strategy, device, train.seed))
@@ -436,8 +438,8 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
             training.evaluate_start = fit.solved_head is not None
             warn_few_steps(training.total_steps, self._explicit_settings())
             warn_unused_settings(train, fit.validation is not None, self.chosen_)
-            calls = self._callbacks(training, callbacks, checkpoints, resume)
-            run_with(calls, training, stream, objective, evaluate)
+            all_callbacks = self._callbacks(training, callbacks, checkpoints, resume)
+            run_with(all_callbacks, training, stream, objective, evaluate)
             if chooses_share and evaluate is not None:
                 self.chosen_ = {**self.chosen_, "start_share": choose_start_share(training, evaluate)}
             self._finish_fit(fit, training)
@@ -445,12 +447,12 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         return self
 
     def _chooses_share(self, fit: FitState) -> bool:
-        """Whether validation data choose the share of the initial weights in the final weights."""
+        """Whether the share of the initial weights in the final weights is chosen on validation data."""
         return False
 
     @contextmanager
     def _rollback(self) -> Iterator[None]:
-        """Context: if the block raises an error, restore the previous fitted attributes."""
+        """A context that restores the previous fitted attributes if its block raises an error."""
 
         def fitted_attributes() -> dict[str, Any]:
             return {n: value for n, value in vars(self).items() if n.endswith("_") or n in self.INNER}
@@ -467,7 +469,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
     def _network(self, fit: FitState) -> Any:
         """Build the model to train, and freeze layers as the settings say."""
         set_seed(fit.train.seed)
-        with use_own_generator():
+        with torch_uses_own_generator():
             network = self._build(fit).to(fit.device)
             freeze(network, fit.train)
         self.weights_source_ = network.weights_source
@@ -480,22 +482,22 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         checkpoints: str | Path | None,
         resume: bool,
     ) -> list[Callback]:
-        """The user's callbacks and those that the settings require; also load the checkpoint to resume."""
-        calls, train = list(callbacks), training.config
+        """The user's callbacks and those of the settings. With ``resume``, the checkpoint is loaded, too."""
+        out, train = list(callbacks), training.config
         if checkpoints is not None:
-            calls.insert(0, Checkpoints(Path(checkpoints), train.checkpoint_every).begin(training, resume))
+            out.insert(0, Checkpoints(Path(checkpoints), train.checkpoint_every).begin(training, resume))
         if getattr(train, "keep_epochs", False):
-            calls.insert(0, KeepEpochs(checkpoints))
+            out.insert(0, KeepEpochs(checkpoints))
         if train.unfreeze_every:
-            calls.insert(0, Unfreeze(train.train_layers or 0, train.unfreeze_every))
+            out.insert(0, Unfreeze(train.train_layers or 0, train.unfreeze_every))
         if train.verbose and training.ranks.is_main:
-            calls.append(Progress())
-        return calls
+            out.append(Progress())
+        return out
 
     def _finish_fit(self, fit: FitState, training: Training) -> None:
         """Store the final weights and the history."""
         weights = training.final_weights()
-        network = self._network(fit) if fit.ranks.sharded else fit.network  # a model that is not sharded
+        network = self._network(fit) if fit.ranks.sharded else fit.network  # rebuild a sharded model whole
         network.set_compute_dtype(torch.float32)
         network.load_state_dict(training.optimizer.frozen | weights, strict=False)
         self.adapter_ = adapter(network) or None
@@ -508,7 +510,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         self._compute_model = None
 
     def _fingerprint(self, **data: str) -> dict[str, Any]:
-        """The settings and data that affect the result; a checkpoint resumes only if they are equal."""
+        """Settings and data that affect the result; only checkpoints with an equal fingerprint can resume."""
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in NOT_FINGERPRINTED}
         return plain({**settings, **self.chosen_, **data})
 
@@ -519,16 +521,16 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         return {k: values[k] for k in automatic if values[k] is not None}
 
     def _old_defaults(self) -> dict[str, Any]:
-        """Setting -> the value that it has in checkpoints from before the setting existed."""
+        """Map newer settings to the values that older checkpoints without them imply."""
         return plain({k: v for config in self.SECTIONS.values() for k, v in legacy_values(config).items()})
 
     # --- the model ---------------------------------------------------------------------------------
 
     def keep_bf16(self) -> Self:
-        """Keep the model only in the bf16 in which it was loaded, until something needs ``model_`` in fp32.
+        """Keep a model that was loaded in bf16 only in bf16, until something needs ``model_`` in fp32.
 
         Predictions use the bf16 weights. The first access of ``model_``, for example by ``save`` or an
-        explanation, reads the file again.
+        explanation, reads the file again in fp32.
         """
         if hasattr(vars(self).get("model_"), "in_fp32"):
             self._in_bf16 = vars(self).pop("model_")
@@ -553,7 +555,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
 
     @property
     def any_model(self) -> Any:
-        """``model_``, or the model that ``keep_bf16`` keeps; they have the same config."""
+        """``model_``, or the bf16 model of ``keep_bf16``, which has the same config."""
         return self.model_ if "model_" in vars(self) or self._in_bf16 is None else self._in_bf16
 
     # --- prediction ------------------------------------------------------------------------------
@@ -562,28 +564,28 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         check_is_fitted(self, "model_")
 
     def predictor(self, precision: str | None = None) -> Any:
-        """The model in a precision (None: the setting), cached until weights or settings change."""
+        """The model in this precision (None: the setting), cached until weights or settings change."""
         self._check_fitted()
         device = choose_device(self.device)
-        wanted = precision or self.precision
+        precision_key = precision or self.precision
         in_bf16 = self._in_bf16
-        if in_bf16 is not None and "model_" not in vars(self) and predicts_in_bf16(wanted, device):
+        if in_bf16 is not None and "model_" not in vars(self) and predicts_in_bf16(precision_key, device):
             return in_bf16.to(device)
-        settings = (self.device, wanted, weights_state(self.model_))
+        settings = (self.device, precision_key, weights_state(self.model_))
         cached = getattr(self, "_compute_model", None)
         if cached is None or cached[0] != settings:
-            with computing(gradients=True):  # not in inference mode: later code may change the weights
+            with isolated_torch(gradients=True):  # not in inference mode: later code may change the weights
                 model = compute_model(self.model_.to(device), precision or self._precision(device), device)
             cached = self._compute_model = settings, model
         return cached[1]
 
     def _precision(self, device: torch.device) -> str:
         """The precision to use on a device. Only classifiers support int8."""
-        return refuse_int8(self.precision, type(self).__name__)
+        return check_not_int8(self.precision, type(self).__name__)
 
     def __getstate__(self):
         if self._in_bf16 is not None:
-            self.model_  # noqa: B018  # reads it
+            self.model_  # noqa: B018  # reads the file in fp32
         return {**super().__getstate__(), "_compute_model": None}  # type: ignore[dict-item]  # a dict here
 
     # --- files -----------------------------------------------------------------------------------
@@ -607,25 +609,25 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
 
         def write(folder: Path) -> None:
             self._write_model(folder)
-            about = {
+            metadata = {
                 "format": FORMAT,
                 "kind": self.saved_as(),
                 "parameters": self.get_params(deep=False),
-                **self._about(),
+                **self._metadata(),
                 "versions": versions(),
                 **self.write_parts(folder),
             }
-            text = json_text(plain(about), indent=2, ascii=True) + "\n"
+            text = json_text(plain(metadata), indent=2, ascii=True) + "\n"
             (folder / "glassformer.json").write_text(text, encoding="utf-8")
             write_card(folder, self)
 
-        with computing(gradients=True):
+        with isolated_torch(gradients=True):
             return write_folder(path, write, overwrite=overwrite)
 
     def save_run_files(self, folder: Path) -> None:
         """Write files for other programs into the folder of a run."""
 
-    def _about(self) -> dict[str, Any]:
+    def _metadata(self) -> dict[str, Any]:
         """The fitted attributes in ``glassformer.json``."""
         state = {name: getattr(self, f"{name}_") for name in self.SAVED_STATE}
         if examples := getattr(self, "examples_", {}):
@@ -633,8 +635,8 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         return state | self.columns_metadata()
 
     @classmethod
-    def restore(cls, folder: Path, about: dict[str, Any], *, in_bf16: bool = False) -> Self:
-        """Load a saved estimator; ``about`` is the content of ``glassformer.json``.
+    def restore(cls, folder: Path, metadata: dict[str, Any], *, in_bf16: bool = False) -> Self:
+        """Load a saved estimator; ``metadata`` is the content of ``glassformer.json``.
 
         Args:
             in_bf16: whether ``_read_model`` may read the encoder's weights in bf16; see ``keep_bf16``.
@@ -645,17 +647,17 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         names = cls.defaults()
         # Parameters with several values are tuples, which JSON stores as lists.
         parameters = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in about["parameters"].items() if k in names
+            k: tuple(v) if isinstance(v, list) else v for k, v in metadata["parameters"].items() if k in names
         }
         file_defaults = {k: v for config in cls.SECTIONS.values() for k, v in values_in_files(config).items()}
         out = cls(**file_defaults | parameters)
         check_parameters(out.configs, folder)
-        out.history_, out.examples_ = Records(), saved_example_counts(about)
+        out.history_, out.examples_ = Records(), saved_example_counts(metadata)
         for name in cls.SAVED_STATE:
-            setattr(out, f"{name}_", about[name])
-        out.read_columns(about, str(folder / METADATA_FILE))
+            setattr(out, f"{name}_", metadata[name])
+        out.read_columns(metadata, str(folder / METADATA_FILE))
         out._read_model(folder, in_bf16)
-        out.read_parts(folder, about)
+        out.read_parts(folder, metadata)
         out.check_parts(folder)
         return out
 
@@ -666,7 +668,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         raise NotImplementedError
 
     def _prepare(self, fit: FitState) -> tuple[Any, Any]:
-        """Fit the preprocessing; return ``fit.examples`` and ``fit.validation`` encoded."""
+        """Fit the preprocessing, and return the encoded ``fit.examples`` and ``fit.validation``."""
         raise NotImplementedError
 
     def _resolve_defaults(self, fit: FitState) -> dict[str, Any]:
@@ -678,7 +680,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         raise NotImplementedError
 
     def _loop(self, fit: FitState) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:
-        """The batches, the objective, and a function that computes validation metrics (None: none)."""
+        """The batches, the objective, and a function that computes validation metrics, or None."""
         raise NotImplementedError
 
     def _arrays(self, fit: FitState) -> list[np.ndarray | None]:
@@ -695,8 +697,8 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         """Write the preprocessing into the model's folder; return entries for ``glassformer.json``."""
         raise NotImplementedError
 
-    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        """Read what ``write_parts`` wrote; ``about`` is empty for the folder of another library."""
+    def read_parts(self, folder: Path, metadata: dict[str, Any]) -> None:
+        """Read what ``write_parts`` wrote; ``metadata`` is empty for the folder of another library."""
         raise NotImplementedError
 
     def check_parts(self, folder: Path) -> None:
@@ -704,13 +706,16 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
 
 
 def read_saved(cls: type, folder: Path, what: str, fix: str = "Open it with glassformer.load") -> Any:
-    """Verify a folder that ``cls`` saved, and read its ``glassformer.json``; ``what`` is for the error."""
+    """Verify a folder that ``cls`` saved, and read its ``glassformer.json``.
+
+    ``what`` names the class in the error for the folder of another class.
+    """
     verify_folder(folder)
-    about = read_metadata(folder, FORMAT)
-    if about["kind"] != cls.__name__:
-        other = with_article(shorten(about["kind"]).strip("'"))
+    metadata = read_metadata(folder, FORMAT)
+    if metadata["kind"] != cls.__name__:
+        other = with_article(shorten(metadata["kind"]).strip("'"))
         raise CheckpointError(f"holds {other}, not {what}", where=str(folder), fix=fix)
-    return about
+    return metadata
 
 
 def digest(arrays: Iterable[np.ndarray | None]) -> str:
@@ -741,15 +746,15 @@ def compute_model(model: Any, precision: str, device: torch.device) -> Any:
         return quantized_copy(model).eval()
     dtype = choose_dtype(precision, device)
     if dtype != torch.float32:
-        # The copy shares what stays in fp32, and never holds a second copy of the rest in fp32.
+        # The copy shares the fp32 data, so that there is never a second copy of the model in fp32.
         shared = {id(p): torch.nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()}
         model = copy.deepcopy(model, shared).set_compute_dtype(dtype)
     return model.eval()
 
 
-def refuse_int8(precision: str, kind: str) -> str:
+def check_not_int8(precision: str, class_name: str) -> str:
     """Return ``precision``; raise ConfigError for int8, which only classifiers support."""
     if precision == "int8":
-        what = f"int8 is checked on validation labels, which {with_article(kind)} does not have"
+        what = f"int8 is checked on validation labels, which {with_article(class_name)} does not have"
         raise NotForThisModelError(what, where="precision", fix="Use auto, fp32 or bf16")
     return precision

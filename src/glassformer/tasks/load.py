@@ -31,7 +31,7 @@ from glassformer.families import FAMILIES
 from glassformer.families.image_text import is_image_text_folder
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.inputs.inputs import Inputs
-from glassformer.runtime import choose_device, choose_dtype, computing
+from glassformer.runtime import choose_device, choose_dtype, isolated_torch
 from glassformer.targets import target_from_hub
 from glassformer.targets.multiclass import Classes
 from glassformer.tasks.build import cover_vocabulary, hub_labels
@@ -41,7 +41,7 @@ from glassformer.tasks.estimator import FORMAT, Estimator, predicts_in_bf16
 from glassformer.tasks.probe import Probe
 from glassformer.tasks.task import Task
 
-SENTENCES = "similarity"  # the task for folders of sentence-transformers
+SENTENCES = "similarity"  # task of the estimator for folders of sentence-transformers
 MAX_SIZE_RATIO = 4  # maximum image size of the preprocessor, relative to that of the position embeddings
 CLASSIFIER_HEADS = ("classification", "first-two")
 # Class names in transformers.
@@ -56,14 +56,14 @@ def load(path: str | Path, *, precision: str | None = None) -> Any:
 
     The function also opens models of ``transformers`` whose family is in ``FAMILIES``, with a head for
     classification (of texts, images or tokens), regression, extractive question answering or masked language
-    modeling. A folder of sentence-transformers becomes an ``Embedder``. If another process saves to the
+    modeling. It opens a folder of sentence-transformers as an ``Embedder``. If another process saves to the
     folder at the same time, the result is the old or the new model, never a mixture.
 
     Args:
         path: a folder that ``save`` wrote, or the folder of a run.
-        precision: "fp32", "bf16", "int8" (classifiers) or "auto", in place of the saved setting. With bf16, a
-            Transformer's encoder is read straight into bf16, and predicting takes about half the memory. Only
-            when something needs the weights in fp32, such as ``save``, they are read again.
+        precision: "fp32", "bf16", "int8" (classifiers) or "auto"; None: the saved setting. With bf16, the
+            weights of a Transformer are read into bf16, so that prediction needs about half the memory.
+            If something needs the weights in fp32, such as ``save``, they are read again.
 
     Raises:
         CheckpointError: the folder is missing, a file is missing or damaged, the format is newer, or the
@@ -77,7 +77,7 @@ def load(path: str | Path, *, precision: str | None = None) -> Any:
 
 
 def load_for_predictions(path: str | Path, precision: str | None = None) -> Any:
-    """Like ``load``, in bf16 if that is ``precision`` or, with None, the saved setting."""
+    """Load an estimator for predictions only: in bf16 if this is ``precision`` or the saved setting."""
     if precision is None:
         saved = find_metadata(path)[1].get("parameters")
         precision = saved.get("precision", "auto") if isinstance(saved, dict) else "auto"
@@ -85,16 +85,16 @@ def load_for_predictions(path: str | Path, precision: str | None = None) -> Any:
 
 
 def _open(path: str | Path, precision: Any) -> Any:
-    """The estimator, read in bf16 if it predicts in bf16 with this precision; see ``Estimator.keep_bf16``."""
+    """Load an estimator; its weights are bf16 if it predicts in bf16 with this precision."""
     folder = Path(path)
     restore_folder(folder)
     restore_folder(folder / "model")
     check_finished(folder)
     if not (folder / METADATA_FILE).is_file() and (folder / "model" / METADATA_FILE).is_file():
         folder = folder / "model"
-    known = precision in ("auto", "fp32", "bf16")
-    in_bf16 = known and predicts_in_bf16(precision, choose_device())
-    with computing(gradients=True):
+    is_known = precision in ("auto", "fp32", "bf16")
+    in_bf16 = is_known and predicts_in_bf16(precision, choose_device())
+    with isolated_torch(gradients=True):
         estimator = read_consistently(folder, lambda: _load(folder, path, in_bf16))
     return estimator.keep_bf16() if in_bf16 and isinstance(estimator, Estimator) else estimator
 
@@ -106,31 +106,28 @@ def _load(folder: Path, path: str | Path, in_bf16: bool) -> Any:
     if not folder.is_dir():
         raise missing_folder_error(path)
     folder = folder.resolve()  # because a relative path may look like a Hub id
-    has_about, has_manifest = (folder / METADATA_FILE).exists(), (folder / MANIFEST).exists()
-    if not has_about and (folder / "config.json").is_file():
+    has_metadata, has_manifest = (folder / METADATA_FILE).exists(), (folder / MANIFEST).exists()
+    if not has_metadata and (folder / "config.json").is_file():
         if has_manifest:  # an export, or an estimator without its glassformer.json
             verify_folder(folder)
         return _load_transformers(folder, in_bf16)
-    if (
-        not has_about
-        and not has_manifest
-        and (models := list_models_below(folder, METADATA_FILE, "config.json"))
-    ):
+    is_foreign = not has_metadata and not has_manifest
+    if is_foreign and (models := list_models_below(folder, METADATA_FILE, "config.json")):
         fix = f"Give one of its sub-folders: {models}"
         raise CheckpointError("holds no model itself", where=str(path), fix=fix)
     check_is_model(folder)
     verify_folder(folder)
-    about = read_metadata(folder, FORMAT)
-    task = task_of_estimator_name(about["kind"])
-    if task is None and about["kind"] == Probe.__name__:
+    metadata = read_metadata(folder, FORMAT)
+    task = task_of_estimator_name(metadata["kind"])
+    if task is None and metadata["kind"] == Probe.__name__:
         return Probe.load(folder)
     if task is None:
-        what = f"has a {shorten(about['kind'])}, which this version does not know"
+        what = f"has a {shorten(metadata['kind'])}, which this version does not know"
         raise UnsupportedModelError(what, where=str(folder))
-    return task.estimator.restore(folder, about, in_bf16=in_bf16)
+    return task.estimator.restore(folder, metadata, in_bf16=in_bf16)
 
 
-def task_opening(checkpoint: Checkpoint) -> Task | None:
+def task_for_head(checkpoint: Checkpoint) -> Task | None:
     """The task whose estimator uses the head of a checkpoint, such as masked language modeling, or None."""
     return next((task for task in TASKS.values() if checkpoint.head in task.checkpoint_heads), None)
 
@@ -140,13 +137,15 @@ class SavedModel:
     """Description of a model folder, without its weights."""
 
     path: Path  # the folder of the model; for a run, its sub-folder ``model``
-    about: Mapping[str, Any]  # contents of ``glassformer.json``; empty: the folder has no such file
+    metadata: Mapping[str, Any]  # contents of ``glassformer.json``; empty: the folder has no such file
     task: Task | None  # the task of the estimator that ``load`` returns; None: ``load`` raises an error
 
     @property
     def inputs(self) -> Inputs | None:
-        """The kind of inputs; None: it is only known after loading the model."""
-        return None if self.task is None or not self.about else self.task.estimator.INPUTS.of(self.about)
+        """The kind of inputs; None if it is only known after loading the model."""
+        if self.task is None or not self.metadata:
+            return None
+        return self.task.estimator.INPUTS.of_saved_model(self.metadata)
 
 
 def describe(folder: str | Path) -> SavedModel:
@@ -155,26 +154,25 @@ def describe(folder: str | Path) -> SavedModel:
     Raises:
         CheckpointError: the folder cannot be read.
     """
-    path, about = find_metadata(folder)
-    if about:
-        kind = about.get("kind")
-        return SavedModel(path, about, task_of_estimator_name(kind) if isinstance(kind, str) else None)
+    path, metadata = find_metadata(folder)
+    if metadata:
+        kind = metadata.get("kind")
+        return SavedModel(path, metadata, task_of_estimator_name(kind) if isinstance(kind, str) else None)
     if not (path / "config.json").is_file():
         return SavedModel(path, {}, None)
     return SavedModel(path, {}, task_of_checkpoint(read_checkpoint(path.resolve())))
 
 
 def task_of_checkpoint(checkpoint: Checkpoint) -> Task | None:
-    """The task of the estimator that ``load`` returns for another library's folder.
-
-    None: ``load`` raises an error.
-    """
-    if (task := task_opening(checkpoint)) is not None:
+    """The task of the estimator that ``load`` returns for another library's folder, or None."""
+    if (task := task_for_head(checkpoint)) is not None:
         return task
     if _classifies_tokens(checkpoint):
         return next(task for task in TASKS.values() if task.target.has_word_labels)
     if checkpoint.head == "classification" and checkpoint.family.hub is not None:
-        return _task_learning(checkpoint, target_from_hub(checkpoint.settings, checkpoint.config.num_labels))
+        return _task_for_target(
+            checkpoint, target_from_hub(checkpoint.settings, checkpoint.config.num_labels)
+        )
     return TASKS[SENTENCES] if _embeds_sentences(checkpoint) else None
 
 
@@ -186,14 +184,14 @@ def _classifies_tokens(checkpoint: Checkpoint) -> bool:
     return getattr(checkpoint.config, "pooling", None) == "tokens" and checkpoint.family.hub is not None
 
 
-def _task_learning(checkpoint: Checkpoint, kind: Classes) -> Task:
+def _task_for_target(checkpoint: Checkpoint, kind: Classes) -> Task:
     supervised = (task for task in TASKS.values() if issubclass(task.estimator, Supervised))
     reads = checkpoint.family.model.reads
     return next(t for t in supervised if reads == t.estimator.NOUN and t.estimator.supports(kind))
 
 
 def _check_activation(settings: dict[str, Any], kind: Classes, where: str) -> None:
-    """Raise CheckpointError if ``config.json`` sets another activation of the logits than the target's.
+    """Raise CheckpointError if ``config.json`` sets another activation of the logits than this target uses.
 
     The keys are those of transformers' pipelines and of sentence-transformers' cross-encoders.
     """
@@ -210,26 +208,27 @@ def _check_activation(settings: dict[str, Any], kind: Classes, where: str) -> No
 
 
 def _load_transformers(folder: Path, in_bf16: bool = False) -> Any:
-    """The estimator for a folder of ``transformers``.
+    """Load a folder of ``transformers`` as an estimator.
 
-    Texts are truncated to the limit of the tokenizer and the position embeddings. The labels are sorted, like
-    ``classes_`` of every estimator, and so are the rows of the head.
+    Texts are truncated to the limit of the tokenizer and the position embeddings. The labels and the rows of
+    the head are sorted, because ``classes_`` of every estimator is sorted.
     """
     where, settings = str(folder / "config.json"), read_json(folder / "config.json")
     checkpoint = read_checkpoint(folder)
-    if (task := task_opening(checkpoint)) is not None:
+    if (task := task_for_head(checkpoint)) is not None:
         return task.estimator.from_checkpoint(checkpoint)
     if _embeds_sentences(checkpoint):
         return TASKS[SENTENCES].estimator(str(folder)).open(in_bf16=in_bf16)
-    read_as: Any = {"precision": "bf16" if in_bf16 else "fp32"}
-    model, classes = load_pretrained(checkpoint, **read_as), settings.get("architectures") or []
+    precision: Any = "bf16" if in_bf16 else "fp32"
+    model = load_pretrained(checkpoint, precision=precision)
+    classes = settings.get("architectures") or []
     is_list = isinstance(classes, list)
     if _classifies_tokens(checkpoint) and is_list and set(map(str, classes)) <= HUB_TAGGERS:
         tagger = next(t.estimator for t in TASKS.values() if hasattr(t.estimator, "from_tagger_checkpoint"))
         return tagger.from_tagger_checkpoint(folder, checkpoint)
     count = getattr(model.config, "num_labels", 0)
     kind_of_target = target_from_hub(settings, count)
-    other = describe_outputs(settings, count, where) if kind_of_target.is_single_label else ""
+    other_head = describe_outputs(settings, count, where) if kind_of_target.is_single_label else ""
     if (
         not model.has_attention
         or str(settings.get("model_type")).startswith("glassformer")
@@ -237,18 +236,16 @@ def _load_transformers(folder: Path, in_bf16: bool = False) -> Any:
         or _classifies_tokens(checkpoint)
         or not is_list
         or not set(map(str, classes)) <= HUB_CLASSIFIERS
-        or other
+        or other_head
     ):
-        what = (
-            f"holds a model whose head is for {other}"
-            if other
-            else "holds a model without a head for classes"
-        )
-        tuned = "TextClassifier(path)" if model.reads == "texts" else "ImageClassifier(path)"
+        what = "the model has no head for classes"
+        if other_head:
+            what = f"the model has a head for {other_head}"
+        classifier = "TextClassifier(path)" if model.reads == "texts" else "ImageClassifier(path)"
         use = "Open it with load_pretrained"
         if is_image_text_folder(folder):
             use = "Name labels: ZeroShotImageClassifier(path, labels)"
-        fix = f"{use}, or fine-tune it with {tuned}"
+        fix = f"{use}, or fine-tune it with {classifier}"
         raise UnsupportedModelError(what, where=str(folder), fix=fix)
     names = read_labels(hub_labels(settings, count, where), "id2label", where)
     if count == 1 and kind_of_target.is_single_label:
@@ -257,7 +254,7 @@ def _load_transformers(folder: Path, in_bf16: bool = False) -> Any:
         fix = "For a score set problem_type to regression, or take it out"
         raise CheckpointError(what, where=where, fix=fix)
     _check_activation(settings, kind_of_target, where)
-    estimator: Any = _task_learning(checkpoint, kind_of_target).estimator
+    estimator: Any = _task_for_target(checkpoint, kind_of_target).estimator
     limits = {}
     if model.reads == "texts":
         check_truncation_side(folder, "Fine-tune it: TextClassifier(path)")
@@ -267,7 +264,7 @@ def _load_transformers(folder: Path, in_bf16: bool = False) -> Any:
     clf.read_parts(folder, {})
     if model.reads == "texts":
         extended = cover_vocabulary(checkpoint, clf.tokenizer_, str(folder))
-        model = model if extended is checkpoint else load_pretrained(extended, **read_as)
+        model = model if extended is checkpoint else load_pretrained(extended, precision=precision)
     if model.reads == "images":
         if clf.transform_.channels != model.config.embedding.channels:
             what = "the preprocessor and the model have different numbers of channels"

@@ -4,8 +4,8 @@ probe = gf.Probe("google/vit-base-patch16-224", head="knn").fit(images, labels)
 probe.predict(others); probe.neighbors(others, images, k=5)
 gf.Probe(clf, pooling="patches").explain_similarity(image, other).save("page.html")
 
-A classifier with ``train_layers=0`` trains its head on the same vectors by gradient descent. A probe fits a
-logistic regression or uses the nearest examples.
+A probe fits a logistic regression or uses the nearest examples. A classifier with ``train_layers=0`` trains
+its head on the same vectors by gradient descent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from glassformer.checkpoints.files import write_folder
-from glassformer.checkpoints.settings import METADATA_FILE, read_metadata
+from glassformer.checkpoints.settings import METADATA_FILE, read_metadata, shorten
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.checks import check_labels, read_labels
 from glassformer.data.image_batching import evaluation_pixels
@@ -32,7 +32,7 @@ from glassformer.data.transform import read_images
 from glassformer.errors import CheckpointError, ConfigError, DataError, OneClassError, UnequalLengthsError
 from glassformer.explain.similarity import ImageSimilarity
 from glassformer.finite import finite, json_text
-from glassformer.runtime import choose_device, computing, own_generator, use_own_generator
+from glassformer.runtime import choose_device, isolated_torch, own_generator, torch_uses_own_generator
 from glassformer.sklearn_base import BaseEstimator, ClassifierMixin, check_is_fitted
 from glassformer.targets import kind_of_targets
 from glassformer.targets.multiclass import Classes, warn_of_spelling
@@ -42,7 +42,7 @@ from glassformer.train.solved_head import Head, fit_head, restore_head, unit
 
 BACKBONE, HEAD = "backbone", "head"  # folder and file of a saved probe
 POOLINGS = ("auto", "patches")
-BATCH = 64  # images per forward pass
+BATCH_IMAGES = 64  # images per forward pass
 
 
 class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
@@ -54,8 +54,8 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         head: ``linear`` (logistic regression) or ``knn`` (nearest examples by cosine).
         k: number of neighbors for ``knn``.
         C: inverse regularization strength for ``linear``, as in scikit-learn.
-        pooling: ``auto``: the vectors that the head of the backbone reads. ``patches``, for images: the mean
-            over all patches, so that cosines are sums over pairs of patches.
+        pooling: ``auto``: the pooling of the backbone. ``patches``, for images: the mean over all patches, so
+            that cosines are sums over pairs of patches.
     """
 
     classes_: np.ndarray
@@ -78,7 +78,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         return super().set_params(**params)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy. Labels are read as in ``score`` of classifiers.
+        """Accuracy; labels are matched as in ``score`` of classifiers.
 
         Raises:
             DataError: examples or labels cannot be used, or their numbers differ.
@@ -144,7 +144,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
             X = self.prediction_rows(X)
         if self.pooling == "auto":
             return backbone.embed(X)
-        return np.stack([states.mean(0) for states in self._patches(X)])
+        return np.stack([vectors.mean(0) for vectors in self._patches(X)])
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Save the backbone and the head to a folder, with the checksums of all files.
@@ -154,7 +154,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "head_")
         backbone = self._backbone_estimator()
-        about = {
+        metadata = {
             "format": FORMAT,
             "kind": type(self).__name__,
             "parameters": {key: getattr(self, key) for key in ("head", "k", "C", "pooling")},
@@ -168,7 +168,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
             tensors = {name: torch.from_numpy(array) for name, array in self.head_.tensors().items()}
             write_tensors(folder, tensors, name=HEAD)
             (folder / METADATA_FILE).write_text(
-                json_text(about, indent=2, ascii=True) + "\n", encoding="utf-8"
+                json_text(metadata, indent=2, ascii=True) + "\n", encoding="utf-8"
             )
 
         with TemporaryDirectory() as scratch:  # ``write_folder`` cannot be nested
@@ -188,20 +188,21 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
 
         folder = Path(path)
         where = str(folder / METADATA_FILE)
-        about = read_saved(cls, folder, "a Probe")
-        parameters = {k: v for k, v in about["parameters"].items() if k in ("head", "k", "C", "pooling")}
-        backbone_about = read_metadata(folder / BACKBONE, FORMAT)
+        metadata = read_saved(cls, folder, "a Probe")
+        parameters = {k: v for k, v in metadata["parameters"].items() if k in ("head", "k", "C", "pooling")}
+        backbone_metadata = read_metadata(folder / BACKBONE, FORMAT)
         kinds = {kind.__name__: kind for kind in (TextClassifier, ImageClassifier, Embedder)}
-        if backbone_about["kind"] not in kinds:
-            raise CheckpointError(f"no {', '.join(kinds)} is its backbone", where=str(folder))
-        with computing(gradients=True):
-            backbone = kinds[backbone_about["kind"]].restore(folder / BACKBONE, backbone_about)
+        if backbone_metadata["kind"] not in kinds:
+            what = f"its backbone is {shorten(backbone_metadata['kind'])}, not one of {', '.join(kinds)}"
+            raise CheckpointError(what, where=str(folder))
+        with isolated_torch(gradients=True):
+            backbone = kinds[backbone_metadata["kind"]].restore(folder / BACKBONE, backbone_metadata)
         out = cls(backbone, **parameters)
         if out.pooling not in POOLINGS:
             raise CheckpointError(f"pooling = {out.pooling!r} is not known", where=where)
-        out.classes_ = np.asarray(read_labels(about.get("classes") or [], "classes", where))
-        out.boolean_labels_ = about.get("truth_values") is True
-        out.read_columns(about, where)
+        out.classes_ = np.asarray(read_labels(metadata.get("classes") or [], "classes", where))
+        out.boolean_labels_ = metadata.get("truth_values") is True
+        out.read_columns(metadata, where)
         arrays = {name: tensor.numpy() for name, tensor in read_tensors(folder, HEAD).items()}
         key = "weight" if "weight" in arrays else "vectors"
         width = arrays[key].shape[-1] if key in arrays and arrays[key].ndim == 2 else 0
@@ -209,17 +210,17 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         return out
 
     def neighbors(self, X: Sequence[Any], table: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
-        """The indices of the ``k`` examples of ``table`` nearest to each example, and their cosines.
+        """Find the ``k`` examples of ``table`` that are nearest to each example.
 
         Args:
             table: examples, or their vectors ``[m, E]``.
 
         Returns:
-            Two arrays ``[n, k]``.
+            The indices in ``table`` and the cosines, ``[n, k]``.
 
         Raises:
             ConfigError: ``k`` is below 1.
-            DataError: the vectors have another width.
+            DataError: the vectors have another width than those of the backbone.
         """
         from glassformer.tasks.similarity.search import nearest
 
@@ -248,18 +249,18 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         if self.pooling != "patches":
             what = "these vectors are not means over patches"
             raise ConfigError(what, where="pooling", fix='Use Probe(..., pooling="patches")')
-        parts = [rows.astype(np.float64) / len(rows) for rows in self._patches([a, b])]
-        norms = [max(float(np.linalg.norm(part.sum(0))), 1e-12) for part in parts]
-        table = parts[0] @ parts[1].T / (norms[0] * norms[1])
-        score = float(parts[0].sum(0) @ parts[1].sum(0)) / (norms[0] * norms[1])
+        patches = [vectors.astype(np.float64) / len(vectors) for vectors in self._patches([a, b])]  # [P, D]
+        norms = [max(float(np.linalg.norm(vectors.sum(0))), 1e-12) for vectors in patches]
+        table = patches[0] @ patches[1].T / (norms[0] * norms[1])  # [P, P]
+        score = float(patches[0].sum(0) @ patches[1].sum(0)) / (norms[0] * norms[1])
         grid = tuple(backbone.model_.config.embedding.grid)
-        seen = read_images([a, b], backbone.transform_)
-        urls = tuple(image_data_url(_as_rgb(pixels)) for pixels in seen.pixels)
+        pixel_table = read_images([a, b], backbone.transform_)
+        urls = tuple(image_data_url(_as_rgb(pixels)) for pixels in pixel_table.pixels)
         names = [str(x) if isinstance(x, str | Path) else name for x, name in ((a, "first"), (b, "second"))]
         return ImageSimilarity(*names, table, score, (grid, grid), urls)  # type: ignore[arg-type]  # two of each
 
     def _patches(self, X: Sequence[Any]) -> list[np.ndarray]:
-        """Hidden states of the patches of each image, ``[P, D]`` fp32, without the class token."""
+        """The output vectors of the patches of each image, ``[P, D]`` fp32, without the class token."""
         backbone = self._backbone_estimator()
         if not backbone.INPUTS.has_images:
             raise ConfigError("texts have no patches", where="pooling", fix='Use pooling="auto"')
@@ -267,12 +268,14 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         device = next(model.parameters()).device
         first = model.config.embedding.num_prefix
         out: list[np.ndarray] = []
-        with computing(backbone.threads):
-            for start in range(0, len(table), BATCH):
-                pixels = evaluation_pixels(table, start, BATCH, backbone.transform_, device)
-                rows, packing = model.embed(pixels)
-                states = finite(model.encode_rows(rows, packing).float().cpu(), "vectors")
-                out += [part[first:].numpy() for part in states.split(list(packing.lengths))]
+        with isolated_torch(backbone.threads):
+            for start in range(0, len(table), BATCH_IMAGES):
+                pixels = evaluation_pixels(table, start, BATCH_IMAGES, backbone.transform_, device)
+                tokens, packing = model.embed(pixels)  # [N, D]
+                vectors = finite(model.encode_rows(tokens, packing).float().cpu(), "vectors")
+                out += [
+                    image_vectors[first:].numpy() for image_vectors in vectors.split(list(packing.lengths))
+                ]
         return out
 
     @property
@@ -280,14 +283,14 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         return self._backbone_estimator().INPUTS
 
     @property
-    def NOUN(self) -> str:  # type: ignore[override]  # as well
+    def NOUN(self) -> str:  # type: ignore[override]  # that of the backbone
         return self._backbone_estimator().NOUN
 
     @property
-    def MAX_COLUMNS(self) -> int:  # type: ignore[override]  # as well
+    def MAX_COLUMNS(self) -> int:  # type: ignore[override]  # that of the backbone
         return self._backbone_estimator().columns_per_example()
 
-    def is_example(self, row: Any) -> bool:  # type: ignore[override]  # as well
+    def is_example(self, row: Any) -> bool:  # type: ignore[override]  # that of the backbone
         return self._backbone_estimator().is_example(row)
 
     def _backbone_estimator(self) -> Any:
@@ -329,7 +332,8 @@ def open_backbone(name: str) -> Any:
     configs = clf.configs()
     choose_device(clf.device)
     clf.transform_ = build_transform(configs["image"], configs["model"])
-    with own_generator(), computing(gradients=True), use_own_generator():  # for the head, which is not used
+    # The generator initializes the head, which is not used.
+    with own_generator(), isolated_torch(gradients=True), torch_uses_own_generator():
         model = build_model(configs["model"], clf.transform_, 2).eval()
     state = {"temperature": 1.0, "threshold": None, "class_order": None}
     return clf._with_parts(model, classes=np.array([0, 1]), kind=kind_of_targets([0, 1]), **state)

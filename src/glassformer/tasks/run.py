@@ -4,7 +4,7 @@ The folder of a run has these files, and further files of its task:
 
     config.toml  doctor.json  history.jsonl  checkpoints/  model/  metrics.json  report.html
 
-This module calls the stages of a run in order; each task implements them. If the process is killed,
+This module calls the steps of a run in order; each task implements them. If the process is killed,
 ``resume=True`` continues bit-identically from the newest complete checkpoint.
 """
 
@@ -53,7 +53,7 @@ from glassformer.tasks.catalog import TASKS, build_recipe, known_recipe
 from glassformer.tasks.load import load
 from glassformer.tasks.supervised import check_column, evaluate_every_epoch, slices
 from glassformer.tasks.task import (
-    KEY,
+    DIGESTS_KEY,
     DataPreview,
     Log,
     RunContext,
@@ -110,7 +110,7 @@ class NotMainProcess(Exception):
 
 @contextmanager
 def main_process_only() -> Iterator[None]:
-    """Context for work after training, which only the main process does; the others raise an error."""
+    """A context for work after training; in all processes but the main one, it raises NotMainProcess."""
     if world()[0]:
         raise NotMainProcess
     with as_single_process():
@@ -122,17 +122,18 @@ def read_run_recipe(folder: Path) -> Any:
     config = folder / "config.toml"
     values = read_toml(config)
     recipe = build_recipe(values, str(config))
-    if hasattr(recipe.data, "pair_column") and "pair_column" not in values.get("data", {}):  # an old run
+    # Runs of older versions lack these keys.
+    if hasattr(recipe.data, "pair_column") and "pair_column" not in values.get("data", {}):
         return replace(recipe, data=replace(recipe.data, pair_column=NONE))
     if hasattr(getattr(recipe, "text", None), "scheme") and "scheme" not in values.get("text", {}):
-        return replace(recipe, text=replace(recipe.text, scheme=EXACT_SCHEME))  # an old run, without this key
+        return replace(recipe, text=replace(recipe.text, scheme=EXACT_SCHEME))
     return recipe
 
 
-def trained_columns(folder: str | Path) -> tuple[str | None, ...]:
+def training_columns(folder: str | Path) -> tuple[str | None, ...]:
     """The text columns (two for pairs) that a run or a saved model was trained on; empty if unknown.
 
-    They are stored in the model, or else in the recipe of the run.
+    They are stored in the model, or in older runs in the recipe.
     """
     folder = Path(folder)
     names = find_metadata(folder)[1].get("columns")
@@ -146,13 +147,13 @@ def trained_columns(folder: str | Path) -> tuple[str | None, ...]:
     return (text, pair) if pair not in (AUTO, NONE) else (text,) if text else ()
 
 
-def trained_column(folder: str | Path) -> str | None:
-    """The first of ``trained_columns``; None: unknown."""
-    return next(iter(trained_columns(folder)), None)
+def training_column(folder: str | Path) -> str | None:
+    """The first of ``training_columns``; None: unknown."""
+    return next(iter(training_columns(folder)), None)
 
 
 def with_columns(recipe: Any, columns: Mapping[str, str]) -> Any:
-    """The recipe with other columns (key of the section ``data`` -> name), for evaluation on other data."""
+    """The recipe with other columns, for evaluation on other data; ``columns`` are keys of ``data``."""
     for key in columns:
         if not hasattr(recipe.data, key):
             column_keys = [k for k in vars(recipe.data) if k.endswith("_column")]
@@ -162,21 +163,21 @@ def with_columns(recipe: Any, columns: Mapping[str, str]) -> Any:
 
 
 FOLDERS = {"checkpoints", "tensorboard"}
-# All that a run writes before its first step or checkpoint.
+# Files and folders that a run writes before its first step or checkpoint.
 FIRST_FILES = {"config.toml", "doctor.json", "rejected.jsonl", "history.jsonl", LOCK, *FOLDERS}
 
 
 def with_lock(run: Callable[..., Run]) -> Callable[..., Run]:
-    """Decorator: lock the run folder while ``run`` works.
+    """A decorator that locks the run folder while ``run`` works.
 
     If the run fails or is stopped before its first step, its files are removed.
     """
 
     @wraps(run)
-    def guarded(recipe: Any, folder: str | Path, *, resume: bool = False, **options: Any) -> Run:
+    def run_locked(recipe: Any, folder: str | Path, *, resume: bool = False, **options: Any) -> Run:
         folder = check_folder_path(Path(folder))
         check_unlocked(folder)
-        # A lock file without a lock is of a killed process, which may have started a run or not.
+        # A killed process leaves a lock file without a lock, before or after the start of a run.
         was_killed = (folder / LOCK).is_file()
         check_folder(folder, recipe, resume, was_killed)
         with write_lock(folder):
@@ -194,11 +195,11 @@ def with_lock(run: Callable[..., Run]) -> Callable[..., Run]:
                     remove_first_files(folder)
                 raise
 
-    return guarded
+    return run_locked
 
 
 def has_started(folder: Path) -> bool:
-    """Whether a folder has a step, a checkpoint, or any file besides the first files of a run."""
+    """Whether a folder has a step, a checkpoint, or any file that is not one of ``FIRST_FILES``."""
     names = {name for name in os.listdir(folder) if not is_temporary(name)}
     history = folder / "history.jsonl"
     has_step = history.is_file() and history.stat().st_size > 0
@@ -220,7 +221,7 @@ def remove_first_files(folder: Path) -> None:
 def check_folder(folder: Path, recipe: Any, resume: bool, was_killed: bool = False) -> None:
     """Raise ConfigError if a run cannot be started or resumed in ``folder``.
 
-    If its process ``was_killed`` before the first step, the folder can be used again.
+    If the process of its run ``was_killed`` before the first step, the folder can be used again.
     """
     config = folder / "config.toml"
     check_folder_path(folder)
@@ -245,7 +246,7 @@ def check_folder(folder: Path, recipe: Any, resume: bool, was_killed: bool = Fal
 
 IGNORED = {  # section -> settings that may differ when a run is resumed
     "train": ("verbose",),
-    "text": ("scheme",),  # another scheme changes the tags, whose digest is checked
+    "text": ("scheme",),  # another scheme changes the tags, and so the digest of the data
     "data": ("broken", "on_bad_row", "copies", "pair_column", "encoding"),  # see ``with_run_settings``
 }
 
@@ -272,10 +273,10 @@ def _differences(old: dict[str, Any], new: dict[str, Any], section: str = "") ->
 
 
 def with_run_settings(recipe: Any, folder: Path) -> tuple[Any, bool]:
-    """The recipe with the settings that determine the splits of the run in the folder.
+    """The recipe with the settings that determine the splits of the run in ``folder``.
 
-    A new run gets the defaults: duplicates are in the same split. The second value is whether to leave out
-    unreadable images after splitting, so that the splits stay the same.
+    In a new run on data of the user, duplicates are in the same split. The second value is whether to leave
+    out unreadable images only after splitting, so that the splits stay the same.
     """
     data, config, changes = recipe.data, folder / "config.toml", {}
     run_recipe: Any = read_run_recipe(folder) if config.is_file() else None
@@ -300,14 +301,14 @@ def with_run_settings(recipe: Any, folder: Path) -> tuple[Any, bool]:
     return (replace(recipe, data=replace(data, **changes)) if changes else recipe), drop_after_split
 
 
-def with_bad_rows(recipe: Any, on_bad_row: str | None, other: bool) -> Any:
-    """The recipe with another ``on_bad_row``; ``other``: also set ``broken``, for images of other data."""
-    keys = ("on_bad_row", "broken") if other else ("on_bad_row",)
+def with_bad_rows(recipe: Any, on_bad_row: str | None, is_other_data: bool) -> Any:
+    """The recipe with another ``on_bad_row``, and for other data than that of the run also ``broken``."""
+    keys = ("on_bad_row", "broken") if is_other_data else ("on_bad_row",)
     changes = {key: on_bad_row for key in keys if on_bad_row is not None and hasattr(recipe.data, key)}
     return replace(recipe, data=replace(recipe.data, **changes)) if changes else recipe
 
 
-def begin(folder: Path, recipe: Any) -> None:
+def create_run_folder(folder: Path, recipe: Any) -> None:
     """Create the folder of a run and write its recipe, unless it exists."""
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -322,7 +323,7 @@ def run_task(recipe: Any, folder: str | Path, **options: Any) -> Run:
         options: ``resume``: continue the run in the folder; otherwise an existing folder is an error.
             ``log``: called with each line to print. ``callbacks``: called at every training step.
             ``best_so_far``: if a signal stops the comparison of models, evaluate and report the best model
-            so far before raising ``Interrupted``.
+            so far before the error ``Interrupted``.
 
     Raises:
         ConfigError: the folder exists and ``resume`` is False, or it has a run of another recipe.
@@ -362,7 +363,7 @@ def _run(
             log(line)
     preview = task.preview_data(context)
     context.estimator = task.estimator.from_recipe(recipe)
-    begin(folder, recipe)
+    create_run_folder(folder, recipe)
     for line in preview.lines:
         log(line)
     if preview.rejected:
@@ -371,24 +372,24 @@ def _run(
     doctor = RunDoctor(context, preview)
     setup = time.perf_counter() - started
     fit_started = time.perf_counter()
-    calls: list[Callback] = [HistoryFile(folder / "history.jsonl"), *callbacks]
-    if not task.estimator.SINGLE_PROCESS_REASON:  # others handle signals and show progress themselves
+    run_callbacks: list[Callback] = [HistoryFile(folder / "history.jsonl"), *callbacks]
+    if not task.estimator.SINGLE_PROCESS_REASON:  # such estimators handle signals and progress themselves
         stop = StopOnSignal(folder / "checkpoints", best_so_far=best_so_far)
-        calls = [calls[0], doctor, LogStart(context), *callbacks, stop]
+        run_callbacks = [run_callbacks[0], doctor, LogStart(context), *callbacks, stop]
     try:
-        task.fit(context, checkpoints=folder / "checkpoints", resume=resume, callbacks=calls)
+        task.fit(context, checkpoints=folder / "checkpoints", resume=resume, callbacks=run_callbacks)
     except CheckpointError as error:
         source = getattr(recipe.data, "source", "")
         if error.what != OTHER_DATA or not source:
             raise
         what = f"{source} has changed since the run began"
-        fix = "Put it back as it was, or start a new run with another --out"
+        fix = "Restore it, or start a new run with another --out"
         raise error.replace(what=what, where=str(folder), fix=fix) from None
     fit_seconds = time.perf_counter() - fit_started
     with main_process_only():
         context.estimator.save(folder / "model", overwrite=True)
         context.estimator.save_run_files(folder)
-        metrics: dict[str, Any] = _facts(context) | task.evaluate(context)
+        metrics: dict[str, Any] = _run_metadata(context) | task.evaluate(context)
         metrics["peak_memory_mb"] = peak_memory_mb()
         train_seconds = context.estimator.train_seconds_  # includes training before an interruption
         metrics["seconds"] = {
@@ -397,18 +398,18 @@ def _run(
             "total": time.perf_counter() - started + max(0.0, train_seconds - fit_seconds),
         } | metrics.get("seconds", {})
         if digests:
-            metrics[KEY] = digests
+            metrics[DIGESTS_KEY] = digests
         write_json(folder / "metrics.json", metrics)
         write_card(folder / "model", context.estimator, folder)
         for name, artifact in task.collect_artifacts(context).items():
             write_json(folder / name, artifact)
         run = Run(folder, metrics, task.render_report(folder, known_recipe(folder)))
         if best := best_of_interrupted(metrics):
-            stopped = Interrupted(
+            error = Interrupted(
                 f"stopped before all models were compared; the best so far, {best}, is kept; {RESUME_HINT}"
             )
-            stopped.run = run
-            raise stopped
+            error.run = run
+            raise error
         return run
 
 
@@ -434,8 +435,8 @@ def evaluate_task(
 
     Args:
         on_bad_row: ``skip`` leaves out rows and images that cannot be used, and logs them. ``refuse`` raises
-            an error for the first one. None: as in the recipe.
-        columns: key of the recipe -> name of the column in ``data``, if it differs from training.
+            an error for the first one. None: the value of the recipe.
+        columns: key of the recipe -> name of a column in ``data``, for names that differ from training.
         every_epoch: evaluate the weights of each epoch of a classifier with ``keep_epochs``. The result is
             ``{"epochs": [...]}``.
         by: a column of the evaluated table. The result also has metrics per value, see ``slices``.
@@ -445,12 +446,12 @@ def evaluate_task(
             such column.
         InputError: the model is damaged, or the data cannot be evaluated.
     """
-    trained = read_run_recipe(Path(folder))
-    recipe = with_columns(trained, columns or {})
+    training_recipe = read_run_recipe(Path(folder))
+    recipe = with_columns(training_recipe, columns or {})
     task = TASKS[recipe.task]
-    recipe = with_bad_rows(recipe, on_bad_row, other=False)
-    context = RunContext(task, recipe, Path(folder), log, count, estimator=load(folder), trained=trained)
-    context.drop_unreadable = on_bad_row == "skip"
+    recipe = with_bad_rows(recipe, on_bad_row, is_other_data=False)
+    context = RunContext(task, recipe, Path(folder), log, count, estimator=load(folder))
+    context.training_recipe, context.drop_unreadable = training_recipe, on_bad_row == "skip"
     if not isinstance(context.estimator, task.estimator):
         raise ConfigError(f"holds no {task.estimator.__name__}, as its recipe says", where=str(folder))
     if not every_epoch:
@@ -465,9 +466,10 @@ def evaluate_task(
     return {"epochs": evaluate_every_epoch(context, data)}
 
 
-def _facts(context: RunContext) -> dict[str, Any]:
+def _run_metadata(context: RunContext) -> dict[str, Any]:
+    """Entries of metrics.json about the task, the machine, the model and its training."""
     estimator = context.estimator
-    facts: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "task": context.recipe.task,
         "machine": machine_facts(),
         "versions": versions(*context.task.packages),
@@ -475,11 +477,11 @@ def _facts(context: RunContext) -> dict[str, Any]:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     if not hasattr(estimator, "model_"):
-        return facts
+        return metadata
     steps = [record for record in estimator.history_ if record["kind"] == "step"]
     tokens = sum(record["tokens"] for record in steps)
     tokens_per_second = tokens / max(steps[-1]["seconds"], 1e-9) if tokens else None
-    return facts | {
+    return metadata | {
         "weights_source": estimator.weights_source_,
         "chosen": dict(estimator.chosen_),
         "parameters": sum(p.numel() for p in estimator.model_.parameters()),
@@ -495,7 +497,7 @@ class RunDoctor(Callback):
     def __init__(self, context: RunContext, preview: DataPreview):
         self.context, self.preview = context, preview
         self.seconds = 0.0  # duration of the checks, which does not count as training time
-        self.logged: set[str] = set()  # a run with several trainings logs each line once
+        self.logged: set[str] = set()  # lines of earlier calls: a run may train several models
 
     def start(self, training: Training) -> None:
         if self.preview.doctor is None or not training.ranks.is_main:
@@ -530,6 +532,6 @@ class LogStart(Callback):
         steps = "head solved without training steps" if solved else counted(training.total_steps, "step")
         self.log(f"{parameters:,} parameters, computing in {dtype}, {steps}")
         for line in training.skipped:
-            self.log(f"damaged checkpoint passed over: {line}")
+            self.log(f"skipped a damaged checkpoint: {line}")
         if training.step:
             self.log(f"resumed at step {training.step}")

@@ -11,8 +11,8 @@ from glassformer.config import LINEAR, SEARCH, Section, TableKeys, section, sett
 
 
 @section
-class DrawnData(TableKeys):
-    """Number of examples, and how many of them are held out."""
+class SampleSizes(TableKeys):
+    """How many examples are used, and how many of them are held out."""
 
     validation_size: float | None = setting(
         None, "share (< 1) or number (>= 1) of training examples held out for validation; None: none"
@@ -33,7 +33,7 @@ class DrawnData(TableKeys):
 
 
 @section
-class TextRows(Section):
+class UnusableRows(Section):
     """What happens to rows that cannot be used."""
 
     on_bad_row: Literal["refuse", "skip"] = setting(
@@ -55,7 +55,7 @@ class ImageFiles(Section):
 
 
 @section
-class TextColumns(TextRows):
+class TextColumns(UnusableRows):
     """The columns of texts or pairs of texts."""
 
     text_column: str | None = setting(
@@ -75,7 +75,7 @@ class TextColumns(TextRows):
 
 
 @section
-class LabeledData(DrawnData):
+class LabeledData(SampleSizes):
     """Examples with one target each, a label or a number."""
 
     label_column: str | None = setting(
@@ -181,7 +181,7 @@ class PixelConfig(Section):
 
 @section
 class EncoderSizes(Section):
-    """The revision of a checkpoint, and the sizes of an encoder that is trained from scratch."""
+    """The revision of a checkpoint, or the sizes of an encoder that is trained from scratch."""
 
     revision: str | None = setting(None, "commit of a Hub checkpoint")
     d_model: int | None = setting(None, "hidden size; this and all keys below: from scratch only")
@@ -286,8 +286,8 @@ class ShownNumbers(EvaluateKeys):
 class RecipeKeys:
     """Top-level keys of every recipe.
 
-    Subclasses have ``CARD`` for the model card: the Hub's pipeline tag, and a line of code that predicts. The
-    tag of regressors is that of classification.
+    Subclasses have ``CARD`` for the model card: the Hub's pipeline tag, and a line of code that predicts.
+    Regressors have the tag of classifiers.
     """
 
     name: str = setting("", "name of the run folder; default: the name of the recipe file")

@@ -1,7 +1,6 @@
-"""Stages of a run of a classifier or regressor.
+"""The steps of a run of a classifier or regressor: load and preview the data, fit, and evaluate.
 
-The stages load and preview the data, fit and evaluate. The classes ``Inputs`` (texts or images) and
-``Target`` (labels or numbers) have the parts that differ.
+The classes ``Inputs`` (texts or images) and ``Target`` (labels or numbers) have the parts that differ.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from glassformer.finite import json_text
 from glassformer.inputs.inputs import Inputs
 from glassformer.report.run import read_history
 from glassformer.targets.multiclass import Classes, unseen_labels, without_unseen_labels
-from glassformer.targets.multilabel import HALF, align_columns, one_vs_rest, tune_thresholds
+from glassformer.targets.multilabel import DEFAULT_THRESHOLD, align_columns, one_vs_rest, tune_thresholds
 from glassformer.targets.regression import largest_errors
 from glassformer.tasks import task as run_steps
 from glassformer.tasks.classifier import abstention
@@ -79,14 +78,14 @@ TRAINING_SAMPLE = 1000  # number of training examples that are evaluated, to sho
 
 
 def supervised_task(
-    estimator: type[Any], target: Classes, label_of: Callable[[Any], Any], report: str, **more: Any
+    estimator: type[Any], target: Classes, label_of: Callable[[Any], Any], report: str, **fields: Any
 ) -> Task:
     """The ``Task`` of an estimator that learns one target per example.
 
     Args:
         label_of: returns the target of an example of ``INPUTS.example_fixture()``, for the contract tests.
         report: one of ``report.html.KINDS``.
-        more: fields of ``Task`` that differ from the defaults here.
+        fields: fields of ``Task`` that differ from the defaults here.
     """
     inputs: Inputs = estimator.INPUTS
 
@@ -111,7 +110,7 @@ def supervised_task(
         "folds": LabelsOutOfFold,
         "export": export,
     }
-    return Task(estimator=estimator, target=target, **defaults | more)
+    return Task(estimator=estimator, target=target, **defaults | fields)
 
 
 def inputs_and_target(task: Task) -> tuple[Inputs, Classes]:
@@ -128,19 +127,18 @@ def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None
 
     For another source, ``trained`` in ``columns`` has the names of the text columns in training.
     """
-    d, part = recipe.data, dict(columns)
+    data, options = recipe.data, dict(columns)
     if source is None:
-        part |= {"limit": d.limit, "seed": d.split_seed}
-    dataset = inputs.read(recipe, source or d.source, not target.predicts_labels, **part)
-    merge = getattr(d, "merge_labels", "none")
-    dataset, messages = apply_repairs(dataset, merge, d.drop_duplicates and source is None)
-    dataset = replace(
-        dataset, **{inputs.messages_field: (*getattr(dataset, inputs.messages_field), *messages)}
-    )
-    dataset = target.prepare_data(dataset, recipe.train, inputs.skips(d))
+        options |= {"limit": data.limit, "seed": data.split_seed}
+    dataset = inputs.read(recipe, source or data.source, not target.predicts_labels, **options)
+    merge = getattr(data, "merge_labels", "none")
+    dataset, messages = apply_repairs(dataset, merge, data.drop_duplicates and source is None)
+    all_messages = (*getattr(dataset, inputs.messages_field), *messages)
+    dataset = replace(dataset, **{inputs.messages_field: all_messages})
+    dataset = target.prepare_data(dataset, recipe.train, inputs.skips_unusable(data))
     if source is not None:
         return evaluation_splits(dataset)
-    splits = make_splits(dataset, d, recipe.evaluate.split)
+    splits = make_splits(dataset, data, recipe.evaluate.split)
     if splits.train.labels is None:
         what = f"no {target.targets_noun} to learn from"
         raise UnclearColumnError(what, where=splits.train.origin, fix="Name label_column")
@@ -150,7 +148,7 @@ def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None
 def preview_data(context: RunContext) -> DataPreview:
     """Check and describe the data; raise DataError for a label that does not occur in training."""
     (inputs, target), recipe = inputs_and_target(context.task), context.recipe
-    context.data, unknown = target.check_unseen(context.data, inputs.skips(recipe.data))
+    context.data, unknown = target.check_unseen(context.data, inputs.skips_unusable(recipe.data))
     splits, dataset = context.data, context.data.dataset
     inputs.check(recipe, splits.parts(), context.folder)
     lines_before, suffix, below = target.training_notes(splits, dataset.rejected)
@@ -161,14 +159,15 @@ def preview_data(context: RunContext) -> DataPreview:
 
 
 def _examine(context: RunContext) -> DoctorReport:
-    d, splits, dataset = context.recipe.data, context.data, context.data.dataset
+    data, splits, dataset = context.recipe.data, context.data, context.data.dataset
     inputs, target = inputs_and_target(context.task)
     used_splits = splits.parts()
-    unused = {name: split for name, split in dataset.splits.items() if name not in used_splits}
-    holds_out = d.validation_size is not None or (d.test_size is not None and "test" not in dataset.splits)
-    held_out = d.hold_out if holds_out and target.predicts_labels else None
-    used = target.doctor_input(replace(dataset, splits=used_splits | unused))
-    report = inputs.examine(used, context.estimator, context.recipe, held_out)
+    unused_splits = {name: split for name, split in dataset.splits.items() if name not in used_splits}
+    splits_test = data.test_size is not None and "test" not in dataset.splits
+    holds_out = data.validation_size is not None or splits_test
+    held_out = data.hold_out if holds_out and target.predicts_labels else None
+    dataset = target.doctor_input(replace(dataset, splits=used_splits | unused_splits))
+    report = inputs.examine(dataset, context.estimator, context.recipe, held_out)
     return replace(report, findings=[*report.findings, *target.findings(splits, context.recipe.train)])
 
 
@@ -179,10 +178,10 @@ def training_sample(splits: Splits) -> Any:
 
 
 def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any, str]:
-    """The split without labels that were not seen in training, and a message about such examples.
+    """The split without examples whose labels were not seen in training, and a message about them.
 
     Raises:
-        DataError: there is such a label and ``drop_unreadable`` is False, or all labels are such.
+        DataError: there is such an example and ``drop_unreadable`` is False, or all examples are such.
     """
     kind, classes = clf.kind_, clf.classes_.tolist()
     label_at = {}
@@ -213,7 +212,7 @@ def fit(context: RunContext, **options: Any) -> None:
     except OneClassError as error:
         where = location_of_labels(context.data.dataset, context.data.train.origin)
         raise error.replace(where=where, fix=ONE_CLASS_FIX) from None
-    dataset = context.data.dataset  # with the names, prediction finds the columns in a data frame
+    dataset = context.data.dataset  # prediction finds the columns of a data frame by their names
     text = getattr(dataset, "columns", (None, None))[0]
     context.estimator.name_columns(text, getattr(dataset, "pair_column", None))
 
@@ -250,7 +249,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
         out = evaluate_splits(context)
         out["left_out"] = messages
     est, recipe = context.estimator, context.recipe
-    out |= inputs_and_target(context.task)[0].facts(est, context.data, recipe)
+    out |= inputs_and_target(context.task)[0].run_metadata(est, context.data, recipe)
     if est.tried_:
         out["tried"] = list(est.tried_)
     out["seconds"]["evaluate"] = time.perf_counter() - started
@@ -281,14 +280,14 @@ def evaluate_splits(context: RunContext) -> dict[str, Any]:
     if recipe.evaluate.baselines:
         context.log(f"{'baselines' if len(context.task.baselines) > 1 else 'baseline'} on the same split")
         baselines, predicted = context.task.baselines, est.predicted_index(context.predictions)
-        options = {"keep": context.folder / BASELINES_FILE, "log": context.log}
+        options = {"file": context.folder / BASELINES_FILE, "log": context.log}
         out["baselines"] = evaluate_baselines(
             baselines, est, recipe, splits, predicted, out["measure"], **options
         )
     labels = est.decide(context.predictions).tolist()
-    shares = labels_and_confidences(est, context.predictions)[1]
-    path, classes = context.folder / "predictions.csv", est.classes_.tolist()
-    kind.write(path, evaluated, splits.evaluated_split, context.predictions, classes, labels, shares, est)
+    confidences = labels_and_confidences(est, context.predictions)[1]
+    path, classes, name = context.folder / "predictions.csv", est.classes_.tolist(), splits.evaluated_split
+    kind.write(path, evaluated, name, context.predictions, classes, labels, confidences, est)
     return out
 
 
@@ -336,7 +335,7 @@ def one_vs_rest_baseline(
     others = [evaluated] if validation is None else [evaluated, validation]
     features = featurize(train.examples, *(split.examples for split in others))
     probabilities, *on_validation = one_vs_rest(features, targets)
-    thresholds = HALF
+    thresholds = DEFAULT_THRESHOLD
     if validation is not None:
         truth = clf.targets(validation.labels, validation.origin, validation.rows)
         thresholds = tune_thresholds(on_validation[0], truth)
@@ -350,12 +349,15 @@ def evaluate_baselines(
     splits: Splits,
     predicted: np.ndarray,
     measure: str,
-    keep: Path | None = None,
+    file: Path | None = None,
     log: Log = lambda line: None,
 ) -> dict[str, Any]:
     """Metrics of the baselines, trained and evaluated on the same splits as the classifier.
 
-    ``difference`` compares the metric ``measure`` with that of ``predicted``, the classifier's predictions.
+    Args:
+        predicted: the classifier's predictions; ``difference`` in the result compares both.
+        measure: the metric of this comparison.
+        file: where to write the predictions of the baselines; None: nowhere.
     """
     evaluated = splits.evaluated
     assert evaluated is not None
@@ -384,15 +386,15 @@ def evaluate_baselines(
             out[name]["difference"] = difference
         if getattr(clf, "class_weight", None) is not None:
             out[name]["class_weight"] = clf.class_weight
-    if keep is not None:
-        write_baselines(keep, predictions)
+    if file is not None:
+        write_baselines(file, predictions)
     return out
 
 
 def still_learning(history: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """The validation losses before and after the last epoch if training ended too soon, otherwise None.
 
-    Training ended too soon if the last epoch lowered the loss by at least ``MIN_IMPROVEMENT``.
+    This is the case if the last epoch lowered the loss by at least the share ``MIN_IMPROVEMENT``.
     """
     evaluations = [r for r in history if r.get("kind") == "evaluation" and r.get("loss") is not None]
     losses = [float(record["loss"]) for record in evaluations]
@@ -405,10 +407,10 @@ def still_learning(history: Sequence[Mapping[str, Any]]) -> dict[str, Any] | Non
 
 def predict_sentences(clf: Any, sentences: list[Any]) -> list[dict[str, Any]]:
     """Predicted label and probability for each of a recipe's example sentences."""
-    labels, shares = labels_and_confidences(clf, clf.predict_proba(sentences))
+    labels, confidences = labels_and_confidences(clf, clf.predict_proba(sentences))
     return [
-        {"text": text, "label": "" if label is None else str(label), "probability": share}
-        for text, label, share in zip(sentences, labels, shares, strict=True)
+        {"text": text, "label": "" if label is None else str(label), "probability": confidence}
+        for text, label, confidence in zip(sentences, labels, confidences, strict=True)
     ]
 
 
@@ -416,7 +418,7 @@ def load_other_data(context: RunContext, source: str) -> Any:
     """Load other data for the model of a run, from the columns that training used, if they exist.
 
     Raises:
-        DataError: unusable data; the fix is one for a trained model.
+        DataError: the data cannot be used; its fix is for users of a trained model.
     """
     recipe, options = context.recipe, dict[str, Any]()
     if hasattr(recipe.data, "pair_column"):
@@ -490,10 +492,10 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     if clf.inputs.can_be_cut and (count := int(clf.truncated(split.examples).sum())):
         what = f"{count:,} of {len(split):,} texts are longer than {clf.max_length} tokens"
         context.log(f"{what} and were cut there")
-    about = {} if source is None else {"seen_in_training": num_seen}
+    metrics |= {} if source is None else {"seen_in_training": num_seen}
     same_examples = source is None and splits.evaluated_split == "validation"
-    about |= clf.kind_.coverage(clf, context.predictions, split.labels, same_examples)
-    return metrics | about | ({"left_out": left_out} if left_out else {})
+    metrics |= clf.kind_.coverage(clf, context.predictions, split.labels, same_examples)
+    return metrics | ({"left_out": left_out} if left_out else {})
 
 
 def seen_in_training(context: RunContext, split: Any) -> int | None:
@@ -505,7 +507,7 @@ def seen_in_training(context: RunContext, split: Any) -> int | None:
 
 
 def evaluate_every_epoch(context: RunContext, source: str | None) -> list[dict[str, Any]]:
-    """Same as ``evaluate_saved``, for the weights of each epoch; see ``evaluate_epochs``."""
+    """Metrics of the evaluated split, or of other data, for the weights of each epoch."""
     split, unknown = _labelled_split(context, _reload_splits(context, source), source)
     for line in (unknown, f"{len(split):,} {context.estimator.NOUN} of {split.origin}"):
         if line:
@@ -525,9 +527,9 @@ def collect_numbers(context: RunContext) -> dict[str, Any]:
 
 
 def labels_and_confidences(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]]:
-    """Labels (None where the classifier abstains) and their probabilities, from probabilities ``[n, C]``.
+    """Labels (None where the classifier abstains) and their confidences, from probabilities ``[n, C]``.
 
-    Multi-label: label sets, and the confidence of the least certain decision about a label.
+    For multi-label, the labels are label sets.
     """
     labels = getattr(clf, "decide_or_abstain", clf.decide)(probabilities).tolist()
     return labels, clf.kind_.confidence(probabilities, clf.predicted_index(probabilities)).tolist()
@@ -551,16 +553,17 @@ class LabelsOutOfFold(OutOfFold):
 
     def assign(self, folds: int) -> np.ndarray:
         """The fold of each training example ``[n]``, stratified by class."""
-        d, train = self.recipe.data, self.train
-        groups = copy_keys(train, d.copies == "sides") if d.copies in ("together", "sides") else train.names()
+        data, train, groups = self.recipe.data, self.train, self.train.names()
+        if data.copies in ("together", "sides"):
+            groups = copy_keys(train, data.copies == "sides")
         origin = location_of_labels(self.splits.dataset, train.origin)
-        blocks = d.hold_out == "blocks"
-        return stratified_folds(train.labels, folds, d.split_seed, groups, blocks, origin=origin)
+        blocks = data.hold_out == "blocks"
+        return stratified_folds(train.labels, folds, data.split_seed, groups, blocks, origin=origin)
 
     def evaluate(self, model: Any, split: Any) -> tuple[int, dict[str, Any], np.ndarray]:
         kind, known, threshold = model.kind_, model.classes_.tolist(), model.threshold_
         classes, p = self.classes, model.cached_outputs(split.examples)
-        if known != classes:  # a rare label occurs only in this fold, so that the model does not know it
+        if known != classes:  # the model does not know a rare label that occurs only in this fold
             if kind.is_multilabel:
                 threshold = align_columns(kind.thresholds(threshold, known)[None], known, classes, 1.0)[0]
             p = align_columns(p, known, classes, 0.0)
@@ -581,9 +584,9 @@ class LabelsOutOfFold(OutOfFold):
         metrics = {"test": scores, "measure": self.measure}
         metrics |= {"label_names": [str(c) for c in self.classes]}
         predicted = kind.labels(indices.astype(bool) if kind.is_multilabel else indices, classes).tolist()
-        shares = kind.confidence(out, indices).tolist()
+        confidences = kind.confidence(out, indices).tolist()
         path = folder / "predictions.csv"
-        kind.write(path, train, OUT_OF_FOLD, out, self.classes, predicted, shares)
+        kind.write(path, train, OUT_OF_FOLD, out, self.classes, predicted, confidences)
         return metrics if kind.predicts_labels else metrics | {"numbers": {"held_out": 0}, "intervals": []}
 
 
@@ -595,7 +598,7 @@ def evaluate_epochs(
 ) -> list[dict[str, Any]]:
     """Metrics of a split for the saved weights of each epoch, computed by ``evaluate``.
 
-    ``final`` has the metrics of the final model, which are reused for an epoch with equal weights.
+    ``final`` are the metrics of the final model, which are reused for the epoch with equal weights.
     """
     clf, folder = context.estimator, context.folder / "checkpoints" / "epochs"
     epochs = saved_epochs(folder)
@@ -632,7 +635,7 @@ def _load_weights(clf: Any, weights: Mapping[str, torch.Tensor], path: Path) -> 
 
 
 def _batch_losses(history: Path) -> dict[int, float]:
-    """Epoch (from 1) -> mean loss over its steps."""
+    """Map each epoch (from 1) to the mean loss over its steps."""
     by_epoch: dict[int, list[float]] = {}
     for record in read_history(history):
         if record["kind"] == "step":
@@ -643,8 +646,8 @@ def _batch_losses(history: Path) -> dict[int, float]:
 # --- metrics per value of a column, such as shop, language or month -------------------------------
 
 
-MAX_GROUPS = 30  # number of values with metrics of their own; the other values form one group
-MAX_RARE_GROUPS = 5  # with at most this many values, rare values are allowed
+MAX_GROUPS = 30  # maximum number of values with their own metrics; the other values form one group
+MAX_RARE_GROUPS = 5  # with at most so many values, rare values are allowed
 BY_OPTION = "--by"
 BY_FIX = "Name a column whose values repeat; put numbers and dates into classes in the table first"
 
@@ -688,7 +691,7 @@ def slices(context: RunContext, column: str) -> dict[str, Any]:
 
 
 def _column(path: Path, column: str) -> dict[int, str]:
-    """Row number -> the column's value as text."""
+    """Map row numbers to the column's values as text; raise ConfigError for an unknown column."""
     table = read_table(path, ignore_error)
     if column not in table.names:
         what = f"{path} has no column {column!r}"
@@ -697,7 +700,7 @@ def _column(path: Path, column: str) -> dict[int, str]:
 
 
 def column_as_text(table: Table, column: str) -> dict[int, str]:
-    """Row number -> the column's value as text; empty for missing values."""
+    """Map row numbers to the column's values as text, which is empty for missing values."""
     names = table.class_names.get(column)
     return {row: _cell_text(value, names) for row, value in zip(table.rows, table.read(column), strict=True)}
 

@@ -1,4 +1,4 @@
-"""``Task``, and the steps that the runs of several tasks share."""
+"""``Task``, and the steps of a run that several tasks share."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ from glassformer.tasks.card import build_card, find_run_folder
 from glassformer.train.callbacks import Count, no_progress
 
 Log = Callable[[str], None]
-KEY = "data_sha256"  # key of the digests in metrics.json
-# Name in metrics.json -> field of ``Splits``. The run evaluates the last split at its end.
+DIGESTS_KEY = "data_sha256"  # key in metrics.json of the digests of the splits
+# Name of a split in metrics.json -> field of ``Splits``. The run evaluates the last split at its end.
 SPLITS = {"train": "train", "validation": "validation", "judged": "evaluated"}
 TRAINING_SAMPLE = 500  # number of training examples that are evaluated, to show overfitting
 
 
 @dataclass
 class RunContext:
-    """State of one run. Each stage sets the fields that later stages need."""
+    """State of one run. Each step of the run sets the fields that later steps need."""
 
     task: Task
     recipe: Any
     folder: Path
     log: Log = lambda line: None
-    count: Count = no_progress  # progress of an evaluation
+    count: Count = no_progress  # shows the progress of an evaluation
     data: Any = None  # the result of ``Task.load``
     estimator: Any = None
     predictions: Any = None  # predictions of the evaluated split, for ``collect_artifacts``
-    trained: Any = None  # the run's own recipe, if ``recipe`` was changed to read other data
+    training_recipe: Any = None  # the recipe of the training, if ``recipe`` was changed to read other data
     drop_unreadable: bool = False  # whether ``evaluate_saved`` leaves out unusable examples
 
     def held_out_warning(self, noun: str, predictions: str) -> list[str]:
-        """A warning for the preview if no examples are held out, else no line.
+        """A warning as one line if no examples are held out, otherwise no line.
 
-        ``noun`` and ``predictions`` are words of its text.
+        ``noun`` and ``predictions`` name the examples and the predictions in it.
         """
         if self.data.validation is not None or self.data.evaluated is not None:
             return []
@@ -66,8 +66,8 @@ class RunContext:
         """Load the data of a finished run again; ``splits`` are those that the caller uses.
 
         Raises:
-            DataError: the training split and one of ``splits`` have changed. If only the latter has, a line
-                is logged.
+            DataError: one of ``splits`` and the training split have changed. If the training split is the
+                same, the change is only logged.
         """
         data, source = self.task.load(self.recipe), self.recipe.data.source
         changed = changed_splits(self.folder, data)
@@ -86,8 +86,8 @@ class RunContext:
 
     def training_split(self) -> Any:
         """The training split of a finished run; None if it has changed or cannot be loaded."""
-        recipe = self.trained or self.recipe  # ``self.recipe`` may have the columns of other data
-        if not Path(recipe.data.source).exists():  # a named data set would perhaps be downloaded
+        recipe = self.training_recipe or self.recipe  # ``self.recipe`` may have the columns of other data
+        if not Path(recipe.data.source).exists():  # a named data set might be downloaded
             return None
         try:
             data = self.task.load(recipe)
@@ -144,8 +144,10 @@ class RunContext:
     ) -> Any:
         """Load the split to evaluate, from the data of the run or from another source.
 
-        ``needed`` names the targets that the split must have (empty: none). ``note`` returns an addition
-        to the logged line about the data set.
+        Args:
+            noun: plural noun for the examples in messages.
+            needed: noun for the targets that the split must have; empty: none.
+            note: returns more text for the logged line about the data set.
         """
         splits = self.reload_data() if source is None else load(self.recipe, source)
         if rejected := splits.dataset.rejected:
@@ -162,10 +164,10 @@ class RunContext:
 class DataPreview:
     """Results of the checks of the data before training."""
 
-    lines: Sequence[str]  # logged when the run's folder exists
+    lines: Sequence[str]  # lines to log after the run's folder was created
     rejected: Sequence[Any] = ()  # rows that were skipped
-    doctor: Callable[[], DoctorReport] | None = None  # called once the estimator is prepared
-    severities: Sequence[Severity] = ("warning",)  # of the doctor's findings that are logged
+    doctor: Callable[[], DoctorReport] | None = None  # data doctor; called when the estimator is prepared
+    severities: Sequence[Severity] = ("warning",)  # severities of the doctor's findings that are logged
 
 
 def fit(context: RunContext, **options: Any) -> None:
@@ -175,7 +177,7 @@ def fit(context: RunContext, **options: Any) -> None:
     context.estimator.fit(train.examples, train.labels, validation=validation, **options)
 
 
-TINY: dict[str, Any] = {
+TINY: dict[str, Any] = {  # settings of a minimal estimator for tests
     "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11, "batch_size": 3, "epochs": 2,
     "precision": "fp32", "threads": 1, "seed": 3,
 }  # fmt: skip
@@ -183,17 +185,17 @@ TINY: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Task:
-    """A kind of training, such as text classification, as functions that ``run.py`` calls in order.
+    """A task, such as text classification, as functions that ``run.py`` calls in order.
 
-    ``TASKS`` in ``catalog.py`` lists all tasks. The comment of a field says what its function does.
+    ``TASKS`` in ``catalog.py`` lists all tasks. The comment of a field has the arguments and the result of
+    its function.
     """
 
     estimator: type[Any]
-    # recipe -> the examples in splits. Raises errors that would otherwise occur later.
-    load: Callable[..., Any]
-    preview_data: Callable[[RunContext], DataPreview]  # raises errors for data that cannot be used
+    load: Callable[..., Any]  # recipe -> the examples in splits
+    preview_data: Callable[[RunContext], DataPreview]  # raises errors for unusable data before training
     evaluate: Callable[[RunContext], dict[str, Any]]  # context -> the task's entries of metrics.json
-    # context, other data or None -> metrics of a saved model
+    # context, source of other data or None -> metrics of a saved model
     evaluate_saved: Callable[[RunContext, str | None], dict[str, Any]]
     # One of ``report.html.KINDS``, or a function that writes report.html: folder of a run, recipe -> path.
     report: str | Callable[[Path, KnownRecipe], Path]
@@ -210,16 +212,14 @@ class Task:
     answer: Callable[..., tuple[list, list[float]]] | None = None
     # estimator, inputs -> one JSON record per input; for tasks without labels
     predict_records: Callable[[Any, Sequence[Any]], list[dict[str, Any]]] | None = None
-    export: Callable[..., dict[str, Any]] | None = None  # as ``export`` below
-    checkpoint_heads: Sequence[
-        str
-    ] = ()  # heads of transformers checkpoints that ``estimator.from_checkpoint`` supports
+    export: Callable[..., dict[str, Any]] | None = None  # see the function ``export`` below
+    # Heads of transformers checkpoints that ``estimator.from_checkpoint`` supports.
+    checkpoint_heads: Sequence[str] = ()
     target: Target = NO_TARGET
     read: Callable[..., Any] | None = None  # recipe, source or None -> the data set before it is split
     folds: type[OutOfFold] | None = None  # None: cross-validation is not supported
-    output_kind: str | None = (
-        None  # labels, numbers, vectors, tags or answers, over HTTP; None: not supported
-    )
+    # Response over HTTP: labels, numbers, vectors, tags or answers. None: the server does not support it.
+    output_kind: str | None = None
     verb: str = "predict"  # the command that predicts with such a model
     packages: Sequence[str] = ("tokenizers", "safetensors")  # metrics.json has their versions
 
@@ -242,7 +242,7 @@ class Task:
         return write_report(folder, known, self.report)
 
     def __post_init__(self) -> None:
-        """Wrap ``load``, so that it reads files in the recipe's encoding."""
+        """Wrap ``load`` so that it reads files with the encoding and format that the recipe states."""
         object.__setattr__(self, "load", with_recipe_settings(self.load))
 
 
@@ -251,8 +251,7 @@ def export(
 ) -> dict[str, Any]:
     """Export an estimator, check the export on ``samples``, and return the results of the check.
 
-    ``form`` is ``hf``, whose card has facts about ``run``, or ``onnx`` with the ``options`` of
-    ``export_onnx``.
+    ``form`` is ``hf``, with a model card about ``run``, or ``onnx``, with the ``options`` of ``export_onnx``.
     """
     from glassformer.export.hf_folder import export_hf
     from glassformer.export.onnx_folder import export_onnx
@@ -282,7 +281,7 @@ def split_digests(data: Any) -> dict[str, str]:
 def changed_splits(folder: Path, data: Any) -> set[str] | None:
     """The names of the splits that have changed since the run; None if the run stored no digests."""
     file = folder / "metrics.json"
-    saved = read_json(file).get(KEY) if file.is_file() else None
+    saved = read_json(file).get(DIGESTS_KEY) if file.is_file() else None
     if not isinstance(saved, dict):
         return None
     current = split_digests(data)
@@ -297,41 +296,44 @@ def check_resumed(folder: Path, data: Any, source: str) -> None:
 
 
 def read_source(load_dataset: Callable[..., Any], recipe: Any, source: str | None, *columns: str) -> Any:
-    """Load the data set of a recipe, or of another source; ``columns`` are keys of the section ``data``."""
-    d = recipe.data
-    options = {key: getattr(d, key) for key in (*columns, "on_bad_row")}
+    """Load the data set of a recipe, or another source; ``columns`` are keys of ``data`` for columns."""
+    data = recipe.data
+    options = {key: getattr(data, key) for key in (*columns, "on_bad_row")}
     if source is None:
-        options |= {"limit": d.limit, "seed": d.split_seed}
-    return load_dataset(d.source if source is None else source, **options)
+        options |= {"limit": data.limit, "seed": data.split_seed}
+    return load_dataset(data.source if source is None else source, **options)
 
 
-def named_splits(dataset: Any, d: Any, source: str) -> dict[str, Any]:
+def named_splits(dataset: Any, data: Any, source: str) -> dict[str, Any]:
     """The splits that the section ``data`` of a recipe names; raise DataError if the source has none."""
-    if not (by_name := {name: dataset.splits[name] for name in d.splits if name in dataset.splits}):
-        what, fix = f"none of the splits {', '.join(d.splits)}", f"There are: {', '.join(dataset.splits)}"
+    if not (by_name := {name: dataset.splits[name] for name in data.splits if name in dataset.splits}):
+        what, fix = f"none of the splits {', '.join(data.splits)}", f"There are: {', '.join(dataset.splits)}"
         raise NoSuchSplitError(what, where=source, fix=fix)
     return by_name
 
 
-def sample_items(items: list[Any], d: Any) -> list[Any]:
-    """A random sample of at most ``limit`` items, in their original order."""
-    if d.limit is None or d.limit >= len(items):
+def sample_items(items: list[Any], data: Any) -> list[Any]:
+    """A random sample of at most ``data.limit`` items, in their original order."""
+    if data.limit is None or data.limit >= len(items):
         return items
-    rows = np.random.default_rng(d.split_seed).choice(len(items), d.limit, replace=False)
+    rows = np.random.default_rng(data.split_seed).choice(len(items), data.limit, replace=False)
     return [items[i] for i in np.sort(rows).tolist()]
 
 
-def split_rows(n: int, noun: str, d: Any, keys: Sequence[str] | None) -> tuple[list[int], list[int]]:
-    """Indices of training and validation examples. Examples with equal ``keys`` are in the same split."""
-    size = d.validation_size
+def split_rows(n: int, noun: str, data: Any, keys: Sequence[str] | None) -> tuple[list[int], list[int]]:
+    """Indices of training and validation examples; examples with equal ``keys`` are in the same split.
+
+    ``data`` is the section of the recipe, and ``noun`` names the ``n`` examples in an error.
+    """
+    size = data.validation_size
     num_held_out = round(size * n) if size < 1 else min(round(size), n // 5)
     if not 0 < num_held_out < n:
         what = f"{size:g} of {n} {noun} cannot be held out"
-        raise TooFewExamplesError(what, where=d.source, fix="Change validation_size")
+        raise TooFewExamplesError(what, where=data.source, fix="Change validation_size")
     if keys is None:
-        validation_rows = np.sort(np.random.default_rng(d.split_seed).permutation(n)[:num_held_out])
+        validation_rows = np.sort(np.random.default_rng(data.split_seed).permutation(n)[:num_held_out])
     else:
-        validation_rows = grouped_choice(keys, num_held_out, d.split_seed, size_name="validation_size")
+        validation_rows = grouped_choice(keys, num_held_out, data.split_seed, size_name="validation_size")
     return np.setdiff1d(np.arange(n), validation_rows).tolist(), validation_rows.tolist()
 
 
@@ -341,16 +343,14 @@ def main_metric(recipe: Any) -> Literal["accuracy", "macro_f1"]:
     return "macro_f1" if monitor == "macro_f1" else "accuracy"
 
 
-# --- cross-validation: assign examples to folds, evaluate a fold, pool the predictions -------------
-#
-# ``study.folds`` trains the folds.
+# --- cross-validation; ``study.folds`` trains the folds ---------------------------------------------
 
 
 OUT_OF_FOLD = "out-of-fold"  # name of the split in metrics and predictions
 
 
 class OutOfFold(ABC):
-    """Cross-validation of a recipe."""
+    """Cross-validation of a recipe: assigns examples to folds, evaluates a fold, and pools predictions."""
 
     NOUN: ClassVar[str] = "examples"
     PREDICTIONS_FILE: ClassVar[str] = "probabilities.npy"  # file of the predictions of a fold: .npy or .json
@@ -389,7 +389,7 @@ class OutOfFold(ABC):
         """Number of scored predictions, their metrics, and the predictions (an array, or a list for JSON)."""
 
     def per_example(self, predictions: Any, rows: np.ndarray) -> Any:
-        """The stored predictions of a fold, one per example in ``rows``; None if they are of other data."""
+        """The stored predictions of a fold, one per example in ``rows``; None if their numbers differ."""
         return predictions if len(predictions) == len(rows) else None
 
     def summary(self, metrics: dict[str, Any]) -> str:
@@ -400,9 +400,9 @@ class OutOfFold(ABC):
     def pooled_metrics(
         self, folder: Path, predictions: list[Any], fold: np.ndarray, records: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
-        """Write the predictions of all folds together, and return their entries of metrics.json.
+        """Write the predictions of all folds to one file, and return their entries of metrics.json.
 
         Args:
-            predictions: one per training example, from the fold ``fold[i]`` ``[n]``.
+            predictions: one per training example; example ``i`` was predicted in the fold ``fold[i]``.
             records: the metrics of each fold.
         """

@@ -5,11 +5,9 @@ one such hypothesis per label (Yin, Hay and Roth, 2019). Any classifier of text 
 can be used.
 
 A sentence encoder compares the vector of a text with those of "This text is about sports.", "This text is
-about politics." and so on. It reads each text once for all labels.
-
-CLIP (Radford et al., 2021) and SigLIP (Zhai et al., 2023) compare the vector of an image with those of "a
-photo of a cat.", "a photo of a dog." and so on. The vectors of the labels are the rows of a linear head, so
-that the model reads each image once for all labels.
+about politics." and so on. CLIP (Radford et al., 2021) and SigLIP (Zhai et al., 2023) compare an image with
+"a photo of a cat.", "a photo of a dog." and so on. The vectors of the labels are the rows of a linear head,
+so that these models read each text or image once.
 """
 
 from __future__ import annotations
@@ -38,32 +36,33 @@ from glassformer.finite import finite
 from glassformer.inputs.images import Images
 from glassformer.inputs.texts import Texts
 from glassformer.models.image_text import ImageTextModel
-from glassformer.runtime import computing
+from glassformer.runtime import isolated_torch
 from glassformer.targets.multiclass import Classes
 from glassformer.tasks.image_classification.estimator import ImageClassifier
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.tasks.text_classification.estimator import ENTAILS, TextClassifier
 from glassformer.tasks.text_classification.few_shot import equivalent_pooling
 
-TEMPLATE = "This example is {}."
-ABOUT = "This text is about {}."  # template for sentence encoders
-TEMPERATURE = 0.05  # of the softmax over cosines
+ENTAILMENT_TEMPLATE = "This example is {}."
+ENCODER_TEMPLATE = "This text is about {}."
+PHOTO_TEMPLATE = "a photo of a {}."
+TEMPERATURE = 0.05  # of the softmax over cosines of sentence encoders
 CONTRADICTS = ("contra", "not_entail", "not entail")  # beginnings of the names of a contradiction class
-TEXTS = 1024  # texts per chunk
+CHUNK_TEXTS = 1024  # number of texts that are encoded at a time
 
 
 def classifier_from_embedder(
-    embedder: Embedder, labels: Sequence[str], template: str = ABOUT
+    embedder: Embedder, labels: Sequence[str], template: str = ENCODER_TEMPLATE
 ) -> TextClassifier:
     """A classifier whose head compares the vector of a text with those of the labels in the template.
 
-    The label with the highest cosine is predicted. A linear head cannot normalize the vector of the text.
-    Therefore the logits are the cosines divided by ``TEMPERATURE``, times the length of the vector divided by
-    the mean length of the label vectors. Their mean over the labels is subtracted, so that explanations show
+    The label with the highest cosine is predicted. The logits are the cosines divided by ``TEMPERATURE``. A
+    linear head cannot normalize the vector of the text, so they also contain the factor (length of the vector
+    / mean length of the label vectors). Their mean over the labels is subtracted, so that explanations show
     only differences between labels.
 
     Raises:
-        NotForThisModelError: classifiers do not support the pooling or later layers of the embedder.
+        NotForThisModelError: classifiers do not support the pooling, or a layer after it, of the embedder.
     """
     sentences = embedder.open().model_.sentences
     pooling = equivalent_pooling(sentences, embedder.model)
@@ -87,7 +86,7 @@ def classifier_from_embedder(
 
 
 def check_candidate_labels(labels: Any) -> np.ndarray:
-    """Check labels and return them as an array ``[K]``.
+    """Check the labels of a zero-shot classifier and return them as an array ``[K]``.
 
     Raises:
         ConfigError: the labels are not a list, or the list is empty.
@@ -99,7 +98,7 @@ def check_candidate_labels(labels: Any) -> np.ndarray:
 
 
 def check_template(template: str, example: str) -> str:
-    """Return the template; raise ConfigError, with an ``example``, unless it has one ``{}``."""
+    """Return the template; raise ConfigError unless it has one ``{}``. The error shows the ``example``."""
     if template.count("{}") != 1:
         what = f"{template!r} does not have one {{}} for the label"
         raise ConfigError(what, where="template", fix=f"Write it as {example!r}")
@@ -114,7 +113,7 @@ class ZeroShot:
     predict_proba: Callable[..., np.ndarray]
 
     def outputs(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
-        """Same as ``predict_proba``; other estimators have a method of this name."""
+        """Same as ``predict_proba``, under the name that ``Supervised`` has."""
         return self.predict_proba(X, progress=progress)
 
     def predicted_index(self, probabilities: np.ndarray) -> np.ndarray:
@@ -179,7 +178,9 @@ class ZeroShotClassifier(ZeroShot):
             fix = "Leave the labels out, or name an entailment model (a classifier of pairs) or an encoder"
             raise NotForThisModelError(what, where=where, fix=fix)
         self.classes_ = check_candidate_labels(labels)
-        self.template = check_template(template or (ABOUT if is_encoder else TEMPLATE), TEMPLATE)
+        self.template = check_template(
+            template or (ENCODER_TEMPLATE if is_encoder else ENTAILMENT_TEMPLATE), ENTAILMENT_TEMPLATE
+        )
         self.multi_label = multi_label
         self.entailment: int | None = None  # index of the entailment class; None: a sentence encoder
         self.contradiction: int | None = None
@@ -189,8 +190,7 @@ class ZeroShotClassifier(ZeroShot):
                 fix = "Give two labels or more without multi_label, or name an entailment model"
                 raise NotForThisModelError(what, where="labels", fix=fix)
             self.classifier = classifier_from_embedder(clf, self.classes_.tolist(), self.template)
-            # The classifier sorts its classes.
-            self.columns = np.searchsorted(self.classifier.classes_, self.classes_)
+            self.columns = np.searchsorted(self.classifier.classes_, self.classes_)  # its classes are sorted
             return
         self.classifier = clf
         names = list(map(str, clf.classes_.tolist()))
@@ -226,8 +226,8 @@ class ZeroShotClassifier(ZeroShot):
             add_special_tokens=clf.add_special_tokens,
             keep_second=True,
         )
-        kinds = getattr(clf.model_.config.embedding, "segments", 0)
-        return table if kinds > 1 else without_segments(table)
+        num_segments = getattr(clf.model_.config.embedding, "segments", 0)
+        return table if num_segments > 1 else without_segments(table)
 
     def logits(self, X: Sequence[str], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
         """Logits of the model's classes for each text and label, ``[n, K, C]``, fp32.
@@ -238,15 +238,15 @@ class ZeroShotClassifier(ZeroShot):
         if self.entailment is None:
             return clf.logits(texts)[:, self.columns]
         model = clf.predictor()
-        rows = partial(clf.table_outputs, model, output="logits", device=next(model.parameters()).device)
+        compute = partial(clf.table_outputs, model, output="logits", device=next(model.parameters()).device)
         out = []
-        with computing(clf.threads):
-            for start in range(0, len(texts), TEXTS):
-                part = texts[start : start + TEXTS]
-                table = self._table(part)
-                out.append(rows(Windows(table, len(table))).reshape(len(part), len(self.classes_), -1))
+        with isolated_torch(clf.threads):
+            for start in range(0, len(texts), CHUNK_TEXTS):
+                chunk = texts[start : start + CHUNK_TEXTS]
+                table = self._table(chunk)
+                out.append(compute(Windows(table, len(table))).reshape(len(chunk), len(self.classes_), -1))
                 if progress is not None:
-                    progress(len(part))
+                    progress(len(chunk))
         return finite(np.concatenate(out), "logits")
 
     def predict_proba(self, X: Sequence[str], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
@@ -277,10 +277,10 @@ class ZeroShotClassifier(ZeroShot):
         """
         from glassformer.explain.methods import METHODS, takes_target
 
-        chosen = str(self.predict([text])[0]) if label is None else label
+        label = str(self.predict([text])[0]) if label is None else label
         method = options.setdefault("method", "occlusion")
-        x: Any = text if self.entailment is None else (text, self.hypothesis(chosen))
-        target = chosen if self.entailment is None else self.classifier.classes_.tolist()[self.entailment]
+        x: Any = text if self.entailment is None else (text, self.hypothesis(label))
+        target = label if self.entailment is None else self.classifier.classes_.tolist()[self.entailment]
         if method in METHODS and takes_target(method):
             options.setdefault("target", target)
         return self.classifier.explain(x, **options)
@@ -293,9 +293,6 @@ def _find_class(names: Sequence[str], beginnings: tuple[str, ...], what: str, fi
         what = f"expected one {what} class among {', '.join(names)}"
         raise NotForThisModelError(what, where="model", fix=fix)
     return matches[0]
-
-
-PHOTO = "a photo of a {}."
 
 
 def label_vectors(
@@ -314,21 +311,24 @@ def label_vectors(
     longest = model.config.text.embedding.max_positions
     table = encode(tokenizer, texts, max_length=longest)
     if padding is not None:
-        rows = (table[i].tolist() for i in range(len(table)))
-        table = TokenTable.of([row + [padding] * (longest - len(row)) for row in rows])
-    rows = predict_rows(
-        model, table, lambda _, batch: model.text_vectors(batch.ids, packing=batch.packing)
-    )  # [K * templates, E]
-    return F.normalize(torch.from_numpy(rows).unflatten(0, (len(labels), -1)).mean(1), dim=1)
+        token_ids = (table[i].tolist() for i in range(len(table)))
+        table = TokenTable.of([ids + [padding] * (longest - len(ids)) for ids in token_ids])
+
+    def text_vectors(_: Any, batch: Any) -> Tensor:
+        return model.text_vectors(batch.ids, packing=batch.packing)
+
+    vectors = predict_rows(model, table, text_vectors)  # [K * templates, E]
+    return F.normalize(torch.from_numpy(vectors).unflatten(0, (len(labels), -1)).mean(1), dim=1)
 
 
 @torch.no_grad()
-def classifier_of(
-    folder: str | Path, labels: Sequence[str], templates: Sequence[str] = (PHOTO,)
+def classifier_from_image_text_model(
+    folder: str | Path, labels: Sequence[str], templates: Sequence[str] = (PHOTO_TEMPLATE,)
 ) -> ImageClassifier:
-    """A classifier whose head has the label vectors as rows, scaled as the model scales cosines.
+    """A classifier of images whose head compares their vectors with those of the labels in the templates.
 
-    SigLIP's own probability of a label is the sigmoid of its logit. Here, the softmax compares the labels.
+    The logits are the cosines, scaled as in the model. SigLIP computes the probability of each label as the
+    sigmoid of its logit; here, a softmax compares the labels.
 
     Raises:
         CheckpointError: the folder is not of both halves of CLIP or SigLIP, or lacks its tokenizer or
@@ -337,7 +337,7 @@ def classifier_of(
     path, _, _ = resolve_checkpoint(folder)
     model = load_image_text(path)
     is_padded = model.config.end_token == "last"
-    if not is_padded and not (path / TOKENIZER_FILE).is_file():  # vocab.json is read as another tokenizer's
+    if not is_padded and not (path / TOKENIZER_FILE).is_file():  # CLIP's vocab.json alone cannot be read
         fix = "Write it with transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
         raise NoTokenizerError(f"holds no {TOKENIZER_FILE}", where=str(path), fix=fix)
     clf = ImageClassifier(str(path))
@@ -387,12 +387,12 @@ class ZeroShotImageClassifier(ZeroShot):
         if len(self.classes_) == 1:
             what = "a zero-shot classifier only compares labels with each other"
             raise NotForThisModelError(what, where="labels", fix="Give two labels or more")
-        templates = [PHOTO] if template is None else template
+        templates = [PHOTO_TEMPLATE] if template is None else template
         templates = [templates] if isinstance(templates, str) else templates
-        self.templates = tuple(check_template(text, PHOTO) for text in templates)
+        self.templates = tuple(check_template(text, PHOTO_TEMPLATE) for text in templates)
         if not self.templates:
-            raise ConfigError("no template", where="template", fix=f"Write it as {PHOTO!r}")
-        self.classifier = classifier_of(model, self.classes_.tolist(), self.templates)
+            raise ConfigError("no template", where="template", fix=f"Write it as {PHOTO_TEMPLATE!r}")
+        self.classifier = classifier_from_image_text_model(model, self.classes_.tolist(), self.templates)
         self.columns = np.searchsorted(self.classifier.classes_, self.classes_)  # its classes are sorted
 
     @property
@@ -409,7 +409,7 @@ class ZeroShotImageClassifier(ZeroShot):
         return self.classifier.outputs(X, progress=progress)[:, self.columns]
 
     def explain(self, image: Any, label: str | None = None, **options: Any) -> Any:
-        """An ``Explanation`` of an image: why it is near to the label.
+        """Explain the prediction of a label for an image by an ``Explanation``.
 
         Args:
             label: the label to explain; None: the predicted one.

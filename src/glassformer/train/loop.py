@@ -22,7 +22,7 @@ from glassformer.data.batching import (
 )
 from glassformer.errors import DivergedError
 from glassformer.finite import finite
-from glassformer.runtime import fits
+from glassformer.runtime import fits_on_gpu
 from glassformer.train.graphs import make_graphs
 from glassformer.train.objectives import with_gradients
 from glassformer.train.optim import learning_rate
@@ -103,7 +103,11 @@ class TextStream:
     @cached_property
     def resident(self) -> ResidentTable | None:
         """The tokens in GPU memory; None if they do not fit."""
-        return ResidentTable.of(self.table, self.device) if fits(self.device, self.table.ids.nbytes) else None
+        return (
+            ResidentTable.of(self.table, self.device)
+            if fits_on_gpu(self.device, self.table.ids.nbytes)
+            else None
+        )
 
     def shard(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
         rows = split_evenly(self.table.lengths[index], size)[rank]

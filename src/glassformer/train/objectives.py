@@ -27,7 +27,7 @@ from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import BadValueError, ConfigError
 from glassformer.nn.cross_entropy import linear_cross_entropy
 from glassformer.packing import Packing
-from glassformer.runtime import generator_on, send
+from glassformer.runtime import copy_to_device, generator_on
 from glassformer.train.config import class_weight_error
 
 # --- losses for regression and multi-label classification -----------------------------------------
@@ -210,7 +210,10 @@ class ImageClassification(Classification):
         device = batch.pixels.device
         out = {"pixels": batch.pixels} | targets_and_weights(self, batch.index, device)
         if batch.mixed is not None:
-            out |= {"partner": send(batch.mixed.partner, device), "share": send(batch.mixed.share, device)}
+            out |= {
+                "partner": copy_to_device(batch.mixed.partner, device),
+                "share": copy_to_device(batch.mixed.share, device),
+            }
         return out
 
     def compute(self, model: nn.Module, tensors: Mapping[str, Tensor], packing: Packing) -> StepLoss:
@@ -243,7 +246,11 @@ def targets_and_weights(
 ) -> dict[str, Tensor]:
     """The targets and, if available, the weights of the examples ``index``."""
     arrays = {"targets": objective.targets, "weights": objective.weights}
-    return {name: send(torch.from_numpy(a[index]), device) for name, a in arrays.items() if a is not None}
+    return {
+        name: copy_to_device(torch.from_numpy(a[index]), device)
+        for name, a in arrays.items()
+        if a is not None
+    }
 
 
 @dataclass
@@ -266,7 +273,10 @@ class TaggedWords:
         all_targets = np.concatenate([self.targets[self.starts[i] : self.starts[i + 1]] for i in batch.index])
         targets = torch.from_numpy(all_targets)  # [N]
         words = (targets != IGNORED).nonzero().squeeze(1)  # [W] indices of the first tokens of words
-        targets, words = send(targets[words], batch.ids.device), send(words, batch.ids.device)
+        targets, words = (
+            copy_to_device(targets[words], batch.ids.device),
+            copy_to_device(words, batch.ids.device),
+        )
         ids = batch.ids if self.masking is None else self.masking.tokens(batch.ids, batch.packing)
         out = model(ids, token_type_ids=batch.segments, packing=batch.packing)
         logits = out.logits[words].float()  # [W, C]
@@ -408,7 +418,7 @@ class AnswerSpans:
     targets: np.ndarray
 
     def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
-        targets = send(torch.from_numpy(self.targets[batch.index]), batch.ids.device)  # [B, 2]
+        targets = copy_to_device(torch.from_numpy(self.targets[batch.index]), batch.ids.device)  # [B, 2]
         logits = model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits.float()
         log_probs = sequence_log_softmax(logits, batch.packing)  # [N, 2]
         rows = batch.packing.first_rows[:, None] + targets

@@ -41,15 +41,15 @@ from glassformer.inputs.images import (
     load_transform,
     save_transform,
 )
-from glassformer.runtime import computes, computing
+from glassformer.runtime import isolated_torch, runs_isolated
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.regression import Numbers, as_baseline, mean_number, pixel_ridge
 from glassformer.tasks.build import (
     SHAPE,
     apply_layer_settings,
+    check_unset,
     embedding_dropout,
     head_fields,
-    refuse_set_keys,
     with_new_head,
     without_none,
 )
@@ -86,7 +86,7 @@ TOKENS_PER_IMAGE = 257  # number of tokens of an image of 224 pixels in common c
 
 
 class ImageModel(Supervised, ImageConfig, ImageModelConfig):
-    """Base class of models of images. Its fitted attribute is ``transform_``."""
+    """Base class of classifiers and regressors of images. Their preprocessing is ``transform_``."""
 
     INPUTS, CHUNK = Images(), 1024
 
@@ -139,11 +139,11 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
 
     def _stream(self, fit: FitState) -> ImageStream:
         image: ImageConfig = fit.configs["image"]
-        changes = AugmentSettings(image.augment, image.flip, image.mix, image.mix_share, image.mix_alpha)
+        augment = AugmentSettings(image.augment, image.flip, image.mix, image.mix_share, image.mix_alpha)
         return ImageStream(
             fit.table,
             self.transform_,
-            changes,
+            augment,
             fit.network.config.embedding.num_tokens,
             fit.train.batch_size,
             fit.train.accumulate,
@@ -159,7 +159,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         return ImageClassification(targets, weights, smoothing, masking, criterion)
 
     def _vectors(self, fit: FitState, model: Any) -> Tensor:
-        if model.is_linear:  # these features take less time than reading a cache
+        if model.is_linear:  # computing these features is faster than reading a cache
             return torch.from_numpy(self.table_outputs(model, fit.table, "pooled", fit.device))
         batch_size = max(self.batch_size or 0, 64)
         return image_features(model, fit.table, self.transform_, batch_size, fit.device)
@@ -167,12 +167,12 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
     def _cache_frozen_features(
         self, fit: FitState, stream: Any, objective: Any, table: Any, logits: Any
     ) -> tuple:
-        c, model = fit.configs["image"], fit.network
-        is_augmented = c.augment != "none" or c.mix != "none" or fit.train.maskable
-        changes = is_augmented, model.config.embedding.patch_dropout
+        image, model = fit.configs["image"], fit.network
+        is_augmented = image.augment != "none" or image.mix != "none" or fit.train.maskable
+        randomness = is_augmented, model.config.embedding.patch_dropout
         layers = 0
-        if not can_be_cached(model, *changes):
-            layers = cached_layers(model, fit.train, len(fit.table), *changes)
+        if not can_be_cached(model, *randomness):
+            layers = cached_layers(model, fit.train, len(fit.table), *randomness)
             if not layers:
                 return stream, objective, logits
         options = {"batch_size": max(self.batch_size or 0, 64), "layers": layers}
@@ -180,7 +180,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         classify = partial(classify_rows, model, **options)
         return feature_training(stream, objective, features_of, classify, table, layers)
 
-    @computes
+    @runs_isolated
     def cached_outputs(self, X: Sequence[Any]) -> np.ndarray:
         train, model = self.configs()["train"], self.predictor()
         is_trained = train.train_layers != 0 or train.unfreeze_every or train.precision == "int8"
@@ -188,8 +188,8 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
             return self.outputs(X)
         device, batch_size = next(model.parameters()).device, max(self.batch_size or 0, 64)
         table = self.evaluation_table(self.check_examples(X))
-        rows = image_features(model, table, self.transform_, batch_size, device)
-        return self.to_probabilities(finite(classify_rows(model, rows), "logits"))
+        features = image_features(model, table, self.transform_, batch_size, device)
+        return self.to_probabilities(finite(classify_rows(model, features), "logits"))
 
     def table_outputs(
         self,
@@ -221,8 +221,8 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         save_transform(self.transform_, folder)
         return {}
 
-    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        self.transform_ = load_transform(folder, default="full" if about else None)
+    def read_parts(self, folder: Path, metadata: dict[str, Any]) -> None:
+        self.transform_ = load_transform(folder, default="full" if metadata else None)
 
     def check_parts(self, folder: Path) -> None:
         super().check_parts(folder)
@@ -263,9 +263,9 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
         config = scratch_config(model, transform, num_labels)
         built: Any = family_of(config).model(config)
         source = f"{model.model}; {NEW_HEAD}" if built.is_linear else f"random ({model.model}, from scratch)"
-        built.weights_source = "; ".join([source, *_border_note(built)])
+        built.weights_source = "; ".join([source, *_border_notes(built)])
         return built
-    refuse_set_keys(model, SHAPE_KEYS)
+    check_unset(model, SHAPE_KEYS)
     checkpoint = read_checkpoint(model.model, model.revision)
     base = checkpoint.config
     if checkpoint.family.model.reads != "images":
@@ -277,30 +277,32 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
     notes = []
     if base.embedding.image_size != transform.size:
         notes.append(f"positions interpolated to {transform.size[0]} x {transform.size[1]} pixels")
-    pooling = usual_pooling(checkpoint) if model.pooling == "auto" else model.pooling
+    pooling = default_image_pooling(checkpoint) if model.pooling == "auto" else model.pooling
     head_type = "linear" if model.head == "auto" else model.head
     config, new = with_new_head(base, model, pooling, head_type=head_type, **head_fields(model, num_labels))
     size = {"image_size": transform.size, "patch_dropout": model.patch_dropout}
     config = replace(config, embedding=replace(config.embedding, **size))
     built = checkpoint.build(config, new_head=True)
-    parts = f"new (random): {', '.join([*new, 'classification head'])}"
-    built.weights_source = "; ".join([checkpoint.weights_source, *notes, parts, *_border_note(built)])
+    new_modules = f"new (random): {', '.join([*new, 'classification head'])}"
+    sources = [checkpoint.weights_source, *notes, new_modules, *_border_notes(built)]
+    built.weights_source = "; ".join(sources)
     return built
 
 
-def usual_pooling(checkpoint: Checkpoint) -> Any:
-    """The default pooling for a new head: that of the family; for our models without [CLS], their own."""
+def default_image_pooling(checkpoint: Checkpoint) -> Any:
+    """The default pooling for a new head: that of the family, or of a model in glassformer's format."""
     base, hub = checkpoint.config, checkpoint.family.hub
     if hub is not None:
         return hub.pooling
     return base.pooling if base.pooling and not base.embedding.class_token else "first"
 
 
-def _border_note(network: Any) -> list[str]:
-    """A note if the patches do not cover the lower or right border of the image."""
-    c = network.config.embedding
-    rows, columns = [size % patch for size, patch in zip(c.image_size, c.patch_size, strict=True)]
-    patch = " x ".join(map(str, c.patch_size))
+def _border_notes(network: Any) -> list[str]:
+    """A list with a note if the patches do not cover the lower or right border of the image."""
+    embedding = network.config.embedding
+    sizes = zip(embedding.image_size, embedding.patch_size, strict=True)
+    rows, columns = [size % patch for size, patch in sizes]
+    patch = " x ".join(map(str, embedding.patch_size))
     return [f"patches of {patch} leave {rows} rows and {columns} columns unseen"] if rows or columns else []
 
 
@@ -330,14 +332,14 @@ def scratch_config(model: ImageModelConfig, transform: ImageTransform, num_label
     )
 
 
-MAX_MISTAKES = 20  # in the report
-NUM_MAPS = 4  # number of images whose attention is in the report
+MAX_MISTAKES = 20  # maximum number of mistakes in the report
+NUM_MAPS = 4  # maximum number of images whose attention is in the report
 MAP_SIDE = 192  # side length of such an image, in pixels
 MAX_WEIGHTS = 2**20  # maximum number of attention weights per image, which limits the size of the report
 
 
 def evaluate_images(context: RunContext) -> dict[str, Any]:
-    """``evaluate``, and metrics on perturbed images if the recipe has ``robustness``."""
+    """The metrics of ``evaluate``, and with ``robustness`` in the recipe also those on perturbed images."""
     out, settings = evaluate(context), context.recipe.evaluate
     if out["test"] and settings.robustness:
         started = time.perf_counter()
@@ -348,7 +350,7 @@ def evaluate_images(context: RunContext) -> dict[str, Any]:
     return out
 
 
-def pixels(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> tuple:
+def pixel_baseline(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> tuple:
     """Baseline: logistic regression on downscaled pixels."""
     if clf.kind_.is_multilabel:
         features = partial(pixel_features, image_range=clf.transform_.image_range)
@@ -374,21 +376,19 @@ def sample_split(split: ImageSplit, limit: int) -> ImageSplit:
 
 
 def robustness(clf: ImageClassifier, split: ImageSplit, count: Count = no_progress) -> dict[str, Any]:
-    """Kind of perturbation -> accuracy and macro F1 per severity."""
-    import torch
-
+    """Map each perturbation to accuracy and macro F1 on perturbed images, per severity."""
     table = read_images(split.images, clf.transform_, split.origin, split.rows)
     targets = clf.targets(split.labels or [], split.origin, split.rows)
     model = clf.predictor()
     device = next(model.parameters()).device
     out: dict[str, Any] = {}
     num_images = len(split) * len(CORRUPTIONS) * len(SEVERITIES)
-    with computing(clf.threads), count("changed images", num_images) as progress:
+    with isolated_torch(clf.threads), count("changed images", num_images) as progress:
         for kind in CORRUPTIONS:
             out[kind] = []
             for severity in SEVERITIES:
-                changed = corrupt(table, kind, severity, seed=0)
-                logits = clf.table_outputs(model, changed, "logits", torch.device(device), progress)
+                perturbed = corrupt(table, kind, severity, seed=0)
+                logits = clf.table_outputs(model, perturbed, "logits", torch.device(device), progress)
                 p, classes = clf.to_probabilities(logits), clf.classes_.tolist()
                 predicted = clf.predicted_index(p)
                 result = clf.kind_.score(p, targets, classes, predicted, bootstrap=0, curves=False)
@@ -410,7 +410,7 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
         return {}
     clf, split, probabilities = context.estimator, context.data.evaluated, context.predictions
     truth, labels = split.labels, clf.decide(probabilities).tolist()
-    firsts = _first_of_each_class(truth, clf.classes_.tolist())
+    firsts = _first_of_each_class(truth, clf.classes_.tolist())  # indices
     confidence = np.array(labels_and_confidences(clf, probabilities)[1])
     order = np.argsort(-confidence, kind="stable").tolist()
     wrong = [i for i in order if labels[i] != truth[i]][:MAX_MISTAKES]
@@ -437,7 +437,7 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
 
 
 def _first_of_each_class(truth: Sequence[Any], classes: Sequence[Any], limit: int = 10) -> list[int]:
-    """The index of the first image of each class (for multi-label, with each label)."""
+    """The index of the first image of each class; for multi-label, of the first image with each label."""
     first: dict[Any, int] = {}
     for i, labels in enumerate(truth):
         for label in flat_labels([labels]):
@@ -478,7 +478,7 @@ TASK = supervised_task(
     report="classes",
     evaluate=evaluate_images,
     collect_artifacts=collect_artifacts,
-    baselines=(pixels,),
+    baselines=(pixel_baseline,),
 )
 
 REGRESSION = supervised_task(

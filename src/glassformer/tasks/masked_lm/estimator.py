@@ -40,9 +40,14 @@ from glassformer.families.pretrained import Checkpoint, load_pretrained, read_ch
 from glassformer.finite import finite
 from glassformer.inputs.texts import TINY_TEXTS, Texts
 from glassformer.models.text import TextEncoder, init_local_attention
-from glassformer.runtime import computes, computing
+from glassformer.runtime import isolated_torch, runs_isolated
 from glassformer.sklearn_base import check_is_fitted
-from glassformer.tasks.build import check_table, cover_vocabulary, init_token_embeddings, save_tokenizer
+from glassformer.tasks.build import (
+    check_embedding_table,
+    cover_vocabulary,
+    init_token_embeddings,
+    save_tokenizer,
+)
 from glassformer.tasks.estimator import Estimator, FitState, with_settings
 from glassformer.tasks.masked_lm.recipe import (
     MaskTextConfig,
@@ -102,8 +107,8 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
             validation_data = check_texts(self.prediction_rows(validation, "validation"), "validation")
         elif fit.train.validation_fraction:
             groups = list(map(comparison_key, texts)) if fit.group_duplicates else None
-            parts = random_split([texts], fit.train.validation_fraction, fit.train.seed, groups)
-            (texts,), (validation_data,) = parts
+            splits = random_split([texts], fit.train.validation_fraction, fit.train.seed, groups)
+            (texts,), (validation_data,) = splits
         return texts, validation_data
 
     def _prepare(self, fit: FitState) -> tuple[TokenTable, TokenTable | None]:
@@ -155,7 +160,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         """The estimator for a transformers checkpoint with a masked language modeling head.
 
         Raises:
-            CheckpointError: there is no tokenizer, or it does not fit the embedding table.
+            CheckpointError: there is no tokenizer, or it does not match the embedding table.
         """
         folder, config = str(checkpoint.folder), checkpoint.config
         settings = {"model": folder, "tokenizer": "auto", "max_length": config.embedding.max_positions}
@@ -174,10 +179,10 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         Raises:
             DataError: the text or the tokenizer has no [MASK], or the text is longer than ``max_length``.
         """
-        tokens = self.fill_each(text, top)
-        return tokens[0] if len(tokens) == 1 else tokens
+        predictions = self.fill_each(text, top)
+        return predictions[0] if len(predictions) == 1 else predictions
 
-    @computes
+    @runs_isolated
     def fill_each(self, text: str, top: int = 5) -> list[list[tuple[str, float]]]:
         """Same as ``fill``, but always a list with one entry per [MASK]."""
         check_is_fitted(self, "model_")
@@ -198,10 +203,10 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         model = self.predictor()
         batch = pack_texts(table, np.array([0]), next(model.parameters()).device)
         positions = (batch.ids == vocabulary.mask).nonzero().squeeze(1)
-        with computing():
-            states = model.encode(batch.ids, batch.packing)[positions]
-            logits = finite(model.mlm_logits(states).float(), "logits")  # [K, V]
-            # Special tokens are never predicted, nor are rows of the table without a token.
+        with isolated_torch():
+            vectors = model.encode(batch.ids, batch.packing)[positions]  # [K, D] of K masks
+            logits = finite(model.mlm_logits(vectors).float(), "logits")  # [K, V]
+            # Special tokens and ids without a token are never predicted.
             is_excluded = torch.ones(logits.shape[1], dtype=torch.bool, device=logits.device)
             is_excluded[: len(masks.special)] = torch.from_numpy(masks.special).to(logits.device)
             logits[:, is_excluded] = float("-inf")
@@ -215,7 +220,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         """Accuracy on masked tokens in these texts, with the same masks in each call."""
         return self.judge(texts)["accuracy"]
 
-    @computes
+    @runs_isolated
     def judge(self, texts: Sequence[str]) -> dict[str, float]:
         """Loss per masked token (nats), perplexity, accuracy and number of masked tokens.
 
@@ -237,16 +242,16 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         )
         return {"chunks": self.chunks_}
 
-    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+    def read_parts(self, folder: Path, metadata: dict[str, Any]) -> None:
         self.tokenizer_ = load_tokenizer(folder)
-        self.chunks_ = about["chunks"]
+        self.chunks_ = metadata["chunks"]
 
     def check_parts(self, folder: Path) -> None:
-        check_table(self.tokenizer_, self.model_.config, str(folder))
+        check_embedding_table(self.tokenizer_, self.model_.config, str(folder))
 
 
 def build_tokenizer(text: MaskTextConfig, model: PretrainModelConfig, texts: Sequence[str]) -> Tokenizer:
-    """The tokenizer of the checkpoint, of a file, or one that is trained on ``texts``.
+    """Load the tokenizer of the checkpoint or of a file, or train one on ``texts``.
 
     Raises:
         ConfigError: a checkpoint cannot have a new vocabulary, or there is no such tokenizer.
@@ -275,7 +280,7 @@ def build_tokenizer(text: MaskTextConfig, model: PretrainModelConfig, texts: Seq
 def build_encoder(
     model: PretrainModelConfig, text: MaskTextConfig, tokenizer: Tokenizer, table: TokenTable, seed: int
 ) -> TextEncoder:
-    """A new BERT or a checkpoint's encoder, with the heads for pre-training.
+    """Build a new BERT or load a checkpoint's encoder, with the heads for pre-training.
 
     Args:
         table, seed: the training texts and the seed, for training word vectors.
@@ -303,9 +308,9 @@ def build_encoder(
         encoder = replace(config.encoder, attention_dropout=model.attention_dropout)
         built = TextEncoder(replace(config, encoder=encoder))
         built.weights_source = f"random ({model.model}, from scratch)"
-        first = init_local_attention(built) if model.neighbours else 0
+        first_free = init_local_attention(built) if model.neighbours else 0  # column of the embeddings
         if model.vectors is not None:
-            init_token_embeddings(built, model.vectors, tokenizer, table, seed, first)
+            init_token_embeddings(built, model.vectors, tokenizer, table, seed, first_free)
     else:
         built = load_pretrained(
             cover_vocabulary(read_checkpoint(model.model, model.revision), tokenizer, model.model),
@@ -321,12 +326,12 @@ def build_encoder(
 
 
 def masked_evaluator(network: Any, stream: MaskedStream, batch_tokens: int) -> Callable[[], dict[str, float]]:
-    """A function that evaluates the network on all chunks of a stream, always with the same masks."""
+    """Return a function that evaluates the network on all chunks of a stream, always with the same masks."""
     batches = stream.evaluation_steps(batch_tokens)
 
     def evaluate() -> dict[str, float]:
         loss, correct, count, pair_loss, correct_pairs, num_pairs = 0.0, 0, 0, 0.0, 0, 0
-        with computing():
+        with isolated_torch():
             for index in batches:
                 batch = stream.pack(index)
                 losses, predicted, pair_losses, is_pair_correct = masked_token_losses(network, batch)
@@ -357,39 +362,38 @@ class Corpus:
     train: list[str]
     validation: list[str]
     counts: dict[str, int]  # split -> number of texts used
-    excluded: dict[str, int] = field(default_factory=dict)  # excluded split -> texts that it has too
-    repeated: int = 0  # number of duplicates
+    excluded: dict[str, int] = field(default_factory=dict)  # excluded split -> number of texts in both
+    repeated: int = 0  # number of duplicates that were left out
     rejected: tuple[Any, ...] = ()  # rows that cannot be used
 
 
 def load_corpus(recipe: PretrainRecipe) -> Corpus:
     """Load the texts of a recipe without duplicates, and without texts of excluded splits."""
-    d = recipe.data
-    dataset = load_text_dataset(
-        d.source, text_column=d.text_column, seed=d.split_seed, on_bad_row=d.on_bad_row, labels=False
-    )
-    texts_by_split = {name: split.texts for name, split in named_splits(dataset, d, d.source).items()}
-    hidden = {n: set(dataset.splits[n].texts) for n in d.exclude if n in dataset.splits and n not in d.splits}
+    data = recipe.data
+    options = {"text_column": data.text_column, "seed": data.split_seed, "on_bad_row": data.on_bad_row}
+    dataset = load_text_dataset(data.source, labels=False, **options)
+    texts_by_split = {name: split.texts for name, split in named_splits(dataset, data, data.source).items()}
+    exclude = [name for name in data.exclude if name in dataset.splits and name not in data.splits]
+    excluded_texts = {name: set(dataset.splits[name].texts) for name in exclude}
     all_texts = [text for split in texts_by_split.values() for text in split]
     unique_texts = {*all_texts}
-    excluded = {name: len(unique_texts & known) for name, known in hidden.items()}
-    all_hidden = set().union(*hidden.values())
-    seen: set[str] = set()
+    num_excluded = {name: len(unique_texts & split) for name, split in excluded_texts.items()}
+    left_out = set().union(*excluded_texts.values())
     texts, counts = [], {}
     for name, split in texts_by_split.items():
-        new_texts = [t for t in dict.fromkeys(split) if t not in all_hidden and t not in seen]
-        seen.update(new_texts)
-        sample = sample_items(new_texts, d)
+        new_texts = [text for text in dict.fromkeys(split) if text not in left_out]
+        left_out.update(new_texts)  # other splits may repeat them
+        sample = sample_items(new_texts, data)
         counts[name] = len(sample)
         texts += sample
-    keys = list(map(comparison_key, texts)) if d.copies == "together" else None
-    train_rows, validation_rows = split_rows(len(texts), "texts", d, keys)
+    keys = list(map(comparison_key, texts)) if data.copies == "together" else None
+    train_rows, validation_rows = split_rows(len(texts), "texts", data, keys)
     return Corpus(
         dataset.name,
         [texts[i] for i in train_rows],
         [texts[i] for i in validation_rows],
         counts,
-        excluded,
+        num_excluded,
         len(all_texts) - len(unique_texts),
         dataset.rejected,
     )
@@ -404,7 +408,6 @@ def load(recipe: PretrainRecipe) -> Corpus:
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """Log lines about the texts."""
     corpus = context.data
     counts = ", ".join(f"{n:,} {split}" for split, n in corpus.counts.items())
     lines = [f"{corpus.name}: {counts} texts, {len(corpus.validation):,} of them held out"]
@@ -412,10 +415,8 @@ def preview_data(context: RunContext) -> DataPreview:
         lines.append(f"texts that are also in {split}, left out: {n:,}")
     if corpus.repeated:
         lines.append(f"texts that repeat an earlier one, left out: {corpus.repeated:,}")
-    if (
-        context.recipe.text.next_sentence
-        and (share := multi_sentence_share(corpus.train)) < NEXT_SENTENCE_SHARE
-    ):
+    uses_pairs = context.recipe.text.next_sentence
+    if uses_pairs and (share := multi_sentence_share(corpus.train)) < NEXT_SENTENCE_SHARE:
         what = f"{1 - share:.0%} of the texts have one sentence, which next_sentence cuts in the middle"
         lines.append(f"{what}; --set next_sentence=false learns from whole ones")
     return DataPreview(lines, corpus.rejected)
@@ -428,29 +429,29 @@ def fit(context: RunContext, **options: Any) -> None:
 
 def evaluate(context: RunContext) -> dict[str, Any]:
     """Metrics on validation texts, statistics of masks, and predictions for the recipe's sentences."""
-    learner, corpus, sentences = context.estimator, context.data, context.recipe.evaluate.sentences
+    estimator, corpus, sentences = context.estimator, context.data, context.recipe.evaluate.sentences
     out: dict[str, Any] = {
-        "masked": learner.judge(corpus.validation),
-        "masks": count_masks(learner, corpus.train[:MASK_SAMPLE]),
+        "masked": estimator.judge(corpus.validation),
+        "masks": count_masked_tokens(estimator, corpus.train[:MASK_SAMPLE]),
         "texts": corpus.counts | {"validation": len(corpus.validation)},
         "excluded": corpus.excluded,
         "repeated": corpus.repeated,
-        "chunks": learner.chunks_,
+        "chunks": estimator.chunks_,
     }
     if sentences:
         out["sentences"] = []
     for text in sentences:
-        masks = learner.fill_each(text, context.recipe.evaluate.top)
+        masks = estimator.fill_each(text, context.recipe.evaluate.top)
         fills = [[{"token": token, "probability": p} for token, p in words] for words in masks]
         out["sentences"].append({"text": text, "fills": fills})
     return out
 
 
-def count_masks(learner: MaskedLM, texts: Sequence[str]) -> dict[str, int]:
-    """Numbers of tokens that masking chooses, masks, replaces at random and leaves unchanged."""
-    masks = MaskSettings.of(learner.tokenizer_, learner.mask_share, learner.whole_words)
-    ids = chunk_texts(learner.tokenizer_, texts, learner.max_length, learner.clean).ids.astype(np.int64)
-    masked_ids, rows = mask_tokens(ids, masks, np.random.default_rng(learner.seed))
+def count_masked_tokens(estimator: MaskedLM, texts: Sequence[str]) -> dict[str, int]:
+    """Numbers of tokens, and of those that masking chooses, masks, replaces at random or keeps."""
+    masks = MaskSettings.of(estimator.tokenizer_, estimator.mask_share, estimator.whole_words)
+    ids = chunk_texts(estimator.tokenizer_, texts, estimator.max_length, estimator.clean).ids.astype(np.int64)
+    masked_ids, rows = mask_tokens(ids, masks, np.random.default_rng(estimator.seed))
     after, before = masked_ids[rows], ids[rows]
     return {
         "tokens": len(ids),
@@ -463,11 +464,12 @@ def count_masks(learner: MaskedLM, texts: Sequence[str]) -> dict[str, int]:
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """Metrics of a saved model on its validation texts or on other texts."""
-    d = context.recipe.data
+    data = context.recipe.data
     if source is None:
-        texts, origin = context.reload_data(["validation"]).validation, f"{d.source}, held out"
+        texts, origin = context.reload_data(["validation"]).validation, f"{data.source}, held out"
     else:
-        dataset = load_text_dataset(source, text_column=d.text_column, on_bad_row=d.on_bad_row, labels=False)
+        options = {"text_column": data.text_column, "on_bad_row": data.on_bad_row}
+        dataset = load_text_dataset(source, labels=False, **options)
         splits = dataset.splits
         if dataset.rejected:
             context.log(skip_message(dataset.rejected, is_listed=False))
@@ -478,7 +480,6 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
 
 
 def example_fixture() -> tuple[MaskedLM, tuple]:
-    """A minimal estimator and a few texts."""
     sizes: dict[str, Any] = {"max_length": 16, "max_positions": 17, "min_count": 1, "vocab_size": 60}
     return MaskedLM(**TINY, **sizes, tokenizer="word"), (TINY_TEXTS,)
 

@@ -49,9 +49,9 @@ from glassformer.inputs.images import (
 )
 from glassformer.models.masked_patches import DecoderSizes, MaskedAutoencoder
 from glassformer.nn.patches import join_patches
-from glassformer.runtime import computes, computing
-from glassformer.tasks.build import refuse_set_keys, shared_settings
-from glassformer.tasks.estimator import Estimator, FitState, fitted, with_settings
+from glassformer.runtime import isolated_torch, runs_isolated
+from glassformer.tasks.build import check_unset, shared_settings
+from glassformer.tasks.estimator import Estimator, FitState, fitted_attribute, with_settings
 from glassformer.tasks.image_classification.estimator import SHAPE_KEYS, scratch_config
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
 from glassformer.tasks.masked_patches.recipe import (
@@ -66,7 +66,7 @@ from glassformer.train.callbacks import Callback
 from glassformer.train.objectives import MaskedPatchLoss
 
 DECODER = "decoder"  # file name of the decoder's weights, without extension
-BATCH = 64  # images per forward pass in evaluation
+BATCH_IMAGES = 64  # images per forward pass in evaluation
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
     RECIPE, INPUTS, is_example = PatchesRecipe, Images(), staticmethod(is_record)
     TASK = PatchesRecipe.task
 
-    transform_: ImageTransform = fitted()
+    transform_: ImageTransform = fitted_attribute()
 
     # --- training --------------------------------------------------------------------------------
 
@@ -176,17 +176,17 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         n = math.prod(model.config.embedding.grid)
         visible = draw_visible_patches(len(table), n, num_visible_patches(n, self.mask_share), [0, MASK_SEED])
         total = 0.0
-        with computing():
-            for start in range(0, len(table), BATCH):
-                pixels = evaluation_pixels(table, start, BATCH, self.transform_, device)
-                batch_visible = torch.from_numpy(visible[start : start + BATCH]).to(device)
+        with isolated_torch():
+            for start in range(0, len(table), BATCH_IMAGES):
+                pixels = evaluation_pixels(table, start, BATCH_IMAGES, self.transform_, device)
+                batch_visible = torch.from_numpy(visible[start : start + BATCH_IMAGES]).to(device)
                 total += float(model.losses(pixels, batch_visible).double().sum())
         loss = total / len(table)
         return {"loss": loss, "accuracy": 1.0 - loss}
 
     # --- use -------------------------------------------------------------------------------------
 
-    @computes
+    @runs_isolated
     def judge(self, pictures: Sequence[Any]) -> dict[str, float]:
         """Evaluate on images: ``loss`` over masked patches, and ``accuracy``, their explained variance.
 
@@ -203,7 +203,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         """Explained variance of the masked patches: at best 1, and 0 for gray patches."""
         return self.judge(pictures)["accuracy"]
 
-    @computes
+    @runs_isolated
     def paint(self, pictures: Sequence[Any], seed: int = 0) -> list[Painting]:
         """Reconstruct masked patches of images.
 
@@ -214,41 +214,43 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         """
         model = self.predictor()
         table = read_images(check_images(self.prediction_rows(pictures)), self.transform_)
-        c, device = model.config.embedding, next(model.parameters()).device
-        n = math.prod(c.grid)
+        embedding, device = model.config.embedding, next(model.parameters()).device
+        n = math.prod(embedding.grid)
         visible = draw_visible_patches(
             len(table), n, num_visible_patches(n, self.mask_share), [seed, MASK_SEED]
         )
         out = []
-        with computing():
+        with isolated_torch():
             for i in range(len(table)):
                 pixels = evaluation_pixels(table, i, 1, self.transform_, device)
-                visible_here = torch.from_numpy(visible[i : i + 1]).to(device)
+                image_visible = torch.from_numpy(visible[i : i + 1]).to(device)
                 target, mean, std = model.target(pixels)
-                predicted = finite(model.reconstruct(pixels, visible_here), "patches")
+                predicted = finite(model.reconstruct(pixels, image_visible), "patches")
                 is_masked = torch.ones(1, n, 1, device=device, dtype=torch.bool)
-                is_masked[0, visible_here[0]] = False
-                rows = torch.where(is_masked, predicted, target) * std + mean  # [1, n, P]
-                painted = self.transform_.denormalize(join_patches(rows, c.grid, c.patch_size, c.channels)[0])
+                is_masked[0, image_visible[0]] = False
+                patches = torch.where(is_masked, predicted, target) * std + mean  # [1, n, P]
+                sizes = embedding.grid, embedding.patch_size, embedding.channels
+                reconstructed = self.transform_.denormalize(join_patches(patches, *sizes)[0])
                 picture = table.pixels[i].transpose(1, 2, 0)
-                height, width = painted.shape[:2]  # the patches may not cover the border
-                restored = picture.copy()
-                restored[:height, :width] = painted
-                out.append(Painting(picture, is_masked[0, :, 0].view(*c.grid).cpu().numpy(), restored))
+                height, width = reconstructed.shape[:2]  # the patches may not cover the border
+                painted = picture.copy()
+                painted[:height, :width] = reconstructed
+                hidden = is_masked[0, :, 0].view(*embedding.grid).cpu().numpy()
+                out.append(Painting(picture, hidden, painted))
         return out
 
-    @computes
+    @runs_isolated
     def embed(self, pictures: Sequence[Any]) -> np.ndarray:
         """Embed images without masking: the mean over all patches, ``[n, D]`` fp32."""
         model = self.predictor()
         table = read_images(check_images(self.prediction_rows(pictures)), self.transform_)
         device, first = next(model.parameters()).device, model.config.embedding.num_prefix
         out = []
-        with computing():
-            for start in range(0, len(table), BATCH):
-                pixels = evaluation_pixels(table, start, BATCH, self.transform_, device)
-                states = model.encode(pixels).view(len(pixels), -1, model.width)
-                out.append(states[:, first:].float().mean(1).cpu().numpy())
+        with isolated_torch():
+            for start in range(0, len(table), BATCH_IMAGES):
+                pixels = evaluation_pixels(table, start, BATCH_IMAGES, self.transform_, device)
+                vectors = model.encode(pixels).view(len(pixels), -1, model.width)
+                out.append(vectors[:, first:].float().mean(1).cpu().numpy())
         return finite(np.concatenate(out), "vectors")
 
     # --- files -----------------------------------------------------------------------------------
@@ -263,7 +265,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         tensors |= {f"patch_decoder.{name}": t for name, t in read_tensors(folder, DECODER).items()}
         expected = {name: t.shape for name, t in model.state_dict().items()}
         if {name: t.shape for name, t in tensors.items()} != expected:
-            what = "the decoder's weights do not fit its settings"
+            what = "the decoder's weights do not match its settings"
             raise CheckpointError(what, where=f"{folder}/{DECODER}.safetensors")
         model.load_state_dict(tensors)
         self.model_ = model.eval()
@@ -272,18 +274,18 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         save_transform(self.transform_, folder)
         return {}
 
-    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        self.transform_ = load_transform(folder, default="full" if about else None)
+    def read_parts(self, folder: Path, metadata: dict[str, Any]) -> None:
+        self.transform_ = load_transform(folder, default="full" if metadata else None)
 
     def check_parts(self, folder: Path) -> None:
         check_transform(self.transform_, self.model_.config, folder)
 
 
 def num_visible_patches(patches: int, mask_share: float) -> int:
-    """Number of visible patches per image.
+    """The number of visible patches per image.
 
     Raises:
-        ConfigError: no patch would be visible, or all patches would be.
+        ConfigError: no patch or all patches would be visible.
     """
     num_visible = round(patches * (1.0 - mask_share))
     if not 0 < num_visible < patches:
@@ -298,7 +300,7 @@ def decoder_sizes(model: PatchModelConfig) -> DecoderSizes:
 
 
 def build_autoencoder(model: PatchModelConfig, transform: ImageTransform) -> MaskedAutoencoder:
-    """A new encoder or a checkpoint's, with a new decoder.
+    """Build a new encoder or load a checkpoint's, with a new decoder.
 
     Raises:
         ConfigError: sizes are set for a checkpoint, or the checkpoint reads texts.
@@ -312,7 +314,7 @@ def build_autoencoder(model: PatchModelConfig, transform: ImageTransform) -> Mas
         built = MaskedAutoencoder(scratch_config(shape, transform, 1), sizes)
         built.weights_source = f"random ({model.model}, from scratch)"
         return built
-    refuse_set_keys(shape, SHAPE_KEYS)
+    check_unset(shape, SHAPE_KEYS)
     checkpoint = read_checkpoint(model.model, model.revision)
     if checkpoint.family.model.reads != "images":
         raise NotForThisModelError(f"{model.model!r} does not read images", where="model", fix="Use MaskedLM")
@@ -328,10 +330,9 @@ def build_autoencoder(model: PatchModelConfig, transform: ImageTransform) -> Mas
 def as_classifier_sections(
     image: PatchImageConfig, model: PatchModelConfig
 ) -> tuple[ImageConfig, ImageModelConfig]:
-    """The settings as sections of ``ImageClassifier``'s recipe."""
-    return ImageConfig(**shared_settings(image, ImageConfig)), ImageModelConfig(
-        **shared_settings(model, ImageModelConfig)
-    )
+    """The settings as sections ``image`` and ``model`` of ``ImageClassifier``."""
+    image_config = ImageConfig(**shared_settings(image, ImageConfig))
+    return image_config, ImageModelConfig(**shared_settings(model, ImageModelConfig))
 
 
 @dataclass(frozen=True)
@@ -346,16 +347,16 @@ class ImageCorpus:
 
 def load(recipe: PatchesRecipe) -> ImageCorpus:
     """Load the images of all sources of a recipe, and hold some out."""
-    d = recipe.data
+    data = recipe.data
     images: list[Any] = []
     counts: dict[str, int] = {}
     notes: list[str] = []
-    for source in (d.source, *d.also):
-        source_images, messages = load_images(source, d, recipe.image.image_range)
+    for source in (data.source, *data.also):
+        source_images, messages = load_images(source, data, recipe.image.image_range)
         counts[source] = len(source_images)
         images += source_images
         notes += messages
-    train_rows, validation_rows = split_rows(len(images), "images", d, list(map(digest, images)))
+    train_rows, validation_rows = split_rows(len(images), "images", data, list(map(digest, images)))
     all_images = ImageSplit(images, None, ", ".join(counts))
     return ImageCorpus(
         all_images.select(train_rows), all_images.select(validation_rows), counts, tuple(notes)
@@ -363,9 +364,9 @@ def load(recipe: PatchesRecipe) -> ImageCorpus:
 
 
 def load_images(
-    source: str, d: ImageCorpusConfig, image_range: float | None = None
+    source: str, data: ImageCorpusConfig, image_range: float | None = None
 ) -> tuple[list[Any], list[str]]:
-    """The images of one source, and messages about it; ``image_range`` as in ``open_image``."""
+    """The images of one source, and messages about it; for ``image_range`` see ``open_image``."""
     path = Path(source).expanduser() if source else None
     files = path.iterdir() if path is not None and path.is_dir() else ()
     has_folders = any(p.is_dir() and not is_system_file(p) for p in files)
@@ -375,14 +376,14 @@ def load_images(
             raise MissingValueError("no images", where=str(path), fix="Put images there, or folders of them")
         splits, notes = {"train": split}, []
     else:
-        dataset = load_image_dataset(source, image_column=d.image_column)
-        names, notes = named_splits(dataset, d, source), list(dataset.notes)
+        dataset = load_image_dataset(source, image_column=data.image_column)
+        names, notes = named_splits(dataset, data, source), list(dataset.notes)
         splits = {name: split for name, split in dataset.splits.items() if name in names}
-    if d.broken == "skip":
+    if data.broken == "skip":
         for name, split in splits.items():
             splits[name], messages = remove_unreadable(split, name, image_range=image_range or "full")
             notes += messages
-    return sample_items([image for split in splits.values() for image in split.images], d), notes
+    return sample_items([image for split in splits.values() for image in split.images], data), notes
 
 
 def preview_data(context: RunContext) -> DataPreview:
@@ -403,25 +404,26 @@ def fit(context: RunContext, **options: Any) -> None:
 
 def evaluate(context: RunContext) -> dict[str, Any]:
     """Metrics on the validation images."""
-    learner, data = context.estimator, context.data
-    embedding = learner.model_.config.embedding
+    estimator, data = context.estimator, context.data
+    embedding = estimator.model_.config.embedding
     return {
-        "hidden": learner.judge(data.validation.images),
+        "hidden": estimator.judge(data.validation.images),
         "pictures": data.counts | {"validation": len(data.validation)},
         "tokens_per_picture": embedding.num_tokens,
     }
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """``paintings.json``: validation images, each original, masked and reconstructed."""
+    """The contents of ``paintings.json``: validation images, each original, masked and reconstructed."""
     from glassformer.report.images import thumbnail
 
     rows = []
     count = min(context.recipe.evaluate.shown, len(context.data.validation))
     for painting in context.estimator.paint(context.data.validation.images[:count]) if count else []:
-        gh, gw = painting.hidden.shape
+        grid_height, grid_width = painting.hidden.shape
         height, width = painting.picture.shape[:2]
-        mask = np.kron(painting.hidden, np.ones((height // gh, width // gw), bool))  # [gh * p, gw * q]
+        patch = np.ones((height // grid_height, width // grid_width), bool)
+        mask = np.kron(painting.hidden, patch)  # of the image, without an uncovered border
         masked_image = painting.picture.copy()
         masked_image[: mask.shape[0], : mask.shape[1]][mask] = 127
         images = (painting.picture, masked_image, painting.painted)
@@ -435,17 +437,16 @@ def _as_rgb(image: np.ndarray) -> np.ndarray:
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """Metrics of a saved model on its validation images or on other images."""
-    d = context.recipe.data
+    data = context.recipe.data
     if source is None:
-        images, origin = context.reload_data(["validation"]).validation.images, f"{d.source}, held out"
+        images, origin = context.reload_data(["validation"]).validation.images, f"{data.source}, held out"
     else:
-        images, origin = load_images(source, d, context.recipe.image.image_range)[0], source
+        images, origin = load_images(source, data, context.recipe.image.image_range)[0], source
     context.log(f"{counted(len(images), 'image')} of {origin}")
     return {"hidden": context.estimator.judge(images)}
 
 
 def example_fixture() -> tuple[MaskedPatches, tuple]:
-    """A minimal estimator and images of noise."""
     pictures = list(np.random.default_rng(1).integers(0, 256, (7, 8, 8, 3)).astype(np.uint8))
     sizes: dict[str, Any] = {"image_size": 8, "patch_size": 2, "decoder_width": 8}
     return MaskedPatches(**TINY, **sizes, decoder_layers=1, decoder_heads=2), (pictures,)

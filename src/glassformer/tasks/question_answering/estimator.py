@@ -47,7 +47,7 @@ from glassformer.families.pretrained import Checkpoint, load_pretrained
 from glassformer.finite import finite, json_text
 from glassformer.inputs.questions import Questions
 from glassformer.inputs.texts import TINY_TEXTS
-from glassformer.runtime import computes
+from glassformer.runtime import runs_isolated
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.targets.answer_span import (
     MAIN_METRIC,
@@ -67,17 +67,17 @@ from glassformer.tasks.build import (
     as_classifier_sections,
     build_model,
     build_tokenizer,
-    check_table,
+    check_embedding_table,
     cover_vocabulary,
     is_from_scratch,
     save_tokenizer,
 )
-from glassformer.tasks.estimator import Estimator, FitState, fitted, with_settings
+from glassformer.tasks.estimator import Estimator, FitState, fitted_attribute, with_settings
 from glassformer.tasks.question_answering.recipe import (
     AnswererFitConfig,
     AnswererModelConfig,
     AnswererTextConfig,
-    AnsweringRecipe,
+    QuestionAnsweringRecipe,
 )
 from glassformer.tasks.task import (
     OUT_OF_FOLD,
@@ -95,35 +95,36 @@ from glassformer.train.loop import TextStream
 from glassformer.train.objectives import AnswerSpans
 from glassformer.train.state import Training
 
-DEFAULT_BATCH_TOKENS = 8192  # in prediction
-CHUNK = 1024  # number of questions that are encoded at a time, which limits memory
+DEFAULT_BATCH_TOKENS = 8192  # maximum number of tokens per batch in prediction
+CHUNK = 1024  # number of questions that are encoded at a time, to limit memory
 
 
-def best_answers(
+def answer_texts(
     questions: Sequence[Question], candidates: Sequence[Candidates], threshold: float | None
 ) -> list[str]:
-    """The text of the best answer to each question; empty: no answer."""
-    return [
-        "" if best.is_none(threshold) else question.context[best.spans[0].start : best.spans[0].end]
-        for question, best in zip(questions, candidates, strict=True)
-    ]
+    """The text of the predicted answer to each question; empty: no answer."""
+    out = []
+    for question, spans in zip(questions, candidates, strict=True):
+        text = "" if not spans.spans else question.context[spans.spans[0].start : spans.spans[0].end]
+        out.append("" if spans.predicts_no_answer(threshold) else text)
+    return out
 
 
-def window_metrics(logits: np.ndarray, rows: QuestionWindows, targets: np.ndarray) -> tuple[float, float]:
+def window_metrics(logits: np.ndarray, windows: QuestionWindows, targets: np.ndarray) -> tuple[float, float]:
     """Mean loss per window in nats, and the share of windows with the right start and end.
 
     Args:
-        logits: ``[N, 2]`` for the N tokens of all windows: start and end.
-        targets: ``[W, 2]``, one row per window: first and last token, from the window's start.
+        logits: start and end logits ``[N, 2]`` of the N tokens of all windows.
+        targets: ``[W, 2]`` first and last token of the answer in each window, counted from its start.
     """
     losses, correct = [], []
-    for window, (start, stop) in enumerate(zip(rows.table.starts, rows.table.starts[1:], strict=False)):
-        x = logits[start:stop].astype(np.float64)
-        x = x - x.max(0)  # against overflow
-        # Row: first and last token of the answer; column: start and end logit.
-        log_probabilities = x[targets[window], [0, 1]] - np.log(np.exp(x).sum(0))
-        losses.append(-log_probabilities.mean())
-        correct.append(bool((x.argmax(0) == targets[window]).all()))
+    for window, (start, stop) in enumerate(zip(windows.table.starts, windows.table.starts[1:], strict=False)):
+        window_logits = logits[start:stop].astype(np.float64)
+        window_logits -= window_logits.max(0)  # prevents an overflow
+        # The start logit of the first token of the answer, and the end logit of the last token.
+        true_logits = window_logits[targets[window], [0, 1]]
+        losses.append(-(true_logits - np.log(np.exp(window_logits).sum(0))).mean())
+        correct.append(bool((window_logits.argmax(0) == targets[window]).all()))
     return float(np.mean(losses)), float(np.mean(correct))
 
 
@@ -140,18 +141,23 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
 
     The parameters are the keys of a recipe's sections ``text``, ``model`` and ``train``; ``recipe.py``
     explains them. Fitted attributes in addition to ``Estimator``'s: ``tokenizer_``, ``length_`` (tokens per
-    window) and ``threshold_``, which is chosen on validation questions. If the score of no answer exceeds
-    that of the best span by the threshold, no answer is predicted. None: all training questions have an
-    answer, so that the model always predicts one.
+    window) and ``threshold_``, which is tuned on validation questions. If the score of no answer exceeds
+    that of the best span by more than the threshold, no answer is predicted. The threshold is None if all
+    training questions have an answer; then the model always predicts one.
     """
 
-    RECIPE, INPUTS, MAX_COLUMNS, is_example = AnsweringRecipe, Questions(), 2, staticmethod(is_example)
+    RECIPE, INPUTS, MAX_COLUMNS, is_example = (
+        QuestionAnsweringRecipe,
+        Questions(),
+        2,
+        staticmethod(is_example),
+    )
     SAVED_AS = "TextAnswerer"
     SAVED_STATE = (*Estimator.SAVED_STATE, "length", "threshold")
 
-    tokenizer_: Tokenizer = fitted()
-    length_: int = fitted()
-    threshold_: float | None = fitted()
+    tokenizer_: Tokenizer = fitted_attribute()
+    length_: int = fitted_attribute()
+    threshold_: float | None = fitted_attribute()
 
     # --- training --------------------------------------------------------------------------------
 
@@ -198,9 +204,9 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
             validation_set = QuestionSet(validation_questions, validation_answers)
         elif fit.train.validation_fraction:
             groups = [comparison_key(q.context) for q in questions]  # each context is in one split only
-            parts = random_split([questions, answers], fit.train.validation_fraction, fit.train.seed, groups)
-            (questions, answers), validation_parts = parts
-            validation_set = QuestionSet(*validation_parts)
+            splits = random_split([questions, answers], fit.train.validation_fraction, fit.train.seed, groups)
+            (questions, answers), validation_data = splits
+            validation_set = QuestionSet(*validation_data)
         return QuestionSet(questions, answers), validation_set
 
     def _prepare(self, fit: FitState) -> tuple[QuestionWindows, QuestionWindows | None]:
@@ -213,9 +219,9 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
 
     @staticmethod
     def _sections(fit: FitState) -> tuple[Any, Any]:
-        """The sections ``text`` and ``model`` of a classifier, which the functions of ``build.py`` take.
+        """The sections ``text`` and ``model`` as the functions of ``build.py`` take them.
 
-        They must name a pooling, which the span head does not use.
+        They must name a pooling, although the span head does not use it.
         """
         return as_classifier_sections(fit.configs, MAX_LENGTH, "mean")
 
@@ -239,22 +245,22 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
 
     def _loop(self, fit: FitState) -> tuple[TextStream, AnswerSpans, Callable[[], dict[str, float]] | None]:
         train: AnswererFitConfig = fit.train
-        rows: QuestionWindows = fit.table
+        windows: QuestionWindows = fit.table
         settings = BatchSettings(train.batch_size or 0, train.batch_tokens, train.length_window)
-        table = self.drop_unused_segments(rows, fit.network).table
+        table = self.drop_unused_segments(windows, fit.network).table
         stream = TextStream(table, settings, train.accumulate, train.seed, fit.device)
-        objective = AnswerSpans(rows.targets(fit.examples.answers))
+        objective = AnswerSpans(windows.targets(fit.examples.answers))
         return stream, objective, None if fit.validation is None else self._evaluator(fit)
 
     def _evaluator(self, fit: FitState) -> Callable[[], dict[str, float]]:
-        examples, rows = fit.validation, self.drop_unused_segments(fit.validation_table, fit.network)
-        targets = rows.targets(examples.answers)
+        examples, windows = fit.validation, self.drop_unused_segments(fit.validation_table, fit.network)
+        targets = windows.targets(examples.answers)
 
         def evaluate() -> dict[str, float]:
-            logits = self.token_logits(fit.network, rows, fit.device)
-            loss, accuracy = window_metrics(logits, rows, targets)
-            spans = self.span_candidates(logits, rows)
-            texts = best_answers(examples.questions, spans, self._threshold(fit, examples, spans))
+            logits = self.token_logits(fit.network, windows, fit.device)
+            loss, accuracy = window_metrics(logits, windows, targets)
+            spans = self.span_candidates(logits, windows)
+            texts = answer_texts(examples.questions, spans, self._threshold(fit, examples, spans))
             scores = np.mean([answer_scores(*pair) for pair in zip(texts, examples.answers, strict=True)], 0)
             return {"loss": loss, "accuracy": accuracy, **dict(zip(METRICS, scores.tolist(), strict=True))}
 
@@ -263,37 +269,37 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
     def _threshold(
         self, fit: FitState, validation_set: QuestionSet, candidates: Sequence[Any]
     ) -> float | None:
-        """Choose the threshold for no answer.
+        """Tune the threshold for no answer on the validation questions.
 
-        None: every training question has an answer. 0: either all or none of the validation questions do.
+        It is None if every training question has an answer, and 0 if all or no validation questions have one.
         """
         if all(answer.texts for answer in fit.examples.answers):
             return None
         has_answer = [bool(answer.texts) for answer in validation_set.answers]
         if all(has_answer) or not any(has_answer):
             return 0.0
-        texts = best_answers(validation_set.questions, candidates, None)
+        texts = answer_texts(validation_set.questions, candidates, None)
         f1 = [answer_scores(*pair)[1] for pair in zip(texts, validation_set.answers, strict=True)]
-        f1_without_answer = [0.0 if answered else 1.0 for answered in has_answer]
+        f1_without_answer = [0.0 if has else 1.0 for has in has_answer]
         return best_threshold([c.null_margin for c in candidates], f1, f1_without_answer)
 
     def _finish_fit(self, fit: FitState, training: Training) -> None:
         super()._finish_fit(fit, training)
         self.threshold_ = None if all(answer.texts for answer in fit.examples.answers) else 0.0
         if self.threshold_ is not None and fit.validation is not None:
-            rows = self.drop_unused_segments(fit.validation_table, self.model_)
-            candidates = self.span_candidates(self.token_logits(self.model_, rows, fit.device), rows)
+            windows = self.drop_unused_segments(fit.validation_table, self.model_)
+            candidates = self.span_candidates(self.token_logits(self.model_, windows, fit.device), windows)
             self.threshold_ = self._threshold(fit, fit.validation, candidates)
 
     def _arrays(self, fit: FitState) -> list[np.ndarray | None]:
         arrays: list[np.ndarray | None] = []
-        for rows, examples in ((fit.table, fit.examples), (fit.validation_table, fit.validation)):
-            if rows is not None:
+        for windows, examples in ((fit.table, fit.examples), (fit.validation_table, fit.validation)):
+            if windows is not None:
                 arrays += [
-                    rows.table.ids,
-                    rows.table.starts,
-                    rows.question_of_window,
-                    rows.targets(examples.answers),
+                    windows.table.ids,
+                    windows.table.starts,
+                    windows.question_of_window,
+                    windows.targets(examples.answers),
                 ]
         return arrays
 
@@ -304,47 +310,48 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         """Number of tokens per batch in prediction."""
         return max(self.batch_tokens or DEFAULT_BATCH_TOKENS, self.length_)
 
-    def drop_unused_segments(self, rows: QuestionWindows, model: Any) -> QuestionWindows:
+    def drop_unused_segments(self, windows: QuestionWindows, model: Any) -> QuestionWindows:
         """The windows, without token type ids if the model does not use them."""
-        if model.config.embedding.segments > 1 or rows.table.segments is None:
-            return rows
-        return replace(rows, table=replace(rows.table, segments=None))
+        if model.config.embedding.segments > 1 or windows.table.segments is None:
+            return windows
+        return replace(windows, table=replace(windows.table, segments=None))
 
     def token_logits(
         self,
         model: Any,
-        rows: QuestionWindows,
+        windows: QuestionWindows,
         device: torch.device,
         progress: Callable[[int], None] | None = None,
     ) -> np.ndarray:
         """Start and end logits of each token, ``[N, 2]`` fp32."""
-        rows = self.drop_unused_segments(rows, model)
-        is_first = np.diff(rows.question_of_window, prepend=-1) > 0  # of its question; progress counts these
+        windows = self.drop_unused_segments(windows, model)
+        # Progress counts the first window of each question.
+        is_first = np.diff(windows.question_of_window, prepend=-1) > 0
         count = None if progress is None else lambda index: progress(int(is_first[index].sum()))
         budget = self.budget
-        return predict_tokens(model, rows.table, 2, batch_tokens=budget, device=device, progress=count)
+        return predict_tokens(model, windows.table, 2, batch_tokens=budget, device=device, progress=count)
 
-    def span_candidates(self, logits: np.ndarray, rows: QuestionWindows) -> list[Candidates]:
+    def span_candidates(self, logits: np.ndarray, windows: QuestionWindows) -> list[Candidates]:
         """The candidates of each question, from the logits ``[N, 2]`` of its tokens."""
-        return candidates(logits, rows, self.max_answer_length)
+        return candidates(logits, windows, self.max_answer_length)
 
-    @computes
+    @runs_isolated
     def outputs(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> list[Candidates]:
         """The best spans for each question, and the score of no answer."""
         check_is_fitted(self, "model_")
         questions, model = check_questions(X), self.predictor()
         device = next(model.parameters()).device
-        found: list[Candidates] = []
+        out: list[Candidates] = []
         for start in range(0, len(questions), CHUNK):
-            rows = self.encode(questions[start : start + CHUNK])
-            logits = self.token_logits(model, rows, device, progress)
-            found += self.span_candidates(finite(logits, "logits"), rows)
-        return found
+            windows = self.encode(questions[start : start + CHUNK])
+            logits = self.token_logits(model, windows, device, progress)
+            out += self.span_candidates(finite(logits, "logits"), windows)
+        return out
 
     def predict(self, X: Sequence[Any]) -> list[str]:
         """The answer to each question, as a part of its context; empty: no answer."""
         questions = check_questions(X)
-        return best_answers(questions, self.outputs(questions), self.threshold_)
+        return answer_texts(questions, self.outputs(questions), self.threshold_)
 
     def answers(
         self, X: Sequence[Any], n_best: int = 1, outputs: Sequence[Candidates] | None = None
@@ -359,11 +366,13 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
             InputError: ``n_best`` is out of range, or a question cannot be used.
         """
         if isinstance(n_best, bool) or not isinstance(n_best, int) or not 1 <= n_best <= NUM_SPANS:
-            raise InputError(f"n_best = {n_best!r}", where="answers", fix=f"Give 1 to {NUM_SPANS}")
+            raise InputError(
+                f"n_best = {n_best!r} is out of range", where="answers", fix=f"Give 1 to {NUM_SPANS}"
+            )
         questions = check_questions(X)
         outputs = self.outputs(questions) if outputs is None else outputs
         return [
-            best.ranked(question, self.threshold_, n_best)
+            best.best_answers(question, self.threshold_, n_best)
             for question, best in zip(questions, outputs, strict=True)
         ]
 
@@ -406,10 +415,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         return self._explained(check_questions([x], "question"), None, {**options, "method": method})[0]
 
     def explain_target(self, question: Question) -> Any:
-        """What is explained: the model as a function of tokens, and the best answer to a question.
-
-        A ``Subject`` of ``explain/subject.py``.
-        """
+        """The ``Subject`` of an explanation: the model as a function of tokens, and its predicted answer."""
         return answer_subject(self, question)
 
     def check_examples(self, X: Sequence[Any]) -> list[Question]:
@@ -417,7 +423,6 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         return check_questions(X)
 
     def export_outputs(self) -> Any:
-        """The ``export.outputs.Outputs`` that exports this estimator and checks the export."""
         from glassformer.export.outputs import TextSpans
 
         return TextSpans(self)
@@ -429,10 +434,10 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         save_tokenizer(self.tokenizer_, folder, self.length_, segments=segments, pairs=True)
         return {}
 
-    def saved_num_inputs(self, about: dict[str, Any]) -> int | None:
+    def saved_num_inputs(self, metadata: dict[str, Any]) -> int | None:
         return 2
 
-    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+    def read_parts(self, folder: Path, metadata: dict[str, Any]) -> None:
         self.tokenizer_ = load_tokenizer(folder)
         where, threshold = str(folder / METADATA_FILE), self.threshold_
         is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
@@ -443,7 +448,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
 
     def check_parts(self, folder: Path) -> None:
         config = self.model_.config
-        check_table(self.tokenizer_, config, str(folder))
+        check_embedding_table(self.tokenizer_, config, str(folder))
         if getattr(config, "head", None) != "spans":
             raise CheckpointError("has no head that predicts start and end of an answer", where=str(folder))
         if self.length_ > config.embedding.max_positions:
@@ -459,7 +464,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
         It predicts an answer to every question, because the threshold for no answer is unknown.
 
         Raises:
-            CheckpointError: the tokenizer does not fit the model.
+            CheckpointError: the tokenizer does not match the model.
         """
         folder = checkpoint.folder
         tokenizer = load_tokenizer(folder)
@@ -473,17 +478,17 @@ TextAnswerer = QuestionAnswerer  # alias: its name before version 0.2
 
 
 PREDICTIONS = "predictions.jsonl"
-MARGIN = 400  # characters of a long context that are shown before and after an answer
+MARGIN = 400  # number of characters of a long context in the report before and after an answer
 SEPARATOR = " | "  # between question and context in the questions of a recipe
 
 
-def read(recipe: AnsweringRecipe, source: str | None = None) -> Dataset:
+def read(recipe: QuestionAnsweringRecipe, source: str | None = None) -> Dataset:
     """Read all questions of a recipe, or of another source."""
     columns = ("question_column", "context_column", "answer_column")
     return read_source(load_qa, recipe, source, *columns)
 
 
-def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
+def load(recipe: QuestionAnsweringRecipe, source: str | None = None) -> Splits:
     """Load the questions of a recipe and split them, or load another source without splitting it."""
     dataset = read(recipe, source)
     if source is not None:
@@ -492,19 +497,19 @@ def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
     return make_splits(dataset, recipe.data, recipe.evaluate.split, copies_allowed_for=("apart",))
 
 
-def example_questions(recipe: AnsweringRecipe) -> list[Question]:
+def example_questions(recipe: QuestionAnsweringRecipe) -> list[Question]:
     """The example questions of the recipe, which are answered at the end of a run."""
-    parts = [text.partition(SEPARATOR) for text in recipe.evaluate.questions]
-    for i, (_, separator, context) in enumerate(parts):
+    partitions = [text.partition(SEPARATOR) for text in recipe.evaluate.questions]
+    for i, (_, separator, context) in enumerate(partitions):
         if not separator or not context.strip():
             fix = f"Write question{SEPARATOR}context"
             raise DataError("a question without its context", where=f"evaluate.questions[{i}]", fix=fix)
-    pairs = [(question, context) for question, _, context in parts]
+    pairs = [(question, context) for question, _, context in partitions]
     return check_questions(pairs, "evaluate.questions") if pairs else []
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """Log lines about the questions; the data doctor checks the windows too."""
+    """Describe the questions; the data doctor also checks their windows."""
     splits = context.data
     example_questions(context.recipe)
     count = sum(not true.texts for true in splits.train.answers or ())
@@ -546,7 +551,7 @@ def _evaluate_split(
     model: QuestionAnswerer, split: QASplit, bootstrap: int, progress: Any = None
 ) -> tuple[dict[str, Any], list[Candidates]]:
     outputs = model.outputs(split.questions, progress=progress)
-    answers = best_answers(split.questions, outputs, model.threshold_)
+    answers = answer_texts(split.questions, outputs, model.threshold_)
     return model.judge(
         split.questions, split.answers or [], bootstrap=bootstrap, predictions=answers
     ), outputs
@@ -585,7 +590,7 @@ def _write_lines(
 class AnswersOutOfFold(OutOfFold):
     """Cross-validation of question answering. All questions on the same context share a fold."""
 
-    PREDICTIONS_FILE = "given.json"  # of each fold; the name is that of existing folders
+    PREDICTIONS_FILE = "given.json"
     NOUN, EXAMPLE, GROUPS = "questions", "question", "texts"
     METRICS = METRICS
     target, measure = AnswerSpan(), MAIN_METRIC
@@ -632,7 +637,7 @@ def predict_records(model: QuestionAnswerer, X: Sequence[Any], n_best: int = 3) 
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """``answers.json``: questions with true and predicted answers, the most confident errors first."""
+    """The contents of ``answers.json``: questions with true and predicted answers, confident errors first."""
     split, model = context.data.evaluated, context.estimator
     if split is None or context.predictions is None:
         return {}
@@ -640,9 +645,7 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
     errors = [error_kind(answer.text, truth.texts) for answer, truth in zip(best, split.answers, strict=True)]
     order = sorted(range(len(split)), key=lambda i: (not errors[i], -best[i].probability))
     limit = context.recipe.evaluate.shown
-    max_errors = max(
-        limit - limit // 4, 0
-    )  # at most three quarters are errors, so that the page also shows successes
+    max_errors = max(limit - limit // 4, 0)  # three quarters, so that the report also shows right answers
     wrong = [i for i in order if errors[i]][:max_errors]
     correct = [i for i in order if not errors[i]][: limit - len(wrong)]
     examples = [_example(split, i, best[i], errors[i]) for i in (*wrong, *correct)]
@@ -656,11 +659,11 @@ def _example(split: QASplit, i: int, answer: Any, error: str) -> dict[str, Any]:
     predicted = [(answer.start, answer.end)] if answer.text else []
     ends = [position for span in (*spans, *predicted) for position in span] or [0]
     low, high = max(0, min(ends) - MARGIN), min(len(question.context), max(ends) + MARGIN)
-    if high - low > 4 * MARGIN:  # the two answers are far from each other: show the true one
+    if high - low > 4 * MARGIN:  # the true and the predicted answer are far apart: show the true one
         low, high = max(0, ends[0] - MARGIN), min(len(question.context), ends[0] + MARGIN)
     true_spans, predicted_spans = (
-        [(max(a, low) - low, min(b, high) - low) for a, b in spans_here if a < high and b > low]
-        for spans_here in (spans, predicted)
+        [(max(a, low) - low, min(b, high) - low) for a, b in answer_spans if a < high and b > low]
+        for answer_spans in (spans, predicted)
     )
     return {
         "where": place(split.origin, i, split.rows),
@@ -677,7 +680,6 @@ def _example(split: QASplit, i: int, answer: Any, error: str) -> dict[str, Any]:
 
 
 def example_fixture() -> tuple[QuestionAnswerer, tuple]:
-    """A minimal estimator and a few questions."""
     questions, answers = [], []
     for text in TINY_TEXTS:
         words = text.split()

@@ -8,18 +8,18 @@ from typing import Literal
 
 from glassformer.config import positional, section, setting
 from glassformer.tasks.sections import (
-    DrawnData,
     EvaluateKeys,
     NewTokenizer,
     RecipeKeys,
-    TextRows,
+    SampleSizes,
     TokenHeadConfig,
+    UnusableRows,
 )
 from glassformer.train.config import AutoFitConfig, TokenBatches
 
 
 @section
-class AnsweredConfig(TextRows, DrawnData):
+class QuestionDataConfig(UnusableRows, SampleSizes):
     """Source of the questions, and how they are split."""
 
     source: str = setting(
@@ -86,13 +86,13 @@ class AnswererEvaluateConfig(EvaluateKeys):
 
 
 @dataclass(frozen=True)
-class AnsweringRecipe(RecipeKeys):
+class QuestionAnsweringRecipe(RecipeKeys):
     """Recipe of question answering."""
 
     CARD = ("question-answering", 'print(model.predict([("A question?", "A text with its answer.")]))')
 
     task: Literal["question-answering"] = setting("question-answering", "task that the recipe trains for")
-    data: AnsweredConfig = field(default_factory=AnsweredConfig)
+    data: QuestionDataConfig = field(default_factory=QuestionDataConfig)
     text: AnswererTextConfig = field(default_factory=AnswererTextConfig)
     model: AnswererModelConfig = field(default_factory=AnswererModelConfig)
     train: AnswererFitConfig = field(default_factory=AnswererFitConfig)

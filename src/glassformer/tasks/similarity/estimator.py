@@ -49,7 +49,7 @@ from glassformer.errors import (
 from glassformer.evaluate.predictions import table_file
 from glassformer.explain.similarity import SimilarityExplanation, contributions
 from glassformer.families.pretrained import load_pretrained, read_checkpoint
-from glassformer.inputs.texts import TINY_TEXTS, TextsForVectors
+from glassformer.inputs.texts import TINY_TEXTS, TextsToEmbed
 from glassformer.models.sentences import (
     COSINE,
     Dense,
@@ -60,12 +60,18 @@ from glassformer.models.sentences import (
     with_lowercasing,
 )
 from glassformer.models.text import TextEncoder
-from glassformer.runtime import choose_dtype, computes, computing, own_generator, use_own_generator
+from glassformer.runtime import (
+    choose_dtype,
+    isolated_torch,
+    own_generator,
+    runs_isolated,
+    torch_uses_own_generator,
+)
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.similarity import (
     Similarity,
     correlations,
-    retrieval,
+    retrieval_metrics,
     spearman,
     tfidf_vectors,
     validation_metrics,
@@ -74,10 +80,10 @@ from glassformer.tasks.build import (
     SIZES,
     build_model,
     build_tokenizer,
-    check_table,
+    check_embedding_table,
+    check_unset,
     cover_vocabulary,
     is_from_scratch,
-    refuse_set_keys,
     save_tokenizer,
     shared_settings,
 )
@@ -85,7 +91,7 @@ from glassformer.tasks.estimator import (
     Estimator,
     FitState,
     digest,
-    fitted,
+    fitted_attribute,
     read_saved,
     warn_of_order,
     with_settings,
@@ -109,8 +115,8 @@ from glassformer.tasks.similarity.search import (
     are_vectors,
     at_least,
     load_index,
+    near_duplicate_pairs,
     nearest,
-    pairs_within,
     save_index,
 )
 from glassformer.tasks.task import (
@@ -134,21 +140,21 @@ HEAD_FILE = "classes"  # file name of the classification head
 
 @with_settings
 class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitConfig):
-    """A Transformer that embeds texts. It can be trained on pairs or labels, or used without training.
+    """A Transformer that embeds texts. You can train it on pairs or labels, or use it without training.
 
     ``recipe.py`` explains the parameters. After training on labels, ``classes_`` and ``head_`` are set.
     """
 
-    RECIPE, INPUTS, MAX_COLUMNS = SimilarityRecipe, TextsForVectors(), 2
+    RECIPE, INPUTS, MAX_COLUMNS = SimilarityRecipe, TextsToEmbed(), 2
     INNER = ("_sentences",)
     check = staticmethod(check_texts)
     boolean_labels_ = False  # whether the training labels were booleans; ``predict`` then returns booleans
 
-    tokenizer_: Tokenizer = fitted()
-    classes_: np.ndarray | None = fitted()
-    head_: Head | None = fitted()
-    index_: TextIndex | None = fitted()
-    loss_: str = fitted()
+    tokenizer_: Tokenizer = fitted_attribute()
+    classes_: np.ndarray | None = fitted_attribute()
+    head_: Head | None = fitted_attribute()
+    index_: TextIndex | None = fitted_attribute()
+    loss_: str = fitted_attribute()
 
     def fit(
         self,
@@ -173,7 +179,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
 
         Raises:
             DataError: a row cannot be used, or all scores are equal.
-            ConfigError: an invalid setting, or a loss that does not fit the data.
+            ConfigError: an invalid setting, or a loss that cannot be used for these data.
             CheckpointError: the weights cannot be loaded, or the checkpoint is of another run.
         """
         return self._fit((X, y, validation), callbacks, checkpoints, resume)
@@ -184,11 +190,10 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
             y = as_targets(data[1], "labels")
             rows = read_rows(self.training_rows(data[0], y), "fit", "pairs or texts", max_columns=2)
             if self.train_layers == 0 and not self.unfreeze_every and rows and isinstance(rows[0], str):
-                return self._probe(rows, y)
+                return self._fit_head_only(rows, y)
             return super()._fit((rows, y, *data[2:]), callbacks, checkpoints, resume)
 
-    def _probe(self, texts: list[str], y: Any) -> Embedder:
-        """Fit only a classification head on the embeddings of a frozen checkpoint."""
+    def _fit_head_only(self, texts: list[str], y: Any) -> Embedder:
         started = time.perf_counter()
         with own_generator():
             if is_from_scratch(self.model):
@@ -226,7 +231,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
                 X, scores = check_validation(validation, "pairs, scores")
                 val = check_text_pairs(self.prediction_rows(X, "validation", 2), scores, "validation")
         if val is None and train.validation_fraction:
-            texts = examples.all_texts[: len(examples)]  # of pairs, the first ones
+            texts = examples.all_texts[: len(examples)]  # for pairs, only their first texts
             is_grouped = fit.group_duplicates
             groups = list(map(comparison_key, texts)) if is_grouped else [*map(str, range(len(texts)))]
             examples, val = examples.split(groups, train.validation_fraction, train.seed)
@@ -291,7 +296,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
 
     def _arrays(self, fit: FitState) -> list[np.ndarray | None]:
         tables = [fit.table] if fit.validation is None else [fit.table, fit.validation_table]
-        targets = [part.answers for part in (fit.examples, fit.validation) if part is not None]
+        targets = [split.fingerprint_data for split in (fit.examples, fit.validation) if split is not None]
         return [array for table in tables for array in (table.ids, table.starts)] + targets
 
     def _finish_fit(self, fit: FitState, training: Any) -> None:
@@ -315,8 +320,8 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         """Open the checkpoint if the embedder was not trained, and return the embedder.
 
         Args:
-            in_bf16: whether the encoder's weights are read in bf16 (``keep_bf16``). None: if ``precision`` is
-                "bf16".
+            in_bf16: whether to read the encoder's weights in bf16 (``keep_bf16``). None: only if
+                ``precision`` is "bf16".
         """
         if self.has_model or is_from_scratch(self.model):
             super()._check_fitted()
@@ -329,7 +334,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         configs = self.configs()
         self.tokenizer_ = open_tokenizer(configs["text"], configs["model"], [])
         self._sentences = sentences_for(configs["model"], self.max_length)
-        with own_generator(), computing(gradients=True), use_own_generator():
+        with own_generator(), isolated_torch(gradients=True), torch_uses_own_generator():
             settings = configs["model"], self._sentences, self.tokenizer_, self.max_length
             model = build_encoder(*settings, precision="bf16" if in_bf16 else "fp32").eval()
         self._with_parts(model, adapter=None, index=None)
@@ -346,14 +351,14 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         return with_lowercasing(self.tokenizer_) if self._sentences.lowercase else self.tokenizer_
 
     def check_examples(self, X: Any) -> list[str]:
-        """Check texts. From a table, read the column that ``fit`` used."""
+        """Check texts and return them as a list. From a table, read the column that ``fit`` used."""
         return check_texts(self.prediction_rows(X))
 
     def columns_per_example(self) -> int:
         """Number of columns per example in prediction: 1, even after training on pairs."""
         return 1
 
-    @computes
+    @runs_isolated
     def encode(
         self, texts: Sequence[str], *, prompt_name: str | None = None, prompt: str | None = None
     ) -> np.ndarray:
@@ -377,47 +382,45 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         return unit(self.encode(texts))
 
     def num_prompt_tokens(self) -> int:
-        """Number of tokens of the default prompt that pooling leaves out."""
+        """The number of tokens of the default prompt, which pooling leaves out."""
         sentences = self._sentences
         prompt, length = sentences.prompt(None, None), sentences.max_length or DEFAULT_MAX_LENGTH
         return sentences.prompt_rows(prompt, self.text_tokenizer(), length)
 
-    @computes
+    @runs_isolated
     def explain_similarity(self, a: str, b: str) -> SimilarityExplanation:
         """Explain the cosine of two texts by pairs of tokens. The contributions sum to the cosine.
 
         Raises:
             DataError: a text cannot be used.
-            ConfigError: the embeddings are not sums over tokens, because of pooling or later layers.
+            ConfigError: the embeddings are not sums over tokens, because of the pooling or a layer after it.
         """
         model, texts = self.predictor(), check_texts([a, b])
         self._sentences.check_cosine("explain_similarity")
         table = self.table(texts)
-        states = []
-        with computing():
+        token_vectors = []  # [T, D] of each text
+        with isolated_torch():
             for row in range(2):
                 batch = pack_texts(table, np.array([row]), next(model.parameters()).device)
                 encoded = model.encode(batch.ids, batch.packing, segments=batch.segments)
-                states.append(encoded.float().cpu())
+                token_vectors.append(encoded.float().cpu())
         tokens = [[self.tokenizer_.id_to_token(int(i)) or "?" for i in table[row]] for row in range(2)]
         notes = [
             f"the {name} text is longer than {len(table[row])} tokens and was cut there"
             for row, name in enumerate(("first", "second"))
             if table.truncated[row]
         ]
-        table_of_pairs, score = contributions(self._sentences, *states)
-        return SimilarityExplanation(
-            texts[0], texts[1], tokens[0], tokens[1], table_of_pairs, score, tuple(notes)
-        )
+        scores, cosine = contributions(self._sentences, *token_vectors)
+        first, second = texts
+        return SimilarityExplanation(first, second, tokens[0], tokens[1], scores, cosine, tuple(notes))
 
     def export_outputs(self) -> Any:
-        """The ``export.outputs.Outputs`` that exports this estimator and checks the export."""
         from glassformer.export.outputs import TextVectors
 
         return TextVectors(self)
 
     def embed(self, texts: Sequence[str], **options: Any) -> np.ndarray:
-        """Same as ``encode``; classifiers have a method of this name."""
+        """Same as ``encode``, under the name that classifiers have."""
         return self.encode(texts, **options)
 
     def transform(self, X: Sequence[str]) -> np.ndarray:
@@ -425,7 +428,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         return self.encode(X)
 
     def fit_transform(self, X: Sequence[str], y: Any = None) -> np.ndarray:
-        """Same as ``transform``. A ``Pipeline`` does not train the encoder; call ``fit`` before."""
+        """Same as ``transform``: a ``Pipeline`` does not train the encoder. Call ``fit`` before."""
         return self.transform(X)
 
     def max_tokens(self) -> int:
@@ -485,12 +488,12 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         return index
 
     def weights_digest(self) -> str:
-        """A digest of all that affects embeddings: weights, pooling, prompt and cleaning."""
+        """A digest of the weights and of all settings that affect embeddings."""
         self._check_fitted()
         tensors = self.model_.state_dict()
         sentences = self._sentences
         settings = [str(sentences.pool), str(sentences.max_length), str(sorted(tensors))]
-        # Settings are only added if they are set, so that the digests of earlier versions stay the same.
+        # Settings that are not set are left out, so that the digests of earlier versions stay the same.
         optional = {"prompt": sentences.prompt(None, None), "lowercase": sentences.lowercase}
         optional |= {"clean": self.clean, "truncate_dim": sentences.truncate_dim}
         settings += [f"{key}={v}" for key, v in optional.items() if v not in ("", False, "none", None)]
@@ -526,15 +529,16 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         Raises:
             DataError: a text cannot be used, or there are more than a million pairs.
         """
-        return pairs_within(unit(texts) if are_vectors(texts) else self.unit_vectors(texts), least)
+        return near_duplicate_pairs(unit(texts) if are_vectors(texts) else self.unit_vectors(texts), least)
 
     def search(self, queries: Sequence[str], table: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
-        """The indices of the ``k`` nearest rows of a table to each query, and their cosines, ``[n, k]`` each.
-
-        The search is exact; see ``nearest``.
+        """Find the ``k`` nearest texts of a table for each query. The search is exact; see ``nearest``.
 
         Args:
             table: texts, or their embeddings ``[m, E]``.
+
+        Returns:
+            Indices in the table and cosines, ``[n, k]``.
 
         Raises:
             ConfigError: ``k`` is below 1.
@@ -560,12 +564,12 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
 
     def predict(self, X: Sequence[str]) -> np.ndarray:
         """The most probable class of each text."""
-        best = self.predict_proba(X).argmax(1)
+        indices = self.predict_proba(X).argmax(1)
         assert self.classes_ is not None
-        return Classes(booleans=self.boolean_labels_).to_input_type(self.classes_[best])
+        return Classes(booleans=self.boolean_labels_).to_input_type(self.classes_[indices])
 
     def score(self, X: Any, y: Any) -> float:
-        """Spearman correlation of the cosines and scores of pairs. After training on labels, accuracy.
+        """Spearman correlation of the cosines and scores of pairs, or accuracy after training on labels.
 
         Raises:
             DataError: rows cannot be used, or the number or type of the labels is wrong.
@@ -603,20 +607,20 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         booleans = {"truth_values": True} if self.boolean_labels_ else {}
         return {"classes": self.classes_.tolist()} | booleans
 
-    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+    def read_parts(self, folder: Path, metadata: dict[str, Any]) -> None:
         self.tokenizer_, self._sentences = load_tokenizer(folder), self.model_.sentences
         if not isinstance(self._sentences, Sentences):
             raise self._sentences or DataError("has no modules.json", where=str(folder))
         self.classes_ = self.head_ = self.index_ = None
-        if names := about.get("classes"):
+        if names := metadata.get("classes"):
             self.classes_ = np.asarray(read_labels(names, "classes", str(folder)))
-            self.boolean_labels_ = about.get("truth_values") is True
+            self.boolean_labels_ = metadata.get("truth_values") is True
             arrays = {name: tensor.numpy() for name, tensor in read_tensors(folder, HEAD_FILE).items()}
             width = self._sentences.width(self.model_.config.encoder.d_model)
             self.head_ = restore_head(arrays, width, len(self.classes_), str(folder))
 
-    def saved_num_inputs(self, about: Mapping[str, Any]) -> int | None:
-        return 1 if about.get("classes") else 2
+    def saved_num_inputs(self, metadata: Mapping[str, Any]) -> int | None:
+        return 1 if metadata.get("classes") else 2
 
     @classmethod
     def load(cls, path: str | Path) -> Embedder:
@@ -627,12 +631,12 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         """
         folder, _ = find_metadata(path)
         check_is_model(folder)
-        about = read_saved(cls, folder, "an Embedder")
-        with computing(gradients=True):
-            return cls.restore(folder, about)
+        metadata = read_saved(cls, folder, "an Embedder")
+        with isolated_torch(gradients=True):
+            return cls.restore(folder, metadata)
 
     def check_parts(self, folder: Path) -> None:
-        check_table(self.tokenizer_, self.model_.config, str(folder))
+        check_embedding_table(self.tokenizer_, self.model_.config, str(folder))
 
 
 def _check_lengths(texts: Sequence[Any], labels: Sequence[Any], where: str) -> None:
@@ -645,7 +649,7 @@ def _check_lengths(texts: Sequence[Any], labels: Sequence[Any], where: str) -> N
 
 
 def open_tokenizer(text: EmbedderTextConfig, model: EmbedderModelConfig, texts: Sequence[str]) -> Tokenizer:
-    """The tokenizer of the checkpoint, or one that is trained on the texts; see ``build_tokenizer``."""
+    """Load the tokenizer of the checkpoint, or train one on the texts; see ``build_tokenizer``."""
     settings = {key: value for key, value in shared_settings(text, TextConfig).items() if key != "max_length"}
     return build_tokenizer(
         TextConfig(**settings), ModelConfig(model=model.model, revision=model.revision), texts
@@ -653,10 +657,10 @@ def open_tokenizer(text: EmbedderTextConfig, model: EmbedderModelConfig, texts: 
 
 
 def sentences_for(model: EmbedderModelConfig, max_length: int | None) -> Sentences:
-    """Pooling, normalization and maximum length, from the settings or else from ``modules.json``.
+    """Pooling, normalization and maximum length, from the settings or the checkpoint's ``modules.json``.
 
     Raises:
-        CheckpointError: ``modules.json`` of the checkpoint is not supported.
+        CheckpointError: this ``modules.json`` is not supported.
     """
     sentences = embedding = None
     if not is_from_scratch(model.model):
@@ -699,10 +703,10 @@ def build_encoder(
             config, TextConfig(max_length=sentences.max_length or DEFAULT_MAX_LENGTH), tokenizer, 2
         )
     else:
-        refuse_set_keys(model, SIZES)
+        check_unset(model, SIZES)
         checkpoint = cover_vocabulary(read_checkpoint(model.model, model.revision), tokenizer, model.model)
         if checkpoint.family.hub is not None:
-            pooling = None  # ``sentences`` pools, so that transformers can open the folder as an encoder
+            pooling = None  # ``sentences`` has the pooling; transformers can open the folder as an encoder
         if precision == "bf16" and checkpoint.family.model is TextEncoder:
             checkpoint = checkpoint.without_head(pooling)
         built = load_pretrained(checkpoint, dropout=model.dropout, attention_dropout=0.0, precision=precision)
@@ -722,10 +726,9 @@ def build_encoder(
 # --- runs --------------------------------------------------------------------------------------------
 
 
-# Metrics of pairs without scores: "found" is recall at 1, see ``retrieval``.
-RETRIEVAL = ("found", "reciprocal_rank")
+RETRIEVAL_METRICS = ("found", "reciprocal_rank")  # metrics of pairs without scores
 MAX_WORDS = 14  # maximum number of words per text in an explained pair
-DIGITS = 5  # of the explanations
+DIGITS = 5  # number of decimals of the scores in explanations
 
 
 def load(recipe: SimilarityRecipe, source: str | None = None) -> Splits:
@@ -748,7 +751,6 @@ def fit_arguments(split: ScoredSplit) -> tuple[list[tuple[str, str]], list[float
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """Lines to log about the pairs, and the data doctor's report."""
     splits, dataset = context.data, context.data.dataset
     first, second, score = dataset.columns
     what = (
@@ -775,12 +777,12 @@ def evaluate_split(
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Metrics of a split and the cosines ``[n]`` of its pairs.
 
-    The metrics are correlations with the scores. Without scores, the partner of each text is retrieved.
+    The metrics are correlations with the scores; without scores, those of retrieving each text's partner.
     """
     first, second = map(embedder.unit_vectors, (split.first, split.second))
     cosines = (first * second).sum(1)
     if split.scores is None:
-        return retrieval(first @ second.T, split.second), cosines
+        return retrieval_metrics(first @ second.T, split.second), cosines
     return correlations(cosines, np.asarray(split.scores, np.float64), resamples), cosines
 
 
@@ -829,7 +831,7 @@ def baselines(context: RunContext) -> dict[str, Any]:
         context.log(f"left out: {error}")
         return out
     if split.scores is None:
-        out["TF-IDF cosine"] = retrieval(np.asarray(first @ second.T.toarray()), split.second)
+        out["TF-IDF cosine"] = retrieval_metrics(np.asarray(first @ second.T.toarray()), split.second)
     else:
         cosines = np.asarray(first.multiply(second).sum(1)).ravel()
         out["TF-IDF cosine"] = correlations(cosines, np.asarray(split.scores), resamples)
@@ -838,7 +840,7 @@ def baselines(context: RunContext) -> dict[str, Any]:
 
 
 def count_truncated(embedder: Embedder, split: ScoredSplit) -> list[int]:
-    """Number of truncated texts, and number of all texts of a split."""
+    """The number of truncated texts and the number of all texts of a split."""
     return [int(embedder.truncated([*split.first, *split.second]).sum()), 2 * len(split)]
 
 
@@ -852,7 +854,7 @@ def write_pairs(path: Path, split: ScoredSplit, cosines: np.ndarray) -> None:
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """``similarities.json``: explanations of some pairs, half of them with the largest errors."""
+    """The contents of ``similarities.json``: explanations of some pairs, half of them with large errors."""
     split = context.data.evaluated
     num_explanations = context.recipe.evaluate.maps
     if split is None or not num_explanations or context.predictions is None:
@@ -871,7 +873,7 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
 
 
 def choose_pairs(split: ScoredSplit, cosines: np.ndarray, limit: int) -> list[int]:
-    """Choose short pairs to explain: half by the largest errors, and others over the range of cosines."""
+    """Choose short pairs to explain: half with the largest errors, the others over the range of cosines."""
     from scipy.stats import rankdata
 
     words = np.array(
@@ -893,12 +895,12 @@ def choose_pairs(split: ScoredSplit, cosines: np.ndarray, limit: int) -> list[in
 class CosinesOutOfFold(OutOfFold):
     """Cross-validation of embedders. All pairs with the same first text share a fold.
 
-    Without scores, the partners are retrieved within a fold, and the metrics are means over all pairs.
+    Without scores, partners are retrieved among the texts of a fold, and metrics are means over all pairs.
     """
 
     NOUN, PREDICTIONS_FILE = "pairs", "cosines.npy"
     EXAMPLE, GROUPS = "pair", "first texts"
-    METRICS = ("spearman", "pearson", *RETRIEVAL)
+    METRICS = ("spearman", "pearson", *RETRIEVAL_METRICS)
 
     def fit_arguments(self, split: ScoredSplit) -> tuple[Any, ...]:
         return fit_arguments(split)
@@ -924,7 +926,9 @@ class CosinesOutOfFold(OutOfFold):
             test = correlations(cosines, np.asarray(train.scores, np.float64), self.recipe.evaluate.bootstrap)
         else:
             sizes = [fold["n"] for fold in records]
-            means = {key: np.average([fold[key] for fold in records], weights=sizes) for key in RETRIEVAL}
+            means = {
+                key: np.average([fold[key] for fold in records], weights=sizes) for key in RETRIEVAL_METRICS
+            }
             test = {"pairs": len(train), **{key: float(mean) for key, mean in means.items()}}
         write_pairs(folder / "pairs.csv", train, cosines)
         measure = next(key for key in self.METRICS if key in test)
@@ -940,7 +944,6 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
 
 
 def example_fixture() -> tuple[Embedder, tuple]:
-    """A minimal estimator, and pairs with scores."""
     pairs = list(zip(TINY_TEXTS, TINY_TEXTS[1:] + TINY_TEXTS[:1], strict=True))
     embedder = Embedder("encoder-mini", **TINY, max_length=16, min_count=1)
     return embedder, (pairs, [float(i % 3) for i in range(len(pairs))])

@@ -40,13 +40,13 @@ from glassformer.errors import (
     UnequalLengthsError,
 )
 from glassformer.models.sentences import unit_rows
-from glassformer.runtime import computing, send
+from glassformer.runtime import copy_to_device, isolated_torch
 from glassformer.train.objectives import StepLoss
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of texts and their similarity scores (None: all pairs are positive)."""
+    """Pairs of texts, and their similarity scores; without scores, all pairs are positive."""
 
     first: list[str]
     second: list[str]
@@ -67,8 +67,8 @@ class Pairs:
         return [*self.first, *self.second]
 
     @property
-    def answers(self) -> np.ndarray | None:
-        """What the pairs are trained on, for the fingerprint."""
+    def fingerprint_data(self) -> np.ndarray | None:
+        """The training targets, for the fingerprint."""
         return self.scores
 
     @property
@@ -76,17 +76,18 @@ class Pairs:
         """The lowest score, and the difference between the highest and the lowest."""
         return (0.0, 1.0) if self.scores is None else (float(self.scores.min()), float(np.ptp(self.scores)))
 
-    def scaled_scores(self, span: tuple[float, float]) -> np.ndarray | None:
-        """The scores in the range from 0 to 1, fp32; ``span`` is the ``score_range`` for training."""
-        return None if self.scores is None else ((self.scores - span[0]) / span[1]).astype(np.float32)
+    def scaled_scores(self, score_range: tuple[float, float]) -> np.ndarray | None:
+        """The scores scaled to 0 to 1, fp32; ``score_range`` is that of the training pairs."""
+        lowest, width = score_range
+        return None if self.scores is None else ((self.scores - lowest) / width).astype(np.float32)
 
     def split(self, groups: Sequence[str], fraction: float, seed: int) -> tuple[Pairs, Pairs]:
-        """Training and validation pairs; those of the same group are in the same split."""
+        """Split into training and validation pairs; pairs of the same group are in the same split."""
         (train_rows,), (validation_rows,) = random_split([[*range(len(self))]], fraction, seed, groups)
         return self.select(train_rows), self.select(validation_rows)
 
     def choose_loss(self, loss: str) -> str:
-        """Check that a loss fits these pairs, or choose one for ``auto``."""
+        """Check that a loss can be used for these pairs, or choose one for ``auto``."""
         if self.scores is None:
             if loss not in ("auto", "negatives"):
                 what = f"{loss} needs scores"
@@ -124,8 +125,8 @@ def check_text_pairs(X: Any, y: Any = None, origin: str = "pairs") -> Pairs:
             what = "is not a pair of texts"
             raise DataError(what, where=f"{origin}, row {number + 1}", fix="Give (text, text) in each row")
     first, second = (
-        check_texts([row[side] for row in rows], f"{origin}, {name} texts")
-        for side, name in enumerate(("first", "second"))
+        check_texts([row[i] for row in rows], f"{origin}, {name} texts")
+        for i, name in enumerate(("first", "second"))
     )
     if y is None:
         return Pairs(first, second)
@@ -146,7 +147,7 @@ def check_text_pairs(X: Any, y: Any = None, origin: str = "pairs") -> Pairs:
 
 @dataclass(frozen=True)
 class PairStream:
-    """Batches of pairs: the first texts of the pairs, then the second texts."""
+    """Batches of pairs; a batch has the first texts of its pairs, then the second texts."""
 
     table: TokenTable  # 2n texts: the first texts of all pairs, then the second texts
     settings: BatchSettings
@@ -169,36 +170,36 @@ class PairStream:
         return TextBatch(batch.ids, batch.segments, batch.packing, index)
 
 
-def vectors_of(model: Any, batch: TextBatch, skip: int = 0) -> Tensor:
+def embed_batch(model: Any, batch: TextBatch, skip: int = 0) -> Tensor:
     """Embeddings of length 1, ``[B, E]`` fp32; pooling leaves out the first ``skip`` tokens of each text."""
-    states = model.encode(batch.ids, batch.packing, segments=batch.segments)  # [N, D]
-    return unit_rows(model.sentences.pool_states(states, batch.packing, skip))
+    token_vectors = model.encode(batch.ids, batch.packing, segments=batch.segments)  # [N, D]
+    return unit_rows(model.sentences.pool_states(token_vectors, batch.packing, skip))
 
 
 @dataclass
 class PairLoss:
-    """The loss of a batch, summed over pairs, or over texts if these have labels.
+    """The loss of a batch, summed over pairs, or over texts with labels.
 
     cosine: squared error between cosines and scores.
     cosent: ``log(1 + sum exp(scale (cos_j - cos_i)))`` over all i, j with score_i > score_j (Su, 2022).
     negatives: cross-entropy of the second text of a pair among all second texts of the batch (Henderson et
     al., 2017).
 
-    All texts with labels are compared with each other. The score is 1 for the same class, otherwise 0.
+    Each text with a label is compared with all others. The score is 1 for the same class, otherwise 0.
     """
 
-    kind: str
+    kind: str  # cosine, cosent or negatives
     scale: float
     scores: np.ndarray | None = None  # [n], from 0 to 1
     targets: np.ndarray | None = None  # [n] class indices, for texts with labels
     skip: int = 0  # number of prompt tokens that pooling leaves out
 
     def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
-        vectors = vectors_of(model, batch, self.skip)
+        vectors = embed_batch(model, batch, self.skip)
         if self.targets is not None:
-            targets = send(torch.from_numpy(self.targets[batch.index]), vectors.device)
+            targets = copy_to_device(torch.from_numpy(self.targets[batch.index]), vectors.device)
             cosines, same_class, weights = all_pairs(vectors, targets)
-            loss = 0 * vectors.sum()  # if the batch has only one text
+            loss = 0 * vectors.sum()  # stays 0 if the batch has only one text
             if len(cosines):
                 loss = len(vectors) * self.loss_of_cosines(cosines, same_class, weights)
             return StepLoss(loss, torch.zeros((), device=loss.device), len(vectors))
@@ -210,7 +211,7 @@ class PairLoss:
             return StepLoss(loss, (logits.detach().argmax(1) == targets).sum(), len(first))
         cosines = (first * second).sum(1)  # [P]
         assert self.scores is not None
-        scores = send(torch.from_numpy(self.scores[batch.index]), cosines.device)
+        scores = copy_to_device(torch.from_numpy(self.scores[batch.index]), cosines.device)
         weights = torch.full_like(cosines, 1 / len(cosines))
         loss = len(cosines) * self.loss_of_cosines(cosines, scores, weights)
         return StepLoss(loss, torch.zeros((), device=loss.device), len(cosines))
@@ -228,27 +229,27 @@ def all_pairs(vectors: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]
     """Cosines, scores and weights ``[P]`` of all pairs of vectors ``[B, E]`` of length 1.
 
     The score is 1 for the same class, otherwise 0. The weights sum to 1. If there are positive and negative
-    pairs, the weights of each kind sum to 0.5.
+    pairs, the weights of the positive pairs sum to 0.5.
     """
     i, j = torch.triu_indices(len(vectors), len(vectors), 1, device=vectors.device)
     same_class = targets[i] == targets[j]
     counts = torch.stack([(~same_class).sum(), same_class.sum()]).clamp(min=1)
-    num_kinds = 2 if same_class.any() and not same_class.all() else 1
-    return (vectors @ vectors.T)[i, j], same_class.to(vectors), 1 / (num_kinds * counts[same_class.long()])
+    num_scores = 2 if same_class.any() and not same_class.all() else 1
+    return (vectors @ vectors.T)[i, j], same_class.to(vectors), 1 / (num_scores * counts[same_class.long()])
 
 
 def encode_table(network: Any, table: TokenTable, device: torch.device, skip: int = 0) -> np.ndarray:
-    """Embeddings of length 1 of all texts of a table; see ``vectors_of``."""
+    """Embeddings ``[n, E]`` of length 1 of all texts of a table; see ``embed_batch``."""
     out: list[Any] = [None] * len(table)
-    with computing():
+    with isolated_torch():
         for index in evaluation_batches(table.lengths, device=device):
-            vectors = vectors_of(network, pack_texts(table, index, device), skip).cpu().numpy()
+            vectors = embed_batch(network, pack_texts(table, index, device), skip).cpu().numpy()
             for row, vector in zip(index.tolist(), vectors, strict=True):
                 out[row] = vector
     return np.stack(out)
 
 
-MAX_DRAWS = 20  # maximum number of attempts to draw a validation split with two classes
+MAX_ATTEMPTS = 20  # maximum number of random validation splits until one has two classes
 VALIDATION_PAIRS = 5  # number of positive pairs, and of negative pairs, per validation text
 
 
@@ -273,11 +274,11 @@ class LabeledTexts:
         return self.texts
 
     @property
-    def answers(self) -> np.ndarray:
-        """What the texts are trained on, for the fingerprint."""
+    def fingerprint_data(self) -> np.ndarray:
+        """The training targets, for the fingerprint."""
         return self.targets
 
-    score_range = (0.0, 1.0)  # of the pairs of these texts
+    score_range = (0.0, 1.0)  # see ``Pairs.score_range``; the score of the same class is 1
 
     def split(self, groups: Sequence[str], fraction: float, seed: int) -> tuple[LabeledTexts, LabeledTexts]:
         """Training and validation texts; see ``split_labels``."""
@@ -293,7 +294,7 @@ class LabeledTexts:
             raise TooFewExamplesError(what, where="labels", fix="Give two texts or more of a class")
 
     def choose_loss(self, loss: str) -> str:
-        """Check that a loss fits texts with labels, or choose one for ``auto``."""
+        """Check that a loss can be used for texts with labels, or choose one for ``auto``."""
         if loss == "negatives":
             fix = "Use cosine or cosent, or give pairs that belong together"
             raise NotForThisModelError("negatives needs pairs, not texts with labels", where="loss", fix=fix)
@@ -325,8 +326,8 @@ def split_labels(
     with suppress(DataError):
         train_rows, validation_rows = grouped_split(targets.tolist(), groups, fraction, seed)
         return train_rows.tolist(), validation_rows.tolist()
-    for draw in range(MAX_DRAWS):
-        (train_rows,), (val_rows,) = random_split([[*range(len(targets))]], fraction, seed + draw, groups)
+    for attempt in range(MAX_ATTEMPTS):
+        (train_rows,), (val_rows,) = random_split([[*range(len(targets))]], fraction, seed + attempt, groups)
         for missing in sorted({*targets[val_rows].tolist()} - {*targets[train_rows].tolist()}):
             group = groups[next(i for i in val_rows if targets[i] == missing)]
             val_rows = [i for i in val_rows if groups[i] != group]
@@ -345,7 +346,7 @@ def pairs_of_labels(texts: Sequence[str], targets: np.ndarray, per_text: int, se
     for i, target in enumerate(targets.tolist()):
         same_class = np.flatnonzero((targets == target) & (np.arange(len(targets)) != i))
         for rows, score in ((same_class, 1.0), (np.flatnonzero(targets != target), 0.0)):
-            if len(rows):  # there are none if the class has only this text
+            if len(rows):  # a class may have only one text
                 partners = rng.choice(rows, per_text).tolist()
                 first += [texts[i]] * per_text
                 second += [texts[j] for j in partners]
@@ -355,7 +356,7 @@ def pairs_of_labels(texts: Sequence[str], targets: np.ndarray, per_text: int, se
 
 @dataclass(frozen=True)
 class LabelStream:
-    """Batches of texts with labels; an epoch has ``passes`` passes, a batch several texts per class."""
+    """Batches of texts with labels. An epoch has ``passes`` passes; a batch has several texts per class."""
 
     table: TokenTable
     targets: np.ndarray  # [n]
@@ -374,17 +375,17 @@ class LabelStream:
         return list(accumulation_groups(batches, self.accumulate))
 
     def _pass(self, epoch: int, number: int) -> list[np.ndarray]:
-        """Batches of nearly equal size that consist of groups of texts of the same class."""
+        """Batches of nearly equal size, in which texts of the same class form groups."""
         rng = np.random.default_rng([self.seed, epoch, number])
         classes = np.unique(self.targets)
         size = max(2, self.batch_size // len(classes))
         groups = []
         for target in classes:
             rows = rng.permutation(np.flatnonzero(self.targets == target))
-            parts = np.array_split(rows, math.ceil(len(rows) / size))
-            groups += [(position, rng.random(), part) for position, part in enumerate(parts)]
-        groups.sort(key=lambda group: group[:2])  # so that each class occurs in every part of the pass
-        order = np.concatenate([part for *_, part in groups])
+            class_groups = np.array_split(rows, math.ceil(len(rows) / size))
+            groups += [(position, rng.random(), group) for position, group in enumerate(class_groups)]
+        groups.sort(key=lambda group: group[:2])  # groups of all classes alternate
+        order = np.concatenate([group for *_, group in groups])
         return np.array_split(order, math.ceil(len(order) / self.batch_size))
 
     def pack(self, index: np.ndarray) -> TextBatch:

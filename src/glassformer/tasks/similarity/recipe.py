@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from glassformer.config import Section, positional, section, setting
-from glassformer.tasks.sections import DrawnData, EncoderSizes, EvaluateKeys, RecipeKeys, TextRows
+from glassformer.tasks.sections import EncoderSizes, EvaluateKeys, RecipeKeys, SampleSizes, UnusableRows
 from glassformer.train.config import FitConfig, TokenBatches
 
 
 @section
-class PairsConfig(TextRows, DrawnData):
+class PairsConfig(UnusableRows, SampleSizes):
     """Source of the pairs of texts, and how they are split."""
 
     source: str = setting("", "a named source (stsb), or a table or a folder of tables")

@@ -1,4 +1,4 @@
-"""Search: an index of texts with their embeddings, and the nearest rows of a table.
+"""Semantic search: an index of texts with their embeddings, and the nearest neighbors of a query.
 
 An index is a folder without pickle:
 
@@ -26,7 +26,7 @@ from glassformer.data.checks import check_texts
 from glassformer.errors import CheckpointError, DataError, IncompleteError
 from glassformer.finite import json_text
 
-ABOUT, TEXTS, VECTORS = "index.json", "texts.jsonl", "vectors"
+INDEX_FILE, TEXTS_FILE, VECTORS_FILE = "index.json", "texts.jsonl", "vectors"
 FORMAT = 1
 
 
@@ -44,7 +44,7 @@ class TextIndex:
         return len(self.texts)
 
     def row(self, i: int) -> int:
-        """The row number of text ``i`` in its file; without a file, the number of the text from 1."""
+        """The row number of text ``i`` in its file; without a file, its position from 1."""
         return i + 1 if self.rows is None else self.rows[i]
 
     def columns(self, i: int) -> dict[str, Any]:
@@ -55,27 +55,27 @@ class TextIndex:
 
 def is_index(path: str | Path) -> bool:
     """Whether a folder is a saved index."""
-    return (Path(path) / ABOUT).is_file()
+    return (Path(path) / INDEX_FILE).is_file()
 
 
 def save_index(index: TextIndex, path: str | Path, *, overwrite: bool = False) -> Path:
     """Write an index to a folder."""
 
     def write(folder: Path) -> None:
-        about = {
+        metadata = {
             "format": FORMAT,
             "kind": TextIndex.__name__,
             "texts": len(index),
             "width": index.vectors.shape[1],
             "model": index.model,
         }
-        (folder / ABOUT).write_text(json_text(about, indent=2, ascii=True) + "\n", encoding="utf-8")
+        (folder / INDEX_FILE).write_text(json_text(metadata, indent=2, ascii=True) + "\n", encoding="utf-8")
         lines = (
             json_text({"row": index.row(i), "text": text, **index.columns(i)}) + "\n"
             for i, text in enumerate(index.texts)
         )
-        (folder / TEXTS).write_text("".join(lines), encoding="utf-8")
-        write_tensors(folder, {"vectors": torch.from_numpy(index.vectors)}, name=VECTORS)
+        (folder / TEXTS_FILE).write_text("".join(lines), encoding="utf-8")
+        write_tensors(folder, {"vectors": torch.from_numpy(index.vectors)}, name=VECTORS_FILE)
 
     return write_folder(path, write, overwrite=overwrite)
 
@@ -84,19 +84,21 @@ def load_index(path: str | Path, model: str) -> TextIndex:
     """Load an index and verify the checksums of its files; ``model`` is the digest of the model."""
     folder = Path(path)
     if not is_index(folder):
-        raise IncompleteError(f"is not an index: it has no {ABOUT}", where=str(folder), fix="Save one first")
+        raise IncompleteError(
+            f"is not an index: it has no {INDEX_FILE}", where=str(folder), fix="Save one first"
+        )
     verify_folder(folder)
-    about, where = read_json(folder / ABOUT), str(folder / ABOUT)
-    if about.get("format") != FORMAT or about.get("kind") != TextIndex.__name__:
+    metadata, where = read_json(folder / INDEX_FILE), str(folder / INDEX_FILE)
+    if metadata.get("format") != FORMAT or metadata.get("kind") != TextIndex.__name__:
         raise CheckpointError("is not an index of this version", where=where, fix="Make it again")
-    if get_text(about, "model", where, "") != model:
-        what = "its vectors are of another model"
+    if get_text(metadata, "model", where, "") != model:
+        what = "its vectors were computed by another model"
         raise CheckpointError(what, where=str(folder), fix="Make the index again with this model")
-    texts, rows, other_columns = _read_texts(folder / TEXTS)
-    vectors = read_tensors(folder, VECTORS).get("vectors")
-    shape = (get_size(about, "texts", where), get_size(about, "width", where))
+    texts, rows, other_columns = _read_texts(folder / TEXTS_FILE)
+    vectors = read_tensors(folder, VECTORS_FILE).get("vectors")
+    shape = (get_size(metadata, "texts", where), get_size(metadata, "width", where))
     if vectors is None or tuple(vectors.shape) != shape or len(texts) != shape[0]:
-        what = f"texts and vectors are not {shape[0]:,} of {shape[1]:,} numbers, as {ABOUT} says"
+        what = f"texts and vectors are not {shape[0]:,} of {shape[1]:,} numbers, as {INDEX_FILE} says"
         raise CheckpointError(what, where=str(folder), fix="Make it again")
     return TextIndex(texts, vectors.float().numpy(), model, rows, other_columns)
 
@@ -117,11 +119,11 @@ def _read_texts(file: Path) -> tuple[list[str], list[int], list[dict[str, Any]]]
     return check_texts(texts, str(file)), rows, other_columns
 
 
-# --- nearest rows ---------------------------------------------------------------------------------
+# --- nearest neighbors ----------------------------------------------------------------------------
 
 
 ROUNDING = 1e-6  # maximum rounding error of a cosine in fp32
-BLOCK = 1024  # rows per matrix product
+BLOCK = 1024  # number of vectors that are compared with all others at a time
 MAX_PAIRS = 1_000_000  # maximum number of near-duplicate pairs
 EXTRA_CANDIDATES = 32  # number of candidates beyond ``k`` that the search in bf16 finds
 # Maximum error of a cosine in bf16: 2**-9 for each vector and for their product, and a little for sums.
@@ -129,19 +131,20 @@ BF16_COSINE_ERROR = 3 * 2.0**-9 + 2.0**-11
 
 
 def are_vectors(table: Any) -> bool:
+    """Whether ``table`` has vectors ``[m, E]``, not texts."""
     return isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind not in "OUST"
 
 
-def pairs_within(table: np.ndarray, least: float) -> list[tuple[int, int, float]]:
-    """Pairs of rows with a cosine of at least ``least``, highest first. All vectors have length 1.
+def near_duplicate_pairs(vectors: np.ndarray, least: float) -> list[tuple[int, int, float]]:
+    """Pairs of vectors ``[n, E]`` of length 1 with a cosine of at least ``least``, highest first.
 
     Raises:
         DataError: there are more than ``MAX_PAIRS`` pairs.
     """
-    t = torch.from_numpy(np.ascontiguousarray(table, np.float32))
+    x = torch.from_numpy(np.ascontiguousarray(vectors, np.float32))
     first, second, cosines = [], [], []
-    for start in range(0, len(t), BLOCK):
-        block = t[start : start + BLOCK] @ t[start:].T  # [B, n - start]
+    for start in range(0, len(x), BLOCK):
+        block = x[start : start + BLOCK] @ x[start:].T  # [BLOCK, n - start]
         i, j = torch.triu(block >= least - ROUNDING, diagonal=1).nonzero(as_tuple=True)
         first.append(i + start)
         second.append(j + start)
@@ -159,25 +162,28 @@ def pairs_within(table: np.ndarray, least: float) -> list[tuple[int, int, float]
 def nearest(
     queries: np.ndarray, table: np.ndarray, k: int, dtype: torch.dtype = torch.float32
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of ``table`` nearest to each query and their cosines, ``[n, k]``. All vectors have length 1.
+    """Find the ``k`` vectors of ``table`` that are nearest to each query. All vectors have length 1.
 
-    In bf16 (``dtype``), the search finds candidates first and then computes their cosines in fp32. If another
-    row could be nearer than the candidates, the query is compared with all rows in fp32.
+    With the ``dtype`` bf16, the search finds candidates first and then computes their cosines in fp32. If
+    another vector could be nearer than the candidates, the query is compared with all vectors in fp32.
+
+    Returns:
+        Indices in ``table`` and cosines, ``[n, k]``.
     """
     k = min(k, len(table))
     num_candidates = k if dtype == torch.float32 else min(k + EXTRA_CANDIDATES, len(table))
     q, t = torch.from_numpy(queries), torch.from_numpy(np.ascontiguousarray(table))
     rows, cosines, converted = [], [], t.to(dtype)
-    for part in q.split(256):
-        candidates = (part.to(dtype) @ converted.T).float().topk(num_candidates, 1)
-        exact = torch.einsum("qe,qwe->qw", part, t[candidates.indices])
+    for batch in q.split(256):
+        candidates = (batch.to(dtype) @ converted.T).float().topk(num_candidates, 1)
+        exact = torch.einsum("qe,qce->qc", batch, t[candidates.indices])  # [queries, candidates]
         best = torch.sort(exact, dim=1, descending=True, stable=True)
         indices, values = candidates.indices.gather(1, best.indices[:, :k]), best.values[:, :k]
         if dtype != torch.float32 and num_candidates < len(table):
             # The cosine of another row is at most BF16_COSINE_ERROR above that of the last candidate.
             uncertain = values[:, -1] < candidates.values[:, -1] + BF16_COSINE_ERROR
             if uncertain.any():
-                values[uncertain], indices[uncertain] = (part[uncertain] @ t.T).topk(k, 1)
+                values[uncertain], indices[uncertain] = (batch[uncertain] @ t.T).topk(k, 1)
         rows.append(indices)
         cosines.append(values)
     return torch.cat(rows).numpy(), torch.cat(cosines).clamp(-1, 1).numpy()

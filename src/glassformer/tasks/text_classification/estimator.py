@@ -58,7 +58,7 @@ from glassformer.nn.attention import choose_branch
 from glassformer.nn.maps import padding_share
 from glassformer.nn.pairs import distinguishes_texts
 from glassformer.packing import Packing
-from glassformer.runtime import choose_device, choose_dtype, computes, computing, own_generator
+from glassformer.runtime import choose_device, choose_dtype, isolated_torch, own_generator, runs_isolated
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.regression import Numbers, as_baseline, mean_number, tfidf_ridge
@@ -66,8 +66,8 @@ from glassformer.tasks.auto import fit_frozen, missing_baselines
 from glassformer.tasks.build import (
     build_model,
     build_tokenizer,
+    check_embedding_table,
     check_features,
-    check_table,
     has_segments,
     is_from_scratch,
     is_linear,
@@ -104,7 +104,7 @@ ENTAILS = "entail"  # the beginning of the name of an entailment class
 
 
 class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
-    """Base class of models of texts or pairs of texts.
+    """Base class of classifiers and regressors of texts or pairs of texts.
 
     Fitted attributes in addition to ``Supervised``'s: ``tokenizer_``, ``truncated_`` (number of truncated
     training texts), ``pairs_`` (whether the model reads pairs; None: a transformers checkpoint, which reads
@@ -116,7 +116,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
     tokenizer_: Any  # a tokenizers.Tokenizer; for a linear model its Ngrams
     truncated_: int
     pairs_: bool | None = False
-    segments_: bool | None = None  # whether inputs have token type ids; None: if ``model_`` uses them
+    segments_: bool | None = None  # whether inputs have token type ids; None: only if ``model_`` uses them
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -159,8 +159,8 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
     def _num_inputs(examples: Sequence[str]) -> int:
         return 1 + are_pairs(examples)
 
-    def saved_num_inputs(self, about: Mapping[str, Any]) -> int | None:
-        pairs = about.get("pairs", False)
+    def saved_num_inputs(self, metadata: Mapping[str, Any]) -> int | None:
+        pairs = metadata.get("pairs", False)
         return None if pairs is None else 1 + bool(pairs)
 
     @staticmethod
@@ -184,12 +184,12 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         is_bi_encoder = self.pairs_ and self.pairs == "apart"
         self.segments_ = self.pairs_ and (is_bi_encoder or has_segments(fit.configs["model"]))
         if is_bi_encoder and not self.add_special_tokens:
-            what = "pairs = apart gives each side the special tokens of a text"
+            what = "pairs = apart adds special tokens to each text of a pair"
             raise NotForThisModelError(what, where="add_special_tokens", fix="Use add_special_tokens = true")
         if self.pairs_ and self.long_texts != "cut":
             what = f"long_texts = {self.long_texts} reads one text in windows, and these are pairs"
             raise NotForThisModelError(
-                what, where="long_texts", fix="Use cut: the longer side of a pair is cut first"
+                what, where="long_texts", fix="Use cut: the longer text of a pair is truncated first"
             )
         self.tokenizer_ = build_tokenizer(fit.configs["text"], fit.configs["model"], fit.examples.X)
         if is_bi_encoder:
@@ -215,7 +215,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         Raises:
             DataError: the texts are pairs and the model reads single texts, or the reverse.
         """
-        self.check_sides(examples)
+        self.check_number_of_texts(examples)
         if not self.reads_tokens:
             return self.tokenizer_.table(examples)
         table = encode_inputs(
@@ -230,7 +230,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
             has_segments = distinguishes_texts(self.any_model.config)
         return table if has_segments else without_segments(table)
 
-    def check_sides(self, examples: Sequence[str]) -> None:
+    def check_number_of_texts(self, examples: Sequence[str]) -> None:
         """Raise DataError if the texts are pairs and the model reads single texts, or the reverse."""
         if self.pairs_ is None or not examples or are_pairs(examples) == self.pairs_:
             return
@@ -253,7 +253,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         )
 
     def truncated(self, X: Sequence[str]) -> np.ndarray:
-        """Which texts are truncated to ``max_length`` tokens, ``[n]`` bool. With windows, none is.
+        """Which texts are truncated to ``max_length`` tokens, ``[n]`` bool; with windows, none.
 
         Raises:
             DataError: a text cannot be used.
@@ -320,18 +320,18 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         device: torch.device,
         progress: Callable | None = None,
     ) -> np.ndarray:
-        read = {"logits": compute_logits, "pooled": compute_pooled}[output]
+        compute = {"logits": compute_logits, "pooled": compute_pooled}[output]
         return predict_windows(
             model,
             table,
-            read,
+            compute,
             pooling=self.long_texts,
             batch_tokens=self.token_budget(),
             device=device,
             progress=progress,
         )
 
-    @computes
+    @runs_isolated
     def embed(
         self,
         X: Sequence[str],
@@ -342,18 +342,17 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
     ) -> np.ndarray:
         """Embed each text, ``[n, D]``, fp32.
 
-        If the model was built from a folder of sentence-transformers, the result are sentence embeddings
-        with the current weights and this model's ``clean``. Pooling, maximum length, normalization and
-        prompts are those of ``modules.json`` in the folder. Otherwise, the result are the pooled vectors that
-        the head reads.
+        If the model was built from a folder of sentence-transformers, these are sentence embeddings with the
+        current weights and this model's ``clean``. Pooling, maximum length, normalization and prompts are
+        those of the folder's ``modules.json``. Otherwise, these are the pooled vectors, which the head reads.
 
         Args:
-            prompt_name, prompt: the name of a prompt of the folder, or a text, which precedes each text.
-            head: always return the vectors that the head reads.
+            prompt_name, prompt: the name of a prompt of the folder, or a prompt, to prepend to the texts.
+            head: whether to return the input of the head, even for a folder of sentence-transformers.
 
         Raises:
             ConfigError: there is no prompt of that name, or the model has no ``modules.json``.
-            CheckpointError: ``modules.json`` has an unknown kind of module.
+            CheckpointError: ``modules.json`` has an unknown module.
         """
         model = self.predictor()
         if not self.reads_tokens:
@@ -395,10 +394,10 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
             write_sentences(sentences, folder, self.model_.config)
         return {"truncated": self.truncated_} | pairs
 
-    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+    def read_parts(self, folder: Path, metadata: dict[str, Any]) -> None:
         self.tokenizer_ = read_ngrams(folder) if (folder / NGRAMS).is_file() else load_tokenizer(folder)
-        self.truncated_ = about.get("truncated", 0)
-        self.pairs_, self.segments_ = about.get("pairs", False) if about else None, None
+        self.truncated_ = metadata.get("truncated", 0)
+        self.pairs_, self.segments_ = metadata.get("pairs", False) if metadata else None, None
         if self.pairs_ is None and "token_type_ids" not in model_inputs(folder):
             self.segments_ = False  # the model was trained without token type ids
 
@@ -407,9 +406,9 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         if not self.reads_tokens or self.model_.kind == "linear":
             check_features(self.tokenizer_, self.model_, folder)
             return
-        check_table(self.tokenizer_, self.model_.config, str(folder))
+        check_embedding_table(self.tokenizer_, self.model_.config, str(folder))
         config = self.model_.config
-        longest = config.embedding.longest if hasattr(config, "encoder") else None  # None: no positions
+        longest = config.embedding.longest if hasattr(config, "encoder") else None  # None: no limit
         if longest is not None and self.max_length > longest:
             what = f"max_length = {self.max_length} is more than the model's {longest} positions"
             raise CheckpointError(what, where=str(folder / METADATA_FILE))
@@ -434,7 +433,7 @@ class TextClassifier(TextModel, Classifier, TextFitConfig):
         from glassformer.tasks.text_classification.few_shot import fit_few_shot
 
         train = self.configs()["train"]
-        with own_generator(), computing(train.threads, gradients=True), self._rollback():
+        with own_generator(), isolated_torch(train.threads, gradients=True), self._rollback():
             return fit_few_shot(self, data, callbacks, checkpoints, resume)
 
     @property
@@ -460,9 +459,9 @@ class TextRegressor(Regressor, TextModel, TextNumberFitConfig):
 
 
 def preview_texts(context: RunContext) -> DataPreview:
-    """``preview_data``, and a check of the recipe's example sentences."""
+    """The result of ``preview_data``, after a check of the recipe's example sentences."""
     settings = context.recipe.evaluate
-    if sentences := own_sentences(settings):
+    if sentences := example_sentences(settings):
         check_texts(sentences, "evaluate.sentences")
     preview = preview_data(context)
     if not settings.sentences_file or find_data_file(settings.sentences_file) is not None:
@@ -471,45 +470,46 @@ def preview_texts(context: RunContext) -> DataPreview:
     return replace(preview, lines=[*preview.lines, line])
 
 
-def own_sentences(settings: EvaluateConfig) -> list[str]:
+def example_sentences(settings: EvaluateConfig) -> list[str]:
     """The recipe's example sentences, and those of its file if the file exists."""
     file = find_data_file(settings.sentences_file) if settings.sentences_file else None
     return [*settings.sentences, *(read_lines(file)[0] if file else ())]
 
 
 def evaluate_texts(context: RunContext) -> dict[str, Any]:
-    """``evaluate``, the share of padding, and predictions for the recipe's example sentences."""
+    """The metrics of ``evaluate``, the share of padding, and predictions for the recipe's sentences."""
     out, clf, recipe = evaluate(context), context.estimator, context.recipe
     if clf.reads_tokens:
         lengths = clf.encode(context.data.train.texts).lengths
         padding = attention_padding(lengths, with_values(recipe.train, clf.chosen_), clf.model_)
         out["padding"] = {"linear": 0.0, **padding}
-    if sentences := own_sentences(recipe.evaluate):
+    if sentences := example_sentences(recipe.evaluate):
         out["sentences"] = predict_sentences(clf, sentences)
-    if recipe.evaluate.baselines and (absent := missing_baselines(clf)):
-        out["baselines_left_out"] = absent
+    if recipe.evaluate.baselines and (missing := missing_baselines(clf)):
+        out["baselines_left_out"] = missing
     return out
 
 
-def attention_padding(lengths: np.ndarray, t: TextFitConfig, model: Any) -> dict[str, float]:
+def attention_padding(lengths: np.ndarray, train: TextFitConfig, model: Any) -> dict[str, float]:
     """The share of padding inside attention, in training and in evaluation.
 
     Attention needs padding only if no kernel supports the dtype and head size. Linear layers need none.
     """
-    c = model.config.encoder if model.has_attention else None
-    if c is None or c.attention != "full":
+    encoder = model.config.encoder if model.has_attention else None
+    if encoder is None or encoder.attention != "full":
         return {"attention": 0.0, "attention_evaluation": 0.0}
-    device = choose_device(t.device)
-    dtype = choose_dtype(t.precision, device)
-    q = torch.empty(1, c.num_heads, c.d_model // c.num_heads, dtype=dtype, device=device)
-    settings = BatchSettings(t.batch_size or 0, t.batch_tokens, t.length_window)
-    kinds = {
-        "attention": training_batches(lengths, settings, t.seed, 0),
-        "attention_evaluation": evaluation_batches(lengths, t.batch_tokens or 8192, device),
+    device = choose_device(train.device)
+    dtype = choose_dtype(train.precision, device)
+    heads = encoder.num_heads, encoder.d_model // encoder.num_heads
+    q = torch.empty(1, *heads, dtype=dtype, device=device)  # [1, H, K]
+    settings = BatchSettings(train.batch_size or 0, train.batch_tokens, train.length_window)
+    batches_by_key = {
+        "attention": training_batches(lengths, settings, train.seed, 0),
+        "attention_evaluation": evaluation_batches(lengths, train.batch_tokens or 8192, device),
     }
     shares = {}
-    for kind, batches in kinds.items():
-        dropout = c.attention_dropout if kind == "attention" else 0.0
+    for key, batches in batches_by_key.items():
+        dropout = encoder.attention_dropout if key == "attention" else 0.0
         real = padded = 0.0
         for index in batches:
             packing = Packing(tuple(lengths[index].tolist()))
@@ -519,11 +519,11 @@ def attention_padding(lengths: np.ndarray, t: TextFitConfig, model: Any) -> dict
                 padded += packing.count * packing.max_length
             else:
                 padded += packing.total / (1.0 - padding_share(packing) * (branch == "grouped"))
-        shares[kind] = 1.0 - real / padded
+        shares[key] = 1.0 - real / padded
     return shares
 
 
-def tfidf(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple:
+def tfidf_baseline(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple:
     """Baseline: logistic regression on TF-IDF."""
     if clf.kind_.is_multilabel:
         results = one_vs_rest_baseline(clf, splits, targets, word_features)
@@ -537,11 +537,11 @@ def tfidf(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple:
         sample_weight=baseline_weights(clf, targets),
         measure=main_metric(recipe),
     )
-    of = " of both sides" if are_pairs(train) else ""
-    return f"TF-IDF{of} + logistic regression", probabilities
+    suffix = " of both sides" if are_pairs(train) else ""
+    return f"TF-IDF{suffix} + logistic regression", probabilities
 
 
-def embeddings(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple | None:
+def embedding_baseline(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple | None:
     """Baseline: mean of learned word embeddings; not for multi-label."""
     if clf.kind_.is_multilabel or not clf.reads_tokens:
         return None
@@ -557,8 +557,8 @@ def embeddings(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tu
     return "mean bag of embeddings", probabilities
 
 
-def frozen(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple | None:
-    """Baseline: logistic regression on a frozen encoder; None if not downloaded, or the same model."""
+def frozen_baseline(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple | None:
+    """Baseline: logistic regression on a frozen encoder; None if it is not downloaded, or the same model."""
     train, val = splits.train, splits.validation
     multilabel = clf.kind_.is_multilabel
     validation = None
@@ -580,7 +580,7 @@ def frozen(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple 
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """``maps.json``: attention weights for a few texts."""
+    """The contents of ``maps.json``: attention weights for a few texts."""
     examples = attention_examples(context.estimator, context.data, context.recipe.evaluate.maps)
     return {"maps.json": {"examples": examples}}
 
@@ -603,8 +603,8 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
         assert e.maps is not None
         reads_first = bool(getattr(clf.model_.pooling, "reads_first_row_only", False))
         reads_first = reads_first and e.maps.shape[-1] > 1
-        rows = e.maps[:, :, 0] if reads_first else e.maps.mean(2)  # [L, H, T]
-        flow = rollout(e.maps)
+        head_rows = e.maps[:, :, 0] if reads_first else e.maps.mean(2)  # [L, H, T]
+        flow = rollout(e.maps)  # [T, T]
         examples.append(
             {
                 "text": e.text,
@@ -614,7 +614,7 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
                 "tokens": e.tokens,
                 "offsets": [list(o) for o in e.offsets],
                 "words": e.numbers.tolist(),
-                "cls_rows": np.round(rows, 4).tolist(),
+                "cls_rows": np.round(head_rows, 4).tolist(),
                 "rollout": np.round(flow[0] if reads_first else flow.mean(0), 4).tolist(),
                 "maps": encode_maps(e.maps),
             }
@@ -625,13 +625,13 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
 def frozen_ridge(
     est: Any, train: Sequence[Any], numbers: np.ndarray, split: Sequence[Any]
 ) -> tuple[str, np.ndarray] | None:
-    """Baseline: ridge regression on a frozen encoder, ``[m]``; None if not downloaded, or the same model."""
+    """Baseline: ridge regression on a frozen encoder; None if it is not downloaded, or the same model."""
     baseline = fit_frozen(est, train, numbers.tolist())
     return None if baseline is None else (f"{baseline[0]} + ridge", baseline[1].predict(split))
 
 
 def evaluate_numbers(context: RunContext) -> dict[str, Any]:
-    """``evaluate``, and the names of missing baselines."""
+    """The metrics of ``evaluate``, and the names of missing baselines."""
     missing = missing_baselines(context.estimator) if context.recipe.evaluate.baselines else {}
     return evaluate(context) | ({"baselines_left_out": missing} if missing else {})
 
@@ -644,7 +644,7 @@ TASK = supervised_task(
     preview_data=preview_texts,
     evaluate=evaluate_texts,
     collect_artifacts=collect_artifacts,
-    baselines=(tfidf, embeddings, frozen),
+    baselines=(tfidf_baseline, embedding_baseline, frozen_baseline),
 )
 
 REGRESSION = supervised_task(

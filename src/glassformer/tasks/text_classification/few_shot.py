@@ -5,9 +5,9 @@ of different classes move apart (``Embedder.fit(texts, labels)``; Tunstall et al
 regression on the embeddings becomes the head. The result is an ordinary text classifier.
 
 With many classes, contrastive training can lower the accuracy. If there are enough texts, the pre-trained
-encoder and an encoder trained on two thirds of the texts predict the other third. The better one is used.
+encoder is compared with an encoder trained on two thirds of the texts, and the better one is used.
 
-The head of a classifier is linear, so that it cannot normalize embeddings as an ``Embedder`` does. The
+The head of a classifier is linear, so it cannot normalize embeddings as an ``Embedder`` does. Therefore the
 regression is fitted on embeddings that are divided by their mean norm.
 """
 
@@ -23,7 +23,7 @@ import torch
 
 from glassformer.errors import DataError, NotForThisModelError
 from glassformer.models.sentences import Dense, Sentences
-from glassformer.runtime import use_own_generator
+from glassformer.runtime import torch_uses_own_generator
 from glassformer.tasks.auto import CopyStateOnStart, StopUnsaved, assign_folds, copy_fitted_state
 from glassformer.tasks.build import matching_pooling
 from glassformer.tasks.estimator import FitState
@@ -31,7 +31,7 @@ from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.train.callbacks import Callback, StopOnSignal
 from glassformer.train.solved_head import STRENGTHS, LinearHead, fit_head
 
-# Setting without effect, because the head is not trained by gradient descent -> the required value.
+# Setting that has no effect, as no head is trained by gradient descent -> the only value that is accepted.
 REQUIRED = {
     "class_weight": None,
     "pos_weight": None,
@@ -45,7 +45,7 @@ REQUIRED = {
     "add_special_tokens": True,
 }
 MIN_HELD_OUT = 100  # minimum number of texts in the held-out third
-# Settings of the classifier with the pre-trained encoder.
+# Settings of the classifier if the pre-trained encoder is the better one.
 PRETRAINED = {
     "method": "fine-tune",
     "train_layers": 0,
@@ -78,23 +78,23 @@ def fit_few_shot(
     clf.temperature_, clf.threshold_, clf.class_order_, clf.int8_ = 1.0, None, None, None
     clf._training_table(texts)  # to set ``truncated_``
     tried, strength = _compare_encoders(clf, texts, targets, callbacks)
-    if tried and tried[0]["chosen"]:
+    if tried and tried[0]["chosen"]:  # the pre-trained encoder
         validation = None if fit.validation is None else (fit.validation[0], clf.classes_[fit.validation[1]])
         pretrained = type(clf)(**clf.get_params(deep=False) | PRETRAINED)
-        calls = [CopyStateOnStart(clf, pretrained), *callbacks]
-        pretrained.fit(texts, clf.classes_[targets], validation=validation, callbacks=calls)
+        callbacks = [CopyStateOnStart(clf, pretrained), *callbacks]
+        pretrained.fit(texts, clf.classes_[targets], validation=validation, callbacks=callbacks)
         copy_fitted_state(clf, pretrained, tried)
         clf.train_seconds_ = time.perf_counter() - started
         return clf
-    embedder = Embedder(**_settings(clf))
+    embedder = Embedder(**_embedder_settings(clf))
     validation = None if fit.validation is None else (fit.validation[0], fit.validation[1].tolist())
-    calls = [_CopySource(clf, embedder), *callbacks]
-    options: dict[str, Any] = {"validation": validation, "callbacks": calls, "checkpoints": checkpoints}
+    callbacks = [_CopySource(clf, embedder), *callbacks]
+    options: dict[str, Any] = {"validation": validation, "callbacks": callbacks, "checkpoints": checkpoints}
     embedder.fit(texts, targets.tolist(), resume=resume, **options)
     sentences: Sentences = embedder.model_.sentences
     options = {"head": "classification", "num_labels": len(clf.classes_)}
     pooling = equivalent_pooling(sentences, clf.model)
-    with use_own_generator():
+    with torch_uses_own_generator():
         clf.model_ = embedder.model_.with_head(pooling=pooling, **options).eval()
     clf.model_.sentences = sentences
     clf._compute_model = None
@@ -103,8 +103,8 @@ def fit_few_shot(
     clf.history_, clf.best_step_ = embedder.history_, embedder.best_step_
     clf.weights_source_, clf.adapter_ = embedder.weights_source_, embedder.adapter_
     clf.adapter_scale_ = getattr(embedder, "adapter_scale_", None)
-    used = ("epochs", "lr", "warmup", "batch_size")
-    clf.chosen_ = {key: getattr(embedder, key) for key in used if getattr(clf, key) is None}
+    keys = ("epochs", "lr", "warmup", "batch_size")
+    clf.chosen_ = {key: getattr(embedder, key) for key in keys if getattr(clf, key) is None}
     clf.examples_ = {"train": len(texts), "validation": 0 if validation is None else len(validation[0])}
     clf.train_seconds_, clf.tried_ = time.perf_counter() - started, tried
     return clf
@@ -117,20 +117,20 @@ def _compare_encoders(
 
     Returns:
         One record per encoder with its accuracy on the other third, and the best C (inverse regularization
-        strength) for the trained encoder. The final head cannot choose C by cross-validation, because its
+        strength) for the trained encoder. Cross-validation could not choose C for the final head, because its
         encoder is trained on all texts. If the third is too small or no layer is trained: no records, C = 1.
     """
     fold = assign_folds(clf, texts, targets)
     held_out, train = np.flatnonzero(fold == 0), np.flatnonzero(fold != 0)
     if len(held_out) < MIN_HELD_OUT or clf.train_layers == 0:
         return [], 1.0
-    stops = [StopUnsaved(call.folder) for call in callbacks if isinstance(call, StopOnSignal)]
+    stop_callbacks = [StopUnsaved(call.folder) for call in callbacks if isinstance(call, StopOnSignal)]
     records: list[dict[str, Any]] = []
     best = 1.0
     for variant in ("frozen", "contrastive"):
-        started, embedder = time.perf_counter(), Embedder(**_settings(clf))
+        started, embedder = time.perf_counter(), Embedder(**_embedder_settings(clf))
         if variant == "contrastive":
-            embedder.fit([texts[i] for i in train], targets[train].tolist(), callbacks=stops)
+            embedder.fit([texts[i] for i in train], targets[train].tolist(), callbacks=stop_callbacks)
         vectors = embedder.encode(texts)
         vectors /= max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-12)
         heads = {C: fit_head(vectors[train], targets[train], C=C) for C in STRENGTHS}
@@ -144,7 +144,7 @@ def _compare_encoders(
         for call in callbacks:
             call.note(f"{record['model']}: accuracy {score:.4f}, {records[-1]['seconds']:.0f} s")
     frozen, contrastive = records
-    frozen["chosen"] = frozen["score"] >= contrastive["score"]  # the faster one if they are equal
+    frozen["chosen"] = frozen["score"] >= contrastive["score"]  # if they are equal, the faster one
     contrastive["chosen"] = not frozen["chosen"]
     return records, best
 
@@ -165,24 +165,24 @@ def _check_settings(clf: Any) -> None:
     if is_from_scratch(clf.model):
         what = f"few-shot needs a checkpoint, and {clf.model!r} has random weights"
         raise NotForThisModelError(what, where="model", fix="Name a checkpoint, such as all-minilm-l6-v2")
-    for key, idle in REQUIRED.items():
-        if getattr(clf, key) != idle:
+    for key, required in REQUIRED.items():
+        if getattr(clf, key) != required:
             what = f"{key} = {getattr(clf, key)!r} has no effect with method = few-shot"
             raise NotForThisModelError(what, where=key, fix="Leave it out")
 
 
-def _settings(clf: Any) -> dict[str, Any]:
-    """The settings of the embedder, from those of the classifier. Settings that are None are left out."""
+def _embedder_settings(clf: Any) -> dict[str, Any]:
+    """The settings of the embedder, from those of the classifier, without settings that are None."""
     names = [name for name in Embedder.defaults() if name not in NOT_SHARED and hasattr(clf, name)]
     values = {name: getattr(clf, name) for name in names}
-    unused = ("validation_fraction", "batch_tokens", "length_window")  # batches have a number of texts
+    unused = ("validation_fraction", "batch_tokens", "length_window")  # batches have a fixed number of texts
     values["precision"] = "auto" if clf.precision == "int8" else clf.precision  # only classifiers have int8
     return {k: v for k, v in values.items() if v is not None and k not in unused}
 
 
 def equivalent_pooling(sentences: Sentences, name: str) -> str:
-    """The classifier's pooling that is equal to that of the checkpoint."""
-    steps = [type(step).__name__ for step in sentences.after if isinstance(step, Dense)]
+    """The classifier's pooling that equals the checkpoint's; raises ConfigError if there is none."""
+    dense = [type(step).__name__ for step in sentences.after if isinstance(step, Dense)]
     unsupported = ""
     if sentences.truncate_dim is not None:
         unsupported = "truncation"
@@ -191,9 +191,9 @@ def equivalent_pooling(sentences: Sentences, name: str) -> str:
     elif sentences.prompt(None, None):
         unsupported = "a prompt"
     pooling = matching_pooling(sentences)
-    if pooling is None or steps or unsupported:
-        parts = unsupported or " and ".join([*sentences.pool.modes, *steps])
-        what = f"{name!r} computes its vectors with {parts}, which a classifier does not support"
+    if pooling is None or dense or unsupported:
+        unsupported = unsupported or " and ".join([*sentences.pool.modes, *dense])
+        what = f"{name!r} computes its vectors with {unsupported}, which a classifier does not support"
         fix = "Use gf.Embedder().fit(texts, labels), or another checkpoint"
         raise NotForThisModelError(what, where="model", fix=fix)
     return pooling
@@ -201,9 +201,8 @@ def equivalent_pooling(sentences: Sentences, name: str) -> str:
 
 def fit_encoder_head(clf: Any, texts: list[str], targets: np.ndarray, strength: float = 1.0) -> None:
     """Fit the head on the pooled vectors of ``texts``; ``strength`` is C."""
-    vectors = (
-        clf.embed(texts, head=True) if clf.precision != "int8" else clf._rows(texts, "pooled", None, "auto")
-    )
+    # int8 is checked only after the fit.
+    vectors = clf._compute(texts, "pooled", precision="auto" if clf.precision == "int8" else None)
     length = max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-12)
     head = fit_head(vectors / length, targets, C=strength)
     assert isinstance(head, LinearHead)

@@ -1,10 +1,10 @@
 """``model="tfidf"``: a linear model on TF-IDF features.
 
-The features are n-grams of words and characters; scikit-learn fits the model. Classes: a linear SVM
-(one-vs-rest). Multi-label: one logistic regression per label. Numbers: ridge regression. Cross-validation on
-the training examples chooses the regularization strength and a temperature. The weights are divided by the
-temperature, so that probabilities are calibrated. The result is an ordinary text classifier. Its explanations
-are exact: they are the weights of the features of a text.
+The features are n-grams of words and characters. scikit-learn fits the model: for classes a linear SVM
+(one-vs-rest), for multi-label one logistic regression per label, and for numbers ridge regression.
+Cross-validation on the training examples chooses the regularization strength and a temperature. The weights
+are divided by the temperature, so that probabilities are calibrated. The result is an ordinary text
+classifier. Its explanations are exact, as they are the weights of the features of a text.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from glassformer.train.distributed import ONE_PROCESS, Ranks, join, require_sing
 from glassformer.train.loop import SELECTION_SCORE, StepInfo
 from glassformer.train.state import History
 
-MOST_WEIGHTS = 50_000_000  # n-grams times classes
+MAX_WEIGHTS = 50_000_000  # maximum number of n-grams times classes
 SVM, LOGISTIC, RIDGE = "linear SVM", "logistic regression", "ridge regression"
 STRENGTHS = {SVM: (0.1, 0.3, 1.0, 3.0), LOGISTIC: (1.0, 4.0, 16.0), RIDGE: (0.1, 0.3, 1.0, 3.0, 10.0)}
-SOFTMAX = (4.0, 16.0)  # C of a multinomial logistic regression, for more than two classes
-MAX_PER_CLASS = 16  # with more examples per class, that regression is not tried, because it is slow
+SOFTMAX_STRENGTHS = (4.0, 16.0)  # C of multinomial logistic regression, tried for more than two classes
+MAX_PER_CLASS = 16  # with more examples per class, this regression is not tried, because it is slow
 FOLDS = 5
 CERTAIN_LOGIT = 10.0  # the logit of a label that all examples have
-# Maximum ``Problem.cost`` for scoring all folds (above: one), and for trying all strengths (above: fewer).
+# Maximum ``Problem.cost`` for scoring all folds instead of one, and for trying all strengths.
 MAX_COST_ALL_FOLDS, MAX_COST_ALL_STRENGTHS = 20_000_000, 100_000_000
-# Setting that linear models do not support -> the required value.
+# Setting that linear models do not support -> the only value that is accepted.
 UNSUPPORTED = {
     "method": "fine-tune",
     "tokenizer": "auto",
@@ -93,7 +93,7 @@ def fit_tfidf(
     clf.tokenizer_, rows = Ngrams.fitted(
         texts,
         min_count=text.min_count,
-        max_features=min(max_features, MOST_WEIGHTS // len(clf.classes_)),
+        max_features=min(max_features, MAX_WEIGHTS // len(clf.classes_)),
         lowercase=text.lowercase,
         strip_accents=text.strip_accents,
         clean=text.clean,
@@ -104,21 +104,21 @@ def fit_tfidf(
     model.weights_source = clf.weights_source_ = features
     clf.model_, clf._compute_model = model.eval(), None
     clf.adapter_ = clf.adapter_scale_ = None
-    calls = [*callbacks, *([Progress()] if clf.verbose else [])]
-    solved = SingleStepTraining(model, fit.train, callbacks=calls, start_time=started)
-    with own_generator(), one_thread(), solved.run_callbacks():
+    callbacks = [*callbacks, *([Progress()] if clf.verbose else [])]
+    training = SingleStepTraining(model, fit.train, callbacks=callbacks, start_time=started)
+    with own_generator(), one_thread(), training.run_callbacks():
         problem = _problem(clf, fit, rows)
         fold = assign_folds(clf, texts, targets, FOLDS, min_count=1)
-        best, out_of_fold = _cross_validate(problem, clf, fold, solved.pause)
-        solved.pause()
+        best, out_of_fold = _cross_validate(problem, clf, fold, training.raise_if_interrupted)
+        training.raise_if_interrupted()
         weight, bias = problem.solve(np.arange(len(targets)), best)
         _set_weights(model, problem, weight, bias, problem.temperature(out_of_fold))
-        solved.chosen = clf.chosen_ = {best.key: best.strength}
+        training.chosen = clf.chosen_ = {best.key: best.strength}
         model.weights_source = clf.weights_source_ = f"{features}: {best}"
-        solved.solution = str(best)
+        training.solution = str(best)
         record = _evaluate(clf, fit, problem, out_of_fold)
-        solved.finish(record["train_loss"], record)
-    clf.history_, clf.best_step_ = Records(solved.history), 1
+        training.finish(record["train_loss"], record)
+    clf.history_, clf.best_step_ = Records(training.history), 1
     clf.examples_ = count_examples(fit)
     clf.train_seconds_ = time.perf_counter() - started
     return clf
@@ -152,7 +152,7 @@ def check_settings(clf: Any) -> None:
 
 
 def idle_settings(clf: Any) -> list[str]:
-    """The keys of the sections ``text`` and ``train`` that have no effect on linear models."""
+    """The settings of the sections ``text`` and ``train`` that have no effect on linear models."""
     names = [f.name for section in ("text", "train") for f in fields(clf.SECTIONS[section])]
     effective = keys_used_by("linear", clf.SECTIONS.values())
     return [name for name in names if name not in effective]
@@ -187,13 +187,13 @@ class Candidate:
             estimator = Ridge(self.strength, solver="sparse_cg", tol=1e-5)
         else:
             estimator = LogisticRegression(C=self.strength, max_iter=2000, tol=1e-5)
-        with without_warnings(r"sklearn\."):  # about few examples per class, and about convergence
+        with without_warnings(r"sklearn\."):  # hides warnings of few examples per class and of convergence
             return estimator.fit(X, y, weights)
 
 
 @dataclass(frozen=True)
 class OutOfFoldLogits:
-    """Logits of training examples, from models that were not trained on these examples."""
+    """Logits of training examples, from models that were trained on other examples."""
 
     rows: np.ndarray  # [m] indices of the examples
     logits: np.ndarray  # [m, K] fp64
@@ -209,27 +209,28 @@ class Problem:
     kind: Any  # the kind of target
     outputs: int  # K
     seed: int
-    positive: tuple[float, ...] | None = None  # for multi-label: weights of positive examples [K]
+    pos_weight: tuple[float, ...] | None = None  # [K] weights of positive examples, for multi-label
 
     @property
     def cost(self) -> int:
-        """Number of non-zero features times number of outputs, a measure of the time of a fit."""
+        """Number of non-zero features times number of outputs, which the time of a fit depends on."""
         return self.rows.nnz * (1 if self.outputs == 2 else self.outputs)
 
     def candidates(self) -> list[Candidate]:
         """The models that cross-validation compares."""
         name = RIDGE if not self.kind.predicts_labels else LOGISTIC if self.kind.is_multilabel else SVM
         strengths = STRENGTHS[name] if self.cost <= MAX_COST_ALL_STRENGTHS else STRENGTHS[name][1:3]
-        too_few = (
-            len(self.targets) <= MAX_PER_CLASS * self.outputs
+        tries_softmax = (
+            name == SVM
             and self.outputs > 2
+            and len(self.targets) <= MAX_PER_CLASS * self.outputs
             and self.cost <= MAX_COST_ALL_STRENGTHS
         )
-        softmax = [Candidate(LOGISTIC, x) for x in SOFTMAX if name == SVM and too_few]
+        softmax = [Candidate(LOGISTIC, x) for x in SOFTMAX_STRENGTHS] if tries_softmax else []
         return [Candidate(name, x) for x in strengths] + softmax
 
     def solve(self, rows: np.ndarray, candidate: Candidate) -> tuple[np.ndarray, np.ndarray]:
-        """Fit weights ``[K, W]`` and biases ``[K]`` on these rows. With only one class, the weights are 0."""
+        """Fit weights ``[K, W]`` and biases ``[K]`` on these examples; with only one class, weights are 0."""
         if self.weights is not None:
             rows = rows[self.weights[rows] > 0]
         X, y = self.rows[rows], self.targets[rows]
@@ -245,11 +246,11 @@ class Problem:
         weight, bias = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
         if not self.kind.predicts_labels:
             return weight, bias
-        if len(weight) == 1:  # for two classes, scikit-learn has only the weights of the second
+        if len(weight) == 1:  # for two classes, scikit-learn has only the weights of the second class
             weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
         if len(model.classes_) == self.outputs:
             return weight, bias
-        # A class without examples in these rows gets a lower bias than all other classes.
+        # A class without examples gets a lower bias than all other classes.
         weights, biases = np.zeros((self.outputs, weight.shape[1])), np.full(self.outputs, bias.min() - 1.0)
         weights[model.classes_], biases[model.classes_] = weight, bias
         return weights, biases
@@ -260,8 +261,8 @@ class Problem:
         share = float(y.mean())
         if share in (0.0, 1.0):  # no example has the label, or all have it
             return np.zeros(X.shape[1]), CERTAIN_LOGIT * (2 * share - 1)
-        if self.positive is not None:
-            weights = np.where(y > 0, self.positive[k], 1.0) * (1.0 if weights is None else weights)
+        if self.pos_weight is not None:
+            weights = np.where(y > 0, self.pos_weight[k], 1.0) * (1.0 if weights is None else weights)
         model = candidate.fit(X, y > 0, weights, self.seed)
         return model.coef_[0], model.intercept_[0]
 
@@ -274,16 +275,16 @@ class Problem:
 
 def _problem(clf: Any, fit: FitState, rows: Any) -> Problem:
     kind, targets, weights = clf.kind_, fit.examples.targets, clf._weights(fit.examples)
-    positive = None
+    pos_weight = None
     if kind.is_multilabel:
-        positive = pos_weights(targets, clf.classes_.tolist(), fit.train.pos_weight)
-    return Problem(rows, targets, weights, kind, len(clf.classes_), clf.seed, positive)
+        pos_weight = pos_weights(targets, clf.classes_.tolist(), fit.train.pos_weight)
+    return Problem(rows, targets, weights, kind, len(clf.classes_), clf.seed, pos_weight)
 
 
 def _cross_validate(
-    problem: Problem, clf: Any, fold: np.ndarray, pause: Callable[[], None]
+    problem: Problem, clf: Any, fold: np.ndarray, raise_if_interrupted: Callable[[], None]
 ) -> tuple[Candidate, OutOfFoldLogits]:
-    """The candidate with the best ``monitor`` (then loss), and its logits; large problems use one fold."""
+    """The candidate with the best ``monitor``, and its logits; the loss decides between equal candidates."""
     folds = range(FOLDS if problem.cost <= MAX_COST_ALL_FOLDS else 1)
     has_weight = True if problem.weights is None else problem.weights > 0
     rows = np.flatnonzero(np.isin(fold, folds) & has_weight)
@@ -291,10 +292,10 @@ def _cross_validate(
     for candidate in problem.candidates():
         logits = np.empty((len(fold), problem.outputs))
         for number in folds:
-            pause()
-            scored = np.flatnonzero(fold == number)
+            raise_if_interrupted()
+            scored_rows = np.flatnonzero(fold == number)
             weight, bias = problem.solve(np.flatnonzero(fold != number), candidate)
-            logits[scored] = problem.rows[scored] @ weight.T + bias
+            logits[scored_rows] = problem.rows[scored_rows] @ weight.T + bias
         out_of_fold = OutOfFoldLogits(rows, logits[rows])
         logits = out_of_fold.logits / problem.temperature(out_of_fold)
         metrics = clf.kind_.validation_metrics(clf, logits, problem.targets[rows])
@@ -317,9 +318,9 @@ def _set_weights(
 
 
 def _evaluate(clf: Any, fit: FitState, problem: Problem, out_of_fold: OutOfFoldLogits) -> dict[str, float]:
-    """Return the only record of the history, and set thresholds and the errors of a regressor.
+    """Set the thresholds or the errors of a regressor, and return the only record of the history.
 
-    They are computed on the validation examples, or else from the out-of-fold logits.
+    They are computed on the validation examples or, without these, from the out-of-fold logits.
     """
     kind, device = clf.kind_, torch.device("cpu")
 
@@ -330,10 +331,10 @@ def _evaluate(clf: Any, fit: FitState, problem: Problem, out_of_fold: OutOfFoldL
     record = {"train_loss": metrics["loss"], "train_accuracy": metrics.get("accuracy", 0.0)}
     outputs = out_of_fold.logits / problem.temperature(out_of_fold)
     targets = problem.targets[out_of_fold.rows]
-    clf.cross_validated_ = _reported(kind.validation_metrics(clf, outputs, targets))
+    clf.cross_validated_ = _without_selection_score(kind.validation_metrics(clf, outputs, targets))
     if fit.validation is not None:
         outputs, targets = logits(clf.tokenizer_.rows(fit.validation[0])), fit.validation[1]
-        record |= _reported(kind.validation_metrics(clf, outputs, targets))
+        record |= _without_selection_score(kind.validation_metrics(clf, outputs, targets))
     if kind.is_multilabel:
         clf.threshold_ = kind.threshold(fit.train, outputs, targets)
     if hasattr(clf, "errors_"):
@@ -341,7 +342,7 @@ def _evaluate(clf: Any, fit: FitState, problem: Problem, out_of_fold: OutOfFoldL
     return record
 
 
-def _reported(metrics: dict[str, float]) -> dict[str, float]:
+def _without_selection_score(metrics: dict[str, float]) -> dict[str, float]:
     return {key: value for key, value in metrics.items() if key != SELECTION_SCORE}
 
 
@@ -369,18 +370,18 @@ class SingleStepTraining:
 
     @contextmanager
     def run_callbacks(self) -> Iterator[None]:
-        """Context that calls ``start`` and ``end`` of the callbacks, also after an error."""
+        """A context that calls ``start`` and ``end`` of the callbacks, also after an error."""
         try:
             for callback in self.callbacks:
                 callback.start(self)  # type: ignore[arg-type]  # has all attributes that callbacks use
             yield
         finally:
-            with ExitStack() as ends:
+            with ExitStack() as stack:
                 for callback in reversed(self.callbacks):
-                    ends.callback(callback.end, self)  # type: ignore[arg-type]  # as above
+                    stack.callback(callback.end, self)  # type: ignore[arg-type]  # as above
 
-    def pause(self) -> None:
-        """Raise Interrupted if a signal was received; call this between two fits."""
+    def raise_if_interrupted(self) -> None:
+        """Raise Interrupted if a signal was received; to call between two fits."""
         for callback in self.callbacks:
             if isinstance(callback, StopOnSignal) and callback.signals.received is not None:
                 callback.signals.handled = True

@@ -60,7 +60,7 @@ from glassformer.families.pretrained import Checkpoint, load_pretrained, save_pr
 from glassformer.finite import finite
 from glassformer.inputs.sentences import Sentences
 from glassformer.inputs.texts import TINY_TEXTS
-from glassformer.runtime import computes
+from glassformer.runtime import runs_isolated
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.targets.multiclass import warn_spelling_message
 from glassformer.targets.token_tags import (
@@ -76,13 +76,13 @@ from glassformer.tasks.build import (
     as_classifier_sections,
     build_model,
     build_tokenizer,
-    check_table,
+    check_embedding_table,
     cover_vocabulary,
     hub_labels,
     is_from_scratch,
     save_tokenizer,
 )
-from glassformer.tasks.estimator import Estimator, FitState, fitted, with_settings
+from glassformer.tasks.estimator import Estimator, FitState, fitted_attribute, with_settings
 from glassformer.tasks.task import TINY, DataPreview, OutOfFold, RunContext, Task, export, read_source
 from glassformer.tasks.token_tagging.recipe import (
     TaggerFitConfig,
@@ -95,15 +95,15 @@ from glassformer.train.config import auto_values_for
 from glassformer.train.loop import WordStream
 from glassformer.train.objectives import IGNORED, TaggedWords, input_masking
 
-CHUNK = 4096  # number of sentences that are encoded at a time, which limits memory
+CHUNK = 4096  # number of sentences that are encoded at a time, to limit memory
 
 
 @dataclass(frozen=True)
 class TaggedSpan:
     """A tagged span: words ``first`` to ``last`` (exclusive), characters ``start`` to ``end`` (exclusive).
 
-    The probability of a word is the sum over all tags of this kind (B-, I- and so on). ``probability`` is
-    the minimum over the words of the span.
+    ``probability`` is the minimum over its words. That of a word is the sum over all tags of this ``kind``
+    (B-, I- and so on).
     """
 
     text: str
@@ -115,18 +115,17 @@ class TaggedSpan:
     probability: float
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
         return asdict(self)
 
 
-def word_places(sentence: Any, whole: Collection[str] | None = None) -> list[tuple[int, int]]:
-    """Start and end of each word, in a text or in a list of words that are joined with spaces.
+def word_offsets(sentence: Any, whole_words: Collection[str] | None = None) -> list[tuple[int, int]]:
+    """First character and last + 1 of each word, in a text or in a list of words joined with spaces.
 
     Args:
-        whole: how a text is split into words, see ``word_positions``.
+        whole_words: how a text is split into words, see ``word_positions``.
     """
     if isinstance(sentence, str):
-        return word_positions(sentence, whole)
+        return word_positions(sentence, whole_words)
     ends = np.cumsum([len(word) + 1 for word in sentence]) - 1
     return [(int(end) - len(word), int(end)) for word, end in zip(sentence, ends, strict=True)]
 
@@ -137,7 +136,7 @@ def tagged_spans(
     probabilities: np.ndarray,
     classes: Sequence[str],
     scheme: Scheme,
-    whole: Collection[str] | None = None,
+    whole_words: Collection[str] | None = None,
 ) -> list[TaggedSpan]:
     """The spans of one sentence.
 
@@ -145,14 +144,14 @@ def tagged_spans(
         sentence: a text, or a list of words.
         tags: predicted tags ``[W]``.
         probabilities: ``[W, C]``, columns in the order of ``classes``.
-        whole: how a text is split into words, see ``word_positions``.
+        whole_words: how a text is split into words, see ``word_positions``.
     """
     text = sentence if isinstance(sentence, str) else " ".join(sentence)
-    places = word_places(sentence, whole)
+    offsets = word_offsets(sentence, whole_words)
     kinds = np.array([tag_kind(tag, scheme) for tag in classes])
     out = []
     for kind, first, last in tags_to_spans(tags, scheme):
-        start, end = places[first][0], places[last - 1][1]
+        start, end = offsets[first][0], offsets[last - 1][1]
         probability = float(probabilities[first:last, kinds == kind].sum(1).min())
         out.append(TaggedSpan(text[start:end], kind, start, end, first, last, min(probability, 1.0)))
     return out
@@ -184,13 +183,13 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
     EXPLAIN_TARGET_OPTIONS = ("word",)
     SAVED_STATE = (*Estimator.SAVED_STATE, "scheme", "repaired", "length", "temperature", "whole_words")
 
-    tokenizer_: Tokenizer = fitted()
-    classes_: np.ndarray = fitted()
-    scheme_: Scheme = fitted()
-    repaired_: int = fitted()
-    length_: int = fitted()
-    temperature_: float = fitted()
-    whole_words_: list[str] | None = fitted()
+    tokenizer_: Tokenizer = fitted_attribute()
+    classes_: np.ndarray = fitted_attribute()
+    scheme_: Scheme = fitted_attribute()
+    repaired_: int = fitted_attribute()
+    length_: int = fitted_attribute()
+    temperature_: float = fitted_attribute()
+    whole_words_: list[str] | None = fitted_attribute()
 
     # --- training --------------------------------------------------------------------------------
 
@@ -245,9 +244,9 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
             validation_set = TaggedSentences(validation_words, validation_tags)
         elif fit.train.validation_fraction:
             groups = [comparison_key(" ".join(row)) for row in words] if fit.group_duplicates else None
-            parts = random_split([words, well_formed], fit.train.validation_fraction, fit.train.seed, groups)
-            (words, well_formed), validation_parts = parts
-            validation_set = TaggedSentences(*validation_parts)
+            splits = random_split([words, well_formed], fit.train.validation_fraction, fit.train.seed, groups)
+            (words, well_formed), validation_data = splits
+            validation_set = TaggedSentences(*validation_data)
         return TaggedSentences(words, well_formed), validation_set
 
     def _prepare(self, fit: FitState) -> tuple[WordRows, WordRows | None]:
@@ -275,13 +274,13 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
 
     def _loop(self, fit: FitState) -> tuple[WordStream, TaggedWords, Callable[[], dict[str, float]] | None]:
         train: TaggerFitConfig = fit.train
-        rows: WordRows = fit.table
+        encoded: WordRows = fit.table
         settings = BatchSettings(train.batch_size or 0, train.batch_tokens, train.length_window)
-        words = len(rows.first)
-        stream = WordStream(rows.table, settings, train.accumulate, train.seed, fit.device, words=words)
+        words = len(encoded.first)
+        stream = WordStream(encoded.table, settings, train.accumulate, train.seed, fit.device, words=words)
         masking = input_masking(train, self.tokenizer_, mask_first=False)
-        targets = rows.on_first(self.class_indices(fit.examples.tags), IGNORED)
-        objective = TaggedWords(targets, rows.table.starts, train.label_smoothing, masking)
+        targets = encoded.on_first(self.class_indices(fit.examples.tags), IGNORED)
+        objective = TaggedWords(targets, encoded.table.starts, train.label_smoothing, masking)
         return stream, objective, None if fit.validation is None else self._evaluator(fit)
 
     def _evaluator(self, fit: FitState) -> Callable[[], dict[str, float]]:
@@ -300,9 +299,10 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
 
     def _arrays(self, fit: FitState) -> list[np.ndarray | None]:
         arrays: list[np.ndarray | None] = []
-        for rows, examples in ((fit.table, fit.examples), (fit.validation_table, fit.validation)):
-            if rows is not None:
-                arrays += [rows.table.ids, rows.table.starts, rows.first, self.class_indices(examples.tags)]
+        for encoded, examples in ((fit.table, fit.examples), (fit.validation_table, fit.validation)):
+            if encoded is not None:
+                arrays += [encoded.table.ids, encoded.table.starts, encoded.first]
+                arrays.append(self.class_indices(examples.tags))
         return arrays
 
     # --- prediction ------------------------------------------------------------------------------
@@ -316,9 +316,9 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         Raises:
             DataError: there are no sentences, or a sentence cannot be used.
         """
-        return check_words(self.prediction_rows(X, origin), origin, whole=self._whole())
+        return check_words(self.prediction_rows(X, origin), origin, whole=self._whole_words())
 
-    def _whole(self) -> frozenset[str] | None:
+    def _whole_words(self) -> frozenset[str] | None:
         return None if self.whole_words_ is None else frozenset(self.whole_words_)
 
     @property
@@ -327,17 +327,18 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         return max(self.batch_tokens or 8192, self.length_)
 
     def word_logits(
-        self, model: Any, rows: WordRows, device: torch.device, progress: Callable[[int], None] | None = None
+        self,
+        model: Any,
+        encoded: WordRows,
+        device: torch.device,
+        progress: Callable[[int], None] | None = None,
     ) -> np.ndarray:
-        """Logits of each word, ``[W, C]`` fp32."""
+        """Logits of each word, ``[W, C]`` fp32: those of its first token."""
         count = None if progress is None else lambda index: progress(len(index))
-        outputs, budget = len(self.classes_), self.budget
-        logits = predict_tokens(
-            model, rows.table, outputs, batch_tokens=budget, device=device, progress=count
-        )
-        return logits[rows.first]
+        options = {"batch_tokens": self.budget, "device": device, "progress": count}
+        return predict_tokens(model, encoded.table, len(self.classes_), **options)[encoded.first]
 
-    @computes
+    @runs_isolated
     def logits(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> list[np.ndarray]:
         """Logits of each sentence's words, ``[W_i, C]`` fp32 each."""
         check_is_fitted(self, "model_")
@@ -345,15 +346,15 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         device = next(model.parameters()).device
         out: list[np.ndarray] = []
         for start in range(0, len(words), CHUNK):
-            rows = self.encode(words[start : start + CHUNK])
-            out += rows.split(finite(self.word_logits(model, rows, device, progress), "logits"))
+            encoded = self.encode(words[start : start + CHUNK])
+            out += encoded.split(finite(self.word_logits(model, encoded, device, progress), "logits"))
         return out
 
     def predict_proba(
         self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None
     ) -> list[np.ndarray]:
         """Probabilities of each sentence's words, ``[W_i, C]`` fp64, columns in the order of ``classes_``."""
-        return [self.to_probabilities(rows) for rows in self.logits(X, progress=progress)]
+        return [self.to_probabilities(logits) for logits in self.logits(X, progress=progress)]
 
     def to_probabilities(self, logits: np.ndarray) -> np.ndarray:
         """Convert logits ``[W, C]`` to probabilities."""
@@ -363,9 +364,9 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         """The most probable tag of each word; malformed sequences of tags are repaired."""
         return self.decide(self.predict_proba(X))
 
-    def decide(self, rows: Sequence[np.ndarray]) -> list[list[str]]:
-        """Tags from the logits or probabilities ``[W_i, C]`` of each sentence."""
-        return self._repaired([self.classes_[p.argmax(1)].tolist() for p in rows])
+    def decide(self, probabilities: Sequence[np.ndarray]) -> list[list[str]]:
+        """Tags from the probabilities or logits ``[W_i, C]`` of each sentence."""
+        return self._repair([self.classes_[p.argmax(1)].tolist() for p in probabilities])
 
     def spans(
         self, X: Sequence[Any], probabilities: Sequence[np.ndarray] | None = None
@@ -379,10 +380,10 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         """
         X = read_rows(self.prediction_rows(X), "sentences", "sentences", is_example=is_sentence)
         probabilities = self.predict_proba(X) if probabilities is None else probabilities
-        classes, tags, whole = self.classes_.tolist(), self.decide(probabilities), self._whole()
+        classes, tags, whole_words = self.classes_.tolist(), self.decide(probabilities), self._whole_words()
         return [
-            tagged_spans(x if isinstance(x, str) else list(x), row_tags, rows, classes, self.scheme_, whole)
-            for x, row_tags, rows in zip(X, tags, probabilities, strict=True)
+            tagged_spans(x if isinstance(x, str) else list(x), t, p, classes, self.scheme_, whole_words)
+            for x, t, p in zip(X, tags, probabilities, strict=True)
         ]
 
     def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
@@ -391,12 +392,12 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         Tags in another spelling or scheme are converted, with an ``OtherSpellingWarning``.
         """
         words, classes = check_words(self.prediction_rows(X)), {*self.classes_.tolist()}
-        pairs = zip(check_tags(y, words), self.true_tags(y, words), strict=True)
-        other = [(a, b) for pair in pairs for a, b in zip(*pair, strict=True) if a not in classes]
-        warn_spelling_message(respelled_message([a for a, _ in other], [b for _, b in other]))
+        sentences = zip(check_tags(y, words), self.true_tags(y, words), strict=True)
+        converted = [(a, b) for tags in sentences for a, b in zip(*tags, strict=True) if a not in classes]
+        warn_spelling_message(respelled_message([a for a, _ in converted], [b for _, b in converted]))
         metrics = self.judge(X, y, bootstrap=0)
-        plain = self.scheme_ == "plain" and OUTSIDE not in self.classes_
-        return metrics["accuracy" if plain else MAIN_METRIC]
+        has_no_spans = self.scheme_ == "plain" and OUTSIDE not in self.classes_
+        return metrics["accuracy" if has_no_spans else MAIN_METRIC]
 
     def judge(
         self, X: Sequence[Any], y: Sequence[Any], *, bootstrap: int = 1000, answers: Sequence | None = None
@@ -415,7 +416,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         tags = read_tags_like_model(
             check_tags(y, words, origin), self.scheme, self.scheme_, self.classes_.tolist(), origin
         )
-        return self._repaired(tags)
+        return self._repair(tags)
 
     def explain(
         self, x: Any, *, word: str | int | None = None, method: str = "occlusion", **options: Any
@@ -444,12 +445,11 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         return self.words_of(X)
 
     def export_outputs(self) -> Any:
-        """The ``export.outputs.Outputs`` that exports this estimator and checks the export."""
         from glassformer.export.outputs import WordTags
 
         return WordTags(self)
 
-    def _repaired(self, tags: Sequence[Sequence[str]]) -> list[list[str]]:
+    def _repair(self, tags: Sequence[Sequence[str]]) -> list[list[str]]:
         return [repair_tags(row_tags, self.scheme_) for row_tags in tags]
 
     # --- files -----------------------------------------------------------------------------------
@@ -461,30 +461,30 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         save_tokenizer(self.tokenizer_, folder, self.length_, segments=self.model_.config.embedding.segments)
         return {"classes": self.classes_.tolist()}
 
-    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+    def read_parts(self, folder: Path, metadata: dict[str, Any]) -> None:
         self.tokenizer_ = load_tokenizer(folder)
-        classes = about.get("classes")
+        classes = metadata.get("classes")
         where = str(folder / METADATA_FILE)
         if not isinstance(classes, list) or not all(isinstance(tag, str) for tag in classes):
             raise CheckpointError("'classes' is not a list of tags", where=where)
         self.classes_ = np.asarray(read_labels(classes, "classes", where))
         if self.scheme_ not in ("BIO", "BIOES", "plain"):
             raise CheckpointError(f"scheme = {self.scheme_!r} is not known", where=where)
-        t = self.temperature_
-        if isinstance(t, bool) or not isinstance(t, int | float) or not 0 < t < float("inf"):
-            raise CheckpointError(f"temperature = {t!r} is not a number above 0", where=where)
-        whole = self.whole_words_
-        if whole is not None and not (isinstance(whole, list) and all(isinstance(w, str) for w in whole)):
+        temperature, words = self.temperature_, self.whole_words_
+        is_number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
+        if not is_number or not 0 < temperature < float("inf"):
+            raise CheckpointError(f"temperature = {temperature!r} is not a number above 0", where=where)
+        if words is not None and not (isinstance(words, list) and all(isinstance(w, str) for w in words)):
             raise CheckpointError("'whole_words' is not a list of words", where=where)
 
     @classmethod
-    def restore(cls, folder: Path, about: dict[str, Any], *, in_bf16: bool = False) -> TokenTagger:
-        about = {"temperature": 1.0, "whole_words": None} | about
-        return super().restore(folder, about, in_bf16=in_bf16)
+    def restore(cls, folder: Path, metadata: dict[str, Any], *, in_bf16: bool = False) -> TokenTagger:
+        metadata = {"temperature": 1.0, "whole_words": None} | metadata
+        return super().restore(folder, metadata, in_bf16=in_bf16)
 
     def check_parts(self, folder: Path) -> None:
         config = self.model_.config
-        check_table(self.tokenizer_, config, str(folder))
+        check_embedding_table(self.tokenizer_, config, str(folder))
         if getattr(config, "pooling", None) != "tokens" or config.num_labels != len(self.classes_):
             what = f"has no head for token classification with {len(self.classes_)} tags"
             raise CheckpointError(what, where=str(folder))
@@ -494,7 +494,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         """The tagger for a folder of ``transformers``.
 
         Raises:
-            CheckpointError: the labels do not name each output once, or the tokenizer does not fit.
+            CheckpointError: the labels do not name each output once, or the tokenizer does not match.
         """
         where, settings = str(folder / "config.json"), checkpoint.settings
         names = hub_labels(settings, checkpoint.config.num_labels, where, partial=True)
@@ -526,10 +526,10 @@ def load(recipe: TaggingRecipe, source: str | None = None) -> Splits:
     dataset = read(recipe, source)
     if source is not None:
         return evaluation_splits(dataset)
-    return make_splits(with_tags_read(dataset, recipe.text.scheme), recipe.data, recipe.evaluate.split)
+    return make_splits(convert_tags(dataset, recipe.text.scheme), recipe.data, recipe.evaluate.split)
 
 
-def with_tags_read(dataset: TaggedDataset, scheme: str | Sequence[str]) -> TaggedDataset:
+def convert_tags(dataset: TaggedDataset, scheme: str | Sequence[str]) -> TaggedDataset:
     """The data set with its tags converted by ``read_tags``."""
     tagged = {name: split for name, split in dataset.splits.items() if split.tags is not None}
     reading = read_tags(
@@ -542,23 +542,23 @@ def with_tags_read(dataset: TaggedDataset, scheme: str | Sequence[str]) -> Tagge
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """Log lines about the sentences, and about kinds of spans that do not occur in training."""
+    """Describe the sentences, and the kinds of spans that do not occur in training."""
     splits, settings = context.data, context.recipe.evaluate
     if settings.sentences:
         check_words(list(settings.sentences), "evaluate.sentences")
     setting = context.recipe.text.scheme
     scheme = read_tags(splits.train.tags or (), setting).scheme
-    training_kinds = _kinds(splits.train, scheme)
+    training_kinds = _span_kinds(splits.train, scheme)
     lines = [*splits.dataset.messages, f"{splits.dataset.name}: {splits.sizes()} sentences, tags in {scheme}"]
     lines += context.held_out_warning("sentences", "tags")
     for split in {id(s): s for s in (splits.validation, splits.evaluated) if s is not None}.values():
-        if unseen := sorted(_kinds(split, scheme) - training_kinds):
+        if unseen := sorted(_span_kinds(split, scheme) - training_kinds):
             lines.append(f"{split.origin} has kinds that training does not show: {', '.join(unseen)}")
     dataset = replace(splits.dataset, splits=splits.parts())
     return DataPreview(lines, splits.dataset.rejected, lambda: examine_tagged(dataset, setting))
 
 
-def _kinds(split: TaggedSplit, scheme: Scheme) -> set[str]:
+def _span_kinds(split: TaggedSplit, scheme: Scheme) -> set[str]:
     return {tag_kind(tag, scheme) for tags in split.tags or () for tag in tags} - {""}
 
 
@@ -598,10 +598,8 @@ def _evaluate_split(
 
 def _baseline(context: RunContext, split: TaggedSplit) -> dict[str, Any]:
     started, tagger, train = time.perf_counter(), context.estimator, context.data.train
-    guess = frequent_tags(train, split, tagger.scheme_)
-    metrics = tagger.judge(
-        split.words, split.tags or [], bootstrap=context.recipe.evaluate.bootstrap, answers=guess
-    )
+    predicted, bootstrap = frequent_tags(train, split, tagger.scheme_), context.recipe.evaluate.bootstrap
+    metrics = tagger.judge(split.words, split.tags or [], bootstrap=bootstrap, answers=predicted)
     return metrics | {"seconds": time.perf_counter() - started}
 
 
@@ -622,9 +620,9 @@ class TagsOutOfFold(OutOfFold):
             raise OneClassError(f"every word has the tag {self.classes[0]!r}", where=self.train.origin)
 
     def assign(self, folds: int) -> np.ndarray:
-        """The fold of each sentence, stratified by whether it has spans, if there are enough sentences."""
-        d, train = self.recipe.data, self.train
-        groups = copy_keys(train) if d.copies == "together" else None
+        """The fold of each sentence; if there are enough sentences, stratified by whether it has spans."""
+        data, train = self.recipe.data, self.train
+        groups = copy_keys(train) if data.copies == "together" else None
         kinds = ["spans" if tags_to_spans(row_tags, self.scheme) else "none" for row_tags in train.tags or []]
         firsts = dict(zip(groups or range(len(kinds)), kinds, strict=True))
         if len(firsts) < folds:
@@ -632,7 +630,7 @@ class TagsOutOfFold(OutOfFold):
             raise TooFewExamplesError(what, where=train.origin, fix="Use fewer folds, or give more sentences")
         if min(Counter(firsts.values()).values()) < folds:
             kinds = ["sentence"] * len(kinds)
-        return stratified_folds(kinds, folds, d.split_seed, groups)
+        return stratified_folds(kinds, folds, data.split_seed, groups)
 
     def evaluate(self, model: TokenTagger, split: TaggedSplit) -> tuple[int, dict[str, Any], np.ndarray]:
         probabilities, model_classes = model.predict_proba(split.words), model.classes_.tolist()
@@ -667,7 +665,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     scheme = context.estimator.scheme_
     true = context.estimator.true_tags(split.tags, split.words, split.origin)
     known_kinds = {tag_kind(tag, scheme) for tag in context.estimator.classes_.tolist()}
-    if unknown := sorted(_kinds(replace(split, tags=true), scheme) - known_kinds):
+    if unknown := sorted(_span_kinds(replace(split, tags=true), scheme) - known_kinds):
         context.log(f"kinds of spans that the model does not know: {', '.join(unknown)}")
     with context.count("evaluating", len(split)) as progress:
         return _evaluate_split(context.estimator, split, context.recipe.evaluate.bootstrap, progress)[0]
@@ -689,7 +687,7 @@ def predict_records(tagger: TokenTagger, X: Sequence[Any]) -> list[dict[str, Any
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """``spans.json``: evaluated sentences with true and predicted spans, errors first."""
+    """The contents of ``spans.json``: evaluated sentences with true and predicted spans, errors first."""
     split, tagger = context.data.evaluated, context.estimator
     if split is None or context.predictions is None:
         return {}
@@ -712,7 +710,7 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
 
 
 def _counted_spans(spans: list, tags: Sequence[str]) -> dict[Span, float]:
-    """Predicted spans -> probabilities, without words with the true tag -100."""
+    """Map predicted spans, without words with the true tag -100, to their probabilities."""
     is_counted = tagged_positions(tags)
     out = {}
     for span in spans:
@@ -729,7 +727,6 @@ def _error(split: TaggedSplit, spans: list, i: int, scheme: Scheme) -> float:
 
 
 def example_fixture() -> tuple[TokenTagger, tuple]:
-    """A minimal estimator, and sentences in which animals are tagged."""
     words = [text.split() for text in TINY_TEXTS]
     tags = [["B-animal" if word in ("dog", "cat") else "O" for word in sentence] for sentence in words]
     return TokenTagger("encoder-mini", **TINY, max_length=16, min_count=1), (words, tags)

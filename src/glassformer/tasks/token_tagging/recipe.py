@@ -8,18 +8,18 @@ from typing import Literal
 
 from glassformer.config import positional, section, setting
 from glassformer.tasks.sections import (
-    DrawnData,
     EvaluateKeys,
     NewTokenizer,
     RecipeKeys,
-    TextRows,
+    SampleSizes,
     TokenHeadConfig,
+    UnusableRows,
 )
 from glassformer.train.config import AutoFitConfig, Maskable, TokenBatches
 
 
 @section
-class TaggedConfig(TextRows, DrawnData):
+class TaggedDataConfig(UnusableRows, SampleSizes):
     """Source of the tagged sentences, and how they are split."""
 
     source: str = setting(
@@ -101,7 +101,7 @@ class TaggingRecipe(RecipeKeys):
     CARD = ("token-classification", 'print(model.predict(["A text."]))')
 
     task: Literal["token-tagging"] = setting("token-tagging", "task that the recipe trains for")
-    data: TaggedConfig = field(default_factory=TaggedConfig)
+    data: TaggedDataConfig = field(default_factory=TaggedDataConfig)
     text: TaggerTextConfig = field(default_factory=TaggerTextConfig)
     model: TaggerModelConfig = field(default_factory=TaggerModelConfig)
     train: TaggerFitConfig = field(default_factory=TaggerFitConfig)

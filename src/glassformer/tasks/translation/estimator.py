@@ -48,7 +48,7 @@ from glassformer.models.seq2seq import TransformerSeq2Seq, transformer
 from glassformer.models.seq2seq_rnn import RecurrentConfig, RecurrentSeq2Seq
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
-from glassformer.runtime import computes, computing
+from glassformer.runtime import isolated_torch, runs_isolated
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.targets.target_text import TargetText, translation_scores
 from glassformer.tasks.estimator import Estimator, FitState, with_settings
@@ -188,7 +188,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         hypotheses = self.search(table, beam, length_penalty, max_tokens, progress)
         return [detokenize(self.target_tokenizer_, best[0].tokens) for best in hypotheses]
 
-    @computes
+    @runs_isolated
     def search(
         self,
         table: TokenTable,
@@ -197,7 +197,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         max_tokens: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses for each text, best first. Texts of similar length are decoded together."""
+        """The hypotheses for each text, best first; texts of similar length are decoded together."""
         limit = None if max_tokens is None else check_max_tokens(max_tokens)
         model, limits = self.predictor(), self._limits()
         device = next(model.parameters()).device
@@ -208,7 +208,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
             if limit is not None:
                 max_lengths = torch.full_like(max_lengths, limit)
             batch_limits = Limits(limits.begin, limits.end, max_lengths, limits.banned)
-            with computing():
+            with isolated_torch():
                 memory = model.encode(batch.ids, batch.packing)
                 best = beam_search(model, memory, batch_limits, beam, length_penalty)
             for i, hypotheses in zip(index.tolist(), best, strict=True):
@@ -222,7 +222,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         banned = tuple(ids[token] for token in SPECIAL_TOKENS if token != SEP)
         return Limits(ids[CLS], ids[SEP], banned=banned)
 
-    @computes
+    @runs_isolated
     def align(self, text: str, beam: int = 5, length_penalty: float = 1.0) -> Alignment:
         """Translate one text and show the attention of each target token to the source.
 
@@ -239,7 +239,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         decoder_ids = torch.tensor([limits.begin, *best.tokens])
         model = self.predictor()
         device = next(model.parameters()).device
-        with computing():
+        with isolated_torch():
             out = model(
                 ids.to(device),
                 decoder_ids.to(device),
@@ -248,10 +248,10 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
                 trace=Trace(attentions=[-1]),
             )
         weights = out.cross_trace.attentions[-1][0].float().mean(0).cpu().numpy()  # [T, S]
-        predicted = [*best.tokens, limits.end][: len(best.tokens) + best.ended]  # a truncated one has no end
+        predicted = [*best.tokens, limits.end][: len(best.tokens) + best.ended]  # without end if truncated
         return Alignment(
-            pieces(self.source_tokenizer_, ids.tolist()),
-            pieces(self.target_tokenizer_, predicted),
+            token_texts(self.source_tokenizer_, ids.tolist()),
+            token_texts(self.target_tokenizer_, predicted),
             weights[: len(predicted)],
             detokenize(self.target_tokenizer_, best.tokens),
             text,
@@ -278,10 +278,10 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         self.target_tokenizer_.save(str(folder / "target_tokenizer.json"))
         return {"truncated": self.truncated_}
 
-    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+    def read_parts(self, folder: Path, metadata: dict[str, Any]) -> None:
         self.source_tokenizer_ = ignore_special_tokens(load_tokenizer(folder / "source_tokenizer.json"))
         self.target_tokenizer_ = ignore_special_tokens(load_tokenizer(folder / "target_tokenizer.json"))
-        self.truncated_ = about["truncated"]
+        self.truncated_ = metadata["truncated"]
 
     def check_parts(self, folder: Path) -> None:
         config = self.model_.config
@@ -299,36 +299,34 @@ def build_tokenizers(
     kinds = {"bpe": bpe_tokenizer, "wordpiece": wordpiece_tokenizer, "word": word_tokenizer}
     options = {"vocab_size": text.vocab_size, "min_count": text.min_count, "lowercase": text.lowercase}
     if text.shared_vocabulary:
-        both = ignore_special_tokens(kinds[text.tokenizer]([*source, *target], **options))
-        return both, both
-    return ignore_special_tokens(kinds[text.tokenizer](source, **options)), ignore_special_tokens(
-        kinds[text.tokenizer](target, **options)
-    )
+        shared = ignore_special_tokens(kinds[text.tokenizer]([*source, *target], **options))
+        return shared, shared
+    first, second = (kinds[text.tokenizer](texts, **options) for texts in (source, target))
+    return ignore_special_tokens(first), ignore_special_tokens(second)
 
 
 def build_seq2seq(
     model: Seq2SeqModelConfig, source_vocab: int, target_vocab: int, shared: bool
 ) -> TransformerSeq2Seq | RecurrentSeq2Seq:
-    """The network with random weights."""
-    m = model
-    if m.model == "rnn":
+    """Build the network with random weights; ``shared``: whether both languages share their embeddings."""
+    if model.model == "rnn":
         config = RecurrentConfig(
             source_vocab,
             target_vocab,
-            m.d_model,
-            m.num_layers,
-            m.cell,
-            m.attention,
-            m.dropout,
+            model.d_model,
+            model.num_layers,
+            model.cell,
+            model.attention,
+            model.dropout,
             shared,
-            m.tied,
+            model.tied,
         )
         built: TransformerSeq2Seq | RecurrentSeq2Seq = RecurrentSeq2Seq(config)
-        built.weights_source = f"random ({m.cell}, attention: {m.attention}, from scratch)"
+        built.weights_source = f"random ({model.cell}, attention: {model.attention}, from scratch)"
         return built
-    sizes = m.d_model, m.num_layers, m.num_heads, m.d_ff, m.dropout
-    kinds = m.norm, m.activation, shared, m.tied, m.embedding_dropout, m.norm_eps
-    built = TransformerSeq2Seq(transformer(source_vocab, target_vocab, *sizes, *kinds))
+    sizes = model.d_model, model.num_layers, model.num_heads, model.d_ff, model.dropout
+    options = model.norm, model.activation, shared, model.tied, model.embedding_dropout, model.norm_eps
+    built = TransformerSeq2Seq(transformer(source_vocab, target_vocab, *sizes, *options))
     built.weights_source = "random (transformer, from scratch)"
     return built
 
@@ -336,13 +334,13 @@ def build_seq2seq(
 def teacher_forced_evaluator(
     network: Any, source: TokenTable, target: TokenTable, batch_tokens: int, device: torch.device
 ) -> Callable[[], dict[str, float]]:
-    """A function that computes the loss per token (nats) and the token accuracy under teacher forcing."""
+    """Return a function that computes loss per token (nats) and token accuracy under teacher forcing."""
     objective = Translation()
     batches = evaluation_batches(source.lengths + target.lengths, batch_tokens, device)
 
     def evaluate() -> dict[str, float]:
         loss, correct, count = 0.0, 0, 0
-        with computing():
+        with isolated_torch():
             for index in batches:
                 out = objective(network, pack_pairs(source, target, index, device))
                 loss, correct, count = loss + float(out.loss), correct + int(out.correct), count + out.count
@@ -351,7 +349,7 @@ def teacher_forced_evaluator(
     return evaluate
 
 
-def pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+def token_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
     """The text of each token. Incomplete UTF-8 bytes and white space are spelled as in the tokenizer."""
     out = []
     for i in ids:
@@ -360,11 +358,11 @@ def pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
     return out
 
 
-SEARCHES = (("greedy", 1), ("beam", 0))  # name and beam width; 0: the recipe's
+SEARCHES = (("greedy", 1), ("beam", 0))  # name and beam width; 0: the beam width of the recipe
 
 
 def load(recipe: TranslationRecipe) -> Splits:
-    """Check the requirements of the evaluation, and load and split the pairs of a recipe."""
+    """Load and split the pairs of a recipe, after a check of what the evaluation needs."""
     translation_scores(["a"], ["a"])  # raises an error before training if sacrebleu is not installed
     if recipe.evaluate.sentences:
         check_texts(recipe.evaluate.sentences, "evaluate.sentences")
@@ -373,7 +371,6 @@ def load(recipe: TranslationRecipe) -> Splits:
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """Log lines about the pairs."""
     pairs = context.data
     lines = [f"{pairs.dataset.name}: {pairs.sizes()} pairs, {' to '.join(pairs.dataset.columns)}"]
     lines += context.held_out_warning("pairs", "translations")
@@ -423,15 +420,15 @@ def search(
     seconds: dict[str, float] | None = None,
 ) -> tuple[dict[str, Any], dict[str, list[str]]]:
     """Metrics and translations of greedy and beam search."""
-    e = recipe.evaluate
+    length_penalty = recipe.evaluate.length_penalty
     scores, translations = {}, {}
     for name, width in SEARCHES:
-        started = time.perf_counter()
-        translations[name] = translate_truncated(translator, split.source, width or e.beam, e.length_penalty)
+        started, beam = time.perf_counter(), width or recipe.evaluate.beam
+        translations[name] = translate_truncated(translator, split.source, beam, length_penalty)
         spent = time.perf_counter() - started
         scores[name] = translation_scores(translations[name], split.target) | {
-            "width": width or e.beam,
-            "length_penalty": e.length_penalty,
+            "width": beam,
+            "length_penalty": length_penalty,
             "seconds": spent,
             "sentences_per_second": len(split) / max(spent, 1e-9),
         }
@@ -443,13 +440,13 @@ def search(
 def translate_truncated(
     translator: Translator, texts: Sequence[str], beam: int, length_penalty: float
 ) -> list[str]:
-    """Like ``Translator.translate``, but truncate long texts, so that they do not stop the evaluation."""
+    """Translate like ``Translator.translate``, but truncate long texts instead of raising an error."""
     hypotheses = translator.search(translator.encode(texts, True), beam, length_penalty)
     return [detokenize(translator.target_tokenizer_, best[0].tokens) for best in hypotheses]
 
 
 def count_truncated(translator: Translator, split: PairSplit) -> int:
-    """Number of truncated source texts of a split."""
+    """The number of truncated source texts of a split."""
     return int(translator.encode(split.source, True).truncated.sum())
 
 
@@ -469,16 +466,16 @@ def write_translations(path: Path, split: PairSplit, translations: dict[str, lis
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """``alignments.json``: evaluated sentences of readable length with cross-attention, if there is any."""
+    """The contents of ``alignments.json``: cross-attention of evaluated sentences of readable length."""
     translator, recipe = context.estimator, context.recipe
     if recipe.model.model == "rnn" and recipe.model.attention == "none":
         return {"alignments.json": {"examples": []}}
     split = context.data.evaluated or context.data.train
     table = translator.encode(split.source[:2000], True)
     order = np.argsort(np.abs(table.lengths - 14), kind="stable")
-    numbers = order[~table.truncated[order]][: recipe.evaluate.maps].tolist()
+    indices = order[~table.truncated[order]][: recipe.evaluate.maps].tolist()
     examples = []
-    for i in numbers:
+    for i in indices:
         alignment = translator.align(split.source[i], recipe.evaluate.beam, recipe.evaluate.length_penalty)
         examples.append(
             {
@@ -495,8 +492,8 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
 
 def _load_other(recipe: TranslationRecipe, source: str) -> Splits:
     left, right = columns_of_other_data(source, (recipe.data.source_column, recipe.data.target_column))
-    bad = recipe.data.on_bad_row
-    return evaluation_splits(load_pairs(source, source_column=left, target_column=right, on_bad_row=bad))
+    options = {"source_column": left, "target_column": right, "on_bad_row": recipe.data.on_bad_row}
+    return evaluation_splits(load_pairs(source, **options))
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
@@ -510,7 +507,6 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
 
 
 def example_fixture() -> tuple[Translator, tuple]:
-    """A minimal estimator and pairs of texts."""
     translator = Translator(**TINY, max_length=16, min_count=1, vocab_size=300)
     return translator, (TINY_TEXTS, TINY_TEXTS[::-1])
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from glassformer.config import Section, positional, section, setting
 from glassformer.errors import NotForThisModelError
-from glassformer.tasks.sections import DrawnData, RecipeKeys, TextRows
+from glassformer.tasks.sections import RecipeKeys, SampleSizes, UnusableRows
 from glassformer.train.config import CLASSIFIER_KEYS, FitConfig, TokenBatches
 
 OTHER_MODEL = {  # model -> keys that only the other model has
@@ -17,7 +17,7 @@ OTHER_MODEL = {  # model -> keys that only the other model has
 
 
 @section
-class PairDataConfig(TextRows, DrawnData):
+class PairDataConfig(UnusableRows, SampleSizes):
     """Source of the pairs, and how they are split."""
 
     source: str = setting(

@@ -48,8 +48,8 @@ from glassformer.finite import json_text
 from glassformer.inputs import sentences
 from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.models.skipgram import SkipGram
-from glassformer.runtime import computing, own_generator, set_seed, use_own_generator
-from glassformer.tasks.estimator import Estimator, fitted, read_saved, with_settings
+from glassformer.runtime import isolated_torch, own_generator, set_seed, torch_uses_own_generator
+from glassformer.tasks.estimator import Estimator, fitted_attribute, read_saved, with_settings
 from glassformer.tasks.task import DataPreview, RunContext, Task
 from glassformer.tasks.word2vec.recipe import CorpusConfig, JudgeConfig, VectorsRecipe
 from glassformer.train.callbacks import Callback, Checkpoints, StopOnSignal, run_with
@@ -69,7 +69,7 @@ from glassformer.train.word_vectors import (
     skipgram_loss,
 )
 
-# Names of gensim's Word2Vec and KeyedVectors -> what to write instead.
+# Name in gensim's Word2Vec and KeyedVectors -> what to write here instead.
 GENSIM_NAMES = {
     "wv": "the model itself: vectors['word'], vectors.most_similar('word')",
     "train": "fit(sentences); with checkpoints and resume=True it continues",
@@ -100,7 +100,7 @@ class UnknownWord(InputError, KeyError):
 
     code = "unknown-word"
 
-    def __str__(self) -> str:  # KeyError's would put it in quotation marks
+    def __str__(self) -> str:  # ``KeyError.__str__`` would add quotation marks
         return str(self.args[0])
 
 
@@ -112,18 +112,18 @@ class Word2Vec(Estimator, VectorsConfig):
 
     Fitted attributes: ``words_`` (most frequent first), ``counts_``, ``vectors_`` ``[V, D]`` fp32,
     ``contexts_`` (context vectors; None for a file of another program), ``history_`` (the loss), ``norms_``
-    (before and after training) and ``train_seconds_``. You can assign new ``vectors_``, but queries do not
-    notice changes in place.
+    (of the vectors, before and after training) and ``train_seconds_``. You can assign new ``vectors_``, but
+    queries do not notice changes in place.
     """
 
     RECIPE, INPUTS, is_example = VectorsRecipe, sentences.Sentences(), staticmethod(is_sentence)
     SAVED_STATE = ("train_seconds",)
     SINGLE_PROCESS_REASON = "word vectors are trained by threads of one process"
 
-    words_: tuple[str, ...] = fitted()
-    counts_: np.ndarray = fitted()
-    vectors_: np.ndarray = fitted()
-    contexts_: np.ndarray | None = fitted()
+    words_: tuple[str, ...] = fitted_attribute()
+    counts_: np.ndarray = fitted_attribute()
+    vectors_: np.ndarray = fitted_attribute()
+    contexts_: np.ndarray | None = fitted_attribute()
 
     # --- training --------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class Word2Vec(Estimator, VectorsConfig):
         """
         config: VectorsConfig = self.configs()["vectors"]
         threads = config.threads if config.optimizer == "adam" else 0  # sgd starts its own threads
-        with own_generator(), computing(threads, gradients=True), self._rollback():
+        with own_generator(), isolated_torch(threads, gradients=True), self._rollback():
             self._train(sentences, checkpoints, resume, callbacks, tell)
         return self
 
@@ -185,7 +185,7 @@ class Word2Vec(Estimator, VectorsConfig):
             if newest and not resume:
                 raise FolderExistsError("has checkpoints", where=newest, fix="Use resume=True")
             if config.optimizer == "sgd":
-                self._fit_fast(corpus, config, fingerprint, folder, bool(newest), tell)
+                self._fit_sgd(corpus, config, fingerprint, folder, bool(newest), tell)
             else:
                 self._fit_adam(corpus, config, fingerprint, folder, bool(newest), callbacks)
         if config.add_contexts:
@@ -196,7 +196,7 @@ class Word2Vec(Estimator, VectorsConfig):
         self.fit_seconds_ = time.perf_counter() - started
         self._index()
 
-    def _fit_fast(self, corpus, config, fingerprint, folder, resumes, tell) -> None:
+    def _fit_sgd(self, corpus, config, fingerprint, folder, resumes, tell) -> None:
         training = CompiledTraining(corpus, config, fingerprint, self._old_defaults())
         if resumes:
             training.load(folder)
@@ -211,21 +211,18 @@ class Word2Vec(Estimator, VectorsConfig):
             what = "subsampling leaves no pair of words"
             raise DataError(what, where="sentences", fix="Set subsample = 0, or give more text")
         set_seed(train.seed)
-        with use_own_generator():
+        with torch_uses_own_generator():
             model = SkipGram(len(corpus.words), config.dim)
         first = draw_initial_vectors(len(corpus.words), config.dim, config.seed, config.optimizer)
         model.centres.weight.data.copy_(torch.from_numpy(first))
-        optimizer, steps = (
-            MixedPrecisionOptimizer(model, train, torch.float32),
-            count_steps(stream, train.epochs),
-        )
+        optimizer = MixedPrecisionOptimizer(model, train, torch.float32)
+        steps = count_steps(stream, train.epochs)
         training = Training(model, optimizer, train, steps, fingerprint, self._old_defaults())
-        calls = list(callbacks)
         if folder is not None:
             if resumes:
                 training.load(folder)
-            calls = [Checkpoints(folder, train.checkpoint_every), *calls, StopOnSignal(folder)]
-        run_with(calls, training, stream, skipgram_loss, None)
+            callbacks = [Checkpoints(folder, train.checkpoint_every), *callbacks, StopOnSignal(folder)]
+        run_with(list(callbacks), training, stream, skipgram_loss, None)
         self.vectors_ = model.centres.weight.detach().numpy().copy()
         self.contexts_ = model.contexts.weight.detach().numpy().copy()
         self.history_, self.train_seconds_ = list(training.history), training.seconds
@@ -256,8 +253,8 @@ class Word2Vec(Estimator, VectorsConfig):
         """
         self._check_fitted()
         tests = [tests] if isinstance(tests, str) else tests
-        place = tests_folder(data_folders()) if folder is None else Path(folder)
-        return evaluate_vectors(self.words_, self.vectors_, tests, place)
+        folder = tests_folder(data_folders()) if folder is None else Path(folder)
+        return evaluate_vectors(self.words_, self.vectors_, tests, folder)
 
     # --- queries ---------------------------------------------------------------------------------
 
@@ -279,8 +276,8 @@ class Word2Vec(Estimator, VectorsConfig):
             UnknownWord: the word has no vector. The message suggests similar words.
         """
         self._check_fitted()
-        if (found := self._find(word)) is not None:
-            return found
+        if (row := self._find(word)) is not None:
+            return row
         same_word = [w for w in self.words_ if w.casefold() == str(word).casefold()]
         suggestions = same_word or difflib.get_close_matches(str(word), self.words_, n=3, cutoff=0.7)
         fix = f"Did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else "words_ lists them"
@@ -406,8 +403,8 @@ class Word2Vec(Estimator, VectorsConfig):
         """Entries of ``glassformer.json``: the norms."""
         return {"norms": self.norms_}
 
-    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        self.norms_ = get_section(about, "norms", str(folder / METADATA_FILE))
+    def read_parts(self, folder: Path, metadata: dict[str, Any]) -> None:
+        self.norms_ = get_section(metadata, "norms", str(folder / METADATA_FILE))
 
     @classmethod
     def load(cls, path: str | Path, binary: bool | None = None, limit: int | None = None) -> Word2Vec:
@@ -450,9 +447,9 @@ class Word2Vec(Estimator, VectorsConfig):
 
 def _read_tables(folder: Path) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray | None]:
     """Words, counts ``[V]``, vectors ``[V, D]``, and context vectors if they were saved."""
-    about, tensors = read_json(folder / "words.json"), read_tensors(folder)
+    metadata, tensors = read_json(folder / "words.json"), read_tensors(folder)
     where = str(folder / "words.json")
-    words, counts = (about.get(name) for name in ("words", "counts"))
+    words, counts = (metadata.get(name) for name in ("words", "counts"))
     if not isinstance(words, list) or not isinstance(counts, list) or len(words) != len(counts):
         what = "'words' and 'counts' are missing, or not lists of the same length"
         raise CheckpointError(what, where=where)
@@ -478,7 +475,7 @@ def _read_tables(folder: Path) -> tuple[tuple[str, ...], np.ndarray, np.ndarray,
     return tuple(words), np.asarray(counts), vectors, contexts
 
 
-_WORD = re.compile(r"\w+(?:['’]\w+)*")
+_WORD = re.compile(r"\w+(?:['’]\w+)*")  # also with apostrophes inside: don't
 _WORD_OR_MARK = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 
 
@@ -487,7 +484,7 @@ class Texts:
     """The words of the training texts, and the numbers of texts that were left out."""
 
     sentences: list[list[str]]  # the words of each text
-    excluded: dict[str, int]  # excluded split -> texts that it has too
+    excluded: dict[str, int]  # excluded split -> number of texts in both
     rejected: tuple[Any, ...] = ()  # rows that cannot be used
     corpus: Any = None  # the ``Corpus``, which splits long texts and drops texts without words
 
@@ -498,25 +495,24 @@ def load_texts(data: CorpusConfig) -> Texts:
     Texts that also occur in an excluded split (after cleaning) are left out. Excluded splits that the source
     does not have are ignored.
     """
-    hidden = {split: set(_cleaned(_split_texts(data, split), data)) for split in dict.fromkeys(data.exclude)}
-    named = _read_source(data, limit=data.limit, splits=data.splits)
-    texts = _cleaned([text for split in named.splits.values() for text in split.texts], data)
-    excluded = {split: sum(text in known for text in texts) for split, known in hidden.items() if known}
-    all_hidden = set().union(*hidden.values())
-    remaining = [text for text in texts if text not in all_hidden]
+    excluded_texts = {name: set(_clean(_split_texts(data, name), data)) for name in data.exclude}
+    dataset = _read_source(data, limit=data.limit, splits=data.splits)
+    texts = _clean([text for split in dataset.splits.values() for text in split.texts], data)
+    excluded = {name: sum(text in split for text in texts) for name, split in excluded_texts.items() if split}
+    all_excluded = set().union(*excluded_texts.values())
+    remaining = [text for text in texts if text not in all_excluded]
     if texts and not remaining:
         what = f"no text is left: each one is also in {' or '.join(excluded)}"
-        raise DataError(
-            what, where=data.source, fix="Take other splits, or leave none out: --set 'exclude=[]'"
-        )
+        fix = "Use other splits, or leave none out: --set 'exclude=[]'"
+        raise DataError(what, where=data.source, fix=fix)
     words = list(map((_WORD_OR_MARK if data.punctuation else _WORD).findall, remaining))
     if not any(words):
         raise DataError("no text has a word", where=data.source, fix="Give texts of words")
-    return Texts(words, excluded, named.rejected)
+    return Texts(words, excluded, dataset.rejected)
 
 
-def _cleaned(texts: Sequence[str], data: CorpusConfig) -> list[str]:
-    # NFC, because \w does not match combining marks and would split a decomposed "hôm".
+def _clean(texts: Sequence[str], data: CorpusConfig) -> list[str]:
+    # In NFC, because \w does not match combining marks and would split a decomposed "hôm".
     composed = (normalize("NFC", clean_text(text, data.clean)) for text in texts)
     return [text.lower() if data.lowercase else text for text in composed]
 
@@ -562,7 +558,6 @@ def check_tests(tests: Sequence[str], where: str) -> None:
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """Log lines about the corpus."""
     corpus, words = context.data.corpus, f"{len(context.data.corpus.words):,} different ones with a vector"
     lines = [f"{len(context.data.sentences):,} texts, {corpus.raw_words:,} words, {words}"]
     for split, n in context.data.excluded.items():
@@ -571,15 +566,15 @@ def preview_data(context: RunContext) -> DataPreview:
 
 
 def fit(context: RunContext, **options: Any) -> None:
-    """Train the vectors, with a log line after each tenth; then write ``history.jsonl``."""
+    """Train the vectors, log a line after each tenth of the training, and write ``history.jsonl``."""
     tenths = 0
 
     def log_tenth(record: dict[str, Any]) -> None:
         nonlocal tenths
-        step, of = record["step"], record["of"]
-        if 10 * step // of > tenths:
-            tenths = 10 * step // of
-            context.log(f"epoch {record['epoch'] + 1}  loss {record['loss']:.4f}  {step}/{of} rounds")
+        step, total = record["step"], record["of"]
+        if 10 * step // total > tenths:
+            tenths = 10 * step // total
+            context.log(f"epoch {record['epoch'] + 1}  loss {record['loss']:.4f}  {step}/{total} rounds")
 
     context.estimator.fit(context.data.corpus, tell=log_tenth, **options)
     lines = (json_text(record, ascii=True) + "\n" for record in context.estimator.history_)
@@ -587,7 +582,7 @@ def fit(context: RunContext, **options: Any) -> None:
 
 
 def evaluate(context: RunContext) -> dict[str, Any]:
-    """Results of the recipe's tests, nearest neighbors, analogies, norms, and training speed."""
+    """Results of the recipe's tests, nearest neighbors and analogies; also norms and training speed."""
     context.log("evaluating")
     vectors, corpus, settings = context.estimator, context.data.corpus, context.recipe.judge
     questions = [question.split() for question in settings.analogies]
@@ -620,7 +615,6 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
 
 
 def example_fixture() -> tuple[Word2Vec, tuple]:
-    """A minimal estimator and a few texts."""
     return Word2Vec(dim=7, min_count=1, epochs=2, threads=1, seed=3), (list(TINY_TEXTS),)
 
 
