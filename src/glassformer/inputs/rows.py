@@ -45,8 +45,8 @@ from glassformer.errors import (
 from glassformer.finite import json_text
 
 SKIP_HINT = "or mark such rows and predict the other rows with --on-bad-row skip"
-STDIN = "-"  # an argument: read texts from standard input
-MAX_STDIN_BYTES = 256 * 2**20  # maximum size of standard input
+STDIN = "-"  # argument of a command that means standard input
+MAX_STDIN_BYTES = 256 * 2**20
 MAX_COLUMNS = 200  # maximum number of the user's columns next to the predictions
 
 
@@ -279,9 +279,9 @@ class Layout(NamedTuple):
 
 def detect_layout(rows: Sequence[Row]) -> Layout:
     columns = tuple(dict.fromkeys(name for row in rows for name in row.other_columns))
-    several = len({row.file for row in rows if row.file}) > 1
-    pairs = any(isinstance(row.text, TextPair) for row in rows)
-    return Layout(columns, several, any(row.error is not None for row in rows), pairs)
+    has_files = len({row.file for row in rows if row.file}) > 1
+    has_pairs = any(isinstance(row.text, TextPair) for row in rows)
+    return Layout(columns, has_files, any(row.error is not None for row in rows), has_pairs)
 
 
 def copied_columns(layout: Layout, used_names: Sequence[str]) -> dict[str, Callable[[Row], str]]:
@@ -289,11 +289,11 @@ def copied_columns(layout: Layout, used_names: Sequence[str]) -> dict[str, Calla
 
     A name in ``used_names`` becomes ``given:NAME``.
     """
-    writers: dict[str, Callable[[Row], str]] = {"file": lambda row: row.file} if layout.files else {}
+    cells: dict[str, Callable[[Row], str]] = {"file": lambda row: row.file} if layout.files else {}
     for name in layout.columns:
-        is_used = name in (*used_names, *writers) or name.startswith(("p:", "given:"))
-        writers[f"given:{name}" if is_used else name] = lambda row, name=name: row.other_columns.get(name, "")
-    return writers
+        is_used = name in (*used_names, *cells) or name.startswith(("p:", "given:"))
+        cells[f"given:{name}" if is_used else name] = lambda row, name=name: row.other_columns.get(name, "")
+    return cells
 
 
 def unusable_message(rows: Sequence[Row]) -> str:

@@ -88,7 +88,7 @@ SCRATCH = Candidate(IMAGE_SCRATCH, {"model": IMAGE_SCRATCH}, is_trained=True)
 SCRATCH_SHIFTED = replace(
     SCRATCH, settings={**SCRATCH.settings, "weight_decay": 0.05, "schedule": "cosine", "augment": "shift"}
 )
-COMPARED = {"start_share": 0.0}  # marks a model that was compared with others; no effect from scratch
+COMPARED = {"start_share": 0.0}  # marks checkpoints of a model from scratch that was compared with others
 
 
 def frozen_candidate(encoder: str) -> Candidate:
@@ -139,12 +139,13 @@ def fit_auto(
 
     ``data`` are the arguments of ``fit``. ``tried_`` gets the score and the time of each candidate.
     """
+    only_candidate = None
     if needs_encoder(clf) or world()[1] > 1:  # several processes train one model
-        single = default_candidate(clf)
-    else:
-        single = SCRATCH_SHIFTED if is_uncompared(checkpoints if resume else None) else None
-    if single is not None:
-        winner = _new_estimator(clf, single)
+        only_candidate = default_candidate(clf)
+    elif is_uncompared(checkpoints if resume else None):
+        only_candidate = SCRATCH_SHIFTED
+    if only_candidate is not None:
+        winner = _new_estimator(clf, only_candidate)
         X, y, validation, weights = data
         options = {"sample_weight": weights, "checkpoints": checkpoints, "resume": resume}
         winner.set_params(validation_fraction=clf.validation_fraction)
@@ -158,15 +159,15 @@ def fit_auto(
         to_try = [bi_encoder_candidate(c) if c.settings.get("train_layers") == 0 else c for c in to_try]
     kind, classes = clf.kind_, clf.classes_  # restored below, because each candidate sets its own
     search = Search(clf, fit, list(callbacks), checkpoints, resume)
-    if not len(search.truth):  # with one example per class, use the candidate that needs the fewest
+    if not len(search.truth):  # with one example per class, nothing can be scored: use the frozen encoder
         to_try = [next((c for c in to_try if c.settings.get("train_layers") == 0), to_try[0])]
     limit = clf.time_limit
     try:
         for candidate in to_try:
-            perfect = bool(search.tried) and search.tried[-1].score == search.perfect
-            if candidate.warning and not perfect:
+            is_perfect = bool(search.tried) and search.tried[-1].score == search.perfect_score
+            if candidate.warning and not is_perfect:
                 warnings.warn(candidate.warning, FromScratchWarning, user_stacklevel())
-            if perfect:
+            if is_perfect:
                 search.skipped[candidate.name] = PERFECT
             elif limit is not None and search.tried and time.perf_counter() - started > limit:
                 search.skipped[candidate.name] = "time_limit"
@@ -223,8 +224,8 @@ class Search:
     def __init__(self, clf: Any, fit: FitState, callbacks: list[Callback], checkpoints: Any, resume: bool):
         self.clf, self.fit = clf, fit
         self.callbacks, self.checkpoints, self.resume = callbacks, checkpoints, resume
-        stops = [call for call in callbacks if isinstance(call, StopOnSignal)]
-        self.stop_callbacks: list[Callback] = [StopUnsaved(call.folder) for call in stops]
+        folders = [callback.folder for callback in callbacks if isinstance(callback, StopOnSignal)]
+        self.stop_callbacks: list[Callback] = [StopUnsaved(folder) for folder in folders]
         self.tried: list[CandidateResult] = []
         self.skipped: dict[str, str] = {}  # name of a candidate -> why it was skipped
         self.prediction_seconds = 0.0  # prediction time per example of the last candidate
@@ -235,7 +236,7 @@ class Search:
         if fit.validation is not None and len(fit.validation[1]) >= MIN_VALIDATION:
             self.truth = fit.validation[1]
         elif len(self.X) > MAX_CROSS_VALIDATED:
-            strata = clf.kind_.stratify_by(self.raw(self.targets), self.targets)
+            strata = clf.kind_.stratify_by(self.decode(self.targets), self.targets)
             split = grouped_split(strata, clf.copy_keys(self.X), HELD_OUT, clf.seed)
             self.train_rows, self.score_rows = split
             self.truth = self.targets[self.score_rows]
@@ -250,7 +251,7 @@ class Search:
     def uses_folds(self) -> bool:
         return bool((self.fold_of >= 0).any())
 
-    def raw(self, targets: np.ndarray) -> Any:
+    def decode(self, targets: np.ndarray) -> Any:
         """Decode targets to labels or numbers, for ``fit`` of a candidate."""
         kind = self.clf.kind_
         if kind.is_multilabel:
@@ -275,8 +276,10 @@ class Search:
     def run(self, candidate: Candidate) -> None:
         """Fit and score a candidate."""
         if candidate.fine_tunes:
-            for call in self.callbacks:
-                call.note(f"{candidate.name}: at most about {_duration(self._estimate_seconds(candidate))}")
+            for callback in self.callbacks:
+                callback.note(
+                    f"{candidate.name}: at most about {_duration(self._estimate_seconds(candidate))}"
+                )
         began = time.perf_counter()
         estimator = None
         if self.uses_folds:
@@ -290,8 +293,8 @@ class Search:
             outputs = self._outputs(estimator, inputs)
         score = self._score(outputs, slice(None))
         self.tried.append(CandidateResult(candidate, outputs, score, time.perf_counter() - began, estimator))
-        for call in self.callbacks:
-            call.note(f"{candidate.name}: {self.metric} {score:.4f}, {self.tried[-1].seconds:.0f} s")
+        for callback in self.callbacks:
+            callback.note(f"{candidate.name}: {self.metric} {score:.4f}, {self.tried[-1].seconds:.0f} s")
 
     def _estimate_seconds(self, candidate: Candidate) -> float:
         """Upper bound for the seconds of fine-tuning, from the prediction time of the frozen encoder."""
@@ -325,9 +328,9 @@ class Search:
         in_fold = self.uses_folds and len(rows) < len(self.X)  # a fold has no validation examples
         validation = None
         if self.fit.validation is not None and not in_fold:
-            validation = self.fit.validation[0], self.raw(self.fit.validation[1])
+            validation = self.fit.validation[0], self.decode(self.fit.validation[1])
         elif not in_fold and len(self.score_rows) and not self.uses_folds:
-            validation = [self.X[i] for i in self.score_rows], self.raw(self.truth)
+            validation = [self.X[i] for i in self.score_rows], self.decode(self.truth)
         if self.uses_folds and candidate.fine_tunes:  # keep the last epoch, which was scored in the folds
             model.keep_best = False
         options: dict[str, Any] = {"checkpoints": self.checkpoints, "resume": self.resume} if save else {}
@@ -337,7 +340,7 @@ class Search:
         X = [self.X[i] for i in rows]
         return model.fit(
             X,
-            self.raw(self.targets[rows]),
+            self.decode(self.targets[rows]),
             validation=validation,
             sample_weight=weights,
             callbacks=callbacks,
@@ -357,7 +360,7 @@ class Search:
         return "log loss (negative)" if monitor == "loss" else monitor
 
     @property
-    def perfect(self) -> float:
+    def perfect_score(self) -> float:
         """The score of perfect predictions."""
         return 0.0 if self.metric == "log loss (negative)" else 1.0
 
@@ -413,8 +416,8 @@ class Search:
             return False
         self.skipped |= dict.fromkeys(stopped, INTERRUPTED)
         self.callbacks = [c for c in self.callbacks if c not in stops]  # a second signal stops immediately
-        for call in self.callbacks:
-            call.note(f"interrupted: ends with {self.best().candidate.name}, the best so far")
+        for callback in self.callbacks:
+            callback.note(f"interrupted: ends with {self.best().candidate.name}, the best so far")
         return True
 
     def winner(self) -> Any:
