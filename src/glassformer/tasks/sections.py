@@ -47,7 +47,7 @@ class ImageFiles(Section):
     """The column with the images, and what happens to unreadable images."""
 
     image_column: str | None = setting(
-        None, "column with the images; None: detected if only one column can be meant"
+        None, "column with the images; None: detected if only one column qualifies"
     )
     broken: Literal["refuse", "skip"] = setting(
         "refuse", "refuse: an unreadable image is an error; skip: unreadable images are left out and counted"
@@ -59,7 +59,7 @@ class TextColumns(UnusableRows):
     """The columns of texts or pairs of texts."""
 
     text_column: str | None = setting(
-        None, "column with the texts; None: detected if only one column can be meant"
+        None, "column with the texts; None: detected if only one column qualifies"
     )
     pair_column: str = setting(
         "auto",
@@ -79,7 +79,7 @@ class LabeledData(SampleSizes):
     """Examples with one target each, a label or a number."""
 
     label_column: str | None = setting(
-        None, "column with the labels or numbers; None: detected if only one column can be meant"
+        None, "column with the labels or numbers; None: detected if only one column qualifies"
     )
     hold_out: Literal["rows", "blocks"] = setting(
         "rows",
@@ -116,7 +116,7 @@ class NumberData(LabeledData):
     target: Literal["number"] = setting("number", "kind of value that the model learns to predict")
     far_numbers: Literal["keep", "skip"] = setting(
         "keep",
-        "what happens to outliers. skip: numbers far from all others are left out of training and "
+        "keep: outliers are used; skip: numbers far from all others are left out of training and "
         "validation, and counted",
     )
 

@@ -33,13 +33,13 @@ class ImageDataConfig(ImageFiles, ClassData):
 
 @section
 class ImageConfig(PixelConfig):
-    """Preprocessing and augmentation of images. None or empty: as in the checkpoint or architecture."""
+    """Preprocessing and augmentation of images. None: the value of the checkpoint or architecture."""
 
     mix: Literal["none", "mixup", "cutmix", "both"] = setting(
         "none", "augmentation that mixes pairs of images and their labels"
     )
     mix_share: float = setting(1.0, "probability of mixing a batch, 0 to 1")
-    mix_alpha: float = setting(1.0, "parameter of the Beta distribution that the mixing ratio is drawn from")
+    mix_alpha: float = setting(1.0, "parameter of the Beta distribution of the mixing ratio")
 
 
 @section
@@ -108,7 +108,7 @@ class ImageRecipe(RecipeKeys):
 class ImageNumberDataConfig(ImageFiles, NumberData):
     """Source of the images and numbers, and how they are split."""
 
-    source: str = setting("", "a table that holds or names images, or a folder of tables")
+    source: str = setting("", "a table with images or image paths, or a folder of tables")
 
 
 @section

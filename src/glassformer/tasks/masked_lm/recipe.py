@@ -21,7 +21,7 @@ class CorpusConfig(TableKeys):
         "", "a named source (imdb, europe), or a path as for classification, or a .txt with one text per line"
     )
     text_column: str | None = setting(
-        None, "column with the texts; None: detected if only one column can be meant"
+        None, "column with the texts; None: detected if only one column qualifies"
     )
     splits: tuple[str, ...] = setting(
         ("train", "unsupervised"), "splits whose texts are used for training, if the source has them"
@@ -63,7 +63,7 @@ class MaskTextConfig(NewTokenizer):
     )
     vocab_size: int = setting(16_000, "number of tokens in the vocabulary of a newly trained tokenizer")
     mask_share: float = setting(0.15, "share of tokens that are masked and predicted")
-    whole_words: bool = setting(False, "mask all pieces of a word together")
+    whole_words: bool = setting(False, "mask all tokens of a word together")
     next_sentence: bool = setting(
         False, "also train next-sentence prediction: whether the second of two segments follows the first"
     )
@@ -118,7 +118,7 @@ class PretrainFitConfig(TokenBatches, FitConfig):
     RETIRED: ClassVar = CLASSIFIER_KEYS | {
         "label_smoothing": (
             0.0,
-            "the masked-word loss has no smoothing: the hidden words are drawn anew in each pass",
+            "the masked-word loss has no smoothing: the masked words change in each pass",
         )
     }
 

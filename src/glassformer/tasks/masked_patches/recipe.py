@@ -24,7 +24,7 @@ class ImageCorpusConfig(TableKeys):
     )
     also: tuple[str, ...] = setting((), "further sources, whose images are added")
     image_column: str | None = setting(
-        None, "column with the images; None: detected if only one column can be meant"
+        None, "column with the images; None: detected if only one column qualifies"
     )
     splits: tuple[str, ...] = setting(
         ("train",), "splits whose images are used for training, if the source has them"

@@ -34,7 +34,7 @@ class EmbedderTextConfig(Section):
         "auto", "auto: the tokenizer of the checkpoint; word, wordpiece: newly trained, from scratch only"
     )
     clean: Literal["none", "html", "words", "syllables"] = setting(
-        "none", "cleaning of the texts, as for text classification"
+        "none", "cleaning of the texts, with the choices of text classification"
     )
     lowercase: bool = setting(True, "lowercase texts; only for newly trained tokenizers")
     vocab_size: int = setting(30_000, "number of tokens in the vocabulary of a newly trained tokenizer")
@@ -52,7 +52,7 @@ class EmbedderModelConfig(EncoderSizes):
         meaning="a checkpoint (name, folder, Hub id) or a from-scratch architecture",
     )
     pooling: Literal["auto", "mean", "cls", "max"] = setting(
-        "auto", "how token vectors become one vector; auto: as in the checkpoint's modules.json, or the mean"
+        "auto", "how token vectors become one vector; auto: that of the checkpoint's modules.json, or mean"
     )
     dropout: float = setting(0.0, "dropout on the embeddings and on each sub-layer's output")
 

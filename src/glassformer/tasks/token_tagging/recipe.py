@@ -28,12 +28,12 @@ class TaggedDataConfig(UnusableRows, SampleSizes):
     words_column: str | None = setting(
         None,
         "column with the words (for CoNLL its number, usually 1); None: detected if only one column "
-        "can be meant",
+        "qualifies",
     )
     tags_column: str | None = setting(
         None,
         "column with the tags (for CoNLL its number, usually -1, the last); None: detected if only "
-        "one column can be meant",
+        "one column qualifies",
     )
 
 
@@ -57,7 +57,7 @@ class TaggerTextConfig(NewTokenizer):
     scheme: str | tuple[str, ...] = setting(
         "auto",
         "tagging scheme: BIO, IOB1, BIOES, BILOU or plain; for tags that are numbers, their names in "
-        "order, such as O,B-PER,I-PER; auto: detected if the tags are spelled as usual",
+        "order, such as O,B-PER,I-PER; auto: detected from tags in the standard spelling",
     )
 
 

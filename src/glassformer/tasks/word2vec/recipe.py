@@ -22,14 +22,14 @@ class CorpusConfig(TableKeys):
     )
     exclude: tuple[str, ...] = setting((), "splits of the source whose texts are left out")
     text_column: str | None = setting(
-        None, "column with the texts; None: detected if only one column can be meant"
+        None, "column with the texts; None: detected if only one column qualifies"
     )
     limit: int | None = setting(None, "maximum number of texts of each split, for a quick trial")
     on_bad_row: Literal["refuse", "skip"] = setting(
         "refuse", "refuse: an unusable row is an error; skip: unusable rows are left out"
     )
     clean: Literal["none", "html", "words", "syllables", "trim"] = setting(
-        "html", "cleaning of the texts, as for text classification"
+        "html", "cleaning of the texts, with the choices of text classification"
     )
     lowercase: bool = setting(True, "lowercase all words")
     punctuation: bool = setting(False, "keep punctuation marks as separate words; False: they are removed")
