@@ -56,7 +56,7 @@ def test_an_index_is_kept_without_pickle_and_belongs_to_its_model(embedder, tmp_
     again = gf.load(embedder.save(tmp_path / "model")).load_index(folder)
     assert again.similar("a dog", 3) == before
     assert again.index_.row(0) == 2
-    with pytest.raises(CheckpointError, match="of another model"):
+    with pytest.raises(CheckpointError, match="computed by another model"):
         tiny(seed=5).fit(PAIRS, SCORES).load_index(folder)
     with pytest.raises(CheckpointError, match="is not an index"):
         embedder.load_index(tmp_path / "model")

@@ -73,7 +73,7 @@ def test_an_index_is_of_one_way_to_a_vector(tmp_path):
     assert made["plain"].weights_digest() == gf.Embedder(str(tmp_path / "plain")).weights_digest()
     made["plain"].index(TEXTS)
     made["plain"].save_index(tmp_path / "index")
-    with pytest.raises(CheckpointError, match="of another model"):
+    with pytest.raises(CheckpointError, match="computed by another model"):
         made["prompt"].load_index(tmp_path / "index")
 
 
