@@ -33,7 +33,7 @@ WORDS = {
     "surer": r"\bsure(?:r|st)\b|\bsureness\b",  # more confident, confidence
     "as given": r"\bas given\b|\bin form\b|\bdry run\b",  # explain once, or name it
     "rung": r"\brungs?\b|\barms?\b",  # step, variant
-    "is no": r"(?<!\bthere )\b(?:is|are|was|were) (?:no|none)\b(?! (?:longer|more|faster|slower|better|worse)\b)",  # is not a
+    "is no": r"(?<!\bthere )\b(?:is|are|was|were) (?!(?-i:None)\b)(?:no|none)\b(?! (?:longer|more|faster|slower|better|worse)\b)",  # is not a; Python's None may be written
     "distributive a": r"\b(?:picture|row|file|line|number|threshold|class|label|text|token|second|step|record) a "
     r"(?:picture|row|file|line|class|label|text|token|second|step|split|seed|task|level|sequence|word|patch)\b",  # per
     "stands": r"\bstands? (?:beside|behind|there|in|on|under|between|for itself)\b|\bwhat stands\b",  # is
