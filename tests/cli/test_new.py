@@ -94,7 +94,7 @@ def test_it_takes_what_train_takes(gf, tmp_path: Path):
 def test_what_cannot_be_written_is_refused(ok, refused):
     assert "no task 'x'" in refused("new", "a.toml", "--task", "x")
     assert "--task and RECIPE" in refused("new", "a.toml", "europe", "--task", "word2vec")
-    assert "is a .toml file" in refused("new", "a.txt")
+    assert "is written as a .toml file" in refused("new", "a.txt")
     assert not Path("a.toml").exists()
     ok("new", "a.toml")
     before = Path("a.toml").read_bytes()

@@ -172,8 +172,8 @@ def test_the_comparison_has_one_scale():
     table = tables.comparison(run)
     assert [r["name"] for r in table["rows"]] == ["This model", "x", "failed"]
     assert (table["low"], table["high"]) == (pytest.approx(0.425), 1.0)
-    assert table["rows"][0]["from_to"] == pytest.approx([65.22, 100], abs=0.01)
-    assert table["rows"][2]["at"] is None
+    assert table["rows"][0]["interval_positions"] == pytest.approx([65.22, 100], abs=0.01)
+    assert table["rows"][2]["position"] is None
     guess = {"label": "b", "accuracy": 0.7, "macro_f1": pytest.approx((2 * 0.7 / 1.7 + 0) / 2)}
     assert table["majority"] == guess
 

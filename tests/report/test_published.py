@@ -232,7 +232,7 @@ def test_a_figure_beside_the_published_one(found, told, verdict):
     assert line.startswith(
         f"{found:.2%} here, {told:.2%} published, 1.0"
     )  # 0.54 of chance, half a point of seed
-    assert line.endswith(f"is chance on 25,000: {verdict}")
+    assert line.endswith(f"(n = 25,000): {verdict}")
 
 
 def test_figures_of_epochs_and_none():
@@ -243,9 +243,11 @@ def test_figures_of_epochs_and_none():
     lines = check(metrics, [0.974, 0.978, 0.9796])
     assert [line[:8] for line in lines] == ["epoch 1:", "epoch 2:", "epoch 3:"]
     assert [line.split(": ")[-1] for line in lines] == ["not reached", "confirmed", "confirmed"]
-    assert check(metrics, [0.974]) == ["3 epochs were evaluated, the document has 1: no verdict"]
+    assert check(metrics, [0.974]) == ["no verdict: 3 epochs were evaluated, but the publication has 1"]
     assert (
-        check(metrics, None) == check({"tests": {}}, 0.5) == ["the document has no accuracy to compare with"]
+        check(metrics, None)
+        == check({"tests": {}}, 0.5)
+        == ["no accuracy was published, so there is nothing to compare with"]
     )
     told = {name for row in published_rows() for name in row.accuracies}
     assert told == {name for row in published_rows() for name in row.original_recipes if name in told}

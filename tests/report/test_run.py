@@ -51,7 +51,7 @@ def test_nan_and_unshowable_characters_are_tamed(make_run):
     ("name", "content", "error", "message"),
     [
         ("metrics.json", b"{", DataError, "metrics.json: not valid JSON"),
-        ("metrics.json", b"[]", DataError, "metrics.json: does not hold a dict"),
+        ("metrics.json", b"[]", DataError, "metrics.json: does not contain a dict"),
         ("metrics.json", b"\xff\xfe{}", DataError, "not valid JSON"),
         ("metrics.json", b"[" * 100_000, DataError, "not valid JSON"),
         ("metrics.json", b"{}", DataError, "none of test, validation, train"),

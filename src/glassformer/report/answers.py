@@ -76,7 +76,7 @@ def learning_curves(run: Run) -> Section | None:
     measured_on = ", on training and validation data." if run.evaluations else "."
     note = "Training loss of each step with its trend, in nats per window, and the share of windows "
     note += f"whose start and end are both right{measured_on}"
-    return page.learning_curves(run, note, "Windows right")
+    return page.learning_curves(run, note, "Window accuracy")
 
 
 def extra_facts(run: Run) -> dict[str, Any]:
@@ -87,18 +87,22 @@ def extra_facts(run: Run) -> dict[str, Any]:
 def pieces(
     context: str, true: Sequence[tuple[int, int]], predicted: Sequence[tuple[int, int]]
 ) -> list[dict[str, Any]]:
-    """Split a context where true or predicted answers begin or end, because they can overlap.
+    """Split a context where true or predicted answers begin or end, because answers can overlap.
 
-    Each piece has its ``text``, and in ``true`` and ``predicted`` whether such an answer covers it.
+    Each piece has its ``text``, and ``true`` and ``predicted``: whether such an answer covers it.
     """
     ends = sorted({0, len(context), *(end for span in (*true, *predicted) for end in span)})
 
-    def is_covered(spans: Sequence[tuple[int, int]], a: int, b: int) -> bool:
-        return any(start <= a and b <= end for start, end in spans)
+    def is_covered(spans: Sequence[tuple[int, int]], start: int, end: int) -> bool:
+        return any(a <= start and end <= b for a, b in spans)
 
     return [
-        {"text": context[a:b], "true": is_covered(true, a, b), "predicted": is_covered(predicted, a, b)}
-        for a, b in pairwise(ends)
+        {
+            "text": context[start:end],
+            "true": is_covered(true, start, end),
+            "predicted": is_covered(predicted, start, end),
+        }
+        for start, end in pairwise(ends)
     ]
 
 

@@ -2,8 +2,8 @@
 
 A card starts with the metadata that the Hugging Face Hub reads. It contains only measured values and
 settings, and lists missing information under "Blanks". Names from data and settings are in code spans, where
-they cannot act as markup or links. Paths are cut to their last part, so that a card reveals nothing about the
-machine.
+they cannot act as markup or links. Only the last part of a path is written, because a card must not reveal
+folders of the machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from glassformer.report.wording import count, duration
 from glassformer.targets.regression import Numbers
 
 TEMPLATES = Path(__file__).parent / "templates"
-EXCLUDED_KEYS = set(  # counts, times and settings in metrics.json, which are not metrics
+EXCLUDED_KEYS = set(  # keys in metrics.json of counts, times and settings
     "n of contexts width step best_step words entities pairs length_penalty seconds sentences_per_second "
     "epoch kind is_best".split()
 )
@@ -53,20 +53,21 @@ METRICS = {  # key in metrics.json -> id on the Hub, and name for readers
     "chrf": ("chrf", "chrF"),
     "perplexity": ("perplexity", "perplexity"),
 }
-MAX_LABELS = 50
-MAX_ROWS = 40
-MAX_FINDINGS = 12
-_PATH = re.compile(r"(?<!\S)(?:[A-Za-z]:\\|~|\.{0,2}/)[^;:()]*[\\/]")
+MAX_LABELS = 50  # maximum number of listed labels
+MAX_ROWS = 40  # maximum number of rows in the table of metrics
+MAX_FINDINGS = 12  # maximum number of findings of the data doctor
+_PATH = re.compile(r"(?<!\S)(?:[A-Za-z]:\\|~|\.{0,2}/)[^;:()]*[\\/]")  # for example "~/models/"
+# A pretrained model: "package PACKAGE (OWNER/NAME, ..." or "OWNER/NAME at revision ..."
 _PACKAGE = re.compile(r"package \S+ \(([\w.-]+/[\w.-]+),")
 _HUB = re.compile(r"([\w.-]+/[\w.-]+) at (?:revision|its default revision)")
-# An older comparison, if there is one, and the heading after it.
+# The comparison with transformers, if the card has one, and the heading after it
 _BEFORE_LIMITS = re.compile(r"(\n## Compared with transformers\n.*?)?\n## Limits\n", re.DOTALL)
-_LANGUAGE = re.compile(r"[a-z]{2,3}")
+_LANGUAGE = re.compile(r"[a-z]{2,3}")  # an ISO 639 code
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One measured value."""
+    """A measured value of a metric."""
 
     model: str  # "this model", or the name of a baseline
     split: str
@@ -77,25 +78,25 @@ class Metric:
 
     @property
     def name(self) -> str:
-        """The name for readers."""
+        """The name of the metric in the card."""
         return METRICS.get(self.key, ("", self.key.replace("_", " ")))[1]
 
 
 @dataclass(frozen=True)
 class Model:
-    """Facts about a model; ``Estimator.card`` fills them in."""
+    """Facts about a model, from ``Estimator.card``."""
 
     kind: str  # name of the estimator class
-    tag: str = ""  # the Hub's pipeline_tag; "" if there is none
+    tag: str = ""  # the Hub's pipeline_tag; empty if there is none
     labels: tuple[str, ...] = ()
     parameters: int = 0
-    source: str = ""  # description of where the weights come from
+    source: str = ""  # description of the origin of the weights
     settings: Mapping[str, Any] = field(default_factory=dict)
     chosen: Mapping[str, Any] = field(default_factory=dict)  # settings that the fit selected
     seconds: float = 0.0  # training time
     versions: Mapping[str, str] = field(default_factory=dict)
     examples: Mapping[str, int] = field(default_factory=dict)  # split -> number of examples in fit
-    validation: Mapping[str, float] = field(default_factory=dict)  # metrics of the best weights
+    validation: Mapping[str, float] = field(default_factory=dict)  # validation metrics of the best weights
     limits: tuple[str, ...] = ()
     use: str = ""  # lines of Python that use the model
     task: str = ""
@@ -107,8 +108,8 @@ class LoadingInfo:
     """How to load the saved folder."""
 
     library: str = "glassformer"
-    opens_as: str = ""  # the class in transformers
-    includes_head: bool = True  # whether that class includes the head; otherwise run.py adds it
+    opens_as: str = ""  # name of the class in transformers
+    includes_head: bool = True  # whether this class includes the head; otherwise run.py adds it
 
 
 def model_card(
@@ -156,7 +157,7 @@ def model_card(
 
 
 def with_proof(card: str, sentences: Sequence[str]) -> str:
-    """The text of a card with the result of ``glassformer prove``, if there is one, before its limits."""
+    """The text of a card with the result of ``glassformer prove`` (``sentences``) before its limits."""
     lines = [f"- {escaped(line)}" for line in sentences]
     end = "`proof.json` has the checksums of these weights, each output and the versions."
     section = "\n".join(["", "## Compared with transformers", "", *lines, "", end, ""]) if lines else ""
@@ -164,13 +165,13 @@ def with_proof(card: str, sentences: Sequence[str]) -> str:
 
 
 def base_of(source: str) -> str | None:
-    """The Hub id of the pretrained weights; None: random weights, a local folder, or unknown."""
+    """The Hub id of the pretrained weights; None for random weights, local folders and unknown weights."""
     match = _PACKAGE.match(source) or _HUB.match(source)
     return match[1] if match else None
 
 
 def without_paths(text: str) -> str:
-    """Text with each path cut to its last part."""
+    """The text, with only the last part of each path."""
     return _PATH.sub("", text)
 
 
@@ -178,7 +179,7 @@ def without_paths(text: str) -> str:
 
 
 def run_metrics(metrics: Mapping[str, Any]) -> Iterator[Metric]:
-    """The metrics of a run on held-out data: the evaluated split with its baselines first."""
+    """Yield the metrics of a run on held-out data, those of the evaluated split and its baselines first."""
     evaluated_split = str(metrics.get("judged") or "test")
     for split, name in (("test", evaluated_split), ("validation", "validation")):
         if isinstance(model_scores := metrics.get(split), Mapping):
@@ -196,7 +197,7 @@ def run_metrics(metrics: Mapping[str, Any]) -> Iterator[Metric]:
 
 
 def _score_groups(value: Any, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The path and the content of each nested dictionary that contains numbers."""
+    """Yield the path and the content of each nested dictionary that contains numbers."""
     if not isinstance(value, Mapping):
         return
     if any(_is_number(v) for v in value.values()):
@@ -211,7 +212,7 @@ def _metrics_in(scores: Mapping[str, Any], model: str, split: str) -> Iterator[M
     for key, value in scores.items():
         if key not in EXCLUDED_KEYS and _is_number(value):
             bounds = scores.get(f"{key}_interval")
-            # Older files have an interval from 1 to 1 if all predictions are right.
+            # Older files have the interval (1, 1) if all predictions are correct.
             if bounds and n and key not in Numbers.compared:
                 bounds = share_interval(value, scores.get("contexts", scores.get("entities", n)), bounds)
             yield Metric(model, split, key, float(value), (bounds[0], bounds[1]) if bounds else None, n)
@@ -222,7 +223,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _validation_metrics(model: Model) -> Iterator[Metric]:
-    """Validation metrics of the best weights; accuracy with a Wilson interval."""
+    """Yield the validation metrics of the best weights; the accuracy has a Wilson interval."""
     n = model.examples.get("validation")
     for key, value in model.validation.items():
         bounds = share_interval(value, n) if n and key == "accuracy" else None
@@ -284,7 +285,7 @@ def _data(config: Mapping[str, Any]) -> _Data:
 
 
 def _blanks(model: Model, data: _Data, metrics: list[Metric], from_run: bool) -> list[str]:
-    """The missing information that readers of a card look for."""
+    """Lines about missing information that readers of a card expect."""
     out = ["license: under which terms these weights may be used"]
     if not data.languages and "image" not in model.tag:
         out.append("language: which languages the texts are in")
@@ -305,7 +306,7 @@ def _blanks(model: Model, data: _Data, metrics: list[Metric], from_run: bool) ->
 
 
 def _metadata(model: Model, loading: LoadingInfo, data: _Data, title: str, metrics: list[Metric]) -> str:
-    """The YAML block, with every string on one line."""
+    """The YAML metadata, in which every string is on one line."""
     import yaml
 
     out: dict[str, Any] = {}
@@ -324,7 +325,7 @@ def _metadata(model: Model, loading: LoadingInfo, data: _Data, title: str, metri
         ids = [METRICS.get(m.key, (m.key, ""))[0] for m in model_metrics]
         out["metrics"] = list(dict.fromkeys(ids))
         pairs = zip(ids, model_metrics, strict=True)
-        results = [{"type": i, "value": m.value, "name": m.name} for i, m in pairs]
+        results = [{"type": hub_id, "value": m.value, "name": m.name} for hub_id, m in pairs]
         dataset = {"name": data.name or "not stated", "type": data.hub or data.name or "not-stated"}
         split = {"split": model_metrics[0].split} if model_metrics[0].split else {}
         task = {"type": model.tag or model.task or model.kind}
@@ -334,7 +335,7 @@ def _metadata(model: Model, loading: LoadingInfo, data: _Data, title: str, metri
 
 
 def _one_line(value: Any) -> Any:
-    """The value with every string in it printable and on one line."""
+    """The value, with each string in it printable and on one line."""
     if isinstance(value, str):
         return make_printable(" ".join(value.split()))
     if isinstance(value, Mapping):
@@ -346,7 +347,7 @@ def _one_line(value: Any) -> Any:
 
 
 def escaped(value: Any) -> Any:
-    """Text escaped for Markdown: one line, no markup, no links, no HTML; other values unchanged."""
+    """Text escaped for Markdown, as one line without markup, links and HTML; other values unchanged."""
     if isinstance(value, Safe) or not isinstance(value, str):
         return value
     text = re.sub(r"([\\`*_{}\[\]|~$@#])", r"\\\1", _one_line(value))

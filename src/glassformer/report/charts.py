@@ -16,7 +16,7 @@ from glassformer.errors import DataError
 
 
 INK, MUTED, COLORS = "#23303d", "#5b6672", ("#2f6db5", "#c8553d", "#3d7a4b")
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 300, 190, 44, 30, 34
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 300, 190, 44, 30, 34  # pixels: size of a panel, and its margins
 
 
 def curves(
@@ -24,10 +24,10 @@ def curves(
     last_epoch: int | None = None,
     end_labels: tuple[str, str] | None = None,
 ) -> str:
-    """Panels next to each other, each with at most three named lines over the epochs.
+    """An SVG of line plots next to each other, each with at most three named lines over the epochs.
 
     Args:
-        panels: title -> name of the line -> values, which are evenly spaced over the epochs.
+        panels: title of the plot -> name of the line -> values, which are evenly spaced over the epochs.
         last_epoch: number of the last epoch; None: the number of values.
         end_labels: labels of the first and the last value, if the x-axis does not show epochs.
     """
@@ -36,7 +36,7 @@ def curves(
 
 
 def _svg(width: int, height: int, parts: Sequence[str], font: int = 12) -> str:
-    """A drawing on a white background."""
+    """An SVG with a white background."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'font-family="system-ui, sans-serif" font-size="{font}" role="img">\n'
@@ -103,23 +103,23 @@ def _panel(
         ]
         coordinates = " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
         out.append(f'<polyline points="{coordinates}" fill="none" stroke="{color}" stroke-width="2"/>')
-        place = f'x="{left + offset}" y="{HEIGHT - 6}"'
-        out.append(f'<text {place} fill="{color}" font-weight="600">{name}</text>')
+        position = f'x="{left + offset}" y="{HEIGHT - 6}"'
+        out.append(f'<text {position} fill="{color}" font-weight="600">{name}</text>')
     return "\n".join(out)
 
 
 # --- horizontal bars in panels ---------------------------------------------------------------------
 
 
-# Pixels: width of a panel, heights of title and bar, widths of names and values.
+# Pixels: width of a panel, heights of its title and of a bar, widths of names and values
 BARS_WIDTH, TITLE_HEIGHT, BAR_HEIGHT, NAME_WIDTH, VALUE_WIDTH = 290, 34, 19, 100, 48
-MAX_NAME = 15  # maximum characters of a name
+MAX_NAME = 15  # maximum number of characters of a name
 
 
 def bar_panels(
     panels: Mapping[str, Sequence[tuple[str, float]]], value_format: str = "{:.1%}", columns: int = 2
 ) -> str:
-    """Panels of horizontal bars in rows of ``columns`` panels; negative values are red."""
+    """An SVG of horizontal bar charts, ``columns`` of them per row; negative values are red."""
     from glassformer.explain.view import short_names  # imports torch, which curves do not need
 
     largest = max((abs(value) for bars in panels.values() for _, value in bars), default=0.0) or 1.0
@@ -165,14 +165,14 @@ def _bars(
 
 
 CELL, LETTER_WIDTH = 40, 7  # pixels
-MAX_CLASS_NAME = 18  # maximum characters of a class name
-MAX_CLASSES = 30  # more are not legible
+MAX_CLASS_NAME = 18  # maximum number of characters of a class name
+MAX_CLASSES = 30  # more classes are not legible
 
 
 def confusion_matrix(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
-    """A confusion matrix: right predictions are blue, mistakes red.
+    """An SVG of a confusion matrix: correct predictions are blue, mistakes red.
 
-    The opacity is by the square root of the share of the true class.
+    The opacity of a cell grows with the square root of its share of the true class.
     """
     from glassformer.explain.view import short_names  # imports torch, which curves do not need
 

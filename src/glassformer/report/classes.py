@@ -46,14 +46,16 @@ def baseline_comparison(run: LabeledRun) -> Section:
 
 
 def learning_curves(run: LabeledRun) -> Section:
-    """Learning curves, and a table of the splits."""
+    """A section with learning curves and a table of the splits."""
     metrics, noun = run.metrics, run.noun
-    fitted = is_fitted_at_once(run.steps, run.evaluations)  # so there are no curves
+    is_solved = is_fitted_by_solver(run.steps, run.evaluations)
     has_validation = any(e.get("accuracy") is not None for e in run.evaluations)
     splits = {s: metrics[s] for s in ("train", "validation") if metrics.get(s)} | {run.split: run.scores}
     note = "There was no validation split: the curves show training alone."
-    if fitted:
-        note = "The weights were fitted at once, not trained in steps. Cross-validation on the training "
+    if is_solved:
+        note = (
+            "The weights were computed by a solver, not trained in steps. Cross-validation on the training "
+        )
         note += f"{noun} chose the regularization and the temperature."
     elif has_validation:
         note = "Where the validation loss rises while the training loss still falls, the model has begun to "
@@ -66,7 +68,7 @@ def learning_curves(run: LabeledRun) -> Section:
     footnote = ""
     if (total := splits.get("train", {}).get("of", 0)) > (n := splits.get("train", {}).get("n", 0)):
         footnote = f"train: {n:,} of its {total:,} {noun}, evaluated after training."
-    charts = () if fitted else _charts(run, has_validation)
+    charts = () if is_solved else _charts(run, has_validation)
     body = page.curves(*charts) + table(split_table) + render_macro("parts", "small", footnote)
     return Section("learned", "Learning curves", note, body)
 
@@ -94,12 +96,12 @@ def _charts(
         epochs = ", ".join(wording.percent(e["accuracy"], _digits(run)) for e in epochs_evaluated)
         description = f"squares: {run.split}, weights of each epoch, evaluated after training: {epochs}"
         metric_keys.append(("small", description))
-    metric_name = wording.headed(leading_metrics(run.measure, run.scores)[0][1])
+    metric_name = wording.capitalized(leading_metrics(run.measure, run.scores)[0][1])
     return (loss, "Loss", keys), (accuracy, metric_name, metric_keys)
 
 
 def class_metrics(run: LabeledRun) -> Section:
-    """The confusion matrix, a calibration chart, and the metrics of each class."""
+    """A section with the confusion matrix, a calibration chart, and the metrics of each class."""
     scores, matrix = run.scores, tables.confusion(run.scores)
     chart = None
     if sum(n > 0 for n in run.calibration_bins.total) > 2:  # a chart of fewer bins is not informative
@@ -199,8 +201,8 @@ def shape_letters(run: Run) -> str:
     return render_macro("classes", "shape_letters", run.known, page.reads_features(run.metrics)).strip()
 
 
-def is_fitted_at_once(steps: Sequence[Any], evaluations: Sequence[Any]) -> bool:
-    """Whether a run's history has a single record, since the weights were not trained in steps."""
+def is_fitted_by_solver(steps: Sequence[Any], evaluations: Sequence[Any]) -> bool:
+    """Whether the weights were computed by a solver, not in steps; the history then has a single record."""
     return len(steps) == 1 == len(evaluations) and steps[0].get("lr") == 0.0 and not steps[0].get("tokens")
 
 

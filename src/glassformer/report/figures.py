@@ -1,7 +1,7 @@
 """Plots as inline SVG for report pages.
 
-matplotlib draws with the placeholder colors below. ``as_svg`` replaces them with CSS variables, so that plots
-work in light and dark mode. It also removes style attributes, which the page's policy forbids.
+matplotlib draws with the placeholder colors below. ``as_svg`` replaces them by CSS variables, which have
+other values in dark mode. It also removes style attributes, which the content security policy forbids.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from glassformer.evaluate.intervals import wilson
-from glassformer.report.wording import cut, headed
+from glassformer.report.wording import capitalized, cut
 from glassformer.targets.multiclass import Classes
 
 INK, MUTED, RULE, TRAIN, VALIDATION = "#010101", "#020202", "#030303", "#040404", "#050505"
+# Placeholder color -> CSS variable
 VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", TRAIN: "train", VALIDATION: "held"}
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "glassformer", "font.size": 10.5, "axes.edgecolor": RULE,
@@ -33,7 +34,7 @@ STYLE: dict[Any, Any] = {
     "xtick.color": RULE, "ytick.color": RULE, "xtick.labelcolor": MUTED, "ytick.labelcolor": MUTED,
     "xtick.major.size": 3, "ytick.major.size": 0, "lines.solid_capstyle": "round", "text.parse_math": False,
 }  # fmt: skip
-MAX_POINTS = 400  # maximum number of points of a line; more are not visible
+MAX_POINTS = 400  # maximum number of points of a line; more points are not visible
 
 ET.register_namespace("", "http://www.w3.org/2000/svg")
 
@@ -81,42 +82,42 @@ def accuracy_curves(
         margin = max(high - low, 0.02) * 0.15
         axes.set_ylim(max(low - margin, 0.0), min(high + margin, 1.0 + margin / 3))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-        return as_svg(figure, "accuracy", f"{headed(Classes.metrics[key].name)} over optimizer steps")
+        return as_svg(figure, "accuracy", f"{capitalized(Classes.metrics[key].name)} over optimizer steps")
 
 
 def calibration_chart(total: Sequence[int], correct: Sequence[int], noun: str = "texts") -> Markup:
     """Accuracy against the predicted probability, with the number of predictions.
 
     Args:
-        total, correct: numbers of all and of correct predictions in equal bins of the probability.
+        total, correct: numbers of all and of correct predictions, in equal bins of the probability.
         noun: plural noun for the examples.
     """
-    n, hits = np.asarray(total, float), np.asarray(correct, float)
+    n, num_correct = np.asarray(total, float), np.asarray(correct, float)
     nonempty = np.flatnonzero(n)
     width = 1 / len(n)
     lowest = min(0.5, width * nonempty[0]) if len(nonempty) else 0.0
-    confidence, accuracy = (nonempty + 0.5) * width, hits[nonempty] / n[nonempty]
+    confidence, accuracy = (nonempty + 0.5) * width, num_correct[nonempty] / n[nonempty]
     with rc_context(STYLE):
         figure = Figure((5.2, 3.3), layout="constrained")
         axes, counts = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
         axes.plot([lowest, 1], [lowest, 1], color=MUTED, linewidth=0.9, dashes=(4, 3))
-        low, high = wilson(hits[nonempty], n[nonempty])
+        low, high = wilson(num_correct[nonempty], n[nonempty])
         axes.vlines(confidence, low, high, color=VALIDATION, linewidth=1.4, alpha=0.55)
         axes.plot(confidence, accuracy, "o", color=VALIDATION, markersize=4.6)
-        axes.set(ylim=(min(lowest, low.min(initial=1.0)) - 0.03, 1.03), xlim=(lowest, 1), ylabel="right")
+        axes.set(ylim=(min(lowest, low.min(initial=1.0)) - 0.03, 1.03), xlim=(lowest, 1), ylabel="accuracy")
         axes.tick_params(axis="x", length=0)
         counts.bar(confidence, n[nonempty], width=width * 0.82, color=VALIDATION, alpha=0.55)
         counts.set(xlabel="confidence", ylabel=noun)
         counts.yaxis.set_major_locator(MaxNLocator(2, integer=True))
         for axis in (axes.yaxis, counts.xaxis):
             axis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
-        return as_svg(figure, "certainty", "Share of right predictions by confidence")
+        return as_svg(figure, "certainty", "Accuracy by confidence")
 
 
 def reliability(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]], name: str) -> Markup:
     """Accuracy against predicted probability, before and after calibration.
 
-    The sizes of the dots are the shares of the bins.
+    The size of a dot shows the number of examples in its bin.
     """
     total = max(sum(b["n"] for b in before), 1)
     with rc_context(STYLE):
@@ -128,10 +129,10 @@ def reliability(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]
             x, y = [b["confidence"] for b in curve], [b["accuracy"] for b in curve]
             axes.plot(x, y, color=color, linewidth=1.4)
             axes.scatter(x, y, s=[12 + 90 * b["n"] / total for b in curve], color=color, linewidths=0)
-        axes.set(xlabel="confidence", ylabel="right", xlim=(lowest, 1.01), ylim=(None, 1.03))
+        axes.set(xlabel="confidence", ylabel="accuracy", xlim=(lowest, 1.01), ylim=(None, 1.03))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
-        return as_svg(figure, "reliability", f"Share of right {cut(name, 20)} predictions by confidence")
+        return as_svg(figure, "reliability", f"Accuracy on {cut(name, 20)} examples by confidence")
 
 
 def _axes(steps: Sequence[dict[str, Any]]) -> tuple[Figure, Axes]:
@@ -163,18 +164,23 @@ def _points(
 
 
 def _downsample(values: np.ndarray) -> np.ndarray:
-    """The means of at most ``MAX_POINTS`` groups of consecutive values."""
+    """The means of groups of consecutive values; there are at most ``MAX_POINTS`` groups."""
     return np.array([part.mean() for part in np.array_split(values, min(len(values), MAX_POINTS))])
 
 
 def _trend(values: np.ndarray) -> np.ndarray:
-    """The centered running mean over about a twelfth of the line; the window shrinks at both ends."""
+    """The centered running mean over a twelfth of the values; the window shrinks at both ends."""
     half = len(values) // 24
     return np.array([values[max(i - half, 0) : i + half + 1].mean() for i in range(len(values))])
 
 
 def as_svg(figure: Figure, name: str, title: str) -> Markup:
-    """The plot as an ``<svg>`` element with unique ids, and without style attributes and links."""
+    """The plot as an ``<svg>`` element with unique ids, and without style attributes.
+
+    Args:
+        name: prefix of the ids.
+        title: description for screen readers.
+    """
     file = io.StringIO()
     figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     root = ET.fromstring(file.getvalue())
@@ -196,7 +202,10 @@ def as_svg(figure: Figure, name: str, title: str) -> Markup:
 
 
 def _page_attributes(key: str, value: str, name: str) -> list[tuple[str, str]]:
-    """The attributes that replace an attribute: styles are split, and ids get the plot's name as prefix."""
+    """The attributes that replace an attribute.
+
+    A style becomes several attributes, ids get the plot's name as a prefix, and colors become CSS variables.
+    """
     if key == "id":
         return [(key, f"{name}-{value}")]
     if key == "style":
@@ -206,5 +215,6 @@ def _page_attributes(key: str, value: str, name: str) -> list[tuple[str, str]]:
         return [("font-size", value.split("px")[0].split()[-1])]
     if key == "font-family":
         return []
+    # "url(#p1a)" becomes "url(#NAME-p1a)"; "#040404" is a color.
     value = re.sub(r"#(?=[\w-]+\)?$)(?![0-9a-f]{6}$)", f"#{name}-", value)
     return [(key, f"var(--{VARIABLES[value]})" if value in VARIABLES else value)]

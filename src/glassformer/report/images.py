@@ -1,6 +1,6 @@
 """Thumbnails, image grids and attention maps of reports.
 
-Thumbnails are encoded again, so that no byte of a user's file reaches a browser.
+Thumbnails are encoded again, because bytes of a user's file must not reach a browser.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from glassformer.explain.view import Numbers, Prediction, View, image_view, text
 from glassformer.process import without_warnings
 
 SIDE = 96  # pixels of a thumbnail's longer side
-LINE_WIDTH = 29  # characters per line above an image of the grid
-MAX_CHARACTERS = 60_000  # maximum characters of an encoded thumbnail
+LINE_WIDTH = 29  # maximum number of characters per line above an image of the grid
+MAX_CHARACTERS = 60_000  # maximum number of characters of an encoded thumbnail
 _PNG_HEADER = b"\x89PNG\r\n\x1a\n"
 
 
@@ -78,7 +78,7 @@ def draw_grid(
     columns: int = 5,
     image_range: ImageRange = "full",
 ) -> None:
-    """Write a PNG file with rows of images, each below its true and its predicted label."""
+    """Write a PNG file with a grid of images; the true and the predicted label are above each image."""
     from matplotlib.figure import Figure
 
     rows = -(-len(images) // columns)
@@ -93,23 +93,26 @@ def draw_grid(
         lines = f"true: {example['label']}", f"predicted: {example['predicted']}"
         title = "\n".join(textwrap.fill(line, LINE_WIDTH) for line in lines)
         axis.set_title(title, fontsize=8.5, color="#1a6b3c" if is_right else "#b3261e", parse_math=False)
-    # Boxes replace characters that the font does not have.
+    # matplotlib draws boxes for characters that the font lacks; its warnings about them are hidden.
     with without_warnings(message="Glyph .* missing from"):
         figure.savefig(path, format="png", metadata={"Software": None})
 
 
 # --- attention maps -------------------------------------------------------------------------------
 
-MAX_PAYLOAD = 2_000_000  # maximum characters of encoded maps in one page
+MAX_PAYLOAD = 2_000_000  # maximum number of characters of all encoded maps in one page
 
 
 def encode(maps: np.ndarray) -> str:
-    """Weights ``[L, H, T, T]`` as base64, one byte each; the square root keeps small weights distinct."""
+    """Attention weights ``[L, H, T, T]`` as base64 with one byte each.
+
+    The bytes encode the square roots of the weights, because small weights are then distinct.
+    """
     return base64.b64encode(np.rint(255 * np.sqrt(np.clip(maps, 0, 1))).astype(np.uint8).tobytes()).decode()
 
 
 def attention_views(examples: list[dict[str, Any]]) -> tuple[list[View], int]:
-    """The views that fit into a page, and the number of examples that do not fit."""
+    """Views of the attention maps of examples, as many as fit into a page; and the number that do not fit."""
     views: list[View] = []
     size = 0
     for number, example in enumerate(examples, start=1):
@@ -138,14 +141,15 @@ def _view(example: dict[str, Any], max_pairs: int) -> View:
     predicted, label = (str(example.get(key, "")) for key in ("predicted", "label"))
     prediction = Prediction(predicted, float(example["probability"]), label)
     if "png" in example:
-        (width, height), (gh, gw) = example["size"], example["grid"]
-        url = data_uri(example["png"], "maps.json")
-        return image_view(url, (int(width), int(height)), (int(gh), int(gw)), numbers, prediction)
+        (width, height), (grid_rows, grid_columns) = example["size"], example["grid"]
+        size, grid = (int(width), int(height)), (int(grid_rows), int(grid_columns))
+        return image_view(data_uri(example["png"], "maps.json"), size, grid, numbers, prediction)
     words = np.asarray(example["words"], int) if "words" in example else None
     return text_view(example["text"], example["tokens"], example["offsets"], numbers, prediction, words)
 
 
 def _decode(text: str | None, shape: tuple[int, ...]) -> np.ndarray | None:
+    """The inverse of ``encode``, for a ``shape`` [L, H, T]; each row is normalized to sum 1."""
     if not text:
         return None
     flat = (np.frombuffer(base64.b64decode(text), np.uint8) / 255.0) ** 2

@@ -16,11 +16,11 @@ from glassformer.report.metrics import numbers_in, study_rows
 from glassformer.report.wording import EMPTY_CELL, bounds, count, cut, digits_for, duration, percent
 from glassformer.targets.multiclass import Classes
 
-MAX_ROWS = 12  # maximum number of evaluations; if there are more, the first and the last are shown
-MAX_LABELS = 12
-MAX_NUMBERS = 40
-METRIC_PARTS = ("scores", "masked", "tests", "test", "validation")  # parts of metrics.json with metrics
-MAX_TEXT = 200  # maximum characters of a cell
+MAX_ROWS = 12  # maximum number of evaluations; of more, the first and the last are shown
+MAX_LABELS = 12  # maximum number of listed labels
+MAX_NUMBERS = 40  # maximum number of metrics
+METRIC_PARTS = ("scores", "masked", "tests", "test", "validation")  # keys of metrics.json that have metrics
+MAX_TEXT = 200  # maximum number of characters of a cell
 COLORS = {"training": "#7f7f7f", "held out": "#d6821e"}  # visible on white and on black
 
 
@@ -49,7 +49,7 @@ class Records(list[dict[str, Any]]):
         """Plot the loss and, with validation data, the validation metric over optimizer steps.
 
         Returns:
-            A matplotlib figure, which a notebook shows; ``savefig`` writes it.
+            A matplotlib figure, which a notebook shows; ``savefig`` writes it to a file.
         """
         return plot_history(self, title)
 
@@ -62,7 +62,7 @@ def _evaluations(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 def history_html(records: Sequence[Mapping[str, Any]]) -> Markup:
-    """The number of steps, and a table with one row per evaluation."""
+    """A history as HTML: the number of steps, and a table with one row per evaluation."""
     steps = [r for r in records if r.get("kind") == "step"]
     evaluations = _evaluations(records)
     keys = [k for k in ("train_loss", "loss", *Classes.main_metrics) if any(k in r for r in evaluations)]
@@ -123,7 +123,7 @@ def _plot_points(axes: Any, evaluations: Sequence[Mapping[str, Any]], key: str, 
 
 
 def _figure(size: tuple[float, float]) -> Any:
-    """A figure that a notebook can show without pyplot; pyplot would keep it in memory."""
+    """A figure that a notebook can show. It is not made with pyplot, which would keep it in memory."""
     from io import StringIO
 
     from matplotlib.figure import Figure
@@ -151,7 +151,7 @@ class NotebookRepr:
 
 
 def estimator_html(estimator: Any) -> Markup:
-    """The class, the fitted attributes, and the settings that differ from the defaults."""
+    """An estimator as HTML: class, fitted attributes, and settings that differ from the defaults."""
     model, source = getattr(estimator, "model_", None), getattr(estimator, "weights_source_", "")
     rows: list[list[Any]] = []
     if model is not None and hasattr(model, "parameters"):
@@ -164,12 +164,8 @@ def estimator_html(estimator: Any) -> Markup:
         rows.append([f"{len(labels)} classes", ", ".join(labels[:MAX_LABELS]) + rest])
     rows += [[split, f"{n:,} examples"] for split, n in getattr(estimator, "examples_", {}).items()]
     if chosen := dict(getattr(estimator, "chosen_", {})):
-        rows.append(
-            [
-                "settings chosen automatically",
-                ", ".join(f"{key} = {value:g}" for key, value in chosen.items()),
-            ]
-        )
+        values = ", ".join(f"{key} = {value:g}" for key, value in chosen.items())
+        rows.append(["settings chosen automatically", values])
     if seconds := getattr(estimator, "train_seconds_", 0.0):
         rows.append(["training took", duration(seconds)])
     defaults = estimator.defaults()
@@ -178,8 +174,8 @@ def estimator_html(estimator: Any) -> Markup:
     }
     if changed:
         rows.append(["settings", ", ".join(f"{key}={value!r}" for key, value in changed.items())])
-    fitted = any(hasattr(estimator, name) for name in ("model_", "vectors_"))
-    caption = f"{type(estimator).__name__}, {'fitted' if fitted else 'not fitted'}"
+    is_fitted = any(hasattr(estimator, name) for name in ("model_", "vectors_"))
+    caption = f"{type(estimator).__name__}, {'fitted' if is_fitted else 'not fitted'}"
     history: Any = ""
     if records := getattr(estimator, "history_", None):
         history = Markup("<details><summary>history</summary>{}</details>").format(history_html(records))
@@ -190,37 +186,37 @@ def estimator_html(estimator: Any) -> Markup:
 
 
 def run_html(folder: Path, metrics: Mapping[str, Any]) -> Markup:
-    """A finished run: its metrics on the evaluated split, compared with the baselines."""
+    """A finished run as HTML: its metrics on the evaluated split, compared with the baselines."""
     scores = metrics.get("test") or metrics.get("validation")
     report_line = Markup("<p>{}</p>").format(f"report: {folder / 'report.html'}")
     if not isinstance(scores, Mapping) or "accuracy" not in scores or "n" not in scores:
         parts = {k: v for k, v in metrics.items() if k in METRIC_PARTS and isinstance(v, Mapping)}
         rows = [[key, _number(value)] for key, value in islice(numbers_in(parts), MAX_NUMBERS)]
         return table(rows, caption=folder.name) + report_line
-    # The key ``judged`` has the name of the evaluated split; files of older versions lack it.
+    # The key ``judged`` has the name of the evaluated split; older files lack it.
     split = metrics.get("judged", "test") if metrics.get("test") else "validation"
     digits = digits_for(scores["n"])
     models: dict[str, Any] = {"this model": scores} | dict(metrics.get("baselines") or {})
     rows = []
-    for name, s in models.items():
-        cells = percent(s["accuracy"], digits), bounds(s, "accuracy"), percent(s.get("macro_f1"), digits)
-        rows.append([name, *cells])
+    for name, model_scores in models.items():
+        accuracy, macro_f1 = model_scores["accuracy"], model_scores.get("macro_f1")
+        interval = bounds(model_scores, "accuracy")
+        rows.append([name, percent(accuracy, digits), interval, percent(macro_f1, digits)])
     caption = f"{folder.name}: {scores['n']:,} {split} examples"
     return table(rows, ["", "accuracy", "95 % interval", "macro-F1"], caption) + report_line
 
 
 class Comparison(dict[str, Any]):
-    """Results of a comparison, which notebooks show as a table with verdicts."""
+    """Results of a comparison, which a notebook shows as a table with sentences."""
 
     def _repr_html_(self) -> str:
         return str(comparison_html(self))
 
 
 def comparison_html(results: Mapping[str, Any]) -> Markup:
-    """A table with one row per variant and per baseline, and the verdicts."""
+    """A comparison as HTML: a table of variants and baselines, the conclusion, and a sentence per variant."""
     column_names, rows = study_rows(results)
     caption = f"{results['name']}: {results['n']:,} {results.get('judged', '')} examples"
-    # ``verdict`` is the conclusion, and ``sentences`` describes the comparison of each variant.
     sentences = results.get("sentences") or {}
     lines = filter(None, [results.get("verdict"), *(f"{name}: {text}" for name, text in sentences.items())])
     paragraphs = Markup("").join(Markup("<p>{}</p>").format(line) for line in lines)

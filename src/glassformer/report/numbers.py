@@ -20,7 +20,7 @@ from glassformer.report.wording import count, percent
 from glassformer.targets.regression import Numbers, bounds_around
 
 BINS = 31  # bins in the histogram of residuals
-RATIOS = (1e-4, 1e-3, 0.01, 0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10, 100, 1e3, 1e4)  # ticks of the axis
+RATIO_TICKS = (1e-4, 1e-3, 0.01, 0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10, 100, 1e3, 1e4)  # predicted / true
 DIFFERENCE = "predicted − true"
 
 
@@ -94,10 +94,10 @@ def intervals(run: Run) -> Section | None:
             footnote = f"The intervals come from {count(num_examples)} validation examples. These also chose "
             footnote += "the best epoch, so the intervals may be a little too narrow."
     note = (
-        "How many true numbers lie in the interval around their prediction, and how wide it is (split "
+        "How many true numbers are in the interval around their prediction, and how wide it is (split "
         "conformal prediction on the validation examples)."
     )
-    body = table(Table(["asked", "covered", "width"], rows, highlighted=(), style=""))
+    body = table(Table(["requested", "covered", "width"], rows, highlighted=(), style=""))
     return Section("intervals", "Prediction intervals", note, body + render_macro("parts", "small", footnote))
 
 
@@ -110,9 +110,9 @@ def largest_errors(run: Run) -> Section | None:
 def learning_curves(run: Run) -> Section | None:
     if len(run.steps) < 2:
         return None
-    log = " (their logarithms)" if run.scores.get("ratios") else ""
-    note = f"Squared error of each step with its trend, of standardized numbers{log}, and on the validation "
-    note += "examples after each epoch."
+    logarithms = " (their logarithms)" if run.scores.get("ratios") else ""
+    note = f"Squared error of each step with its trend, of standardized numbers{logarithms}, and on the "
+    note += "validation examples after each epoch."
     loss = figures.loss_curves(run.steps, run.evaluations)
     body = page.curves((loss, "Squared error", (page.TRAIN, page.VALIDATION)))
     return Section("learned", "Learning curves", note, body)
@@ -152,22 +152,23 @@ def residual_chart(true: np.ndarray, predicted: np.ndarray, scale: Scale = "line
 
     On a log scale, the residuals are ratios (predicted / true).
     """
-    log = scale == "log"
-    gaps, label = (np.log10(predicted / true), "predicted / true") if log else (predicted - true, DIFFERENCE)
+    is_log, residuals, label = scale == "log", predicted - true, DIFFERENCE
+    if is_log:
+        residuals, label = np.log10(predicted / true), "predicted / true"
     with rc_context(figures.STYLE):
         figure = Figure((5.2, 4.2), layout="constrained")
         histogram, points = figure.subplots(2, 1, height_ratios=(2, 3))
-        histogram.hist(gaps, bins=BINS, color=figures.VALIDATION, alpha=0.55)
+        histogram.hist(residuals, bins=BINS, color=figures.VALIDATION, alpha=0.55)
         histogram.axvline(0, color=figures.MUTED, linewidth=0.9, dashes=(4, 3))
         histogram.set(xlabel=label, ylabel="examples")
-        points.scatter(predicted, gaps, s=9, color=figures.VALIDATION, alpha=0.45, linewidths=0)
+        points.scatter(predicted, residuals, s=9, color=figures.VALIDATION, alpha=0.45, linewidths=0)
         points.axhline(0, color=figures.MUTED, linewidth=0.9, dashes=(4, 3))
-        if log:
+        if is_log:
             _make_logarithmic(points, points.xaxis)
             for axis in (histogram.xaxis, points.yaxis):
-                axis.set_major_locator(FixedLocator(np.log10(RATIOS).tolist()))
+                axis.set_major_locator(FixedLocator(np.log10(RATIO_TICKS).tolist()))
                 axis.set_major_formatter(FuncFormatter(lambda x, _: f"{10**x:.3g}"))
-            limit = 1.05 * max(float(np.abs(gaps).max()), 0.02)
+            limit = 1.05 * max(float(np.abs(residuals).max()), 0.02)
             histogram.set_xlim(-limit, limit)
             points.set_ylim(-limit, limit)
         points.set(xlabel="predicted", ylabel=label)
@@ -175,7 +176,7 @@ def residual_chart(true: np.ndarray, predicted: np.ndarray, scale: Scale = "line
 
 
 def _range(*arrays: np.ndarray) -> tuple[float, float]:
-    """The smallest and the largest of all numbers, with a margin."""
+    """The range of all numbers, with a margin at both ends."""
     values = np.concatenate(arrays)
     margin = 0.04 * float(np.ptp(values)) or 1.0
     return float(values.min()) - margin, float(values.max()) + margin

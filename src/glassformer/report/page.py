@@ -1,10 +1,10 @@
-"""The report page of a run, one HTML file.
+"""The report of a run as one HTML file.
 
-This module writes the parts of all pages: title, summary, verdict, contents, findings of the data doctor,
+This module renders the parts of all reports: title, summary, verdict, contents, findings of the data doctor,
 model, settings, times and machine. Each kind of prediction has a ``PageKind`` with further sections.
 
-Jinja escapes all texts, labels and file names. The content security policy allows only our own scripts and
-styles, so that a text cannot inject a script.
+Jinja escapes all texts, labels and file names. The content security policy only allows scripts and styles of
+this package, so a text cannot inject a script.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from glassformer.report.run import Run, read_folder
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_ROWS = 200  # maximum number of rows of a table or list
-FEATURES = "n-grams of a text [N]"  # input of a model of n-gram features
-TRAIN, VALIDATION = ("train", "training"), ("held", "validation")  # lines of a chart: color, name
+FEATURES = "n-grams of a text [N]"  # input of a model for n-gram features
+TRAIN, VALIDATION = ("train", "training"), ("held", "validation")  # CSS class and name of a line in a chart
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a page; without a title, only its body is shown."""
+    """A section of a report; without a title, only its body is shown."""
 
     id: str
     title: str
@@ -48,12 +48,12 @@ class Section:
 
 @dataclass(frozen=True)
 class PageKind:
-    """The parts of the page for one kind of prediction."""
+    """The parts of a report for one kind of prediction."""
 
     sections: Sequence[Callable[[Any], Section | None]]
     verdict: Callable[[Any], str] = lambda run: ""
-    extra_facts: Callable[[Any], dict[str, Any]] = lambda run: {}  # for the head of the page
-    model_input: Callable[[Any], str] = lambda run: run.known.shape  # input of the model, with its shape
+    extra_facts: Callable[[Any], dict[str, Any]] = lambda run: {}  # for the top of the page
+    model_input: Callable[[Any], str] = lambda run: run.known.shape  # such as "tokens [N]"
     shape_letters: Callable[[Any], str] = lambda run: "N tokens in all"  # meaning of the letters in shapes
     read: Callable[[Path], Run] = read_folder
 
@@ -130,7 +130,7 @@ def table(data: Table) -> Markup:
 
 
 def curves(*charts: tuple[Markup | None, str, Iterable[tuple[str, str]]]) -> Markup:
-    """Charts next to each other, each as (SVG, caption, color and name of its lines); SVG None: no chart."""
+    """Charts next to each other: (SVG or None, caption, CSS class and name of each line)."""
     return render_macro("parts", "curves", [chart for chart in charts if chart[0]])
 
 
@@ -159,7 +159,7 @@ def folds(run: Run) -> Section | None:
 def listing(
     id: str, title: str, note: str, macro: str, rows: Sequence[Any], *values: Any, assets: Sequence[str] = ()
 ) -> Section | None:
-    """A section with the output of the macro ``TEMPLATE.NAME`` for some rows; None without rows."""
+    """A section with the output of the macro ``"TEMPLATE.NAME"`` for some rows; None without rows."""
     body = render_macro(*macro.split("."), rows, *values) if rows else ""
     return Section(id, title, note, body, assets) if rows else None
 
@@ -207,7 +207,7 @@ def scores_section(
 
 
 def data_section(run: Run) -> Section | None:
-    """The data doctor's findings, the most serious first, and its statistics."""
+    """A section with the data doctor's findings and statistics."""
     if not run.doctor:
         return None
     note = "Findings of the data doctor before training, the most serious first."

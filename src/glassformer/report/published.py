@@ -1,7 +1,6 @@
-"""Published systems, their recipes, our results, and pages that compare them.
+"""Published systems, their recipes, our results, and Markdown pages that compare them.
 
-There is an overview table, one page per published system, and a page of dry runs, which are runs on random
-weights.
+There is an overview table, one page per published system, and a page about runs with random weights.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ class Row:
     best: str = ""  # our recipe with the best result on the same task
     other_recipes: tuple[str, ...] = ()  # our other recipes
     hours: str = ""  # training time of all ``original_recipes`` on two cores; an estimate until measured
-    requirement: str = ""  # what its runs need that is not available everywhere
-    note: str = ""  # note in the table
-    studies: tuple[str, ...] = ()  # studies of the same question with available data
-    findings: tuple[str, ...] = ()  # result files about the same question
+    requirement: str = ""  # data or weights that are not available everywhere
+    note: str = ""  # for the table
+    studies: tuple[str, ...] = ()  # names of studies of the same question with available data
+    findings: tuple[str, ...] = ()  # names of result files about the same question
     gallery_heading: str = ""  # heading of its images in the gallery
     accuracies: dict = field(default_factory=dict)  # recipe -> published accuracy, or one per epoch
 
@@ -53,13 +52,13 @@ class Row:
 
 @cache
 def published_rows() -> tuple[Row, ...]:
-    """The table that ships with the recipes, in its order."""
+    """The rows of ``recipes/published.json``, in their order."""
     rows = json.loads(TABLE.read_text(encoding="utf-8"))["rows"]
     return tuple(build(Row, row, TABLE.name) for row in rows)
 
 
 def find_row(text: str) -> Row:
-    """The row with this number.
+    """The row with the number ``text``.
 
     Raises:
         ConfigError: there is no such row, or it has no recipe.
@@ -75,25 +74,25 @@ def find_row(text: str) -> Row:
     return row
 
 
-LEVEL = 0.05  # significance level, after correction
-SEED_DIFFERENCE = 0.005  # typical difference in accuracy between two seeds of a fine-tuning
+SIGNIFICANCE_LEVEL = 0.05  # for corrected p-values
+SEED_DIFFERENCE = 0.005  # typical difference in accuracy between two fine-tunings with other seeds
 
 
 def check(metrics: dict[str, Any], published: float | Sequence[float] | None) -> list[str]:
     """Lines that compare a run's accuracy with the published one: one line, or one per epoch.
 
-    Two accuracies agree if they differ by at most 1.96 standard errors of a difference of two shares, plus
+    Two accuracies agree if their difference is at most 1.96 times its standard error plus
     ``SEED_DIFFERENCE``.
     """
     scores = metrics.get("test") or metrics.get("validation") or {}
     if published is None or "accuracy" not in scores:
-        return ["the document has no accuracy to compare with"]
+        return ["no accuracy was published, so there is nothing to compare with"]
     n = scores["n"]
     if isinstance(published, int | float):
         return [_verdict("", scores["accuracy"], published, n)]
     epochs = [e["accuracy"] for e in metrics.get("epochs") or ()]
     if len(epochs) != len(published):
-        return [f"{len(epochs)} epochs were evaluated, the document has {len(published)}: no verdict"]
+        return [f"no verdict: {len(epochs)} epochs were evaluated, but the publication has {len(published)}"]
     pairs = enumerate(zip(epochs, published, strict=True), 1)
     return [_verdict(f"epoch {i}: ", accuracy, float(reference), n) for i, (accuracy, reference) in pairs]
 
@@ -104,7 +103,7 @@ def _verdict(prefix: str, accuracy: float, reference: float, n: int) -> str:
     verdict = "above it" if accuracy > reference else "not reached"
     if abs(accuracy - reference) <= tolerance:
         verdict = "confirmed"
-    numbers = f"{accuracy:.2%} here, {reference:.2%} published, {tolerance:.2%} is chance on {n:,}"
+    numbers = f"{accuracy:.2%} here, {reference:.2%} published, tolerance {tolerance:.2%} (n = {n:,})"
     return f"{prefix}{numbers}: {verdict}"
 
 
@@ -119,7 +118,7 @@ class RecipeResults:
     mean: str  # such as 78.15 %
     score: str  # mean and range, such as 78.15 % (76.56 to 79.75)
     overrides: Sequence[str]
-    source: str  # name of the result file, or pattern of the run folders
+    source: str  # name of the result file, or a glob pattern of the run folders
     runs: Sequence[dict[str, Any]]  # the metrics of each seed
 
     @property
@@ -132,13 +131,13 @@ class RecipeResults:
 
     @property
     def date(self) -> str:
-        """The dates of the first and the last run."""
+        """The dates of the first and the last run, such as "2026-11-01 to 2026-11-03"."""
         dates = sorted(str(r.get("date", ""))[:10] for r in self.runs)
         return " to ".join(dict.fromkeys((dates[0], dates[-1])))
 
     @property
     def time(self) -> str:
-        """The training time as text: a range if runs differ by more than a tenth."""
+        """The training time as text; a range if it differs between runs by more than a tenth."""
         unshared = without_shared_gpu(self.runs)
         seeds_note = f" ({len(unshared)} of {len(self.runs)} seeds)" if len(unshared) < len(self.runs) else ""
         seconds = [r.get("seconds", {}).get("train", 0.0) for r in unshared]
@@ -147,7 +146,7 @@ class RecipeResults:
 
     @property
     def changed_settings(self) -> str:
-        """The changed settings that affect the weights."""
+        """The changed settings that affect the weights, as text."""
         return ", ".join(o for o in self.overrides if o.split("=")[0].split(".")[-1] not in IRRELEVANT)
 
 
@@ -163,13 +162,13 @@ def shared_gpu_note(records: Sequence[dict[str, Any]]) -> str:
 
 
 def runs_on_random_weights(results: Path) -> dict[str, dict[str, Any]]:
-    """The record of each recipe's run on random weights, written by ``benchmarks/quality/in_form.py``."""
+    """Recipe -> record of its run with random weights, from ``benchmarks/quality/in_form.py``."""
     content = _read_json(results / "in-form.json") or {"recipes": []}
     return {record["recipe"]: record for record in content["recipes"]}
 
 
 def _read_json(file: Path) -> Any:
-    """The content of a JSON file; None: the file does not exist."""
+    """The content of a JSON file; None if the file does not exist."""
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
@@ -180,7 +179,7 @@ def machine_name(machine: dict[str, Any]) -> str:
 
 
 def read_recipe_results(recipe: str, results: Path, runs: Path) -> RecipeResults | None:
-    """The results of a recipe from its result file or its run folders; None: no finished run."""
+    """The results of a recipe from its result file or its run folders; None without a finished run."""
     file = results / f"recipe-{recipe}.json"
     overrides: Sequence[str] = ()
     if content := _read_json(file):
@@ -193,16 +192,16 @@ def read_recipe_results(recipe: str, results: Path, runs: Path) -> RecipeResults
     scores = [score for r in records if (score := headline(r, recipe)) is not None]
     if not scores or len(scores) < len(records):
         return None
-    unit, values = scores[0][1], [value for value, _ in scores]
-    mean = unit.format(statistics.mean(values))
-    number_format = unit[: unit.index("}") + 1]  # without the text after the number
+    metric_format, values = scores[0][1], [value for value, _ in scores]  # such as "{:.2%} macro-F1"
+    mean = metric_format.format(statistics.mean(values))
+    number_format = metric_format[: metric_format.index("}") + 1]  # such as "{:.2%}"
     low, high = (number_format.format(f(values)) for f in (min, max))
     spread = f" ({low} to {high})" if low != high else ""
     return RecipeResults(recipe, mean, mean + spread, overrides, source, records)
 
 
 def read_study_result(name: str, results: Path) -> str | None:
-    """The result of a study as Markdown; None: the study has not been run."""
+    """The result of a study as Markdown; None if the study has not been run."""
     if (summary := _read_json(results / f"study-{name}.json")) is None:
         return _read_fold_result(results / f"folds-{name}.json")
     means = [arm["accuracy"]["mean"] for arm in summary["arms"]]
@@ -214,13 +213,13 @@ def read_study_result(name: str, results: Path) -> str | None:
 
 
 def _quote_names(verdict: str, names: Iterable[str]) -> str:
-    """The verdict of a study with names of arms as code, since a name may contain a comma."""
+    """The verdict of a study, with the names of variants as code, because a name may contain a comma."""
     longest_first = sorted(names, key=len, reverse=True)
     return re.sub(rf"(?<!\w)({'|'.join(map(re.escape, longest_first))})(?!\w)", r"`\1`", verdict)
 
 
 def _read_fold_result(file: Path) -> str | None:
-    """The result of a study by cross-validation as Markdown; None: the file does not exist."""
+    """The result of a study by cross-validation as Markdown; None if the file does not exist."""
     if (results := _read_json(file)) is None:
         return None
     means = {name: statistics.fmean(arm["accuracy"]) for name, arm in results["arms"].items()}
@@ -229,7 +228,9 @@ def _read_fold_result(file: Path) -> str | None:
         f"each evaluated once by {results['folds']}-fold cross-validation"
     )
     differences = results["differences"]
-    significant = [name for name, difference in differences.items() if difference["p_holm"] < LEVEL]
+    significant = [
+        name for name, difference in differences.items() if difference["p_holm"] < SIGNIFICANCE_LEVEL
+    ]
     baseline = results["baseline"]
     verdict = f"No significant difference from {baseline} for any of the {len(means) - 1} arms"
     if significant:
@@ -241,24 +242,24 @@ def _read_fold_result(file: Path) -> str | None:
 
 
 def read_finding(name: str, results: Path) -> dict[str, Any] | None:
-    """The finding in ``NAME.json`` (title, verdict, tables, ...); None: the file does not exist."""
+    """The finding in ``NAME.json`` (title, verdict, tables, ...); None if the file does not exist."""
     return _read_json(results / f"{name}.json")
 
 
 def headline(metrics: dict[str, Any], recipe: str = "") -> tuple[float, str] | None:
-    """The main metric of a run and its format; None if there is none.
+    """The main metric of a run and its format, such as ``(0.91, "{:.2%} macro-F1")``; None if it has none.
 
     For translators, it is BLEU of beam search, or of greedy search for recipes ``*-given``.
     """
     test = metrics.get("test") or {}
-    for marker, key, unit in (
+    for marker, key, metric_format in (  # ``marker`` is a metric that only this kind of model has
         ("micro_f1", "macro_f1", "{:.2%} macro-F1"),  # multi-label
         ("entity_f1", "entity_f1", "{:.2%} entity F1"),
         ("exact_match", "f1", "{:.2%} F1 of answers"),
         ("accuracy", "accuracy", "{:.2%}"),
     ):
         if test.get(marker) is not None:
-            return test[key], unit
+            return test[key], metric_format
     translated = (metrics.get("scores") or {}).get(metrics.get("judged", ""), {})
     for search in ("greedy", "beam") if recipe.endswith("-given") else ("beam", "greedy"):
         if (bleu := translated.get(search, {}).get("bleu")) is not None:
@@ -269,9 +270,9 @@ def headline(metrics: dict[str, Any], recipe: str = "") -> tuple[float, str] | N
     if masked := metrics.get("masked"):
         return masked["accuracy"], "{:.1%} of masked words"
     scores = (metrics.get("similarity") or {}).get(metrics.get("judged", "")) or {}
-    for key, unit in (("spearman", "{:.4f} Spearman"), ("found", "{:.1%} of partners found")):
+    for key, metric_format in (("spearman", "{:.4f} Spearman"), ("found", "{:.1%} of pairs found")):
         if key in scores:
-            return scores[key], unit
+            return scores[key], metric_format
     if (accuracy := (metrics.get("validation") or {}).get("accuracy")) is not None:
         return accuracy, "{:.2%} (validation)"
     return None
@@ -313,19 +314,19 @@ def pages(
     stem: str = "results",
     read_finding: ReadFinding = lambda name: None,
 ) -> dict[str, str]:
-    """The content of every page and chart by its path: ``STEM.md`` is the table, the rest is in ``STEM/``.
+    """The pages and charts: path -> content. ``STEM.md`` has the table, the other files are in ``STEM/``.
 
     Args:
         read_results, read_study, read_finding: name -> result, or None if it was not measured.
-        dry_runs: recipe -> its run on random weights, if there is one.
+        dry_runs: recipe -> its run with random weights, if there is one.
         settings: recipe -> text of its file.
     """
     dry_runs, templates = dry_runs or {}, _templates()
     rendered = {f"{stem}.md": page(read_results, read_study, dry_runs, stem)}
     for row in published_rows():
-        results = {name: r for name in row.recipes if (r := read_results(name)) is not None}
+        results = {name: result for name in row.recipes if (result := read_results(name)) is not None}
         findings = {name: read_finding(name) for name in row.findings}
-        charts = {name: chart for name, r in results.items() if (chart := recipe_chart(r))}
+        charts = {name: chart for name, result in results.items() if (chart := recipe_chart(result))}
         charts |= {name: finding_chart(f) for name, f in findings.items() if f is not None and f.get("curve")}
         texts = {name: settings(name) for name in row.recipes}
         rendered[f"{stem}/row-{row.number:02d}.md"] = templates.get_template("published_row.md.j2").render(
@@ -364,7 +365,7 @@ def page(
     dry_runs: Mapping[str, Any] | None = None,
     stem: str = "results",
 ) -> str:
-    """The table of all rows; arguments as in ``pages``."""
+    """The page with the table of all rows; the arguments are those of ``pages``."""
     rows = published_rows()
     results = {name: read_results(name) for row in rows for name in row.recipes}
     template = _templates().get_template("published.md.j2")
@@ -373,7 +374,7 @@ def page(
         results=results,
         dry_runs=dry_runs or {},
         original=lambda row: _cell(row.original_recipes, results) if row.recipes else "–",
-        ours=lambda row: _ours(row, results, read_study),
+        ours=lambda row: _our_result(row, results, read_study),
         baseline=lambda row: _best_baseline(results[row.best]) if row.best else "",
         stem=stem,
     )
@@ -392,7 +393,7 @@ def _templates() -> Any:
 
 
 def _cell(names: Sequence[str], results: Mapping[str, RecipeResults | None]) -> str:
-    """The results of some recipes for the table, labeled by the differing parts of their names."""
+    """A table cell with the results of some recipes, labeled by the parts of their names that differ."""
     if not any(results[name] for name in names):
         return "not measured"
     means = [_mean(results[name]) for name in names]
@@ -402,7 +403,7 @@ def _cell(names: Sequence[str], results: Mapping[str, RecipeResults | None]) -> 
 
 
 def _mean(result: RecipeResults | None) -> str:
-    """A recipe's mean, with the number of seeds if there are few."""
+    """The mean of a recipe's score, with the number of seeds if there are few."""
     if result is None:
         return "not measured"
     few_seeds = f" ({result.seeds} seed{'s' * (result.seeds > 1)})" if result.seeds < MIN_SEEDS else ""
@@ -419,8 +420,8 @@ def _best_baseline(result: RecipeResults | None) -> str:
     return f"; plain: {best} {accuracies[best]:.2%}"
 
 
-def _ours(row: Row, results: Mapping[str, RecipeResults | None], read_study: ReadStudy) -> str:
-    """Our best result for a row: of a recipe, or the ranges of its studies."""
+def _our_result(row: Row, results: Mapping[str, RecipeResults | None], read_study: ReadStudy) -> str:
+    """Our result for a row: the score of the best recipe, or the ranges of its studies."""
     if row.best:
         return _cell([row.best], results)
     texts = [read_study(name) or "" for name in row.studies]
@@ -446,16 +447,16 @@ def recipe_role(row: Row, name: str) -> str:
 
 
 def differing_sources(settings: Mapping[str, str]) -> dict[str, str]:
-    """The data source of each recipe; empty if all recipes of a row have the same source.
+    """Recipe -> data source; empty if all recipes of a row have the same source.
 
-    The page names different sources, since metrics on different data are not comparable.
+    Metrics on different data are not comparable, so the page names the sources if they differ.
     """
     sources = {name: tomllib.loads(text).get("data", {}).get("source", "") for name, text in settings.items()}
     return sources if len(set(sources.values())) > 1 else {}
 
 
 def substituted_architectures(dry_runs: Mapping[str, Any], settings: Callable[[str], str]) -> dict[str, str]:
-    """The checkpoint of each recipe that ran with another architecture."""
+    """Recipe -> checkpoint, for each recipe that ran with another architecture than its checkpoint's."""
     models = {name: tomllib.loads(settings(name)).get("model", {}).get("model", "") for name in dry_runs}
     return {
         name: checkpoint
@@ -465,7 +466,7 @@ def substituted_architectures(dry_runs: Mapping[str, Any], settings: Callable[[s
 
 
 def seed_rows(result: RecipeResults) -> list[dict[str, str]]:
-    """One row per seed, as column -> cell."""
+    """Table rows, one per seed: column -> cell."""
     rows = []
     for record in result.runs:
         score = headline(record, result.recipe)
@@ -496,7 +497,7 @@ def _baselines(result: RecipeResults) -> dict[str, Any]:
 
 
 def _translation_cells(searches: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """BLEU for each decoding method, and for lower-cased, tokenized text as in many papers."""
+    """Cells with the BLEU of each search method, also for lower-cased, tokenized text as in many papers."""
     cells = {}
     for search, scores in searches.items():
         title = "Greedy" if search == "greedy" else f"Beam of {scores.get('width', 5)}"
@@ -507,7 +508,7 @@ def _translation_cells(searches: Mapping[str, Mapping[str, Any]]) -> dict[str, s
 
 
 def epoch_rows(result: RecipeResults) -> list[dict[str, str]]:
-    """One row per evaluated epoch, over the seeds, as column -> cell."""
+    """Table rows, one per evaluated epoch, with means and ranges over the seeds: column -> cell."""
     runs = [run["epochs"] for run in result.runs if run.get("epochs")]
     rows = []
     for records in zip(*runs, strict=True) if runs else ():
@@ -522,7 +523,7 @@ def epoch_rows(result: RecipeResults) -> list[dict[str, str]]:
 
 
 def finding_script(finding: str) -> str:
-    """The script in ``benchmarks/quality`` that reproduces a finding, with its argument."""
+    """The script in ``benchmarks/quality`` that measures a finding, with its argument."""
     kind, _, recipe = finding.partition("-")
     return f"precision.py {recipe}" if kind == "precision" else finding.replace("-", "_") + ".py"
 

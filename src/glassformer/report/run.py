@@ -1,7 +1,4 @@
-"""Reader of run folders for the report.
-
-It has strict checks and limits. Only ``metrics.json`` is required.
-"""
+"""Reader of run folders for reports, with strict checks and limits."""
 
 from __future__ import annotations
 
@@ -20,24 +17,25 @@ from glassformer.targets import target_of
 MAX_BYTES = 256 * 2**20  # maximum size of a JSON file; attention maps of long texts are the largest
 SPLITS = ("test", "validation", "train")
 REQUIRED_SCORES = {"n", "accuracy", "macro_f1", "log_loss", "roc_auc", "labels", "confusion", "per_class"}
-BINS = 20  # bins of the predicted probability
-# Characters that HTML cannot contain, or that would reorder the line, are replaced by a visible character.
-# Texts keep their length, so that offsets stay valid.
+BINS = 20  # number of bins of the predicted probability
+# Replacements of unsafe characters. Each has one character, because offsets in texts must stay valid.
+# Control characters (except tab and newline) and surrogates, which HTML cannot contain:
 _UNSAFE = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000)], "\ufffd")
+# Characters that change the direction of text, and the carriage return:
 _UNSAFE |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd") | {13: " "}
 
 
 @dataclass
 class CalibrationBins:
-    """Counts of all and of correct predictions in bins of the predicted probability."""
+    """Numbers of all and of correct predictions, in bins of the predicted probability."""
 
     total: list[int] = field(default_factory=lambda: [0] * BINS)
     correct: list[int] = field(default_factory=lambda: [0] * BINS)
 
-    def add(self, probability: float, correct: bool) -> None:
+    def add(self, probability: float, is_correct: bool) -> None:
         index = min(int(min(max(probability, 0.0), 1.0) * BINS), BINS - 1)
         self.total[index] += 1
-        self.correct[index] += correct
+        self.correct[index] += is_correct
 
 
 @dataclass(frozen=True)
@@ -47,12 +45,12 @@ class Run:
     folder: Path
     metrics: dict[str, Any]
     split: str  # name of the evaluated split
-    scores: dict[str, Any]  # metrics of this split; empty: there is none, or the task has other metrics
+    scores: dict[str, Any]  # metrics of this split; empty without a split, or for tasks with other metrics
     config: dict[str, Any]
     steps: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
     doctor: dict[str, Any]
-    calibration: dict[str, Any]  # from calibration.json, if the run was calibrated
+    calibration: dict[str, Any]  # content of calibration.json; empty if the run was not calibrated
     known: KnownRecipe = field(default=NOTHING_KNOWN, kw_only=True)
 
     @property
@@ -62,7 +60,7 @@ class Run:
 
     @property
     def measure(self) -> str:
-        """The main metric of the page: the metric that selected the weights, or accuracy."""
+        """The main metric of the report: the metric that selected the weights, or accuracy."""
         train = self.config.get("train")
         monitor = self.metrics.get("measure") or (train.get("monitor") if isinstance(train, dict) else None)
         return str(monitor) if monitor in target_of(self.scores).main_metrics else "accuracy"
@@ -74,12 +72,12 @@ class Run:
 
 @dataclass(frozen=True)
 class LabeledRun(Run):
-    """The run of a classifier, with its predictions."""
+    """The contents of a classifier's run folder."""
 
-    mistakes: list[Prediction]  # starting with the most confident one
+    mistakes: list[Prediction]  # wrong predictions, the most confident first
     calibration_bins: CalibrationBins
     maps: list[dict[str, Any]]
-    images: dict[str, Any]  # small images of examples and mistakes
+    images: dict[str, Any]  # thumbnails of examples and mistakes
 
 
 def read_folder(folder: str | Path) -> Run:
@@ -133,13 +131,17 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> LabeledRun:
         if missing := REQUIRED_SCORES - (run.metrics.get(split) or dict.fromkeys(REQUIRED_SCORES)).keys():
             raise DataError(f"{split} has no {', '.join(sorted(missing))}", where=where)
     most_confident, calibration_bins = _read_mistakes(run.folder / "predictions.csv", run.split, mistakes)
-    maps, images = run.json("maps.json").get("examples", []), run.json("pictures.json")
-    read = {"mistakes": most_confident, "calibration_bins": calibration_bins, "maps": maps, "images": images}
-    return LabeledRun(**vars(run), **read)
+    return LabeledRun(
+        **vars(run),
+        mistakes=most_confident,
+        calibration_bins=calibration_bins,
+        maps=run.json("maps.json").get("examples", []),
+        images=run.json("pictures.json"),
+    )
 
 
 def html_safe(value: Any) -> Any:
-    """``value`` with unsafe characters replaced in every string, including keys."""
+    """``value``, with unsafe characters replaced in every string and key."""
     if isinstance(value, str):
         return value.translate(_UNSAFE)
     if isinstance(value, dict):
@@ -150,14 +152,17 @@ def html_safe(value: Any) -> Any:
 
 
 def read_json(path: Path, kind: type) -> Any:
-    """The value of a JSON file of type ``kind``; empty without a file. NaN and infinities become None."""
+    """The content of a JSON file, which must have the type ``kind`` (dict or list); empty without a file.
+
+    NaN and infinity become None.
+    """
     if not path.is_file():
         return kind()
     if path.stat().st_size > MAX_BYTES:
         raise TooLargeError(f"larger than {MAX_BYTES >> 20} MiB", where=str(path))
     value = _parse(path.read_bytes(), str(path))
     if not isinstance(value, kind):
-        raise DataError(f"does not hold a {kind.__name__}", where=str(path))
+        raise DataError(f"does not contain a {kind.__name__}", where=str(path))
     return value
 
 
@@ -169,7 +174,7 @@ def _parse(content: bytes, where: str) -> Any:
 
 
 def read_history(path: Path) -> Iterator[dict[str, Any]]:
-    """The records of history.jsonl; an incomplete last line, left by a killed run, is skipped."""
+    """Yield the records of history.jsonl, except an incomplete last line of a killed run."""
     if not path.is_file():
         return
     with open(path, "rb") as file:
@@ -183,7 +188,7 @@ def read_history(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _read_mistakes(path: Path, split: str, limit: int) -> tuple[list[Prediction], CalibrationBins]:
-    """The ``limit`` most confident mistakes, and the counts for the calibration chart."""
+    """The ``limit`` most confident wrong predictions, and the bins for the calibration chart."""
     calibration_bins = CalibrationBins()
 
     def wrong_predictions() -> Iterator[Prediction]:

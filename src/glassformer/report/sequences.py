@@ -1,4 +1,4 @@
-"""Report sections for translation and masked training."""
+"""Report sections for translators, masked language models and masked autoencoders."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def translation_scores(run: Run) -> Section:
     pairs = zip(rows, values.rows, strict=True)
     lines = [[split, name, s["width"], *line[1:]] for (split, name, s), line in pairs]
     highlighted = [i for i, (split, *_) in enumerate(rows) if split == run.metrics.get("judged")][-1:]
-    heads = ["split", "search", "width", *values.columns[1:]]
-    body = table(Table(heads, lines, highlighted, ("search",)))
+    columns = ["split", "search", "width", *values.columns[1:]]
+    body = table(Table(columns, lines, highlighted, ("search",)))
     for name, signature in rows[0][2]["signatures"].items():
         body += render_macro("parts", "small", f"{name.replace('_', ' ')}: {signature}")
     return Section("scores", "Scores", note, body)

@@ -20,7 +20,7 @@ from glassformer.report.run import Run
 from glassformer.report.wording import count, decimal
 from glassformer.targets.similarity import Similarity
 
-MAX_POINTS = 2_000  # maximum number of points in the scatter plot; more are not visible
+MAX_POINTS = 2_000  # maximum number of points in the scatter plot; more points are not visible
 
 
 def evaluation(run: Run) -> Section:
@@ -33,15 +33,15 @@ def evaluation(run: Run) -> Section:
         return Section("scores", "Evaluation", "No pairs were held out, so this model is not evaluated.")
     note = (
         "Correlation of cosines with human scores, with its 95 % interval over pairs; for pairs without "
-        "scores, how often the right partner is the nearest of all. The untouched model is the same "
+        "scores, how often the paired text is the nearest of all. The untouched model is the same "
         "checkpoint before this training."
     )
     keys = [f"{key}_within" for key in Similarity.metrics if any(key in values for *_, values in rows)]
     scores = metric_table([(name, values) for name, _, values in rows], ["n", *keys], 2)
     lines = [[name, split, *line[1:]] for (name, split, _), line in zip(rows, scores.rows, strict=True)]
     highlighted = [i for i, row in enumerate(rows) if row[:2] == ("This model", evaluated_split)]
-    heads = ["model", "split", *scores.columns[1:]]
-    body = table(Table(heads, lines, highlighted, ("split",), "compare few"))
+    columns = ["model", "split", *scores.columns[1:]]
+    body = table(Table(columns, lines, highlighted, ("split",), "compare few"))
     pairs = read_pairs(run.folder / "pairs.csv")
     if pairs[0]:
         keys = [("small", "each point is an evaluated pair")]
@@ -72,9 +72,9 @@ def learning_curves(run: Run) -> Section | None:
     note += " The validation pairs were evaluated after each epoch." * bool(evaluations)
     rows = [[count(e["step"]), decimal(e.get("train_loss"), 4), decimal(e["score"], 4)] for e in evaluations]
     best_rows = [i for i, e in enumerate(evaluations) if e.get("best")]
-    heads = ["step", "training loss", "on validation pairs"]
+    columns = ["step", "training loss", "on validation pairs"]
     body = curves((figures.loss_curves(run.steps, []), "Loss", ()))
-    body += table(Table(heads, rows, best_rows, style=""))
+    body += table(Table(columns, rows, best_rows, style=""))
     return Section("learned", "Learning curves", note, body)
 
 

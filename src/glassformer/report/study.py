@@ -1,4 +1,4 @@
-"""Pages of studies and label reviews."""
+"""HTML reports of studies and label reviews."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from glassformer.report.figures import INK, MUTED, RULE, STYLE, TRAIN, VALIDATIO
 from glassformer.report.metrics import COMPARED, compared_metric, difference_text, leading_metrics
 from glassformer.report.page import render_page, write_page
 from glassformer.report.run import read_json
-from glassformer.report.wording import cut, digits_for, headed, how_tested
+from glassformer.report.wording import capitalized, cut, digits_for, how_tested
 
-MAX_NAME = 42  # maximum characters of a variant's name
+MAX_NAME = 42  # maximum number of characters of a variant's name
 CHARTS_PER_ROW = 3
-MAX_CURVES = 12  # maximum number of variants with curves; more are not distinguishable
+MAX_CURVES = 12  # maximum number of variants with learning curves; more cannot be told apart
 
 
 def write_study_report(folder: str | Path) -> Path:
@@ -38,7 +38,7 @@ def write_study_report(folder: str | Path) -> Path:
 
 
 def run_pages(results: dict[str, Any], folder: Path) -> dict[str, list[tuple[Any, str]]]:
-    """For each variant, the seed of each run that has a page, and a relative link to the page."""
+    """Links to the reports of the runs: name of the variant -> [(seed, relative link)]."""
     home, pages = folder.resolve(), {}
     for arm in results["arms"]:
         links = pages[arm["name"]] = []
@@ -50,7 +50,7 @@ def run_pages(results: dict[str, Any], folder: Path) -> dict[str, list[tuple[Any
 
 
 def read_results(path: Path, kind: str) -> dict[str, Any]:
-    """Read a JSON file whose entry ``kind`` must be ``kind``; strings are safe to show in HTML.
+    """Read a JSON file with the entry ``"kind": kind``; strings are safe to show in HTML.
 
     Raises:
         DataError: the file is missing, too large, damaged or of another kind.
@@ -60,7 +60,7 @@ def read_results(path: Path, kind: str) -> dict[str, Any]:
         raise NoSuchFileError(f"no {path.name}", where=str(path.parent), fix=fix)
     results = read_json(path, dict)
     if results.get("kind") != kind:
-        raise DataError(f"does not hold a {kind}", where=str(path))
+        raise DataError(f"does not contain a {kind}", where=str(path))
     return results
 
 
@@ -76,7 +76,7 @@ def confusions(results: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, str]]] | None = None) -> str:
-    """The page's HTML; ``pages``: see ``run_pages``."""
+    """The HTML of a study's report; ``pages`` is the result of ``run_pages``."""
     arms, baseline = results["arms"], results["baseline"]
     measure = results["measure"] if results.get("measure") in COMPARED else "accuracy"
     figures = {"bars": bars(arms, baseline, measure)}
@@ -101,7 +101,7 @@ def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, st
         metric=compared_metric(measure),
         second_metric=compared_metric(second[0]),
         difference_text=difference_text,
-        test=headed(how_tested(results)),
+        test=capitalized(how_tested(results)),
     )
 
 
@@ -140,7 +140,7 @@ def bars(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy
         else:
             axes.set(xlim=(0, 1.0))
             axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
-        return as_svg(figure, "bars", f"{headed(metric.name)} of each arm with its 95 % interval")
+        return as_svg(figure, "bars", f"{capitalized(metric.name)} of each variant with its 95 % interval")
 
 
 def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy") -> Markup:
@@ -160,7 +160,7 @@ def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "a
         axes.set(xlabel=f"difference in {metric.name}{metric.unit_suffix}")
         axes.xaxis.set_major_locator(MaxNLocator(7))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:+g}" if x else "0"))
-        title = f"Difference of each arm from {cut(baseline, MAX_NAME)}, with 95 % intervals"
+        title = f"Difference of each variant from {cut(baseline, MAX_NAME)}, with 95 % intervals"
         return as_svg(figure, "differences", title)
 
 
@@ -189,24 +189,24 @@ def curves(arms: Sequence[dict[str, Any]], key: str) -> Markup:
             axes.set_visible(False)
         for axes in grid[max(len(arms) - CHARTS_PER_ROW, 0) : len(arms)]:
             axes.set_xlabel("evaluation")
-        title = f"Validation {name} of each arm over the evaluations, mean over seeds"
+        title = f"Validation {name} of each variant over the evaluations, mean over seeds"
         return as_svg(figure, f"curves-{key}", title)
 
 
 def seed_spread_sentence(arms: Sequence[dict[str, Any]], measure: str = "accuracy") -> str:
-    """A sentence that compares the spread of seeds with the differences between variants."""
+    """A sentence that compares the variation between seeds with the differences between variants."""
     deviations = [arm[measure]["sd"] for arm in arms if arm[measure]["sd"] is not None]
     if not deviations:
         return ""
     means, metric = [arm[measure]["mean"] for arm in arms], compared_metric(measure)
     return (
-        f"The best and the worst arm differ by {metric.difference(max(means) - min(means), 2)}; the standard "
-        f"deviation over the seeds of one arm is up to {metric.deviation(max(deviations))}."
+        f"The best and the worst variant differ by {metric.difference(max(means) - min(means), 2)}; the "
+        f"standard deviation over the seeds of one variant is up to {metric.deviation(max(deviations))}."
     )
 
 
 def _rows(arms: Sequence[dict[str, Any]]) -> tuple[Figure, Any]:
-    """Axes with one row per variant, the first on top."""
+    """Axes with one row per variant, the first at the top."""
     figure = Figure((7.2, 0.9 + 0.36 * len(arms)), layout="constrained")
     axes = figure.subplots()
     axes.set_yticks(range(len(arms)), [cut(arm["name"], MAX_NAME) for arm in arms])

@@ -1,4 +1,4 @@
-"""Rows of the report's tables."""
+"""Contents of the tables in reports."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ MAX_CLASSES = 12  # maximum number of classes in a confusion matrix
 
 
 def comparison(run: LabeledRun) -> dict[str, Any]:
-    """The rows of the table of models, with positions on a common scale from 0 to 100.
+    """The table that compares the model with its baselines, and the scale of its plot.
 
-    The run's model comes first, then the baselines, starting with the best one.
+    The model comes first, then the baselines, starting with the best one. In a row, ``position`` and
+    ``interval_positions`` are positions of the metric and its interval on the plot, from 0 to 100.
     """
     scores, key = run.scores, run.measure
     supports = [(row["support"], row["label"]) for row in scores["per_class"]]
-    largest, label = max(supports, key=lambda pair: pair[0])
+    largest, majority_label = max(supports, key=lambda pair: pair[0])
     seconds = run.metrics.get("seconds") or {}
     times = [seconds[part] for part in ("train", "inference") if seconds.get(part) is not None]
     metrics = target_of(scores).main_metrics
@@ -29,8 +30,8 @@ def comparison(run: LabeledRun) -> dict[str, Any]:
     empty = dict.fromkeys((*metrics, "seconds"))
     baselines = list((run.metrics.get("baselines") or {}).items())
     baselines.sort(key=lambda item: -(item[1].get(key) or 0))
-    rows += [empty | b_scores | {"name": name, "kind": "other"} for name, b_scores in baselines]
-    values = [x for r in rows for x in (r.get(f"{key}_interval") or [r[key]]) if x is not None]
+    rows += [empty | baseline | {"name": name, "kind": "other"} for name, baseline in baselines]
+    values = [x for row in rows for x in (row.get(f"{key}_interval") or [row[key]]) if x is not None]
     low, high = min(values), max(values)
     margin = max((high - low) * 0.15, 0.005)
     low, high = max(low - margin, 0.0), min(high + margin, 1.0)
@@ -41,27 +42,29 @@ def comparison(run: LabeledRun) -> dict[str, Any]:
     for row in rows:
         bounds = row.get(f"{key}_interval")
         value: Any = row[key]
-        row["at"] = None if value is None else position(value)
-        row["from_to"] = [position(x) for x in bounds] if bounds else None
-    frequency = largest / scores["n"]
+        row["position"] = None if value is None else position(value)
+        row["interval_positions"] = [position(x) for x in bounds] if bounds else None
+    frequency = largest / scores["n"]  # of the most frequent label
     num_labels = max(sum(support > 0 for support, _ in supports), 1)
     if not target_of(scores).is_single_label:
         num_labels = len(supports)
+    # Always predicting the most frequent label has precision ``frequency`` and recall 1 for it, and F1 0 for
+    # the other labels.
     macro_f1 = 2 * frequency / (1 + frequency) / num_labels
-    majority = {"label": label, "accuracy": frequency, "macro_f1": macro_f1}
+    majority = {"label": majority_label, "accuracy": frequency, "macro_f1": macro_f1}
     is_weighted = any(row.get("class_weight") is not None for row in rows)
     return {"rows": rows, "low": low, "high": high, "majority": majority, "is_weighted": is_weighted}
 
 
 def confusion(scores: dict[str, Any]) -> dict[str, Any]:
-    """The confusion matrix for the page; empty if there is nothing to show.
+    """The confusion matrix for a page; empty if there is nothing to show.
 
     With more than ``MAX_CLASSES`` classes, the matrix has only the classes of the most frequent confusions,
     and a last column for predictions of the other classes.
 
     Returns:
-        ``rows`` of cells with their share of the true class and a shade from 0 to 10, and ``others``, the
-        number of other classes.
+        ``rows`` of cells, and ``others``, the number of classes that are left out. A cell has its share of
+        the true class, and a shade of its color from 0 to 10.
     """
     labels, counts = scores["labels"], scores["confusion"]
     classes = list(range(len(labels)))
@@ -93,12 +96,12 @@ def _most_confused(counts: list[list[int]]) -> list[int]:
 
 
 def worst_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of classes by F1; classes without examples come last."""
+    """Rows of classes sorted by F1, the lowest first; classes without examples come last."""
     return sorted(rows, key=lambda row: (not row["support"], row["f1"]))
 
 
 def confusions(scores: dict[str, Any], limit: int = 12) -> list[dict[str, Any]]:
-    """The most frequent confusions; empty with fewer than three classes."""
+    """The most frequent confusions of a true with a predicted class; empty for fewer than three classes."""
     labels = scores["labels"]
     if len(labels) < 3:
         return []
@@ -111,13 +114,14 @@ def confusions(scores: dict[str, Any], limit: int = 12) -> list[dict[str, Any]]:
     return sorted(pairs, key=lambda pair: -pair["count"])[:limit]
 
 
+# Sections of a recipe: (name, [(key, value, whether the value differs from the default)])
 Settings = list[tuple[str, list[tuple[str, Any, bool]]]]
 
 
 def settings(config: dict[str, Any], defaults: Mapping[str, Mapping[str, Any]]) -> Settings:
-    """Sections of the recipe, each with (key, value, whether it differs from the default)."""
-    plain = {k: v for k, v in config.items() if not isinstance(v, dict) and k != "expect"}  # see expectation
-    sections = {"recipe": plain} | {k: v for k, v in config.items() if isinstance(v, dict)}
+    """The settings of a recipe except ``expect``, by section."""
+    top_level = {k: v for k, v in config.items() if not isinstance(v, dict) and k != "expect"}
+    sections = {"recipe": top_level} | {k: v for k, v in config.items() if isinstance(v, dict)}
     return [
         (name, [(k, v, v != defaults.get(name, {}).get(k)) for k, v in values.items()])
         for name, values in sections.items()
@@ -142,10 +146,12 @@ def expectation(
     shipped: dict[str, Any] | None,
     defaults: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> str:
-    """The expected result of the recipe, or the changed settings if it does not apply.
+    """A sentence with the expected result of a recipe, or with the changed settings if it does not apply.
 
     Args:
+        config: the settings of the run.
         shipped: the settings of the recipe in the package; None: the recipe is not in the package.
+        defaults: section -> key -> default.
     """
     name, expect = config.get("name"), config.get("expect")
     if not expect:
@@ -153,9 +159,9 @@ def expectation(
     if shipped is None:
         return f"Its recipe file expects: {expect}"
     recipe, run, default_values = _flat(shipped), _flat(config), _flat(dict(defaults or {}))
-    # Runs of earlier versions do not have new keys; a new key with its default value is not a change.
-    added = [k for k in recipe if k not in run and k in default_values]
-    new_keys = {k for k in added if recipe[k] == default_values[k]}
+    # A key that an older run lacks is not a change if the recipe has its default value.
+    missing_keys = [k for k in recipe if k not in run and k in default_values]
+    new_keys = {k for k in missing_keys if recipe[k] == default_values[k]}
     changes = [
         f"{key} = {wording.plain(run.get(key))} (recipe: {wording.plain(recipe.get(key))})"
         for key in dict.fromkeys([*recipe, *run])
@@ -182,13 +188,14 @@ def findings(doctor: dict[str, Any]) -> list[dict[str, Any]]:
     return sorted(doctor.get("findings", []), key=lambda f: order.index(f["severity"]))
 
 
-RENAMED = {"pictures": "images"}  # keys in doctor.json -> their names on the page
+RENAMED = {"pictures": "images"}  # key in doctor.json -> its name on the page
 
 
 def statistic_tables(statistics: dict[str, Any]) -> list[tuple[str, list[str], list[tuple[str, list[Any]]]]]:
-    """The doctor's nested statistics as tables: name, columns, rows.
+    """The data doctor's nested statistics as tables, each with a name, columns and rows.
 
-    Deeper levels become columns; a table that is too wide for the page is transposed.
+    The first level becomes tables, the second rows, and deeper levels columns. A table that is too wide for
+    the page is transposed.
     """
     tables = []
     for name, value in statistics.items():
@@ -206,7 +213,7 @@ def statistic_tables(statistics: dict[str, Any]) -> list[tuple[str, list[str], l
 
 
 def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The path and the value of each leaf of nested dictionaries."""
+    """Yield each value in nested dictionaries, with its path such as "train words"."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _flatten(inner, f"{path} {name}".strip())
@@ -221,7 +228,7 @@ def _format_cell(name: str, value: Any) -> Any:
 
 
 def robustness(corruptions: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row per kind of corruption: accuracy at each severity, and mean accuracy and macro-F1."""
+    """A row per kind of corruption: accuracy at each severity (``each``), mean accuracy and mean macro-F1."""
     return [
         {
             "kind": kind,
@@ -235,7 +242,8 @@ def robustness(corruptions: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def times(seconds: dict[str, Any]) -> list[dict[str, Any]]:
-    """The parts of the run's time as bars on a scale from 0 to 100; ``evaluate`` includes inference."""
+    """The parts of the run's time as bars on a scale from 0 to 100."""
+    # Inference is part of ``evaluate``.
     parts = {k: v for k, v in seconds.items() if k not in ("total", "inference") and v}
     total = max(sum(parts.values()), seconds.get("total") or 0.0)
     if not total:
@@ -249,7 +257,7 @@ def times(seconds: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def facts(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any]]]]:
-    """Facts about run, machine and versions, in groups of names and values."""
+    """Facts about a run, its machine and its versions: (title of the group, [(name, value)])."""
     padding, truncated = metrics.get("padding") or {}, metrics.get("truncated") or {}
     memory, speed = metrics.get("peak_memory_mb"), metrics.get("tokens_per_second")
     inference = (metrics.get("seconds") or {}).get("inference")
@@ -262,7 +270,7 @@ def facts(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any]]]]:
         ("inference", inference and wording.duration(inference)),
         ("peak memory", memory and f"{wording.count(memory)}{wording.THIN}MB"),
         *((f"padding, {where}", wording.percent(share)) for where, share in padding.items()),
-        *((f"cut texts, {split}", _count_and_share(*counts)) for split, counts in truncated.items()),
+        *((f"truncated texts, {split}", _count_and_share(*counts)) for split, counts in truncated.items()),
         ("seed", metrics.get("seed")),
         ("date", metrics.get("date")),
     ]

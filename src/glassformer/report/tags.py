@@ -12,24 +12,24 @@ from glassformer.report.run import Run
 from glassformer.report.wording import count, decimal, percent
 from glassformer.targets.token_tags import ERRORS
 
-COLORS, UNDERLINES = 8, 4  # numbers of CSS classes; they repeat with more than 32 kinds
+COLORS, UNDERLINES = 8, 4  # numbers of CSS classes; 8 * 4 kinds of entities can be told apart
 METRIC_COLUMNS = ("precision", "recall", "entity_f1", "macro_f1", "accuracy", "entity_f1_interval")
 
 
 def verdict(run: Run) -> str:
-    s = run.scores
-    if not s:
+    scores = run.scores
+    if not scores:
         return ""
-    if not s["entities"]:
+    if not scores["entities"]:
         return (
-            f"The {s['n']:,} {run.split} sentences have no spans, so there is no F1; "
-            f"{s['errors']['invented']:,} spans were predicted. {percent(s['accuracy'])} of the words have "
-            "the right tag."
+            f"The {scores['n']:,} {run.split} sentences have no spans, so there is no F1; "
+            f"{scores['errors']['invented']:,} spans were predicted. {percent(scores['accuracy'])} of the "
+            "words have the right tag."
         )
     return (
-        f"Of {s['entities']:,} spans in {s['n']:,} {run.split} sentences, {percent(s['recall'])} are "
-        f"found; of the predicted spans, {percent(s['precision'])} are right. Entity F1 "
-        f"{percent(s['entity_f1'])}."
+        f"Of {scores['entities']:,} spans in {scores['n']:,} {run.split} sentences, "
+        f"{percent(scores['recall'])} are found; of the predicted spans, {percent(scores['precision'])} are "
+        f"right. Entity F1 {percent(scores['entity_f1'])}."
     )
 
 
@@ -51,7 +51,7 @@ def kinds(run: Run) -> Section | None:
         return None
     note = (
         "Metrics of each kind, and its errors: missed (no predicted span overlaps it), wrong kind, wrong "
-        "border (the kind is right), invented (there is no true span)."
+        "boundary (the kind is right), invented (there is no true span)."
     )
     rows = [{"kind": kind, **values} for kind, values in (run_scores.get("by_kind") or {}).items()]
     body = render_macro("tags", "kinds", run_scores, rows, ERRORS, run_css_classes(run))
@@ -77,8 +77,8 @@ def calibration(run: Run) -> Section | None:
             low, high = map(percent, values["ece_interval"])
             interval = f"{low} to {high}"
             rows.append([name, title, percent(values["ece"]), interval, decimal(values["log_loss"], 4)])
-    heads = ["words of", "", "error", "interval", "log loss"]
-    return page.tabular("calibration", "Calibration", note, Table(heads, rows, (), ("",), ""))
+    columns = ["words of", "", "error", "interval", "log loss"]
+    return page.tabular("calibration", "Calibration", note, Table(columns, rows, (), ("",), ""))
 
 
 def sentences(run: Run) -> Section | None:
@@ -92,7 +92,7 @@ def spans(run: Run) -> Section | None:
     classes = run_css_classes(run)
     note = (
         "Evaluated sentences, most confident errors first. Filled: found. Not filled: missed. "
-        "Framed: wrong kind or border, or no true span."
+        "Framed: wrong kind or boundary, or no true span."
     )
     rows = [e | {"pieces": pieces(e, classes)} for e in examples]
     return page.listing("spans", "Sentences", note, "tags.spans", rows, classes, assets=("spans.css",))
@@ -105,7 +105,7 @@ def learning_curves(run: Run) -> Section | None:
 
 
 def run_css_classes(run: Run) -> dict[str, str]:
-    """The CSS classes of each kind on the page."""
+    """The CSS classes of each kind of entity on the page."""
     examples = run.json("spans.json").get("examples") or ()
     kinds = {*(run.scores.get("by_kind") or ())}
     kinds |= {span[0] for e in examples for span in (*e["true"], *e["predicted"])}
@@ -114,18 +114,19 @@ def run_css_classes(run: Run) -> dict[str, str]:
 
 
 def css_classes(kinds: Iterable[str]) -> dict[str, str]:
-    """CSS classes for the color and the underline of each kind; up to 32 kinds differ."""
+    """CSS classes for the color and the underline of each kind of entity; up to 32 kinds differ."""
     return {kind: f"k{i % COLORS} l{i // COLORS % UNDERLINES}" for i, kind in enumerate(sorted(set(kinds)))}
 
 
 def pieces(example: dict[str, Any], classes: dict[str, str]) -> list[dict[str, Any]]:
-    """Split a sentence where a true or a predicted span begins or ends, because both can overlap.
+    """Split a sentence where a true or a predicted span begins or ends, because spans can overlap.
 
     Each piece has its text, the true and the predicted kind, a CSS class, and a probability.
     """
-    true = {i: (n, kind) for n, (kind, a, b) in enumerate(example["true"]) for i in range(a, b)}
+    # Index of a word -> number and kind of its span; for predicted spans, also the probability
+    true = {i: (n, kind) for n, (kind, start, end) in enumerate(example["true"]) for i in range(start, end)}
     spans = enumerate(example["predicted"])
-    predicted = {i: (n, kind, p) for n, (kind, a, b, p) in spans for i in range(a, b)}
+    predicted = {i: (n, kind, p) for n, (kind, start, end, p) in spans for i in range(start, end)}
     out: list[dict[str, Any]] = []
     previous: Any = None
     for i, word in enumerate(example["words"]):

@@ -54,11 +54,11 @@ def _word_lists(name: str, title: str, note: str, results: dict[str, Any]) -> Se
         [query, ", ".join(f"{word} {decimal(x)}" for word, x in matches)]
         for query, matches in results.items()
     ]
-    return tabular(name, title, note, Table(["asked", "nearest"], rows, (), ("nearest",), ""))
+    return tabular(name, title, note, Table(["query", "nearest"], rows, (), ("nearest",), ""))
 
 
 def test_rows(tests: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Test, result, and number of evaluated pairs or questions, of each test and section."""
+    """A row per test and section: its name, its result, and the number of evaluated pairs or questions."""
     rows = []
     for name, result in tests.items():
         if result is None:

@@ -12,9 +12,9 @@ from markupsafe import Markup, escape
 
 from glassformer.evaluate.metrics import EMPTY_CELL, THIN, digits_for, interval, percent, share_interval
 
-_BREAK = re.compile(r"(?<=[_/.:-])(?=\w)")  # positions where a long name can be broken
-_CAPITAL_INSIDE = re.compile(r"[a-z]+[A-Z]")
-_TAG = re.compile(r"(</?[A-Za-z][^<>]{0,80}>)")
+_BREAK = re.compile(r"(?<=[_/.:-])(?=\w)")  # positions where a long name can be broken, as in "a_|b/|c"
+_CAPITAL_INSIDE = re.compile(r"[a-z]+[A-Z]")  # for example "chrF"
+_TAG = re.compile(r"(</?[A-Za-z][^<>]{0,80}>)")  # for example "<br />"
 
 
 def count(value: float | None) -> str:
@@ -46,7 +46,7 @@ def duration(seconds: float | None) -> str:
 
 
 def plain(value: Any) -> str:
-    """A setting or a fact in one line."""
+    """A setting or a fact as text, such as "yes", "0.0001" or "a, b"."""
     if value is None or value == [] or value == "":
         return EMPTY_CELL
     if isinstance(value, bool):
@@ -63,6 +63,7 @@ def plain(value: Any) -> str:
 
 
 def cut(text: str, size: int) -> str:
+    """The first ``size`` characters of a text, with an ellipsis if it is longer."""
     return text if len(text) <= size else text[:size].rstrip() + " \u2026"
 
 
@@ -72,31 +73,31 @@ def breakable(name: Any) -> Markup:
 
 
 def faint_tags(text: str) -> Markup:
-    """Escaped text in which literal markup such as ``<br />`` is dimmed, so that words are easier to read."""
+    """Escaped text, in which tags such as ``<br />`` are dimmed."""
     parts = _TAG.split(text)  # texts and tags alternate
     faint = Markup('<span class="tag">{}</span>')
     return Markup("").join(faint.format(part) if i % 2 else escape(part) for i, part in enumerate(parts))
 
 
-def headed(text: str) -> str:
-    """A name with its first letter capitalized, for a heading; names such as chrF are unchanged."""
+def capitalized(text: str) -> str:
+    """A name with a capital first letter, for a heading; names such as chrF are unchanged."""
     return text if _CAPITAL_INSIDE.match(text) else text[:1].upper() + text[1:]
 
 
 def model_name(metrics: Mapping[str, Any], default: Any) -> Any:
-    """The name of the chosen model if several were tried, otherwise ``default``; of a path, the last part."""
+    """The name of the chosen model if several were tried, otherwise ``default``; the last part of a path."""
     name = next((model["model"] for model in metrics.get("tried") or () if model.get("chosen")), default)
     return Path(name).name if isinstance(name, str) and name.startswith(("/", "./", "../", "~")) else name
 
 
 def bounds(scores: dict[str, Any], key: str) -> str:
-    """The 95 % interval of a share such as ``accuracy`` or ``macro_f1``, as text."""
+    """The 95 % interval of a metric such as ``accuracy`` or ``macro_f1``, as text."""
     ends, digits = scores.get(f"{key}_interval"), digits_for(scores["n"])
     return share_interval(scores.get(key, scores["accuracy"]), ends, scores["n"], digits)
 
 
 def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: str = "accuracy") -> str:
-    """The result in one sentence, which starts with the metric ``measure``."""
+    """A sentence with the scores of a classifier, the metric ``measure`` first."""
     from glassformer.targets import target_of  # imports torch, which would delay the start of commands
 
     n, digits = scores["n"], digits_for(scores["n"])
@@ -114,7 +115,7 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
         ends, metric = scores.get(f"{measure}_interval"), target_of(scores).metrics[measure]
         tail = f" (95{THIN}% interval {metric.interval(ends, digits, None, n)})" if ends else ""
         return (
-            f"{headed(metric.name)} on {count(n)} {split} {noun}{seen}: "
+            f"{capitalized(metric.name)} on {count(n)} {split} {noun}{seen}: "
             f"{metric.value(scores[measure], digits)}{tail}. {count(n_correct)} of them were labeled "
             f"correctly: {accuracy}."
         )
@@ -128,7 +129,7 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
 
 
 def _seen_in_training(split: str, scores: Mapping[str, Any]) -> str:
-    """Part of a sentence that says how many examples were also in training; empty: unknown."""
+    """Part of a sentence: how many examples were also training examples; empty if unknown."""
     n = scores["n"]
     seen = scores.get("seen_in_training", n if split == "train" else 0)
     if seen is None:
@@ -142,7 +143,11 @@ def compare_with_baselines(
     measure: str = "accuracy",
     still_learning: Mapping[str, Any] | None = None,
 ) -> str:
-    """A sentence that compares the metric with the best baseline, with regard to the intervals."""
+    """A sentence that compares the metric ``measure`` with the best baseline, and says if it is significant.
+
+    Args:
+        still_learning: facts about a training that ended too early, if it did.
+    """
     from glassformer.targets import target_of
 
     better = "a simpler and faster model is better here"
@@ -184,7 +189,7 @@ def _falling_loss(still_learning: Mapping[str, Any]) -> str:
 
 
 def _longer_training(still_learning: Mapping[str, Any]) -> str:
-    """Settings to try if training ended too early."""
+    """Part of a sentence: the settings to try if training ended too early."""
     rate = f"--set lr={2 * still_learning['lr']:.2g}" if still_learning.get("lr") else "a higher lr"
     return f"--set epochs={2 * still_learning['epochs']} or {rate} may give a better model"
 
@@ -198,7 +203,7 @@ def ended_too_early(text: str, still_learning: Mapping[str, Any] | None) -> str:
 
 
 def full_verdict(metrics: dict[str, Any], scores: dict[str, Any], split: str, noun: str, measure: str) -> str:
-    """The result, its comparison with the baselines, and whether training ended too early."""
+    """Sentences: the scores, a comparison with the baselines, and whether training ended too early."""
     still_learning = metrics.get("still_learning")
     comparison = compare_with_baselines(scores, metrics.get("baselines") or {}, measure, still_learning)
     parts = verdict(scores, split, noun, measure), comparison, ended_too_early(comparison, still_learning)
@@ -206,14 +211,14 @@ def full_verdict(metrics: dict[str, Any], scores: dict[str, Any], split: str, no
 
 
 def verdict_of(metrics: dict[str, Any], noun: str = "texts") -> str:
-    """The verdict on a classifier, compared with the baselines; empty if no examples were evaluated."""
+    """``full_verdict`` for the content of ``metrics.json``; empty if no examples were evaluated."""
     scores, measure = metrics.get("test") or metrics.get("validation"), metrics.get("measure", "accuracy")
     split = metrics.get("judged", "test") if metrics.get("test") else "validation"
     return full_verdict(metrics, scores, split, noun, measure).replace(THIN, " ") if scores else ""
 
 
 def how_tested(results: dict[str, Any]) -> str:
-    """The test of a study's p-values, before their correction."""
+    """The statistical test of a study's p-values, such as "paired bootstrap over examples"."""
     unit, tests = results.get("drawn", "examples"), {arm.get("test") for arm in results["arms"]}
     if len(results["seeds"]) > 1:
         return f"paired bootstrap over {unit} with the variation between seeds as Student's t"
@@ -223,5 +228,5 @@ def how_tested(results: dict[str, Any]) -> str:
 
 
 def guess_loss(classes: int) -> str:
-    """The log loss of equal probabilities."""
+    """The log loss of equal probabilities for all classes."""
     return f"{math.log(max(classes, 1)):.3f}"

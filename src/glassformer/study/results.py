@@ -32,7 +32,15 @@ from glassformer.evaluate.predictions import (
 from glassformer.finite import json_text
 from glassformer.report.metrics import COMPARED, compared_metric, difference_text, is_better, leading_metrics
 from glassformer.report.run import read_history
-from glassformer.report.wording import EMPTY_CELL, count, decimal, digits_for, headed, how_tested, p_value
+from glassformer.report.wording import (
+    EMPTY_CELL,
+    capitalized,
+    count,
+    decimal,
+    digits_for,
+    how_tested,
+    p_value,
+)
 from glassformer.study.arms import MARKER, Job
 from glassformer.study.grid import Arm, Study, baseline_of
 from glassformer.targets import target_in
@@ -176,10 +184,10 @@ def markdown(results: dict[str, Any]) -> str:
     header = (
         "Arm",
         "Seeds",
-        headed(first_metric.name),
+        capitalized(first_metric.name),
         "SD over seeds",
         "95 % interval",
-        headed(second_name),
+        capitalized(second_name),
         "Log loss",
         "Difference (points)" if measure == "accuracy" else f"Difference ({metric.name}{metric.unit_suffix})",
         "p (Holm)",
