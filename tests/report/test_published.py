@@ -230,7 +230,7 @@ def test_a_row_that_is_figures_says_where_they_are():
 def test_a_figure_beside_the_published_one(found, told, verdict):
     (line,) = check({"test": {"accuracy": found, "n": 25_000}}, told)
     assert line.startswith(
-        f"{found:.2%} here, {told:.2%} published, 1.0"
+        f"{found:.2%} here, {told:.2%} published, tolerance 1.0"
     )  # 0.54 of chance, half a point of seed
     assert line.endswith(f"(n = 25,000): {verdict}")
 
