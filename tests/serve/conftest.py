@@ -9,8 +9,8 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,16 +55,9 @@ class Running:
         from glassformer.serve.run import bounded_protocol
 
         self.app = create_app(models, limits, **options)
-        config = uvicorn.Config(
-            self.app,
-            "127.0.0.1",
-            0,
-            http=bounded_protocol(limits, self.app.state.server.budget),
-            ws="none",
-            lifespan="on",
-            log_level=40,
-            loop=loop,
-        )
+        how: dict[str, Any] = {"ws": "none", "lifespan": "on", "log_level": 40, "loop": loop}
+        http = bounded_protocol(limits, self.app.state.server.budget)
+        config = uvicorn.Config(self.app, "127.0.0.1", 0, http=http, **how)
         self.socket = config.bind_socket()
         self.port = self.socket.getsockname()[1]
         self.server = uvicorn.Server(config)
@@ -76,7 +69,10 @@ class Running:
             assert self.thread.is_alive()
             time.sleep(0.01)
 
-    def stop(self) -> None:
+    def __enter__(self) -> "Running":
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.server.should_exit = True
         self.thread.join(20)
         assert not self.thread.is_alive()
@@ -89,12 +85,8 @@ class Running:
             if body is not None and not isinstance(body, bytes):
                 body = json.dumps(body).encode()
             sent = {"content-type": "application/json"} if body is not None else {}
-            connection.request(
-                method or ("GET" if body is None else "POST"),
-                path,
-                body,
-                sent | {k.replace("_", "-"): v for k, v in headers.items()},
-            )
+            sent |= {k.replace("_", "-"): v for k, v in headers.items()}
+            connection.request(method or ("GET" if body is None else "POST"), path, body, sent)
             response = connection.getresponse()
             content, kind = response.read(), response.headers.get("content-type", "")
             found = json.loads(content) if content and kind == "application/json" else content
@@ -115,11 +107,8 @@ def over(folder: Path | None = None, **models: Any) -> Iterator[Running]:
     else:
         runs = [model.save(folder / name) for name, model in models.items()]
         served = load_models(runs, Limits(), **how)
-    running = Running(served, Limits())
-    try:
+    with Running(served, Limits()) as running:
         yield running
-    finally:
-        running.stop()
 
 
 @contextmanager
@@ -153,15 +142,12 @@ def png(picture: Any) -> str:
 
 @pytest.fixture(scope="package")
 def classifiers() -> list[Any]:
-    common = dict(
-        d_model=14, num_heads=2, d_ff=22, num_layers=2, epochs=2, lr=1e-2, precision="fp32", threads=1
-    )
-    texts = gf.TextClassifier("encoder-mini", max_length=19, min_count=1, dropout=0.0, **common)
-    texts.fit(TEXTS, ["good", "bad"] * 20)
+    common: dict[str, Any] = dict(d_model=14, num_heads=2, d_ff=22, num_layers=2, epochs=2, lr=1e-2)
+    common |= {"precision": "fp32", "threads": 1}
+    of_texts = common | {"min_count": 1, "dropout": 0.0}
+    texts = gf.TextClassifier("encoder-mini", max_length=19, **of_texts).fit(TEXTS, ["good", "bad"] * 20)
     texts.temperature_ = 1.5
-    windows = gf.TextClassifier(
-        "encoder-mini", max_length=9, min_count=1, dropout=0.0, long_texts="mean", **common
-    )
+    windows = gf.TextClassifier("encoder-mini", max_length=9, long_texts="mean", **of_texts)
     windows.fit(TEXTS, [0, 1] * 20)
     pictures = gf.ImageClassifier("vit-tiny", image_size=12, patch_size=4, **common)
     pictures.fit(PICTURES, ["<b>x</b>", "y"] * 10)
@@ -169,36 +155,77 @@ def classifiers() -> list[Any]:
 
 
 @pytest.fixture(scope="package")
-def serve(classifiers) -> Any:
-    """``serve(queue_tokens=9)``: a running server with these limits; stopped by the caller."""
+def launch(classifiers) -> Callable[..., Running]:
+    """``launch(queue_tokens=9)``: a running server with these limits."""
     from glassformer.serve.limits import Limits
     from glassformer.serve.models import ServedModel
 
-    def make(
-        key: str | None = None,
-        hosts: tuple[str, ...] = (),
-        loop: str = "auto",
-        others: dict[str, Any] | None = None,
-        **limits: Any,
-    ) -> Running:
-        bounds = Limits(**limits)
-        names = ("films", "windows", "pictures")
-        served = [
-            (ServedModel(name, clf, bounds, threads=1, precision="fp32", examples=EXAMPLES), name == "films")
-            for name, clf in zip(names, classifiers, strict=True)
-        ]
+    def make(key: str | None = None, hosts=(), loop: str = "auto", others=None, **limits: Any) -> Running:
+        bounds, how = Limits(**limits), {"threads": 1, "precision": "fp32"}
+        own = zip(("films", "windows", "pictures"), classifiers, strict=True)
+        served = [(ServedModel(n, clf, bounds, **how, examples=EXAMPLES), n == "films") for n, clf in own]
         for name, clf in (others or {}).items():
-            served.append((ServedModel(name, clf, bounds, threads=1, precision="fp32", examples=()), False))
+            served.append((ServedModel(name, clf, bounds, **how, examples=()), False))
         return Running(served, bounds, loop, key=key, hosts=hosts)
 
     return make
 
 
+@pytest.fixture
+def serve(launch) -> Iterator[Callable[..., Running]]:
+    """As ``launch``; the servers are stopped at the end of the test."""
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(launch(**options))
+
+
+@pytest.fixture
+def going(serve) -> Iterator[threading.Event]:
+    """What a test lets a server wait for; set before the server is stopped."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def hold(going, monkeypatch) -> Callable[..., threading.Event]:
+    """``hold(served)``: what it computes waits for ``going``; gives what is set once it has begun."""
+
+    def at(served: Any, name: str = "compute") -> threading.Event:
+        entered, real = threading.Event(), getattr(served, name)
+
+        def waits(*given: Any) -> Any:
+            entered.set()
+            going.wait(60)
+            return real(*given)
+
+        monkeypatch.setattr(served, name, waits)
+        return entered
+
+    return at
+
+
+def in_background(server: Running, path: str, body: Any, times: int = 1) -> tuple[list[Answer], list[Any]]:
+    """Asks from threads that are begun here; the answers so far, and the threads."""
+    answers: list[Answer] = []
+    asks = lambda: answers.append(server.ask(path, body))  # noqa: E731
+    threads = [threading.Thread(target=asks) for _ in range(times)]
+    for thread in threads:
+        thread.start()
+    return answers, threads
+
+
+def soon(what: Callable[[], Any], seconds: float = 20) -> bool:
+    """Whether it becomes true within seconds."""
+    end = time.monotonic() + seconds
+    while not what() and time.monotonic() < end:
+        time.sleep(0.01)
+    return bool(what())
+
+
 @pytest.fixture(scope="package")
-def server(serve) -> Iterator[Running]:
-    running = serve(body_seconds=1.0)
-    yield running
-    running.stop()
+def server(launch) -> Iterator[Running]:
+    with launch(body_seconds=1.0) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

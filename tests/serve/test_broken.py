@@ -70,8 +70,7 @@ def test_the_others_are_served_and_the_broken_ones_listed(folders):
 
     broken: dict[str, str] = {}
     models = load(folders, [*FAULTS, "good"], broken)
-    server = Running(models, Limits(), broken=broken)
-    try:
+    with Running(models, Limits(), broken=broken) as server:
         about = server.ask("/v1/models")
         assert about.status == 200
         assert [model["name"] for model in about.body["models"]] == ["good"]
@@ -86,8 +85,6 @@ def test_the_others_are_served_and_the_broken_ones_listed(folders):
             assert answer.status == 422
         assert server.ask("/v1/predict", {"texts": TEXTS[:2]}).body["model"] == "good"
         assert server.ask("/v1/predict", {"texts": TEXTS[:2], "model": "none"}).status == 404
-    finally:
-        server.stop()
 
 
 @pytest.mark.parametrize("kind", FAULTS)

@@ -1,5 +1,6 @@
-"""The unit and the image under deploy/, as their own tools read them."""
+"""What is not Python, as its own tools read it: the unit and the image under deploy/, and the page's drawing pad."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -8,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+import glassformer.serve
+
 DEPLOY = Path(__file__).parents[2] / "deploy"
+NODE = shutil.which("node")
+STATIC = Path(glassformer.serve.__file__).parent / "static"
 HADOLINT = shutil.which("hadolint") or shutil.which("hadolint", path=str(Path(sys.executable).parent))
 
 
@@ -40,3 +45,32 @@ def test_the_image_runs_as_nobody_in_particular_and_copies_what_there_is():
         if line.startswith("COPY ") and "--from" not in line:
             for name in line.split()[1:-1]:
                 assert (DEPLOY.parent / name).exists(), name
+
+
+PROGRAM = """
+import { Pad } from "./pad.mjs";
+const painted = [];
+const ink = {
+  fillRect() { painted.push(this.fillStyle); },
+  beginPath() {}, moveTo() {}, lineTo() {},
+  stroke() { painted.push(`line ${this.strokeStyle}`); },
+};
+const any = { addEventListener() {}, classList: { add() {}, remove() {}, toggle(name, on) { painted.push(`${name} ${on}`); } } };
+const canvas = { ...any, getContext: () => ink };
+const pad = new Pad({ querySelector: (what) => (what === "canvas" ? canvas : any), addEventListener() {} }, () => {});
+for (const channels of [3, 1]) {
+  painted.push(`channels ${channels}`);
+  pad.suit(channels);
+  pad.line([0, 0], [1, 1]);
+}
+console.log(JSON.stringify(painted));
+"""
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_a_model_of_photos_gets_white_paper_and_one_of_digits_black(tmp_path):
+    shutil.copy(STATIC / "pad.js", tmp_path / "pad.mjs")
+    (tmp_path / "try.mjs").write_text(PROGRAM, encoding="utf-8")
+    done = subprocess.run([str(NODE), "try.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    photos = ["channels 3", "photo true", "#fff", "line #000"]
+    assert json.loads(done.stdout) == ["#000", *photos, "channels 1", "photo false", "#000", "line #fff"]

@@ -21,28 +21,17 @@ from .conftest import Running, asked_for_health
 
 pytest.importorskip("schemathesis")
 EXAMPLES = int(os.environ.get("GLASSFORMER_FUZZ", "100"))
+CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 RESULT = os.environ.get("GLASSFORMER_FUZZ_RESULT")
 
 
 @pytest.mark.slow
 def test_made_up_requests(server: Running):
-    command = [
-        sys.executable,
-        "-m",
-        "schemathesis.cli",
-        "run",
-        f"http://127.0.0.1:{server.port}/openapi.json",
-        "--checks",
-        "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance",
-        "--max-examples",
-        str(EXAMPLES),
-        "--phases",
-        "examples,coverage,fuzzing",
-        "--mode",
-        "all",
-        "--seed",
-        "1",
-    ]
+    options = (
+        f"--checks {CHECKS} --max-examples {EXAMPLES} --phases examples,coverage,fuzzing --mode all --seed 1"
+    )
+    address = f"http://127.0.0.1:{server.port}/openapi.json"
+    command = [sys.executable, "-m", "schemathesis.cli", "run", address, *options.split()]
     with asked_for_health(server) as seconds:
         done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
     metrics = server.ask("/metrics").body.decode()

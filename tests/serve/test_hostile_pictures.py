@@ -18,7 +18,7 @@ from glassformer.serve import batcher
 from glassformer.serve.batcher import Workers
 from glassformer.serve.problems import Problem
 
-from .conftest import PICTURES, Running, asked_for_health, png
+from .conftest import PICTURES, Running, asked_for_health, in_background, png, soon
 
 SLEEPING = """
 import sys, time
@@ -40,26 +40,16 @@ def many_scans(count: int, width: int, height: int) -> str:
     return base64.b64encode(whole[:-2] + empty * count + whole[-2:]).decode()
 
 
-def in_background(calls: list) -> list[threading.Thread]:
-    threads = [threading.Thread(target=call) for call in calls]
-    for thread in threads:
-        thread.start()
-    return threads
-
-
 def test_many_scans_hold_nobody_up(server: Running, classifiers):
-    hostile, answers = many_scans(40_000, 4001, 3989), []
+    hostile = {"images": [many_scans(40_000, 4001, 3989)]}
     with asked_for_health(server) as health:
-        threads = in_background(
-            [lambda: answers.append(server.ask("/v1/predict", {"images": [hostile]}))] * 2
-        )
+        answers, threads = in_background(server, "/v1/predict", hostile, 2)
         good = server.ask("/v1/predict", {"images": [png(PICTURES[3])]})
         for thread in threads:
             thread.join(20)
     assert good.status == 200
-    expected = classifiers[2].predict_proba([PICTURES[3]])[0]
     shares = list(good.body["predictions"][0]["probabilities"].values())
-    np.testing.assert_allclose(shares, expected, atol=1e-5)
+    np.testing.assert_allclose(shares, classifiers[2].predict_proba([PICTURES[3]])[0], atol=1e-5)
     assert [answer.status for answer in answers] == [422, 422]
     assert "scans" in answers[0].body["error"]["what"]
     assert answers[0].body["error"]["where"] == "images[0]"
@@ -88,42 +78,31 @@ def test_a_decoder_that_hangs_is_given_up(serve, stuck):
     server = serve(decode_seconds=0.4)
     decoder = server.app.state.server.image_decoder.small
     slow, good = png(np.zeros((11, 13, 3), np.uint8)), png(PICTURES[5])
-    answers = []
-    try:
-        threads = in_background([lambda: answers.append(server.ask("/v1/predict", {"images": [slow]}))] * 2)
-        for thread in threads:
-            thread.join(15)
-        assert [answer.status for answer in answers] == [503, 503]
-        assert "longer than 0.4 s" in answers[0].body["error"]["what"]
-        assert answers[0].headers["retry-after"]
-        assert decoder.num_abandoned == 2
-        assert server.ask("/v1/predict", {"images": [good]}).status == 200  # by those in their places
-        stuck.set()
-        end = time.monotonic() + 10
-        while decoder.num_abandoned and time.monotonic() < end:
-            time.sleep(0.01)
-        assert (decoder.num_abandoned, decoder.num_threads) == (0, batcher.SMALL_THREADS)
-        assert server.ask("/v1/predict", {"images": [slow, good]}).status == 200
-    finally:
-        stuck.set()
-        server.stop()
+    answers, threads = in_background(server, "/v1/predict", {"images": [slow]}, 2)
+    for thread in threads:
+        thread.join(15)
+    assert [answer.status for answer in answers] == [503, 503]
+    assert "longer than 0.4 s" in answers[0].body["error"]["what"]
+    assert answers[0].headers["retry-after"]
+    assert decoder.num_abandoned == 2
+    assert server.ask("/v1/predict", {"images": [good]}).status == 200  # by those in their places
+    stuck.set()
+    assert soon(lambda: not decoder.num_abandoned)
+    assert decoder.num_threads == batcher.SMALL_THREADS
+    assert server.ask("/v1/predict", {"images": [slow, good]}).status == 200
 
 
 def test_small_pictures_do_not_wait_for_large_ones(serve, stuck):
     server = serve()
-    large, answers = png(np.zeros((2003, 2203, 3), np.uint8)), []
-    try:
-        threads = in_background([lambda: answers.append(server.ask("/v1/predict", {"images": [large]}))] * 3)
-        time.sleep(0.3)
-        assert server.ask("/v1/predict", {"images": [png(PICTURES[7])]}).status == 200
-        assert answers == []
-        stuck.set()
-        for thread in threads:
-            thread.join(15)
-        assert [answer.status for answer in answers] == [200] * 3
-    finally:
-        stuck.set()
-        server.stop()
+    large = {"images": [png(np.zeros((2003, 2203, 3), np.uint8))]}
+    answers, threads = in_background(server, "/v1/predict", large, 3)
+    time.sleep(0.3)
+    assert server.ask("/v1/predict", {"images": [png(PICTURES[7])]}).status == 200
+    assert answers == []
+    stuck.set()
+    for thread in threads:
+        thread.join(15)
+    assert [answer.status for answer in answers] == [200] * 3
 
 
 async def test_workers():
@@ -147,9 +126,7 @@ async def test_workers():
     await asyncio.wait_for(waiting, 10)
     assert begun == [1]
     for _ in range(500):
-        if workers.num_threads == 1:
-            break
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01 * (workers.num_threads != 1))
     assert (workers.num_abandoned, workers.num_threads) == (0, 1)
     assert await workers.start(lambda: begun) == [1]  # and what nobody waited for was not begun
     workers.close()
@@ -157,20 +134,13 @@ async def test_workers():
 
 def test_a_signal_ends_it_while_pictures_hang(classifiers, tmp_path: Path):
     folder = classifiers[2].save(tmp_path / "pictures")
-    process = subprocess.Popen(
-        [sys.executable, "-c", SLEEPING, str(folder)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-c", SLEEPING, str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        port = int(process.stdout.readline().rsplit(":", 1)[1])
         client = object.__new__(Running)
-        client.port = port
-        answers = []
-        body = {"images": [png(PICTURES[0])]}
-        threads = in_background([lambda: answers.append(client.ask("/v1/predict", body))] * 3)
+        client.port = int(process.stdout.readline().rsplit(":", 1)[1])
+        answers, threads = in_background(client, "/v1/predict", {"images": [png(PICTURES[0])]}, 3)
         time.sleep(0.3)
         assert client.ask("/health").status == 200
         process.send_signal(signal.SIGTERM)

@@ -103,20 +103,15 @@ NAMES = [f"balance_not_updated_after_a_long_{i}_transfer_by_cheque" for i in ran
 
 
 def test_the_score_and_long_labels_on_a_phone(browser, classifiers, tmp_path):
-    clf = gf.TextClassifier("tfidf").fit(
-        [f"text {name} {i}" for name in NAMES for i in range(5)], [n for n in NAMES for _ in range(5)]
-    )
-    clf.save(tmp_path / "bank" / "model")
+    texts, labels = zip(*[(f"text {name} {i}", name) for name in NAMES for i in range(5)], strict=True)
+    gf.TextClassifier("tfidf").fit(texts, labels).save(tmp_path / "bank" / "model")
     (tmp_path / "bank" / "metrics.json").write_text('{"test": {"accuracy": 0.9125, "n": 2003}}')
-    running = Running(load_models([tmp_path / "bank"], Limits(), threads=1), Limits())
     page = browser.new_page(viewport={"width": 400, "height": 800})
-    try:
+    with Running(load_models([tmp_path / "bank"], Limits(), threads=1), Limits()) as running:
         page.goto(f"http://127.0.0.1:{running.port}/")
         until(page, "document.querySelectorAll('.bars li').length === 10")
-        assert (
-            page.text_content("#facts")
-            == "Predicts one of 17 labels · test accuracy 91.3 % on 2,003 examples"
-        )
+        said = "Predicts one of 17 labels · test accuracy 91.3 % on 2,003 examples"
+        assert page.text_content("#facts") == said
         assert page.locator("#labels .chip").all_text_contents() == sorted(NAMES)
         assert page.text_content("#labels summary") == "5 more"
         assert page.evaluate("document.documentElement.scrollWidth") == 400
@@ -124,9 +119,7 @@ def test_the_score_and_long_labels_on_a_phone(browser, classifiers, tmp_path):
         cut = "(e) => e.scrollWidth > e.clientWidth || getComputedStyle(e).textOverflow === 'ellipsis'"
         assert not any(names.nth(i).evaluate(cut) for i in range(10))
         assert len(set(names.all_inner_texts())) == 10
-    finally:
         page.close()
-        running.stop()
 
 
 def test_two_inputs_and_a_link(page, browser):
@@ -138,10 +131,8 @@ def test_two_inputs_and_a_link(page, browser):
     other = browser.new_page()
     other.goto(page.url)
     until(other, "document.querySelectorAll('.answer:not([hidden])').length === 2")
-    assert [other.locator("textarea:visible").nth(i).input_value() for i in (0, 1)] == [
-        "a dull film",
-        "a warm film",
-    ]
+    shown = [other.locator("textarea:visible").nth(i).input_value() for i in (0, 1)]
+    assert shown == ["a dull film", "a warm film"]
     other.close()
 
 
@@ -200,9 +191,8 @@ def test_on_a_phone_in_the_dark(page):
 
 def test_errors_are_said(page):
     page.select_option("#model", "pictures")
-    page.set_input_files(
-        "input[type=file]", {"name": "a.png", "mimeType": "image/png", "buffer": b"no picture"}
-    )
+    file = {"name": "a.png", "mimeType": "image/png", "buffer": b"no picture"}
+    page.set_input_files("input[type=file]", file)
     until(page, "document.querySelector('#message').textContent.includes('not an image')")
 
 

@@ -94,18 +94,13 @@ def test_the_count_bounds_what_a_parser_makes(value, ascii_only, indent):
 
 def test_what_is_cut_or_changed_is_counted_too():
     """Bytes are put into good JSON at random: whatever the parser still makes of it, no more than was counted."""
-    rng, whole = (
-        random.Random(0),
-        json.dumps({"texts": ['a "b" \\ c', "[,]"], "more": [1, {"a": [2, 3]}]}).encode(),
-    )
+    rng, texts = random.Random(0), ['a "b" \\ c', "[,]"]
+    whole = json.dumps({"texts": texts, "more": [1, {"a": [2, 3]}]}).encode()
     made = 0
     for _ in range(3000):
         at = rng.randrange(len(whole))
-        body = (
-            whole[:at]
-            + rng.choice([b'"', b"\\", b",", b"[", b"]", b"{", b""])
-            + whole[at + rng.randrange(2) :]
-        )
+        cut = rng.choice([b'"', b"\\", b",", b"[", b"]", b"{", b""])
+        body = whole[:at] + cut + whole[at + rng.randrange(2) :]
         try:
             count = counted(json.loads(body))
         except ValueError:
@@ -133,11 +128,8 @@ def test_encodings_keys_and_inputs():
     for name in ("texts", "images"):
         with pytest.raises(Problem) as caught:
             parse(json.dumps({name: [0] * 5}).encode(), SMALL)
-        assert (caught.value.status, caught.value.what, caught.value.where) == (
-            413,
-            "5 inputs, 4 at most",
-            name,
-        )
+        problem = caught.value
+        assert (problem.status, problem.what, problem.where) == (413, "5 inputs, 4 at most", name)
     assert parse(b'{"other": [1,2,3,4,5,6]}', SMALL) == {"other": [1, 2, 3, 4, 5, 6]}
 
 
@@ -186,16 +178,13 @@ def test_large_bodies_are_parsed_in_a_thread(server: Running, monkeypatch):
 
 def test_strings_of_wide_letters_count_with_all_that_is_held(serve):
     server = serve(all_bytes=350_000)
-    try:
-        narrow = json.dumps({"texts": ["a film " * 10_000]}).encode()
-        wide = json.dumps({"texts": ["\U0001f600" + "a film " * 10_000]}).encode()
-        assert server.ask("/v1/predict", narrow).status == 200  # 70 kB, and 70 kB when it is parsed
-        refused = server.ask("/v1/predict", wide)  # 70 kB, and 280 kB
-        assert (refused.status, refused.body["error"]["what"]) == (503, "too much is being sent at once")
-        assert server.ask("/v1/predict", narrow).status == 200  # given back
-        assert server.app.state.server.budget.used < 1000
-    finally:
-        server.stop()
+    narrow = json.dumps({"texts": ["a film " * 10_000]}).encode()
+    wide = json.dumps({"texts": ["\U0001f600" + "a film " * 10_000]}).encode()
+    assert server.ask("/v1/predict", narrow).status == 200  # 70 kB, and 70 kB when it is parsed
+    refused = server.ask("/v1/predict", wide)  # 70 kB, and 280 kB
+    assert (refused.status, refused.body["error"]["what"]) == (503, "too much is being sent at once")
+    assert server.ask("/v1/predict", narrow).status == 200  # given back
+    assert server.app.state.server.budget.used < 1000
 
 
 @pytest.mark.parametrize(
