@@ -173,7 +173,7 @@ def test_an_answer_is_explained(models):
     words = [piece["text"] for piece in found["pieces"] if piece["score"] is not None]
     assert words == " ".join(QUESTIONS[0]).split()
     assert found["pieces"][found["second"]]["text"] == "Ann"
-    assert any("not why the model predicts what it does" in note for note in rollout["notes"])
+    assert any("not why the model made this prediction" in note for note in rollout["notes"])
     ExplainResponse.model_validate(rollout)
     error = other.body["error"]  # a request for labels is told where answers are asked
     assert (other.status, error["what"]) == (422, "no model here reads pairs of texts")
