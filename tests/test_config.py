@@ -281,3 +281,10 @@ def test_unreadable_files_are_named(tmp_path: Path):
     file.write_text("cars = 3\nname = Orient\n")
     with pytest.raises(ConfigError, match=r"a\.toml: not valid TOML: .*line 2"):
         read_toml(file)
+
+
+def test_a_text_without_its_closing_quote_is_shown(tmp_path: Path):
+    (tmp_path / "a.toml").write_text('[data]\nsource = "reviews.csv\n')
+    fix = 'without its closing quote .at line 2.*Correct this line: source = "reviews.csv$'
+    with pytest.raises(ConfigError, match=fix):
+        read_toml(tmp_path / "a.toml")

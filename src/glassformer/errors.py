@@ -8,6 +8,9 @@ module.
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 from pathlib import Path
 from typing import Any, Self
 
@@ -52,9 +55,17 @@ class CannotWriteError(GlassformerError, code="cannot-write"):
     """
 
     @classmethod
-    def of(cls, path: Path | str, error: OSError) -> Self:
-        """The error for an ``OSError`` while ``path`` was written."""
-        return cls(f"{path}: could not be written: {error.strerror or error}")
+    def of(cls, path: Path | str, error: Exception) -> Self:
+        """The error for an ``error`` while ``path`` was written; temporary names have their final form."""
+        path = re.sub(r"(^|/)\.([^/]+)\.\d+-\w+\.tmp(?=/|$)", r"\1\2", str(path))
+        reason = getattr(error, "strerror", None) or str(error)
+        fix = None
+        if "No space left" in reason:  # libraries put the system's words into an error of their own
+            reason = os.strerror(errno.ENOSPC)
+            fix = "Free some space and run the same command again, or name a folder on another disk"
+        raised = cls(f"{path}: could not be written: {reason}" + (f". {fix}" if fix else ""))
+        raised.fix = fix
+        return raised
 
 
 class DivergedError(GlassformerError, code="diverged"):

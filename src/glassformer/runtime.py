@@ -19,7 +19,13 @@ from typing import Any, TypeVar
 import torch
 from torch.overrides import TorchFunctionMode
 
-from glassformer.errors import BadValueError, ConfigError, NoGpuError, OtherDeviceWarning
+from glassformer.errors import (
+    BadValueError,
+    ConfigError,
+    NoGpuError,
+    NotEnoughMemoryError,
+    OtherDeviceWarning,
+)
 
 Result = TypeVar("Result")
 
@@ -41,6 +47,21 @@ def has_fast_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return bool({"amx_bf16", "avx512_bf16"} & cpu_flags())
+
+
+def check_fits_memory(num_parameters: int) -> None:
+    """Check that the machine has memory for weights in fp32, before they are created.
+
+    Raises:
+        NotEnoughMemoryError: it has not; the system would stop the process without a message.
+    """
+    if torch.get_default_device().type != "cpu" or not hasattr(os, "sysconf"):
+        return
+    size, memory = 4 * num_parameters, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if size > memory:
+        what = f"a model of {num_parameters / 1e9:,.0f} billion parameters needs {size / 1e9:,.0f} GB, and "
+        what += f"this machine has {memory / 1e9:,.0f} GB"
+        raise NotEnoughMemoryError(what, fix="Use a smaller model (d_model, d_ff, num_layers)")
 
 
 _single_process: list[bool] = []  # not empty in a context of ``as_single_process``

@@ -237,7 +237,9 @@ def test_another_spelling_is_a_known_label():
     split = TextSplit(["a", "b", "c"], ["Pos", "neg ", "meh"], "a.csv", [2, 3, 4])
     kept, said = with_known_labels(clf, split, True)
     assert kept.labels == ["Pos", "neg "]
-    assert said == "texts left out, whose labels were not seen in training: 'meh' (1)"
+    spelling, left_out = said
+    assert "'Pos' as 'pos' (1)" in spelling
+    assert left_out == "texts left out, whose labels were not seen in training: 'meh' (1)"
     with pytest.raises(DataError, match=r"a\.csv, row 4: label 'meh'"):
         with_known_labels(clf, split, False)
 

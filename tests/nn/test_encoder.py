@@ -5,7 +5,7 @@ import torch
 from tests.shaken import shaken
 from torch import nn
 
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, NotEnoughMemoryError
 from glassformer.nn import Encoder, EncoderConfig, EncoderLayer, FeedForward, Trace, TraceRecord
 from glassformer.packing import Packing
 
@@ -319,3 +319,8 @@ def test_dropout_outside_its_range():
 def test_other_rates_outside_their_range(key, p):
     with pytest.raises(ConfigError, match=key):
         Encoder(EncoderConfig(D, 2, HEADS, FF, **{key: p}))
+
+
+def test_weights_that_exceed_the_memory_are_refused_before_they_are_made():
+    with pytest.raises(NotEnoughMemoryError, match=r"309 billion parameters needs 1,237 GB.*d_model"):
+        Encoder(EncoderConfig(d_model=16384, num_layers=96, num_heads=64, d_ff=65536))

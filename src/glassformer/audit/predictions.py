@@ -14,6 +14,7 @@ import numpy as np
 
 from glassformer import errors
 from glassformer.checkpoints.hub import resolve_checkpoint
+from glassformer.config import listed
 from glassformer.data.checks import place
 from glassformer.data.tables import READERS, ignore_error, read_table
 from glassformer.tasks.catalog import build_recipe, task_of_estimator
@@ -122,6 +123,13 @@ def predict_all(
         if len({*kinds}) > 1:
             what = " and ".join(f"{model} {kind}" for model, kind in zip(models, kinds, strict=True))
             raise errors.WrongInputError(what, where="diff", fix=fix)
+    labels = [context.estimator.classes_ for context in contexts if context.estimator.kind_.predicts_labels]
+    if labels and not set(labels[0].tolist()).intersection(*(classes.tolist() for classes in labels[1:])):
+        what = " and ".join(
+            f"{model} predicts {listed(list(map(str, classes)))}"
+            for model, classes in zip(models, labels, strict=True)
+        )
+        raise errors.WrongInputError(what, where="diff", fix="Name two models that predict the same labels")
     return [_predict(model, data, context) for model, context in zip(models, contexts, strict=True)]
 
 
@@ -185,8 +193,8 @@ def _predict(model: str | Path, data: str | None, context: RunContext) -> Predic
         raise errors.NoSuchSplitError(
             "no labeled examples", where=where, fix="Name the column: --label-column NAME"
         )
-    split, unknown = with_known_labels(clf, split, context.drop_unreadable)
-    for line in [*getattr(splits.dataset, "messages", ()), *notes, *filter(None, [unknown])]:
+    split, label_notes = with_known_labels(clf, split, context.drop_unreadable)
+    for line in [*getattr(splits.dataset, "messages", ()), *notes, *label_notes]:
         log(line)
     with context.count(f"predicting with {model}", len(split)) as progress:
         outputs = clf.outputs(split.examples, progress=progress)

@@ -177,7 +177,7 @@ def write_tensors(
             save_file(_separate(shard), folder / file_name, {"format": "pt"})
             os.chmod(folder / file_name, stat.S_IMODE(mode))  # safetensors creates files for the owner only
         except (SafetensorError, OSError) as error:
-            raise CannotWriteError(f"{folder / file_name}: could not be written: {error}") from error
+            raise CannotWriteError.of(folder / file_name, error) from error
     if len(shards) > 1:
         index = {
             "metadata": {"total_size": sum(tensor.nbytes for tensor in tensors.values())},

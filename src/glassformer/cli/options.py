@@ -65,6 +65,11 @@ def no_run_error(folder: Path) -> errors.ConfigError:
         what = "is a pre-trained model, and this command needs a run"
         fix = f"Fine-tune it: glassformer train --text FILE --model {folder} (for images: --images FOLDER)"
         return errors.NotARunError(what, where=str(folder), fix=fix)
+    if folder.is_file():
+        what = "is a file, and this command needs a run folder"
+        return errors.NotARunError(
+            what, where=str(folder), fix="Name the folder that 'glassformer train' wrote"
+        )
     with suppress(OSError):
         siblings = [
             path.name

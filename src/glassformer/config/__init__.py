@@ -124,10 +124,12 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 ({error})", where=str(path), fix="Save it as UTF-8") from None
     except ValueError as error:  # raised by tomllib, or by Python for numbers with thousands of digits
-        fix = "Correct it"
-        if "Invalid value" in str(error):
+        what = str(error).replace(r"Illegal character '\n'", "a text without its closing quote")
+        line = re.search(r"at line (\d+)", what)
+        fix = f"Correct this line: {text.splitlines()[int(line[1]) - 1].strip()}" if line else "Correct it"
+        if "Invalid value" in what:
             fix = 'Put text into quotes, as in source = "reviews.csv"; write true and false in lower case'
-        raise ConfigError(f"not valid TOML: {error}", where=str(path), fix=fix) from None
+        raise ConfigError(f"not valid TOML: {what}", where=str(path), fix=fix) from None
 
 
 def place_in_file(where: str, section: bool = False) -> str:

@@ -677,6 +677,11 @@ def _all_records(
             what = "a double quote is never closed" if unclosed else f"invalid quotes ({error})"
             fix = 'Write a quote inside a text as "", or read quotes as plain characters: --quoting none'
             fix = BLANK_AFTER_QUOTE_FIX if any(map(has_blank_after, lines.record_lines[:1])) else fix
+            if "field larger than field limit" in str(error):
+                what, fix = (
+                    f"a cell has more than {MAX_TEXT:,} characters",
+                    "Split the text over several rows",
+                )
             on_error(MalformedFileError(what, where=f"{path}, row {row}", fix=fix), row)
             lines.rewind()
 

@@ -26,7 +26,7 @@ from glassformer.nn.linear import LayerNorm, in_chunks, uses_chunks
 from glassformer.nn.positions import RelativeBias
 from glassformer.nn.trace import LayerRecord, TraceRecord
 from glassformer.packing import Packing
-from glassformer.runtime import return_freed_memory
+from glassformer.runtime import check_fits_memory, return_freed_memory
 from glassformer.types import Activation, AttentionKind, FeedForwardKind, NormOrder
 
 
@@ -251,6 +251,9 @@ class Encoder(nn.Module):
         super().__init__()
         self.config = config
         n = max(config.layer_order) + 1 if config.layer_order else config.num_layers
+        # Attention has four D x D matrices, a feed-forward block two D x F, or three if it is gated.
+        matrices = 2 if config.feed_forward == "plain" else 3
+        check_fits_memory(n * config.d_model * (4 * config.d_model + matrices * config.d_ff))
         self.layers = nn.ModuleList(
             EncoderLayer(config, config.stochastic_depth * (i / (n - 1) if n > 1 else 1.0), i)
             for i in range(n)

@@ -99,9 +99,9 @@ def calibrate_run(
         if target.has_word_labels:
             out, evaluate, noun = *_calibrate_words(clf, split, name, bootstrap, log), "sentence"
         else:
-            split, unknown = with_known_labels(clf, split, on_bad_row == "skip")
-            if unknown:
-                log(unknown)
+            split, notes = with_known_labels(clf, split, on_bad_row == "skip")
+            for note in notes:
+                log(note)
             options = threshold, check_abstain(abstain_below, clf.kind_), bootstrap
             out, evaluate, noun = *_calibrate(folder, clf, split, name, *options, log), "example"
             out["seen"] = _count_overlaps(split, splits, test_split) if data and splits else {}

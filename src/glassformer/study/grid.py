@@ -61,7 +61,7 @@ class Arm:
     recipe: Any
 
     def with_seed(self, seed: int) -> Any:
-        return with_changes(self.recipe, {"seed": seed}, f"arm {self.name!r}")
+        return with_changes(self.recipe, {"seed": seed}, f"variant {self.name!r}")
 
 
 def load_study(name_or_path: str | Path) -> Study:
@@ -133,7 +133,7 @@ def expand(study: Study, settings: Mapping[str, Any] | None = None) -> list[Arm]
 
 
 def _build_arm(study: Study, name: str, base: str, common: dict[str, Any], changes: dict[str, Any]) -> Arm:
-    where = f"{study.name}, arm {name!r}"
+    where = f"{study.name}, variant {name!r}"
     recipe = load_recipe(base)
     fixed = {"evaluate.split": study.split} if "evaluate.split" in key_places(type(recipe)) else {}
     if "seed" in common or "seed" in changes:

@@ -177,17 +177,20 @@ def training_sample(splits: Splits) -> Any:
     return train.select(stratified_subset(train.labels or [], TRAINING_SAMPLE, 0).tolist())
 
 
-def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any, str]:
-    """The split without examples whose labels were not seen in training, and a message about them.
+def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any, list[str]]:
+    """The split without examples whose labels were not seen in training, and notes on the labels.
+
+    The notes name the labels that were left out, and those that the model knows in another spelling.
 
     Raises:
         DataError: there is such an example and ``drop_unreadable`` is False, or all examples are such.
     """
     kind, classes = clf.kind_, clf.classes_.tolist()
-    label_at = {}
+    label_at, notes = {}, []
     if kind.predicts_labels:
         label_at = unseen_labels(kind.normalize(split.labels, classes), classes)
-    if len(label_at) < len(split) and not (drop_unreadable and kind.predicts_labels):
+        notes = [*filter(None, [other_spellings(flat_labels(split.labels), classes)])]
+    if not kind.predicts_labels or (not drop_unreadable and len(label_at) < len(split)):
         try:
             clf.targets(split.labels, split.origin, split.rows)
         except DataError as error:
@@ -195,11 +198,12 @@ def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any,
                 raise
             fix = join_fixes(error.fix, f"leave such {clf.NOUN} out with {SKIP}")
             raise error.replace(fix=fix) from None
-        return split, ""
-    counts = Counter(map(repr, label_at.values()))
-    labels = listed([f"{label} ({count:,})" for label, count in counts.most_common()])
-    message = f"{clf.NOUN} left out, whose labels were not seen in training: {labels}"
-    return without_unseen_labels(split, label_at, classes), message if label_at else ""
+    elif label_at:
+        counts = Counter(map(repr, label_at.values()))
+        labels = listed([f"{label} ({count:,})" for label, count in counts.most_common()])
+        notes += [f"{clf.NOUN} left out, whose labels were not seen in training: {labels}"]
+        split = without_unseen_labels(split, label_at, classes)
+    return split, notes
 
 
 def fit(context: RunContext, **options: Any) -> None:
@@ -446,7 +450,7 @@ def _reload_splits(context: RunContext, source: str | None) -> Any:
     return load_other_data(context, source)
 
 
-def _labelled_split(context: RunContext, splits: Any, source: str | None) -> tuple[Any, str]:
+def _labelled_split(context: RunContext, splits: Any, source: str | None) -> tuple[Any, list[str]]:
     """The split to evaluate, as returned by ``with_known_labels``."""
     split = splits.evaluated
     if split is None or split.labels is None:
@@ -468,9 +472,9 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
         rejected := getattr(splits.dataset, "rejected", ())
     ):
         messages += [skip_message(rejected, is_listed=False)]
-    split, unknown = _labelled_split(context, splits, source)
+    split, label_notes = _labelled_split(context, splits, source)
     splits = replace(splits, evaluated=split)
-    messages += [unknown] if unknown else []
+    messages += label_notes
     left_out = [line for line in messages if "left out" in line]
     for line in messages:
         context.log(line)
@@ -479,8 +483,6 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     if num_seen:
         note = f"{num_seen:,} of {len(split):,} {clf.NOUN}, or copies of them, were in training"
         context.log(f"{note}: metrics on other {clf.NOUN} will be lower")
-    if other := other_spellings(flat_labels(split.labels), clf.classes_.tolist()):
-        context.log(other)
     try:
         metrics, context.predictions = evaluate_split(clf, split, context.recipe, context.count)
     except DataError as error:
@@ -508,10 +510,9 @@ def seen_in_training(context: RunContext, split: Any) -> int | None:
 
 def evaluate_every_epoch(context: RunContext, source: str | None) -> list[dict[str, Any]]:
     """Metrics of the evaluated split, or of other data, for the weights of each epoch."""
-    split, unknown = _labelled_split(context, _reload_splits(context, source), source)
-    for line in (unknown, f"{len(split):,} {context.estimator.NOUN} of {split.origin}"):
-        if line:
-            context.log(line)
+    split, notes = _labelled_split(context, _reload_splits(context, source), source)
+    for line in (*notes, f"{len(split):,} {context.estimator.NOUN} of {split.origin}"):
+        context.log(line)
     return evaluate_epochs(
         context, lambda: evaluate_split(context.estimator, split, context.recipe, context.count)[0]
     )
