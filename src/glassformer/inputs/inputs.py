@@ -42,7 +42,7 @@ class ServedInputs:
     element: ClassVar[Any] = str  # type of one input in JSON
     element_description: ClassVar[str | None] = None  # description of ``element``, if ``field`` is not enough
     noun: ClassVar[str] = "texts"  # name of several inputs in messages
-    length_field: ClassVar[str] = "text"  # JSON field that an error for a too long explained input names
+    length_field: ClassVar[str] = "text"  # JSON field that the error names if an input is too long to explain
     pair: Callable[..., Any] = staticmethod(lambda *texts: texts)  # combines two texts to one input
     pairs = False  # whether an input consists of two texts
     decodes_inputs: ClassVar[bool] = False  # whether each input is decoded separately, which can take seconds
@@ -56,7 +56,7 @@ class ServedInputs:
         self.max_length: int | None = clf.length_  # maximum number of tokens; longer texts are truncated
         self.max_tokens = limits.characters  # maximum number of tokens of one input
 
-    # Before the queue:
+    # Called before an input enters the batcher's queue:
 
     def estimate_tokens(self, x: Any) -> int:
         """A cheap estimate of the number of tokens of an input."""
@@ -86,10 +86,10 @@ class ServedInputs:
         """An input for the estimator's ``explain``, and its number of tokens."""
         return x, self.encode([x], self.field)[0].tokens
 
-    # After the queue:
+    # Called when the batcher forms a batch:
 
     def join(self, items: Sequence[Item]) -> Any:
-        """Combine encoded inputs to a batch for the model."""
+        """Combine encoded inputs into a batch for the model."""
         raise NotImplementedError
 
     def model_fields(self) -> dict[str, Any]:

@@ -24,8 +24,8 @@ class RunPredictions:
     """The predictions of one run for the evaluated examples."""
 
     target: Target
-    examples: str  # hash of the examples and their true targets
-    n: int
+    examples: str  # hash of the examples and their true targets; compared runs must have the same
+    n: int  # number of examples
     truth: Any  # true targets; their type depends on ``target``
     predicted: Any
     classes: tuple[str, ...] = ()
@@ -34,34 +34,34 @@ class RunPredictions:
 
     @property
     def num_units(self) -> int:
-        """Number of examples or groups that are resampled."""
+        """The number of examples, or of groups, that the bootstrap resamples."""
         return self.n if self.groups is None else int(self.groups.max()) + 1
 
 
 SeedRuns = Sequence[RunPredictions]  # runs of one model with several seeds
 # For each seed: the run of a model, and the run of the baseline.
 RunPairs = Sequence[tuple[RunPredictions, RunPredictions]]
-# Name of the test, its results, and whether it compares the metric in question.
+# Name of the test, its result per seed, and whether it tests the chosen metric.
 TestResult = tuple[str, list[dict[str, Any]], bool]
 
 
 class Target:
     """Base class of targets, and the only interface that reports, comparisons and the command line use."""
 
-    marker_keys: ClassVar[Sequence[str]] = ()  # keys that occur only in scores of this kind
+    marker_keys: ClassVar[Sequence[str]] = ()  # keys that only the scores of this target have
     metrics: ClassVar[Mapping[str, Share]]  # key in metrics.json -> metric, in the order of tables
-    main_metrics: ClassVar[Sequence[str]]  # the first metrics of a table
+    main_metrics: ClassVar[Sequence[str]]  # metrics that tables show first
     compared: ClassVar[Sequence[str]] = ()  # metrics by which runs can be compared
     extra_metrics: ClassVar[Sequence[str]] = ()  # metrics of baselines that a comparison also stores
-    file: ClassVar[str] = ""  # file of the predictions in a run folder; empty: there is none
-    unit_name: ClassVar[str] = "examples"  # noun for the resampled units
-    fold_table_metrics: ClassVar[Sequence[str]] = ()  # see ``fold_table_columns``
-    terminal_columns: ClassVar[Sequence[str]] = ()  # a run's table in a terminal; empty: ``narrow_columns``
-    examples: ClassVar[str] = "examples"  # noun for the examples
-    predictions: ClassVar[str] = "answers"  # noun for the predictions of all folds together
-    resampled_key: ClassVar[str] = "n"  # key of the number of resampled units in the scores
+    file: ClassVar[str] = ""  # name of the file with predictions in a run folder; empty: there is none
+    unit_name: ClassVar[str] = "examples"  # what the bootstrap resamples, for messages
+    fold_table_metrics: ClassVar[Sequence[str]] = ()  # metrics of a table of folds; empty: all
+    terminal_columns: ClassVar[Sequence[str]] = ()  # columns in a terminal; empty: ``narrow_columns``
+    examples: ClassVar[str] = "examples"  # plural noun for the examples
+    predictions: ClassVar[str] = "answers"  # plural noun for the predictions of a cross-validation
+    resampled_key: ClassVar[str] = "n"  # key in the scores: number of units that the bootstrap resamples
     has_two_decimals: ClassVar[bool] = False  # whether percentages always have two decimals
-    is_wide: ClassVar[bool] = False  # whether a terminal has room only for the main metrics of folds
+    is_wide: ClassVar[bool] = False  # whether tables of folds in a terminal show only the main metrics
     no_review: ClassVar[tuple[str, str] | None] = None  # why labels cannot be reviewed, and a fix
     no_calibration: ClassVar[tuple[str, str] | None] = None  # why calibration is impossible, and a fix
     measure: ClassVar[str | None] = None  # main metric of a run; None: the recipe's choice
@@ -69,11 +69,11 @@ class Target:
     predicts_labels: ClassVar[bool] = False
     is_single_label: ClassVar[bool] = False  # one class per example, from a softmax over all logits
     comparison_kind: ClassVar[str] = ""  # what a run predicts, as a clause for messages; see ``Classes``
-    has_word_labels: ClassVar[bool] = False  # one label with a probability per word
+    has_word_labels: ClassVar[bool] = False  # whether each word has a label with a probability
     split_units: ClassVar[str] = ""  # noun for the units of a split; empty: rows
 
     def has_scores(self, scores: Mapping[str, Any]) -> bool:
-        """Whether these scores belong to this kind."""
+        """Whether these scores are of this target."""
         return any(key in scores for key in self.marker_keys)
 
     def leading_metrics(self, measure: str, scores: Mapping[str, Any]) -> list[str]:
@@ -105,7 +105,7 @@ class Target:
     # --- comparisons ------------------------------------------------------------------------------
 
     def has_file(self, folder: Path) -> bool:
-        """Whether a run folder has predictions of this kind."""
+        """Whether a run folder has predictions of this target."""
         return (folder / self.file).is_file()
 
     def read_run(self, folder: Path) -> RunPredictions:
@@ -117,7 +117,7 @@ class Target:
         raise NotImplementedError
 
     def parse_cells(self, cells: Sequence[str], classes: tuple[str, ...]) -> Any:
-        """Parse predictions from the cells of a table; None: predictions of this kind are not in tables.
+        """Parse predictions from the cells of a table; None for targets whose predictions are not in tables.
 
         Raises:
             KeyError, ValueError: a cell is not one of ``classes``, or not a number.
@@ -125,11 +125,11 @@ class Target:
         return None
 
     def measure_for(self, monitors: set[str]) -> str:
-        """The metric by which to compare runs whose best weights were selected by these metrics."""
+        """The metric for comparing runs whose best weights were selected by the metrics ``monitors``."""
         return self.compared[0]
 
     def statistics(self, runs: SeedRuns) -> dict[str, Statistic]:
-        """For each metric in ``compared``: the function that computes it for resamples."""
+        """For each metric in ``compared``, the function that computes it for bootstrap resamples."""
         raise NotImplementedError
 
     def interval(

@@ -201,14 +201,14 @@ class Task:
     report: str | Callable[[Path, KnownRecipe], Path]
     # A minimal estimator and the arguments of its ``fit``, for the contract tests.
     example_fixture: Callable[[], tuple[Any, tuple]]
-    fit: Callable[..., None] = fit  # context, options of ``Estimator.fit``
+    fit: Callable[..., None] = fit  # context, and options of ``Estimator.fit``
     # data, context -> the data without unreadable examples, and messages about them
     drop_unreadable: Callable[[Any, RunContext], tuple[Any, list[str]]] = lambda data, context: (data, [])
-    # context -> name of a file for the report -> its JSON
+    # context -> dict of file names and their JSON contents, for the report
     collect_artifacts: Callable[[RunContext], dict[str, Any]] = lambda context: {}
     # estimator, recipe, splits, targets -> name, probabilities, and optionally predictions
     baselines: Sequence[Callable[..., tuple | None]] = ()
-    # estimator, probabilities -> labels and their probabilities; None: the task has no labels
+    # estimator, probabilities -> labels and their confidences; None: the task has no labels
     answer: Callable[..., tuple[list, list[float]]] | None = None
     # estimator, inputs -> one JSON record per input; for tasks without labels
     predict_records: Callable[[Any, Sequence[Any]], list[dict[str, Any]]] | None = None
