@@ -106,7 +106,7 @@ def test_a_model_that_always_answers_one_label_is_called_so(right, sentence):
 def test_few_validation_examples_are_said():
     held = TextSplit(["x"] * 35, ["a"] * 33 + ["b"] * 2, "x")
     train = SimpleNamespace(monitor="macro_f1", keep_best=True)
-    assert "35 validation examples only, 2 of class 'b'" in small_validation(held, train)
+    assert "only 35 validation examples (2 of class 'b')" in small_validation(held, train)
     assert small_validation(held, SimpleNamespace(monitor="loss", keep_best=True)) == ""
     assert small_validation(TextSplit(["x"] * 101, ["a", "b"] * 50 + ["a"], "x"), train) == ""
 

@@ -230,8 +230,8 @@ def small_validation(split: Any, train: Any) -> str:
     rare, count = min(Counter(flat_labels(split.labels)).items(), key=lambda item: item[1])
     advice = "--set monitor=loss is less noisy"
     if train.monitor != ClassifierFitConfig.monitor:  # the user chose the metric
-        advice = f"with monitor={train.monitor} more of them are less noisy (--set validation_size=COUNT)"
-    too_few = f"{len(split)} validation examples only, {count} of class {rare!r}"
+        advice = f"monitor={train.monitor} is less noisy with more (--set validation_size=COUNT)"
+    too_few = f"only {len(split)} validation examples ({count} of class {rare!r})"
     return f"the best epoch is selected by {too_few}: {advice}"
 
 
@@ -271,13 +271,13 @@ def evaluate_splits(context: RunContext) -> dict[str, Any]:
 
     out = context.score_splits(score, training_sample(splits), kind.measure or main_metric(recipe))
     out |= kind.run_metadata(est, splits, recipe.train, outputs.get(id(splits.validation)))
-    if kind.predicts_labels and (still := still_learning(est.history_)) is not None:
+    if kind.predicts_labels and (losses := still_learning(est.history_)) is not None:
         lr = getattr(est, "lr", None) or est.chosen_.get("lr")
-        out["still_learning"] = still | ({"lr": lr} if lr else {})
+        out["still_learning"] = losses | ({"lr": lr} if lr else {})
     if out["test"] is None:
         return out
-    same = splits.evaluated_split == "validation"
-    out |= kind.coverage(est, context.predictions, evaluated.labels, same_examples=same)
+    same_examples = splits.evaluated_split == "validation"
+    out |= kind.coverage(est, context.predictions, evaluated.labels, same_examples)
     if getattr(recipe.train, "keep_epochs", False):
         context.log("evaluating every epoch's weights")
         out["epochs"] = evaluate_epochs(context, lambda: score(evaluated)[0], out["test"])
