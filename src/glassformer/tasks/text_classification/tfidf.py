@@ -78,7 +78,9 @@ def fit_tfidf(
         what = "is a checkpoint of another model; this model is fitted without training steps"
         raise CheckpointError(what, where=str(newest), fix="Use another folder")
     configs = clf.configs()
-    _model(configs["model"], 1, 2)  # raises errors for invalid settings before the features are computed
+    _build_network(
+        configs["model"], 1, 2
+    )  # raises errors for invalid settings before the features are computed
     fit = FitState(configs, choose_device(clf.device), join(clf.strategy, torch.device("cpu"), clf.seed))
     if fit.ranks.size > 1:
         require_single_process("a linear model is solved by one process", "Run it without torchrun")
@@ -90,7 +92,7 @@ def fit_tfidf(
     clf.abstain_below_ = clf.int8_ = None
     text: TextConfig = configs["text"]
     max_features = MAX_FEATURES if text.vocab_size == TextConfig.vocab_size else text.vocab_size
-    clf.tokenizer_, rows = Ngrams.fitted(
+    clf.tokenizer_, features = Ngrams.fitted(
         texts,
         min_count=text.min_count,
         max_features=min(max_features, MAX_WEIGHTS // len(clf.classes_)),
@@ -98,23 +100,23 @@ def fit_tfidf(
         strip_accents=text.strip_accents,
         clean=text.clean,
     )
-    num_words, num_pieces = len(clf.tokenizer_.words), len(clf.tokenizer_.pieces)
-    features = f"fitted on TF-IDF of {num_words:,} n-grams of words and {num_pieces:,} of characters"
-    model = _model(configs["model"], clf.tokenizer_.width, len(clf.classes_))
-    model.weights_source = clf.weights_source_ = features
+    num_words, num_characters = len(clf.tokenizer_.words), len(clf.tokenizer_.pieces)
+    source = f"fitted on TF-IDF of {num_words:,} n-grams of words and {num_characters:,} of characters"
+    model = _build_network(configs["model"], clf.tokenizer_.width, len(clf.classes_))
+    model.weights_source = clf.weights_source_ = source
     clf.model_, clf._compute_model = model.eval(), None
     clf.adapter_ = clf.adapter_scale_ = None
     callbacks = [*callbacks, *([Progress()] if clf.verbose else [])]
     training = SingleStepTraining(model, fit.train, callbacks=callbacks, start_time=started)
     with own_generator(), one_thread(), training.run_callbacks():
-        problem = _problem(clf, fit, rows)
+        problem = _problem(clf, fit, features)
         fold = assign_folds(clf, texts, targets, FOLDS, min_count=1)
         best, out_of_fold = _cross_validate(problem, clf, fold, training.raise_if_interrupted)
         training.raise_if_interrupted()
         weight, bias = problem.solve(np.arange(len(targets)), best)
         _set_weights(model, problem, weight, bias, problem.temperature(out_of_fold))
         training.chosen = clf.chosen_ = {best.key: best.strength}
-        model.weights_source = clf.weights_source_ = f"{features}: {best}"
+        model.weights_source = clf.weights_source_ = f"{source}: {best}"
         training.solution = str(best)
         record = _evaluate(clf, fit, problem, out_of_fold)
         training.finish(record["train_loss"], record)
@@ -124,7 +126,7 @@ def fit_tfidf(
     return clf
 
 
-def _model(section: Any, width: int, outputs: int) -> Any:
+def _build_network(section: Any, width: int, outputs: int) -> Any:
     preset = TEXT_ARCHITECTURES[section.model](width)
     family = family_of(preset)
     assert family.configure is not None
@@ -141,9 +143,9 @@ def check_settings(clf: Any) -> None:
         what = f"model = {clf.model}, a linear model, computes in fp32"
         raise NotForThisModelError(what, where="precision", fix="Leave it out")
     defaults = clf.defaults()
-    files = {k: v for section in clf.SECTIONS.values() for k, v in values_in_files(section).items()}
+    file_defaults = {k: v for section in clf.SECTIONS.values() for k, v in values_in_files(section).items()}
     changed = [key for key in idle_settings(clf) if getattr(clf, key) != defaults[key]]
-    idle = [key for key in changed if key not in files or getattr(clf, key) != files[key]]
+    idle = [key for key in changed if getattr(clf, key) != file_defaults.get(key, defaults[key])]
     if idle:
         what = f"{', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect with model = {clf.model}, "
         warnings.warn(
@@ -203,10 +205,10 @@ class OutOfFoldLogits:
 class Problem:
     """Features and targets of a linear model."""
 
-    rows: Any  # sparse [n, W] fp64
+    features: Any  # sparse [n, W] fp64
     targets: np.ndarray  # [n], for multi-label [n, K]
     weights: np.ndarray | None  # [n]
-    kind: Any  # the kind of target
+    kind: Any  # the target, such as ``Classes``
     outputs: int  # K
     seed: int
     pos_weight: tuple[float, ...] | None = None  # [K] weights of positive examples, for multi-label
@@ -214,7 +216,7 @@ class Problem:
     @property
     def cost(self) -> int:
         """Number of non-zero features times number of outputs, which the time of a fit depends on."""
-        return self.rows.nnz * (1 if self.outputs == 2 else self.outputs)
+        return self.features.nnz * (1 if self.outputs == 2 else self.outputs)
 
     def candidates(self) -> list[Candidate]:
         """The models that cross-validation compares."""
@@ -233,7 +235,7 @@ class Problem:
         """Fit weights ``[K, W]`` and biases ``[K]`` on these examples; with only one class, weights are 0."""
         if self.weights is not None:
             rows = rows[self.weights[rows] > 0]
-        X, y = self.rows[rows], self.targets[rows]
+        X, y = self.features[rows], self.targets[rows]
         if not self.kind.is_multilabel and (not len(y) or (self.kind.predicts_labels and y.min() == y.max())):
             bias = np.zeros(self.outputs)
             bias[y[:1] if self.kind.predicts_labels else []] = CERTAIN_LOGIT
@@ -273,12 +275,12 @@ class Problem:
         return self.kind.fit_temperature(out_of_fold.logits, self.targets[out_of_fold.rows])
 
 
-def _problem(clf: Any, fit: FitState, rows: Any) -> Problem:
+def _problem(clf: Any, fit: FitState, features: Any) -> Problem:
     kind, targets, weights = clf.kind_, fit.examples.targets, clf._weights(fit.examples)
     pos_weight = None
     if kind.is_multilabel:
         pos_weight = pos_weights(targets, clf.classes_.tolist(), fit.train.pos_weight)
-    return Problem(rows, targets, weights, kind, len(clf.classes_), clf.seed, pos_weight)
+    return Problem(features, targets, weights, kind, len(clf.classes_), clf.seed, pos_weight)
 
 
 def _cross_validate(
@@ -295,7 +297,7 @@ def _cross_validate(
             raise_if_interrupted()
             scored_rows = np.flatnonzero(fold == number)
             weight, bias = problem.solve(np.flatnonzero(fold != number), candidate)
-            logits[scored_rows] = problem.rows[scored_rows] @ weight.T + bias
+            logits[scored_rows] = problem.features[scored_rows] @ weight.T + bias
         out_of_fold = OutOfFoldLogits(rows, logits[rows])
         logits = out_of_fold.logits / problem.temperature(out_of_fold)
         metrics = clf.kind_.validation_metrics(clf, logits, problem.targets[rows])
@@ -324,10 +326,11 @@ def _evaluate(clf: Any, fit: FitState, problem: Problem, out_of_fold: OutOfFoldL
     """
     kind, device = clf.kind_, torch.device("cpu")
 
-    def logits(rows: Any) -> np.ndarray:
-        return clf.table_outputs(clf.model_, Windows(table_of(rows), rows.shape[0]), "logits", device)
+    def logits(features: Any) -> np.ndarray:
+        table = Windows(table_of(features), features.shape[0])
+        return clf.table_outputs(clf.model_, table, "logits", device)
 
-    metrics = kind.validation_metrics(clf, logits(problem.rows), problem.targets)
+    metrics = kind.validation_metrics(clf, logits(problem.features), problem.targets)
     record = {"train_loss": metrics["loss"], "train_accuracy": metrics.get("accuracy", 0.0)}
     outputs = out_of_fold.logits / problem.temperature(out_of_fold)
     targets = problem.targets[out_of_fold.rows]
