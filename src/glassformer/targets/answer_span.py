@@ -139,7 +139,7 @@ def error_kind(text: str, truth: Sequence[str]) -> str:
     answer = normalize(text)
     if not answer:
         return "missed"
-    padded = [f" {normalize(true)} " for true in truth]
+    padded = [f" {normalize(true)} " for true in truth]  # so that only whole words match
     if any(true in f" {answer} " for true in padded if true.strip()):
         return "too_long"
     if any(f" {answer} " in true for true in padded):
@@ -268,9 +268,9 @@ class Candidates:
         no_answer = TextAnswer("", 0, 0, self.null, float(probabilities[-1]))
         if self.predicts_no_answer(threshold):
             return [no_answer, *answers][:count]
-        lower = (i for i, answer in enumerate(answers) if i and answer.score < no_answer.score)
-        index = next(lower, len(answers))
-        return [*answers[:index], no_answer, *answers[index:]][:count]
+        # "No answer" is ranked by its score, but never the first, because an answer is predicted.
+        rank = next((i for i, a in enumerate(answers) if i and a.score < no_answer.score), len(answers))
+        return [*answers[:rank], no_answer, *answers[rank:]][:count]
 
 
 def candidates(logits: np.ndarray, rows: QuestionWindows, max_answer: int) -> list[Candidates]:
@@ -289,20 +289,20 @@ def candidates(logits: np.ndarray, rows: QuestionWindows, max_answer: int) -> li
         tokens = slice(*starts[window : window + 2].tolist())
         if not np.isfinite(logits[tokens]).all():
             null[question] = np.nan
-        null[question] = min(null[question], float(logits[tokens][0].sum()))
+        null[question] = min(null[question], float(logits[tokens][0].sum()))  # of [CLS]
         offsets = rows.offsets[tokens]
+        # Tokens of the context; a few tokens have no characters.
         in_context = np.flatnonzero((rows.sides[tokens] == 1) & (offsets[:, 1] > offsets[:, 0]))
         for score, first, last in best_spans(logits[tokens][in_context], max_answer, NUM_SPANS):
             key = int(offsets[in_context[first], 0]), int(offsets[in_context[last], 1])
             if score > spans[question].get(key, -np.inf):
                 spans[question][key] = score
-    best: list[Candidates] = []
+    out: list[Candidates] = []
     for score_of_span, no_answer in zip(spans, null.tolist(), strict=True):
         ranked = sorted((-score, start, end) for (start, end), score in score_of_span.items())[:NUM_SPANS]
-        best.append(
-            Candidates(tuple(SpanCandidate(-key, start, end) for key, start, end in ranked), no_answer)
-        )
-    return best
+        best = tuple(SpanCandidate(-negative, start, end) for negative, start, end in ranked)
+        out.append(Candidates(best, no_answer))
+    return out
 
 
 def best_spans(logits: np.ndarray, max_tokens: int, count: int) -> list[tuple[float, int, int]]:
@@ -314,6 +314,7 @@ def best_spans(logits: np.ndarray, max_tokens: int, count: int) -> list[tuple[fl
         return []
     width = min(max_tokens, len(logits))
     ends = np.concatenate([logits[:, 1], np.full(width - 1, -np.inf)])
+    # sums[i, j] is the score of the span from token i to token i + j.
     sums = logits[:, :1] + np.lib.stride_tricks.sliding_window_view(ends, width)  # [T, width]
     flat = sums.ravel()
     count = min(count, flat.size)
