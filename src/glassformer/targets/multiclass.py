@@ -279,7 +279,7 @@ class Classes(Target):
         p, y, index = _check_scored(outputs, targets, predicted, size)
         n, columns = len(y), [1] if size == 2 else range(size)
         confusion = np.bincount(y * size + index, minlength=size * size).reshape(size, size)
-        # One weighted sample per cell of the confusion matrix is equivalent to all examples.
+        # One sample per cell of the confusion matrix, weighted by its count, gives the metrics of all examples.
         y_true, y_pred = np.nonzero(confusion)
         cells: dict[str, Any] = {"y_true": y_true, "y_pred": y_pred, "zero_division": 0}
         cells["sample_weight"] = confusion[y_true, y_pred]
@@ -333,11 +333,11 @@ class Classes(Target):
     # --- other programs ---------------------------------------------------------------------------
 
     def export_outputs(self, logits: np.ndarray) -> np.ndarray:
-        """The outputs that the exported head should have, from our logits ``[n, C]``."""
+        """The outputs that the exported head should compute, from our logits ``[n, C]``."""
         return logits
 
     def max_abs_difference(self, a: np.ndarray, b: np.ndarray) -> float:
-        """Largest difference between outputs of the exported head."""
+        """The largest absolute difference between two arrays of outputs of the exported head."""
         return float(np.abs(a - b).max())
 
     def difference(
@@ -385,7 +385,7 @@ class Classes(Target):
         return {} if threshold is None else {"abstain_below": threshold}
 
     def not_exported(self, clf: Any) -> list[str]:
-        """Parts of our decision rule that transformers does not apply."""
+        """The names of the parts of our decision rule that transformers does not apply."""
         temperature, threshold = getattr(clf, "temperature_", 1.0), getattr(clf, "threshold_", None)
         default = 0.5 if self.is_multilabel else None  # threshold of multi-label models, also in transformers
         differs = {
@@ -405,7 +405,7 @@ class Classes(Target):
         return 1.0 if temperature is None else temperature, threshold
 
     def sort_classes(self) -> bool:
-        """Whether the classes in a saved folder are sorted."""
+        """Whether loading a model sorts its classes."""
         return True
 
     # --- runs -------------------------------------------------------------------------------------
