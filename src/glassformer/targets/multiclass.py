@@ -279,7 +279,7 @@ class Classes(Target):
         p, y, index = _check_scored(outputs, targets, predicted, size)
         n, columns = len(y), [1] if size == 2 else range(size)
         confusion = np.bincount(y * size + index, minlength=size * size).reshape(size, size)
-        # One sample per cell of the confusion matrix, weighted by its count, gives the metrics of all examples.
+        # A sample per cell of the confusion matrix, weighted by its count, gives the metrics of all examples.
         y_true, y_pred = np.nonzero(confusion)
         cells: dict[str, Any] = {"y_true": y_true, "y_pred": y_pred, "zero_division": 0}
         cells["sample_weight"] = confusion[y_true, y_pred]
