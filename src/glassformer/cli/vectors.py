@@ -18,7 +18,7 @@ from typing import Any
 from glassformer import errors
 from glassformer.checkpoints.files import missing_run_hint
 from glassformer.cli import options as cli
-from glassformer.cli.options import TEXT_COLUMN, argument, flag, option, print_library_note
+from glassformer.cli.options import TEXT_COLUMN, argument, flag, is_run, option, print_library_note
 from glassformer.cli.output import (
     AS_JSON,
     excerpt,
@@ -334,6 +334,9 @@ def check_index_source(path: Path) -> None:
         has_suggestion = hint.endswith("?")  # "Did you mean ...?"
         fix = hint if has_suggestion else f"{hint}. {fix}"
         raise errors.ConfigError("no such table or index", where=str(path), fix=fix)
+    if is_run(path):
+        what = "is a run folder, not a table or an index"
+        raise errors.ConfigError(what, where=str(path), fix="Name the model first, and then the table")
     tables = tables_in(path) if path.is_dir() else []
     if tables:
         what = "is a folder, but not an index"

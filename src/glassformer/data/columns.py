@@ -223,6 +223,10 @@ def find_column(table: Table, requested: str | None, usual_names: Sequence[str],
 
 def no_column_error(table: Table, kind: str) -> DataError:
     """The error if no column has a usual name or suitable content."""
+    if kind == "text" and not _text_sizes(table, table.names):
+        what = f"no column holds texts (columns: {listed(table.names)})"
+        fix = "Give a table with texts; to learn from columns of numbers, use scikit-learn"
+        return NoSuchColumnError(what, where=table.origin, fix=fix)
     what = f"there is no column {kind!r}"
     hint = nearest(kind, table.names)
     fix = f"{hint if hint.endswith('?') else hint + '.'} Name it with {kind}_column"

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from glassformer.checkpoints.catalog import AUTO, CATALOG, IMAGE_ENCODER, IMAGE_SCRATCH
+from glassformer.checkpoints.catalog import AUTO, CATALOG, IMAGE_ENCODER, IMAGE_SCRATCH, catalog_names
 from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.hub import is_available, resolve_checkpoint
 from glassformer.checkpoints.native import newest_fingerprint
@@ -48,7 +48,7 @@ from glassformer.errors import (
     NotForThisModelError,
     UnknownModelError,
 )
-from glassformer.families import IMAGE_ARCHITECTURES, family_of
+from glassformer.families import IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES, family_of
 from glassformer.finite import json_text
 from glassformer.inputs.inputs import Inputs, Item, RequestTooLargeError, ServedInputs, section_values
 from glassformer.inputs.rows import SKIP_HINT, STDIN, InputRequest, Row, read_columns
@@ -293,11 +293,14 @@ def build_transform(image: Any, model: Any, fingerprint: Mapping[str, Any] | Non
         fingerprint: settings of a run to resume, if any. Runs of older versions used the ``image_range``
             "full".
     """
-    known_names = [*IMAGE_ARCHITECTURES, *CATALOG]
+    known_names = [*IMAGE_ARCHITECTURES, *catalog_names("images")]
     name = model.model
     if name == AUTO:
         name = IMAGE_ENCODER if is_available(IMAGE_ENCODER) else IMAGE_SCRATCH
-    if name not in known_names and "/" not in name and not Path(name).expanduser().exists():
+    if name in (*TEXT_ARCHITECTURES, *catalog_names("texts")) and name not in known_names:
+        what = f"{name!r} reads texts, and this is a model of images"
+        raise NotForThisModelError(what, where="model", fix="Use it with TextClassifier")
+    if name not in (*known_names, *CATALOG) and "/" not in name and not Path(name).expanduser().exists():
         raise UnknownModelError(f"there is no model {name!r}", where="model", fix=nearest(name, known_names))
     if is_image_architecture(name):
         channels = image.channels or 3

@@ -120,6 +120,8 @@ def _message_and_fix(error: Any) -> tuple[str, str]:
     if kind.endswith("_type"):
         expected = {"string": "a string", "int": "a whole number", "bool": "true or false", "list": "a list"}
         return "has the wrong type", f"Send {expected.get(kind[:-5], kind[:-5].replace('_', ' '))}"
+    if kind in ("literal_error", "enum"):
+        return str(error["msg"]), "Send one of these values"
     return str(error["msg"]), "GET /openapi.json describes valid requests"
 
 
