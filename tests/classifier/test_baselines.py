@@ -44,7 +44,7 @@ def test_overfit_save_load(name, precision, tmp_path):
         (dict(model="lstm", num_heads=2), "'lstm' has no num_heads"),
         (dict(model="textcnn", bidirectional=True), "'textcnn' has no bidirectional"),
         (dict(model="textcnn", pooling="mean"), "always uses max pooling"),
-        (dict(model="gru", pooling="first"), "first pooling belongs to Transformers"),
+        (dict(model="gru", pooling="first"), "first pooling is only for Transformers"),
         (dict(model="lstm", freeze_vectors=True), "no vectors to freeze"),
         (dict(model="encoder-mini", bidirectional=True), "reads both directions"),
         (dict(model="lstm", vectors="nowhere.txt"), "nowhere.txt: no such file"),

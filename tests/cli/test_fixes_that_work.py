@@ -143,7 +143,7 @@ def test_a_separator_that_no_cell_has_is_noted(ok, tmp_path):
 def test_what_explains_a_linear_model(ok, refused, linear):
     for method in ("shap", "lime"):
         said = refused("explain", linear, "a film", "--method", method)
-        assert f"no method {method!r}. For this model: weights, occlusion" in said
+        assert f"unknown method {method!r}. For this model: weights, occlusion" in said
     assert "weights" in ok("explain", linear, "a film", "--target", "pos").out
     table = write_csv(Path("many.csv"), sentences(30))
     said = refused("explain", linear, table)

@@ -117,5 +117,5 @@ def test_what_cannot_be_asked(clf):
     with pytest.raises(BadValueError, match="most 0"):
         counterfactual(clf, "dull film", most=0)
     numbers = gf.TextRegressor("tfidf").fit(texts(20)[0], np.arange(20.0))
-    with pytest.raises(InputError, match="several labels or numbers cannot be turned"):
+    with pytest.raises(InputError, match="predicts several labels or a number"):
         counterfactual(numbers, "dull film")

@@ -126,7 +126,7 @@ def test_everything_hidden_still_has_a_row(tiny):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"unit": "letter"}, "no unit 'letter'"),
+        ({"unit": "letter"}, "unknown unit 'letter'"),
         ({"by": "nothing"}, "no baseline 'nothing'"),
         ({"window": -1}, "a window of -1"),
         ({"stride": 0}, "stride 0"),

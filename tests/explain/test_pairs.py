@@ -81,10 +81,10 @@ def test_what_is_cut_is_explained_as_it_is_read(clf):
 def test_one_text_has_no_other_side():
     texts = [a for a, _ in PAIRS]
     single = gf.TextClassifier("encoder-mini", **{**SETTINGS, "epochs": 1}).fit(texts, SAME)
-    with pytest.raises(InputError, match="only a pair of texts has two sides"):
+    with pytest.raises(InputError, match="the input is not a pair of texts"):
         single.explain(texts[0], cross=True)
     assert "sides" not in single.explain(texts[0]).to_dict()
-    with pytest.raises(InputError, match="only a pair"):
+    with pytest.raises(InputError, match="not a pair of texts"):
         cross(text_subject(single, texts[0]))
 
 

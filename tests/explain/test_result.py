@@ -60,7 +60,7 @@ def test_options_may_be_numpys_own(tiny, kind):
 
 
 def test_a_method_that_is_no_name(tiny):
-    with pytest.raises(InputError, match=r"no method 7\. For this model: decomposition"):
+    with pytest.raises(InputError, match=r"unknown method 7\. For this model: decomposition"):
         tiny.explain("warm", method=7)
 
 

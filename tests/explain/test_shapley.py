@@ -53,7 +53,7 @@ def test_scores_add_up(subject, options):
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"unit": "span"}, "no unit 'span'"), ({"pairs": 0}, "0 pairs"), ({"seed": -1}, "seed -1")],
+    [({"unit": "span"}, "unknown unit 'span'"), ({"pairs": 0}, "0 pairs"), ({"seed": -1}, "seed -1")],
 )
 def test_options_that_cannot_be(subject, options, said):
     with pytest.raises(InputError, match=said):

@@ -50,7 +50,7 @@ def test_what_is_no_map_of_a_text_is_refused():
         heads(of_picture())
     with pytest.raises(InputError, match="no layer 2: the model has 2 layers"):
         heads(of_text(), layer=2)
-    with pytest.raises(InputError, match="65 tokens, at most 64"):
+    with pytest.raises(InputError, match="65 tokens; at most 64"):
         heads(of_text(["a"] * 65))
 
 

@@ -115,9 +115,9 @@ def test_a_textcnn_is_torchs_convolution_one_by_one():
 
 
 def test_settings_that_cannot_be():
-    with pytest.raises(ConfigError, match="first pooling belongs to Transformers"):
+    with pytest.raises(ConfigError, match="first pooling is only for Transformers"):
         RnnConfig(embedding(), pooling="first")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"filters of \(\) words"):
+    with pytest.raises(ConfigError, match=r"filters cannot have the widths \(\)"):
         TextCnnConfig(embedding(), widths=())
 
 

@@ -304,15 +304,15 @@ def test_weights_are_the_seeds(model):
 
 def test_shapes_that_do_not_fit(model):
     ids, mask, _ = padded_inputs()
-    with pytest.raises(ShapeError, match=r"padded input_ids are \[B, T\], got \(31,\)"):
+    with pytest.raises(ShapeError, match=r"padded input_ids must be \[B, T\], got \(31,\)"):
         model(IDS)
-    with pytest.raises(ShapeError, match=r"mask \(5, 14\) for ids \(5, 15\)"):
+    with pytest.raises(ShapeError, match=r"\(5, 14\) differs from that of input_ids, \(5, 15\)"):
         model(ids, mask[:, 1:])
-    with pytest.raises(ShapeError, match=r"\(30,\) ids for a packing of 31 tokens"):
+    with pytest.raises(ShapeError, match=r"\(30,\), but the packing has 31 tokens"):
         model(IDS[:-1], packing=PACKING)
     with pytest.raises(ShapeError, match="at least one token"):
         model(ids, mask * (torch.arange(5) > 0)[:, None])
-    with pytest.raises(ShapeError, match=rf"run from \d+ to {V}, the vocabulary has {V}"):
+    with pytest.raises(ShapeError, match=rf"run from \d+ to {V}, but the vocabulary has {V} tokens"):
         model(torch.where(IDS == 7, V, IDS), packing=PACKING)
 
 

@@ -295,7 +295,9 @@ def test_settings_that_cannot_be(plain, tmp_path):
             read_sentences(folder, D)
 
     tanh = "torch.nn.modules.activation.Tanh"
-    check("word_embedding_dimension = 13, the encoder has 12 features", pooling(word_embedding_dimension=13))
+    check(
+        "word_embedding_dimension = 13, but the encoder has 12 features", pooling(word_embedding_dimension=13)
+    )
     check(r"pooling_mode = \['median'\]", ("Pooling", {"pooling_mode": "median"}))
     check("pooling_mode = ", ("Pooling", {"pooling_mode": ["mean"] * 7}))
     check(
@@ -306,7 +308,7 @@ def test_settings_that_cannot_be(plain, tmp_path):
     check("to 70,000 features", pooling(), ("Dense", {"in_features": D, "out_features": 70_000}))
     check("activation_function = 'os.system'", pooling(), dense(D, 5, "os.system"))
     check("activation_function = 'torch.load'", pooling(), dense(D, 5, "torch.load"))
-    check("has no model.safetensors", pooling(), ("Dense", {"in_features": D, "out_features": 5}))
+    check("has neither model.safetensors", pooling(), ("Dense", {"in_features": D, "out_features": 5}))
     holed = "Dense", dense(D, 5, tanh, bias=False)[1] | {"bias": True}
     check("missing or unexpected tensors: linear.bias", pooling(), holed)
     check(

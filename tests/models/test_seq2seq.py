@@ -187,7 +187,7 @@ def test_traces_of_all_three_attentions():
 
 def test_what_does_not_fit_is_said():
     model = MODELS["transformer"]()
-    with pytest.raises(ShapeError, match="4 targets for 1 sources"):
+    with pytest.raises(ShapeError, match="4 targets, but 1 sources"):
         model(X[:5], Y, source_packing=Packing((5,)), target_packing=T)
     with pytest.raises(ShapeError, match="need source_packing"):
         model(X, Y)

@@ -74,7 +74,7 @@ def test_transformers_passes_over_it(kind, tmp_path):
         ("much", "'glassformer_settings' is missing or not an object"),
         ({"encoder": {"speed": 3}}, "unknown key 'speed'"),
         ({"encoder": {"stochastic_depth": "deep"}}, "got 'deep'"),
-        ({"encoder": {"stochastic_depth": 7.0}}, "stochastic_depth must lie in"),
+        ({"encoder": {"stochastic_depth": 7.0}}, "stochastic_depth must be in"),
         ({"encoder": {"num_layers": 10**9}}, "num_layers = 1000000000"),
         ({"encoder": 7}, "got 7"),
     ],

@@ -345,9 +345,9 @@ def rows(*shape):
         ((rows(8, 2, 3), rows(9, 2, 3), rows(8, 2, 3), P, M), r"v \(8, 2, 3\)"),
         ((rows(8, 3), rows(9, 2, 3), rows(9, 2, 3), P, M), "shapes do not fit"),
         ((rows(1, 8, 2, 3), rows(1, 8, 2, 3), rows(1, 8, 2, 3), P), "shapes do not fit"),
-        ((rows(7, 2, 3), rows(9, 2, 3), rows(9, 2, 3), P, M), "7 rows for a packing of 8"),
-        ((rows(8, 2, 3), rows(8, 2, 3), rows(8, 2, 3), P, M), "k 8 for 9"),
-        ((rows(8, 2, 3), rows(9, 2, 3), rows(9, 2, 3), P, Packing((9,))), "2 query sequences against 1"),
+        ((rows(7, 2, 3), rows(9, 2, 3), rows(9, 2, 3), P, M), "q has 7 tokens and its packing 8"),
+        ((rows(8, 2, 3), rows(8, 2, 3), rows(8, 2, 3), P, M), "k has 8 tokens and its packing 9"),
+        ((rows(8, 2, 3), rows(9, 2, 3), rows(9, 2, 3), P, Packing((9,))), "2 query sequences, but 1"),
     ],
 )
 def test_shapes_that_do_not_fit(args, said):

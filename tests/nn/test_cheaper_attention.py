@@ -119,5 +119,5 @@ def test_bad_input(rows):
     for attention in (lambda *a: attend_local(*a, 3), attend_linear):
         with pytest.raises(ShapeError, match="shapes do not fit"):
             attention(q, k[:, :2], v, PACKING)
-        with pytest.raises(ShapeError, match="rows for a packing of 3"):
+        with pytest.raises(ShapeError, match="tokens, but the packing has 3"):
             attention(q, k, v, Packing((3,)))

@@ -48,9 +48,9 @@ def test_bad_input():
     for shape in [(2, 3, 2, 3), (2, 3, 3)]:
         with pytest.raises(ShapeError, match="has no center"):
             convolution_as_attention(draw(*shape))
-    with pytest.raises(ShapeError, match=r"a bias of \(3,\) for 2 channels"):
+    with pytest.raises(ShapeError, match=r"the bias has shape \(3,\), but there are 2 output channels"):
         convolution_as_attention(draw(2, 3, 3, 3), draw(3))
     with pytest.raises(
-        ShapeError, match=r"images \(1, 4, 5, 7\) for a kernel of 3 channels.*Give \[B, 3, H, W\]"
+        ShapeError, match=r"\(1, 4, 5, 7\), but the kernel has 3 channels.*Give \[B, 3, H, W\]"
     ):
         convolve_by_attention(draw(1, 4, 5, 7), draw(2, 3, 3, 3))

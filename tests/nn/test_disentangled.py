@@ -116,7 +116,7 @@ def test_near_distances_have_rows_of_their_own_and_far_ones_share():
 
 @pytest.mark.parametrize("sizes", [(7, 512), (256, 129), (-2, 512), (0, 0)])
 def test_buckets_that_are_none(sizes):
-    with pytest.raises(ConfigError, match=r"disentangled: -?\d+ buckets for distances up to"):
+    with pytest.raises(ConfigError, match=r"disentangled: -?\d+ buckets do not suit distances up to"):
         Disentangled(*sizes)
 
 

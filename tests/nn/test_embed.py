@@ -91,10 +91,10 @@ def test_gradients_of_frequent_words_add_up():
 @pytest.mark.parametrize(
     ("ids", "said"),
     [
-        (IDS[:7], r"\(7,\) ids for a packing of 8 tokens"),
-        (IDS[None], r"\(1, 8\) ids for a packing of 8 tokens"),
-        (IDS.clamp(min=1) - 1 + 2 * (IDS == 30), "run from 0 to 31, the vocabulary has 31"),
-        (IDS - 1, "run from -1 to 29, the vocabulary has 31"),
+        (IDS[:7], r"\(7,\), but the packing has 8 tokens"),
+        (IDS[None], r"\(1, 8\), but the packing has 8 tokens"),
+        (IDS.clamp(min=1) - 1 + 2 * (IDS == 30), "run from 0 to 31, but the vocabulary has 31 tokens"),
+        (IDS - 1, "run from -1 to 29, but the vocabulary has 31 tokens"),
     ],
 )
 def test_ids_that_do_not_fit(ids, said):

@@ -66,7 +66,7 @@ def test_only_the_updates_and_the_head_learn_and_they_can_be_merged(layers):
 
 @pytest.mark.parametrize("rank", [0, -1, D + 1])
 def test_ranks_that_are_none(rank):
-    with pytest.raises(ConfigError, match=f"lora_rank = {rank} for a width of 14"):
+    with pytest.raises(ConfigError, match=f"lora_rank = {rank} is not from 1 to the width 14"):
         add_lora(whole(1), rank)
 
 

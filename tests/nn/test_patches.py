@@ -156,7 +156,7 @@ def test_a_compute_dtype_leaves_the_module():
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (pictures(1)[0], r"pixel values are \[B, 3, H, W\], got \(3, 23, 29\)"),
+        (pictures(1)[0], r"pixel values must be \[B, 3, H, W\], got \(3, 23, 29\)"),
         (pictures(1, channels=2), r"got \(1, 2, 23, 29\)"),
         (pictures(1).to(torch.uint8), "normalized floating point, got torch.uint8"),
         (pictures(1, 4, 29), r"an image of \(4, 29\) pixels is smaller than a patch of \(5, 3\)"),

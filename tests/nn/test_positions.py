@@ -123,7 +123,7 @@ def test_learned_positions_take_what_their_table_does():
 
 def test_positions_that_cannot_be():
     for wrong in ((0, 0), (7, -1)):
-        with pytest.raises(ConfigError, match="learned positions with"):
+        with pytest.raises(ConfigError, match="learned positions cannot have"):
             Learned(*wrong)
 
 

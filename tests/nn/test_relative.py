@@ -220,7 +220,9 @@ def test_what_cannot_be_is_refused():
     packing, bias = Packing((5, 3)), torch.zeros(2, 9)
     q = torch.ones(8, 2, 3)
     for wrong in (bias[:1], bias[:, :8], bias[:, :7], bias[0]):
-        with pytest.raises(ShapeError, match=r"a bias .* for 2 heads and 5 positions.*\[2, 9\]"):
+        with pytest.raises(
+            ShapeError, match=r"the bias has shape .*, but there are 2 heads and 5 positions.*\[2, 9\]"
+        ):
             attend(q, q, q, packing, bias=wrong)
     with pytest.raises(ConfigError, match=r"the varlen branch takes no bias\..*branch=padded"):
         attend(q, q, q, packing, branch="varlen", bias=bias)
@@ -229,7 +231,7 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ConfigError, match="a bias requires a scale other than 0"):
         attend(q, q, q, packing, scale=0.0, bias=bias)
     for buckets, furthest in ((30, 128), (0, 128), (32, 8)):
-        with pytest.raises(ConfigError, match=f"{buckets} buckets for distances up to {furthest}"):
+        with pytest.raises(ConfigError, match=f"{buckets} buckets do not suit distances up to {furthest}"):
             RelativeBias(buckets, 2, furthest)
     for kind in ("local", "linear"):
         with pytest.raises(ConfigError, match=f"{kind} attention does not support relative positions"):

@@ -42,7 +42,7 @@ def test_queries_and_keys_may_differ_in_width():
 
 
 def test_scorers_say_what_does_not_fit():
-    with pytest.raises(ShapeError, match="7 wide, keys 5"):
+    with pytest.raises(ShapeError, match="7 features, but keys 5"):
         DotScore(7, 5)
     with pytest.raises(ConfigError, match="Did you mean 'additive'"):
         ScoredAttention("aditive", 7, 7)

@@ -166,7 +166,9 @@ def test_only_a_trace_that_needs_them_makes_the_last_layer_compute_all_rows(mode
         if rows == 14:
             assert out.last_hidden_state.shape == (14, D)
         else:
-            with pytest.raises(ConfigError, match=r"only the rows that the head reads.*hidden_states=\[-1\]"):
+            with pytest.raises(
+                ConfigError, match=r"only the tokens that the head reads.*hidden_states=\[-1\]"
+            ):
                 _ = out.last_hidden_state
 
 
@@ -186,5 +188,5 @@ def test_unknown_rows(model):
 
 @pytest.mark.parametrize("what", ["attentions", "hidden_states"])
 def test_one_number_is_not_a_list_of_layers(what):
-    with pytest.raises(ConfigError, match=rf"{what}=1 is one number.*\[1\]"):
+    with pytest.raises(ConfigError, match=rf"{what}=1 is not a list.*\[1\]"):
         TraceRecord(Trace(**{what: 1}), 3)

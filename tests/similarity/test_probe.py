@@ -133,7 +133,7 @@ def test_a_checkpoint_of_texts_is_opened_by_its_name(tmp_path):
 def test_what_cannot_be_is_one_line(pictures, tmp_path):
     clf, (x, y) = pictures
     for settings, said in (
-        ({"head": "forest"}, "no head 'forest'"),
+        ({"head": "forest"}, "unknown head 'forest'"),
         ({"k": 0, "head": "knn"}, "neighbors = 0"),
         ({"C": 0.0}, "C = 0.0"),
         ({"pooling": "sum"}, "no pooling 'sum'"),

@@ -179,7 +179,7 @@ def test_words_are_found_as_whole_ones_first():
 def test_what_cannot_be_asked_is_said_in_a_line(model, tmp_path):
     with pytest.raises(InputError, match="n_best = 0"):
         model.answers([("q", "c")], n_best=0)
-    with pytest.raises(InputError, match="no method"):
+    with pytest.raises(InputError, match="unknown method"):
         model.explain(("q", "c"), method="lime")
     with pytest.raises(ConfigError, match="'lstm' is not a Transformer"):
         gf.QuestionAnswerer("lstm", max_length=19, min_count=1).fit(*facts())

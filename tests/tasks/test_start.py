@@ -140,7 +140,7 @@ def test_what_stands_on_a_body_may_change(saved):
     [
         ("lstm", {"d_model": 5}, "d_model belongs to from-scratch models"),
         ("lstm", {"attention_dropout": 0.1}, "has no attention_dropout"),
-        ("lstm", {"pooling": "pooler"}, "pooler pooling belongs to Transformers"),
+        ("lstm", {"pooling": "pooler"}, "pooler pooling is only for Transformers"),
         ("lstm", {"freeze_vectors": True}, "freeze_vectors: the word vectors of .* were trained with it"),
         ("lstm", {"train_layers": 0}, "train_layers: this model has no encoder layers to freeze"),
         ("lstm", {"lora_rank": 2}, "lora_rank: this model has no encoder layers to update"),

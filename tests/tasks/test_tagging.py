@@ -173,7 +173,7 @@ def test_which_word_is_asked_of_and_what_cannot_be(tagger, monkeypatch):
     for asked, said in (
         ({"word": "Paris"}, "no word 'Paris'"),
         ({"word": 7}, "no word 7"),
-        ({"method": "lime"}, "no method"),
+        ({"method": "lime"}, "unknown method"),
     ):
         with pytest.raises(InputError, match=said):
             tagger.explain(words, **asked)

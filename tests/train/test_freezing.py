@@ -31,11 +31,11 @@ def test_the_head_and_the_last_layers_learn():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"train_layers": 3}, "train_layers = 3, the encoder has 2"),
+        ({"train_layers": 3}, "train_layers = 3, but the encoder has 2 layers"),
         ({"unfreeze_every": 1}, "unfreeze_every needs train_layers"),
         ({"lora_rank": 2, "train_layers": 0}, "lora_rank already freezes the encoder"),
         ({"lora_rank": 2, "unfreeze_every": 1}, "lora_rank already freezes the encoder"),
-        ({"lora_rank": 7}, "lora_rank = 7 for a width of 6"),
+        ({"lora_rank": 7}, "lora_rank = 7 is not from 1 to the width 6"),
     ],
 )
 def test_settings_that_exclude_each_other(settings, said):

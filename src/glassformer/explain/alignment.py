@@ -105,7 +105,9 @@ def picture(
         origin: the file of the weights, for error messages.
     """
     if len(weights) != len(target) or any(len(row) != len(source) for row in weights):
-        raise DataError(f"weights are not {len(target)} by {len(source)}", where=origin, fix="Train again")
+        raise DataError(
+            f"the weights are not a {len(target)} by {len(source)} matrix", where=origin, fix="Train again"
+        )
 
     def cell(t: int, s: int) -> tuple[str, str, str]:
         share = min(max(float(weights[t][s] or 0.0), 0.0), 1.0)

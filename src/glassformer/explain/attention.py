@@ -56,7 +56,7 @@ def rollout(
     if not 0 <= discard < 1:
         raise BadValueError(f"discard {discard} is not in [0, 1)", where="rollout")
     if fusion not in ("mean", "max", "min"):
-        raise BadValueError(f"no fusion {fusion!r}", where="rollout", fix="Use mean, max or min")
+        raise BadValueError(f"unknown fusion {fusion!r}", where="rollout", fix="Use mean, max or min")
     eye = np.eye(maps.shape[-1])
     flow = eye
     for layer in maps.astype(np.float64):  # [H, T, T]

@@ -49,7 +49,9 @@ def gim(subject: Subject, target: int, *, temperature: float = 2.0) -> Scores:
             also have gradients.
     """
     if not temperature > 0:
-        raise InputError(f"temperature {temperature}", where="gim", fix="Give a number above 0")
+        raise InputError(
+            f"temperature {temperature} is not above 0", where="gim", fix="Give a number above 0"
+        )
     rules = Rules(
         lambda scores: _Softmax.apply(scores, temperature), (0.25, 0.25, 0.5), lambda f, h: f(h), 0.5
     )

@@ -68,11 +68,12 @@ def counterfactual(
         InputError: the input is a pair of texts or has no words, or the label is unknown.
     """
     if isinstance(text, TextPair) or clf.kind_.is_multilabel or not clf.kind_.predicts_labels:
-        what = "a pair of texts" if isinstance(text, TextPair) else "several labels or numbers"
+        is_pair = isinstance(text, TextPair)
+        what = "the input is a pair of texts" if is_pair else "the model predicts several labels or a number"
         fix = "Give one text and a classifier with one label per text"
-        raise InputError(f"{what} cannot be turned", where="counterfactual", fix=fix)
+        raise InputError(what, where="counterfactual", fix=fix)
     if min(most, words, width) < 1 or proposals < 0:
-        what = f"most {most}, words {words}, proposals {proposals}, width {width}"
+        what = f"most {most}, words {words}, proposals {proposals} or width {width} is below 1"
         raise BadValueError(what, where="counterfactual", fix="Use 1 or more")
     labels = clf.classes_.tolist()
     if target is not None and target not in labels:

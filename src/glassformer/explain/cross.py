@@ -47,7 +47,7 @@ def cross(subject: Subject, target: int | None = None, by: str = "mask") -> dict
     """
     sides = subject.shown.get("sides")
     if sides is None:
-        raise InputError("only a pair of texts has two sides", where="cross", fix="Give two texts")
+        raise InputError("the input is not a pair of texts", where="cross", fix="Give two texts")
     target = subject.target if target is None else target
     words, text = subject.words, subject.shown["text"]
     spans = word_spans(words, subject.shown["offsets"])

@@ -39,9 +39,13 @@ def integrated_gradients(
     """
     if not 1 <= steps <= max_steps:
         fix = "Give 1 or more" if steps < 1 else "Give fewer, or raise max_steps"
-        raise InputError(f"{steps} steps of at most {max_steps}", where="integrated_gradients", fix=fix)
+        raise InputError(
+            f"{steps} steps are not from 1 to {max_steps}", where="integrated_gradients", fix=fix
+        )
     if not tolerance >= 0:
-        raise InputError(f"tolerance {tolerance}", where="integrated_gradients", fix="Give 0 or more")
+        raise InputError(
+            f"tolerance {tolerance} is negative", where="integrated_gradients", fix="Give 0 or more"
+        )
     start = subject.baseline(baseline)
     path = subject.rows - start  # [T, D]
     with torch.inference_mode():

@@ -267,7 +267,7 @@ def check_method(
     if not isinstance(method, str) or method not in METHODS:
         close = get_close_matches(str(method), suggested, n=1, cutoff=0.7)
         fix = (f"Did you mean {close[0]!r}? " if close else "") + f"For this model: {', '.join(suggested)}"
-        raise BadValueError(f"no method {method!r}", where="explain", fix=fix)
+        raise BadValueError(f"unknown method {method!r}", where="explain", fix=fix)
     known = method_options(method)
     for name, value in options.items():
         if name == "maps":
@@ -285,7 +285,7 @@ def check_method(
         }[kind]  # these classes include the numbers of NumPy
         is_valid = isinstance(value, number_class) and not isinstance(value, bool)
         if not (is_valid or (default is None and value is None)):
-            raise BadValueError(f"{name} is {expected}, not {value!r}", where=method)
+            raise BadValueError(f"{name} must be {expected}, got {value!r}", where=method)
     if target is not None and not takes_target(method):
         with_target = ", ".join(name for name in suggested if takes_target(name))
         raise NotForThisModelError(

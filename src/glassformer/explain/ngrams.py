@@ -47,7 +47,7 @@ class NgramSubject(Subject):
     def logits(self, keep: np.ndarray, by: str = "mask") -> np.ndarray:
         """See ``Subject``; ``mask`` and ``delete`` both delete the characters of a token."""
         if by not in ("mask", "delete"):
-            what = f"no baseline {by!r} for a linear model"
+            what = f"a linear model has no baseline {by!r}"
             raise InputError(what, where="explain", fix="Use mask or delete")
         rows = self.ngrams.rows([self._without(row) for row in np.asarray(keep, bool)])
         weight, bias = head_weights(self.model)

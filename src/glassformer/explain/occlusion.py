@@ -22,7 +22,7 @@ def windows(shape: Sequence[int], size: Sequence[int], stride: Sequence[int]) ->
     """
     for n, s, step in zip(shape, size, stride, strict=True):
         if not 1 <= s <= n or step < 1:
-            what = f"a window of {s} with stride {step} on {n}"
+            what = f"a window of {s} with stride {step} does not fit into {n} units"
             raise InputError(
                 what, where="occlusion", fix=f"Use a window of 1 to {n} and a stride of 1 or more"
             )
@@ -83,7 +83,7 @@ def occlusion(
         by: replacement of masked tokens: ``mask``, another baseline, or ``delete``.
     """
     if unit not in ("token", "word", "span"):
-        raise InputError(f"no unit {unit!r}", where="occlusion", fix="Use token, word or span")
+        raise InputError(f"unknown unit {unit!r}", where="occlusion", fix="Use token, word or span")
     size = (3 if unit == "span" else 1) if window is None else window
     maskable, token_units = subject.maskable_indices, unit_indices(subject, unit)
     if subject.grid is not None:

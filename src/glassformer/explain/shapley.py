@@ -33,11 +33,11 @@ def shapley(
         seed: random seed of the permutations.
     """
     if unit not in ("token", "word"):
-        raise InputError(f"no unit {unit!r}", where="shapley", fix="Use token or word")
+        raise InputError(f"unknown unit {unit!r}", where="shapley", fix="Use token or word")
     if pairs < 1:
-        raise InputError(f"{pairs} pairs of orders", where="shapley", fix="Give 1 or more")
+        raise InputError(f"{pairs} pairs of orders are too few", where="shapley", fix="Give 1 or more")
     if seed < 0:
-        raise InputError(f"seed {seed}", where="shapley", fix="Give 0 or more")
+        raise InputError(f"seed {seed} is negative", where="shapley", fix="Give 0 or more")
     maskable, token_units = subject.maskable_indices, unit_indices(subject, unit)
     count, scores = int(token_units.max(initial=-1)) + 1, np.zeros(len(subject))
     if count == 0:

@@ -46,7 +46,7 @@ def picture(
         origin: the file of the table, for error messages.
     """
     if len(table) != len(rows) or any(len(line) != len(columns) for line in table):
-        what = f"contributions are not {len(rows)} by {len(columns)}"
+        what = f"the contributions are not a {len(rows)} by {len(columns)} matrix"
         raise DataError(what, where=origin, fix="Explain it again")
     rows, columns = rows[:MAX_TOKENS], columns[:MAX_TOKENS]
     peak = max((abs(value) for line in table for value in line), default=0.0) or 1.0
@@ -247,7 +247,9 @@ def _write(path: str | Path, html: Callable[[], str], values: Callable[[], str])
     """Write a page or JSON, by the extension of the file."""
     path, texts = Path(path), {".html": html, ".json": values}
     if (text := texts.get(path.suffix.lower())) is None:
-        raise BadValueError("not .html or .json", where=str(path), fix="End the name with one of them")
+        raise BadValueError(
+            "is not an .html or .json file", where=str(path), fix="Use one of these extensions"
+        )
     write_text(path, text())
     return path
 

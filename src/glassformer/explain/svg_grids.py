@@ -56,7 +56,9 @@ def heads(explanation: Result, layer: int = -1) -> str:
     if not -len(e.maps) <= layer < len(e.maps):
         raise InputError(f"no layer {layer}: the model has {counted(len(e.maps), 'layer')}", where="heads")
     if len(e.tokens) > MAX_TOKENS:
-        raise InputError(f"{len(e.tokens)} tokens, at most {MAX_TOKENS} can be drawn", where="heads")
+        raise InputError(
+            f"the explanation has {len(e.tokens)} tokens; at most {MAX_TOKENS} can be drawn", where="heads"
+        )
     tokens = [escape(token) for token in short_names(e.tokens, MAX_TOKEN_LETTERS)]
     maps = e.maps[layer]  # [H, T, T]
     edge = LETTER * max(map(len, tokens)) + 10
@@ -99,10 +101,10 @@ def pictures(
     captions = names or [row[0].name for row in rows if row]
     if not rows or len(captions) != len(rows) or any(len(row) != len(titles) for row in rows):
         raise InputError(
-            f"{len(rows)} rows, {len(titles)} titles and {len(captions)} names do not fit", where="images"
+            f"there are {len(rows)} rows, but {len(titles)} titles or {len(captions)} names", where="images"
         )
     if any(e.image is None for row in rows for e in row):
-        raise InputError("an explanation is of a text", where="images", fix="Give explanations of images")
+        raise InputError("one explanation is of a text", where="images", fix="Give explanations of images")
     column_width, row_height = IMAGE_SIDE + GAP, IMAGE_SIDE + FOOTER + GAP
     parts, definitions = [], []
     labels = iter(short_names([str(e.label) for row in rows for e in row], MAX_LABEL_LETTERS))

@@ -123,14 +123,16 @@ def add_adapter(model: Any, folder: str | Path, order: Sequence[int] | None = No
         shape = len(adapter.updates[f"{name}.B"]), adapter.updates[f"{name}.A"].shape[1]
         if name not in weights:
             count = len(model.encoder.layers)
-            raise CheckpointError(f"updates of {name}, but the model has {count} layers", where=where)
+            raise CheckpointError(
+                f"the adapter updates {name}, but the model has {count} layers", where=where
+            )
         if shape != tuple(weights[name].shape):
-            what = f"the update of {name} is {shape}, the model's weight {tuple(weights[name].shape)}"
+            what = f"the update of {name} has shape {shape}, but the weight {tuple(weights[name].shape)}"
             raise CheckpointError(what, where=where, fix="Load the model that the adapter was trained on")
     for name, tensor in adapter.head.items():
         in_model = tuple(state[name].shape) if name in state else "missing"
         if in_model != tuple(tensor.shape):
-            what = f"{name} is {tuple(tensor.shape)}, in the model it is {in_model}"
+            what = f"{name} is {tuple(tensor.shape)}, but in the model it is {in_model}"
             raise CheckpointError(what, where=where, fix="Load it into a model with as many classes")
     for name in weight_names:
         up, down = (adapter.updates[f"{name}.{factor}"].to(weights[name].device) for factor in "BA")

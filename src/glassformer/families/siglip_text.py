@@ -50,7 +50,7 @@ def read(settings: dict[str, Any], where: str, width: int) -> TextEncoderConfig:
     base = replace(base, encoder=replace(base.encoder, causal=False))
     config = read_settings(SETTINGS, base, settings, where)
     if get_size(settings, "projection_size", where, config.encoder.d_model) != width:
-        what = f"texts have vectors of another width than images ({width})"
+        what = f"vectors of texts and of images ({width}) have different widths"
         raise UnsupportedModelError(what, where=where)
     return config
 

@@ -49,9 +49,9 @@ class ModelOutput:
         """
         if self.states is None:
             raise ConfigError(
-                "only the rows that the head reads were computed",
+                "only the tokens that the head reads were computed",
                 where="last_hidden_state",
-                fix="Record all rows with trace=Trace(hidden_states=[-1])",
+                fix="Record all tokens with trace=Trace(hidden_states=[-1])",
             )
         return self.states
 
@@ -271,7 +271,7 @@ class Backbone(nn.Module):
     def classify(self, features: Tensor) -> Tensor:
         """Logits ``[B, C]`` of ``features`` ``[B, D]``."""
         if self.pooling is None or self.head is None:
-            raise ConfigError("there is no classification head", where="classify")
+            raise ConfigError("the model has no classification head", where="classify")
         return self.apply_heads(features, Packing.uniform(len(features), 1, features.device)).logits  # type: ignore[return-value]  # there is a head
 
     def lower_rows(
@@ -383,13 +383,15 @@ class TextForward(nn.Module):
         if packing is not None:
             return self.read(input_ids, packing, token_type_ids, trace)
         if input_ids.ndim != 2:
-            raise ShapeError(f"padded input_ids are [B, T], got {tuple(input_ids.shape)}", where="input_ids")
+            raise ShapeError(
+                f"padded input_ids must be [B, T], got {tuple(input_ids.shape)}", where="input_ids"
+            )
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
         for name, x in (("attention_mask", attention_mask), ("token_type_ids", token_type_ids)):
             if x is not None and x.shape != input_ids.shape:
-                what = "mask" if name == "attention_mask" else "segments"
-                raise ShapeError(f"{what} {tuple(x.shape)} for ids {tuple(input_ids.shape)}", where=name)
+                what = f"its shape {tuple(x.shape)} differs from that of input_ids, {tuple(input_ids.shape)}"
+                raise ShapeError(what, where=name)
         packing, flat = Packing.from_mask(attention_mask)
         segments = None if token_type_ids is None else token_type_ids.flatten()[flat]
         out = self.read(input_ids.flatten()[flat], packing, segments, trace, every_row=True)

@@ -55,10 +55,10 @@ class ImageEncoderConfig:
         if self.head == "classification" and self.pooling is None:
             raise ConfigError("a classification head needs a pooling", where="head")
         if self.pooling == "first-mean" and not self.embedding.class_token:
-            what = "first-mean reads a class token, which this model lacks"
+            what = "first-mean pooling needs a class token, but the model has none"
             raise ConfigError(what, where="pooling", fix="Use mean")
         if self.pooling == "first-two" and self.embedding.num_prefix < 2:
-            what = "first-two reads a class token and a register, which this model lacks"
+            what = "first-two pooling needs a class token and a register"
             raise ConfigError(what, where="pooling", fix="Use first or mean")
 
     def default_pooling(self, head: str | None) -> PoolingKind | None:

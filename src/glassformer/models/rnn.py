@@ -42,7 +42,7 @@ class RnnConfig:
     def __post_init__(self) -> None:
         if self.pooling in ("first", "pooler"):
             raise ConfigError(
-                f"{self.pooling} pooling belongs to Transformers",
+                f"{self.pooling} pooling is only for Transformers",
                 where="pooling",
                 fix="Use auto (the last states), mean, max or attention",
             )

@@ -87,7 +87,7 @@ class Seq2Seq(nn.Module):
         if source_packing is None or target_packing is None:
             if source_ids.ndim != 2 or target_ids.ndim != 2:
                 raise ShapeError(
-                    f"padded ids are [B, S] and [B, T], got {tuple(source_ids.shape)} and {tuple(shape)}",
+                    f"padded ids must be [B, S] and [B, T], got {tuple(source_ids.shape)} and {tuple(shape)}",
                     where="source_ids",
                     fix="Packed ids need source_packing and target_packing",
                 )
@@ -146,7 +146,8 @@ class TransformerSeq2Seq(Seq2Seq):
         """Hidden states ``[N, D]`` of target ids ``[N]``; each text starts with [CLS]."""
         if packing.count != memory.packing.count:
             raise ShapeError(
-                f"{packing.count} targets for {memory.packing.count} sources", where="target_packing"
+                f"there are {packing.count} targets, but {memory.packing.count} sources",
+                where="target_packing",
             )
         x = self.target_embeddings(ids, packing)
         return self.decoder(x, packing, memory.rows, memory.packing, trace=trace, cross_trace=cross_trace)
@@ -213,7 +214,7 @@ def _position(embedding: TextEmbedding, position: int) -> Tensor:
         return embedding.tokens.weight.new_zeros(1, embedding.config.d_model)
     if position >= positions.num_embeddings:
         raise ShapeError(
-            f"position {position}, but the model has {positions.num_embeddings} positions",
+            f"the target is at position {position}, but the model has {positions.num_embeddings} positions",
             where="positions",
             fix=f"Generate at most {positions.num_embeddings} tokens",
         )

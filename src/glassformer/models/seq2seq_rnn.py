@@ -112,7 +112,8 @@ class RecurrentSeq2Seq(Seq2Seq):
         """Hidden states ``[N, D]`` of target ids ``[N]``; each text starts with [CLS]."""
         if packing.count != memory.packing.count:
             raise ShapeError(
-                f"{packing.count} targets for {memory.packing.count} sources", where="target_packing"
+                f"there are {packing.count} targets, but {memory.packing.count} sources",
+                where="target_packing",
             )
         x = self.dropout(self._embed(self.target_embeddings, ids, packing))
         states, _ = self.decoder(x, packing, memory.final_state)
@@ -128,7 +129,9 @@ class RecurrentSeq2Seq(Seq2Seq):
 
     def _embed(self, table: nn.Embedding, ids: Tensor, packing: Packing) -> Tensor:
         if ids.shape != (packing.total,):
-            raise ShapeError(f"{tuple(ids.shape)} ids for a packing of {packing.total} tokens", where="ids")
+            raise ShapeError(
+                f"ids have shape {tuple(ids.shape)}, but the packing has {packing.total} tokens", where="ids"
+            )
         return table(ids)
 
     def output_layer(self) -> tuple[Tensor, Tensor]:

@@ -39,7 +39,7 @@ class TextCnnConfig:
     def __post_init__(self) -> None:
         if not self.widths or min(self.widths) < 1:
             raise ConfigError(
-                f"filters of {self.widths} words", where="widths", fix="Use widths of 1 or more"
+                f"filters cannot have the widths {self.widths}", where="widths", fix="Use widths of 1 or more"
             )
 
 

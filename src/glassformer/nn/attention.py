@@ -248,7 +248,7 @@ def attend(
     if branch not in BRANCHES:
         raise ConfigError(f"unknown branch {branch!r}", where="attend", fix=nearest(branch, BRANCHES))
     if q_packing is None and kv_packing is not None:
-        raise ShapeError("a kv_packing without a q_packing", where="attend", fix="Give both, or neither")
+        raise ShapeError("kv_packing requires q_packing", where="attend", fix="Give both, or neither")
     if q_packing is None:
         out, weights = _attend_padded(q, k, v, mask, causal, factor, dropout, bias)
         return (out, weights) if return_weights else out

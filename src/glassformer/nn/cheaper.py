@@ -128,7 +128,7 @@ def check_rows(q: Tensor, k: Tensor, v: Tensor, packing: Packing, where: str) ->
         shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
         raise ShapeError(f"shapes do not fit: {shapes}", where=where, fix="Packed: [N, H, K] each")
     if len(q) != packing.total:
-        raise ShapeError(f"{len(q)} rows for a packing of {packing.total}", where=where)
+        raise ShapeError(f"q has {len(q)} tokens, but the packing has {packing.total}", where=where)
 
 
 # --- linear attention -----------------------------------------------------------------------------

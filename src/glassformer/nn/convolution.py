@@ -47,7 +47,7 @@ def convolution_as_attention(
     _check_kernel(kernel)
     c_out, c_in, height, width = kernel.shape
     if bias is not None and bias.shape != (c_out,):
-        what = f"a bias of {tuple(bias.shape)} for {c_out} channels"
+        what = f"the bias has shape {tuple(bias.shape)}, but there are {c_out} output channels"
         raise ShapeError(what, where="convolution_as_attention")
     heads, d = height * width, row_width(kernel)
     k = d // heads  # width of one head
@@ -82,7 +82,7 @@ def pixel_rows(images: Tensor, kernel: Tensor) -> tuple[Tensor, Packing]:
     _check_kernel(kernel)
     c_in, padding = kernel.shape[1], _padding(kernel)
     if images.ndim != 4 or images.shape[1] != c_in:
-        what = f"images {tuple(images.shape)} for a kernel of {c_in} channels"
+        what = f"images have shape {tuple(images.shape)}, but the kernel has {c_in} channels"
         raise ShapeError(what, where="pixel_rows", fix=f"Give [B, {c_in}, H, W]")
     padded = F.pad(images, (padding[1], padding[1], padding[0], padding[0]))
     b, _, h, w = padded.shape

@@ -55,7 +55,7 @@ class Disentangled:
 
     def __post_init__(self) -> None:
         if self.furthest < 1 or self.buckets < 0 or self.buckets % 2 or self.furthest < self.buckets // 2 + 2:
-            what = f"{self.buckets} buckets for distances up to {self.furthest}"
+            what = f"{self.buckets} buckets do not suit distances up to {self.furthest}"
             fix = "Use an even number of buckets, and distances up to at least half that number plus 2"
             raise ConfigError(what, where="disentangled", fix=fix)
 

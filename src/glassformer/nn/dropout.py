@@ -77,7 +77,7 @@ class _DropElements(torch.autograd.Function):
 def check_rate(name: str, p: float) -> None:
     """Raise ConfigError if ``p`` is outside [0, 1)."""
     if not 0.0 <= p < 1.0:
-        raise ConfigError(f"{name} must lie in [0, 1), got {p}")
+        raise ConfigError(f"{name} must be in [0, 1), got {p}")
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:

@@ -104,20 +104,22 @@ class TextEmbedding(nn.Module):
         """
         if ids.shape != (packing.total,):
             raise ShapeError(
-                f"{tuple(ids.shape)} ids for a packing of {packing.total} tokens", where="input_ids"
+                f"ids have shape {tuple(ids.shape)}, but the packing has {packing.total} tokens",
+                where="input_ids",
             )
         is_checked = not ids.is_cuda and len(ids) > 0  # a check would synchronize a GPU
         if is_checked and not 0 <= int(ids.min()) <= int(ids.max()) < self.config.vocab_size:
             raise ShapeError(
-                f"token ids run from {int(ids.min())} to {int(ids.max())}, the vocabulary has "
-                f"{self.config.vocab_size}",
+                f"token ids run from {int(ids.min())} to {int(ids.max())}, but the vocabulary has "
+                f"{self.config.vocab_size} tokens",
                 where="input_ids",
                 fix="Use the tokenizer that belongs to the model",
             )
         count = self.config.segments
         if segments is not None and segments.shape != ids.shape:
             raise ShapeError(
-                f"{tuple(segments.shape)} segments for {tuple(ids.shape)} ids", where="token_type_ids"
+                f"segments have shape {tuple(segments.shape)}, but ids {tuple(ids.shape)}",
+                where="token_type_ids",
             )
         if segments is not None and count and is_checked:
             smallest, largest = int(segments.min()), int(segments.max())

@@ -38,7 +38,7 @@ class HogConfig:
 
     def __post_init__(self) -> None:
         if min(*self.image_size, *self.patch_size, self.channels, self.directions) < 1:
-            raise ConfigError("sizes, channels and directions are at least 1", where="image_size")
+            raise ConfigError("sizes, channels and directions must be at least 1", where="image_size")
         if min(self.grid) < 1:
             what = f"cells of {self.patch_size} pixels do not fit into an image of {self.image_size}"
             raise ConfigError(what, where="patch_size")
@@ -123,7 +123,7 @@ class HogEmbedding(nn.Module):
         """``[B, C, H, W]`` -> features ``[N, D]`` of N cells, and their packing."""
         expected = (self.config.channels, *self.config.image_size)
         if tuple(images.shape[1:]) != expected or not images.is_floating_point():
-            what = f"pixel values are [B, {', '.join(map(str, expected))}], floating point"
+            what = f"pixel values must be [B, {', '.join(map(str, expected))}], floating point"
             raise ShapeError(f"{what}; got {tuple(images.shape)}, {images.dtype}", where="pixel_values")
         x = self.padded(images)
         return x.flatten(0, 1), Packing.uniform(len(x), x.shape[1], x.device)

@@ -96,7 +96,7 @@ def add_lora(model: nn.Module, rank: int, alpha: float = 16.0, targets: str | Se
     width = min(width, layers[0].attention.qkv.in_features)
     if not 1 <= rank <= width:
         raise BadValueError(
-            f"lora_rank = {rank} for a width of {width}", where="lora_rank", fix="Use 4 to 64"
+            f"lora_rank = {rank} is not from 1 to the width {width}", where="lora_rank", fix="Use 4 to 64"
         )
     gated = [m for m in model.modules() if isinstance(m, GatedFeedForward)]
     # In ``transformers``, such networks have two layers instead of ``up``, except in ModernBERT.

@@ -172,13 +172,14 @@ def check_packed(q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing
         raise ShapeError(f"shapes do not fit: {shapes}", where="attend", fix="Packed: [N, H, K] each")
     if q.shape[0] != q_packing.total or k.shape[0] != kv_packing.total:
         raise ShapeError(
-            f"q has {q.shape[0]} rows for a packing of {q_packing.total}, "
-            f"k has {k.shape[0]} for {kv_packing.total}",
+            f"q has {q.shape[0]} tokens and its packing {q_packing.total}, "
+            f"k has {k.shape[0]} tokens and its packing {kv_packing.total}",
             where="attend",
         )
     if q_packing.count != kv_packing.count:
         raise ShapeError(
-            f"{q_packing.count} query sequences against {kv_packing.count} key sequences", where="attend"
+            f"there are {q_packing.count} query sequences, but {kv_packing.count} key sequences",
+            where="attend",
         )
 
 

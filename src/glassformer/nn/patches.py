@@ -215,11 +215,12 @@ class PatchEmbedding(nn.Module):
         c = self.config
         if images.ndim != 4 or images.shape[1] != c.channels:
             raise ShapeError(
-                f"pixel values are [B, {c.channels}, H, W], got {tuple(images.shape)}", where="pixel_values"
+                f"pixel values must be [B, {c.channels}, H, W], got {tuple(images.shape)}",
+                where="pixel_values",
             )
         if not images.is_floating_point():
             raise ShapeError(
-                f"pixel values are normalized floating point, got {images.dtype}",
+                f"pixel values must be normalized floating point, got {images.dtype}",
                 where="pixel_values",
                 fix="Apply the model's transform to the images",
             )

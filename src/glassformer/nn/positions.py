@@ -82,7 +82,7 @@ class LearnedPositions(nn.Embedding):
     def forward(self, packing: Packing) -> Tensor:  # [N, D]
         if packing.max_length > self.length:
             raise ShapeError(
-                f"a sequence of {packing.max_length} tokens, but the model has {self.length} positions",
+                f"a sequence has {packing.max_length} tokens, but the model has {self.length} positions",
                 where="positions",
                 fix=f"Cut to max_length={self.length}",
             )
@@ -164,7 +164,7 @@ class Learned:
 
     def __post_init__(self) -> None:
         if self.length < 1 or self.offset < 0:
-            what = f"learned positions with length {self.length} and offset {self.offset}"
+            what = f"learned positions cannot have length {self.length} and offset {self.offset}"
             raise ConfigError(what, where="positions", fix="Use length >= 1 and offset >= 0")
 
     def build(self, d_model: int) -> LearnedPositions:
@@ -218,7 +218,7 @@ class RelativeBias(nn.Embedding):
 
     def __init__(self, buckets: int, num_heads: int, furthest: int = 128, *args: Any, **kwargs: Any):
         if buckets < 4 or buckets % 4 or furthest <= buckets // 4:
-            what = f"{buckets} buckets for distances up to {furthest}"
+            what = f"{buckets} buckets do not suit distances up to {furthest}"
             raise ConfigError(what, where="relative_buckets", fix="Use a multiple of 4, such as 32 for 128")
         super().__init__(buckets, num_heads, *args, **kwargs)
         self.starts = bucket_bounds(buckets, furthest)
@@ -247,7 +247,7 @@ def check_bias(
     """Raise ShapeError or ConfigError if a relative bias and this attention are incompatible."""
     longest = max(q_packing.max_length, kv_packing.max_length)
     if bias.ndim != 2 or len(bias) != heads or bias.shape[1] % 2 == 0 or bias.shape[1] < 2 * longest - 1:
-        what = f"a bias {tuple(bias.shape)} for {heads} heads and {longest} positions"
+        what = f"the bias has shape {tuple(bias.shape)}, but there are {heads} heads and {longest} positions"
         raise ShapeError(
             what, where="attend", fix=f"Use [{heads}, {2 * longest - 1}], one number per distance"
         )

@@ -24,7 +24,7 @@ class DotScore(nn.Module):
         super().__init__()
         if q_dim != k_dim:
             raise ShapeError(
-                f"queries are {q_dim} wide, keys {k_dim}",
+                f"queries have {q_dim} features, but keys {k_dim}",
                 where="DotScore",
                 fix="Use the multiplicative scorer",
             )

@@ -50,7 +50,7 @@ class Layers(Sequence[Any]):
             return [self[i] for i in range(*layer.indices(self._count)) if i in self._items]
         number = layer + self._count if layer < 0 else layer
         if not 0 <= number < self._count:
-            raise IndexError(f"{self._what}[{layer}]: there are {self._count}")
+            raise IndexError(f"{self._what}[{layer}] is out of range: there are {self._count}")
         if number not in self._items:
             raise ConfigError(
                 f"{self._what} of layer {layer} were not recorded",
@@ -123,8 +123,10 @@ def _layer_numbers(layers: bool | Sequence[int], count: int, what: str) -> set[i
     if isinstance(layers, bool):
         return set(range(count)) if layers else set()
     if isinstance(layers, int):
-        raise ConfigError(f"{what}={layers} is one number", where="Trace", fix=f"Write {what}=[{layers}]")
+        raise ConfigError(
+            f"{what}={layers} is not a list of layers", where="Trace", fix=f"Write {what}=[{layers}]"
+        )
     numbers = {n + count if n < 0 else n for n in layers}
     if out_of_range := [n for n in numbers if not 0 <= n < count]:
-        raise ConfigError(f"there is no layer {out_of_range[0]} for {what}: there are {count}", where="Trace")
+        raise ConfigError(f"{what} of layer {out_of_range[0]}: there are only {count}", where="Trace")
     return numbers

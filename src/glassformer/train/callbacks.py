@@ -204,7 +204,7 @@ class Checkpoints(Callback):
         try:
             if newest := ranks.broadcast(newest_state(self.folder)):
                 if not resume:
-                    raise FolderExistsError("has checkpoints", where=newest, fix="Use resume=True")
+                    raise FolderExistsError("already has checkpoints", where=newest, fix="Use resume=True")
                 training.load(self.folder)
         except BaseException:
             self._locks.close()

@@ -135,7 +135,7 @@ class FitConfig(Section):
 
             select_parts(self.lora_targets)
         if len(self.betas) != 2:
-            raise ConfigError(f"betas are two numbers, got {self.betas}", where="betas")
+            raise ConfigError(f"betas must be two numbers, got {self.betas}", where="betas")
         if self.strategy == "fsdp" and self.optimizer == "muon":
             raise ConfigError(
                 "muon needs whole matrices, but fsdp gives each process a part",

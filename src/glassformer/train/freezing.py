@@ -37,7 +37,7 @@ def freeze(model: nn.Module, config: FitConfig) -> None:
             fix="Set train_layers = 0 or more",
         )
     if n is not None and n > count:
-        raise BadValueError(f"train_layers = {n}, the encoder has {count}", where="train_layers")
+        raise BadValueError(f"train_layers = {n}, but the encoder has {count} layers", where="train_layers")
     if config.lora_rank:
         add_lora(model, config.lora_rank, config.lora_alpha, config.lora_targets)
     elif n is not None and not config.unfreeze_every:

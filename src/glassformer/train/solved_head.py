@@ -241,10 +241,10 @@ def fit_head(
         C: inverse regularization strength of "linear".
     """
     if kind not in KINDS:
-        raise ConfigError(f"no head {kind!r}", where="head", fix=f"Known: {', '.join(KINDS)}")
+        raise ConfigError(f"unknown head {kind!r}", where="head", fix=f"Known: {', '.join(KINDS)}")
     if neighbors < 1 or not C > 0:
         name, value = ("neighbors", neighbors) if neighbors < 1 else ("C", C)
-        raise ConfigError(f"{name} = {value}", where=name, fix="Give a number above 0")
+        raise ConfigError(f"{name} = {value} is not above 0", where=name, fix="Give a number above 0")
     vectors = np.asarray(vectors, np.float32)
     if kind == "knn":
         return NearestHead(unit(vectors), np.asarray(targets), neighbors, int(np.max(targets)) + 1)
@@ -269,7 +269,7 @@ def restore_head(tensors: dict[str, np.ndarray], width: int, classes: int, where
         is_valid = targets.shape == shapes["vectors"][:1] and len(targets) and k > 0 and count == classes
         if is_valid and targets.min() >= 0 and targets.max() < classes:
             return NearestHead(tensors["vectors"], targets, k, classes)
-    what = f"its head's arrays do not fit {classes} classes of vectors of {width} numbers"
+    what = f"the arrays of its head do not match {classes} classes and vectors of {width} numbers"
     raise CheckpointError(what, where=where, fix="Save the model again")
 
 

@@ -183,7 +183,7 @@ class Word2Vec(Estimator, VectorsConfig):
                 remove_leftovers(folder)
             newest = newest_state(folder) if folder is not None else ""
             if newest and not resume:
-                raise FolderExistsError("has checkpoints", where=newest, fix="Use resume=True")
+                raise FolderExistsError("already has checkpoints", where=newest, fix="Use resume=True")
             if config.optimizer == "sgd":
                 self._fit_sgd(corpus, config, fingerprint, folder, bool(newest), tell)
             else:
