@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import (
+    allows_none,
     apply_overrides,
     build,
-    key_places,
-    nearest,
+    key_paths,
     parse_settings,
     read_toml,
     settings_of,
-    takes_none,
+    suggest,
     to_dict,
     to_toml,
 )
@@ -149,9 +149,9 @@ def test_missing_required_value():
 
 
 def test_nearest():
-    assert nearest("epoch", ["epochs", "lr"]) == "Did you mean 'epochs'?"
-    assert nearest("Nope", ["european", "other"]) == "Known: european, other"
-    assert nearest("xyz", ["b", "a"]) == "Known: a, b"
+    assert suggest("epoch", ["epochs", "lr"]) == "Did you mean 'epochs'?"
+    assert suggest("Nope", ["european", "other"]) == "Known: european, other"
+    assert suggest("xyz", ["b", "a"]) == "Known: a, b"
 
 
 # --- overrides ------------------------------------------------------------------------------------
@@ -243,8 +243,8 @@ def test_none_empties_a_key_that_may_be_empty():
 def test_keys_of_recipes_that_may_be_empty_are_empty_by_default():
     """A resolved recipe leaves such keys out, and must mean the same when it is read again."""
     for cls in recipe_classes().values():
-        for path in set(key_places(cls).values()):
-            if takes_none(cls, ".".join(path)):
+        for path in set(key_paths(cls).values()):
+            if allows_none(cls, ".".join(path)):
                 owner = cls() if len(path) == 1 else getattr(cls(), path[0])
                 assert settings_of(type(owner))[path[-1]] is None, path
 
@@ -255,7 +255,7 @@ def test_override_inside_what_is_no_section():
 
 
 def test_key_places():
-    places = key_places(Train)
+    places = key_paths(Train)
     assert places["power"] == places["engine.power"] == ("engine", "power")
     assert places["cars"] == ("cars",)
 

@@ -223,10 +223,10 @@ def commands_of(text: str) -> list[list[str]]:
 
 def test_keys_and_recipes_in_the_commands_of_a_page_exist():
     """Keys after --set, recipes and studies; tests/cli/test_options.py has verbs and options."""
-    from glassformer.config import key_places
+    from glassformer.config import key_paths
     from glassformer.tasks.catalog import recipe_classes, recipe_names, study_names
 
-    keys = {key for cls in recipe_classes().values() for key in key_places(cls)} | {"KEY", "key", "unit"}
+    keys = {key for cls in recipe_classes().values() for key in key_paths(cls)} | {"KEY", "key", "unit"}
     ships = {**recipe_names(), **study_names()}
     found = {page: commands_of(page.read_text(encoding="utf-8")) for page in PAGES}
     for page, commands in found.items():

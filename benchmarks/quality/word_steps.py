@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.harness.command import command
 from benchmarks.harness.options import count
 from benchmarks.harness.results import kept, write_result
-from glassformer.evaluate.vectors import evaluate_analogies, given_questions, unit_rows
+from glassformer.evaluate.vectors import country_corpus_questions, evaluate_analogies, normalize_rows
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.word2vec.estimator import Word2Vec, load
 from glassformer.train.callbacks import Callback
@@ -50,7 +50,7 @@ class Judged(Callback):
             table.weight.detach().numpy().copy() for table in (model.centres, model.contexts)
         )
         self.points.append({"step": training.step, "loss": info.loss} | {
-            name: evaluate_analogies(self.numbers, unit_rows(vectors), given_questions())
+            name: evaluate_analogies(self.numbers, normalize_rows(vectors), country_corpus_questions())
             for name, vectors in zip(READINGS, (centers, centers + contexts), strict=True)
         })  # fmt: skip
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from glassformer.config.synonyms import nearest, suggestion
+from glassformer.config.synonyms import foreign_name_hint, suggest
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -59,7 +59,9 @@ def with_hints(init: Callable) -> Callable:
             raise TypeError(f"{what}. Pass the training data to fit")
         for name in settings:
             if name not in known:
-                hint = suggestion(name, known) or nearest(name, [key for key in known if key != "self"])
+                hint = foreign_name_hint(name, known) or suggest(
+                    name, [key for key in known if key != "self"]
+                )
                 raise TypeError(f"{type(self).__name__} has no parameter {name!r}. {hint}")
         init(self, *args, **settings)
 

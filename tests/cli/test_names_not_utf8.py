@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from glassformer.config import literal, plain
+from glassformer.config import plain, toml_literal
 from glassformer.evaluate.predictions import table_file
 from glassformer.finite import json_text
 from glassformer.outputs import escape_surrogates, make_printable, write_text
@@ -22,7 +22,7 @@ def test_every_writer_makes_the_name_readable(tmp_path):
     shown = "caf\\xe9.csv"
     assert escape_surrogates(name) == make_printable(name) == plain(name) == shown
     assert escape_surrogates("caf\u00e9 \u4e2d") == "caf\u00e9 \u4e2d"
-    assert literal(name) == '"caf\\\\xe9.csv"'
+    assert toml_literal(name) == '"caf\\\\xe9.csv"'
     for ascii in (False, True):
         assert json.loads(json_text({"file": plain(name)}, ascii=ascii)) == {"file": shown}
     assert json.loads(json_text({"file": name})) == {"file": shown}

@@ -14,7 +14,7 @@ from glassformer import __version__
 from glassformer.cli.folds import OPTIONS, recipe_for_folds
 from glassformer.cli.options import recipe_keys
 from glassformer.cli.own_data import choose_recipe, recipe_for_data
-from glassformer.config import key_places
+from glassformer.config import key_paths
 from glassformer.errors import ConfigError
 from glassformer.tasks.text_classification.recipe import Recipe
 
@@ -100,7 +100,7 @@ def test_choose_recipe_wants_one_source_of_truth(tmp_path: Path):
 def test_keys_are_all_listed_with_their_meaning(ok):
     keys = list(recipe_keys())
     listed = {".".join(filter(None, (k.section, k.name))) for k in keys}
-    assert listed == {".".join(path) for path in key_places(Recipe).values()}
+    assert listed == {".".join(path) for path in key_paths(Recipe).values()}
     by_name = {k.name: k for k in keys}
     assert by_name["warmup"].default == "none"
     assert by_name["warmup"].meaning.startswith("share of all steps in which the learning rate rises")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.data.dataset import Dataset, TextDataset, TextSplit
-from glassformer.data.duplicates import case_insensitive_key, comparison_key, copy_keys, digest
+from glassformer.data.duplicates import case_insensitive_key, comparison_key, copy_keys, image_digest
 from glassformer.data.image_sources import ImageSplit
 from glassformer.data.repairs import apply_repairs
 from glassformer.data.splits import block_split, grouped_choice, grouped_split, make_splits, stratified_split
@@ -23,7 +23,7 @@ def test_what_counts_as_a_copy():
     assert comparison_key("!!!") == "!!!" != comparison_key("???")  # nothing but signs: they are what tells
     assert comparison_key("cafe\u0301") == comparison_key("caf\u00e9")
     picture = np.zeros((2, 3, 3), np.uint8)
-    assert digest(picture) == digest(picture.copy()) != digest(picture.reshape(3, 2, 3))
+    assert image_digest(picture) == image_digest(picture.copy()) != image_digest(picture.reshape(3, 2, 3))
 
 
 @given(

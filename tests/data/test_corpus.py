@@ -20,7 +20,7 @@ from glassformer.data.corpus import (
     label_of,
 )
 from glassformer.data.text import clean_text, word_tokenizer
-from glassformer.evaluate.vectors import given_questions
+from glassformer.evaluate.vectors import country_corpus_questions
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +167,7 @@ def test_trimming_and_a_text_without_separator():
 
 
 def test_questions_of_the_corpus():
-    asked = given_questions()
+    asked = country_corpus_questions()
     assert len(asked["country : capital"]) == 90
     assert all(re.fullmatch(r"[a-z_]+", word) for q in asked.values() for four in q for word in four)
     assert ("boy", "prince", "girl", "princess") in asked["family"]

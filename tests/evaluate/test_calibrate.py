@@ -13,11 +13,11 @@ from glassformer.evaluate.calibrate import (
     MAX_TEMPERATURE,
     calibration_error,
     confidences,
-    curve_bins,
     describe,
     error_interval,
     fit_temperature,
     log_loss,
+    reliability_curve,
     smoothed_loss,
     tune_threshold,
 )
@@ -25,7 +25,7 @@ from glassformer.evaluate.predict import softmax
 
 
 def reliability(p, targets, bins=BINS):
-    return curve_bins(p.max(1), p.argmax(1) == np.asarray(targets), bins)
+    return reliability_curve(p.max(1), p.argmax(1) == np.asarray(targets), bins)
 
 
 def honest(n: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -13,9 +13,9 @@ from glassformer.evaluate.vectors import (
     evaluate_pairs,
     evaluate_vectors,
     nearest_rows,
+    normalize_rows,
     read_pairs,
     read_questions,
-    unit_rows,
 )
 
 WORDS = {"man": 0, "woman": 1, "king": 2, "queen": 3, "duke": 4, "duchess": 5}
@@ -84,7 +84,7 @@ def test_where_the_named_tests_lie(folder, tmp_path):
 
 
 def test_only_frequent_words_answer_and_many_questions_are_judged_in_parts(monkeypatch):
-    units, question = unit_rows(VECTORS), ("man", "king", "woman", "queen")
+    units, question = normalize_rows(VECTORS), ("man", "king", "woman", "queen")
     assert evaluate_analogies(WORDS, units, {"a": [question]}, most_frequent=4)["correct"] == 1
     assert evaluate_analogies(WORDS, units, {"a": [question]}, most_frequent=3)["known"] == 0
     sections = {"a": [question] * 5, "b": [("king", "man", "queen", "woman")] * 2, "c": []}
@@ -102,9 +102,9 @@ def test_only_frequent_words_answer_and_many_questions_are_judged_in_parts(monke
 
 @pytest.mark.filterwarnings("ignore:An input array is constant")
 def test_rows_of_zeros_and_none_at_all():
-    rows = unit_rows(np.array([[0.0, 0.0], [3.0, 4.0]]))
+    rows = normalize_rows(np.array([[0.0, 0.0], [3.0, 4.0]]))
     assert (rows.dtype, rows.tolist()) == (np.float32, [[0, 0], [np.float32(0.6), np.float32(0.8)]])
-    units = unit_rows(VECTORS)
+    units = normalize_rows(VECTORS)
     assert nearest_rows(units, VECTORS[0], 3, [0, 1, 2, 3, 4, 5]) == []
     assert nearest_rows(units, VECTORS[0], 0) == []
     wanted = np.argsort(-(units @ units[0]), kind="stable").tolist()
@@ -116,7 +116,7 @@ def test_rows_of_zeros_and_none_at_all():
 
 def test_analogies_are_those_of_a_plain_search():
     rng = np.random.default_rng(3)
-    units = unit_rows(rng.normal(0, 1, (13, 3)))
+    units = normalize_rows(rng.normal(0, 1, (13, 3)))
     words = {f"w{i}": i for i in range(13)}
     questions = [tuple(f"w{i}" for i in rng.choice(13, 4, replace=False)) for _ in range(211)]
     right = 0

@@ -11,9 +11,9 @@ from glassformer.evaluate.vectors import (
     evaluate_pairs,
     evaluate_vectors,
     nearest_rows,
+    normalize_rows,
     read_pairs,
     read_questions,
-    unit_rows,
 )
 
 WORDS = {"man": 0, "woman": 1, "king": 2, "queen": 3, "duke": 4, "duchess": 5}
@@ -21,7 +21,7 @@ VECTORS = np.array([[1, 0, 0], [1, 1, 0], [3, 0, 1], [3, 1, 1], [0, 0, 2], [0, 1
 
 
 def test_analogies_by_hand():
-    units = unit_rows(VECTORS)
+    units = normalize_rows(VECTORS)
     sections = {
         "royal": [("man", "king", "woman", "queen"), ("man", "king", "woman", "emperor")],
         "odd": [("man", "woman", "king", "duke")],
@@ -33,7 +33,7 @@ def test_analogies_by_hand():
 
 
 def test_nearest_rows_by_hand():
-    units = unit_rows(VECTORS)
+    units = normalize_rows(VECTORS)
     assert nearest_rows(units, VECTORS[2], 1)[0] == (2, pytest.approx(1.0))
     assert [i for i, _ in nearest_rows(units, VECTORS[2], 9, [2, 3])] == sorted(
         (0, 1, 4, 5), key=lambda i: -units[i] @ units[2]
@@ -42,7 +42,7 @@ def test_nearest_rows_by_hand():
 
 
 def test_spearman_by_hand():
-    units = unit_rows(VECTORS)
+    units = normalize_rows(VECTORS)
     pairs = [
         Pair("man", "king", 9.0),
         Pair("man", "woman", 5.0),

@@ -12,7 +12,7 @@ import transformers
 from PIL import Image
 
 from glassformer.data.augment import CORRUPTIONS, corrupt
-from glassformer.data.duplicates import digest
+from glassformer.data.duplicates import image_digest
 from glassformer.data.image import MAX_PIXELS, open_image
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.transform import ImageTransform, PixelTable
@@ -178,8 +178,8 @@ def test_pictures_of_two_palettes_are_two():
     other = grey.copy()
     grey.putpalette([i for i in range(256) for _ in range(3)])
     other.putpalette([255 - i for i in range(256) for _ in range(3)])
-    assert digest(grey) != digest(other)
-    assert digest(grey) == digest(grey.copy())
+    assert image_digest(grey) != image_digest(other)
+    assert image_digest(grey) == image_digest(grey.copy())
 
 
 def test_transforms_that_cannot_be():

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from glassformer import ImageRegressor, MaskedPatches
-from glassformer.data.duplicates import digest
+from glassformer.data.duplicates import image_digest
 from glassformer.data.image import check_images, image_name, open_image
 from glassformer.errors import DataError
 from glassformer.tasks.image_classification.estimator import ImageClassifier
@@ -190,5 +190,5 @@ def test_messages_name_the_file(fitted):
 def test_equal_bytes_are_copies_whatever_holds_them():
     (held,) = check_images([io.BytesIO(CONTENTS[0])])
     same = [CONTENTS[0], bytearray(CONTENTS[0]), memoryview(CONTENTS[0]), held]
-    assert len(set(map(digest, same))) == 1
-    assert digest(b"") == ""
+    assert len(set(map(image_digest, same))) == 1
+    assert image_digest(b"") == ""

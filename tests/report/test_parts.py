@@ -20,7 +20,7 @@ from glassformer.report.html import write_report
 from glassformer.report.metrics import compared_metric
 from glassformer.tasks.catalog import known_recipe_of, load_recipe
 
-THIN = wording.THIN
+THIN = wording.NARROW_SPACE
 
 
 def scores(accuracy: float, n: int = 1000, low: float | None = None, high: float | None = None) -> dict:

@@ -15,7 +15,6 @@ import numpy as np
 from glassformer import errors
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.config import listed
-from glassformer.data.checks import place
 from glassformer.data.tables import READERS, ignore_error, read_table
 from glassformer.tasks.catalog import build_recipe, task_of_estimator
 from glassformer.tasks.classifier import Supervised
@@ -97,7 +96,7 @@ class Predictions:
 
     def where(self, i: int) -> str:
         """File and row of an example."""
-        return place(self.split.origin, i, self.split.rows)
+        return location(self.split.origin, i, self.split.rows)
 
 
 def predict_all(

@@ -104,9 +104,9 @@ class NameTable:
 
     def _check_tied(self, tensors: Mapping[str, Tensor], where: str) -> None:
         full = self.without_prefix(tensors)
-        for key, twin in self.tied.items():
-            if key in full and twin in full and not torch.equal(tensors[full[key]], tensors[full[twin]]):
-                what = f"{full[key]} differs from {full[twin]}: untied heads are not supported"
+        for key, other in self.tied.items():
+            if key in full and other in full and not torch.equal(tensors[full[key]], tensors[full[other]]):
+                what = f"{full[key]} differs from {full[other]}: untied heads are not supported"
                 raise CheckpointError(what, where=where)
 
     def to_hub(self, tensors: Mapping[str, Tensor], with_prefix: bool) -> dict[str, Tensor]:

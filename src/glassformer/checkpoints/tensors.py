@@ -65,7 +65,7 @@ def read_tensors(folder: str | Path, name: str = "model") -> dict[str, Tensor]:
                 _check_header(file)
                 shard = _map_file(file)
         except _BAD_FILE as error:
-            raise _damaged(file, error) from None
+            raise _damaged_error(file, error) from None
         if expected is not None and shard.keys() != expected:
             tensor = sorted(shard.keys() ^ expected)[0]
             what = f"the index lists {tensor!r} in this shard, but the shard does not have it"
@@ -215,7 +215,7 @@ def _weight_files(folder: Path, name: str) -> list[tuple[Path, set[str] | None]]
         if pytorch_file.is_file():
             return [(pytorch_file, None)]
         if not index.is_file():
-            raise _no_weights(folder, single)
+            raise _no_weights_error(folder, single)
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError("has no 'weight_map'", where=str(index), fix=_DOWNLOAD_AGAIN)
@@ -232,7 +232,7 @@ def _weight_files(folder: Path, name: str) -> list[tuple[Path, set[str] | None]]
     return [(folder / file_name, shards[file_name]) for file_name in sorted(shards)]
 
 
-def _no_weights(folder: Path, expected: Path) -> CheckpointError:
+def _no_weights_error(folder: Path, expected: Path) -> CheckpointError:
     if not folder.is_dir():
         return NoSuchModelError("no such folder", where=str(folder))
     pickled = sorted(file.name for pattern in PICKLED for file in folder.glob(pattern))
@@ -263,7 +263,7 @@ def _check_header(file: Path) -> None:
         raise CheckpointError(what, where=str(file), fix=_DOWNLOAD_AGAIN)
 
 
-def _damaged(file: Path, error: BaseException) -> CheckpointError:
+def _damaged_error(file: Path, error: BaseException) -> CheckpointError:
     if isinstance(error, CheckpointError):
         return error
     if isinstance(error, OSError) and error.strerror and error.strerror.startswith("is "):

@@ -14,7 +14,7 @@ from glassformer.cli import options as cli
 from glassformer.cli.evaluate import check_run
 from glassformer.cli.options import option
 from glassformer.cli.output import AS_JSON, abstention_line, print_json, print_message, print_note, show_table
-from glassformer.config import nearest
+from glassformer.config import suggest
 from glassformer.errors import BadValueError
 from glassformer.report.wording import decimal, digits_for, interval, percent, share_interval
 
@@ -184,7 +184,7 @@ def calibrate_command(
     """
     if threshold is not None and threshold not in METRICS:
         what = f"unknown metric {threshold!r}"
-        raise BadValueError(what, where="--threshold", fix=nearest(threshold, METRICS))
+        raise BadValueError(what, where="--threshold", fix=suggest(threshold, METRICS))
     folder, data = check_run(run), cli.choose_data(path, data, "calibrate")
     from glassformer.study.calibration import calibrate_run
 

@@ -22,8 +22,8 @@ from glassformer.checkpoints.catalog import is_catalog_name
 from glassformer.checkpoints.files import list_models_below
 from glassformer.checkpoints.locks import check_unlocked
 from glassformer.cli.output import print_message, print_note, show_table
-from glassformer.config import choices_in, meaning_of, nearest, takes_none
-from glassformer.config.synonyms import TABLE_OPTIONS, as_key, our_key
+from glassformer.config import allows_none, choices_in, meaning_of, suggest
+from glassformer.config.synonyms import TABLE_OPTIONS, as_key, matching_key
 from glassformer.data.image import is_image_name
 from glassformer.data.tables import READERS
 from glassformer.data.tagged import CONLL
@@ -235,7 +235,7 @@ def check_bad_row(choice: str | None) -> str | None:
 def check_choice(option: str, choice: str | None, choices: tuple[str, ...]) -> str | None:
     """Return ``choice``; raise ConfigError, with the most similar value, if it is not in ``choices``."""
     if choice not in (None, *choices):
-        raise errors.BadValueError(f"{choice!r} is not a choice", where=option, fix=nearest(choice, choices))
+        raise errors.BadValueError(f"{choice!r} is not a choice", where=option, fix=suggest(choice, choices))
     return choice
 
 
@@ -336,7 +336,7 @@ def suggest_option(word: str, options: Iterable[str], keys: Mapping[str, Any]) -
     key = as_key(name)
     if key in TABLE_OPTIONS and "--text" in options:
         return f"For a table of texts write --text {value or 'FILE'}"
-    match = key if key in keys else our_key(key, [*keys, *map(as_key, options)])
+    match = key if key in keys else matching_key(key, [*keys, *map(as_key, options)])
     if match is None:
         return None
     flag = "--" + match.replace("_", "-")
@@ -456,7 +456,7 @@ def recipe_keys(task: str = DEFAULT_TASK) -> Iterator[Key]:
                 continue
             default = json_text(field.default, ascii=True)
             if field.default is None:
-                default = "none" if takes_none(recipe_class, field.name) else ""
+                default = "none" if allows_none(recipe_class, field.name) else ""
             field_type = hints[field.name]
             choices = [str(choice) for choice in choices_in([field_type, *typing.get_args(field_type)])]
             parts = [meaning_of(field), f"({' | '.join(choices)})" if choices else ""]

@@ -15,7 +15,7 @@ from glassformer import errors
 from glassformer.checkpoints.catalog import AUTO, CATALOG, catalog_names
 from glassformer.cli.options import guess_data_option, is_run, no_run_error
 from glassformer.cli.output import print_note
-from glassformer.config import apply_overrides, build, check_heads, nearest, parse_settings, read_toml
+from glassformer.config import apply_overrides, build, check_heads, parse_settings, read_toml, suggest
 from glassformer.data.answered import QUESTION_COLUMNS
 from glassformer.data.column_contents import LABEL_COLUMNS, TEXT_COLUMNS
 from glassformer.data.columns import parse_columns
@@ -108,7 +108,7 @@ def check_model(recipe: Any) -> None:
         fix = f"Use a model for {data_kind}, or leave --model out"
         raise errors.NotForThisModelError(what, where="model", fix=fix)
     if name not in names:
-        raise errors.UnknownModelError(f"no model {name!r}", where="model", fix=nearest(name, names))
+        raise errors.UnknownModelError(f"no model {name!r}", where="model", fix=suggest(name, names))
 
 
 def check_columns(data: Any) -> None:
@@ -120,7 +120,7 @@ def check_columns(data: Any) -> None:
         names = read_column_names(Path(data.source).expanduser())
     for name in columns:
         if names is not None and name not in names and not parse_columns(names, name):
-            raise errors.NoSuchColumnError(f"no column {name!r}", where=data.source, fix=nearest(name, names))
+            raise errors.NoSuchColumnError(f"no column {name!r}", where=data.source, fix=suggest(name, names))
 
 
 # --- sizes of held-out splits, and the recipe for the kind of data ----------------------------------

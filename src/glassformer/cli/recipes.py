@@ -11,7 +11,7 @@ from glassformer.cli import options as cli
 from glassformer.cli.options import argument, option, recipe_argument
 from glassformer.cli.output import AS_JSON, print_json, print_message, print_note, print_text
 from glassformer.cli.own_data import choose_recipe
-from glassformer.config import listed, literal, nearest, to_dict
+from glassformer.config import join_names, suggest, to_dict, toml_literal
 from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.errors import BadValueError, ConfigError, ConflictError, NoSuchRecipeError
@@ -72,15 +72,15 @@ def commented_toml(recipe: Any, file: str) -> str:
             lines.append(f"# {key.name} =")
         else:
             default = getattr(type(getattr(recipe, section))(), key.name) if section else None
-            is_default = default is not None and literal(value) == literal(default)
-            lines.append(f"{'# ' if is_default else ''}{key.name} = {literal(value)}")
+            is_default = default is not None and toml_literal(value) == toml_literal(default)
+            lines.append(f"{'# ' if is_default else ''}{key.name} = {toml_literal(value)}")
     return "\n".join(lines) + "\n"
 
 
 def default_recipe(task: str) -> str:
     """The name of a shipped recipe for a task, with built-in data if there is one."""
     if task not in TASKS:
-        raise BadValueError(f"no task {task!r}", where="--task", fix=nearest(task, list(TASKS)))
+        raise BadValueError(f"no task {task!r}", where="--task", fix=suggest(task, list(TASKS)))
     loaded = ((name, load_recipe(name)) for name in recipe_names())
     recipes = [(needs_files(recipe), len(name), name) for name, recipe in loaded if recipe.task == task]
     if not recipes:
@@ -116,7 +116,7 @@ def new_command(
     check_new_file(file)
     sources = [name for name, value in (("RECIPE", recipe), ("--text", text), ("--images", images)) if value]
     if task is not None and sources:
-        what = f"--task and {listed(sources)} are given"
+        what = f"--task and {join_names(sources)} are given"
         raise ConflictError(what, where="new", fix="Give one of them")
     if not sources:
         recipe = default_recipe(task or DEFAULT_TASK)

@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from glassformer.config.synonyms import listed as listed
-from glassformer.config.synonyms import nearest, suggestion
+from glassformer.config.synonyms import foreign_name_hint, suggest
+from glassformer.config.synonyms import join_names as join_names
 from glassformer.errors import BadValueError, ConfigError, ConflictError, NoSuchRecipeError, UnknownKeyError
 from glassformer.outputs import escape_surrogates
 from glassformer.reading import NotRegularError, read_regular
@@ -132,7 +132,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"not valid TOML: {what}", where=str(path), fix=fix) from None
 
 
-def place_in_file(where: str, section: bool = False) -> str:
+def key_location(where: str, section: bool = False) -> str:
     """The location of a key in a TOML file for messages, such as ``run.toml, [data] source``.
 
     Args:
@@ -171,12 +171,12 @@ def build(
                 raise UnknownKeyError(message, where=key, fix="Leave it out")
             continue
         if key not in fields:
-            fix = suggestion(key, fields) or nearest(key, list(fields))
+            fix = foreign_name_hint(key, fields) or suggest(key, list(fields))
             sections_by_key = _sections_by_key(hints) if sections is None else sections
             if (section := sections_by_key.get(key)) is not None:
                 fix = f"It belongs under [{section}]"
             what = f"unknown key {key!r}"
-            raise UnknownKeyError(what, where=place_in_file(where, sections is not None), fix=fix)
+            raise UnknownKeyError(what, where=key_location(where, sections is not None), fix=fix)
         hint = hints[key]
         if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
             kwargs[key] = build(typing.cast(type, hint), value, f"{where}.{key}", _sections_by_key(hints))
@@ -236,10 +236,10 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
             return value
         elif origin is str and isinstance(value, Path):
             return str(value)
-    where = place_in_file(re.sub(r"^--set\.(\w+\.)*", "--set ", where))  # "--set lr" for "--set.train.lr"
+    where = key_location(re.sub(r"^--set\.(\w+\.)*", "--set ", where))  # "--set lr" for "--set.train.lr"
     choices = choices_in(options)
     if choices and isinstance(value, str):
-        raise BadValueError(f"{value!r} is not a choice", where=where, fix=nearest(value, choices))
+        raise BadValueError(f"{value!r} is not a choice", where=where, fix=suggest(value, choices))
     types_ = [_type_name(option) for option in options if typing.get_origin(option) is not typing.Literal]
     expected = " or ".join([*map(str, choices), *types_])
     raise BadValueError(f"expected {expected}, got {value!r}", where=where)
@@ -304,20 +304,20 @@ def to_toml(config: Any, header: str = "") -> str:
 def _write_table(values: Mapping[str, Any], prefix: str, lines: list[str]) -> None:
     for key, value in values.items():
         if not isinstance(value, Mapping):
-            lines.append(f"{_key(str(key))} = {literal(value)}")
+            lines.append(f"{_toml_key(str(key))} = {toml_literal(value)}")
     for key, value in values.items():
         if isinstance(value, Mapping):
-            lines.extend(["", f"[{prefix}{_key(key)}]"])
-            _write_table(value, f"{prefix}{_key(key)}.", lines)
+            lines.extend(["", f"[{prefix}{_toml_key(key)}]"])
+            _write_table(value, f"{prefix}{_toml_key(key)}.", lines)
 
 
-def _key(key: str) -> str:
+def _toml_key(key: str) -> str:
     """A key in TOML syntax."""
     is_bare = key and all(c.isascii() and (c.isalnum() or c in "_-") for c in key)
-    return key if is_bare else literal(key)
+    return key if is_bare else toml_literal(key)
 
 
-def literal(value: Any) -> str:
+def toml_literal(value: Any) -> str:
     """A value in TOML syntax."""
     if isinstance(value, bool | int | float):
         return repr(value).lower()
@@ -325,9 +325,9 @@ def literal(value: Any) -> str:
         text = escape_surrogates(str(value)).replace("\\", "\\\\").replace('"', '\\"')
         return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text) + '"'
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(literal(v) for v in value) + "]"
+        return "[" + ", ".join(toml_literal(v) for v in value) + "]"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(str(key))} = {literal(v)}" for key, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_toml_key(str(key))} = {toml_literal(v)}" for key, v in value.items()) + "}"
     raise ConfigError(f"{type(value).__name__} has no TOML form", where="config")
 
 
@@ -353,13 +353,13 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str], cls: type)
 def _allowed_types(cls: type, key: str) -> tuple[Any, ...]:
     """The types that the value of a key may have; empty for an unknown key."""
     hint: Any = cls
-    for name in key_places(cls).get(key, ()):
+    for name in key_paths(cls).get(key, ()):
         default = settings_of(hint).get(name)
         hint = _hints(hint).get(name, type(default))  # a retired key has no type hint
     return typing.get_args(hint) or (hint,)
 
 
-def takes_none(cls: type, key: str) -> bool:
+def allows_none(cls: type, key: str) -> bool:
     """Whether ``--set KEY=none`` sets the key to None."""
     options = _allowed_types(cls, key)
     return type(None) in options and "none" not in choices_in(options)
@@ -403,7 +403,7 @@ def override(values: Mapping[str, Any], changes: Mapping[str, Any], cls: type, w
     The text ``none`` means None for keys that may be None, unless "none" is one of their choices.
     """
     values = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
-    places = key_places(cls)
+    places = key_paths(cls)
     for key, value in changes.items():
         if key not in places:
             raise UnknownKeyError(f"unknown key {key!r}", where=where, fix=_nearest_key(key, places))
@@ -413,18 +413,18 @@ def override(values: Mapping[str, Any], changes: Mapping[str, Any], cls: type, w
             target = target.setdefault(section, {})
             if not isinstance(target, dict):
                 raise ConfigError(f"{section} is not a section but {target!r}", where=f"{where} {key}")
-        is_none = isinstance(value, str) and value in ("none", "None") and takes_none(cls, key)
+        is_none = isinstance(value, str) and value in ("none", "None") and allows_none(cls, key)
         target[last] = None if is_none else value
     return values
 
 
 def _nearest_key(key: str, places: Mapping[str, Any]) -> str:
-    hint = nearest(key, list(places))
+    hint = suggest(key, list(places))
     hint = hint if hint.startswith("Did") else "See all keys: 'glassformer train --help-keys'"
-    return suggestion(key, places) or hint
+    return foreign_name_hint(key, places) or hint
 
 
-def key_places(cls: type) -> dict[str, tuple[str, ...]]:
+def key_paths(cls: type) -> dict[str, tuple[str, ...]]:
     """Name -> path of each key: ``{"lr": ("train", "lr"), "train.lr": ("train", "lr"), ...}``."""
     places: dict[str, tuple[str, ...]] = {}
     hints = _hints(cls)
@@ -550,4 +550,4 @@ class KnownRecipe:
     has_images: bool = False
 
 
-NOTHING_KNOWN = KnownRecipe()
+UNKNOWN_RECIPE = KnownRecipe()

@@ -132,7 +132,7 @@ def as_key(name: str) -> str:
     return name.strip().lstrip("-").replace("-", "_").lower()
 
 
-def our_key(name: str, keys: Collection[str]) -> str | None:
+def matching_key(name: str, keys: Collection[str]) -> str | None:
     """The key among ``keys`` that corresponds to a setting of another library; None if there is none.
 
     A section before the name, as in ``train.learning_rate``, is ignored.
@@ -140,10 +140,10 @@ def our_key(name: str, keys: Collection[str]) -> str | None:
     return next((key for key in KEYS_BY_NAME.get(as_key(name.rpartition(".")[2]), ()) if key in keys), None)
 
 
-def suggestion(name: str, keys: Collection[str]) -> str | None:
+def foreign_name_hint(name: str, keys: Collection[str]) -> str | None:
     """A hint for a name of another library; None for an unknown name."""
     short_name = as_key(name.rpartition(".")[2])
-    key = our_key(name, keys)
+    key = matching_key(name, keys)
     if key is not None:
         return f"Here it is called {key!r}" + (f": {NOTES[short_name]}" if short_name in NOTES else "")
     if "subsample" in keys and short_name in WORD2VEC_HINTS:
@@ -154,7 +154,7 @@ def suggestion(name: str, keys: Collection[str]) -> str | None:
 MIN_PART = 4  # minimum length of a part of a name that identifies it, as "minilm" does "all-minilm-l6-v2"
 
 
-def nearest(name: str, names: Sequence[str]) -> str:
+def suggest(name: str, names: Sequence[str]) -> str:
     """A hint such as ``Did you mean 'epochs'?``; if no name is similar, the list of known names."""
     candidates = list(names)[:1_000]  # a table may have very many columns
     longer = [other for other in candidates if len(name) >= MIN_PART and name.casefold() in other.casefold()]
@@ -163,10 +163,10 @@ def nearest(name: str, names: Sequence[str]) -> str:
     for names_to_compare in (longer_first, candidates):
         similar = similar or difflib.get_close_matches(name[:200], names_to_compare, n=1, cutoff=0.55)
     similar = similar or (longer if len(longer) == 1 else [])
-    return f"Did you mean {similar[0]!r}?" if similar else f"Known: {listed(sorted(names))}"
+    return f"Did you mean {similar[0]!r}?" if similar else f"Known: {join_names(sorted(names))}"
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Names joined by commas, for a message; of more than ``MAX_LISTED``, the first half of this number."""
     if len(names) <= MAX_LISTED:
         return ", ".join(names)

@@ -112,7 +112,7 @@ def load_qa(
     check_source(source, limit, "Give the path of a file or folder, or facts", "questions")
     if (named := QA_SOURCES.get(str(source))) is not None:
         splits = {name: QASplit(*fact_questions(name), str(source)) for name in TEXTS_PER_SPLIT}
-        return limit_examples(named.described(Dataset(str(source), splits)), limit, seed)
+        return limit_examples(named.describe(Dataset(str(source), splits)), limit, seed)
     path = Path(source).expanduser()
     columns = question_column, context_column, answer_column
     rejected = [] if on_bad_row == "skip" else None

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.config import nearest
+from glassformer.config import suggest
 from glassformer.data.image import BrightestPixel, open_image
 from glassformer.data.transform import ImageTransform, PixelTable, read_images
 from glassformer.errors import BadValueError
@@ -83,7 +83,7 @@ def augment(
 
 
 def _unknown_level_error(level: str, where: str) -> BadValueError:
-    return BadValueError(f"no augmentation {level!r}", where=where, fix=nearest(level, list(LEVELS)))
+    return BadValueError(f"no augmentation {level!r}", where=where, fix=suggest(level, list(LEVELS)))
 
 
 def _sample_uniform(generator: torch.Generator, count: int, low: float = 0.0, high: float = 1.0) -> Tensor:
@@ -310,7 +310,7 @@ def corrupt(table: PixelTable, kind: str, severity: int, seed: int = 0) -> Pixel
         ConfigError: unknown kind or severity.
     """
     if kind not in CORRUPTIONS:
-        fix = nearest(kind, list(CORRUPTIONS))
+        fix = suggest(kind, list(CORRUPTIONS))
         raise BadValueError(f"no corruption {kind!r}", where="robustness", fix=fix)
     if severity not in SEVERITIES:
         raise BadValueError(f"no severity {severity}", where="robustness", fix="Use 1 to 5")

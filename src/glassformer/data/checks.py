@@ -31,17 +31,17 @@ MAX_EXACT = 2**53  # floats above it cannot represent every integer
 FIT_LABELS = "labels"  # origin of labels that were passed to ``fit``
 ONE_CLASS_FIX = "A classifier needs examples of at least two classes: check label_column"
 NO_TEXT = "the text is not a string"
-LINE_FILES = (".conll", ".conllu", ".iob", ".iob2", ".bio", ".bioes")  # CoNLL files: one word per line
+CONLL_EXTENSIONS = (".conll", ".conllu", ".iob", ".iob2", ".bio", ".bioes")  # CoNLL files: one word per line
 
 
-def place(origin: str, index: int, rows: Sequence[int] | None) -> str:
+def location(origin: str, index: int, rows: Sequence[int] | None) -> str:
     """The location of example ``index`` for messages: a row of a file (from 1) or a list index (from 0)."""
-    return f"{origin}[{index}]" if rows is None else place_in_file(origin, rows[index])
+    return f"{origin}[{index}]" if rows is None else row_location(origin, rows[index])
 
 
-def place_in_file(file: str, row: int) -> str:
+def row_location(file: str, row: int) -> str:
     """The location of a row of a file for messages; in CoNLL files, ``row`` is the number of a line."""
-    return f"{file}, {'line' if file.lower().endswith(LINE_FILES) else 'row'} {row}"
+    return f"{file}, {'line' if file.lower().endswith(CONLL_EXTENSIONS) else 'row'} {row}"
 
 
 def check_texts(texts: Iterable[Any], origin: str = "texts", rows: Sequence[int] | None = None) -> list[str]:
@@ -61,12 +61,12 @@ def check_texts(texts: Iterable[Any], origin: str = "texts", rows: Sequence[int]
         raise MissingValueError("there are no texts", where=origin, fix="Give at least one text")
     for index, text in enumerate(checked):
         if not isinstance(text, str) or not text or text.isspace() or "\0" in text:
-            raise _text_error(text, place(origin, index, rows))
+            raise _text_error(text, location(origin, index, rows))
         if not text.isascii():
             try:
                 text.encode()
             except UnicodeEncodeError:
-                raise _text_error(text, place(origin, index, rows)) from None
+                raise _text_error(text, location(origin, index, rows)) from None
     return checked
 
 
@@ -130,14 +130,14 @@ def check_labels(
             value = check_label(label, "")
         except DataError as error:
             what, fix = explain_label_error(labels, error.what, error.fix or "")
-            raise error.replace(what=what, where=place(origin, index, rows), fix=fix) from None
+            raise error.replace(what=what, where=location(origin, index, rows), fix=fix) from None
         label_type = _type_name(label)
         first_type = first_type or label_type
         if label_type != first_type:
             shown = label if BOOLEAN in (first_type, label_type) else value
             what = f"label {shown!r} is {label_type} where the first is {first_type}"
             fix = "Write all labels as text, or all labels as whole numbers"
-            raise DataError(what, where=place(origin, index, rows), fix=fix)
+            raise DataError(what, where=location(origin, index, rows), fix=fix)
         checked.append(value)
     return checked
 
@@ -302,7 +302,7 @@ def check_weights(weights: Sequence[float], n: int) -> np.ndarray:
     return (array / array.mean()).astype(np.float32)
 
 
-def read_labels(labels: list[Any], key: str, where: str) -> list[Any]:
+def check_saved_labels(labels: list[Any], key: str, where: str) -> list[Any]:
     """The labels of a saved model, checked like those of a table.
 
     Raises:

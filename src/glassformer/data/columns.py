@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import listed, nearest
+from glassformer.config import join_names, suggest
 from glassformer.data.checks import check_cells, check_texts, is_missing
 from glassformer.data.column_contents import (
     LABEL_COLUMNS,
@@ -35,7 +35,7 @@ from glassformer.data.column_contents import (
 )
 from glassformer.data.in_memory import MemoryTable, as_list, column_with_longest_values
 from glassformer.data.label_kinds import NUMBERS_FIX, is_number
-from glassformer.data.label_sets import Unusable
+from glassformer.data.label_sets import UnusableRow
 from glassformer.data.parquet import read_batches, to_list
 from glassformer.data.rejected import empty_column_error
 from glassformer.data.spreadsheet import REVIEWED
@@ -115,7 +115,7 @@ def find_columns(
     if found_text == found_label:
         other = [name for name in table.names if name != found_text]
         what = f"column {found_text!r} is used both as the text and as the label"
-        fix = f"Name another column with label_column: {listed(other)}"
+        fix = f"Name another column with label_column: {join_names(other)}"
         if not other:
             what += ", and the table has no other column"
             fix = "Give a table with a column of labels; without labels, use 'glassformer predict'"
@@ -183,7 +183,7 @@ def names_person_or_place(name: str) -> bool:
 def _candidates_message(names: Sequence[str]) -> str:
     if len(names) == 1:
         return f"{names[0]!r} could be the label by its content, but not by its name"
-    return f"several columns could be the label ({listed(names)})"
+    return f"several columns could be the label ({join_names(names)})"
 
 
 def find_text_column(table: Table, requested: str | None = None, preferred: Sequence[str | None] = ()) -> str:
@@ -201,7 +201,7 @@ def find_text_column(table: Table, requested: str | None = None, preferred: Sequ
         unused = [name for name in unused_columns(table) if name.lower() not in LABEL_COLUMNS]
         found = unused[0] if len(unused) == 1 < len(table.names) else _guess_text_column(table, unused, False)
     if found is None:
-        fix = f"Name it with text_column: {listed(table.names)}"
+        fix = f"Name it with text_column: {join_names(table.names)}"
         raise UnclearColumnError("there is no column of texts", where=table.origin, fix=fix)
     return found
 
@@ -215,7 +215,7 @@ def find_column(table: Table, requested: str | None, usual_names: Sequence[str],
     if len(matches) > 1:
         exact = [name for name in matches if name.lower() == usual_names[0]]
         if len(exact) != 1:
-            what = f"several columns could be the {kind}: {listed(matches)}"
+            what = f"several columns could be the {kind}: {join_names(matches)}"
             raise UnclearColumnError(what, where=table.origin, fix=f"Name it with {kind}_column")
         return exact[0]
     return matches[0] if matches else None
@@ -224,11 +224,11 @@ def find_column(table: Table, requested: str | None, usual_names: Sequence[str],
 def no_column_error(table: Table, kind: str) -> DataError:
     """The error if no column has a usual name or suitable content."""
     if kind == "text" and not _text_sizes(table, table.names):
-        what = f"no column holds texts (columns: {listed(table.names)})"
+        what = f"no column holds texts (columns: {join_names(table.names)})"
         fix = "Give a table with texts; to learn from columns of numbers, use scikit-learn"
         return NoSuchColumnError(what, where=table.origin, fix=fix)
     what = f"there is no column {kind!r}"
-    hint = nearest(kind, table.names)
+    hint = suggest(kind, table.names)
     fix = f"{hint if hint.endswith('?') else hint + '.'} Name it with {kind}_column"
     if not table.typed:
         fix += "; the first row must be the header"
@@ -264,7 +264,7 @@ def _guess_text_column(table: Table, names: Sequence[str], may_be_pairs: bool) -
     fix = "Name one with text_column"
     if may_be_pairs:
         fix += ", or the two of a pair with text_column and pair_column"
-    what = f"several columns look like texts: {listed(ranked)}"
+    what = f"several columns look like texts: {join_names(ranked)}"
     raise UnclearColumnError(what, where=table.origin, fix=fix)
 
 
@@ -307,7 +307,7 @@ def find_label_column(
     if len(names) == 1:
         raise _not_labels_error(table, names[0], values[names[0]], text)
     if not unused_columns(table, *excluded):
-        what = f"there is no column 'label' (columns: {listed(table.names)})"
+        what = f"there is no column 'label' (columns: {join_names(table.names)})"
         fix = "Add a column with the label of each row" + "; the first row must be the header" * (
             not table.typed
         )
@@ -423,7 +423,7 @@ def _pair_columns_by_name(table: Table, text: str | None, pair: str, label: str 
         usual = [name for name in texts if name.lower() in TEXT_COLUMNS]
         first = texts[0] if len(texts) == 1 else usual[0] if len(usual) == 1 else None
     if first is None:
-        fix = f"Name it with text_column: {listed(table.names)}"
+        fix = f"Name it with text_column: {join_names(table.names)}"
         what = f"{pair!r} has the second texts, but no column of first texts is recognized"
         raise UnclearColumnError(what, where=table.origin, fix=fix)
     if first == pair:
@@ -510,7 +510,7 @@ def columns_for_pair_model(
     ]
     for name in requested:
         if name is not None and name not in names:
-            fix = nearest(name, names)
+            fix = suggest(name, names)
             raise NoSuchColumnError(f"there is no column {name!r}", where=str(where), fix=fix)
     by_name = {name.lower(): name for name in names} | {name: name for name in names}
     columns = [
@@ -541,7 +541,7 @@ def _no_pair_error(names: Sequence[str], trained: Sequence[str | None], where: s
         lacking = " and ".join(repr(name) for name in trained_names if name not in names)
         what = f", in training from {' and '.join(map(repr, trained_names))}, but the table lacks {lacking}"
     fix = "Name the column of the first texts with text_column, the column of the second with pair_column"
-    fix += f": {listed(list(names))}"
+    fix += f": {join_names(list(names))}"
     return UnclearColumnError(f"this model reads pairs of texts{what}", where=str(where), fix=fix)
 
 
@@ -586,7 +586,7 @@ def with_label_sets(
     names, message = parse_columns(table.names, label), ""
     if not names and label is None and guess:
         names = _indicator_columns(table, excluded)
-        message = f"multi-label, detected by content: {listed(names)} have 1 where a label "
+        message = f"multi-label, detected by content: {join_names(names)} have 1 where a label "
         message += "applies; to use only one of the columns, set label_column"
     if not names:
         return table, label, ""
@@ -601,14 +601,14 @@ def with_label_sets(
     return replace(table, names=(*table.names, joined), read=read), joined, message
 
 
-def _labels_of_row(names: Sequence[str], cells: Sequence[Any]) -> list[str] | Unusable:
+def _labels_of_row(names: Sequence[str], cells: Sequence[Any]) -> list[str] | UnusableRow:
     """The labels of a row, or the reason why it is unusable."""
     values = [yes_or_no(cell) for cell in cells]
     if None in values:
         at = values.index(None)
         cell = cells[at]
         what = "nothing" if is_missing(cell) else repr(cell)[:40]
-        return Unusable(f"column {names[at]!r} has {what} instead of 0 or 1")
+        return UnusableRow(f"column {names[at]!r} has {what} instead of 0 or 1")
     return [name for name, applies in zip(names, values, strict=True) if applies]
 
 

@@ -21,7 +21,7 @@ SPLITS = {
 SPLIT_OF = {alias: split for split, aliases in SPLITS.items() for alias in aliases}
 
 
-class NoSplit(NoSuchSplitError):
+class MissingSplitError(NoSuchSplitError):
     """The data set has no split of this name; the message lists its splits."""
 
 
@@ -114,8 +114,8 @@ class NamedSource:
     tagged: bool = False  # a data set of tagged words, read by data/tagged.py
     columns: tuple[str, ...] = ()  # the languages of translation pairs
 
-    def described(self, dataset: Any) -> Any:
-        """The loaded ``dataset`` with the description, the license and the notes of this source."""
+    def describe(self, dataset: Any) -> Any:
+        """Add the description, the license and the notes of this source to the loaded ``dataset``."""
         notes = (*self.notes, *dataset.notes)
         return replace(dataset, description=self.description, licence=self.licence, notes=notes)
 
@@ -124,12 +124,14 @@ def choose_splits(available: Mapping[str, T], requested: Sequence[str] | None, w
     """Select the splits named in ``requested`` (None: all), in the usual order.
 
     Raises:
-        NoSplit: a split is missing.
+        MissingSplitError: a split is missing.
     """
     for split in requested or ():
         if split not in available:
             names = ", ".join(available) or "none"
-            raise NoSplit(f"there is no split {split!r}", where=where, fix=f"The splits are: {names}")
+            raise MissingSplitError(
+                f"there is no split {split!r}", where=where, fix=f"The splits are: {names}"
+            )
     return {s: available[s] for s in SPLITS if s in available and (requested is None or s in requested)}
 
 

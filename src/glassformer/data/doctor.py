@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from tokenizers import Tokenizer
 
-from glassformer.config import listed
+from glassformer.config import join_names
 from glassformer.data import doctor_checks
-from glassformer.data.checks import place
+from glassformer.data.checks import location
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.duplicates import case_insensitive_key, copy_keys
 from glassformer.data.findings import DoctorReport, Finding, Findings, Stats, excerpt, percent, row_examples
@@ -112,7 +112,7 @@ HELD_OUT_SHARE = 0.1  # share of the rows that ``train`` holds out of a table wi
 MAX_SHARED = 0.5  # warn if a larger share of a split's pairs shares a text with a training pair
 
 
-def check_pairs(splits: Splits, stats: Stats) -> Findings:
+def _text_pairs(splits: Splits, stats: Stats) -> Findings:
     """Checks of pairs of texts; yields nothing if the texts are not pairs."""
     if not any(are_pairs(split.texts) for split in splits.values()):
         return
@@ -230,7 +230,7 @@ def examine(
     splits = dataset.splits
     # The messages about columns come before those about bad rows, which ``run_checks`` would put first.
     checks: list[Any] = [lambda *_: (*_columns(dataset), *doctor_checks.bad_rows(dataset.rejected))]
-    checks += [doctor_checks.duplicates, doctor_checks.leakage, check_pairs, *doctor_checks.LABEL_CHECKS]
+    checks += [doctor_checks.duplicates, doctor_checks.leakage, _text_pairs, *doctor_checks.LABEL_CHECKS]
     checks += [partial(_neighbors, held_out=held_out), doctor_checks.each_split(_short_texts)]
     checks += [partial(_markup, clean=clean), doctor_checks.doubled_quotes]
     checks += [partial(_segmentation, tokenizer=tokenizer, clean=clean)]
@@ -364,9 +364,9 @@ def _most_truncated(
     if count > MAX_CAUSES or not num_cut.any():
         return "", ()
     rows = [int(i) for i in ranked[:count] if num_cut[i]]
-    places = [place(split.origin, positions[i], split.rows) for i in rows]
+    places = [location(split.origin, positions[i], split.rows) for i in rows]
     short = [f"row {split.rows[positions[i]]}" for i in rows] if split.rows else places
-    summary = f", {share[count - 1]:.0%} of them in {listed(short)}"
+    summary = f", {share[count - 1]:.0%} of them in {join_names(short)}"
     return summary, tuple(
         f"{where}: {num_cut[i]:,} tokens cut: {excerpt(split.texts[positions[i]], 60)}"
         for i, where in zip(rows, places, strict=True)

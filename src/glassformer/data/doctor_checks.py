@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from glassformer.data.checks import place_in_file
+from glassformer.data.checks import row_location
 from glassformer.data.dataset import Dataset
-from glassformer.data.duplicates import case_insensitive_key, conflicts, grouped
+from glassformer.data.duplicates import case_insensitive_key, conflicts, group_by
 from glassformer.data.findings import (
     Check,
     DoctorReport,
@@ -74,7 +74,7 @@ SKIP_FIX = ", or train without them: --on-bad-row skip"
 def bad_rows(rejected: Sequence[RejectedRow]) -> Findings:
     """Rows that cannot be used for training, by reason."""
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
-    examples = [f"{place_in_file(row.file, row.row)}: {row.reason}" for row in rejected[:MAX_LISTED_ROWS]]
+    examples = [f"{row_location(row.file, row.row)}: {row.reason}" for row in rejected[:MAX_LISTED_ROWS]]
     if (more := len(rejected) - MAX_LISTED_ROWS) > 0:
         examples.append(f"and {more:,} more")
     fix = f"correct them{SKIP_FIX}"
@@ -110,7 +110,7 @@ def duplicates(splits: Mapping[str, Any], stats: Stats, *, with_rows: bool = Tru
     """Texts that occur more than once in a split; if ``with_rows``, the examples name their rows."""
     for name, counts in count_texts(splits).items():
         total, num_repeated = counts.total(), counts.total() - len(counts)
-        by_key = grouped(counts, case_insensitive_key)
+        by_key = group_by(counts, case_insensitive_key)
         num_dropped = total - len(by_key)  # the number of rows that drop_duplicates removes
         if not num_dropped:
             yield Finding("ok", "duplicates", f"{name}: no text occurs twice")
@@ -311,7 +311,7 @@ def twin_classes(splits: Mapping[str, Any], stats: Stats) -> Findings:
 
 def group_spellings(names: Collection[str]) -> list[str]:
     """Groups of names that are spellings of one name (see ``plain_name``), such as "'Yes' and 'yes'"."""
-    groups = sorted(group for group in grouped(sorted(names), plain_name).values() if len(group) > 1)
+    groups = sorted(group for group in group_by(sorted(names), plain_name).values() if len(group) > 1)
     return [" and ".join(map(repr, group)) for group in groups]
 
 

@@ -44,7 +44,7 @@ def case_insensitive_key(text: str) -> str:
     return "".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
-def digest(image: Any) -> str:
+def image_digest(image: Any) -> str:
     """SHA-256 of an image's file, or of its pixels if it has no file; empty if the image is missing."""
     image = unwrap_record(image)
     if is_missing(image) or (isinstance(image, bytes) and not image):
@@ -73,7 +73,7 @@ def content_lines(split: Any) -> Iterator[bytes]:
         names = [f.name for f in fields(split)]  # type: ignore[arg-type]  # splits are dataclasses
         columns = [getattr(split, name) for name in names if name not in ("origin", "rows", "ids")]
     if hasattr(split, "images"):
-        columns[0] = list(map(digest, columns[0]))
+        columns[0] = list(map(image_digest, columns[0]))
     for values in columns:
         for value in [None] if values is None else values:
             yield f"{value!r}\n".encode("utf-8", "surrogatepass")
@@ -92,7 +92,7 @@ def copy_keys(split: Any, sides: bool = False) -> list[str]:
     if sides:
         return keys_by_shared_text(split.texts)
     if hasattr(split, "images"):
-        return list(map(digest, split.images))
+        return list(map(image_digest, split.images))
     if hasattr(split, "source"):  # translation pairs: all translations of a source text stay together
         return list(map(comparison_key, split.source))
     return list(map(comparison_key, split.texts))
@@ -109,7 +109,7 @@ def keys_by_shared_text(pairs: Sequence[str]) -> list[str]:
     return [texts[first] for first, *_ in sides]
 
 
-def grouped(items: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
+def group_by(items: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
     """Key -> the items with this key, in the order of the first items."""
     groups: dict[Any, list[Any]] = defaultdict(list)
     for item in items:
@@ -127,7 +127,7 @@ def conflicts(examples: Iterable[tuple[Any, Any]]) -> dict[Any, set[Any]]:
 
 def positions_by_key(keys: Sequence[Any]) -> dict[Any, list[int]]:
     """Key -> the positions at which it occurs, ascending."""
-    return grouped(range(len(keys)), keys.__getitem__)
+    return group_by(range(len(keys)), keys.__getitem__)
 
 
 def first_occurrences(keys: Sequence[Any]) -> list[int]:

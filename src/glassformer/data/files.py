@@ -20,7 +20,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from glassformer.config import nearest
+from glassformer.config import suggest
 from glassformer.errors import (
     BadValueError,
     CannotReadError,
@@ -64,7 +64,7 @@ def _check_setting(key: str, value: str) -> str:
     if key == "encoding":
         return check_encoding(value)
     if value not in CHOICES[key]:
-        fix = nearest(value, CHOICES[key])
+        fix = suggest(value, CHOICES[key])
         raise BadValueError(f"{value!r} is not a choice", where=READ_OPTIONS[key][0], fix=fix)
     return value
 

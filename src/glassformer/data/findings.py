@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from glassformer.data.checks import place
+from glassformer.data.checks import location
 
 Severity = Literal["ok", "note", "warning"]
 
@@ -78,7 +78,7 @@ Check = Callable[[Mapping[str, Any], Stats], Findings]
 
 def row_examples(split: Any, rows: Sequence[int], text: Callable[[int], str], limit: int = 3) -> list[str]:
     """Describe the first examples in ``rows``: file, row and ``text(row)``."""
-    return [f"{place(split.origin, i, split.rows)}: {text(i)}" for i in rows[:limit]]
+    return [f"{location(split.origin, i, split.rows)}: {text(i)}" for i in rows[:limit]]
 
 
 def listed_in_part(names: Sequence[str], limit: int = 3, separator: str = ", ") -> str:

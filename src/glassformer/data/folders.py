@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from glassformer.config import nearest, read_toml
+from glassformer.config import read_toml, suggest
 from glassformer.data.dataset import SPLIT_OF, SPLITS
 from glassformer.data.files import is_system_file, missing_file_fix
 from glassformer.data.image import is_image_name
@@ -76,7 +76,7 @@ def find_split_files(
 def no_source_error(source: str | Path, known: Iterable[str]) -> DataError:
     """The error for a path that does not exist; it suggests the most similar of the ``known`` data sets."""
     what = f"no file, folder or named data set {str(source)!r}"
-    file_hint, name_hint = missing_file_fix(Path(source)), nearest(str(source), list(known))
+    file_hint, name_hint = missing_file_fix(Path(source)), suggest(str(source), list(known))
     if name_hint.endswith("?") or not file_hint.endswith("?"):
         return NoSuchFileError(what, fix=f"Check the path. {name_hint}")
     return NoSuchFileError(what, fix=file_hint)

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from glassformer.data.checks import is_missing, place
+from glassformer.data.checks import is_missing, location
 from glassformer.data.files import is_system_file
-from glassformer.data.image_bounds import MAX_PIXELS, check_file, check_slow, check_tiff_tags
+from glassformer.data.image_bounds import MAX_PIXELS, check_file, check_slow_values, check_tiff_tags
 from glassformer.data.image_range import (
     MAX_UNCLEAR,
     RangeError,
@@ -190,7 +190,7 @@ def check_images(images: Iterable[Any], origin: str = "images") -> list[Any]:
             fix += "; if each row is an image, X.reshape(-1, H, W)" if len(shape) == 2 else ""
             raise BadImageError(what, where=origin, fix=fix)
     sources = read_rows(images, origin, "images", is_example=is_record)
-    checked = [read_stream(source, place(origin, i, None)) for i, source in enumerate(sources)]
+    checked = [read_stream(source, location(origin, i, None)) for i, source in enumerate(sources)]
     if not checked:
         raise MissingValueError("there are no images", where=origin, fix="Give at least one image")
     return checked
@@ -265,7 +265,7 @@ def image_name(source: Any, origin: str, index: int, rows: Sequence[int] | None 
         source = str(source["path"])
     if isinstance(source, str | os.PathLike):
         return str(source)
-    return place(origin, index, rows)
+    return location(origin, index, rows)
 
 
 def _read_file(path: Path) -> bytes:
@@ -312,7 +312,7 @@ def open_file(content: bytes, where: str) -> Image:
     with decoder_errors(where):
         image = Image.open(io.BytesIO(content), formats=FORMATS)
         _check_size(image.size, where, MAX_WEBP_PIXELS if image.format == "WEBP" else MAX_PIXELS)
-        check_slow(image, content, where)
+        check_slow_values(image, content, where)
         return image
 
 
@@ -461,7 +461,9 @@ def _too_many_bytes_error(where: str) -> DataError:
 # Format -> the last bytes of a complete file.
 FILE_ENDINGS = {"JPEG": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82", "GIF": b";"}
 SKIP_HINT = "leave such images out with --set broken=skip"
-DARK = 64  # gray level (0 to 255); an image without a brighter pixel uses at most a quarter of the range
+DARK_LEVEL = (
+    64  # gray level (0 to 255); an image without a brighter pixel uses at most a quarter of the range
+)
 MAX_SHOWN = 3  # maximum number of images that a message names
 
 

@@ -46,13 +46,13 @@ def check_tiff_tags(block: bytes, where: str) -> dict[int, int]:
         return {}
     count = min(count_format.unpack_from(block, position)[0], (len(block) - start) // entry_format.size)
     if count > MAX_TAGS:
-        raise _too_much(f"{count:,} entries of metadata", MAX_TAGS, where)
+        raise _limit_error(f"{count:,} entries of metadata", MAX_TAGS, where)
     integers, total = dict[int, int](), 0
     for i in range(count):
         tag, type_, num_values, value = entry_format.unpack_from(block, start + i * entry_format.size)
         size = TYPE_SIZES[type_] * num_values if type_ < len(TYPE_SIZES) else 0
         if type_ in INTEGER_TYPES and num_values > MAX_NUMBERS and 2 * num_values < len(block):
-            raise _too_much(f"{num_values:,} strips or tiles", MAX_NUMBERS, where)
+            raise _limit_error(f"{num_values:,} strips or tiles", MAX_NUMBERS, where)
         end = offset_format.unpack(value)[0] + size
         if size > offset_format.size and end <= len(block):  # entries outside the block are not read
             total += size
@@ -60,7 +60,7 @@ def check_tiff_tags(block: bytes, where: str) -> dict[int, int]:
             integer = int.from_bytes(value[:size], "little" if order == "<" else "big")
             integers[tag] = max(integers.get(tag, 0), integer)
     if total > 2 * len(block):
-        raise _bad_file(f"metadata that claim to have {total:,} bytes but have {len(block):,}", where)
+        raise _bad_file_error(f"metadata that claim to have {total:,} bytes but have {len(block):,}", where)
     return integers
 
 
@@ -71,10 +71,12 @@ def _check_tiff(content: bytes, where: str, max_pixels: int) -> None:
     tile_pixels = tile_width * tile_height
     num_tiles = -(-width // tile_width) * -(-height // tile_height) if tile_pixels else 0
     if tile_pixels > max_pixels or num_tiles * tile_pixels > 2 * max_pixels:
-        raise _bad_file(f"tiles of {tile_width:,} x {tile_height:,} for {width:,} x {height:,} pixels", where)
+        raise _bad_file_error(
+            f"tiles of {tile_width:,} x {tile_height:,} for {width:,} x {height:,} pixels", where
+        )
 
 
-def _bad_file(what: str, where: str) -> DataError:
+def _bad_file_error(what: str, where: str) -> DataError:
     return BadImageError(f"the image's file has {what}", where=where, fix="Save it again or remove it")
 
 
@@ -143,20 +145,20 @@ def check_file(content: bytes, where: str, max_pixels: int = MAX_PIXELS) -> None
         _check_supported(content[:512], where)
 
 
-def check_slow(image: Any, content: bytes, where: str) -> None:
+def check_slow_values(image: Any, content: bytes, where: str) -> None:
     """Raise DataError for an opened image with too many values that Pillow decodes in Python."""
     codec, *_, args = image.tile[0] if image.tile else ("", ("", 0))
     num_values = image.width * image.height * len(image.getbands())
     if codec == "ppm" and args[1] > 255:  # values of two bytes take 1.5 times as long
         num_values += num_values // 2
     if codec in MAX_SLOW_VALUES and num_values > MAX_SLOW_VALUES[codec]:
-        raise _too_much(f"{num_values:,} values that are slow to decode", MAX_SLOW_VALUES[codec], where)
+        raise _limit_error(f"{num_values:,} values that are slow to decode", MAX_SLOW_VALUES[codec], where)
     if codec == "ppm_plain" and content.count(b"#") > MAX_COMMENTS:
-        raise _too_much("too many comments", MAX_COMMENTS, where)
+        raise _limit_error("too many comments", MAX_COMMENTS, where)
 
 
-def _too_much(what: str, limit: int, where: str) -> DataError:
-    return _bad_file(f"{what}; the maximum is {limit:,}", where)
+def _limit_error(what: str, limit: int, where: str) -> DataError:
+    return _bad_file_error(f"{what}; the maximum is {limit:,}", where)
 
 
 def _check_supported(beginning: bytes, where: str) -> None:
@@ -175,7 +177,7 @@ def _check_jpeg(content: bytes, where: str, max_pixels: int) -> None:
     while match := ANY_MARKER.search(content, position):  # like libjpeg, skip bytes that are not a marker
         num_skipped += match.end() - position - 2
         if num_skipped > MAX_SKIPPED:
-            raise _too_much("too many bytes between its segments", MAX_SKIPPED, where)
+            raise _limit_error("too many bytes between its segments", MAX_SKIPPED, where)
         marker, position = match[1][0], match.end()
         if marker in MARKERS_WITHOUT_LENGTH:
             num_skipped += 2
@@ -184,7 +186,7 @@ def _check_jpeg(content: bytes, where: str, max_pixels: int) -> None:
             break
         num_segments += 1
         if num_segments > MAX_SEGMENTS:
-            raise _too_much("too many segments", MAX_SEGMENTS, where)
+            raise _limit_error("too many segments", MAX_SEGMENTS, where)
         if marker == 0xDA:  # SOS: the pixel data begin
             break
         length = max(2, content[position] << 8 | content[position + 1])
@@ -198,13 +200,13 @@ def _check_jpeg(content: bytes, where: str, max_pixels: int) -> None:
             check_tiff_tags(content[position + 6 : position + length], where)
         position += length
     if sum(map(len, exif)) > MAX_EXIF:  # Pillow concatenates the segments one by one
-        raise _too_much("too many bytes of EXIF", MAX_EXIF, where)
+        raise _limit_error("too many bytes of EXIF", MAX_EXIF, where)
     if exif:
         check_tiff_tags(b"".join(exif), where)
     pixels = max(1, size[0] * size[1])
     max_scans = max(1, min(MAX_SCANS, FULL_SCANS * max_pixels // pixels))
     if num_scans > max_scans and _count_scans(content, position, max_scans) > max_scans:
-        raise _too_much(f"too many scans of {size[0]:,} x {size[1]:,} pixels", max_scans, where)
+        raise _limit_error(f"too many scans of {size[0]:,} x {size[1]:,} pixels", max_scans, where)
 
 
 def _count_scans(content: bytes, position: int, max_scans: int) -> int:
@@ -224,13 +226,13 @@ def _count_scans(content: bytes, position: int, max_scans: int) -> int:
 
 def _check_png(content: bytes, where: str) -> None:
     if content.count(b"iCCP") > MAX_PROFILES:
-        raise _too_much("too many color profiles", MAX_PROFILES, where)
+        raise _limit_error("too many color profiles", MAX_PROFILES, where)
     position, num_chunks = 8, 0
     while position + 12 <= len(content) and content[position + 4 : position + 8] != b"IEND":
         position += 12 + int.from_bytes(content[position : position + 4], "big")
         num_chunks += 1
         if num_chunks > MAX_CHUNKS:
-            raise _too_much("too many chunks", MAX_CHUNKS, where)
+            raise _limit_error("too many chunks", MAX_CHUNKS, where)
 
 
 def _check_gif(content: bytes, where: str) -> None:
@@ -252,4 +254,4 @@ def _check_gif(content: bytes, where: str) -> None:
                 if not length:
                     break
         if num_blocks > MAX_BLOCKS:
-            raise _too_much("too many blocks before its first frame", MAX_BLOCKS, where)
+            raise _limit_error("too many blocks before its first frame", MAX_BLOCKS, where)

@@ -11,9 +11,9 @@ import numpy as np
 
 from glassformer.data.dataset import Dataset
 from glassformer.data.doctor_checks import label_problems, missing_names, multilabel, run_checks, twin_classes
-from glassformer.data.duplicates import Thumbnails, digest, near_duplicates, positions_by_key
+from glassformer.data.duplicates import Thumbnails, image_digest, near_duplicates, positions_by_key
 from glassformer.data.findings import DoctorReport, Finding, Findings, Stats
-from glassformer.data.image import DARK, SKIP_HINT, BrightestPixel, ImageHeader, read_headers
+from glassformer.data.image import DARK_LEVEL, SKIP_HINT, BrightestPixel, ImageHeader, read_headers
 from glassformer.data.image_range import MAX_UNCLEAR, WHITE_16, likely_white
 from glassformer.data.image_sources import ImageSplit, missing_classes
 from glassformer.data.label_sets import are_sets, flat_labels
@@ -52,7 +52,7 @@ def examine_images(dataset: Dataset, *, transform: Any = None, decode: bool = Fa
         yield from (Finding("note", "source", note) for note in messages)
         stats["splits"] = {}
         for name, split in splits.items():
-            positions[name] = positions_by_key(list(map(digest, split.images)))
+            positions[name] = positions_by_key(list(map(image_digest, split.images)))
             positions[name].pop("", None)  # missing images are not duplicates of each other
             brightest, options = BrightestPixel(), (decode, transform and transform.image_range)
             headers, errors = read_headers(split.images, split.origin, split.rows, *options, brightest)
@@ -186,7 +186,7 @@ def _range(name: str, headers: Mapping[int, ImageHeader], brightest: BrightestPi
     almost_black = "for a model the images are almost black"
     if 0 < brightest.pixel <= MAX_UNCLEAR:
         message = f"{many_bits}: training would raise an error, since the images are almost black"
-    elif len(pixels) < len(headers) or not pixels or max(pixels) >= DARK:
+    elif len(pixels) < len(headers) or not pixels or max(pixels) >= DARK_LEVEL:
         return
     elif brightest.pixel and n == len(headers):
         message = f"{many_bits}: {almost_black}"

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import listed
+from glassformer.config import join_names
 from glassformer.data import folders
 from glassformer.data.checks import check_class_names
 from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label_column, with_label_sets
@@ -98,7 +98,7 @@ def load_image_dataset(
     if named is not None and numbers:
         raise WrongInputError(f"the images of {str(source)!r} have classes, not numbers", fix=FIX_NUMBERS)
     if named is not None:
-        dataset = named.described(named.load(named, splits))
+        dataset = named.describe(named.load(named, splits))
     else:
         rejected: list[RejectedRow] | None = [] if "skip" in (broken, on_bad_row) else None
         columns = image_column, label_column, need_labels, rejected
@@ -122,8 +122,8 @@ def missing_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
         if name == "train" or not split.labels or are_numbers(split.labels):
             continue
         if missing := train - set(flat_labels(split.labels)):
-            listed = ", ".join(sorted(map(str, missing))[:6])
-            messages.append(f"no image of {listed} in {name}: its metrics say nothing about these classes")
+            shown = ", ".join(sorted(map(str, missing))[:6])
+            messages.append(f"no image of {shown} in {name}: its metrics say nothing about these classes")
     return messages
 
 
@@ -143,7 +143,7 @@ class _TableReader(LabelReader):
         """The table, and its columns of images and labels; 0/1 columns of labels become a column of lists."""
         image = find_column(table, self.image, IMAGE_COLUMNS, "image")
         if image is None:
-            what = f"there is no column of images (columns: {listed(list(table.names))})"
+            what = f"there is no column of images (columns: {join_names(list(table.names))})"
             fix = "For texts use a text model (--text); otherwise name the column with image_column"
             raise NoSuchColumnError(what, where=table.origin, fix=fix)
         if self.numbers:
@@ -233,8 +233,8 @@ def ignored_files_messages(folder: Path, ignored: Sequence[Path]) -> Iterable[st
     """Messages about images outside the class folders, and about files inside that are not images."""
     outside = [str(p.relative_to(folder)) for p in ignored if is_image_name(p)]
     if outside:
-        listed = ", ".join(outside[:MAX_SHOWN]) + (", ..." if len(outside) > MAX_SHOWN else "")
-        yield f"images outside of the class folders, which are ignored: {len(outside):,} ({listed})"
+        shown = ", ".join(outside[:MAX_SHOWN]) + (", ..." if len(outside) > MAX_SHOWN else "")
+        yield f"images outside of the class folders, which are ignored: {len(outside):,} ({shown})"
     if other_files := [p for p in ignored if not is_image_name(p)]:
         yield f"files without the extension of an image, which are ignored: {_count_extensions(other_files)}"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.config import listed, nearest
+from glassformer.config import join_names, suggest
 from glassformer.errors import DataError, NoSuchColumnError, WrongInputError, with_article
 
 FIRST_ROWS = 100  # number of rows from which the content of a column is detected
@@ -226,8 +226,8 @@ def read_rows(
 def _column_index(available: Sequence[str], name: str, origin: str, requested: Sequence[str]) -> int:
     if name in available:
         return list(available).index(name)
-    hint = nearest(name, [other for other in available if other not in requested])
-    fix = hint if hint.endswith("?") else f"The columns are: {listed(list(available))}"
+    hint = suggest(name, [other for other in available if other not in requested])
+    fix = hint if hint.endswith("?") else f"The columns are: {join_names(list(available))}"
     what = f"no column {name!r}; expected: {' and '.join(map(repr, requested))}"
     raise NoSuchColumnError(what, where=origin, fix=fix)
 
@@ -238,7 +238,7 @@ def column_count_error(
     """The error for a table with no or too many columns; the fix shows how to select ``proposed``."""
     if not len(table):
         return DataError("a table without columns", where=origin, fix=f"Give a column of {noun}")
-    shown = listed([str(key) for key in table.keys])
+    shown = join_names([str(key) for key in table.keys])
     kind = "an array" if table.names is None else "a table"
     what = f"{kind} with {len(table)} columns ({shown}), expected one column of {noun}"
     what += ", or two for pairs" if max_columns > 1 else ""
@@ -295,7 +295,7 @@ def one_column(y: Any, origin: str = "y", noun: str = "labels") -> Any:
         return y
     check_ordered(y, origin, noun)  # raises an error if y is None
     if (table := table_of(y)) is not None:
-        shown = listed([str(key) for key in table.keys])
+        shown = join_names([str(key) for key in table.keys])
         what = f"a table with {len(table)} columns ({shown}), expected one column of {noun}"
         raise WrongInputError(what, where=origin, fix="Give one column")
     if y.ndim > 1:

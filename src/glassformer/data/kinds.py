@@ -101,7 +101,7 @@ def _kind_of_table(table: Table) -> Kind:
     if names & {*LABEL_COLUMNS}:
         return "texts"
     try:
-        columns = pairs.find_columns(table, None, None)
+        columns = pairs.find_translation_columns(table, None, None)
     except DataError:
         return "texts"
     # Most values in a column of sentences have several words; most labels have one word.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from glassformer.config import listed
+from glassformer.config import join_names
 from glassformer.finite import json_text
 
 LABEL_SEPARATOR = re.compile(r"\s*[|;,/]\s*")
@@ -157,7 +157,7 @@ def respelled_message(labels: Sequence[Any], known_labels: Sequence[Any]) -> str
     """A message about the labels that were replaced by known labels, with counts; otherwise empty."""
     replaced = Counter((a, b) for a, b in zip(labels, known_labels, strict=True) if a != b)
     pairs = sorted(replaced.items(), key=lambda item: (-item[1], str(item[0])))
-    shown = listed([f"{label!r} as {known!r} ({n:,})" for (label, known), n in pairs])
+    shown = join_names([f"{label!r} as {known!r} ({n:,})" for (label, known), n in pairs])
     return f"labels in another spelling than the model's: {shown}" if replaced else ""
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassformer.data.checks import check_label, check_labels, is_missing, place
+from glassformer.data.checks import check_label, check_labels, is_missing, location
 from glassformer.data.in_memory import table_of
 from glassformer.errors import DataError, IdleSettingWarning
 
@@ -41,7 +41,7 @@ def parse_labels(cell: str, known: Collection[str]) -> list[str]:
     return labels
 
 
-class Unusable(NamedTuple):
+class UnusableRow(NamedTuple):
     """The reason why a row has no usable labels, in place of the labels."""
 
     reason: str
@@ -62,7 +62,7 @@ def is_multilabel(y: Any) -> bool:
     if y is None or len(getattr(y, "shape", ())) > 1 or isinstance(y, str | bytes):
         return False
     first = next((label for label in y if not (label is None or isinstance(label, float))), None)
-    return _is_set(first)  # also true for Unusable, which is a tuple
+    return _is_set(first)  # also true for UnusableRow, which is a tuple
 
 
 def _is_set(label: Any) -> bool:
@@ -97,7 +97,7 @@ def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | N
     sets, flat, example_of_label = [], [], []
     for index, label_set in enumerate(y):
         what = ""
-        if isinstance(label_set, Unusable):
+        if isinstance(label_set, UnusableRow):
             what, fix = label_set.reason, "Correct it or remove the row"
         elif not _is_set(label_set):
             kind = "missing" if is_missing(label_set) else f"not a list but {type(label_set).__name__}"
@@ -107,15 +107,15 @@ def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | N
             what = f"a label is called {NONE!r}, the name for examples without labels"
             fix = "Give it another name, or give an empty list for an example without labels"
         if what:
-            raise DataError(what, where=place(origin, index, rows), fix=fix)
+            raise DataError(what, where=location(origin, index, rows), fix=fix)
         sets.append(list(label_set))
         flat += sets[-1]
         example_of_label += [index] * len(sets[-1])
     try:
         checked = check_labels(flat, "")
     except DataError as error:
-        index = int((error.where or "[0]").strip("[]"))  # from ``place`` without an origin: "[i]"
-        raise error.replace(where=place(origin, example_of_label[index], rows)) from None
+        index = int((error.where or "[0]").strip("[]"))  # from ``location`` without an origin: "[i]"
+        raise error.replace(where=location(origin, example_of_label[index], rows)) from None
     remaining = iter(checked)
     return [LabelSet(sorted(set(islice(remaining, len(labels))))) for labels in sets]
 
@@ -130,7 +130,7 @@ def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[An
     wrong = np.argwhere(~((dense == 0) | (dense == 1)))
     if len(wrong):
         i, k = wrong[0].tolist()
-        what, where = f"{dense[i, k]!r} where an indicator matrix has 0 or 1", place(origin, i, None)
+        what, where = f"{dense[i, k]!r} where an indicator matrix has 0 or 1", location(origin, i, None)
         raise DataError(what, where=f"{where}[{k}]", fix="Give 1 if the example has the label, otherwise 0")
     if len(set(labels)) < len(labels):
         raise DataError("two columns have the same name", where=origin, fix="Rename one")

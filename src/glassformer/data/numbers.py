@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from glassformer.config import listed
-from glassformer.data.checks import is_missing, place
+from glassformer.config import join_names
+from glassformer.data.checks import is_missing, location
 from glassformer.data.duplicates import conflicts
 from glassformer.data.findings import Finding, excerpt
 from glassformer.data.in_memory import one_column
@@ -162,11 +162,11 @@ def check_numbers(
     out = []
     for index, value in enumerate(one_column(values, origin, "numbers")):
         if is_missing(value):
-            where = place(origin, index, rows)
+            where = location(origin, index, rows)
             raise MissingValueError("the number is missing", where=where, fix="Fill it in or remove the row")
         number = _parse_number(value, form)
         if not abs(number) <= MAX_NUMBER:
-            raise _not_a_number_error(value, form, place(origin, index, rows))
+            raise _not_a_number_error(value, form, location(origin, index, rows))
         out.append(number)
     return out
 
@@ -216,7 +216,7 @@ def check_positive(numbers: Sequence[float], origin: str, rows: Sequence[int] | 
         if number > 0:
             what = f"{number:g} is below {1 / MAX_NUMBER:g}, the lowest prediction of number_scale=log"
             fix = "Multiply all numbers, or learn their logarithms with number_scale=linear"
-        raise NotANumberError(what, where=place(origin, index, rows), fix=fix)
+        raise NotANumberError(what, where=location(origin, index, rows), fix=fix)
 
 
 def drop_nonpositive(dataset: Any, skip: bool) -> Any:
@@ -238,7 +238,7 @@ def drop_nonpositive(dataset: Any, skip: bool) -> Any:
             what = VALUE_HAS_NO_LOGARITHM.format(split.labels[bad[0]])
             what += f" ({len(bad) - 1:,} more such row{'s' * (len(bad) > 2)})" if len(bad) > 1 else ""
             fix = f"Correct it, leave such rows out with {SKIP}, or train without number_scale=log"
-            raise NotANumberError(what, where=place(split.origin, bad[0], split.rows), fix=fix)
+            raise NotANumberError(what, where=location(split.origin, bad[0], split.rows), fix=fix)
         rows = split.rows or range(1, len(split) + 1)
         rejected += [RejectedRow(split.origin, rows[i], NO_LOGARITHM) for i in bad]
         splits[name] = split.select(sorted({*range(len(split))} - {*bad}))
@@ -331,12 +331,12 @@ def find_number_column(
         raise UnclearColumnError(what, where=table.origin, fix=fix[0].upper() + fix[1:])
     if len(columns) == 1 or (columns and columns[0].lower() in NUMBER_COLUMNS):
         return columns[0]
-    what = f"several columns hold numbers: {listed(columns)}" if columns else "no column holds numbers"
-    fix = f"Name the column of numbers with label_column: {listed(unused)}"
+    what = f"several columns hold numbers: {join_names(columns)}" if columns else "no column holds numbers"
+    fix = f"Name the column of numbers with label_column: {join_names(unused)}"
     if not columns:
         if len(empty := [name for name in unused if not cells[name]]) == 1:
             raise empty_column_error(table, empty[0], "label_column", used)
-        what += f" (columns: {listed(table.names)})"
+        what += f" (columns: {join_names(table.names)})"
         fix = f"Add a column of numbers, name it with label_column, {LEARN_CLASSES}"
     raise UnclearColumnError(what, where=table.origin, fix=fix)
 

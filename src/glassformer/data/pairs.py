@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from glassformer.config import listed, nearest
+from glassformer.config import join_names, suggest
 from glassformer.data.checks import check_cells, check_texts, is_missing
 from glassformer.data.column_contents import mean_text_length
 from glassformer.data.columns import COMPARED_COLUMNS
@@ -130,7 +130,7 @@ def load_pairs(
         if is_parallel:
             return _line_pairs(file, columns, empty_sides)
         table = lenient_table(file, None if empty_sides == "refuse" else rejected)
-        columns = find_columns(table, source_column, target_column)
+        columns = find_translation_columns(table, source_column, target_column)
         if not keep_empty:
             check_filled(table, dict(zip(("source_column", "target_column"), columns, strict=True)))
         return _table_pairs(table, columns, empty_sides)
@@ -193,7 +193,7 @@ def _fix_parallel_files(path: Path) -> str:
     return f"{fix}; or give a table with two columns: {', '.join(READERS)}"
 
 
-def find_columns(table: Table, source: str | None, target: str | None) -> tuple[str, str]:
+def find_translation_columns(table: Table, source: str | None, target: str | None) -> tuple[str, str]:
     """The columns of source and target texts.
 
     Raises:
@@ -221,7 +221,7 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
         what = f"a side is missing: {table.names[0]!r} is the only column"
         raise UnclearColumnError(what, where=table.origin, fix="Put text and translation into two columns")
     if columns[0] is None or columns[1] is None:
-        fix = f"Name them with source_column and target_column: {listed(table.names)}"
+        fix = f"Name them with source_column and target_column: {join_names(table.names)}"
         what = "two columns are expected, a text and its translation"
         raise UnclearColumnError(what, where=table.origin, fix=fix)
     return columns[0], columns[1]
@@ -255,7 +255,7 @@ def columns_of_other_data(
         explicit: names of columns that the user has set; they are not replaced.
 
     Raises:
-        DataError: see ``find_columns``.
+        DataError: see ``find_translation_columns``.
     """
     named = PAIR_SOURCES.get(str(source))
     file = _first_table(_folder_of_source(named) if named else Path(source).expanduser())
@@ -263,7 +263,7 @@ def columns_of_other_data(
         return columns
     table = read_table(file)
     source_column, target_column = [n if n in table.names or n in explicit else None for n in columns]
-    return find_columns(table, source_column, target_column)
+    return find_translation_columns(table, source_column, target_column)
 
 
 # --- plain files ------------------------------------------------------------------------------
@@ -391,14 +391,14 @@ def load_scored_pairs(
         rows = rows if len(files) == 1 else None
         splits[name] = ScoredSplit(a, b, scores if has_scores else None, origin, rows)
     dataset = Dataset(path.stem, splits, rejected=tuple(rejected or ()), columns=columns or ())
-    return limit_examples(named.described(dataset) if named else dataset, limit, seed)
+    return limit_examples(named.describe(dataset) if named else dataset, limit, seed)
 
 
 def _scored_pairs(table: Table, columns: tuple[str, str, str | None]) -> Iterator[Row]:
     """Yield the pairs of a table with their scores."""
     if missing := [name for name in columns if name is not None and name not in table.names]:
         what = f"no column {missing[0]!r}, which the first table has"
-        raise NoSuchColumnError(what, where=table.origin, fix=nearest(missing[0], table.names))
+        raise NoSuchColumnError(what, where=table.origin, fix=suggest(missing[0], table.names))
     values = [[None] * len(table.rows) if name is None else table.read(name) for name in columns]
 
     def pair(first: Any, second: Any, score: Any, row: int) -> tuple[str, str, float | None]:
@@ -450,7 +450,7 @@ def _detect_text_columns(table: Table, first: str | None, second: str | None) ->
 def _fix_text_columns(table: Table) -> str:
     if len(table.names) < 2:
         return "Add a column with the second text of each row"
-    return f"Name two columns with --set first=NAME --set second=NAME: {listed(table.names)}"
+    return f"Name two columns with --set first=NAME --set second=NAME: {join_names(table.names)}"
 
 
 def _detect_score(table: Table, first: str, second: str) -> str | None:
@@ -461,7 +461,7 @@ def _detect_score(table: Table, first: str, second: str) -> str | None:
     cells = {name: [v for v in table.read(name) if not is_missing(v)] for name in candidates}
     numbers = [name for name, values in cells.items() if values and all(map(is_number, values))]
     if len(numbers) > 1:
-        what = f"several columns could be the score: {listed(numbers)}"
+        what = f"several columns could be the score: {join_names(numbers)}"
         fix = "Name it with --set score=NAME, or use score=none"
         raise UnclearColumnError(what, where=table.origin, fix=fix)
     return numbers[0] if numbers else None

@@ -171,7 +171,7 @@ class _CompactParser:
 
 # --- columns --------------------------------------------------------------------------------------
 
-ANY_SIZE = 1 << 62
+NO_SIZE_LIMIT = 1 << 62
 BATCH_BYTES = 64 << 20  # decompressed bytes of one batch of rows
 BATCH_ROWS = 65_536  # maximum number of rows of a batch
 MIN_ROWS_LIMIT = 1 << 24  # maximum number of rows of a small file; the limit of others grows with their size
@@ -193,7 +193,7 @@ def open_parquet(path: str | Path, *leaves: str) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    check_file(Path(path), ANY_SIZE)  # the size is checked per column
+    check_file(Path(path), NO_SIZE_LIMIT)  # the size is checked per column
     try:
         return pq.ParquetFile(path, read_dictionary=list(leaves) or None, buffer_size=1 << 20)
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:

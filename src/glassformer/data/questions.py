@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from glassformer.data.checks import check_not_numbers, is_missing, place
+from glassformer.data.checks import check_not_numbers, is_missing, location
 from glassformer.data.findings import excerpt
 from glassformer.data.in_memory import read_rows, table_of
 from glassformer.data.label_kinds import is_number
@@ -48,7 +48,7 @@ def check_questions(X: Any, origin: str = "questions", rows: Sequence[int] | Non
         raise DataError(what, where=origin, fix="Give a list of (question, context)")
     check_not_numbers(X, origin, "Give a list of (question, context)")
     X = read_rows(X, origin, "questions", max_columns=2, names=(QUESTION, CONTEXT), is_example=is_example)
-    pairs = [_question_and_context(x, place(origin, i, rows)) for i, x in enumerate(X)]
+    pairs = [_question_and_context(x, location(origin, i, rows)) for i, x in enumerate(X)]
     if not pairs:
         raise MissingValueError("there are no questions", where=origin, fix="Give at least one")
     columns = zip((QUESTION, CONTEXT), zip(*pairs, strict=True), strict=True)
@@ -97,7 +97,9 @@ def check_answers(
         fix = "Give one answer for each question, None if it has no answer"
         raise UnequalLengthsError(what, where=origin, fix=fix)
     pairs = enumerate(zip(values, questions, strict=True))
-    return [_parse_answers(value, question.context, place(origin, i, rows)) for i, (value, question) in pairs]
+    return [
+        _parse_answers(value, question.context, location(origin, i, rows)) for i, (value, question) in pairs
+    ]
 
 
 def _parse_answers(value: Any, context: str, where: str) -> Answers:

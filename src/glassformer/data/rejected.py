@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import listed
-from glassformer.data.checks import LINE_FILES, NO_TEXT, is_missing, place_in_file
+from glassformer.config import join_names
+from glassformer.data.checks import CONLL_EXTENSIONS, NO_TEXT, is_missing, row_location
 from glassformer.data.column_contents import looks_like_labels, mean_text_length
 from glassformer.data.files import decoding_error_message, encoding_fix
 from glassformer.data.label_kinds import LOOKS_LIKE_AMOUNT, find_label_problem
@@ -117,7 +117,9 @@ def empty_column_error(
     """The error for an empty column; the fix names suitable columns that are not in ``used``."""
     is_suitable = looks_like_labels if setting == "label_column" else mean_text_length
     others = [x for x in table.names if x not in (name, *used) and is_suitable(table.read(x))]
-    alternative = f"name another column with {setting}: {listed(others)}" if others else "give another table"
+    alternative = (
+        f"name another column with {setting}: {join_names(others)}" if others else "give another table"
+    )
     fix = f"Fill it in, or {alternative}"
     where = f"{table.origin}, column {name!r}"
     return MissingValueError(f"empty in all {len(table.rows):,} rows", where=where, fix=fix)
@@ -164,7 +166,7 @@ def group_reasons(rejected: Sequence[RejectedRow], limit: int = 5) -> str:
     for rows in ranked[:limit]:
         and_similar = " and the like" * (len({row.reason for row in rows}) > 1)
         shown = ", ".join(str(row.row) for row in rows[:3]) + (" ..." if len(rows) > 3 else "")
-        unit = "line" if rows[0].file.lower().endswith(LINE_FILES) else "row"
+        unit = "line" if rows[0].file.lower().endswith(CONLL_EXTENSIONS) else "row"
         count = f"{len(rows):,}: {unit}s" if len(rows) > 1 else unit
         clauses.append(f"{rows[0].reason}{and_similar} ({count} {shown})")
     return ", ".join(clauses) + (f" and {len(ranked) - limit} more reasons" if len(ranked) > limit else "")
@@ -183,7 +185,7 @@ def skip_message(rejected: Sequence[Any], is_listed: bool = True) -> str:
     """
     first = rejected[0]
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
-    where = place_in_file(first.file, first.row)
+    where = row_location(first.file, first.row)
     what = f"{rows} left out{', listed in rejected.jsonl' * is_listed}"
     return f"{what}; the first: {where}: {first.reason}{encoding_note(rejected)}"
 
@@ -243,7 +245,7 @@ def find_named_column(
     matches = matches or [x for x in lists or () if isinstance(next(iter(table.read(x)), None), list)]
     if len(matches) == 1:
         return matches[0]
-    fix = f"Name it with {key}: {listed(table.names)}"
+    fix = f"Name it with {key}: {join_names(table.names)}"
     raise UnclearColumnError(f"there is no column of {noun}", where=table.origin, fix=fix)
 
 

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from glassformer.config import listed, nearest
-from glassformer.data.checks import place
+from glassformer.config import join_names, suggest
+from glassformer.data.checks import location
 from glassformer.data.dataset import label_names
-from glassformer.data.duplicates import case_insensitive_key, digest, grouped
+from glassformer.data.duplicates import case_insensitive_key, group_by, image_digest
 from glassformer.data.findings import Finding, listed_in_part
 from glassformer.data.label_kinds import NUMBER_OPTION, find_proposed_separator, plain_name
 from glassformer.data.label_sets import NONE, LabelSet, are_sets, flat_labels
@@ -69,7 +69,7 @@ def _merge_labels(dataset: Any, merges: str | Mapping[str, Any], messages: list[
     names = [str(label) for label in classes]
     unknown = next((name for name in merges if name not in (*names, *merges.values())), None)
     if unknown is not None and not classes & {*merges.values()}:
-        fix = nearest(unknown, names)
+        fix = suggest(unknown, names)
         raise BadValueError(f"there is no class {unknown!r}", where="merge_labels", fix=fix)
     new_names = {label: merges.get(str(label), label) for label in classes}
     if others:
@@ -119,7 +119,7 @@ def usual_spelling(splits: Mapping[str, Any], only: Collection[Any] | None = Non
     """
     labels = (label for split in splits.values() for label in flat_labels(split.labels))
     counts = Counter(label for label in labels if only is None or label in only)
-    spellings = grouped((label for label in counts if isinstance(label, str)), plain_name)
+    spellings = group_by((label for label in counts if isinstance(label, str)), plain_name)
     best = {plain: min(names, key=lambda name: (-counts[name], name)) for plain, names in spellings.items()}
     return {label: best[plain_name(label)] if isinstance(label, str) else label for label in counts}
 
@@ -174,12 +174,12 @@ def _example_name(split: Any, i: int) -> str:
     """The name of an image, the row of a text in its file, or its index in the split."""
     if hasattr(split, "images"):
         return split.names()[i]
-    return place(split.origin, i, split.rows) if split.rows is None else f"row {split.rows[i]}"
+    return location(split.origin, i, split.rows) if split.rows is None else f"row {split.rows[i]}"
 
 
 def _keys(split: Any) -> Sequence[str]:
     if hasattr(split, "images"):
-        return list(map(digest, split.images))
+        return list(map(image_digest, split.images))
     return list(map(case_insensitive_key, split.texts))
 
 
@@ -238,6 +238,6 @@ def needed_corrections(findings: Sequence[Finding], options: Sequence[str], spli
         merged = usual_spelling(splits) if "merge_labels=spelling" in options else {x: x for x in labels}
         single = [str(label) for label, n in Counter(merged[x] for x in labels).items() if n == 1]
         if single and options:
-            classes = f"classes with one example ({listed(sorted(single))})"
+            classes = f"classes with one example ({join_names(sorted(single))})"
             corrections.append(f"{classes}: add examples first, since a random split needs two per class")
     return "; ".join(corrections)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
-from glassformer.config import listed
+from glassformer.config import join_names
 from glassformer.data import corpus, country_corpus, folders
 from glassformer.data.checks import check_class_names, check_labels, check_texts
 from glassformer.data.columns import (
@@ -374,7 +374,7 @@ def _from_tables(name: str, files: dict[str, list[Path]], reader: _TextReader) -
                     class_names = table.class_names.get(columns.label, class_names)
                     labels += reader.read(table, columns.label, class_names)
             if columns.label is None and split != "unsupervised":
-                notes.append(f"{table.origin} has no labels (columns: {listed(table.names)})")
+                notes.append(f"{table.origin} has no labels (columns: {join_names(table.names)})")
             if columns.label is not None and reader.numbers:
                 amounts.append(amounts_message(table.read(columns.label), reader.form))
         origin = folders.combined_origin(split_tables, len(texts), len(labels))
@@ -472,7 +472,7 @@ def _load_downloadable(source: NamedSource, reader: _TextReader, requested: Requ
         remote = choose_splits(dict(source.files), requested, source.folder)
         files = {split: [_download(source, path)] for split, path in remote.items()}
     chosen = choose_splits(files, requested, source.folder)
-    return source.described(_from_tables(source.folder, chosen, reader))
+    return source.describe(_from_tables(source.folder, chosen, reader))
 
 
 def _download(source: NamedSource, path: str) -> Path:
@@ -515,7 +515,7 @@ def _generated(make: Callable[[], TextDataset]):
     def load(source: NamedSource, reader: _TextReader, requested: Requested) -> TextDataset:
         dataset = make()
         splits = choose_splits(dataset.splits, requested, dataset.name)
-        return source.described(replace(dataset, splits=splits))
+        return source.describe(replace(dataset, splits=splits))
 
     return load
 

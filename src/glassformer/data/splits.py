@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from glassformer.config import nearest
+from glassformer.config import suggest
 from glassformer.data.checks import FIT_LABELS
 from glassformer.data.columns import check_no_target_in_pairs
 from glassformer.data.dataset import Dataset
-from glassformer.data.duplicates import copy_keys, first_occurrences, grouped, positions_by_key
+from glassformer.data.duplicates import copy_keys, first_occurrences, group_by, positions_by_key
 from glassformer.data.findings import listed_in_part
 from glassformer.data.label_kinds import (
     MIN_CLASS_EXAMPLES,
@@ -338,7 +338,7 @@ def split_by_distinct_text(
         fix = 'Use shares such as {"train": 0.8, "test": 0.2}'
         raise DataError("the shares do not add up to 1", where="sizes", fix=fix)
     positions = positions_by_key(texts)
-    by_class = grouped(positions, lambda text: labels[positions[text][0]])
+    by_class = group_by(positions, lambda text: labels[positions[text][0]])
     rng = random.Random(seed)
     parts: dict[str, list[int]] = {name: [] for name in sizes}
     for label in sorted(by_class, key=str):
@@ -493,7 +493,7 @@ def _sample(split: Any, count: int, seed: int, *, shuffled: bool) -> np.ndarray:
 def choose_evaluated_split(name: str, splits: Sequence[str]) -> str:
     """Name of the split to evaluate: ``name``, or ``validation`` if the data set lacks that split."""
     if name not in (*splits, "test", "validation"):
-        fix = nearest(name, [*splits])
+        fix = suggest(name, [*splits])
         raise BadValueError(f"there is no split {name!r}", where="evaluate.split", fix=fix)
     return name if name in splits else "validation"
 

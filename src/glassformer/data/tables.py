@@ -23,7 +23,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
-from glassformer.config import listed, nearest
+from glassformer.config import join_names, suggest
 from glassformer.data.column_contents import (
     LABEL_COLUMNS,
     TEXT_COLUMNS,
@@ -125,7 +125,7 @@ class Table:
         """Raise DataError for a column that does not exist; None is ignored."""
         for name in names:
             if name is not None and name not in self.names:
-                what, fix = f"there is no column {name!r}", nearest(name, self.names)
+                what, fix = f"there is no column {name!r}", suggest(name, self.names)
                 raise NoSuchColumnError(what, where=self.origin, fix=fix)
 
 
@@ -391,7 +391,7 @@ def check_head(path: Path, errors: str) -> None:
             (first, cells), (row, names) = nonempty[0], header
             line = delimiter.join(cells)[:40]
             what = f"row {first} is not a header but a line above the table ({line!r}); "
-            what += f"row {row} looks like the header: {listed(names)}"
+            what += f"row {row} looks like the header: {join_names(names)}"
             rows_above = f"the {row - 1} rows" if row > 2 else "the row"
             fix = f"Remove {rows_above} above row {row}; if row {first} is the header, add --header yes"
             raise MalformedFileError(what, where=str(path), fix=fix)
@@ -719,7 +719,7 @@ def check_names(names: Sequence[str], where: str, delimited: bool = False) -> No
         what, fix = f"column {repeated[0][:MAX_NAME]!r} occurs twice", "Rename one of them"
         if not repeated[0]:
             unnamed = [str(i) for i, name in enumerate(names, 1) if not name]
-            what = f"columns {listed(unnamed)} have no name"
+            what = f"columns {join_names(unnamed)} have no name"
             fix = "Name them, or remove them where they are empty"
         raise MalformedFileError(what, where=where, fix=f"{fix}{header_hint}")
     for i, name in enumerate(names, 1):
@@ -962,7 +962,7 @@ def _read_text_table(path: Path, on_error: RowErrorHandler) -> Table:
     message = ""
     if path.suffix.lower() == TXT:
         message = f"{path.name} is read as a table: {len(names)} columns with tabs between them, "
-        message += f"{'without a header' if names[:1] == ('column1',) else listed(names)}"
+        message += f"{'without a header' if names[:1] == ('column1',) else join_names(names)}"
     return Table(str(path), names, rows, read, file.typed, message)
 
 

@@ -14,7 +14,7 @@ from glassformer.data.duplicates import conflicts
 from glassformer.data.findings import Check, DoctorReport, Finding, Findings, Stats, excerpt, percent
 from glassformer.data.tagged import TaggedDataset, TaggedSplit
 from glassformer.data.tags import (
-    NOT_TAGGED,
+    IGNORED_TAG,
     OUTSIDE,
     Scheme,
     malformed_positions,
@@ -99,8 +99,8 @@ def _similar_kind_names(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Fi
 
 def _not_tagged(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
     for name, split in splits.items():
-        if count := sum(tags.count(NOT_TAGGED) for tags in split.tags or ()):
-            what = f"{name}: {count:,} words have the tag {NOT_TAGGED}; no loss and no metric includes them"
+        if count := sum(tags.count(IGNORED_TAG) for tags in split.tags or ()):
+            what = f"{name}: {count:,} words have the tag {IGNORED_TAG}; no loss and no metric includes them"
             yield Finding("note", "not-tagged", what, count)
 
 
@@ -124,12 +124,12 @@ def _balance(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
     train = splits.get("train")
     if train is None:
         return
-    tag_counts = Counter(tag for tags in train.tags or () for tag in tags if tag != NOT_TAGGED)
+    tag_counts = Counter(tag for tags in train.tags or () for tag in tags if tag != IGNORED_TAG)
     kinds = Counter(span.kind for tags in train.tags or () for span in tags_to_spans(tags, scheme))
     if scheme != "plain" or OUTSIDE in tag_counts:
         total = tag_counts.total()
         num_inside = total - tag_counts[OUTSIDE]
-        num_empty = sum(set(tags) <= {OUTSIDE, NOT_TAGGED} for tags in train.tags or ())
+        num_empty = sum(set(tags) <= {OUTSIDE, IGNORED_TAG} for tags in train.tags or ())
         message = f"train: {percent(num_inside, total)} of {total:,} words are in a span; "
         message += f"{num_empty:,} sentences have none"
         yield Finding("note", "tag-balance", message, num_inside)

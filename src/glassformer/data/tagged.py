@@ -24,8 +24,8 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import listed
-from glassformer.data.checks import check_class_names, place_in_file
+from glassformer.config import join_names
+from glassformer.data.checks import check_class_names, row_location
 from glassformer.data.dataset import Dataset, Split, choose_splits
 from glassformer.data.files import check_utf8, text_lines
 from glassformer.data.folders import find_folder, find_split_files
@@ -124,7 +124,7 @@ def load_tagged(
         files_without_empty_lines=tuple(reader.files_without_empty_lines),
         columns=reader.columns,
     )
-    return limit_examples(dataset if named is None else named.described(dataset), limit, seed)
+    return limit_examples(dataset if named is None else named.describe(dataset), limit, seed)
 
 
 @dataclass
@@ -190,7 +190,7 @@ class _Reader:
             if class_names and isinstance(tags, list):
                 for tag in tags:
                     if not isinstance(tag, int) or not 0 <= tag < len(class_names):
-                        fix = f"The file has names for 0 to {len(class_names) - 1}: {listed(class_names)}"
+                        fix = f"The file has names for 0 to {len(class_names) - 1}: {join_names(class_names)}"
                         raise BadTagsError(f"tag {tag!r} has no name", where=where, fix=fix)
                 tags = [class_names[tag] for tag in tags]
             return words, check_tags([tags], [words], table.origin, [row])[0]
@@ -235,7 +235,7 @@ class _Reader:
     ) -> tuple[list[str], list[str]]:
         for line, row in zip(cells, rows, strict=True):
             indices = (word_index, tag_index) if self.need_tags else (word_index,)
-            _check_line(line, len(cells[0]), indices, place_in_file(origin, row))
+            _check_line(line, len(cells[0]), indices, row_location(origin, row))
         (words,) = check_words([[line[word_index].strip() for line in cells]], origin, [rows[0]])
         if not self.need_tags:
             return words, []
@@ -303,7 +303,7 @@ def _check_not_swapped(file: Path, word: int, tag: int) -> None:
         return
     width = min(map(len, lines))
     most_varied = max(range(word, width), key=lambda i: len({line[i] for line in lines})) + 1
-    what = f"column {word} has tags ({listed(sorted({*words}))}) where words belong"
+    what = f"column {word} has tags ({join_names(sorted({*words}))}) where words belong"
     fix = f"Set words_column={most_varied} and tags_column={word} (for predict, --text-column {most_varied})"
     raise UnclearColumnError(what, where=str(file), fix=fix)
 

@@ -19,8 +19,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from glassformer.config import listed, nearest
-from glassformer.data.checks import check_not_numbers, is_missing, place
+from glassformer.config import join_names, suggest
+from glassformer.data.checks import check_not_numbers, is_missing, location
 from glassformer.data.in_memory import read_rows
 from glassformer.errors import (
     BadTagsError,
@@ -33,7 +33,7 @@ from glassformer.errors import (
 )
 
 OUTSIDE = "O"
-NOT_TAGGED = "-100"  # tag of words that the loss and the metrics ignore, as in transformers
+IGNORED_TAG = "-100"  # tag of words that the loss and the metrics ignore, as in transformers
 Scheme = Literal["BIO", "BIOES", "plain"]
 UNNAMED_KIND = "entity"  # kind of a tag that is only a letter, such as B
 # Equivalent letters: L and E end a span; U, S and W are a span of one word; M and I continue a span.
@@ -78,7 +78,7 @@ def _letter_and_kind(tag: str) -> tuple[str, str]:
 
 def tags_to_spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
     """The spans that the W tags of a sentence mark, in order."""
-    if NOT_TAGGED in tags:
+    if IGNORED_TAG in tags:
         positions = tagged_positions(tags)
         spans = tags_to_spans([tags[i] for i in positions], scheme)
         return [Span(kind, positions[start], positions[end - 1] + 1) for kind, start, end in spans]
@@ -101,7 +101,7 @@ def tags_to_spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
 
 def tagged_positions(tags: Sequence[str]) -> list[int]:
     """The positions of the words that are not ignored."""
-    return [i for i, tag in enumerate(tags) if tag != NOT_TAGGED]
+    return [i for i, tag in enumerate(tags) if tag != IGNORED_TAG]
 
 
 def drop_untagged(truth: Sequence[str], *others: Sequence[Any]) -> list[list[Any]]:
@@ -126,9 +126,9 @@ def repair_tags(tags: Sequence[str], scheme: Scheme) -> list[str]:
     """Well-formed tags for the same spans: an I that does not continue a span becomes a B, and so on."""
     if scheme == "plain":
         return list(tags)
-    if NOT_TAGGED in tags:
+    if IGNORED_TAG in tags:
         repaired = iter(repair_tags(drop_untagged(tags)[0], scheme))
-        return [tag if tag == NOT_TAGGED else next(repaired) for tag in tags]
+        return [tag if tag == IGNORED_TAG else next(repaired) for tag in tags]
     return spans_to_tags(tags_to_spans(tags, scheme), len(tags), scheme)
 
 
@@ -136,7 +136,7 @@ def malformed_positions(tags: Sequence[str], scheme: Scheme) -> list[int]:
     """The positions of the tags that ``repair_tags`` changes, except for the letters L and U."""
     if scheme == "plain":
         return []
-    normalized = [tag if tag in (OUTSIDE, NOT_TAGGED) else "-".join(_letter_and_kind(tag)) for tag in tags]
+    normalized = [tag if tag in (OUTSIDE, IGNORED_TAG) else "-".join(_letter_and_kind(tag)) for tag in tags]
     return [i for i, (a, b) in enumerate(zip(normalized, repair_tags(tags, scheme), strict=True)) if a != b]
 
 
@@ -151,7 +151,7 @@ def tag_classes(sequences: Iterable[Sequence[str]], scheme: Scheme) -> list[str]
 
 def tag_kind(tag: str, scheme: Scheme) -> str:
     """The kind in a tag; empty for an outside tag."""
-    if tag in (OUTSIDE, NOT_TAGGED):
+    if tag in (OUTSIDE, IGNORED_TAG):
         return ""
     return tag if scheme == "plain" else _letter_and_kind(tag)[1]
 
@@ -270,7 +270,7 @@ def check_words(
 
 
 def _check_sentence(sentence: Any, origin: str, i: int, rows: Sequence[int] | None) -> list[str]:
-    where = place(origin, i, rows)
+    where = location(origin, i, rows)
     if isinstance(sentence, str):
         sentence = sentence.split()
     elif not isinstance(sentence, list | tuple | np.ndarray):
@@ -303,7 +303,7 @@ def check_tags(
     if len(y) != len(words):
         what = f"{len(words)} sentences, but tags for {len(y)}"
         raise UnequalLengthsError(what, where=origin, fix=fix)
-    return [_check_sentence_tags(tags, len(words[i]), place(origin, i, rows)) for i, tags in enumerate(y)]
+    return [_check_sentence_tags(tags, len(words[i]), location(origin, i, rows)) for i, tags in enumerate(y)]
 
 
 def _check_sentence_tags(tags: Any, count: int, where: str) -> list[str]:
@@ -385,7 +385,7 @@ SPELLINGS = [
     for pattern in ("(?P<letter>[{0}]){1}(?P<kind>.+)", "(?P<kind>.+){1}(?P<letter>[{0}])")
     for letters in ("".join(LETTERS), "".join(LETTERS).lower())
 ]
-USUAL = SPELLINGS[0]  # B-LOC
+USUAL_SPELLING = SPELLINGS[0]  # B-LOC
 
 
 def parse_scheme(scheme: str | Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -397,9 +397,7 @@ def parse_scheme(scheme: str | Sequence[str]) -> tuple[str, tuple[str, ...]]:
     else:
         known = {name.upper(): name for name in SCHEMES}.get(scheme.upper())
         if known is None:
-            fix = (
-                f"{nearest(scheme, list(SCHEMES))}. For numeric tags list their names, such as O,B-PER,I-PER"
-            )
+            fix = f"{suggest(scheme, list(SCHEMES))}. For numeric tags list the names: O,B-PER,I-PER"
             raise BadValueError(f"{scheme!r} is not a scheme of tags", where="scheme", fix=fix)
         return known, ()
     if not names or not all(isinstance(name, str) and name for name in names) or len({*names}) < len(names):
@@ -425,7 +423,7 @@ def read_tags(sequences: TagLists, scheme: str | Sequence[str] = "auto", where: 
         sequences = _map_tags(sequences, lambda tag: _name_of_number(tag, names, where))
     distinct = _distinct_tags(sequences)
     if not distinct:
-        raise OneClassError(f"every word has the tag {NOT_TAGGED}", where=where, fix="Give tags to learn")
+        raise OneClassError(f"every word has the tag {IGNORED_TAG}", where=where, fix="Give tags to learn")
     tag_lists = [list(tags) for tags in sequences]
     if requested == EXACT_SCHEME:
         return TagReading(tag_lists, detect_scheme(tag_lists))
@@ -460,22 +458,22 @@ def read_tags_like_model(
     if names or (requested != "auto" and all(map(INTEGER.fullmatch, distinct))):
         return read_tags(tag_lists, scheme, where).tags
     if model_scheme != "plain":
-        fix = f"Write tags as the model has them: {listed([*classes][:MAX_TAGS_SHOWN])} ..."
+        fix = f"Write tags as the model has them: {join_names([*classes][:MAX_TAGS_SHOWN])} ..."
         return _convert_to_scheme(tag_lists, distinct, "BIOES", where, fix).tags  # accepts BIO too
     if requested == "auto" and (reading := read_tags(tag_lists, "auto", where)).scheme != "plain":
-        shown = listed(distinct[:MAX_TAGS_SHOWN])
+        shown = join_names(distinct[:MAX_TAGS_SHOWN])
         what = f"the tags are {reading.scheme} ({shown}), but the model's tags are plain"
         raise BadTagsError(what, where=where, fix="Write the kinds without their letters")
     return tag_lists
 
 
 def _distinct_tags(sequences: Iterable[Sequence[str]]) -> list[str]:
-    return list(dict.fromkeys(tag for tags in sequences for tag in tags if tag != NOT_TAGGED))
+    return list(dict.fromkeys(tag for tags in sequences for tag in tags if tag != IGNORED_TAG))
 
 
 def read_model_labels(names: Sequence[str]) -> TagReading:
     """The labels of an imported model, converted like tags, and their detected scheme."""
-    letters, others = USUAL.letters(names), [name for name in names if not USUAL.read(name)]
+    letters, others = USUAL_SPELLING.letters(names), [name for name in names if not USUAL_SPELLING.read(name)]
     if not others and letters <= {*"BIESLU"} and not {*OUTSIDE_SPELLINGS[1:]} & {*names}:
         return TagReading([[*names]], detect_scheme([names]))
     spelling = _find_spelling(names)
@@ -489,7 +487,7 @@ def read_model_labels(names: Sequence[str]) -> TagReading:
         message = f"its labels have no names ({names[0]} ...), so each of them counts as a kind of span"
         return TagReading([[*names]], "plain", message)
     if letters & {"B", "I"}:
-        message = f"each of {listed(others)} counts as a kind of span"
+        message = f"each of {join_names(others)} counts as a kind of span"
         return TagReading([[*names]], _scheme_of_letters(letters), message)
     return TagReading([[*names]], "plain")
 
@@ -508,10 +506,10 @@ def _name_of_number(tag: str, names: Sequence[str], where: str) -> str:
 
 def _read_numbers(tag_lists: list[list[str]], requested: str, where: str) -> TagReading:
     """Convert numeric tags without names: 0 is outside; in BIO 1 begins a span, and 2 continues it."""
-    counts = Counter(int(tag) for tags in tag_lists for tag in tags if tag != NOT_TAGGED)
+    counts = Counter(int(tag) for tags in tag_lists for tag in tags if tag != IGNORED_TAG)
     numbers = sorted(counts)
     if numbers[0] < 0:
-        what, fix = f"tag {numbers[0]} is below 0", f"Write {NOT_TAGGED} for words to ignore"
+        what, fix = f"tag {numbers[0]} is below 0", f"Write {IGNORED_TAG} for words to ignore"
         raise BadTagsError(what, where=where, fix=fix)
     if requested == "plain":
         return TagReading(_map_tags(tag_lists, lambda tag: OUTSIDE if tag == "0" else tag), "plain")
@@ -541,7 +539,7 @@ def _count_bio_pairs(tag_lists: TagLists) -> int:
     """How often an even number follows the odd one before it, as I follows B, minus how often it does not."""
     count = 0
     for tags in tag_lists:
-        for before, tag in pairwise([0, *(int(tag) for tag in tags if tag != NOT_TAGGED)]):
+        for before, tag in pairwise([0, *(int(tag) for tag in tags if tag != IGNORED_TAG)]):
             if tag and tag % 2 == 0 and tag != before:
                 count += 1 if before == tag - 1 else -1
     return count
@@ -552,8 +550,8 @@ def _count_bio_pairs(tag_lists: TagLists) -> int:
 
 def _read_usual_spelling(tag_lists: list[list[str]], distinct: list[str], where: str) -> TagReading:
     """Convert tags whose scheme is clear from their spelling."""
-    others = [tag for tag in distinct if tag in OUTSIDE_SPELLINGS[1:] or not USUAL.read(tag)]
-    letters = USUAL.letters(distinct)
+    others = [tag for tag in distinct if tag in OUTSIDE_SPELLINGS[1:] or not USUAL_SPELLING.read(tag)]
+    letters = USUAL_SPELLING.letters(distinct)
     if not others and (letters <= {*"BIESLU"} or _is_one_scheme(letters)):
         return _convert_by_letters(tag_lists, letters)
     if (spelling := _find_spelling(distinct)) is not None:
@@ -575,7 +573,9 @@ def _read_usual_spelling(tag_lists: list[list[str]], distinct: list[str], where:
 def _convert_by_letters(tag_lists: list[list[str]], letters: set[str]) -> TagReading:
     """Convert tags in the usual spelling, by their letters."""
     if letters & {"M", "W"}:
-        return TagReading(_map_tags(tag_lists, USUAL.canonical), "BIOES", "tags in BMES are read as BIOES")
+        return TagReading(
+            _map_tags(tag_lists, USUAL_SPELLING.canonical), "BIOES", "tags in BMES are read as BIOES"
+        )
     scheme: Scheme = "BIOES" if letters & {*"ESLU"} else "BIO" if letters else "plain"
     name = "IOE" if letters == {"I", "E"} else ""
     if scheme == "BIO" and (letters == {"I"} or _is_iob1(tag_lists)):
@@ -587,7 +587,7 @@ def _convert_by_letters(tag_lists: list[list[str]], letters: set[str]) -> TagRea
 def _is_iob1(tag_lists: TagLists) -> bool:
     """Whether B occurs only directly after a span of the same kind, as in IOB1."""
     for tags in tag_lists:
-        parsed = [USUAL.read(tag) or (OUTSIDE, "") for tag in tags if tag != NOT_TAGGED]
+        parsed = [USUAL_SPELLING.read(tag) or (OUTSIDE, "") for tag in tags if tag != IGNORED_TAG]
         neighbors = pairwise([(OUTSIDE, ""), *parsed])
         if any(letter == "B" and kind != previous for (_, previous), (letter, kind) in neighbors):
             return False
@@ -640,4 +640,4 @@ def _scheme_of_letters(tags: Iterable[str]) -> Scheme:
 
 def _map_tags(tag_lists: TagLists, convert: Callable[[str], str]) -> list[list[str]]:
     """Convert the tags of all words that are not ignored."""
-    return [[tag if tag == NOT_TAGGED else convert(tag) for tag in tags] for tags in tag_lists]
+    return [[tag if tag == IGNORED_TAG else convert(tag) for tag in tags] for tags in tag_lists]

@@ -275,7 +275,7 @@ class TokenTable:
         return cls(ids, row_starts(lengths), flat, flags)
 
     @classmethod
-    def joined(cls, tables: Sequence[TokenTable]) -> TokenTable:
+    def concatenate(cls, tables: Sequence[TokenTable]) -> TokenTable:
         """Concatenate one or more tables."""
         segments = [table.segments for table in tables if table.segments is not None]
         return cls(
@@ -359,7 +359,7 @@ def encode(
             elif not row:
                 rows[i] = [require_unknown_id(tokenizer, "text") if unk_id is None else unk_id]
         tables.append(TokenTable.of(rows, truncated))
-    return TokenTable.joined(tables or [TokenTable.of([])])
+    return TokenTable.concatenate(tables or [TokenTable.of([])])
 
 
 def check_room(max_length: int, num_special: int, num_texts: int = 1) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
-from glassformer.data.checks import check_not_numbers, check_texts, place
+from glassformer.data.checks import check_not_numbers, check_texts, location
 from glassformer.data.in_memory import read_rows
 from glassformer.data.text import (
     Clean,
@@ -110,7 +110,7 @@ def check_inputs(X: Any, origin: str = "texts", rows: Sequence[int] | None = Non
     if (i := next((i for i, x in enumerate(X) if _is_pair(x) != has_pairs), None)) is not None:
         actual, expected = ("one text", "a pair") if has_pairs else ("a pair of texts", "one text")
         what, fix = f"{actual} where the first input is {expected}", "Give only texts, or only pairs"
-        raise WrongInputError(what, where=place(origin, i, rows), fix=fix)
+        raise WrongInputError(what, where=location(origin, i, rows), fix=fix)
     if not has_pairs:
         return check_texts(X, origin, rows)
     sides = [x.sides if isinstance(x, TextPair) else list(x) for x in X]
@@ -122,7 +122,7 @@ def check_inputs(X: Any, origin: str = "texts", rows: Sequence[int] | None = Non
         if not any(isinstance(text, str) for text in sides[i]):
             what = f"{counted(len(sides[i]), 'value')} where a text is expected"
             fix = "Give a text in each row; for numeric features use scikit-learn"
-        raise WrongInputError(what, where=place(origin, i, rows), fix=fix)
+        raise WrongInputError(what, where=location(origin, i, rows), fix=fix)
     return join_sides([a for a, _ in sides], [b for _, b in sides], origin, rows)
 
 
@@ -203,7 +203,7 @@ def encode_pairs(
             rows = [row or [unknown] for row in rows]
         segments = [encoding.type_ids or [0] for encoding in encodings]
         tables.append(TokenTable.of(rows, truncated, segments))
-    return TokenTable.joined(tables or [TokenTable.of([], segments=[])])
+    return TokenTable.concatenate(tables or [TokenTable.of([], segments=[])])
 
 
 def clean_pair(pair: Any, clean: Clean) -> tuple[str, str]:

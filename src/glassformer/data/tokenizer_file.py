@@ -41,7 +41,7 @@ FIX = "Download it again"  # for most errors of this module
 T = TypeVar("T")
 
 
-def _damaged(what: str, where: object) -> CheckpointError:
+def _damaged_error(what: str, where: object) -> CheckpointError:
     return CheckpointError(what, where=str(where), fix=FIX)
 
 
@@ -90,7 +90,7 @@ def _special_tokens(
         if token not in pieces or token in tokens:
             continue
         if not isinstance(pieces[token], int):
-            raise _damaged("the id of a special token is not a number", file)
+            raise _damaged_error("the id of a special token is not a number", file)
         entry = config.get(f"{kind}_token")
         entry = entry if isinstance(entry, dict) else {"normalized": False}
         flags = _token_flags(entry, token, file.with_name(CONFIG_FILE))
@@ -101,7 +101,7 @@ def _special_tokens(
 def _token_flags(entry: Mapping[str, Any], token: str, file: Path) -> dict[str, bool]:
     flags = {"normalized": not entry.get("special", False)} | {k: entry[k] for k in FLAGS if k in entry}
     if invalid := [key for key, value in flags.items() if not isinstance(value, bool)]:
-        raise _damaged(f"{invalid[0]!r} of {token[:60]!r} is not a truth value", file)
+        raise _damaged_error(f"{invalid[0]!r} of {token[:60]!r} is not a truth value", file)
     return dict.fromkeys(FLAGS, False) | flags
 
 
@@ -109,16 +109,16 @@ def _read_decoder_tokens(decoder: Any, file: Path) -> list[dict[str, Any]]:
     """The tokens of ``added_tokens_decoder``, which maps ids to tokens with flags."""
     if not isinstance(decoder, dict) or len(decoder) > MAX_ADDED:
         what = f"{DECODER_KEY} is not an object of ids with their tokens"
-        raise _damaged(f"{what}, {MAX_ADDED:,} at most", file)
+        raise _damaged_error(f"{what}, {MAX_ADDED:,} at most", file)
     tokens = []
     for number, token in decoder.items():
         content = token.get("content") if isinstance(token, dict) else None
         is_id = number.isascii() and number.isdecimal() and len(number) < 10
         if not is_id or not isinstance(content, str) or not 0 < len(content) <= MAX_TOKEN:
-            raise _damaged(f"{DECODER_KEY}: {number[:60]!r} is not an id with its token", file)
+            raise _damaged_error(f"{DECODER_KEY}: {number[:60]!r} is not an id with its token", file)
         tokens.append({"id": int(number), "content": content, **_token_flags(token, content, file)})
     if len({token["content"] for token in tokens}) < len(tokens):
-        raise _damaged(f"{DECODER_KEY} has a token twice", file)
+        raise _damaged_error(f"{DECODER_KEY} has a token twice", file)
     return tokens
 
 
@@ -128,10 +128,10 @@ def _read_added_tokens(file: Path) -> list[dict[str, Any]]:
         return []
     ids = _read_json(file)
     if not isinstance(ids, dict) or len(ids) > MAX_ADDED:
-        raise _damaged(f"not an object of tokens with their ids, {MAX_ADDED:,} at most", file)
+        raise _damaged_error(f"not an object of tokens with their ids, {MAX_ADDED:,} at most", file)
     for token, index in ids.items():
         if not 0 < len(token) <= MAX_TOKEN or isinstance(index, bool) or not isinstance(index, int):
-            raise _damaged(f"{token[:60]!r} is not a token with its id", file)
+            raise _damaged_error(f"{token[:60]!r} is not a token with its id", file)
     return [{"id": index, "content": token, **_token_flags({}, token, file)} for token, index in ids.items()]
 
 
@@ -171,7 +171,7 @@ def _byte_level_definition(file: Path, merges_file: Path, config: Mapping[str, A
     """
     pieces = _read_json(file)
     if not isinstance(pieces, dict):
-        raise _damaged("not an object of pieces with their ids", file)
+        raise _damaged_error("not an object of pieces with their ids", file)
     special = {kind: _special_token(config, kind, names[1], file) for kind, names in TOKEN_SPELLINGS.items()}
     _check_contains(pieces, [special["cls"], special["sep"]], file, FIX)
     lines = _numbered_lines(_read_text(merges_file), merges_file)
@@ -202,11 +202,11 @@ def _fastbpe_definition(file: Path, codes_file: Path, config: Mapping[str, Any])
     for n, line in _numbered_lines(_read_text(file), file):
         word, blank, _ = line.strip().rpartition(" ")
         if not blank:
-            raise _damaged(f"line {n} is not a piece with its count: {line[:60]!r}", file)
+            raise _damaged_error(f"line {n} is not a piece with its count: {line[:60]!r}", file)
         is_continued = word.endswith(CONTINUED_SUFFIX) and word != CONTINUED_SUFFIX
         name = word.removesuffix(CONTINUED_SUFFIX) if is_continued else word + WORD_END
         if word in special.values() or pieces.setdefault(name, len(pieces)) != len(pieces) - 1:
-            raise _damaged(f"line {n} repeats {word[:60]!r}", file)
+            raise _damaged_error(f"line {n} repeats {word[:60]!r}", file)
     pieces.setdefault(special["mask"], len(pieces))
     added = _added_tokens(special, pieces, file, config)
     pieces |= {token["content"]: token["id"] for token in added}
@@ -233,7 +233,7 @@ def _special_token(config: Mapping[str, Any], kind: str, default: str, file: Pat
     token = value.get("content") if isinstance(value, dict) else value
     token = default if token is None else token
     if not isinstance(token, str) or not 0 < len(token) <= MAX_TOKEN:
-        raise _damaged(f"{kind}_token is not a token", file.with_name(CONFIG_FILE))
+        raise _damaged_error(f"{kind}_token is not a token", file.with_name(CONFIG_FILE))
     return token
 
 
@@ -245,14 +245,14 @@ def _check_contains(pieces: Container[str], tokens: Sequence[str], file: Path, f
 def _numbered_lines(text: str, file: Path) -> list[tuple[int, str]]:
     """The lines of a file with their numbers, without a first line that begins with ``#version``."""
     if text.count("\n") > MAX_LINES:
-        raise _damaged(f"more than {MAX_LINES:,} lines", file)
+        raise _damaged_error(f"more than {MAX_LINES:,} lines", file)
     lines = enumerate(text.removesuffix("\n").split("\n") if text else (), 1)
     return [(n, line.removesuffix("\r")) for n, line in lines if n > 1 or not line.startswith("#version")]
 
 
 def _parse_merge(parts: list[str], n: int, file: Path) -> tuple[str, str]:
     if len(parts) != 2 or not all(parts):
-        raise _damaged(f"line {n} is not a merge of two pieces", file)
+        raise _damaged_error(f"line {n} is not a merge of two pieces", file)
     return parts[0], parts[1]
 
 
@@ -481,7 +481,7 @@ def _load_sentence_pieces(file: Path) -> Tokenizer:
         pieces = assign_ids(model, piece_ids, mask if is_known and not piece_ids.drops_punctuation else None)
         definition = build_definition(model, pieces, class_normalizers(piece_ids, config))
     except Invalid as error:
-        raise _damaged(f"not a SentencePiece model that can be used: {error}", file) from None
+        raise _damaged_error(f"not a SentencePiece model that can be used: {error}", file) from None
     ids = {piece.text: i for i, piece in enumerate(pieces)}
     usual = {kind: next((n for n in names if n in ids), names[0]) for kind, names in TOKEN_SPELLINGS.items()}
     if is_known:
@@ -579,7 +579,7 @@ def _read_config(file: Path, name: str = CONFIG_FILE) -> dict[str, Any]:
     config_file = file.with_name(name)
     config = _read_json(config_file, unique=False) if config_file.is_file() else {}
     if not isinstance(config, dict):
-        raise _damaged("not a JSON object", config_file)
+        raise _damaged_error("not a JSON object", config_file)
     return config
 
 
@@ -594,7 +594,7 @@ def _read_json(file: Path, unique: bool = True) -> Any:
     try:
         return json.loads(text, object_pairs_hook=unique_keys if unique else None)
     except (ValueError, RecursionError) as error:
-        raise _damaged(f"not JSON ({error})", file) from None
+        raise _damaged_error(f"not JSON ({error})", file) from None
 
 
 def _load_wordpiece_vocabulary(file: Path) -> Tokenizer:
@@ -628,11 +628,11 @@ def _read_text(file: Path) -> str:
     try:
         return _read_bytes(file).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _damaged(f"not UTF-8 ({error})", file) from None
+        raise _damaged_error(f"not UTF-8 ({error})", file) from None
 
 
 def _read_bytes(file: Path) -> bytes:
     try:
         return read_regular(file, MAX_TOKENIZER_BYTES)
     except OSError as error:
-        raise _damaged(error.strerror or "cannot be read", file) from None
+        raise _damaged_error(error.strerror or "cannot be read", file) from None

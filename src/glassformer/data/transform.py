@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.data.image import DARK, BrightestPixel, ImageRange, image_name, open_image
+from glassformer.data.image import DARK_LEVEL, BrightestPixel, ImageRange, image_name, open_image
 from glassformer.data.image_range import likely_white
 from glassformer.errors import ConfigError, DimImagesWarning
 
@@ -300,7 +300,7 @@ def read_training_images(
     brightest = BrightestPixel()
     table = read_images(images, transform.without_crop() if skip_crop else transform, brightest=brightest)
     transform = replace(transform, image_range=brightest.resolve_range(transform.image_range))
-    if (max_value := int(table.pixels.max())) < DARK:
+    if (max_value := int(table.pixels.max())) < DARK_LEVEL:
         what = f"the brightest pixel of {len(table):,} training images is {max_value} of 255: they look black"
         fix = f"set the value of white with image_range={likely_white(brightest.pixel)}"
         warnings.warn(f"{what}; {fix}" if brightest.pixel else what, DimImagesWarning, stacklevel=2)

@@ -84,7 +84,7 @@ class QuestionWindows:
 def concatenate_questions(parts: Sequence[QuestionWindows]) -> QuestionWindows:
     num_before = np.cumsum([0, *(part.num_questions for part in parts[:-1])])
     return QuestionWindows(
-        TokenTable.joined([part.table for part in parts]),
+        TokenTable.concatenate([part.table for part in parts]),
         np.concatenate([part.question_of_window + n for part, n in zip(parts, num_before, strict=True)]),
         np.concatenate([part.sides for part in parts]),
         np.concatenate([part.offsets for part in parts]),
@@ -208,7 +208,7 @@ OVERLAP_DIVISOR = 4  # a window shares at most a quarter of its tokens with the 
 
 
 @dataclass(frozen=True)
-class WordRows:
+class WordWindows:
     """The windows of n sentences with W words, and with N tokens in total."""
 
     table: TokenTable  # one row per window, with special tokens
@@ -228,10 +228,10 @@ class WordRows:
         return out
 
 
-def concatenate_sentences(parts: Sequence[WordRows]) -> WordRows:
+def concatenate_sentences(parts: Sequence[WordWindows]) -> WordWindows:
     ends = np.cumsum([0, *(len(part.table.ids) for part in parts[:-1])])
-    return WordRows(
-        TokenTable.joined([part.table for part in parts]),
+    return WordWindows(
+        TokenTable.concatenate([part.table for part in parts]),
         np.concatenate([part.first + end for part, end in zip(parts, ends, strict=True)]),
         np.concatenate([part.counts for part in parts]),
         np.concatenate([part.words for part in parts]),
@@ -241,7 +241,7 @@ def concatenate_sentences(parts: Sequence[WordRows]) -> WordRows:
 
 def encode_words(
     tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], *, max_length: int, chunk: int = 2048
-) -> WordRows:
+) -> WordWindows:
     """Encode sentences of words, as texts with the words joined by blanks.
 
     A word without tokens becomes one unknown token.
@@ -275,7 +275,7 @@ def encode_words(
                 token_offsets = (offset for _, _, offset in window)
                 offsets += [*[(0, 0)] * len(before), *token_offsets, *[(0, 0)] * len(after)]
                 num_tokens += len(windows[-1])
-    return WordRows(
+    return WordWindows(
         TokenTable.of(windows),
         np.array(first_pieces, np.int64),
         np.array(list(map(len, sentences)), np.int64),

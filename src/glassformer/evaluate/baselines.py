@@ -120,7 +120,7 @@ def tfidf_logistic(
     from sklearn.metrics import f1_score
     from sklearn.model_selection import StratifiedShuffleSplit
 
-    y, num_classes = _check(len(train_texts), y, num_classes)
+    y, num_classes = _check_labels(len(train_texts), y, num_classes)
     weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
     train, test = word_features(train_texts, test_texts)
 
@@ -180,8 +180,8 @@ def bag_of_embeddings(
     Returns:
         [m, K] probabilities of the test texts, float64.
     """
-    (ids, starts), (test_ids, test_starts) = _ragged(train), _ragged(test)
-    y, num_classes = _check(len(starts) - 1, y, num_classes)
+    (ids, starts), (test_ids, test_starts) = _ids_and_starts(train), _ids_and_starts(test)
+    y, num_classes = _check_labels(len(starts) - 1, y, num_classes)
     targets = torch.from_numpy(y)
     weights = None if sample_weight is None else torch.from_numpy(np.asarray(sample_weight, np.float32))
     rng = torch.Generator().manual_seed(seed)
@@ -218,7 +218,7 @@ def bag_of_embeddings(
             return logits(test_ids, test_starts[:-1]).double().softmax(1).numpy()
 
 
-def _check(n: int, y: ArrayLike, num_classes: int | None) -> tuple[np.ndarray, int]:
+def _check_labels(n: int, y: ArrayLike, num_classes: int | None) -> tuple[np.ndarray, int]:
     y = np.asarray(y).astype(np.int64)
     if y.shape != (n,):
         raise ShapeError(f"{n} texts, but labels of shape {y.shape}")
@@ -227,7 +227,7 @@ def _check(n: int, y: ArrayLike, num_classes: int | None) -> tuple[np.ndarray, i
     return y, max(int(y.max()) + 1, num_classes or 0)
 
 
-def _ragged(texts: TokenTable) -> tuple[torch.Tensor, torch.Tensor]:
+def _ids_and_starts(texts: TokenTable) -> tuple[torch.Tensor, torch.Tensor]:
     """The concatenated ids [N] and the start of each text [n + 1], both int64."""
     return torch.from_numpy(texts.ids.astype(np.int64)), torch.from_numpy(texts.starts.astype(np.int64))
 

@@ -15,11 +15,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.config import nearest
+from glassformer.config import suggest
 from glassformer.errors import BadValueError, DataError, InputError, OneClassError, ShapeError
 
 BINS = 15  # number of bins of the calibration error, as in the paper
-NORMAL = 1.959964  # 97.5 % quantile of the standard normal distribution
+Z_95 = 1.959964  # 97.5 % quantile of the standard normal distribution
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0  # bounds of the search
 Metric = Literal["accuracy", "macro_f1", "f1"]  # f1: of the second of two classes
 
@@ -34,7 +34,7 @@ def _check_arrays(values: ArrayLike, targets: ArrayLike, noun: str = "probabilit
 
 def _check_metric(metric: str) -> None:
     if metric not in (known := get_args(Metric)):
-        raise BadValueError(f"unknown metric {metric!r}", where="threshold", fix=nearest(metric, known))
+        raise BadValueError(f"unknown metric {metric!r}", where="threshold", fix=suggest(metric, known))
 
 
 def log_loss(logits: ArrayLike, targets: ArrayLike, temperature: float = 1.0) -> float:
@@ -89,7 +89,7 @@ def confidences(probabilities: ArrayLike, targets: ArrayLike) -> tuple[np.ndarra
     return p.max(1), p.argmax(1) == y
 
 
-def curve_bins(confidence: np.ndarray, right: np.ndarray, bins: int = BINS) -> list[dict[str, Any]]:
+def reliability_curve(confidence: np.ndarray, right: np.ndarray, bins: int = BINS) -> list[dict[str, Any]]:
     """The reliability curve of probabilities ``[n]`` and outcomes ``[n]``: one dict per non-empty bin."""
     indices = _bin_indices(confidence, bins)
     return [
@@ -163,7 +163,7 @@ def error_interval(
     # Errors that a perfectly calibrated model could have.
     signs = (rng.choice([-1.0, 1.0], count)[group] for _ in range(resamples))
     calibrated = [_mean_gap(indices, sign * gaps, bins) for sign in signs]
-    widening = float(t.ppf(0.975, count - 1) / NORMAL * math.sqrt(count / (count - 1))) if count > 1 else 1.0
+    widening = float(t.ppf(0.975, count - 1) / Z_95 * math.sqrt(count / (count - 1))) if count > 1 else 1.0
     mean, excess = resampled.mean(), resampled.mean() - estimate
     low, high = (mean + widening * (end - mean) for end in np.quantile(resampled, [0.025, 0.975]))
     significant = estimate > np.quantile(calibrated, 0.975)
@@ -197,7 +197,7 @@ def describe_outcomes(
         "ece": calibration_error(confidence, right),
         "ece_interval": error_interval(confidence, right, groups, resamples=resamples),
         "log_loss": float(-np.log(likelihoods.clip(np.finfo(np.float64).eps)).mean()),
-        "curve": curve_bins(confidence, right),
+        "curve": reliability_curve(confidence, right),
     }
 
 
@@ -245,7 +245,7 @@ def tune_threshold(
 # For K classes the negative logarithm of the threshold is an offset, which is added to the log-probability.
 
 
-FEW = 5  # minimum number of examples of a class whose threshold is tuned
+MIN_TUNED_EXAMPLES = 5  # minimum number of examples of a class whose threshold is tuned
 MAX_OFFSET = 12.0  # maximum absolute offset: a factor of e^12
 MIN_PROBABILITY = 1e-300  # replaces smaller probabilities, so that logarithms are finite
 MAX_SWEEPS = 50  # maximum number of passes over all classes; usually about five are needed
@@ -255,7 +255,7 @@ FOLDS = 5  # number of folds of the cross-validated metric
 
 def class_by_threshold(probabilities: ArrayLike, thresholds: ArrayLike) -> np.ndarray:
     """Predicted classes ``[n]`` from probabilities ``[n, K]`` and thresholds ``[K]``."""
-    return (_logs(probabilities) - np.log(np.asarray(thresholds, np.float64))).argmax(1)
+    return (_log_probabilities(probabilities) - np.log(np.asarray(thresholds, np.float64))).argmax(1)
 
 
 def tune_class_thresholds(
@@ -265,7 +265,7 @@ def tune_class_thresholds(
 
     The offsets are optimized by exact coordinate ascent, one class at a time; of equally good offsets the
     smallest is used. The result is a local optimum. It is never worse than predicting the most probable class
-    (all thresholds 1/K). The offset of classes with fewer than ``FEW`` examples stays 0.
+    (all thresholds 1/K). The offset of classes with fewer than ``MIN_TUNED_EXAMPLES`` examples stays 0.
 
     Args:
         probabilities: [n, K] of examples on which the model was not trained.
@@ -279,9 +279,9 @@ def tune_class_thresholds(
         raise InputError(what, where="threshold", fix="For more classes use macro_f1 or accuracy")
     if len(np.unique(y)) < 2:
         raise OneClassError("thresholds need examples of two classes or more", where="threshold")
-    scores, classes = _logs(p), p.shape[1]
+    scores, classes = _log_probabilities(p), p.shape[1]
     offsets = np.zeros(classes)
-    tunable = np.flatnonzero(np.bincount(y, minlength=classes) >= FEW).tolist()
+    tunable = np.flatnonzero(np.bincount(y, minlength=classes) >= MIN_TUNED_EXAMPLES).tolist()
     value = class_metric(scores.argmax(1), y, classes, metric)
     for _ in range(MAX_SWEEPS):
         before = value
@@ -321,7 +321,7 @@ def cross_validated_metric(
     return metric(predicted)
 
 
-def _logs(probabilities: ArrayLike) -> np.ndarray:
+def _log_probabilities(probabilities: ArrayLike) -> np.ndarray:
     return np.log(np.maximum(np.asarray(probabilities, np.float64), MIN_PROBABILITY))
 
 

@@ -152,10 +152,10 @@ def bootstrap_means(
     ones = np.ones((1, n), np.float32)  # each example once: the metric without resampling
     observed = [np.asarray(model(ones), np.float64)[:, 0] for model in models]
     joined = (np.concatenate(chunks, 1) for chunks in resampled)
-    return np.stack([_with_seeds(*values, rng) for values in zip(observed, joined, strict=True)])
+    return np.stack([_add_seed_variance(*values, rng) for values in zip(observed, joined, strict=True)])
 
 
-def _with_seeds(observed: np.ndarray, resampled: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _add_seed_variance(observed: np.ndarray, resampled: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Bootstrap means over seeds [resamples], from observed [S] and resampled metrics [S, resamples]."""
     seeds, mean = len(observed), resampled.mean(0)
     if seeds == 1:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from glassformer.evaluate import intervals
 
-THIN = "\u202f"  # narrow no-break space, before units
+NARROW_SPACE = "\u202f"  # narrow no-break space, before units
 EMPTY_CELL = "\u2013"  # en dash
 
 
@@ -19,15 +19,19 @@ def percent(share: float | None, digits: int = 1) -> str:
     step = 10.0**-digits
     value = 100 * share
     if 0 < share < 1 and not step / 2 <= value < 100 - step / 2:
-        return f"<{THIN}{step:g}{THIN}%" if value < 50 else f"{100 - step:.{digits}f}{THIN}%"
-    return f"{value:.{digits}f}{THIN}%"
+        return (
+            f"<{NARROW_SPACE}{step:g}{NARROW_SPACE}%"
+            if value < 50
+            else f"{100 - step:.{digits}f}{NARROW_SPACE}%"
+        )
+    return f"{value:.{digits}f}{NARROW_SPACE}%"
 
 
 def interval(bounds: Sequence[float] | None, digits: int = 1) -> str:
     """The bounds of an interval as text, such as "90.2 to 91.0 %"."""
     if not bounds:
         return EMPTY_CELL
-    return f"{percent(bounds[0], digits).removesuffix(THIN + '%')} to {percent(bounds[1], digits)}"
+    return f"{percent(bounds[0], digits).removesuffix(NARROW_SPACE + '%')} to {percent(bounds[1], digits)}"
 
 
 def share_interval(share: float | None, bounds: Sequence[float] | None, n: int, digits: int = 1) -> str:

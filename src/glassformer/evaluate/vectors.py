@@ -35,7 +35,7 @@ class Pair:
     score: float
 
 
-def unit_rows(vectors: np.ndarray) -> np.ndarray:
+def normalize_rows(vectors: np.ndarray) -> np.ndarray:
     """Vectors ``[V, D]`` normalized to length 1, fp32; zero vectors stay zero."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.where(norms == 0.0, 1.0, norms)).astype(np.float32)
@@ -115,7 +115,7 @@ def country_questions(countries: Sequence[str] = TEN, lowercase: bool = True) ->
     return _questions(facts, [(m, w, other, pair) for m, w in FAMILY for other, pair in FAMILY if m != other])
 
 
-def given_questions() -> dict[str, list[Question]]:
+def country_corpus_questions() -> dict[str, list[Question]]:
     """Analogies for the corpus in ``data/country_corpus.py``."""
     facts = {name: (fact[0], fact[1]) for name, fact in country_corpus.COUNTRIES.items()}
     nouns = country_corpus.GENDERED_NOUNS
@@ -208,7 +208,7 @@ TESTS = {"wordsim353": "wordsim353.tab", "simlex999": "SimLex-999.txt", "google"
 # Analogies for the generated corpora; the argument is whether words are lowercase.
 CORPORA: dict[str, Callable[[bool], Mapping[str, Sequence[Question]]]] = {
     "countries": lambda lowercase: country_questions(TEN, lowercase),
-    "countries-given": lambda lowercase: given_questions(),
+    "countries-given": lambda lowercase: country_corpus_questions(),
     "europe": lambda lowercase: country_questions(tuple(COUNTRIES), lowercase),
 }
 KNOWN_TESTS = (*CORPORA, *TESTS)
@@ -229,7 +229,7 @@ def evaluate_vectors(
     Raises:
         DataError: a test file does not exist.
     """
-    word_rows, units = {w: i for i, w in enumerate(words)}, unit_rows(vectors)
+    word_rows, units = {w: i for i, w in enumerate(words)}, normalize_rows(vectors)
     lowercase = all(w == w.lower() for w in words)
 
     def evaluate(test: str) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.config import nearest
+from glassformer.config import suggest
 from glassformer.errors import (
     BadValueError,
     NotForThisModelError,
@@ -252,7 +252,7 @@ def target_index(subject: Subject, target: Any) -> int:
         return subject.classes.index(target)
     names = [str(label) for label in subject.classes]  # on the command line, numbers are text
     if str(target) not in names:
-        raise UnknownLabelError(f"no label {target!r}", where="target", fix=nearest(str(target), names))
+        raise UnknownLabelError(f"no label {target!r}", where="target", fix=suggest(str(target), names))
     return names.index(str(target))
 
 
@@ -274,7 +274,7 @@ def check_method(
             continue
         if name not in known:
             raise UnknownKeyError(
-                f"{method} has no option {name!r}", where="explain", fix=nearest(name, [*known, "maps"])
+                f"{method} has no option {name!r}", where="explain", fix=suggest(name, [*known, "maps"])
             )
         default = known[name].default
         kind = int if default is None else type(default)  # layers, heads and windows are None by default

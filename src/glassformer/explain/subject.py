@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glassformer.config import nearest
+from glassformer.config import suggest
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import InputError
@@ -97,7 +97,7 @@ class Subject:
     def baseline(self, name: str) -> Tensor:
         """The replacement embeddings ``[T, D]`` of a baseline."""
         if name not in self.baselines:
-            fix = nearest(name, list(self.baselines))
+            fix = suggest(name, list(self.baselines))
             raise InputError(f"no baseline {name!r} here", where="explain", fix=fix)
         return self.baselines[name]()
 

@@ -18,7 +18,7 @@ from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.hub import is_available, resolve_checkpoint
 from glassformer.checkpoints.native import newest_fingerprint
 from glassformer.checkpoints.settings import METADATA_FILE
-from glassformer.config import nearest
+from glassformer.config import suggest
 from glassformer.data.checks import is_missing
 from glassformer.data.columns import find_column
 from glassformer.data.dataset import Dataset
@@ -301,7 +301,7 @@ def build_transform(image: Any, model: Any, fingerprint: Mapping[str, Any] | Non
         what = f"{name!r} reads texts, and this is a model of images"
         raise NotForThisModelError(what, where="model", fix="Use it with TextClassifier")
     if name not in (*known_names, *CATALOG) and "/" not in name and not Path(name).expanduser().exists():
-        raise UnknownModelError(f"there is no model {name!r}", where="model", fix=nearest(name, known_names))
+        raise UnknownModelError(f"there is no model {name!r}", where="model", fix=suggest(name, known_names))
     if is_image_architecture(name):
         channels = image.channels or 3
         size = IMAGE_ARCHITECTURES[name]().embedding.image_size

@@ -101,7 +101,7 @@ class ServedTexts(ServedInputs):
 
     def join(self, items: Sequence[Item]) -> Windows:
         tables = [item.encoded for item in items]
-        table = TokenTable.joined(tables)
+        table = TokenTable.concatenate(tables)
         table = replace(table, truncated=np.zeros(len(table), bool))
         truncates = getattr(self.clf, "long_texts", "cut") == "cut"
         text_of_window = None if truncates else np.repeat(np.arange(len(items)), list(map(len, tables)))

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, normalizers
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.config import nearest
+from glassformer.config import suggest
 from glassformer.data.batching import evaluation_batches, pack_texts
 from glassformer.data.text import encode
 from glassformer.data.tokenizer_file import load_tokenizer
@@ -133,7 +133,7 @@ class Sentences:
         name = self.default_prompt if name is None else name
         prompts = {"query": "", "document": "", **self.prompts}  # every model accepts the first two
         if name is not None and name not in prompts:
-            fix = nearest(name, list(prompts))
+            fix = suggest(name, list(prompts))
             raise ConfigError(f"unknown prompt {name!r}", where="prompt_name", fix=fix)
         return "" if name is None else prompts[name]
 

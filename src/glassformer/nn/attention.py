@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from glassformer.config import check_heads, nearest
+from glassformer.config import check_heads, suggest
 from glassformer.errors import ConfigError, ShapeError
 from glassformer.nn import kernels
 from glassformer.nn.dropout import check_rate
@@ -246,7 +246,7 @@ def attend(
     v = k if v is None else v
     factor: float = float(q.shape[-1] ** -0.5) if scale is None else scale
     if branch not in BRANCHES:
-        raise ConfigError(f"unknown branch {branch!r}", where="attend", fix=nearest(branch, BRANCHES))
+        raise ConfigError(f"unknown branch {branch!r}", where="attend", fix=suggest(branch, BRANCHES))
     if q_packing is None and kv_packing is not None:
         raise ShapeError("kv_packing requires q_packing", where="attend", fix="Give both, or neither")
     if q_packing is None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.config import nearest
+from glassformer.config import suggest
 from glassformer.errors import ConfigError, ShapeError
 from glassformer.nn import kernels
 from glassformer.nn.attention import LONG_INPUT, MultiHeadAttention
@@ -65,7 +65,7 @@ def attend_local(
     check_rows(q, k, v, packing, "attend_local")
     if branch not in LOCAL_BRANCHES:
         what = f"unknown branch {branch!r}"
-        raise ConfigError(what, where="attend_local", fix=nearest(branch, LOCAL_BRANCHES))
+        raise ConfigError(what, where="attend_local", fix=suggest(branch, LOCAL_BRANCHES))
     factor = float(q.shape[-1] ** -0.5) if scale is None else scale
     has_kernel = kernels.supports(q, k, v)
     if branch == "kernel" and not has_kernel:

@@ -15,7 +15,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import check_heads, nearest
+from glassformer.config import check_heads, suggest
 from glassformer.errors import BadValueError, ConfigError
 from glassformer.nn.attention import LONG_INPUT, MultiHeadAttention
 from glassformer.nn.cheaper import LinearAttention, LocalAttention, check_window
@@ -80,12 +80,12 @@ class EncoderConfig:
         kinds = get_args(AttentionKind)
         if self.attention not in kinds:
             what = f"unknown attention {self.attention!r}"
-            raise BadValueError(what, where="attention", fix=nearest(self.attention, kinds))
+            raise BadValueError(what, where="attention", fix=suggest(self.attention, kinds))
         check_window(self.attention_window, "attention_window")
         forwards = get_args(FeedForwardKind)
         if self.feed_forward not in forwards:
             what = f"unknown feed-forward network {self.feed_forward!r}"
-            raise BadValueError(what, where="feed_forward", fix=nearest(self.feed_forward, forwards))
+            raise BadValueError(what, where="feed_forward", fix=suggest(self.feed_forward, forwards))
         if any(not 0 <= i < self.num_layers for i in self.full_layers):
             what = f"full_layers must be from 0 to {self.num_layers - 1}, got {self.full_layers}"
             raise ConfigError(what, where="full_layers", fix="Count from 0")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.config import nearest
+from glassformer.config import suggest
 from glassformer.errors import BadValueError
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.kernels import gelu_norm, ops
@@ -47,7 +47,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 def check_activation(name: str) -> None:
     """Raise ConfigError for a name that is not in ``ACTIVATIONS``."""
     if name not in ACTIVATIONS:
-        raise BadValueError(f"unknown activation {name!r}", fix=nearest(name, list(ACTIVATIONS)))
+        raise BadValueError(f"unknown activation {name!r}", fix=suggest(name, list(ACTIVATIONS)))
 
 
 class GatedFeedForward(nn.Module):

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from glassformer.config import nearest
+from glassformer.config import suggest
 from glassformer.errors import BadValueError, ConfigError
 from glassformer.nn.feedforward import GatedFeedForward
 
@@ -46,7 +46,7 @@ def select_parts(targets: str | Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name not in known:
             raise BadValueError(
-                f"unknown linear layer {name!r}", where="lora_targets", fix=nearest(str(name), known)
+                f"unknown linear layer {name!r}", where="lora_targets", fix=suggest(str(name), known)
             )
     if not names:
         raise ConfigError("no linear layers selected", where="lora_targets", fix=f"Known: {', '.join(known)}")

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glassformer.config import nearest
+from glassformer.config import suggest
 from glassformer.errors import BadValueError
 from glassformer.nn.attention import MultiHeadAttention, attend
 from glassformer.nn.dropout import Dropout
@@ -345,7 +345,7 @@ def make_pooling(
     if kind in ENCODER_POOLINGS and encoder is not None:
         return ENCODER_POOLINGS[kind](encoder)
     if kind not in POOLINGS:
-        raise BadValueError(f"unknown pooling {kind!r}", where="pooling", fix=nearest(kind, list(POOLINGS)))
+        raise BadValueError(f"unknown pooling {kind!r}", where="pooling", fix=suggest(kind, list(POOLINGS)))
     if kind in PATCH_POOLINGS:
         return PATCH_POOLINGS[kind](skip)
     return Pooler(d_model, dropout) if kind == "pooler" else POOLINGS[kind](d_model)

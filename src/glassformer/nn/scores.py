@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import nearest
+from glassformer.config import suggest
 from glassformer.errors import ConfigError, ShapeError
 from glassformer.nn.attention import masked_softmax
 from glassformer.nn.trace import LayerRecord
@@ -75,7 +75,7 @@ class ScoredAttention(nn.Module):
     def __init__(self, scorer: str, q_dim: int, k_dim: int):
         super().__init__()
         if scorer not in SCORERS:
-            fix = nearest(scorer, list(SCORERS))
+            fix = suggest(scorer, list(SCORERS))
             raise ConfigError(f"unknown scorer {scorer!r}", where="attention", fix=fix)
         self.score = SCORERS[scorer](q_dim, k_dim)
 

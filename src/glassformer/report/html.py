@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from glassformer.config import NOTHING_KNOWN, KnownRecipe
+from glassformer.config import UNKNOWN_RECIPE, KnownRecipe
 from glassformer.report import answers, classes, numbers, sequences, similarity, tags, vectors
 from glassformer.report.page import render, write_page
 
@@ -22,7 +22,7 @@ KINDS = {
 }
 
 
-def write_report(run_folder: str | Path, known: KnownRecipe = NOTHING_KNOWN, kind: str = "classes") -> Path:
+def write_report(run_folder: str | Path, known: KnownRecipe = UNKNOWN_RECIPE, kind: str = "classes") -> Path:
     """Write ``report.html`` into a run folder, atomically, and return its path.
 
     Args:

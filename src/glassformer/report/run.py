@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import NOTHING_KNOWN, KnownRecipe, read_toml
+from glassformer.config import UNKNOWN_RECIPE, KnownRecipe, read_toml
 from glassformer.errors import DataError, NoSuchFileError, NoSuchSplitError, TooLargeError
 from glassformer.evaluate.predictions import Prediction, read_predictions
 from glassformer.targets import target_of
@@ -51,7 +51,7 @@ class Run:
     evaluations: list[dict[str, Any]]
     doctor: dict[str, Any]
     calibration: dict[str, Any]  # content of calibration.json; empty if the run was not calibrated
-    known: KnownRecipe = field(default=NOTHING_KNOWN, kw_only=True)
+    known: KnownRecipe = field(default=UNKNOWN_RECIPE, kw_only=True)
 
     @property
     def noun(self) -> str:

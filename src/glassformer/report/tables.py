@@ -268,7 +268,7 @@ def facts(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any]]]]:
         ("tokens per image", metrics.get("tokens_per_picture")),
         ("training", speed and f"{wording.count(speed)} tokens per second"),
         ("inference", inference and wording.duration(inference)),
-        ("peak memory", memory and f"{wording.count(memory)}{wording.THIN}MB"),
+        ("peak memory", memory and f"{wording.count(memory)}{wording.NARROW_SPACE}MB"),
         *((f"padding, {where}", wording.percent(share)) for where, share in padding.items()),
         *((f"truncated texts, {split}", _count_and_share(*counts)) for split, counts in truncated.items()),
         ("seed", metrics.get("seed")),

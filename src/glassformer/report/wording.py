@@ -10,7 +10,14 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from glassformer.evaluate.metrics import EMPTY_CELL, THIN, digits_for, interval, percent, share_interval
+from glassformer.evaluate.metrics import (
+    EMPTY_CELL,
+    NARROW_SPACE,
+    digits_for,
+    interval,
+    percent,
+    share_interval,
+)
 
 _BREAK = re.compile(r"(?<=[_/.:-])(?=\w)")  # positions where a long name can be broken, as in "a_|b/|c"
 _CAPITAL_INSIDE = re.compile(r"[a-z]+[A-Z]")  # for example "chrF"
@@ -36,13 +43,13 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return EMPTY_CELL
     if seconds < 9.95:
-        return f"{seconds:.1f}{THIN}s"
+        return f"{seconds:.1f}{NARROW_SPACE}s"
     minutes, whole_seconds = divmod(round(seconds), 60)
     if not minutes:
-        return f"{whole_seconds}{THIN}s"
+        return f"{whole_seconds}{NARROW_SPACE}s"
     hours, minutes = divmod(minutes, 60)
     parts = [(hours, "h"), (minutes, "min")] if hours else [(minutes, "min"), (whole_seconds, "s")]
-    return " ".join(f"{number}{THIN}{unit}" for number, unit in parts if number)
+    return " ".join(f"{number}{NARROW_SPACE}{unit}" for number, unit in parts if number)
 
 
 def plain(value: Any) -> str:
@@ -105,7 +112,7 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
     seen, accuracy = _seen_in_training(split, scores), percent(scores["accuracy"], digits)
     if not target_of(scores).is_single_label and n_correct < n:
         ends = scores.get("macro_f1_interval")
-        tail = f" (95{THIN}% interval {interval(ends, digits)})" if ends else ""
+        tail = f" (95{NARROW_SPACE}% interval {interval(ends, digits)})" if ends else ""
         return (
             f"Macro-F1 on {count(n)} {split} {noun}{seen}: {percent(scores['macro_f1'], digits)}{tail}; "
             f"micro-F1 {percent(scores['micro_f1'], digits)}. {count(n_correct)} of them got exactly their "
@@ -113,7 +120,7 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
         )
     if measure != "accuracy" and n_correct < n:
         ends, metric = scores.get(f"{measure}_interval"), target_of(scores).metrics[measure]
-        tail = f" (95{THIN}% interval {metric.interval(ends, digits, None, n)})" if ends else ""
+        tail = f" (95{NARROW_SPACE}% interval {metric.interval(ends, digits, None, n)})" if ends else ""
         return (
             f"{capitalized(metric.name)} on {count(n)} {split} {noun}{seen}: "
             f"{metric.value(scores[measure], digits)}{tail}. {count(n_correct)} of them were labeled "
@@ -123,8 +130,9 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
     ends = scores.get("accuracy_interval")
     if n_correct == n:
         bound = share_interval(1, ends, n, digits)
-        return f"All {count(n)} {texts}: with 95{THIN}% confidence, the accuracy on such {noun} is {bound}."
-    tail = f" (95{THIN}% interval {interval(ends, digits)})" if ends else ""
+        confidence = f"with 95{NARROW_SPACE}% confidence"
+        return f"All {count(n)} {texts}: {confidence}, the accuracy on such {noun} is {bound}."
+    tail = f" (95{NARROW_SPACE}% interval {interval(ends, digits)})" if ends else ""
     return f"{count(n_correct)} of {count(n)} {texts}: {accuracy}{tail}."
 
 
@@ -170,7 +178,7 @@ def compare_with_baselines(
     if difference.get("measure") == measure:
         low, high = (100 * bound for bound in difference["interval"])
         digits = digits_for(scores["n"])
-        evidence = f"95{THIN}% interval of the difference on the same examples: "
+        evidence = f"95{NARROW_SPACE}% interval of the difference on the same examples: "
         evidence += f"{low:+.{digits}f} to {high:+.{digits}f} points"
         if low <= 0 <= high:
             return f"{text}; the difference is not significant ({evidence})."
@@ -214,7 +222,7 @@ def verdict_of(metrics: dict[str, Any], noun: str = "texts") -> str:
     """``full_verdict`` for the content of ``metrics.json``; empty if no examples were evaluated."""
     scores, measure = metrics.get("test") or metrics.get("validation"), metrics.get("measure", "accuracy")
     split = metrics.get("judged", "test") if metrics.get("test") else "validation"
-    return full_verdict(metrics, scores, split, noun, measure).replace(THIN, " ") if scores else ""
+    return full_verdict(metrics, scores, split, noun, measure).replace(NARROW_SPACE, " ") if scores else ""
 
 
 def how_tested(results: dict[str, Any]) -> str:

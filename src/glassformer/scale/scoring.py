@@ -20,10 +20,10 @@ import numpy as np
 
 from glassformer.checkpoints.files import MANIFEST, atomic_replace, disk_errors, file_sha256
 from glassformer.checkpoints.locks import write_lock
-from glassformer.config import listed, nearest
+from glassformer.config import join_names, suggest
 from glassformer.data.columns import columns_for_pair_model
 from glassformer.data.files import check_file
-from glassformer.data.parquet import ANY_SIZE, check_rows, open_parquet, read_batches, to_list
+from glassformer.data.parquet import NO_SIZE_LIMIT, check_rows, open_parquet, read_batches, to_list
 from glassformer.errors import (
     CheckpointError,
     DataError,
@@ -145,7 +145,7 @@ def score_shard(model: str | Path, shard: Shard) -> int:
     """
     import pyarrow.parquet as pq
 
-    check_file(Path(shard.source), ANY_SIZE)
+    check_file(Path(shard.source), NO_SIZE_LIMIT)
     target = Path(shard.target)
     fingerprint = _fingerprint(model, shard)
     if (num_failed := _already_scored(target, fingerprint)) is not None:
@@ -265,7 +265,7 @@ def find_column(
     schema = open_parquet(source).schema_arrow
     names = schema.names
     if requested is not None and requested not in names:
-        raise NoSuchColumnError(f"no column {requested!r}", where=str(source), fix=nearest(requested, names))
+        raise NoSuchColumnError(f"no column {requested!r}", where=str(source), fix=suggest(requested, names))
     if requested is None and trained in names:
         requested = trained
     usual_names, noun = inputs.columns, inputs.noun
@@ -276,12 +276,14 @@ def find_column(
     if len(by_name) != 1:
         several = ", ".join(candidates)
         what = f"several columns could be the {noun}: {several}" if candidates else f"no column of {noun}"
-        raise UnclearColumnError(what, where=str(source), fix=f"Name it with --text-column: {listed(names)}")
+        raise UnclearColumnError(
+            what, where=str(source), fix=f"Name it with --text-column: {join_names(names)}"
+        )
     kind = schema.field(by_name[0]).type
     is_list = pa.types.is_nested(kind) and not pa.types.is_struct(kind)
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or is_list:
         what = f"column {by_name[0]!r} has {kind}, not {noun}"
-        fix = f"Name another with --text-column: {listed(names)}"
+        fix = f"Name another with --text-column: {join_names(names)}"
         raise UnclearColumnError(what, where=str(source), fix=fix)
     return by_name[0]
 

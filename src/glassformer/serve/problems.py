@@ -8,7 +8,7 @@ from typing import Any
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from glassformer.config import nearest
+from glassformer.config import suggest
 from glassformer.errors import InputError, NotFiniteError, counted
 from glassformer.inputs.inputs import RequestTooLargeError
 
@@ -92,7 +92,7 @@ def validation_problem(errors: Sequence[Any], fields: Sequence[str] = ()) -> Pro
     where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" if i else str(p) for i, p in enumerate(parts))
     what, fix = _message_and_fix(first)
     if first["type"] == "extra_forbidden" and len(parts) == 1 and fields:
-        fix = nearest(str(parts[0]), fields)
+        fix = suggest(str(parts[0]), fields)
     elif first["type"] == "list_type" and len(parts) == 1:
         fix = f'Send a list: {{"{parts[0]}": [...]}}'
     return Problem(422, what, where=where or "body", fix=fix)

@@ -24,7 +24,7 @@ from typing import Any
 
 from glassformer.checkpoints.files import replace_text
 from glassformer.checkpoints.hub import fetch_if_checkpoint
-from glassformer.config import key_places
+from glassformer.config import key_paths
 from glassformer.errors import ExistsError, GlassformerError, InputError
 from glassformer.finite import json_text
 from glassformer.scale.engines import map_items, required_resources
@@ -71,7 +71,7 @@ def plan_jobs(study: Study, arms: Sequence[Arm], folder: Path) -> list[Job]:
     for seed in study.seeds:
         for arm in arms:
             recipe = arm.with_seed(seed)
-            if jobs and "baselines" in key_places(type(recipe)):
+            if jobs and "baselines" in key_paths(type(recipe)):
                 recipe = with_changes(recipe, {"baselines": False}, arm.name)
             jobs.append(Job(arm.name, seed, recipe, folder / "arms" / folder_name(arm.name) / f"seed-{seed}"))
     return jobs

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import build, key_places, nearest, override, read_toml, to_dict
+from glassformer.config import build, key_paths, override, read_toml, suggest, to_dict
 from glassformer.errors import BadValueError, ConfigError, NoSuchRecipeError
 from glassformer.tasks.catalog import build_recipe, load_recipe, study_names
 
@@ -74,7 +74,7 @@ def load_study(name_or_path: str | Path) -> Study:
     if str(name_or_path) in names:
         path = names[str(name_or_path)]
     elif path.suffix != ".toml":
-        fix = nearest(str(name_or_path), list(names) or ["FILE.toml"])
+        fix = suggest(str(name_or_path), list(names) or ["FILE.toml"])
         raise NoSuchRecipeError(f"no study {str(name_or_path)!r}", fix=fix)
     study = build(Study, {"name": path.stem} | read_toml(path), path.name)
     if not study.recipe:
@@ -135,7 +135,7 @@ def expand(study: Study, settings: Mapping[str, Any] | None = None) -> list[Arm]
 def _build_arm(study: Study, name: str, base: str, common: dict[str, Any], changes: dict[str, Any]) -> Arm:
     where = f"{study.name}, variant {name!r}"
     recipe = load_recipe(base)
-    fixed = {"evaluate.split": study.split} if "evaluate.split" in key_places(type(recipe)) else {}
+    fixed = {"evaluate.split": study.split} if "evaluate.split" in key_paths(type(recipe)) else {}
     if "seed" in common or "seed" in changes:
         fix = "List them in seeds = [...]"
         raise ConfigError("the seed is set in addition to the study's seeds", where=where, fix=fix)
@@ -156,7 +156,7 @@ def _check(study: Study, arms: list[Arm]) -> None:
             what = f"two arms are called {name!r}" if name.strip() else "an arm has no name"
             raise ConfigError(what, where=study.name)
     if study.baseline and study.baseline not in names:
-        fix = nearest(study.baseline, names)
+        fix = suggest(study.baseline, names)
         raise ConfigError(f"no arm {study.baseline!r}", where=f"{study.name}.baseline", fix=fix)
     for arm in arms[1:]:
         if arm.recipe.task != first.recipe.task:
@@ -170,7 +170,7 @@ def _check(study: Study, arms: list[Arm]) -> None:
                 raise ConfigError(f"{what}{first.name!r}", where=study.name, fix=fix)
     for name in study.ladder:
         if name not in names:
-            raise ConfigError(f"no arm {name!r}", where=f"{study.name}.ladder", fix=nearest(name, names))
+            raise ConfigError(f"no arm {name!r}", where=f"{study.name}.ladder", fix=suggest(name, names))
     names_by_recipe: dict[str, str] = {}
     for arm in arms:
         other = names_by_recipe.setdefault(repr(to_dict(arm.recipe) | {"name": ""}), arm.name)
@@ -182,7 +182,7 @@ def _check(study: Study, arms: list[Arm]) -> None:
 def check_split(split: str | None) -> str | None:
     """Return the split, or raise ConfigError if arms cannot be evaluated on it."""
     if split not in (None, *EVALUATION_SPLITS):
-        raise BadValueError(f"no split {split!r}", where="split", fix=nearest(split, EVALUATION_SPLITS))
+        raise BadValueError(f"no split {split!r}", where="split", fix=suggest(split, EVALUATION_SPLITS))
     return split
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.checkpoints.files import replace_text
-from glassformer.config import nearest, to_toml
+from glassformer.config import suggest, to_toml
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import BadValueError, ConfigError, DataError, GlassformerError, NotForThisModelError
 from glassformer.evaluate.compare import bootstrap_means, bootstrap_p, bounds, holm
@@ -428,7 +428,7 @@ def measure_for(first: RunPredictions, recipes: Sequence[Any], requested: str | 
         return first.target.measure_for({recipe.train.monitor for recipe in recipes})
     if requested not in metrics:
         raise BadValueError(
-            f"no measure {requested!r} of these runs", where="measure", fix=nearest(requested, metrics)
+            f"no measure {requested!r} of these runs", where="measure", fix=suggest(requested, metrics)
         )
     return requested
 

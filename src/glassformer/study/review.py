@@ -31,7 +31,7 @@ from glassformer.data.label_sets import SEPARATOR, as_sets, indicator, parse_lab
 from glassformer.data.spreadsheet import REVIEWED, csv_safe
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.data.tagged import TaggedSplit, format_conll
-from glassformer.data.tags import NOT_TAGGED, repair_tags
+from glassformer.data.tags import IGNORED_TAG, repair_tags
 from glassformer.data.text_pairs import SECOND_COLUMN, are_pairs, first_text, second_text
 from glassformer.evaluate.label_noise import LabelReview, SetReview, review_label_sets, review_labels
 from glassformer.evaluate.predictions import Prediction, read_predictions, table_file
@@ -492,8 +492,8 @@ def review_tags(folder: Path) -> tuple[TaggedSplit, list[str], np.ndarray, Label
     classes = [tag for tag in columns if tag in occurring]  # tags that do not occur cannot be wrong
     p = np.concatenate(probabilities)[:, [columns.index(tag) for tag in classes]].astype(np.float64)
     p /= np.maximum(p.sum(1, keepdims=True), 1e-12)
-    is_tagged = np.array([tag != NOT_TAGGED for tag in tags])
-    labels = np.array([classes.index(tag) if tag != NOT_TAGGED else -1 for tag in tags])
+    is_tagged = np.array([tag != IGNORED_TAG for tag in tags])
+    labels = np.array([classes.index(tag) if tag != IGNORED_TAG else -1 for tag in tags])
     return train, classes, labels, _for_all_words(review_labels(labels[is_tagged], p[is_tagged]), is_tagged)
 
 

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from glassformer.checkpoints.settings import shorten
-from glassformer.config import listed
-from glassformer.data.checks import check_classes, check_labels, place
+from glassformer.config import join_names
+from glassformer.data.checks import check_classes, check_labels, location
 from glassformer.data.doctor_checks import EMPTY_FIX, unlabeled_message
 from glassformer.data.label_kinds import (
     explain_label_error,
@@ -102,7 +102,9 @@ def without_unseen_labels(split: Any, label_at: Mapping[int, Any], classes: Sequ
         return split
     if len(label_at) == len(split):
         what = f"none of the labels was seen in training; the first is {next(iter(label_at.values()))!r}"
-        fix = f"Name the column of labels ({listed(list(map(str, classes)))}) with label_column, or add one"
+        fix = (
+            f"Name the column of labels ({join_names(list(map(str, classes)))}) with label_column, or add one"
+        )
         raise UnclearColumnError(what, where=split.origin, fix=fix)
     return split.select([i for i in range(len(split)) if i not in label_at])
 
@@ -448,10 +450,10 @@ class Classes(Target):
             if label_at and not leave_out:
                 i, label = next(iter(label_at.items()))
                 note, fix = find_label_problem([*(splits.train.labels or []), *split.labels]) or ("", "")
-                fix = fix or f"Correct it (known: {listed(list(map(str, known)))})"
+                fix = fix or f"Correct it (known: {join_names(list(map(str, known)))})"
                 raise UnknownLabelError(
                     f"label {label!r} {UNSEEN}" + (f"; {note}" if note else ""),
-                    where=place(split.origin, i, split.rows),
+                    where=location(split.origin, i, split.rows),
                     fix=f"{fix}, or leave such rows out with {SKIP}",
                 )
             changed[name] = without_unseen_labels(split, label_at, known)
@@ -609,7 +611,7 @@ def check_known(
                 fix = f"Known: {', '.join(map(str, classes))}"
                 all_labels = [*classes, *flat_labels(labels)]
                 what, fix = explain_label_error(all_labels, f"label {label!r} {UNSEEN}", fix)
-                raise UnknownLabelError(what, where=place(origin, i, rows), fix=fix)
+                raise UnknownLabelError(what, where=location(origin, i, rows), fix=fix)
 
 
 def _read_calibrated(

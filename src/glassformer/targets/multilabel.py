@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from glassformer.config import label_text, nearest
+from glassformer.config import label_text, suggest
 from glassformer.data.checks import check_classes
 from glassformer.data.label_sets import (
     LabelSet,
@@ -348,7 +348,7 @@ def pos_weights(targets: np.ndarray, classes: list[Any], pos_weight: Any) -> tup
     by_text = {label_text(label): weight for label, weight in pos_weight.items()}
     for label, weight in by_text.items():
         if label not in map(str, classes):
-            fix = nearest(label, [*map(str, classes)])
+            fix = suggest(label, [*map(str, classes)])
             raise BadValueError(f"unknown label {label!r}", where="pos_weight", fix=fix)
         if not isinstance(weight, Real) or not 1e-6 <= float(weight) <= 1e6:
             raise BadValueError(f"{weight!r} is not a weight", where="pos_weight", fix="Use 1e-6 to 1e6")

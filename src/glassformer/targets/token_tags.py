@@ -16,7 +16,7 @@ import numpy as np
 
 from glassformer.data.tagged import TaggedSplit, load_tagged
 from glassformer.data.tags import (
-    NOT_TAGGED,
+    IGNORED_TAG,
     Scheme,
     Span,
     detect_scheme,
@@ -164,7 +164,7 @@ def tag_metrics(
 
 def without_ignored(truth: Tags, predicted: Tags) -> tuple[Tags, Tags]:
     """True and predicted tags of each sentence, without the ignored words."""
-    if not any(NOT_TAGGED in tags for tags in truth):
+    if not any(IGNORED_TAG in tags for tags in truth):
         return truth, predicted
     pairs = [drop_untagged(t, p) for t, p in zip(truth, predicted, strict=True)]
     return [t for t, _ in pairs], [p for _, p in pairs]
@@ -179,7 +179,7 @@ def word_log_loss(probabilities: np.ndarray, tags: Sequence[str], classes: Seque
     likelihoods = [
         float(row[column[tag]]) if tag in column else 0.0
         for row, tag in zip(probabilities, tags, strict=True)
-        if tag != NOT_TAGGED
+        if tag != IGNORED_TAG
     ]
     return float(-np.log(np.clip(likelihoods, MIN_WRITTEN, 1.0)).mean())
 
@@ -243,7 +243,7 @@ def frequent_tags(train: TaggedSplit, split: TaggedSplit, scheme: Scheme) -> lis
     tally: dict[str, Counter[str]] = defaultdict(Counter)
     for words, tags in zip(train.words, train.tags or (), strict=True):
         for word, tag in zip(words, repair_tags(tags, scheme), strict=True):
-            if tag != NOT_TAGGED:
+            if tag != IGNORED_TAG:
                 tally[word][tag] += 1
     default = Counter(tag for counts in tally.values() for tag in counts.elements()).most_common(1)[0][0]
     best = {word: counts.most_common(1)[0][0] for word, counts in tally.items()}

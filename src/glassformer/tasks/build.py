@@ -23,7 +23,7 @@ from glassformer.checkpoints.catalog import CATALOG, catalog_names
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.checkpoints.sentences import try_read_sentences
 from glassformer.checkpoints.settings import get_section
-from glassformer.config import nearest
+from glassformer.config import suggest
 from glassformer.data.ngrams import Ngrams
 from glassformer.data.text import TokenTable, clean_text, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import count_ids, load_tokenizer
@@ -145,7 +145,7 @@ def check_name(model: str) -> None:
         raise NotForThisModelError(what, where="model", fix="Use it with ImageClassifier")
     known = [*TEXT_ARCHITECTURES, *catalog_names("texts")]
     if model not in (*known, *CATALOG) and "/" not in model and not Path(model).expanduser().exists():
-        raise UnknownModelError(f"no model {model!r}", where="model", fix=nearest(model, known))
+        raise UnknownModelError(f"no model {model!r}", where="model", fix=suggest(model, known))
 
 
 def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) -> Tokenizer:
@@ -177,7 +177,7 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
         )
     if not Path(kind).exists():
         what = f"{kind!r} is not a tokenizer"
-        raise BadValueError(what, where="tokenizer", fix=nearest(kind, ["auto", *kinds]))
+        raise BadValueError(what, where="tokenizer", fix=suggest(kind, ["auto", *kinds]))
     return load_tokenizer(kind)
 
 

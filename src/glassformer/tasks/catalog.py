@@ -17,10 +17,10 @@ from glassformer.config import (
     KnownRecipe,
     apply_overrides,
     build,
-    listed,
-    nearest,
+    join_names,
     parse_settings,
     read_toml,
+    suggest,
     to_dict,
     with_values_in_files,
 )
@@ -45,7 +45,7 @@ def recipe_values(name_or_path: str | Path) -> tuple[dict[str, Any], str]:
     if str(name_or_path) in known:
         path = known[str(name_or_path)]
     elif path.suffix != ".toml":
-        suggestion = nearest(str(name_or_path), list(known))
+        suggestion = suggest(str(name_or_path), list(known))
         fix = suggestion if suggestion.startswith("Did") else "'glassformer recipes' lists them"
         raise NoSuchRecipeError(f"no recipe {str(name_or_path)!r}", fix=fix)
     return {"name": path.stem, "task": DEFAULT_TASK} | read_toml(path), path.name
@@ -148,7 +148,7 @@ def check_classifies(recipe: Any, *, words: bool = False, folds: bool = False, w
     if recipe.task not in allowed:
         what = f"{recipe.task} does not predict labels"
         raise NotForThisModelError(
-            what, where=where, fix=f"Use a model of one of these tasks: {listed(sorted(allowed))}"
+            what, where=where, fix=f"Use a model of one of these tasks: {join_names(sorted(allowed))}"
         )
 
 
@@ -204,7 +204,7 @@ def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str]
     """Build a recipe from the contents of a TOML file."""
     task = task_with_target(values.get("task", DEFAULT_TASK), values, overrides)
     if not isinstance(task, str) or task not in TASKS:
-        raise BadValueError(f"no task {task!r}", where=f"{where}, task", fix=nearest(str(task), list(TASKS)))
+        raise BadValueError(f"no task {task!r}", where=f"{where}, task", fix=suggest(str(task), list(TASKS)))
     cls = TASKS.recipe(task)
     values = with_values_in_files(cls, values) | {"task": task}
     return _with_paths(build(cls, apply_overrides(values, overrides, cls), where))

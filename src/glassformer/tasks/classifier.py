@@ -23,7 +23,7 @@ from torch import Tensor
 from glassformer.checkpoints.catalog import AUTO
 from glassformer.checkpoints.settings import METADATA_FILE, shorten
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
-from glassformer.data.checks import check_pairs, check_validation, check_weights, read_labels
+from glassformer.data.checks import check_pairs, check_saved_labels, check_validation, check_weights
 from glassformer.data.columns import check_no_target_side
 from glassformer.data.in_memory import as_targets
 from glassformer.data.numbers import check_positive
@@ -427,7 +427,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         classes = metadata.get("classes")
         if not isinstance(classes, list) or not classes:
             raise CheckpointError("'classes' is missing or not a list of labels of one type", where=where)
-        classes = read_labels(classes, "classes", where)
+        classes = check_saved_labels(classes, "classes", where)
         kind = target_from_metadata(metadata, where)
         temperature, threshold = kind.read_calibration(metadata, where, len(classes))
         metadata = metadata | {"temperature": temperature, "threshold": threshold}

@@ -24,7 +24,7 @@ from glassformer.checkpoints.layout import describe_outputs
 from glassformer.checkpoints.native import check_finished
 from glassformer.checkpoints.sentences import MODULES
 from glassformer.checkpoints.settings import METADATA_FILE, find_metadata, read_metadata, shorten
-from glassformer.data.checks import read_labels
+from glassformer.data.checks import check_saved_labels
 from glassformer.data.tokenizer_file import check_truncation_side, model_max_length
 from glassformer.errors import CheckpointError, UnsupportedModelError
 from glassformer.families import FAMILIES
@@ -247,7 +247,7 @@ def _load_transformers(folder: Path, in_bf16: bool = False) -> Any:
             use = "Name labels: ZeroShotImageClassifier(path, labels)"
         fix = f"{use}, or fine-tune it with {classifier}"
         raise UnsupportedModelError(what, where=str(folder), fix=fix)
-    names = read_labels(hub_labels(settings, count, where), "id2label", where)
+    names = check_saved_labels(hub_labels(settings, count, where), "id2label", where)
     if count == 1 and kind_of_target.is_single_label:
         problem_type = shorten(settings.get("problem_type"))
         what = f"num_labels = 1 with problem_type = {problem_type} is a classifier with one class"

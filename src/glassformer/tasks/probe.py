@@ -23,7 +23,7 @@ import torch
 from glassformer.checkpoints.files import write_folder
 from glassformer.checkpoints.settings import METADATA_FILE, read_metadata, shorten
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
-from glassformer.data.checks import check_labels, read_labels
+from glassformer.data.checks import check_labels, check_saved_labels
 from glassformer.data.image_batching import evaluation_pixels
 from glassformer.data.in_memory import as_targets
 from glassformer.data.label_kinds import match_known_labels
@@ -200,7 +200,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         out = cls(backbone, **parameters)
         if out.pooling not in POOLINGS:
             raise CheckpointError(f"pooling = {out.pooling!r} is not known", where=where)
-        out.classes_ = np.asarray(read_labels(metadata.get("classes") or [], "classes", where))
+        out.classes_ = np.asarray(check_saved_labels(metadata.get("classes") or [], "classes", where))
         out.boolean_labels_ = metadata.get("truth_values") is True
         out.read_columns(metadata, where)
         arrays = {name: tensor.numpy() for name, tensor in read_tensors(folder, HEAD).items()}

@@ -26,7 +26,7 @@ from glassformer.checkpoints.files import disk_errors, is_temporary, read_json, 
 from glassformer.checkpoints.locks import LOCK, check_unlocked, is_empty_folder, write_lock
 from glassformer.checkpoints.native import OTHER_DATA, list_states
 from glassformer.checkpoints.settings import find_metadata
-from glassformer.config import listed, read_toml, to_dict, to_toml
+from glassformer.config import join_names, read_toml, to_dict, to_toml
 from glassformer.data.columns import AUTO, NONE
 from glassformer.data.doctor_checks import without_skip_fix
 from glassformer.data.files import reading_as
@@ -239,7 +239,7 @@ def check_folder(folder: Path, recipe: Any, resume: bool, was_killed: bool = Fal
     if not config.is_file():
         return
     if changes := _differences(relevant_settings(read_run_recipe(folder)), relevant_settings(recipe)):
-        what = f"holds a run of another recipe ({listed(changes)})"
+        what = f"holds a run of another recipe ({join_names(changes)})"
         fix = "Resume with the same recipe and --set values, or choose another --out"
         raise OtherRunError(what, where=str(config), fix=fix)
 

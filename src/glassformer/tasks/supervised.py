@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.config import listed, nearest, plain
+from glassformer.config import join_names, plain, suggest
 from glassformer.data.checks import ONE_CLASS_FIX
 from glassformer.data.columns import AUTO, NONE
 from glassformer.data.duplicates import copy_keys
@@ -200,7 +200,7 @@ def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any,
             raise error.replace(fix=fix) from None
     elif label_at:
         counts = Counter(map(repr, label_at.values()))
-        labels = listed([f"{label} ({count:,})" for label, count in counts.most_common()])
+        labels = join_names([f"{label} ({count:,})" for label, count in counts.most_common()])
         notes += [f"{clf.NOUN} left out, whose labels were not seen in training: {labels}"]
         split = without_unseen_labels(split, label_at, classes)
     return split, notes
@@ -696,7 +696,7 @@ def _column(path: Path, column: str) -> dict[int, str]:
     table = read_table(path, ignore_error)
     if column not in table.names:
         what = f"{path} has no column {column!r}"
-        raise ConfigError(what, where=BY_OPTION, fix=nearest(column, table.names))
+        raise ConfigError(what, where=BY_OPTION, fix=suggest(column, table.names))
     return column_as_text(table, column)
 
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.checkpoints.hub import resolve_checkpoint
-from glassformer.config import listed
+from glassformer.config import join_names
 from glassformer.data.checks import check_class_names, check_texts
 from glassformer.data.in_memory import read_rows
 from glassformer.data.text import TokenTable, Windows, encode
@@ -174,7 +174,7 @@ class ZeroShotClassifier(ZeroShot):
             where = str(model) if isinstance(model, str | Path) else type(clf).__name__
             what = "labels to choose from are only for entailment models and sentence encoders (zero-shot)"
             if isinstance(clf, TextClassifier):
-                what += f", and this one classifies texts as {listed(list(map(str, clf.classes_)))}"
+                what += f", and this one classifies texts as {join_names(list(map(str, clf.classes_)))}"
             fix = "Leave the labels out, or name an entailment model (a classifier of pairs) or an encoder"
             raise NotForThisModelError(what, where=where, fix=fix)
         self.classes_ = check_candidate_labels(labels)

@@ -214,12 +214,12 @@ LOGS = ("tensorboard", "mlflow")
 
 def loggers(names: Sequence[str], folder: Path) -> list[Callback]:
     """The callbacks for the values of ``--log``, for a run in ``folder``."""
-    from glassformer.config import nearest
+    from glassformer.config import suggest
 
     callbacks: list[Callback] = []
     for name in dict.fromkeys(names):
         if name not in LOGS:
-            raise BadValueError(f"unknown log {name!r}", where="--log", fix=nearest(name, LOGS))
+            raise BadValueError(f"unknown log {name!r}", where="--log", fix=suggest(name, LOGS))
         is_tensorboard = name == "tensorboard"
         callbacks.append(TensorBoard(folder / name) if is_tensorboard else MLflow(folder.name, folder=folder))
     return callbacks

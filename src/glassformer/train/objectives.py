@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.config import label_text, nearest
+from glassformer.config import label_text, suggest
 from glassformer.data.augment import MixedPairs, one_hot
 from glassformer.data.batching import PairBatch, TextBatch
 from glassformer.data.image_batching import ImageBatch, MaskedImageBatch
@@ -304,7 +304,9 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
         for label, weight in by_text.items():
             if label not in map(str, classes):
                 raise BadValueError(
-                    f"unknown label {label!r}", where="class_weight", fix=nearest(label, [*map(str, classes)])
+                    f"unknown label {label!r}",
+                    where="class_weight",
+                    fix=suggest(label, [*map(str, classes)]),
                 )
             try:
                 number = float(weight) if isinstance(weight, Real) else math.nan

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import torch
 
-from glassformer.config import nearest
+from glassformer.config import suggest
 from glassformer.errors import ConfigError
 from glassformer.nn.kernels.jobs import JOBS, AttentionJob, Int8Job, LinearJob, SkipGramJob
 from glassformer.nn.kernels.levels import ABI, LEVELS, Level, fingerprint
@@ -42,7 +42,7 @@ def allowed_levels() -> tuple[Level, ...]:
     if limit in ("0", "1"):
         return LEVELS if limit == "1" else ()
     if limit not in names:
-        raise ConfigError(f"{SWITCH}={limit} is not a level", fix=nearest(limit, ["0", "1", *names]))
+        raise ConfigError(f"{SWITCH}={limit} is not a level", fix=suggest(limit, ["0", "1", *names]))
     return LEVELS[names.index(limit) :]
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from glassformer.data.augment import CORRUPTIONS, SEVERITIES, corrupt
-from glassformer.data.duplicates import digest
+from glassformer.data.duplicates import image_digest
 from glassformer.data.image import check_images, is_record
 from glassformer.data.image_batching import AugmentSettings, ImageStream
 from glassformer.data.image_sources import ImageSplit
@@ -107,7 +107,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
 
     @staticmethod
     def copy_keys(examples: Sequence[Any]) -> list[str]:
-        return list(map(digest, examples))
+        return list(map(image_digest, examples))
 
     @staticmethod
     def count_tokens(examples: Sequence[Any]) -> int:

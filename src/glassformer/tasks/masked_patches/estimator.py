@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
-from glassformer.data.duplicates import digest
+from glassformer.data.duplicates import image_digest
 from glassformer.data.files import is_system_file
 from glassformer.data.folders import split_files
 from glassformer.data.image import check_images, check_readable, image_files, is_record, remove_unreadable
@@ -125,7 +125,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         if validation is not None:
             validation_data = check_images(self.prediction_rows(validation, "validation"), "validation")
         elif fit.train.validation_fraction:
-            groups = list(map(digest, pictures)) if fit.group_duplicates else None
+            groups = list(map(image_digest, pictures)) if fit.group_duplicates else None
             (pictures,), (validation_data,) = random_split(
                 [pictures], fit.train.validation_fraction, fit.train.seed, groups
             )
@@ -356,7 +356,7 @@ def load(recipe: PatchesRecipe) -> ImageCorpus:
         counts[source] = len(source_images)
         images += source_images
         notes += messages
-    train_rows, validation_rows = split_rows(len(images), "images", data, list(map(digest, images)))
+    train_rows, validation_rows = split_rows(len(images), "images", data, list(map(image_digest, images)))
     all_images = ImageSplit(images, None, ", ".join(counts))
     return ImageCorpus(
         all_images.select(train_rows), all_images.select(validation_rows), counts, tuple(notes)

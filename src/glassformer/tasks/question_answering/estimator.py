@@ -24,7 +24,7 @@ from glassformer.checkpoints.settings import METADATA_FILE
 from glassformer.data.answer_doctor import examine_qa
 from glassformer.data.answered import QASplit, load_qa
 from glassformer.data.batching import BatchSettings
-from glassformer.data.checks import check_validation, place
+from glassformer.data.checks import check_validation, location
 from glassformer.data.dataset import Dataset
 from glassformer.data.duplicates import comparison_key
 from glassformer.data.questions import (
@@ -666,7 +666,7 @@ def _example(split: QASplit, i: int, answer: Any, error: str) -> dict[str, Any]:
         for answer_spans in (spans, predicted)
     )
     return {
-        "where": place(split.origin, i, split.rows),
+        "where": location(split.origin, i, split.rows),
         "question": question.question,
         "context": question.context[low:high],
         "cut": [low > 0, high < len(question.context)],

@@ -25,9 +25,9 @@ from glassformer.checkpoints.files import check_is_model
 from glassformer.checkpoints.sentences import write_sentences
 from glassformer.checkpoints.settings import find_metadata
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
-from glassformer.config import listed
+from glassformer.config import join_names
 from glassformer.data.batching import pack_texts
-from glassformer.data.checks import check_labels, check_texts, check_validation, read_labels
+from glassformer.data.checks import check_labels, check_saved_labels, check_texts, check_validation
 from glassformer.data.duplicates import comparison_key
 from glassformer.data.in_memory import as_targets, read_rows
 from glassformer.data.label_sets import are_booleans
@@ -265,7 +265,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         index = {label: i for i, label in enumerate(self.classes_.tolist())}
         if unknown := [label for label in labels if label not in index]:
             what = f"label {unknown[0]!r} was not seen in training"
-            fix = f"Known: {listed([str(label) for label in index])}"
+            fix = f"Known: {join_names([str(label) for label in index])}"
             raise UnknownLabelError(what, where="validation", fix=fix)
         return LabeledTexts(texts, np.array([index[label] for label in labels]))
 
@@ -613,7 +613,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
             raise self._sentences or DataError("has no modules.json", where=str(folder))
         self.classes_ = self.head_ = self.index_ = None
         if names := metadata.get("classes"):
-            self.classes_ = np.asarray(read_labels(names, "classes", str(folder)))
+            self.classes_ = np.asarray(check_saved_labels(names, "classes", str(folder)))
             self.boolean_labels_ = metadata.get("truth_values") is True
             arrays = {name: tensor.numpy() for name, tensor in read_tensors(folder, HEAD_FILE).items()}
             width = self._sentences.width(self.model_.config.encoder.d_model)

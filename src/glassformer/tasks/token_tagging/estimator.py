@@ -24,7 +24,7 @@ from tokenizers import Tokenizer
 from glassformer.checkpoints.files import replace_text
 from glassformer.checkpoints.settings import METADATA_FILE
 from glassformer.data.batching import BatchSettings
-from glassformer.data.checks import check_validation, place, read_labels
+from glassformer.data.checks import check_saved_labels, check_validation, location
 from glassformer.data.duplicates import comparison_key, copy_keys
 from glassformer.data.in_memory import read_rows
 from glassformer.data.label_kinds import respelled_message
@@ -51,7 +51,7 @@ from glassformer.data.tags import (
     words_with_punctuation,
 )
 from glassformer.data.tokenizer_file import load_tokenizer
-from glassformer.data.windows import WordRows, encode_words
+from glassformer.data.windows import WordWindows, encode_words
 from glassformer.errors import CheckpointError, MalformedTagsWarning, OneClassError, TooFewExamplesError
 from glassformer.evaluate.predict import predict_tokens, softmax
 from glassformer.explain.mixin import ExplainMixin
@@ -249,14 +249,14 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
             validation_set = TaggedSentences(*validation_data)
         return TaggedSentences(words, well_formed), validation_set
 
-    def _prepare(self, fit: FitState) -> tuple[WordRows, WordRows | None]:
+    def _prepare(self, fit: FitState) -> tuple[WordWindows, WordWindows | None]:
         text, model = as_classifier_sections(fit.configs, DEFAULT_MAX_LENGTH, "tokens")
         self.tokenizer_ = build_tokenizer(text, model, list(map(" ".join, fit.examples.words)))
         self.length_ = text.max_length
         validation_table = None if fit.validation is None else self.encode(fit.validation.words)
         return self.encode(fit.examples.words), validation_table
 
-    def encode(self, sentences: Sequence[Sequence[str]]) -> WordRows:
+    def encode(self, sentences: Sequence[Sequence[str]]) -> WordWindows:
         """Tokenize checked sentences."""
         return encode_words(self.tokenizer_, sentences, max_length=self.length_)
 
@@ -274,7 +274,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
 
     def _loop(self, fit: FitState) -> tuple[WordStream, TaggedWords, Callable[[], dict[str, float]] | None]:
         train: TaggerFitConfig = fit.train
-        encoded: WordRows = fit.table
+        encoded: WordWindows = fit.table
         settings = BatchSettings(train.batch_size or 0, train.batch_tokens, train.length_window)
         words = len(encoded.first)
         stream = WordStream(encoded.table, settings, train.accumulate, train.seed, fit.device, words=words)
@@ -329,7 +329,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
     def word_logits(
         self,
         model: Any,
-        encoded: WordRows,
+        encoded: WordWindows,
         device: torch.device,
         progress: Callable[[int], None] | None = None,
     ) -> np.ndarray:
@@ -467,7 +467,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         where = str(folder / METADATA_FILE)
         if not isinstance(classes, list) or not all(isinstance(tag, str) for tag in classes):
             raise CheckpointError("'classes' is not a list of tags", where=where)
-        self.classes_ = np.asarray(read_labels(classes, "classes", where))
+        self.classes_ = np.asarray(check_saved_labels(classes, "classes", where))
         if self.scheme_ not in ("BIO", "BIOES", "plain"):
             raise CheckpointError(f"scheme = {self.scheme_!r} is not known", where=where)
         temperature, words = self.temperature_, self.whole_words_
@@ -699,7 +699,7 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
         predicted = _counted_spans(spans[i], split.tags[i])
         examples.append(
             {
-                "where": place(split.origin, i, split.rows),
+                "where": location(split.origin, i, split.rows),
                 "words": split.words[i],
                 "true": [list(span) for span in truth],
                 "predicted": [[*span, round(p, 4)] for span, p in predicted.items()],

@@ -23,7 +23,7 @@ from glassformer.data.batching import (
     pack_pairs,
     pack_texts,
 )
-from glassformer.data.checks import check_texts, check_validation, place
+from glassformer.data.checks import check_texts, check_validation, location
 from glassformer.data.duplicates import comparison_key
 from glassformer.data.pairs import PairSplit, check_translations, columns_of_other_data, load_pairs
 from glassformer.data.splits import Splits, evaluation_splits, make_splits, random_split
@@ -156,7 +156,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
             first = int(np.flatnonzero(table.truncated)[0])
             what = f"the text has more than {self.max_length} tokens"
             fix = "Cut it into sentences, or train with a larger max_length"
-            raise DataError(what, where=place(origin, first, rows), fix=fix)
+            raise DataError(what, where=location(origin, first, rows), fix=fix)
         return table
 
     def translate(

@@ -27,8 +27,8 @@ from glassformer.checkpoints.native import check_finished, newest_state
 from glassformer.checkpoints.settings import METADATA_FILE, get_section
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
-from glassformer.config import nearest
-from glassformer.data.dataset import SPLITS, NoSplit
+from glassformer.config import suggest
+from glassformer.data.dataset import SPLITS, MissingSplitError
 from glassformer.data.folders import data_folders
 from glassformer.data.in_memory import read_rows
 from glassformer.data.sentences import Corpus, Sentences, read_corpus
@@ -43,7 +43,13 @@ from glassformer.errors import (
     FolderExistsError,
     InputError,
 )
-from glassformer.evaluate.vectors import KNOWN_TESTS, evaluate_vectors, nearest_rows, tests_folder, unit_rows
+from glassformer.evaluate.vectors import (
+    KNOWN_TESTS,
+    evaluate_vectors,
+    nearest_rows,
+    normalize_rows,
+    tests_folder,
+)
 from glassformer.finite import json_text
 from glassformer.inputs import sentences
 from glassformer.inputs.texts import TINY_TEXTS
@@ -260,7 +266,7 @@ class Word2Vec(Estimator, VectorsConfig):
 
     def _index(self) -> None:
         self.numbers_ = {word: i for i, word in enumerate(self.words_)}
-        self.units_ = unit_rows(self.vectors_)
+        self.units_ = normalize_rows(self.vectors_)
         self._indexed = self.vectors_
 
     def _check_fitted(self) -> None:
@@ -521,10 +527,10 @@ def _split_texts(data: CorpusConfig, split: str) -> list[str]:
     """All texts of a split, regardless of ``limit``; empty if the source has no such split."""
     if split not in SPLITS:
         what = f"no split is called {split!r}"
-        raise BadValueError(what, where="data.exclude", fix=nearest(split, list(SPLITS)))
+        raise BadValueError(what, where="data.exclude", fix=suggest(split, list(SPLITS)))
     try:
         return _read_source(data, splits=(split,)).splits[split].texts
-    except NoSplit:
+    except MissingSplitError:
         return []
 
 
@@ -554,7 +560,7 @@ def check_tests(tests: Sequence[str], where: str) -> None:
     """Raise ConfigError for a test that is neither known nor a file."""
     for test in tests:
         if test not in KNOWN_TESTS and not Path(test).is_file():
-            raise ConfigError(f"no test {test!r}", where=where, fix=nearest(test, KNOWN_TESTS))
+            raise ConfigError(f"no test {test!r}", where=where, fix=suggest(test, KNOWN_TESTS))
 
 
 def preview_data(context: RunContext) -> DataPreview:
