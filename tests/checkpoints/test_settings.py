@@ -54,9 +54,12 @@ def altered(folder, target, name, **changes):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"vocab_size": 10_000_000, "hidden_size": 4096, "num_attention_heads": 1}, "by config.json"),
+        (
+            {"vocab_size": 10_000_000, "hidden_size": 4096, "num_attention_heads": 1},
+            "but config.json requires",
+        ),
         ({"num_hidden_layers": 1_000_000}, "1,000,000 layers, but the weights have only"),
-        ({"max_position_embeddings": 10_000_000}, "by config.json"),
+        ({"max_position_embeddings": 10_000_000}, "but config.json requires"),
         ({"max_position_embeddings": "9"}, "max_position_embeddings = '9' is not a size"),
         ({"type_vocab_size": -3}, "type_vocab_size = -3 is not a size"),
         ({"vocab_size": 10**60}, "vocab_size = a number of more than 30 digits is not a size"),

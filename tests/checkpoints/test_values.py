@@ -153,5 +153,5 @@ def test_tensors_that_do_not_fit_are_named():
         check_tensors(own, {"a": own["a"]}, "f")
     with pytest.raises(CheckpointError, match="f: unexpected tensors: c"):
         check_tensors(own, own | {"c": own["b"]}, "f")
-    with pytest.raises(CheckpointError, match=r"b is \(7,\), but by config.json \(5,\)"):
+    with pytest.raises(CheckpointError, match=r"b is \(7,\), but config.json requires \(5,\)"):
         check_tensors(own, own | {"b": torch.zeros(7)}, "f")

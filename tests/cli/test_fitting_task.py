@@ -107,7 +107,7 @@ def test_the_kind_and_its_recipe(written, capsys, name):
         False,
     )
     said = capsys.readouterr().err
-    assert f"taken as glassformer train {RECIPES_BY_KIND[kind].recipe} --data {name}" in said
+    assert f"running glassformer train {RECIPES_BY_KIND[kind].recipe} --data {name}" in said
     by_word = resolve_request(RecipeRequest(name), "train", "--text FILE")
     assert (by_word.recipe, by_word.data) == (RECIPES_BY_KIND[kind].recipe, name)
     recipe = choose_recipe(None, name)
@@ -152,7 +152,7 @@ def test_a_folder_of_images_as_text(written, capsys):
             Image.new("L", (5, 7), 200 * (label == "light") + i).save(written / "images" / label / f"{i}.png")
     found = resolve_request(RecipeRequest(text="images"), "train", "")
     assert (found.text, found.images) == (None, "images")
-    assert "taken as --images images" in capsys.readouterr().err
+    assert "read as --images images" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["conll.txt", "bits.csv", "tabs.txt"])

@@ -83,7 +83,7 @@ def test_an_empty_cell_of_a_short_table_is_a_row(refused, tmp_path):
 def test_a_table_without_labels_is_for_predict(refused, ok, runs, tmp_path, verb):
     table(tmp_path / "a.csv", "text,shop", [(text, f"shop {i}") for i, text in enumerate(TEXTS)])
     said = refused(verb, runs["classes"], "--data", "a.csv")
-    assert "a.csv: there is no column 'label', and no other column has classes: 'shop' holds 20" in said
+    assert "a.csv: there is no column 'label', and no other column has classes: 'shop' has 20" in said
     assert said.endswith(f"To predict without labels: glassformer predict {runs['classes']} a.csv")
     ok("predict", runs["classes"], "a.csv", "--out", "predictions.csv")
     table(tmp_path / "b.csv", "text", [(text,) for text in TEXTS])
@@ -138,7 +138,8 @@ def test_a_question_of_squad_is_named(tmp_path):
     data = {"data": [{"paragraphs": [{"context": "In Paris.", "qas": qa}]}]}
     (tmp_path / "qa.json").write_text(json.dumps(data))
     with pytest.raises(
-        DataError, match=r"qa.json, question 1 \(id 'q7', 'Where\?'\): the answer 'Rome' is now"
+        DataError,
+        match=r"qa.json, question 1 \(id 'q7', 'Where\?'\): the answer 'Rome' is not in the context",
     ):
         load_qa(tmp_path / "qa.json")
 

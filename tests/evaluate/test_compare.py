@@ -11,7 +11,7 @@ from glassformer.errors import DataError, ShapeError
 from glassformer.evaluate import compare
 from glassformer.evaluate.compare import (
     EXACT_BELOW,
-    _with_seeds,
+    _add_seed_variance,
     accuracy_statistic,
     bootstrap_means,
     bootstrap_p,
@@ -162,15 +162,15 @@ def test_what_seeds_add_is_their_scatter_less_that_of_the_examples():
     observed = np.array([0.5, 0.7, 0.9, 0.7])
     drawn = np.array([[0.49, 0.51], [0.71, 0.69], [0.9, 0.9], [0.7, 0.7]])
     rng = Ones()
-    found = _with_seeds(observed, drawn, rng)
+    found = _add_seed_variance(observed, drawn, rng)
     mean = drawn.mean(0)
     own = observed.var(ddof=1) - (drawn - mean).var(1).sum() / 3
     assert own > 0.01
     assert found == pytest.approx(mean + np.sqrt(own / 4))
     assert rng.freedom == 3
-    assert _with_seeds(observed[:1], drawn[:1], rng).tolist() == drawn[0].tolist()
+    assert _add_seed_variance(observed[:1], drawn[:1], rng).tolist() == drawn[0].tolist()
     noisy = drawn + np.array([[0.3, -0.3], [-0.3, 0.3], [0.3, -0.3], [-0.3, 0.3]])
-    assert _with_seeds(observed, noisy, rng) == pytest.approx(noisy.mean(0))  # never below nothing
+    assert _add_seed_variance(observed, noisy, rng) == pytest.approx(noisy.mean(0))  # never below nothing
 
 
 def test_resamples_are_as_many_as_asked_and_repeat_themselves(monkeypatch):

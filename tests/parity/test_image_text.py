@@ -293,7 +293,7 @@ def test_the_layout_of_published_files_is_explained(published):
     [
         ({"text_config": None}, "'text_config' is missing or not an object"),
         ({"projection_dim": 0}, "projection_dim = 0 is not a size"),
-        ({"projection_dim": 7}, r"is \(11, 15\), but by config.json \(7, 15\)"),
+        ({"projection_dim": 7}, r"is \(11, 15\), but config.json requires \(7, 15\)"),
         ({"model_type": "align"}, "model_type 'align' does not compare images with texts"),
         *(
             ({"text_config": PUBLISHED["text_config"] | change}, said)

@@ -87,7 +87,7 @@ def test_questions_to_a_model_on_the_command_line(here, capsys):
     assert json.loads(run(capsys, *argv)) == {"explained": 1, "out": "e.html"}
     for option in (("--cross",), ("--word", "dog"), ("--method", "occlusion")):
         assert main(["explain", saved, "a dog", "the dog", *option]) == 2
-        assert "this is an Embedder" in capsys.readouterr().err
+        assert "this model is an Embedder" in capsys.readouterr().err
     assert main(["similar", saved, "a dog", "the dog"]) == 2
     assert "is a model, not a text. Name it with --model" in capsys.readouterr().err
 

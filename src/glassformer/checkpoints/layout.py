@@ -89,7 +89,7 @@ def copy_weights(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     for name, tensor in state.items():
         if target[name].shape != tensor.shape:
             expected = tuple(target[name].shape)
-            raise ShapeError(f"{name} is {tuple(tensor.shape)}, but in the model it is {expected}")
+            raise ShapeError(f"{name} has the shape {tuple(tensor.shape)}, but in the model it is {expected}")
         copy_and_release(target[name], tensor)
 
 
@@ -178,8 +178,8 @@ def check_tensors(expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor],
             raise CheckpointError(list_names(f"{what} tensors", list(names)), where=where)
     for name, tensor in tensors.items():
         if tensor.shape != expected[name].shape:
-            what = f"{name} is {tuple(tensor.shape)}, but by config.json {tuple(expected[name].shape)}"
-            raise CheckpointError(what, where=where)
+            shape, required = tuple(tensor.shape), tuple(expected[name].shape)
+            raise CheckpointError(f"{name} is {shape}, but config.json requires {required}", where=where)
 
 
 def count_outputs(weight: Tensor, where: str) -> int:

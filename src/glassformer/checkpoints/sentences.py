@@ -244,7 +244,7 @@ def _read_dense(folder: Path, width: int) -> Dense:
         raise CheckpointError(list_names("missing or unexpected tensors", different), where=str(folder))
     for key, tensor in tensors.items():
         if tuple(tensor.shape) != shapes[key] or not tensor.is_floating_point():
-            what = f"{key} is {tuple(tensor.shape)} of {tensor.dtype}, but by config.json {shapes[key]}"
+            what = f"{key} is {tuple(tensor.shape)} of {tensor.dtype}, but config.json requires {shapes[key]}"
             raise CheckpointError(what, where=str(folder))
     fp32: dict[str, Tensor] = {key: tensor.float() for key, tensor in tensors.items()}
     return Dense(fp32["linear.weight"], fp32.get("linear.bias"), name, residual, fp32.get("residual.weight"))

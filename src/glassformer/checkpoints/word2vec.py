@@ -143,7 +143,6 @@ def _check_not_compressed(data: bytes, path: Path) -> None:
 
 
 def _converted_path(path: Path) -> str:
-    """The path for a converted copy."""
     return str(path.with_name(path.stem + ".word2vec.txt"))
 
 

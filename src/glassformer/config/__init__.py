@@ -256,7 +256,6 @@ TYPE_NAMES = {
 
 
 def _type_name(hint: Any) -> str:
-    """The name of a type, for error messages."""
     kind = typing.get_origin(hint) or hint
     if kind is tuple:
         element = (typing.get_args(hint) or (str,))[0]
@@ -312,7 +311,6 @@ def _write_table(values: Mapping[str, Any], prefix: str, lines: list[str]) -> No
 
 
 def _toml_key(key: str) -> str:
-    """A key in TOML syntax."""
     is_bare = key and all(c.isascii() and (c.isalnum() or c in "_-") for c in key)
     return key if is_bare else toml_literal(key)
 

@@ -345,7 +345,6 @@ def _is_segmented(text: str) -> bool:
 
 
 def _sample_positions(count: int, size: int) -> list[int]:
-    """Sorted positions of the texts of a sample."""
     if count <= size:
         return list(range(count))
     return np.sort(np.random.default_rng(0).choice(count, size, replace=False)).tolist()

@@ -124,7 +124,6 @@ def check_one_file_or_shards(files: dict[str, list[Path]], folder: Path) -> dict
 
 
 def _shards_in_subfolders(folder: Path) -> dict[str, list[Path]]:
-    """Split -> the shards in the folder with its name."""
     files: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
         split = SPLIT_OF.get(path.name.lower().removeprefix("split="))

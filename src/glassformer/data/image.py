@@ -281,7 +281,6 @@ def _read_file(path: Path) -> bytes:
 
 
 def _missing_file_error(path: Path) -> DataError:
-    """The error for a missing file, with its probable cause."""
     name = str(path)
     if path.is_symlink():
         fix = f"Put the image at {os.readlink(path)}, or remove the link"
@@ -361,7 +360,7 @@ def _to_rgb(
     from PIL import Image
 
     image.load()
-    upright = _apply_orientation(image, where)
+    upright = _apply_exif_orientation(image, where)
     upright = to_eight_bits(upright, image, content, image_range, on_unclear)
     mode, is_transparent = upright.mode, "transparency" in upright.info
     if is_transparent or mode in ("RGBA", "LA", "PA", "RGBa", "La"):
@@ -372,8 +371,7 @@ def _to_rgb(
     return upright if mode == "RGB" else upright.convert("RGB")
 
 
-def _apply_orientation(image: Image, where: str) -> Image:
-    """Apply the EXIF orientation."""
+def _apply_exif_orientation(image: Image, where: str) -> Image:
     from PIL import Image
 
     exif = image.info.get("exif") or _exif_from_text(image.info.get("Raw profile type exif"))

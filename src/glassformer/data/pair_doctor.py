@@ -42,11 +42,10 @@ def examine_pairs(dataset: Dataset) -> DoctorReport:
 def _split_stats(split: PairSplit) -> dict[str, Any]:
     ratios = _log_length_ratios(split)
     median = float(np.exp(np.nanmedian(ratios))) if np.isfinite(ratios).any() else None
-    return {"pairs": len(split), "distinct": len({*_sides(split)}), "length_ratio": median}
+    return {"pairs": len(split), "distinct": len({*_text_pairs(split)}), "length_ratio": median}
 
 
-def _sides(split: Any) -> list[tuple[str, str]]:
-    """Both texts of each pair."""
+def _text_pairs(split: Any) -> list[tuple[str, str]]:
     second = split.target if isinstance(split, PairSplit) else split.second
     return list(zip(split.source, second, strict=True))
 
@@ -54,14 +53,14 @@ def _sides(split: Any) -> list[tuple[str, str]]:
 def _suspicious_pairs(name: str, code: str, split: Any, rows: list[int], what: str, ok: str = "") -> Findings:
     """Yield a finding about suspicious pairs of a split: a note for few pairs, otherwise a warning."""
     severity = "warning" if len(rows) > MAX_NOTE_SHARE * len(split) else "note"
-    sides = _sides(split)
+    sides = _text_pairs(split)
     shown = row_examples(split, rows, lambda i: " | ".join(sides[i]))
     message = f"{name}: {len(rows):,} of {len(split):,} pairs {what}"
     yield from Finding.if_any(severity, code, rows, message, FIXES[code], shown=shown, ok=ok)
 
 
 def _empty(name: str, split: PairSplit) -> Findings:
-    rows = [i for i, sides in enumerate(_sides(split)) if not all(side.strip() for side in sides)]
+    rows = [i for i, sides in enumerate(_text_pairs(split)) if not all(side.strip() for side in sides)]
     shown = [at.removesuffix(": ") for at in row_examples(split, rows, lambda i: "")]
     message = f"{name}: {len(rows):,} of {len(split):,} pairs have an empty side"
     fix = "fill them in, or leave such pairs out with --on-bad-row skip"
@@ -71,7 +70,7 @@ def _empty(name: str, split: PairSplit) -> Findings:
 
 
 def _duplicates(name: str, split: Any) -> Findings:
-    pairs = Counter(_sides(split) if isinstance(split, PairSplit) else _sorted_pairs(split))
+    pairs = Counter(_text_pairs(split) if isinstance(split, PairSplit) else _sorted_pairs(split))
     num_repeated = pairs.total() - len(pairs)
     if not num_repeated:
         yield Finding("ok", "duplicates", f"{name}: no pair occurs twice")
@@ -84,7 +83,7 @@ def _duplicates(name: str, split: Any) -> Findings:
 
 
 def _untranslated(name: str, split: PairSplit) -> Findings:
-    sides = enumerate(_sides(split))
+    sides = enumerate(_text_pairs(split))
     rows = [i for i, (a, b) in sides if len(a) >= MIN_LENGTH and a.casefold() == b.casefold()]
     yield from _suspicious_pairs(name, "untranslated", split, rows, "have the same text on both sides")
 
@@ -142,7 +141,7 @@ def examine_scored(dataset: Dataset) -> DoctorReport:
 
 def _sorted_pairs(split: ScoredSplit) -> list[tuple[str, str]]:
     """The pairs with both texts sorted, so that swapped pairs are equal."""
-    return [(a, b) if a <= b else (b, a) for a, b in _sides(split)]
+    return [(a, b) if a <= b else (b, a) for a, b in _text_pairs(split)]
 
 
 def _score_range(split: ScoredSplit) -> dict[str, float]:
@@ -178,7 +177,7 @@ def _shared_pairs(splits: Mapping[str, ScoredSplit], stats: Stats) -> Findings:
     """Leakage: a warning for pairs in two splits, but a note for single texts, which are often shared."""
     keys = {name: _sorted_pairs(split) for name, split in splits.items()}
     for a, b in itertools.combinations(splits, 2):
-        pairs, sides = {*keys[a]}, _sides(splits[b])
+        pairs, sides = {*keys[a]}, _text_pairs(splits[b])
         rows = [i for i, key in enumerate(keys[b]) if key in pairs]
         if rows:
             message = f"pairs in both {a} and {b}, in either order: {len(rows):,}"

@@ -151,7 +151,6 @@ def _folder_of_source(named: NamedSource) -> Path:
 
 
 def _table_pairs(table: Table, columns: tuple[str, str], empty_sides: EmptySides) -> Iterable[Row]:
-    """Yield the pairs of a table."""
     prefixes = [f"column {column!r}: " for column in columns]
     for *sides, row in zip(*map(table.read, columns), table.rows, strict=True):
         where = f"{table.origin}, row {row}"
@@ -302,7 +301,6 @@ def find_parallel_files(path: Path, left: str = "en", right: str = "de") -> dict
 
 
 def _line_pairs(left: Path, suffixes: tuple[str, str], empty_sides: EmptySides) -> Iterable[Row]:
-    """Yield the pairs of two plain files."""
     right = left.with_name(left.name.removesuffix(suffixes[0]) + suffixes[1])
     sides = [split_lines(read_utf8(file)) for file in (left, right)]
     if len(sides[0]) != len(sides[1]):
@@ -395,7 +393,6 @@ def load_scored_pairs(
 
 
 def _scored_pairs(table: Table, columns: tuple[str, str, str | None]) -> Iterator[Row]:
-    """Yield the pairs of a table with their scores."""
     if missing := [name for name in columns if name is not None and name not in table.names]:
         what = f"no column {missing[0]!r}, which the first table has"
         raise NoSuchColumnError(what, where=table.origin, fix=suggest(missing[0], table.names))

@@ -286,7 +286,7 @@ def build_definition(
         }
     return {
         "model": stage,
-        "normalizer": {"type": "Sequence", "normalizers": [*first_normalizers, *_normalizers(model)]},
+        "normalizer": {"type": "Sequence", "normalizers": [*first_normalizers, *_normalization_steps(model)]},
         "pre_tokenizer": metaspace if splits_at_blanks else None,
         "decoder": {"type": "Sequence", "decoders": decoders},
     }
@@ -312,8 +312,7 @@ def _list_merges(scores: dict[str, float]) -> list[list[str]]:
     return [[left, right] for _, _, left, right in sorted(merges, key=lambda merge: merge[:2])]
 
 
-def _normalizers(model: SentencePieces) -> Iterator[dict[str, Any]]:
-    """Yield SentencePiece's normalization steps."""
+def _normalization_steps(model: SentencePieces) -> Iterator[dict[str, Any]]:
     if model.charsmap:
         table = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(model.charsmap).decode()}
         folds = model.rules_name.endswith("_cf")

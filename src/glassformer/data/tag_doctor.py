@@ -64,7 +64,7 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
         *map(on_tags, (_similar_kind_names, _not_tagged)),
         _with_fix("remove the repeats from the file", partial(duplicates, with_rows=False)),
         _with_fix("remove them from the training file", leakage),
-        *map(on_tags, (_malformed, _balance, _known_spans, _contradictions)),
+        *map(on_tags, (_malformed, _balance, _known_spans, _contradictory_sentences)),
     ]
     return run_checks(replace(dataset, splits=all_splits), checks, stats)
 
@@ -170,8 +170,7 @@ def _span_texts(split: TaggedSplit, scheme: Scheme) -> Iterable[tuple[str, str]]
             yield " ".join(words[start:end]).casefold(), kind
 
 
-def _contradictions(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
-    """Equal sentences with different tags."""
+def _contradictory_sentences(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Findings:
     tagged = (zip(map(tuple, split.words), map(tuple, split.tags or ())) for split in splits.values())
     conflicting = [" ".join(words) for words in conflicts(chain.from_iterable(tagged))]
     message = f"sentences that occur with different tags: {len(conflicting):,}"

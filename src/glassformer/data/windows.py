@@ -199,7 +199,6 @@ def _text_pieces(tokenizer: Tokenizer, text: str, encoding: Any) -> Pieces:
 
 
 def _window_starts(length: int, room: int, stride: int) -> list[int]:
-    """The start of each window in a context."""
     step = room - min(stride, room // 2)
     return [0, *range(step, length - room + step, step)] if length > room else [0]
 
