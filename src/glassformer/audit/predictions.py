@@ -14,7 +14,8 @@ import numpy as np
 
 from glassformer import errors
 from glassformer.checkpoints.hub import resolve_checkpoint
-from glassformer.config import listed
+from glassformer.config import join_names
+from glassformer.data.checks import location
 from glassformer.data.tables import READERS, ignore_error, read_table
 from glassformer.tasks.catalog import build_recipe, task_of_estimator
 from glassformer.tasks.classifier import Supervised
@@ -125,7 +126,7 @@ def predict_all(
     labels = [context.estimator.classes_ for context in contexts if context.estimator.kind_.predicts_labels]
     if labels and not set(labels[0].tolist()).intersection(*(classes.tolist() for classes in labels[1:])):
         what = " and ".join(
-            f"{model} predicts {listed(list(map(str, classes)))}"
+            f"{model} predicts {join_names(list(map(str, classes)))}"
             for model, classes in zip(models, labels, strict=True)
         )
         raise errors.WrongInputError(what, where="diff", fix="Name two models that predict the same labels")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from glassformer.checkpoints.catalog import CATALOG, CatalogEntry
 from glassformer.checkpoints.files import file_sha256, list_models_below, missing_run_hint
 from glassformer.checkpoints.native import check_finished
-from glassformer.config import nearest
+from glassformer.config import suggest
 from glassformer.data.network import unreachable
 from glassformer.data.vocabulary import SENTENCE_PIECE_FILES
 from glassformer.errors import (
@@ -105,7 +105,7 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
         pinned = {entry.repo.lower(): entry.revision for entry in CATALOG.values()}
         return _from_hub(name, revision or pinned.get(name.lower()))
     what = "is neither a known checkpoint, an existing folder nor a Hub id such as 'org/name'"
-    raise NoSuchModelError(what, where=repr(name), fix=nearest(name, list(CATALOG)))
+    raise NoSuchModelError(what, where=repr(name), fix=suggest(name, list(CATALOG)))
 
 
 def fetch_if_checkpoint(recipe: Any) -> None:

@@ -131,9 +131,9 @@ LONG_TEXT, SHORT_TEXT = 20_000, 1_000  # lengths of the trial texts in character
 MAX_PAIRS = 80  # maximum number of letter pairs in the short trial texts
 CPU_SECONDS, WALL_SECONDS = 4, 30  # time limits of the trial
 
-# Patterns of steps in converted SentencePiece files; see `sentence_pieces._normalization_steps`. Some steps insert
-# these two characters inside graphemes. Then the library replaces characters one by one, and NFC does not
-# compose or reorder letters and marks that SentencePiece does not change. The last step removes them.
+# Patterns of steps in converted SentencePiece files; see `sentence_pieces._normalization_steps`. Some steps
+# insert these two characters inside graphemes. Then the library replaces characters one by one, and NFC does
+# not compose or reorder letters and marks that SentencePiece does not change. The last step removes them.
 GUARD_CHAR, JOINT_CHAR = "\ufdd0", "\ufdd1"  # Unicode noncharacters, which texts do not contain
 # Characters that extend the grapheme before them, and final consonants of Hangul.
 _EXTENDERS = "\n\\p{M}\u200c\u200d\u0e33\u0eb3\uff9e\uff9f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
