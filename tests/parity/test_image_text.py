@@ -449,7 +449,7 @@ def test_siglip_compares_labels_as_their_model_does(siglip_folder, images, tmp_p
         ({"text_config": None}, "'text_config' is missing or not an object"),
         ({"text_config": {"projection_size": 7, **SMALL}}, r"images \(15\) have different widths"),
         ({"text_config": {"hidden_act": "mish", **SMALL}}, "hidden_act = 'mish' is not supported"),
-        ({"text_config": {"vocab_size": 59, **SMALL}}, "by config.json"),
+        ({"text_config": {"vocab_size": 59, **SMALL}}, "config.json requires"),
         ({"text_config": {**SMALL, "num_attention_heads": 7}}, "is not a multiple of num_heads 7"),
         ({"model_type": "siglip2"}, "model_type 'siglip2' does not compare images with texts"),
     ],

@@ -560,7 +560,7 @@ def test_a_decoder_of_its_own_is_refused(kind, tmp_path):
                 ({"num_hidden_layers": 10**7}, "num_hidden_layers = 10000000 in .* is not supported"),
                 ({"inner_group_num": 2}, "inner_group_num = 2 is not supported"),
                 ({"embedding_size": 0}, "embedding_size = 0 is not a size"),
-                ({"embedding_size": 19}, "by config.json"),
+                ({"embedding_size": 19}, "config.json requires"),
                 ({"classifier_dropout_prob": 1.5}, "classifier_dropout = 1.5 is not a number"),
                 ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),
                 ({"hidden_act": "gelu_10"}, "hidden_act = 'gelu_10' is not supported"),
