@@ -26,7 +26,6 @@ from glassformer.config import allows_none, choices_in, meaning_of, suggest
 from glassformer.config.synonyms import TABLE_OPTIONS, as_key, matching_key
 from glassformer.data.image import is_image_name
 from glassformer.data.tables import READERS
-from glassformer.data.tagged import CONLL
 from glassformer.finite import json_text
 from glassformer.inputs.rows import SKIP_HINT, STDIN, read_stdin
 from glassformer.tasks.catalog import DEFAULT_TASK, TASKS, recipe_names, study_names
@@ -309,6 +308,8 @@ def guess_data_option(argument: str) -> str | None:
 
     A folder is for ``--images`` if most of its first 100 files are images.
     """
+    from glassformer.data.tagged import CONLL
+
     path = Path(argument).expanduser()
     if argument.lower().endswith(tuple(READERS)) or (argument.lower().endswith(CONLL) and path.is_file()):
         return "--text"
