@@ -142,7 +142,7 @@ def prediction(model: Path, reviews: int, held: int, rounds: int, seed: int) -> 
     seconds = in_turn(dict(zip(names, names, strict=True)), rounds, once, warm_up=False)
     begin = time.process_time()
     table = clf.evaluation_table(clf.check(test[0]))
-    targets = clf.targets(test[1], "test")
+    targets = clf.encode_targets(test[1], "test")
     pairs = {name: list(zip(seconds[name], seconds["int8"], strict=True)) for name in names[:-1]}
     return {
         "reviews": reviews,

@@ -46,7 +46,7 @@ def test_calibrate_settles_temperature_and_thresholds(own, three):
     assert macro_f1(own, three) >= figure
     np.testing.assert_allclose(own.predict_proba(three[0]), own.to_probabilities(own.logits(three[0])))
     assert before.shape == own.predict_proba(three[0]).shape
-    y = own.targets(three[1], "labels")
+    y = own.encode_targets(three[1], "labels")
     assert log_loss(own.logits(three[0]), y, own.temperature_) <= log_loss(own.logits(three[0]), y)
     own.calibrate(*three)
     assert own.threshold_ is None

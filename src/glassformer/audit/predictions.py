@@ -198,7 +198,7 @@ def _predict(model: str | Path, data: str | None, context: RunContext) -> Predic
         log(line)
     with context.count(f"predicting with {model}", len(split)) as progress:
         outputs = clf.outputs(split.examples, progress=progress)
-    targets = clf.targets(split.labels, split.origin, split.rows)
+    targets = clf.encode_targets(split.labels, split.origin, split.rows)
     train = _training(context) if (folder / "config.toml").is_file() else None
     used_columns = {
         *(getattr(splits.dataset, "columns", None) or ()),

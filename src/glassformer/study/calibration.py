@@ -288,7 +288,7 @@ def _count_overlaps(split: Any, splits: Any, test_split: Any) -> dict[str, int]:
 
 
 def _targets(clf: Any, split: Any) -> np.ndarray:
-    return clf.targets(split.labels, split.origin, split.rows)
+    return clf.encode_targets(split.labels, split.origin, split.rows)
 
 
 def _read_labeled_split(data: str, context: RunContext) -> Any:

@@ -148,13 +148,13 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         X = self.training_rows(X, y)
         if y is not None:  # ``check_pairs`` raises an error for missing labels
             self.kind_ = self.infer_kind(y)
-        word = self.kind_.targets_noun
-        examples, labels = check_pairs(X, y, "fit", self.NOUN, word, self.check, self.kind_.read)
+        noun = self.kind_.targets_noun
+        examples, labels = check_pairs(X, y, "fit", self.NOUN, noun, self.check, self.kind_.read)
         self.n_features_in_ = self._num_inputs(examples)
         if self.n_features_in_ > 1:
             check_no_target_side(list(zip(*(x.sides for x in examples), strict=True)), labels, self.NOUN)
         classes = self.kind_.classes(labels)
-        self.classes_, targets = np.asarray(classes), self.kind_.encode(labels, classes, word)
+        self.classes_, targets = np.asarray(classes), self.kind_.encode(labels, classes, noun)
         weights = None if sample_weight is None else check_weights(sample_weight, len(examples))
         fraction = fit.train.validation_fraction
         if validation is None and fraction > 0:
@@ -197,10 +197,10 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         if validation is None:
             return None
         X, y = check_validation(validation, f"{self.NOUN}, labels")
-        noun, word = f"validation {self.NOUN}", f"validation {self.kind_.targets_noun}"
-        examples, labels = check_pairs(X, y, "validation", noun, word, self.check_examples, self.kind_.read)
+        nouns = f"validation {self.NOUN}", f"validation {self.kind_.targets_noun}"
+        examples, labels = check_pairs(X, y, "validation", *nouns, self.check_examples, self.kind_.read)
         self._warn_of_spelling(labels)
-        return examples, self.targets(labels, word)
+        return examples, self.encode_targets(labels, nouns[1])
 
     def _check_labeled(self, X: Sequence[Any], y: Sequence[Any], where: str) -> tuple[list[Any], list[Any]]:
         """Check the arguments X and y of a method of a fitted estimator."""
@@ -246,13 +246,13 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         precision = "auto" if fit.train.precision == "int8" else fit.train.precision
         model = compute_model(network, precision, fit.device)
         vectors = self._vectors(fit, model).float().cpu().numpy()  # [n, D]
-        length = max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-12)
+        mean_norm = max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-12)
         head = self.kind_.solve(
-            vectors / length, fit.examples.targets, self._weights(fit.examples), fit.train.seed
+            vectors / mean_norm, fit.examples.targets, self._weights(fit.examples), fit.train.seed
         )
         fit.solved_head = head
         with torch.no_grad():
-            network.head.out.weight.copy_(torch.from_numpy(head.weight / np.float32(length)))
+            network.head.out.weight.copy_(torch.from_numpy(head.weight / np.float32(mean_norm)))
             network.head.out.bias.copy_(torch.from_numpy(head.bias))
         self.weights_source_ = network.weights_source = network.weights_source.replace(NEW_HEAD, SOLVED_HEAD)
         return network
@@ -263,14 +263,16 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
             return True
         if fit.train.head_start != "solved" or self._is_from_scratch() or not hasattr(network, "head"):
             return False
-        linear = getattr(network.config, "head_type", "linear") == "linear"
-        return linear and network.has_attention and network.has_features
+        is_linear = getattr(network.config, "head_type", "linear") == "linear"
+        return is_linear and network.has_attention and network.has_features
 
     def _chooses_share(self, fit: FitState) -> bool:
         train = fit.train
         trains_encoder = not fit.network.is_linear and (train.train_layers != 0 or train.unfreeze_every > 0)
-        has_start = fit.solved_head is not None and fit.ranks.size == 1 and not train.lora_rank
-        return train.start_share == "auto" and trains_encoder and has_start and fit.validation is not None
+        has_good_start = fit.solved_head is not None and fit.ranks.size == 1 and not train.lora_rank
+        return (
+            train.start_share == "auto" and trains_encoder and has_good_start and fit.validation is not None
+        )
 
     def _resolve_defaults(self, fit: FitState) -> dict[str, Any]:
         counts = len(fit.examples.targets), len(self.classes_)
@@ -315,7 +317,9 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         model, table = self.predictor(precision), self.evaluation_table(fit.validation[0])
         return finite(self.table_outputs(model, table, "logits", next(model.parameters()).device), "logits")
 
-    def targets(self, labels: Sequence[Any], origin: str, rows: Sequence[int] | None = None) -> np.ndarray:
+    def encode_targets(
+        self, labels: Sequence[Any], origin: str, rows: Sequence[int] | None = None
+    ) -> np.ndarray:
         """Encode labels as class indices ``[n]``, int64; for multi-label as 0 or 1 ``[n, K]``.
 
         Raises:
@@ -660,7 +664,7 @@ class Classifier(ClassifierMixin, Supervised):
             what = f"int8 is off: {reason}"
             raise NotForThisModelError(what, where="precision", fix="Use auto, fp32 or bf16")
         self._warn_of_spelling(labels)
-        return self._measure_int8(examples, self.targets(labels, self.kind_.targets_noun))
+        return self._measure_int8(examples, self.encode_targets(labels, self.kind_.targets_noun))
 
     def check_int8_after_fit(self, fit: FitState) -> None:
         """After a fit with ``precision="int8"``, check int8 on the validation examples."""
@@ -738,7 +742,7 @@ class Classifier(ClassifierMixin, Supervised):
         below = check_abstain(abstain_below, self.kind_)
         examples, labels = self._check_labeled(X, y, "calibrate")
         self._warn_of_spelling(labels)
-        logits, targets = self.logits(examples), self.targets(labels, self.kind_.targets_noun)
+        logits, targets = self.logits(examples), self.encode_targets(labels, self.kind_.targets_noun)
         fitted = fit_decision(self.kind_, logits, targets, threshold, self.threshold_)
         (self.temperature_, self.threshold_), self.abstain_below_ = fitted, below
         self.int8_ = self._compute_model = None  # the int8 check used the old threshold

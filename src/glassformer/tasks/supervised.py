@@ -192,7 +192,7 @@ def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any,
         notes = [*filter(None, [other_spellings(flat_labels(split.labels), classes)])]
     if not kind.predicts_labels or (not drop_unreadable and len(label_at) < len(split)):
         try:
-            clf.targets(split.labels, split.origin, split.rows)
+            clf.encode_targets(split.labels, split.origin, split.rows)
         except DataError as error:
             if drop_unreadable or not error.where:
                 raise
@@ -305,7 +305,7 @@ def evaluate_split(
     if probabilities.ndim == 2 and probabilities.shape[1] > 1 and not clf.kind_.is_multilabel:
         metrics["confidence"] = float(probabilities.max(1).mean())  # mean probability of the predicted class
     if (below := getattr(clf, "abstain_below_", None)) is not None:
-        targets = clf.targets(split.labels or [], split.origin, split.rows)
+        targets = clf.encode_targets(split.labels or [], split.origin, split.rows)
         metrics["abstention"] = abstention(clf.kind_, probabilities, targets, clf.threshold_, below)
     return metrics, probabilities
 
@@ -314,7 +314,7 @@ def score_probabilities(
     clf: Any, split: Any, probabilities: np.ndarray, recipe: Any, predicted: np.ndarray | None = None
 ) -> dict[str, Any]:
     """Metrics of a split from probabilities ``[n, C]``; by default the most probable class is predicted."""
-    targets, classes = clf.targets(split.labels or [], split.origin, split.rows), clf.classes_.tolist()
+    targets, classes = clf.encode_targets(split.labels or [], split.origin, split.rows), clf.classes_.tolist()
     return clf.kind_.score(probabilities, targets, classes, predicted, bootstrap=recipe.evaluate.bootstrap)
 
 
@@ -341,7 +341,7 @@ def one_vs_rest_baseline(
     probabilities, *on_validation = one_vs_rest(features, targets)
     thresholds = DEFAULT_THRESHOLD
     if validation is not None:
-        truth = clf.targets(validation.labels, validation.origin, validation.rows)
+        truth = clf.encode_targets(validation.labels, validation.origin, validation.rows)
         thresholds = tune_thresholds(on_validation[0], truth)
     return probabilities, probabilities >= thresholds
 
@@ -365,8 +365,8 @@ def evaluate_baselines(
     """
     evaluated = splits.evaluated
     assert evaluated is not None
-    targets = clf.targets(splits.train.labels or [], splits.train.origin)
-    truth = clf.targets(evaluated.labels or [], evaluated.origin, evaluated.rows)
+    targets = clf.encode_targets(splits.train.labels or [], splits.train.origin)
+    truth = clf.encode_targets(evaluated.labels or [], evaluated.origin, evaluated.rows)
     out: dict[str, Any] = {}
     predictions: dict[str, list[Any]] = {}
     for baseline in baselines:

@@ -378,7 +378,7 @@ def sample_split(split: ImageSplit, limit: int) -> ImageSplit:
 def robustness(clf: ImageClassifier, split: ImageSplit, count: Count = no_progress) -> dict[str, Any]:
     """Map each perturbation to accuracy and macro F1 on perturbed images, per severity."""
     table = read_images(split.images, clf.transform_, split.origin, split.rows)
-    targets = clf.targets(split.labels or [], split.origin, split.rows)
+    targets = clf.encode_targets(split.labels or [], split.origin, split.rows)
     model = clf.predictor()
     device = next(model.parameters()).device
     out: dict[str, Any] = {}
