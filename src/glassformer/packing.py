@@ -19,10 +19,7 @@ from glassformer.runtime import copy_to_device
 
 
 class cached_tensor(cached_property):
-    """``cached_property`` for tensors.
-
-    It creates the tensor outside inference mode, because training cannot use an inference tensor.
-    """
+    """``cached_property`` that creates a tensor outside inference mode, so that training can use it, too."""
 
     def __init__(self, create: Callable[[Any], Tensor]):
         def create_outside_inference_mode(owner: Any) -> Tensor:

@@ -71,11 +71,7 @@ class ServedInputs:
         return len(x)
 
     def encode(self, inputs: Sequence[Any], what: str = "inputs") -> list[Item]:
-        """Encode inputs; raise InputError with the position of an unusable input.
-
-        Args:
-            what: name of the list of inputs in error messages.
-        """
+        """Encode inputs; raise InputError with the position of an unusable input in the list ``what``."""
         raise NotImplementedError
 
     def dummy_input(self, text: str) -> Item:
@@ -190,10 +186,7 @@ class Inputs:
         return RowChunks(self.rows(request), self.noun)
 
     def examples_of_arguments(self, request: InputRequest, numbers: Sequence[int]) -> list[Any]:
-        """The examples to explain or to embed.
-
-        Args:
-            numbers: the rows to choose from a file; empty: all rows.
+        """The examples to explain or to embed; ``numbers`` are the rows to choose from a file (empty: all).
 
         Raises:
             DataError: there is no such row, or it cannot be used.

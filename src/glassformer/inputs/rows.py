@@ -88,11 +88,7 @@ class Row:
 
 
 def usable_inputs(rows: Sequence[Row], noun: str = "texts") -> list[str]:
-    """The inputs of the rows without an error.
-
-    Args:
-        noun: plural noun for the inputs, for messages.
-    """
+    """The inputs of the rows without an error; raise DataError if there are none."""
     texts, singular = [row.text for row in rows if row.error is None], noun.removesuffix("s")
     fix = f"Give at least one {singular}"
     if not rows:
@@ -115,11 +111,7 @@ EMPTY = "the line is empty"
 
 
 def rows_of_lines(lines: dict[int, str], file: str, skip: bool) -> list[Row]:
-    """One row per line; an empty line always gets an ``error``, even without ``skip``.
-
-    Args:
-        lines: number (from 1) -> line.
-    """
+    """One row per line, from a dict of line numbers and lines; an empty line always gets an ``error``."""
     rows = []
     for number in range(1, max(lines) + 1 if lines else 1):
         line = lines.get(number, "").rstrip("\r\n")
@@ -234,10 +226,7 @@ def unreadable_row(
     """An unusable row with its readable cells.
 
     If the row has a wrong number of cells, some cells may be in the wrong column. Then only the cells to the
-    left of the first text column are kept.
-
-    Args:
-        names: all columns of the table.
+    left of the first text column are kept. ``names`` are all columns of the table.
     """
     values: dict[str, Any] = getattr(error, "values", {})
     if getattr(error, "ragged", False):
@@ -318,11 +307,7 @@ UNSUPPORTED_EXTENSIONS = (
 
 
 def gather_rows(request: InputRequest, first: int = 1) -> list[Row]:
-    """One row per text, in order; rows of a file have their row numbers and other columns.
-
-    Args:
-        first: position of the first argument on the command line, for messages.
-    """
+    """One row per text, in order; rows of a file have their row numbers and other columns."""
     rows: list[Row] = []
     for number, argument in enumerate(request.arguments, first):
         if argument == STDIN:

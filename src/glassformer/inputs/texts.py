@@ -325,11 +325,7 @@ def _lone_text_error(text: str, names: tuple[str, str]) -> DataError:
 
 
 def _pair_row(first: Any, second: Any, row: int | None, file: str, skip: bool, where: str = "") -> Row:
-    """A row with one pair; an unusable pair raises an error or, with ``skip``, gets an ``error``.
-
-    Args:
-        where: position of the texts if they are arguments of the command.
-    """
+    """A row with one pair; an unusable pair raises an error or, with ``skip``, gets an ``error``."""
     try:
         (pair,) = join_sides([first], [second])
     except DataError as error:

@@ -413,11 +413,7 @@ class Classes(Target):
     # --- runs -------------------------------------------------------------------------------------
 
     def prepare_data(self, dataset: Any, train: Any, skip: bool) -> Any:
-        """Prepare the data set before it is split.
-
-        Args:
-            skip: leave out unusable targets instead of raising an error.
-        """
+        """Prepare the data set before it is split; ``skip``: leave out unusable targets, without an error."""
         return dataset
 
     def training_splits(self, splits: Any, recipe: Any) -> Any:
@@ -462,13 +458,9 @@ class Classes(Target):
         return replace(splits, **changed), rejected
 
     def training_notes(self, splits: Any, rejected: Sequence[Any]) -> tuple[list[str], str, list[str]]:
-        """Notes about the targets that are printed before training.
+        """Notes that are printed before training: above the sizes of the splits, in their line, and below.
 
-        Args:
-            rejected: rows that were left out when the data was read.
-
-        Returns:
-            Lines above the sizes of the splits, text in their line, and lines below.
+        ``rejected`` are the rows that were left out when the data was read.
         """
         named_splits = splits.parts().items()
         unlabeled = [*filter(None, (unlabeled_message(name, split.labels) for name, split in named_splits))]

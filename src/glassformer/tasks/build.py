@@ -390,11 +390,8 @@ def _check_padding(vocabulary: Vocabulary, checkpoint: Checkpoint) -> None:
 def hub_labels(settings: dict[str, Any], count: int, where: str, partial: bool = False) -> list[Any]:
     """The names of the outputs in ``config.json``; without ``id2label``, LABEL_0, LABEL_1 and so on.
 
-    Args:
-        partial: whether missing names are replaced by LABEL_0 and so on, too.
-
     Raises:
-        CheckpointError: a name is missing, or two outputs have the same name.
+        CheckpointError: a name is missing (unless ``partial``), or two outputs have the same name.
     """
     id2label = get_section(settings, "id2label", where) if settings.get("id2label") else {}
     names = [id2label.get(str(i), f"LABEL_{i}" if partial or not id2label else None) for i in range(count)]

@@ -135,10 +135,7 @@ def recipe_classes() -> dict[str, type]:
 def check_classifies(recipe: Any, *, words: bool = False, folds: bool = False, where: str = "task") -> None:
     """Raise ConfigError unless the recipe's task predicts labels.
 
-    Args:
-        words: whether to also allow tasks that label words.
-        folds: whether to also allow tasks with cross-validation.
-        where: the run or recipe that the message names.
+    ``words`` also allows tasks that label words, and ``folds`` tasks with cross-validation.
     """
     allowed = [
         name

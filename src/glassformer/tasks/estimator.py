@@ -706,10 +706,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
 
 
 def read_saved(cls: type, folder: Path, what: str, fix: str = "Open it with glassformer.load") -> Any:
-    """Verify a folder that ``cls`` saved, and read its ``glassformer.json``.
-
-    ``what`` names the class in the error for the folder of another class.
-    """
+    """Verify a folder that ``cls`` saved, and read its ``glassformer.json``; ``what`` names the class."""
     verify_folder(folder)
     metadata = read_metadata(folder, FORMAT)
     if metadata["kind"] != cls.__name__:

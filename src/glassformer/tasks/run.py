@@ -131,10 +131,7 @@ def read_run_recipe(folder: Path) -> Any:
 
 
 def training_columns(folder: str | Path) -> tuple[str | None, ...]:
-    """The text columns (two for pairs) that a run or a saved model was trained on; empty if unknown.
-
-    They are stored in the model, or in older runs in the recipe.
-    """
+    """The text columns (two for pairs) that a run or a saved model was trained on; empty if unknown."""
     folder = Path(folder)
     names = find_metadata(folder)[1].get("columns")
     if isinstance(names, list) and names:  # ``load`` reports invalid names

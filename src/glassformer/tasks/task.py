@@ -144,10 +144,8 @@ class RunContext:
     ) -> Any:
         """Load the split to evaluate, from the data of the run or from another source.
 
-        Args:
-            noun: plural noun for the examples in messages.
-            needed: noun for the targets that the split must have; empty: none.
-            note: returns more text for the logged line about the data set.
+        ``needed`` names the targets that the split must have (empty: none). ``note`` returns more text for
+        the logged line about the data set.
         """
         splits = self.reload_data() if source is None else load(self.recipe, source)
         if rejected := splits.dataset.rejected:

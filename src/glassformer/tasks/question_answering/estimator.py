@@ -146,12 +146,8 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
     training questions have an answer; then the model always predicts one.
     """
 
-    RECIPE, INPUTS, MAX_COLUMNS, is_example = (
-        QuestionAnsweringRecipe,
-        Questions(),
-        2,
-        staticmethod(is_example),
-    )
+    RECIPE, INPUTS = QuestionAnsweringRecipe, Questions()
+    MAX_COLUMNS, is_example = 2, staticmethod(is_example)
     SAVED_AS = "TextAnswerer"
     SAVED_STATE = (*Estimator.SAVED_STATE, "length", "threshold")
 

@@ -532,13 +532,12 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         return near_duplicate_pairs(unit(texts) if are_vectors(texts) else self.unit_vectors(texts), least)
 
     def search(self, queries: Sequence[str], table: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
-        """Find the ``k`` nearest texts of a table for each query. The search is exact; see ``nearest``.
+        """Indices and cosines ``[n, k]`` of the ``k`` texts of a table that are nearest to each query.
+
+        The search is exact; see ``nearest``.
 
         Args:
             table: texts, or their embeddings ``[m, E]``.
-
-        Returns:
-            Indices in the table and cosines, ``[n, k]``.
 
         Raises:
             ConfigError: ``k`` is below 1.

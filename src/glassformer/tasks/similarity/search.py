@@ -162,13 +162,10 @@ def near_duplicate_pairs(vectors: np.ndarray, least: float) -> list[tuple[int, i
 def nearest(
     queries: np.ndarray, table: np.ndarray, k: int, dtype: torch.dtype = torch.float32
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find the ``k`` vectors of ``table`` that are nearest to each query. All vectors have length 1.
+    """Indices and cosines ``[n, k]`` of the ``k`` vectors of ``table`` nearest to each query.
 
-    With the ``dtype`` bf16, the search finds candidates first and then computes their cosines in fp32. If
-    another vector could be nearer than the candidates, the query is compared with all vectors in fp32.
-
-    Returns:
-        Indices in ``table`` and cosines, ``[n, k]``.
+    All vectors have length 1. With the ``dtype`` bf16, the search finds candidates first and then computes
+    their cosines in fp32. If another vector could be nearer, the query is compared with all in fp32.
     """
     k = min(k, len(table))
     num_candidates = k if dtype == torch.float32 else min(k + EXTRA_CANDIDATES, len(table))
