@@ -186,7 +186,7 @@ def test_a_new_task_is_trained_judged_shown_and_opened_once_it_stands_in_the_dic
     assert main(["report", "run"]) == 0
     assert Path("run/report.html").is_file()
     assert main(["train", "mine.toml", "--out", "run"]) == 2
-    for verb, text in (("predict", "which gives no labels"), ("explain", "which does not predict labels")):
+    for verb, text in (("predict", "which predicts no labels"), ("explain", "which does not predict labels")):
         assert main([verb, "run", "a text"]) == 2
         assert text in capsys.readouterr().err
     assert main(["export", "run", "--to", "onnx"]) == 2

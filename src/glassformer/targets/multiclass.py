@@ -87,8 +87,8 @@ UNSEEN = "was not seen in training"
 
 def unseen_labels(labels: Sequence[Any], classes: Sequence[Any]) -> dict[int, Any]:
     """The first label of each example that is not in ``classes``, by the index of the example."""
-    known = set(classes)
-    unseen = ([x for x in flat_labels([row]) if x is not None and x not in known] for row in labels)
+    known_labels = set(classes)
+    unseen = ([x for x in flat_labels([row]) if x is not None and x not in known_labels] for row in labels)
     return {i: labels_of_row[0] for i, labels_of_row in enumerate(unseen) if labels_of_row}
 
 
@@ -432,7 +432,7 @@ class Classes(Target):
         Raises:
             DataError: there is such a label (without ``leave_out``), or a split has no other examples.
         """
-        known = sorted(set(flat_labels(splits.train.labels)), key=str)
+        training_labels = sorted(set(flat_labels(splits.train.labels)), key=str)
         changed: dict[str, Any] = {}
         rejected: list[RejectedRow] = []
         for name in ("validation", "evaluated"):
@@ -442,17 +442,17 @@ class Classes(Target):
             if name == "evaluated" and split is splits.validation:
                 changed[name] = changed["validation"]
                 continue
-            label_at = unseen_labels(split.labels, known)
+            label_at = unseen_labels(split.labels, training_labels)
             if label_at and not leave_out:
                 i, label = next(iter(label_at.items()))
                 note, fix = find_label_problem([*(splits.train.labels or []), *split.labels]) or ("", "")
-                fix = fix or f"Correct it (known: {join_names(list(map(str, known)))})"
+                fix = fix or f"Correct it (known: {join_names(list(map(str, training_labels)))})"
                 raise UnknownLabelError(
                     f"label {label!r} {UNSEEN}" + (f"; {note}" if note else ""),
                     where=location(split.origin, i, split.rows),
                     fix=f"{fix}, or leave such rows out with {SKIP}",
                 )
-            changed[name] = without_unseen_labels(split, label_at, known)
+            changed[name] = without_unseen_labels(split, label_at, training_labels)
             origin, rows = str(split.origin), split.rows or range(1, len(split) + 1)
             rejected += [RejectedRow(origin, rows[i], f"label {x!r} {UNSEEN}") for i, x in label_at.items()]
         return replace(splits, **changed), rejected
@@ -511,8 +511,8 @@ class Classes(Target):
             est: the estimator that computed the outputs; None if there were several.
         """
         header, cells = self.table_columns(outputs, classes, confidences, est)
-        known = {"labels": split.labels, "rows": split.rows, "split": name}
-        write_table(path, header, split.names(), predicted, cells, **known)
+        options = {"labels": split.labels, "rows": split.rows, "split": name}
+        write_table(path, header, split.names(), predicted, cells, **options)
 
     def table_columns(
         self, outputs: np.ndarray, classes: Sequence[Any], confidences: Sequence[float | None], est: Any
@@ -596,10 +596,10 @@ def check_known(
     labels: Sequence[Any], classes: Sequence[Any], origin: str, rows: Sequence[int] | None = None
 ) -> None:
     """Raise DataError for a label (or one in a set) that is not in ``classes``."""
-    known = set(classes)
+    known_labels = set(classes)
     for i, labels_of_example in enumerate(labels):
         for label in flat_labels([labels_of_example]):
-            if label not in known:
+            if label not in known_labels:
                 fix = f"Known: {', '.join(map(str, classes))}"
                 all_labels = [*classes, *flat_labels(labels)]
                 what, fix = explain_label_error(all_labels, f"label {label!r} {UNSEEN}", fix)

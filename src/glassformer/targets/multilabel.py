@@ -104,9 +104,9 @@ class LabelSets(Classes):
 
     def normalize(self, labels: Sequence[Any], classes: Sequence[Any]) -> list[Any]:
         """The sets with labels spelled as in ``classes``, and in the order of ``classes``."""
-        known = dict(zip(flat := flat_labels(labels), super().normalize(flat, classes), strict=True))
+        normalized = dict(zip(flat := flat_labels(labels), super().normalize(flat, classes), strict=True))
         order = {label: i for i, label in enumerate(classes)}
-        distinct = ({known[label] for label in label_set} for label_set in labels)
+        distinct = ({normalized[label] for label in label_set} for label_set in labels)
         return [LabelSet(sorted(x, key=lambda label: order.get(label, len(order)))) for x in distinct]
 
     def stratify_by(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
@@ -303,8 +303,8 @@ class LabelSets(Classes):
 
     def parse_cells(self, cells: Sequence[str], classes: tuple[str, ...]) -> np.ndarray:
         """Indicators ``[n, K]`` bool of the labels in each cell."""
-        known = set(classes)
-        return indicator([parse_labels(cell, known) for cell in cells], classes).astype(bool)
+        known_labels = set(classes)
+        return indicator([parse_labels(cell, known_labels) for cell in cells], classes).astype(bool)
 
     def true_probabilities(self, probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
         return np.where(truth, probabilities, 1 - probabilities)

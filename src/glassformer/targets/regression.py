@@ -384,8 +384,8 @@ class Numbers(NumericTarget, Classes):
 
     def run_metadata(self, est: Any, splits: Any, train: Any, outputs: np.ndarray | None) -> dict[str, Any]:
         metadata = {"mean": self.mean, "unit": self.unit, "scale": self.scale, "held_out": len(est.errors_)}
-        if outputs is not None and (far := self._outlier_selection(est, splits, train, outputs[:, 0])):
-            metadata["far"] = far
+        if outputs is not None and (outliers := self._outlier_selection(est, splits, train, outputs[:, 0])):
+            metadata["far"] = outliers
         return {"numbers": metadata, "intervals": []}
 
     def _outlier_selection(
@@ -403,16 +403,16 @@ class Numbers(NumericTarget, Classes):
         if train.monitor != "loss" or not train.keep_best:
             return None
         true, train_y = (np.asarray(s.labels, np.float64) for s in (splits.validation, splits.train))
-        far = are_outliers(true, train_y, self.scale)
+        is_outlier = are_outliers(true, train_y, self.scale)
         errors = absolute_errors(self.scale, outputs, true) ** 2
-        share = float(errors[far].sum() / errors.sum()) if far.any() else 0.0
+        share = float(errors[is_outlier].sum() / errors.sum()) if is_outlier.any() else 0.0
         if share <= 0.5:
             return None
         evaluations = [r for r in est.history_ if r["kind"] == "evaluation"]
         epochs = [r["epoch"] + 1 for r in evaluations if r["step"] == est.best_step_]
         return {
-            "count": int(far.sum()),
-            "first": [float(x) for x in true[far][:3]],
+            "count": int(is_outlier.sum()),
+            "first": [float(x) for x in true[is_outlier][:3]],
             "share_of_loss": share,
             "best_epoch": epochs[0] if epochs else None,
             "wide": self.scale == "linear" and wide_range(train_y) is not None,

@@ -586,8 +586,8 @@ def is_frozen(est: Any) -> bool:
             tried["model"] == _baseline_candidate(est).name and tried.get("chosen") for tried in est.tried_
         )
     name = (ENCODER if est.model == AUTO else est.model).lower()
-    known = CATALOG[ENCODER]
-    same_encoder = CATALOG.get(name) == known or name == known.repo.lower()
+    entry = CATALOG[ENCODER]
+    same_encoder = CATALOG.get(name) == entry or name == entry.repo.lower()
     same_input = est.pairs == "apart" or not est.pairs_
     return same_encoder and same_input and est.train_layers == 0 and not est.unfreeze_every
 

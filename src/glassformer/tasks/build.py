@@ -143,9 +143,9 @@ def check_name(model: str) -> None:
     if model in (*IMAGE_ARCHITECTURES, *catalog_names("images")):
         what = f"{model!r} reads images, and this is a model of texts"
         raise NotForThisModelError(what, where="model", fix="Use it with ImageClassifier")
-    known = [*TEXT_ARCHITECTURES, *catalog_names("texts")]
-    if model not in (*known, *CATALOG) and "/" not in model and not Path(model).expanduser().exists():
-        raise UnknownModelError(f"no model {model!r}", where="model", fix=suggest(model, known))
+    names = [*TEXT_ARCHITECTURES, *catalog_names("texts")]
+    if model not in (*names, *CATALOG) and "/" not in model and not Path(model).expanduser().exists():
+        raise UnknownModelError(f"no model {model!r}", where="model", fix=suggest(model, names))
 
 
 def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) -> Tokenizer:

@@ -40,12 +40,12 @@ def recipe_names() -> dict[str, Path]:
 
 def recipe_values(name_or_path: str | Path) -> tuple[dict[str, Any], str]:
     """The contents of a recipe's file, with its name and task; also the name of the file, for messages."""
-    known = recipe_names()
+    recipes = recipe_names()
     path = Path(name_or_path)
-    if str(name_or_path) in known:
-        path = known[str(name_or_path)]
+    if str(name_or_path) in recipes:
+        path = recipes[str(name_or_path)]
     elif path.suffix != ".toml":
-        suggestion = suggest(str(name_or_path), list(known))
+        suggestion = suggest(str(name_or_path), list(recipes))
         fix = suggestion if suggestion.startswith("Did") else "'glassformer recipes' lists them"
         raise NoSuchRecipeError(f"no recipe {str(name_or_path)!r}", fix=fix)
     return {"name": path.stem, "task": DEFAULT_TASK} | read_toml(path), path.name

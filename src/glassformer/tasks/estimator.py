@@ -164,9 +164,9 @@ class NamedColumns:
 
     def name_columns(self, *names: str | None) -> None:
         """Store the names of the columns that the arguments of ``fit`` came from; None is ignored."""
-        known = [name for name in names if name is not None]
-        if len(known) == self.n_features_in_:
-            self.feature_names_in_ = np.asarray(known, object)
+        columns = [name for name in names if name is not None]
+        if len(columns) == self.n_features_in_:
+            self.feature_names_in_ = np.asarray(columns, object)
 
     def columns_per_example(self) -> int:
         """Number of columns per example in prediction."""

@@ -562,12 +562,13 @@ class LabelsOutOfFold(OutOfFold):
         return stratified_folds(train.labels, folds, data.split_seed, groups, blocks, origin=origin)
 
     def evaluate(self, model: Any, split: Any) -> tuple[int, dict[str, Any], np.ndarray]:
-        kind, known, threshold = model.kind_, model.classes_.tolist(), model.threshold_
+        kind, model_classes, threshold = model.kind_, model.classes_.tolist(), model.threshold_
         classes, p = self.classes, model.cached_outputs(split.examples)
-        if known != classes:  # the model does not know a rare label that occurs only in this fold
+        if model_classes != classes:  # the model does not know a rare label that occurs only in this fold
             if kind.is_multilabel:
-                threshold = align_columns(kind.thresholds(threshold, known)[None], known, classes, 1.0)[0]
-            p = align_columns(p, known, classes, 0.0)
+                thresholds = kind.thresholds(threshold, model_classes)[None]
+                threshold = align_columns(thresholds, model_classes, classes, 1.0)[0]
+            p = align_columns(p, model_classes, classes, 0.0)
         targets = kind.encode(split.labels, classes, split.origin)
         scores = kind.score(p, targets, classes, kind.predicted_index(p, threshold), bootstrap=0)
         metrics = {key: scores[key] for key in self.METRICS if key in scores}

@@ -510,16 +510,16 @@ def attention_padding(lengths: np.ndarray, train: TextFitConfig, model: Any) -> 
     shares = {}
     for key, batches in batches_by_key.items():
         dropout = encoder.attention_dropout if key == "attention" else 0.0
-        real = padded = 0.0
+        num_tokens = num_positions = 0.0
         for index in batches:
             packing = Packing(tuple(lengths[index].tolist()))
             branch = choose_branch(q, q, q, packing, packing, False, dropout, False)
-            real += packing.total
+            num_tokens += packing.total
             if branch == "padded":
-                padded += packing.count * packing.max_length
+                num_positions += packing.count * packing.max_length
             else:
-                padded += packing.total / (1.0 - padding_share(packing) * (branch == "grouped"))
-        shares[key] = 1.0 - real / padded
+                num_positions += packing.total / (1.0 - padding_share(packing) * (branch == "grouped"))
+        shares[key] = 1.0 - num_tokens / num_positions
     return shares
 
 

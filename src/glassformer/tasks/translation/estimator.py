@@ -491,8 +491,14 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
 
 
 def _load_other(recipe: TranslationRecipe, source: str) -> Splits:
-    left, right = columns_of_other_data(source, (recipe.data.source_column, recipe.data.target_column))
-    options = {"source_column": left, "target_column": right, "on_bad_row": recipe.data.on_bad_row}
+    source_column, target_column = columns_of_other_data(
+        source, (recipe.data.source_column, recipe.data.target_column)
+    )
+    options = {
+        "source_column": source_column,
+        "target_column": target_column,
+        "on_bad_row": recipe.data.on_bad_row,
+    }
     return evaluation_splits(load_pairs(source, **options))
 
 

@@ -595,12 +595,12 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     all_words = [*settings.neighbours, *(word for words in questions for word in words)]
     if unknown := [word for word in dict.fromkeys(all_words) if word not in vectors]:
         context.log(f"left out, because they have no vector: {', '.join(unknown)}")
-    known = [word for word in settings.neighbours if word in vectors]
+    query_words = [word for word in settings.neighbours if word in vectors]
     analogies = [words for words in questions if all(word in vectors for word in words)]
     seconds = max(vectors.train_seconds_, 1e-9)
     return {
         "tests": vectors.judge(settings.tests, tests_folder(data_folders())),
-        "neighbours": {word: vectors.most_similar(word, 8) for word in known},
+        "neighbours": {word: vectors.most_similar(word, 8) for word in query_words},
         "analogies": {" ".join(words): vectors.analogy(*words, 3) for words in analogies},
         "norms": vectors.norms_,
         "texts": len(context.data.sentences),
