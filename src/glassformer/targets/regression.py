@@ -74,7 +74,7 @@ HUB_NAMES: dict[Scale, str] = {  # names of the output in transformers; for loga
 
 COVERAGES = (0.8, 0.9, 0.95)  # coverages that a run evaluates
 COVERAGE = 0.9  # default coverage of an interval
-BATCH = 100  # bootstrap resamples computed at a time
+RESAMPLES_PER_BATCH = 100  # number of bootstrap resamples that are computed at a time
 RIDGE_PENALTIES = (0.1, 1.0, 10.0)  # tried for the TF-IDF baseline
 PIXEL_RIDGE_PENALTIES = (10.0, 100.0, 1000.0)
 MAX_POINTS = 2000  # maximum number of points in the plots of the report
@@ -572,10 +572,10 @@ def regression_metrics(predicted: np.ndarray, true: np.ndarray) -> dict[str, flo
     from scipy.stats import pearsonr, spearmanr
     from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
-    varied = len(true) > 1 and bool(np.ptp(true))
-    both_vary = varied and bool(np.ptp(predicted))
+    true_varies = len(true) > 1 and bool(np.ptp(true))
+    both_vary = true_varies and bool(np.ptp(predicted))
     return {
-        "r2": float(r2_score(true, predicted)) if varied else None,
+        "r2": float(r2_score(true, predicted)) if true_varies else None,
         "mse": float(mean_squared_error(true, predicted)),
         "mae": float(mean_absolute_error(true, predicted)),
         "pearson": float(cast(Any, pearsonr(true, predicted))[0]) if both_vary else None,
@@ -586,8 +586,8 @@ def regression_metrics(predicted: np.ndarray, true: np.ndarray) -> dict[str, flo
 def undefined_reasons(predicted: np.ndarray, true: np.ndarray) -> dict[str, str]:
     """Why r2 and the correlations are undefined for these numbers, if they are."""
     constant = "there is one example" if len(true) == 1 else "all true numbers are the same"
-    varied = len(true) > 1 and bool(np.ptp(true))
-    correlated = "all predicted numbers are the same" if varied else constant
+    true_varies = len(true) > 1 and bool(np.ptp(true))
+    correlated = "all predicted numbers are the same" if true_varies else constant
     return {"r2": constant, "pearson": correlated, "spearman": correlated}
 
 
@@ -612,13 +612,15 @@ def bootstrap_intervals(
     """95 % intervals of each of ``Numbers.metrics``, by bootstrap over the examples."""
     n, rng = len(true), np.random.default_rng(seed)
     resampled: dict[str, list[np.ndarray]] = {key: [] for key in Numbers.metrics}
-    for start in range(0, resamples, BATCH):
-        counts = rng.multinomial(n, np.full(n, 1 / n), min(BATCH, resamples - start)).astype(np.float64)
-        for key, parts in resampled.items():
-            parts.append(number_metric(key, true, predicted, counts))
+    for start in range(0, resamples, RESAMPLES_PER_BATCH):
+        counts = rng.multinomial(n, np.full(n, 1 / n), min(RESAMPLES_PER_BATCH, resamples - start)).astype(
+            np.float64
+        )
+        for key, batches in resampled.items():
+            batches.append(number_metric(key, true, predicted, counts))
     out = {}
-    for key, parts in resampled.items():
-        values = np.concatenate(parts)
+    for key, batches in resampled.items():
+        values = np.concatenate(batches)
         values = values[np.isfinite(values)]  # the correlation of equal numbers is NaN
         if len(values):
             out[key] = np.quantile(values, [0.025, 0.975]).astype(float).tolist()
@@ -629,7 +631,7 @@ def bootstrap_intervals(
 
 
 def check_coverage(coverage: float) -> float:
-    """Raise ConfigError unless ``coverage`` is between 0 and 1."""
+    """Return ``coverage``; raise ConfigError unless it is between 0 and 1."""
     if isinstance(coverage, bool) or not isinstance(coverage, int | float) or not 0 < coverage < 1:
         what = f"coverage = {coverage!r} is not between 0 and 1"
         raise BadValueError(what, where="coverage", fix="Use a number such as 0.9")
