@@ -145,7 +145,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         X, y, validation, sample_weight = data
         warn_of_order(X, y)
         y = as_targets(y, self.TARGETS, self.TARGETS)
-        X = self.training_rows(X, y)
+        X = self.training_examples(X, y)
         if y is not None:  # ``check_pairs`` raises an error for missing labels
             self.kind_ = self.infer_kind(y)
         noun = self.kind_.targets_noun
@@ -176,7 +176,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
         Raises:
             DataError: an example cannot be used, or the columns are ambiguous.
         """
-        return self.check(self.prediction_rows(X, origin), origin or self.NOUN)
+        return self.check(self.prediction_examples(X, origin), origin or self.NOUN)
 
     @staticmethod
     def _num_inputs(examples: Sequence[Any]) -> int:

@@ -116,7 +116,7 @@ class NamedColumns:
         """Whether a dict, or a list of dicts, is an example and not a row of a table."""
         return False
 
-    def training_rows(self, X: Any, y: Any = None, names: Sequence[str] | None = None) -> Any:
+    def training_examples(self, X: Any, y: Any = None, names: Sequence[str] | None = None) -> Any:
         """The examples of ``X`` for ``fit``, as a list if ``X`` is a table.
 
         The names of its columns are stored. A column with the values of ``y`` raises an error.
@@ -143,7 +143,7 @@ class NamedColumns:
         self.n_features_in_ = len(names or table)
         return out
 
-    def prediction_rows(self, X: Any, origin: str | None = None, width: int | None = None) -> Any:
+    def prediction_examples(self, X: Any, origin: str | None = None, width: int | None = None) -> Any:
         """The examples of ``X`` for prediction, as a list if ``X`` is a table.
 
         The list has the columns that ``fit`` used, or ``width`` columns.

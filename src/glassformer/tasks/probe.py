@@ -106,7 +106,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
 
     def _fit(self, X: Any, y: Any) -> Probe:
         labels, self.boolean_labels_ = check_labels(y), are_booleans(y)
-        vectors = self.embed(self.training_rows(X, y))
+        vectors = self.embed(self.training_examples(X, y))
         if len(labels) != len(vectors):
             what = f"{len(vectors)} examples, {len(labels)} labels"
             raise UnequalLengthsError(what, where="fit", fix="Give one label for each example")
@@ -141,7 +141,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
             raise ConfigError(f"no pooling {self.pooling!r}", where="pooling", fix=fix)
         backbone = self._backbone_estimator()
         if hasattr(self, "feature_names_in_"):  # otherwise the backbone may know the columns
-            X = self.prediction_rows(X)
+            X = self.prediction_examples(X)
         if self.pooling == "auto":
             return backbone.embed(X)
         return np.stack([vectors.mean(0) for vectors in self._patches(X)])

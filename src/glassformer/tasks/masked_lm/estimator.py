@@ -102,9 +102,9 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         texts, validation = data
         if self.next_sentence:
             require_single_process("next-sentence prediction needs one process", "Run it without torchrun")
-        texts, validation_data = check_texts(self.training_rows(texts)), None
+        texts, validation_data = check_texts(self.training_examples(texts)), None
         if validation is not None:
-            validation_data = check_texts(self.prediction_rows(validation, "validation"), "validation")
+            validation_data = check_texts(self.prediction_examples(validation, "validation"), "validation")
         elif fit.train.validation_fraction:
             groups = list(map(comparison_key, texts)) if fit.group_duplicates else None
             splits = random_split([texts], fit.train.validation_fraction, fit.train.seed, groups)
@@ -227,7 +227,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         With ``next_sentence``, also the loss and accuracy of next-sentence prediction.
         """
         model = self.predictor()
-        table = self._chunks(check_texts(self.prediction_rows(texts)))
+        table = self._chunks(check_texts(self.prediction_examples(texts)))
         stream = self._stream(table, self.configs()["train"], next(model.parameters()).device)
         metrics = masked_evaluator(model, stream, self.batch_tokens or 8192)()
         finite(np.array(list(metrics.values())), "losses")

@@ -121,9 +121,9 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
 
     def _examples(self, fit: FitState, *data: Any) -> tuple[list[Any], list[Any] | None]:
         pictures, validation = data
-        pictures, validation_data = check_images(self.training_rows(pictures)), None
+        pictures, validation_data = check_images(self.training_examples(pictures)), None
         if validation is not None:
-            validation_data = check_images(self.prediction_rows(validation, "validation"), "validation")
+            validation_data = check_images(self.prediction_examples(validation, "validation"), "validation")
         elif fit.train.validation_fraction:
             groups = list(map(image_digest, pictures)) if fit.group_duplicates else None
             (pictures,), (validation_data,) = random_split(
@@ -194,7 +194,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
             DataError: there are no images, or an image is unreadable.
         """
         model = self.predictor()
-        table = read_images(check_images(self.prediction_rows(pictures)), self.transform_)
+        table = read_images(check_images(self.prediction_examples(pictures)), self.transform_)
         metrics = self._metrics(model, table, next(model.parameters()).device)
         finite(np.array(list(metrics.values())), "losses")
         return metrics
@@ -213,7 +213,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
             seed: random seed for the choice of patches.
         """
         model = self.predictor()
-        table = read_images(check_images(self.prediction_rows(pictures)), self.transform_)
+        table = read_images(check_images(self.prediction_examples(pictures)), self.transform_)
         embedding, device = model.config.embedding, next(model.parameters()).device
         n = math.prod(embedding.grid)
         visible = draw_visible_patches(
@@ -243,7 +243,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
     def embed(self, pictures: Sequence[Any]) -> np.ndarray:
         """Embed images without masking: the mean over all patches, ``[n, D]`` fp32."""
         model = self.predictor()
-        table = read_images(check_images(self.prediction_rows(pictures)), self.transform_)
+        table = read_images(check_images(self.prediction_examples(pictures)), self.transform_)
         device, first = next(model.parameters()).device, model.config.embedding.num_prefix
         out = []
         with isolated_torch():

@@ -186,7 +186,7 @@ class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererMode
 
     def _examples(self, fit: FitState, *data: Any) -> tuple[QuestionSet, QuestionSet | None]:
         X, y, validation = data
-        questions = check_questions(self.training_rows(X, names=(QUESTION, CONTEXT)))
+        questions = check_questions(self.training_examples(X, names=(QUESTION, CONTEXT)))
         validation_set = None
         self.n_features_in_ = 2
         answers = check_answers(y, questions)

@@ -188,7 +188,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         with self._rollback():
             warn_of_order(*data[:2])
             y = as_targets(data[1], "labels")
-            rows = read_rows(self.training_rows(data[0], y), "fit", "pairs or texts", max_columns=2)
+            rows = read_rows(self.training_examples(data[0], y), "fit", "pairs or texts", max_columns=2)
             if self.train_layers == 0 and not self.unfreeze_every and rows and isinstance(rows[0], str):
                 return self._fit_head_only(rows, y)
             return super()._fit((rows, y, *data[2:]), callbacks, checkpoints, resume)
@@ -229,7 +229,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
             val = None
             if validation is not None:
                 X, scores = check_validation(validation, "pairs, scores")
-                val = check_text_pairs(self.prediction_rows(X, "validation", 2), scores, "validation")
+                val = check_text_pairs(self.prediction_examples(X, "validation", 2), scores, "validation")
         if val is None and train.validation_fraction:
             texts = examples.all_texts[: len(examples)]  # for pairs, only their first texts
             is_grouped = fit.group_duplicates
@@ -258,7 +258,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         return LabeledTexts(texts, targets)
 
     def _check_validation_labels(self, texts: Any, labels: Any) -> LabeledTexts:
-        texts = check_texts(self.prediction_rows(texts, "validation"), "validation")
+        texts = check_texts(self.prediction_examples(texts, "validation"), "validation")
         labels = check_labels(labels, "validation labels")
         _check_lengths(texts, labels, "validation")
         assert self.classes_ is not None
@@ -352,7 +352,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
 
     def check_examples(self, X: Any) -> list[str]:
         """Check texts and return them as a list. From a table, read the column that ``fit`` used."""
-        return check_texts(self.prediction_rows(X))
+        return check_texts(self.prediction_examples(X))
 
     def columns_per_example(self) -> int:
         """Number of columns per example in prediction: 1, even after training on pairs."""
@@ -581,7 +581,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
                 what = f"the label {labels[0]!r} has another type than the known label {first_class!r}"
                 raise DataError(what, where="labels", fix="Use the same type of labels as in fit")
             return float(np.mean([a == b for a, b in zip(predicted, labels, strict=True)]))
-        pairs = check_text_pairs(self.prediction_rows(X, "pairs", 2), y)
+        pairs = check_text_pairs(self.prediction_examples(X, "pairs", 2), y)
         if pairs.scores is None:
             raise DataError("pairs without scores", where="score", fix="Give a number for each pair")
         return spearman(self.cosines(pairs), pairs.scores)

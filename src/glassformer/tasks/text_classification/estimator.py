@@ -364,7 +364,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
                 what = "prompts belong to models from folders with a modules.json"
                 raise ConfigError(what, where="embed", fix="Put the words before the texts yourself")
             return super().embed(X)
-        rows = self.prediction_rows(X)
+        rows = self.prediction_examples(X)
         X = [clean_text(text, self.clean) if isinstance(text, str) else text for text in rows]  # type: ignore[arg-type]  # checked by fit
         options = {"prompt_name": prompt_name, "prompt": prompt, "batch_tokens": self.token_budget()}
         return model.embed_texts(X, tokenizer=self.tokenizer_, **options)

@@ -222,7 +222,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
 
     def _examples(self, fit: FitState, *data: Any) -> tuple[TaggedSentences, TaggedSentences | None]:
         X, y, validation = data
-        words, self.temperature_ = check_words(self.training_rows(X, y)), 1.0
+        words, self.temperature_ = check_words(self.training_examples(X, y)), 1.0
         tags, self.scheme_, _ = read_tags(check_tags(y, words), self.scheme)
         validation_set, self.whole_words_ = None, words_with_punctuation(words)
         well_formed = [repair_tags(row_tags, self.scheme_) for row_tags in tags]
@@ -239,7 +239,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         self.classes_ = np.asarray(classes)
         if validation is not None:
             X, y = check_validation(validation, "sentences, tags")
-            validation_words = check_words(self.prediction_rows(X), "validation sentences")
+            validation_words = check_words(self.prediction_examples(X), "validation sentences")
             validation_tags = self.true_tags(y, validation_words, "validation tags")
             validation_set = TaggedSentences(validation_words, validation_tags)
         elif fit.train.validation_fraction:
@@ -316,7 +316,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         Raises:
             DataError: there are no sentences, or a sentence cannot be used.
         """
-        return check_words(self.prediction_rows(X, origin), origin, whole=self._whole_words())
+        return check_words(self.prediction_examples(X, origin), origin, whole=self._whole_words())
 
     def _whole_words(self) -> frozenset[str] | None:
         return None if self.whole_words_ is None else frozenset(self.whole_words_)
@@ -378,7 +378,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
                 spaces.
             probabilities: the result of ``predict_proba``, if known.
         """
-        X = read_rows(self.prediction_rows(X), "sentences", "sentences", is_example=is_sentence)
+        X = read_rows(self.prediction_examples(X), "sentences", "sentences", is_example=is_sentence)
         probabilities = self.predict_proba(X) if probabilities is None else probabilities
         classes, tags, whole_words = self.classes_.tolist(), self.decide(probabilities), self._whole_words()
         return [
@@ -391,7 +391,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
 
         Tags in another spelling or scheme are converted, with an ``OtherSpellingWarning``.
         """
-        words, classes = check_words(self.prediction_rows(X)), {*self.classes_.tolist()}
+        words, classes = check_words(self.prediction_examples(X)), {*self.classes_.tolist()}
         sentences = zip(check_tags(y, words), self.true_tags(y, words), strict=True)
         converted = [(a, b) for tags in sentences for a, b in zip(*tags, strict=True) if a not in classes]
         warn_spelling_message(respelled_message([a for a, _ in converted], [b for _, b in converted]))
@@ -403,7 +403,7 @@ class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, 
         self, X: Sequence[Any], y: Sequence[Any], *, bootstrap: int = 1000, answers: Sequence | None = None
     ) -> dict[str, Any]:
         """All metrics of ``targets.token_tags.tag_metrics``; ``answers`` are predicted tags, if known."""
-        words = check_words(self.prediction_rows(X))
+        words = check_words(self.prediction_examples(X))
         truth = self.true_tags(y, words)
         return tag_metrics(truth, answers or self.predict(words), self.scheme_, bootstrap=bootstrap)
 

@@ -106,10 +106,10 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
 
     def _examples(self, fit: FitState, *data: Any) -> tuple[Any, Any]:
         source, target, validation = data
-        pairs, val_data = check_translations(self.training_rows(source), target), None
+        pairs, val_data = check_translations(self.training_examples(source), target), None
         if validation is not None:
             source, target = check_validation(validation, "source texts, target texts")
-            val_data = check_translations(self.prediction_rows(source), target, where="validation")
+            val_data = check_translations(self.prediction_examples(source), target, where="validation")
         if val_data is None and fit.train.validation_fraction:
             groups = list(map(comparison_key, pairs[0])) if fit.group_duplicates else None
             pairs, val_data = random_split(pairs, fit.train.validation_fraction, fit.train.seed, groups)
@@ -151,7 +151,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         return encode(tokenizer, texts, max_length=self.max_length)
 
     def _sources(self, texts: Sequence[str], rows: Sequence[int] | None, origin: str) -> TokenTable:
-        table = self.encode(check_texts(self.prediction_rows(texts, origin), origin, rows))
+        table = self.encode(check_texts(self.prediction_examples(texts, origin), origin, rows))
         if table.truncated.any():
             first = int(np.flatnonzero(table.truncated)[0])
             what = f"the text has more than {self.max_length} tokens"
@@ -261,7 +261,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         """Detokenized BLEU of the translations, 0 to 100."""
         from glassformer.targets.target_text import translation_scores
 
-        sources, references = check_translations(self.prediction_rows(source), target, "score")
+        sources, references = check_translations(self.prediction_examples(source), target, "score")
         return translation_scores(self.translate(sources, beam), references)["bleu"]
 
     # --- files -----------------------------------------------------------------------------------

@@ -171,7 +171,7 @@ class Word2Vec(Estimator, VectorsConfig):
         config: VectorsConfig = self.configs()["vectors"]
         corpus = sentences
         if not isinstance(corpus, Corpus | str | Path | Iterator):
-            corpus = self.training_rows(corpus)
+            corpus = self.training_examples(corpus)
         if not isinstance(corpus, Corpus):
             corpus = read_corpus(corpus, min_count=config.min_count, max_words=config.max_words)
         if np.diff(corpus.starts).max(initial=0) < 2:
