@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import glassformer as gf
 from glassformer.cli.app import build_app
 from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.nn.kernels import int8
 from glassformer.tasks.load import load
 from glassformer.tasks.text_classification import few_shot
 
@@ -48,6 +49,14 @@ def test_it_is_the_embedder_of_the_same_settings_with_a_regression_behind_it(che
     assert list(fitted.tried_) == []  # a third of 40 texts is too small to tell
     assert fitted.score(TEXTS, LABELS) == 1.0
     assert fitted.chosen_ == {"warmup": 0.06, "batch_size": 32}
+
+
+@pytest.mark.skipif(int8.why_not() is not None, reason=f"no int8: {int8.why_not()}")
+def test_in_int8_the_head_is_fitted_before_the_check(checkpoint, fitted):
+    clf = gf.TextClassifier(str(checkpoint), method="few-shot", **QUICK | {"precision": "int8"})
+    clf.fit(TEXTS, LABELS, validation=(TEXTS * 6, LABELS * 6))
+    assert clf.int8_["n"] == 240
+    assert (clf.predict(TEXTS) == fitted.predict(TEXTS)).all()
 
 
 def test_it_saves_clones_and_is_explained_like_any_classifier(fitted, tmp_path):
