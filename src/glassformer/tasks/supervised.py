@@ -450,7 +450,7 @@ def _reload_splits(context: RunContext, source: str | None) -> Any:
     return load_other_data(context, source)
 
 
-def _labelled_split(context: RunContext, splits: Any, source: str | None) -> tuple[Any, list[str]]:
+def _labeled_split(context: RunContext, splits: Any, source: str | None) -> tuple[Any, list[str]]:
     """The split to evaluate, as returned by ``with_known_labels``."""
     split = splits.evaluated
     if split is None or split.labels is None:
@@ -472,7 +472,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
         rejected := getattr(splits.dataset, "rejected", ())
     ):
         messages += [skip_message(rejected, is_listed=False)]
-    split, label_notes = _labelled_split(context, splits, source)
+    split, label_notes = _labeled_split(context, splits, source)
     splits = replace(splits, evaluated=split)
     messages += label_notes
     left_out = [line for line in messages if "left out" in line]
@@ -510,7 +510,7 @@ def seen_in_training(context: RunContext, split: Any) -> int | None:
 
 def evaluate_every_epoch(context: RunContext, source: str | None) -> list[dict[str, Any]]:
     """Metrics of the evaluated split, or of other data, for the weights of each epoch."""
-    split, notes = _labelled_split(context, _reload_splits(context, source), source)
+    split, notes = _labeled_split(context, _reload_splits(context, source), source)
     for line in (*notes, f"{len(split):,} {context.estimator.NOUN} of {split.origin}"):
         context.log(line)
     return evaluate_epochs(
