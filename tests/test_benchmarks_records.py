@@ -64,7 +64,7 @@ def test_a_picture_recipe_in_form_has_its_grid(tmp_path, monkeypatch):
     assert [p["label"] for p in record["grid"]["pictures"]] == [f"class-{i}" for i in range(10)]
     assert all(p["predicted"].startswith("class-") for p in record["grid"]["pictures"])
     assert "random" in record["weights_source"]  # the head; the rest is the folder's
-    with pytest.raises(ConfigError, match="holds a run of another recipe"):
+    with pytest.raises(ConfigError, match="contains a run of another recipe"):
         tool.run_in_form("cifar10-vit-base", weights, tmp_path / "run", [*changes, "lr=1"], print)
 
 

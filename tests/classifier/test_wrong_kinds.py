@@ -111,11 +111,11 @@ def test_a_folder_says_what_it_holds(clf, tmp_path):
     clf.save(tmp_path / "m")
     with pytest.raises(FolderExistsError, match="pass overwrite=True"):
         clf.save(tmp_path / "m")
-    with pytest.raises(CheckpointError, match="holds a TextClassifier, not an Embedder"):
+    with pytest.raises(CheckpointError, match="contains a TextClassifier, not an Embedder"):
         gf.Embedder.load(tmp_path / "m")
     (tmp_path / "run").mkdir()
     (tmp_path / "m").rename(tmp_path / "run" / "model")
     with pytest.raises(
-        CheckpointError, match=r"run.model: holds a TextClassifier, not an Embedder. Open it with"
+        CheckpointError, match=r"run.model: contains a TextClassifier, not an Embedder. Open it with"
     ):
         gf.Embedder.load(tmp_path / "run")

@@ -156,7 +156,8 @@ def test_python_names_the_models_below(run, tmp_path):
     with pytest.raises(CheckpointError) as caught:
         gf.load(above)
     assert (
-        str(caught.value) == f"{above}: holds no model itself. Give one of its sub-folders: {above / 'mine'}"
+        str(caught.value)
+        == f"{above}: contains no model itself. Give one of its sub-folders: {above / 'mine'}"
     )
     for name in ("b", "c", "d"):
         shutil.copytree(run / "model", above / name)

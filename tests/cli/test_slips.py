@@ -43,7 +43,7 @@ def test_a_slip_goes_before_the_folder_and_the_data(refused, run, tmp_path, slip
     shutil.copytree(run, tmp_path / "runs" / "reviews")
     assert said in refused("train", "--text", "reviews.csv", *slip)
     assert said in refused("train", "--text", "reviews.csv", "--out", "elsewhere", *slip)
-    assert "the output folder holds a finished run" in refused("train", "--text", "reviews.csv")
+    assert "the output folder contains a finished run" in refused("train", "--text", "reviews.csv")
     if not slip[0].endswith("column"):
         assert said in refused("train", "imdb-textcnn", "--out", "elsewhere", *slip)
     if "--model" not in slip:
@@ -174,7 +174,8 @@ def test_a_finished_run_in_the_way_is_said_before_the_data_are_read(gf, refused,
     broken.write_text("no table at all\n")
     said = refused("train", "--text", broken)
     assert (
-        "runs/reviews: the output folder holds a finished run. Choose another: --out runs/reviews-2" in said
+        "runs/reviews: the output folder contains a finished run. Choose another: --out runs/reviews-2"
+        in said
     )
     write_csv(broken, [*sentences(20), *sentences(20)])
     last = gf("data", "doctor", "reviews.csv").out.splitlines()[-1]
@@ -186,7 +187,7 @@ def test_what_a_resumed_run_has_otherwise_is_said(refused, run, tmp_path):
     source = next(line for line in data.read_text().splitlines() if line.startswith("source"))
     source = source.partition("=")[2].strip().strip('"')
     said = refused("train", "--text", source, "--out", run, "--resume", *settings("epochs=7"))
-    assert "holds a run of another recipe (train.epochs is 1 there and 7 here)" in said
+    assert "contains a run of another recipe (train.epochs is 1 there and 7 here)" in said
 
 
 def test_a_run_that_is_not_there_has_a_neighbor(refused, run):

@@ -526,7 +526,7 @@ def test_what_does_not_fit_raises_an_error(folder, published):
         gf.ZeroShotImageClassifier(folder, LABELS, template=[])
     with pytest.raises(ConfigError, match="no list of labels"):
         gf.ZeroShotImageClassifier(folder, "cat")
-    with pytest.raises(CheckpointError, match=r"holds no tokenizer\.json"):
+    with pytest.raises(CheckpointError, match=r"contains no tokenizer\.json"):
         gf.ZeroShotImageClassifier(published, LABELS)
     (published / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
     with pytest.raises(CheckpointError, match=r"preprocessor_config\.json"):

@@ -171,7 +171,7 @@ def test_a_probe_is_a_folder(fitted, head, tmp_path):
         assert (back.head, back.k, back.classes_.tolist()) == (head, 3, ["bad", "good"])
     with pytest.raises(CheckpointError, match="exists"):
         probe.save(folder)
-    with pytest.raises(CheckpointError, match="holds a TextClassifier, not a Probe"):
+    with pytest.raises(CheckpointError, match="contains a TextClassifier, not a Probe"):
         gf.Probe.load(fitted.save(tmp_path / "other"))
     (folder / "head.safetensors").write_bytes(b"cut")
     with pytest.raises(CheckpointError, match="head"):

@@ -194,7 +194,7 @@ def test_the_digest_of_data_has_all_that_is_learned(split, other):
 
 def test_what_is_refused(done, noisy, tmp_path):
     folder, _, _, recipe = done
-    with pytest.raises(ConfigError, match="holds 3 folds, not 4"):
+    with pytest.raises(ConfigError, match="contains 3 folds, not 4"):
         cross_validate(recipe, folder, 4)
     with pytest.raises(ConfigError, match="another recipe"):
         cross_validate(load_recipe(noisy, ["lr=0.5"]), folder, 3)

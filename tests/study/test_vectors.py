@@ -44,7 +44,7 @@ def test_resume_and_refusals(run, tmp_path):
     recipe = load_recipe("countries-word2vec", SETTINGS)
     with pytest.raises(ConfigError, match="the output folder exists"):
         run_task(recipe, run)
-    with pytest.raises(ConfigError, match="holds a run of another recipe"):
+    with pytest.raises(ConfigError, match="contains a run of another recipe"):
         run_task(load_recipe("countries-word2vec", [*SETTINGS, "dim=11"]), run, resume=True)
     (tmp_path / "mine.txt").write_text("not of a run")
     with pytest.raises(ConfigError, match="is not a run folder"):

@@ -200,7 +200,7 @@ def test_a_model_of_another_task_than_its_recipes_is_refused(tmp_path, monkeypat
     recipe = MeanRecipe(name="mine", data=MeanData(str(tmp_path / "texts.txt")))
     run = run_task(recipe, tmp_path / "run")
     (run.folder / "config.toml").write_text(to_toml(catalog.load_recipe("europe-mlm")))
-    with pytest.raises(ConfigError, match="holds no MaskedLM, as its recipe says"):
+    with pytest.raises(ConfigError, match="contains no MaskedLM, as its recipe says"):
         evaluate_task(run.folder)
 
 

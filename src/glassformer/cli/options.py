@@ -89,7 +89,7 @@ def check_not_finished(folder: Path | None) -> None:
             return
         check_unlocked(folder)  # if a process is writing there, report that first
         fix = f"Choose another: --out {unused_path(folder)}. (--resume only continues an interrupted run)"
-        raise errors.ExistsError("the output folder holds a finished run", where=str(folder), fix=fix)
+        raise errors.ExistsError("the output folder contains a finished run", where=str(folder), fix=fix)
 
 
 def free_out_option(source: str) -> list[str]:

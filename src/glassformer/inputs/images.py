@@ -258,7 +258,9 @@ def read_image_table(path: Path, request: InputRequest) -> list[Row]:
             values = ()
         if values and not isinstance(values[0], str):
             fix = "For a Parquet table with images, use --out NAME.parquet"
-            raise BadImageError("holds image bytes, not image paths", where=f"{path}, row {row.row}", fix=fix)
+            raise BadImageError(
+                "contains image bytes, not image paths", where=f"{path}, row {row.row}", fix=fix
+            )
         row.text = resolve_path(values[0], str(path)) if values else ""
         rows.append(row)
     return rows

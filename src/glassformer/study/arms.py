@@ -83,7 +83,7 @@ def is_finished(job: Job) -> bool:
         return False
     if _compared_settings(read_run_recipe(job.folder)) != _compared_settings(job.recipe):
         fix = "Choose another --out, or remove that folder"
-        raise ExistsError("holds a run of another recipe", where=str(job.folder), fix=fix)
+        raise ExistsError("contains a run of another recipe", where=str(job.folder), fix=fix)
     return True
 
 

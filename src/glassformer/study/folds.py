@@ -167,10 +167,10 @@ def _check_folder(folder: Path, recipe: Any, folds: int) -> None:
         raise ExistsError("exists and is not a cross-validation of ours", where=str(folder), fix=fix)
     fix = "Choose another --out, or the same recipe and folds"
     if relevant_settings(build_recipe(read_toml(config), str(config))) != relevant_settings(recipe):
-        raise OtherRunError("holds a cross-validation of another recipe", where=str(folder), fix=fix)
+        raise OtherRunError("contains a cross-validation of another recipe", where=str(folder), fix=fix)
     existing_folds = json.loads(plan.read_text(encoding="utf-8"))["folds"]
     if existing_folds != folds:
-        raise OtherRunError(f"holds {existing_folds} folds, not {folds}", where=str(folder), fix=fix)
+        raise OtherRunError(f"contains {existing_folds} folds, not {folds}", where=str(folder), fix=fix)
 
 
 def read_plan(folder: Path, examples: int) -> np.ndarray | None:

@@ -461,7 +461,7 @@ class Supervised(ExplainMixin, AdapterMixin, Estimator, ABC):
 
     def check_parts(self, folder: Path) -> None:
         if hasattr(self.model_.config.embedding, "vocab_size") == self.INPUTS.has_images:
-            raise CheckpointError(f"holds a model that does not read {self.NOUN}", where=str(folder))
+            raise CheckpointError(f"contains a model that does not read {self.NOUN}", where=str(folder))
 
     # --- methods that differ between texts and images ----------------------------------------------
 
@@ -1041,7 +1041,7 @@ class Regressor(RegressorMixin, Supervised):
         errors = read_tensors(folder, ERRORS_FILE).get("errors")
         is_valid = errors is not None and errors.dim() == 1 and errors.dtype == torch.float64
         if errors is None or not is_valid or not bool(((errors >= 0) & errors.isfinite()).all()):
-            what = "holds no errors of held-out examples"
+            what = "contains no errors of held-out examples"
             raise CheckpointError(what, where=str(folder), fix="Save it again")
         self.errors_ = np.sort(errors.numpy())
 

@@ -711,7 +711,7 @@ def read_saved(cls: type, folder: Path, what: str, fix: str = "Open it with glas
     metadata = read_metadata(folder, FORMAT)
     if metadata["kind"] != cls.__name__:
         other = with_article(shorten(metadata["kind"]).strip("'"))
-        raise CheckpointError(f"holds {other}, not {what}", where=str(folder), fix=fix)
+        raise CheckpointError(f"contains {other}, not {what}", where=str(folder), fix=fix)
     return metadata
 
 

@@ -114,7 +114,7 @@ def _load(folder: Path, path: str | Path, in_bf16: bool) -> Any:
     is_foreign = not has_metadata and not has_manifest
     if is_foreign and (models := list_models_below(folder, METADATA_FILE, "config.json")):
         fix = f"Give one of its sub-folders: {models}"
-        raise CheckpointError("holds no model itself", where=str(path), fix=fix)
+        raise CheckpointError("contains no model itself", where=str(path), fix=fix)
     check_is_model(folder)
     verify_folder(folder)
     metadata = read_metadata(folder, FORMAT)

@@ -236,7 +236,7 @@ def check_folder(folder: Path, recipe: Any, resume: bool, was_killed: bool = Fal
     if not config.is_file():
         return
     if changes := _differences(relevant_settings(read_run_recipe(folder)), relevant_settings(recipe)):
-        what = f"holds a run of another recipe ({join_names(changes)})"
+        what = f"contains a run of another recipe ({join_names(changes)})"
         fix = "Resume with the same recipe and --set values, or choose another --out"
         raise OtherRunError(what, where=str(config), fix=fix)
 
@@ -450,7 +450,7 @@ def evaluate_task(
     context = RunContext(task, recipe, Path(folder), log, count, estimator=load(folder))
     context.training_recipe, context.drop_unreadable = training_recipe, on_bad_row == "skip"
     if not isinstance(context.estimator, task.estimator):
-        raise ConfigError(f"holds no {task.estimator.__name__}, as its recipe says", where=str(folder))
+        raise ConfigError(f"contains no {task.estimator.__name__}, as its recipe says", where=str(folder))
     if not every_epoch:
         with reading_as(recipe.data, other=data is not None):
             if by is not None:

@@ -339,7 +339,7 @@ def classifier_from_image_text_model(
     is_padded = model.config.end_token == "last"
     if not is_padded and not (path / TOKENIZER_FILE).is_file():  # CLIP's vocab.json alone cannot be read
         fix = "Write it with transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
-        raise NoTokenizerError(f"holds no {TOKENIZER_FILE}", where=str(path), fix=fix)
+        raise NoTokenizerError(f"contains no {TOKENIZER_FILE}", where=str(path), fix=fix)
     clf = ImageClassifier(str(path))
     clf.read_parts(path, {})
     network = model.image.with_head(head="classification", num_labels=len(labels)).eval()
