@@ -16,7 +16,7 @@ from glassformer.errors import GlassformerError
 
 
 def command(
-    title: str,
+    title: str | None,
     *positional: Any,
     out: str | Callable[[Any], Path] | None = None,
     packages: Sequence[str] = (),
@@ -24,13 +24,13 @@ def command(
 ) -> Callable[[Callable[[Any], Any]], Callable[..., int]]:
     """Make a function of the options the ``main`` of its module, whose docstring is the help; ``python -m`` runs it.
 
-    The function returns what it found, which is written behind ``title``, the facts of the machine (``options.facts``, taken
-    before it begins) and ``--threads``, if it has that option; or None or an exit code where it writes otherwise. With
-    ``options.write(found)`` it keeps what it has so far. An error of the package, such as missing data, is one line and its
-    exit code; Ctrl-C is 130.
+    The function returns what it found, which is written behind ``title``, the facts of the machine (``options.facts``,
+    taken before it begins) and ``--threads``, if it has that option; or None or an exit code where it writes otherwise.
+    ``options.write(found)`` keeps what it has so far. An error of the package, such as missing data, is one line and
+    its exit code; Ctrl-C is 130.
 
     Args:
-        out: the default of ``--out``: the stem of a file in results/, or a function of the options; None: no such option.
+        out: the default of ``--out``: the stem of a file in results/, or a function of the options; None: no option.
         packages: whose versions the result states.
         positional, options: as ``parse`` takes them.
     """
@@ -43,14 +43,12 @@ def command(
             asked = parse(sys.modules[measure.__module__].__doc__, *positional, argv=argv, **options)
             if out is not None and asked.out is None:
                 asked.out = RESULTS / f"{out}.json" if isinstance(out, str) else out(asked)
-            own = {}
+            asked.facts = environment(*packages)
+            head: dict[str, Any] = {"benchmark": title, **asked.facts}
             if "threads" in options:
                 torch.set_num_threads(asked.threads)
-                own["threads"] = asked.threads
-            asked.facts = environment(*packages)
-            asked.write = lambda found: write_result(
-                asked.out, {"benchmark": title, **asked.facts, **own, **found}
-            )
+                head["threads"] = asked.threads
+            asked.write = lambda found: write_result(asked.out, head | found)
             try:
                 found = measure(asked)
             except GlassformerError as error:

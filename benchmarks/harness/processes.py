@@ -1,6 +1,7 @@
 """Work in forked processes, and the memory of this one."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 STATUS = Path("/proc/self/status")
 
@@ -80,3 +82,19 @@ def forked(work: Callable[[], int | None], out: int | None = None, err: int | No
 def ended(pid: int) -> int:
     """The exit code once it has ended; minus the signal that ended it."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def answered(work: Callable[[], Any], out: int | None = None, err: int | None = None) -> tuple[int, Any]:
+    """The exit code of ``work`` in a process of its own, and what it returned, by way of JSON; None: nothing."""
+    reader, writer = os.pipe()
+
+    def child() -> None:
+        os.close(reader)
+        with open(writer, "w", encoding="utf-8") as pipe:
+            json.dump(work(), pipe)
+
+    pid = forked(child, out, err)
+    os.close(writer)
+    with open(reader, encoding="utf-8") as pipe:
+        said = pipe.read()
+    return ended(pid), json.loads(said) if said else None

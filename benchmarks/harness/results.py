@@ -69,11 +69,8 @@ def write_result(path: Path, result: dict[str, Any]) -> None:
 
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Median and range."""
-    return {
-        "median": round(statistics.median(values), 3),
-        "min": round(min(values), 3),
-        "max": round(max(values), 3),
-    }
+    kinds = {"median": statistics.median, "min": min, "max": max}
+    return {kind: round(of(values), 3) for kind, of in kinds.items()}
 
 
 def kept(path: Path) -> dict[str, Any]:

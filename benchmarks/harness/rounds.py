@@ -65,8 +65,7 @@ class Contender:
 def in_own_process(make: Callable[..., Contender], *args: Any) -> Contender:
     """The contender that ``make(*args)`` makes, in another process that ends with this one, however this one ends.
 
-    Raises:
-        RuntimeError: making or running it failed there; its traceback stands on stderr.
+    Where that fails it is a RuntimeError here; its traceback stands on stderr.
     """
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
@@ -98,10 +97,7 @@ def _serve(pipe: Any, make: Callable[..., Contender], args: tuple) -> None:
 
 
 def _end_with_parent() -> None:
-    """Let the kernel kill this process when its parent is gone, in the middle of a window too.
-
-    Linux only: elsewhere a contender whose benchmark was killed ends with its window, at the end of the pipe.
-    """
+    """Let the kernel (Linux's) kill this process when its parent is gone, in the middle of a window too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to hear
     if platform.system() != "Linux":
         return
@@ -182,9 +178,7 @@ def times_as_long(others: Sequence[float], ours: Sequence[float]) -> dict[str, f
 
 def ratios(ours: Contender, peer: Contender) -> dict[str, float]:
     """How many times the peer's tokens per second, compared round by round."""
-    return spread(
-        [a.tokens_per_second / b.tokens_per_second for a, b in zip(ours.windows, peer.windows, strict=True)]
-    )
+    return spread([a.tokens_per_second / b.tokens_per_second for a, b in zip(ours.windows, peer.windows)])
 
 
 def glassformer_epoch(
@@ -210,26 +204,23 @@ def steps_of(history: Sequence[dict[str, Any]]) -> tuple[int, float, float]:
     return sum(step["tokens"] for step in steps), steps[-1]["seconds"], loss
 
 
-def loss_differences(ours: Contender, peers: Sequence[Contender]) -> dict[str, float]:
-    """How far each peer's mean loss over all windows lies from ours, relative to ours: that the work is the same."""
-    mean = {c.name: statistics.fmean(w.loss for w in c.windows) for c in (ours, *peers)}
-    return {peer.name: round(mean[peer.name] / mean[ours.name] - 1.0, 4) for peer in peers}
-
-
 def compared(contenders: Sequence[Contender], rounds: int) -> dict[str, Any]:
-    """Contenders timed in turn, as a result file has them; with how ours stands beside the others, where it is the last."""
+    """Contenders timed in turn, as a result file has them.
+
+    Where ours is the last: how it stands beside the others, and how far each peer's mean loss over all windows lies
+    from ours, relative to ours, which says that the work is the same.
+    """
     take_turns(contenders, rounds)
     found: dict[str, Any] = {"contenders": [contender.summary() for contender in contenders]}
     *peers, ours = contenders
     if not ours.name.startswith("glassformer"):
         return found | {"glassformer_against": {}}
-    found["glassformer_against"] = {peer.name: ratios(ours, peer) for peer in peers}
-    found["loss_against_glassformer"] = loss_differences(ours, peers)
-    for name, apart in found["loss_against_glassformer"].items():
-        print(
-            f"glassformer: {said(found['glassformer_against'][name])} {name}; its loss is {apart:+.1%} of ours"
-        )
-    return found
+    against = {peer.name: ratios(ours, peer) for peer in peers}
+    loss = {c.name: statistics.fmean(w.loss for w in c.windows) for c in contenders}
+    apart = {name: round(loss[name] / loss[ours.name] - 1.0, 4) for name in against}
+    for name, ratio in against.items():
+        print(f"glassformer: {said(ratio)} {name}; its loss is {apart[name]:+.1%} of ours")
+    return found | {"glassformer_against": against, "loss_against_glassformer": apart}
 
 
 def said(ratio: dict[str, float]) -> str:

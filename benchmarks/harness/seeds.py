@@ -18,6 +18,13 @@ def interval(values: Sequence[float]) -> list[float]:
     return [mean - half, mean + half]
 
 
+def resampled(values: Sequence[float] | np.ndarray, draws: int = 2_000) -> dict[str, Any]:
+    """The mean of some values, and its 95 % interval by the bootstrap."""
+    picked = np.random.default_rng(0).integers(0, len(values), (draws, len(values)))
+    low, high = np.quantile(np.asarray(values)[picked].mean(1), (0.025, 0.975))
+    return {"mean": float(np.mean(values)), "interval": [float(low), float(high)]}
+
+
 def paired(apart: np.ndarray) -> dict[str, Any]:
     """A difference in points, its 95 % interval and p, of ``[S, n]`` differences by seed and example.
 

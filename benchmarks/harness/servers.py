@@ -18,11 +18,7 @@ import psutil
 
 
 class Server:
-    """A server process on a port of its own.
-
-    Args:
-        errors: a file for what it says on stderr; None: where this process says it.
-    """
+    """A server process on a port of its own; what it says on stderr goes to the file ``errors``, if one is given."""
 
     def __init__(self, *command: str | Path, threads: int, errors: Path | None = None):
         self.errors = errors
@@ -40,9 +36,8 @@ class Server:
         began = time.perf_counter()
         with contextlib.ExitStack() as files:
             errors = None if self.errors is None else files.enter_context(self.errors.open("ab"))
-            self.process = subprocess.Popen(
-                self.command, env=self.environment, stdout=subprocess.DEVNULL, stderr=errors
-            )
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": errors}
+            self.process = subprocess.Popen(self.command, env=self.environment, **quiet)
         while True:
             with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.url}/ready", timeout=2):
                 return time.perf_counter() - began
@@ -114,13 +109,10 @@ def watched(pid: int, port: int) -> Iterator[Watched]:
         while not over.wait(0.05):
             seen.mb()
 
-    probe = subprocess.Popen(
-        [sys.executable, "-c", PROBE.format(port=port)], stdout=subprocess.PIPE, text=True
-    )
-    threads = [
-        threading.Thread(target=look),
-        threading.Thread(target=lambda: seen.health.extend(map(float, probe.stdout or ()))),
-    ]
+    script = [sys.executable, "-c", PROBE.format(port=port)]
+    probe = subprocess.Popen(script, stdout=subprocess.PIPE, text=True)
+    hear = lambda: seen.health.extend(map(float, probe.stdout or ()))  # noqa: E731
+    threads = [threading.Thread(target=work) for work in (look, hear)]
     for thread in threads:
         thread.start()
     try:

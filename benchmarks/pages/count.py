@@ -54,12 +54,8 @@ def arrows(folder: Path, package: str) -> dict[str, set[str]]:
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     """The sets of modules that reach one another, each sorted."""
     reached = {name: _reach(graph, name) for name in graph}
-    sets = {
-        frozenset(other for other in reached[name] if name in reached[other]) | {name}
-        for name in graph
-        if name in reached[name]
-    }
-    return sorted(map(sorted, sets))
+    inside = [name for name in graph if name in reached[name]]
+    return sorted(map(sorted, {frozenset(x for x in reached[name] if name in reached[x]) for name in inside}))
 
 
 def _reach(graph: dict[str, set[str]], start: str) -> set[str]:
@@ -85,9 +81,8 @@ def report() -> str:
         graph = arrows(path, f"glassformer.{path.name}")
         longest = sorted(functions(path), reverse=True)[:LONGEST]
         told = ", ".join(f"{place.rpartition(':')[2]} {n}" for n, place in longest)
-        round_ = (
-            "; ".join(" ".join(name.rpartition(".")[2] for name in one) for one in circles(graph)) or "none"
-        )
+        named = [" ".join(name.rpartition(".")[2] for name in one) for one in circles(graph)]
+        round_ = "; ".join(named) or "none"
         lines.append(f"| {path.name} | {len(graph)} | {sum(map(len, graph.values()))} | {round_} | {told} |")
     return "\n".join(lines)
 

@@ -69,11 +69,7 @@ class GalleryRun:
 
     @classmethod
     def published(cls, name: str) -> GalleryRun:
-        """The first run in the result file of a recipe.
-
-        Raises:
-            InputError: it has none.
-        """
+        """The first run in the result file of a recipe; InputError where it has none."""
         file = RESULTS / f"recipe-{name}.json"
         if not (found := kept(file)):
             fix = f"benchmarks/quality/recipes.py {name}"
@@ -82,11 +78,7 @@ class GalleryRun:
         return cls(None, first, load_recipe(name, found["overrides"]), first["evaluations"])
 
     def file(self, name: str) -> Path:
-        """A file of its folder.
-
-        Raises:
-            InputError: it has no such file.
-        """
+        """A file of its folder; InputError where it has no such file."""
         if self.folder is None or not (self.folder / name).exists():
             raise InputError(f"the run has no {name}", where=str(self.folder or self.recipe.name))
         return self.folder / name
@@ -97,12 +89,10 @@ class GalleryRun:
 
     def told(self) -> str:
         """Recipe, changed settings, seed and the run's own figure, in a sentence."""
-        changed = changed_settings(self.recipe)
-        words = f"Recipe `{self.recipe.name}`"
-        if changed:
-            words += " with " + ", ".join(f"`{key} = {value}`" for key, value in changed.items())
-        words += f", seed {self.metrics['seed']}; this run reached {self.figure()}"
-        return f"{words} ({str(self.metrics.get('date', ''))[:10]})."
+        changed = ", ".join(f"`{key} = {value}`" for key, value in changed_settings(self.recipe).items())
+        words = f"Recipe `{self.recipe.name}`" + (f" with {changed}" if changed else "")
+        reached = f"this run reached {self.figure()} ({str(self.metrics.get('date', ''))[:10]})"
+        return f"{words}, seed {self.metrics['seed']}; {reached}."
 
     def figure(self) -> str:
         """What the run is judged by, with the number of examples where it says so."""
@@ -117,11 +107,7 @@ class GalleryRun:
 
 
 def find_run(recipe: str, folders: Sequence[Path]) -> Path:
-    """The folder of a finished run of a recipe, the lowest seed first, or of an arm of a study (STUDY/ARM).
-
-    Raises:
-        InputError: there is none.
-    """
+    """The folder of a finished run of a recipe, the lowest seed first, or of an arm of a study (STUDY/ARM)."""
     study, _, arm = recipe.partition("/")
     for folder in folders:
         place = folder / study / "arms" / folder_name(arm) / "seed-0"
@@ -135,15 +121,13 @@ def find_run(recipe: str, folders: Sequence[Path]) -> Path:
 
 
 def changed_settings(recipe: Any) -> dict[str, Any]:
-    """Settings of a run that differ from those of the recipe that ships under its name."""
+    """Settings of a run that differ from those of the recipe that ships under its name; of paths the last two names."""
     shipped, own = flat(to_dict(load_recipe(recipe.name))), flat(to_dict(recipe))
     changed = {key.rpartition(".")[2]: value for key, value in own.items() if shipped.get(key) != value}
-    return {key: without_place(value) for key, value in changed.items() if key not in ASIDE}
-
-
-def without_place(value: Any) -> Any:
-    """A setting; of a folder or file the last two names, for its place on this machine says nothing."""
-    return "/".join(Path(value).parts[-2:]) if isinstance(value, str) and value.startswith("/") else value
+    for key, value in changed.items():
+        if isinstance(value, str) and value.startswith("/"):
+            changed[key] = "/".join(Path(value).parts[-2:])
+    return {key: value for key, value in changed.items() if key not in ASIDE}
 
 
 def flat(values: dict[str, Any]) -> dict[str, Any]:
@@ -168,9 +152,8 @@ def grid(run: GalleryRun) -> Drawn:
     examples = json.loads(run.file("pictures.json").read_text(encoding="utf-8"))["examples"]
     right = sum(e["label"] == e["predicted"] for e in examples)
     wrong = [f"{e['label']} predicted as {e['predicted']}" for e in examples if e["label"] != e["predicted"]]
-    told = f"{right} of {len(examples)} predictions are correct" + (
-        f"; wrong: {', '.join(wrong)}" if wrong else ""
-    )
+    told = f"{right} of {len(examples)} predictions are correct"
+    told += f"; wrong: {', '.join(wrong)}" if wrong else ""
     return Drawn(file.read_bytes(), f"{len(examples)} small images, one per class, with true and predicted label: {told}",
                  f"{told}. {run.told()}")  # fmt: skip
 
@@ -191,12 +174,11 @@ def curves(run: GalleryRun) -> Drawn:
     drawn = learning_curves(run.evaluations, epochs)
     if not drawn:
         raise InputError("fewer than two evaluations", where=run.recipe.name)
-    each = ", ".join(f"{e['accuracy']:.1%}" for e in epochs)
-    told = f"Test accuracy after each epoch: {each}. " if epochs else ""
-    told += (
-        "The weights of each epoch were kept and evaluated at the end; no epoch was selected by these scores. "
-        * bool(epochs)
-    )
+    told = ""
+    if epochs:
+        each = ", ".join(f"{e['accuracy']:.1%}" for e in epochs)
+        told = f"Test accuracy after each epoch: {each}. "
+        told += "The weights of each epoch were kept and evaluated at the end; no epoch was selected by these scores. "
     return Drawn(drawn.encode(), f"Two panels: loss and accuracy over {len(run.evaluations)} epochs. {told}".strip(),
                  f"{told}{run.told()}")  # fmt: skip
 
@@ -215,10 +197,8 @@ def maps(run: GalleryRun) -> Drawn:
     e = load(run.file("model")).explain(SENTENCE, method="attention", maps=True)
     strongest = max(e.words(), key=lambda word: word[1])
     last = e.maps[-1][:, 0]  # [H, T]: what each head's [CLS] reads
-    each = "; ".join(
-        f"head {i + 1} reads *{e.tokens[int(row.argmax())]}* most ({row.max():.0%})"
-        for i, row in enumerate(last)
-    )
+    most = [(e.tokens[int(row.argmax())], row.max()) for row in last]
+    each = "; ".join(f"head {i} reads *{token}* most ({x:.0%})" for i, (token, x) in enumerate(most, 1))
     said = {"1": "yes", "0": "no"}[str(e.label)]  # whether a European country is named
     told = f"“{SENTENCE}”: the prediction is {said} (label {e.label}) with probability {e.probability:.1%}. From [CLS], {each}."
     alt = f"{len(last)} square maps of {len(e.tokens)} tokens; of the words, [CLS] reads {strongest[0]} most"
@@ -272,9 +252,8 @@ def _by_two(
     right = [sum(str(row[k].label) == name for row, name in zip(sheet, truth, strict=True)) for k in (0, 1)]
     content = pictures(sheet, [f"{m}\n{when}" for m in methods for when in names], truth)
     told = said.format(right[0], len(rows), right[1])
-    runs = " ".join(
-        f"{n.capitalize()}: {_lower(run.told())}" for n, run in zip(names, (first, second), strict=True)
-    )
+    sources = [run.told() for run in (first, second)]
+    runs = " ".join(f"{n.capitalize()}: {told[0].lower()}{told[1:]}" for n, told in zip(names, sources))
     return Drawn(content.encode(), f"{len(rows)} photos, each with rollout and occlusion {whose}. {told}",
                  f"{told} {runs}{_credits(split, rows)}")  # fmt: skip
 
@@ -300,10 +279,8 @@ def neighbors(run: GalleryRun) -> Drawn:
         for word in WORDS
         for when, vectors in (("before", before), ("after", after))
     }
-    nearest = "; ".join(
-        f"{word}: {before.most_similar(word, 1)[0][0]} before, {after.most_similar(word, 1)[0][0]} after"
-        for word in WORDS
-    )
+    first = {name: found[0][0] for name, found in panels.items()}
+    nearest = "; ".join(f"{w}: {first[f'{w}, before']} before, {first[f'{w}, after']} after" for w in WORDS)
     told = f"The nearest word of {nearest}."
     return Drawn(bar_panels(panels, "{:.2f}").encode(), f"Bars of cosines, before and after training. {told}",
                  f"{told} {run.told()}")  # fmt: skip
@@ -315,18 +292,13 @@ def _firsts(split: ImageSplit) -> tuple[ImageSplit, list[int]]:
     return split, [int(np.flatnonzero(labels == name)[0]) for name in sorted(set(labels.tolist()))[:PHOTOS]]
 
 
-def _lower(text: str) -> str:
-    return text[0].lower() + text[1:]
-
-
 def _credits(split: ImageSplit, rows: list[int]) -> str:
     """Who took the photos, where the data set has a list of it."""
     file = next((p for f in data_folders() if (p := Path(f) / "flowers" / "LICENSE.txt").is_file()), None)
     if file is None:
         return ""
-    people: dict[str, Any] = {
-        Path(n).name: who for n, who in LICENCE.findall(file.read_text(encoding="utf-8"))
-    }
+    listed = LICENCE.findall(file.read_text(encoding="utf-8"))
+    people: dict[str, Any] = {Path(name).name: who for name, who in listed}
     names = [people[n] for i in rows if (n := Path(split.names()[i]).name) in people]
     return f" Photos (CC BY 2.0): {', '.join(dict.fromkeys(names))}." if names else ""
 
@@ -376,11 +348,7 @@ def block(name: str, picture: Picture, drawn: Drawn) -> str:
 
 
 def with_block(page: str, name: str, text: str) -> str:
-    """The page with another block between the marks of a picture, which it gets where the picture has a section.
-
-    Raises:
-        InputError: it has no such marks.
-    """
+    """The page with another block between the marks of a picture, which it gets where the picture has a section."""
     mark = re.compile(MARK.format(re.escape(name)), re.DOTALL)
     if not mark.search(page) and (section := PICTURES[name].section if name in PICTURES else ""):
         page = f"{page.rstrip()}\n\n### {section}\n\n<!-- picture: {name} -->\n<!-- end -->\n"
@@ -390,16 +358,12 @@ def with_block(page: str, name: str, text: str) -> str:
 
 
 def make(name: str, runs: Sequence[Path]) -> tuple[bytes, str]:
-    """A picture's bytes and its block on the page.
-
-    Raises:
-        GlassformerError: a run is missing or cannot be drawn, or the picture is too large to be committed.
-    """
+    """A picture's bytes and its block on the page; an error where a run is missing or cannot be drawn, or it is too large."""
     picture = PICTURES[name]
-    found = [
-        GalleryRun.published(recipe) if picture.recorded else GalleryRun.of(find_run(recipe, runs))
-        for recipe in picture.recipes
-    ]
+    if picture.recorded:
+        found = [GalleryRun.published(recipe) for recipe in picture.recipes]
+    else:
+        found = [GalleryRun.of(find_run(recipe, runs)) for recipe in picture.recipes]
     drawn = picture.draw(*found)
     if len(drawn.content) > MOST:
         raise InputError(f"{name} has {len(drawn.content):,} bytes, at most {MOST:,} are committed")

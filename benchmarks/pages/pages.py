@@ -70,11 +70,8 @@ COLORS = ["color-contrast", "link-in-text-block"]  # all that the dark scheme ch
 
 def built_pages(only: list[str]) -> list[Path]:
     """The pages of the documentation; without indexes and the sources of modules."""
-    found = [
-        p
-        for p in sorted(BUILT.rglob("*.html"))
-        if not {"_modules", "_downloads"} & set(p.parts) and p.name not in NONE_OF_OURS
-    ]
+    whole = [p for p in sorted(BUILT.rglob("*.html")) if p.name not in NONE_OF_OURS]
+    found = [p for p in whole if not {"_modules", "_downloads"} & set(p.parts)]
     return [p for p in found if not only or any(word in str(p.relative_to(BUILT)) for word in only)]
 
 
@@ -98,9 +95,8 @@ def seen(browser: Any, pages: list[Path], axe: str, shots: Path | None) -> Itera
         context.set_default_timeout(5 * 60_000)  # milliseconds: the machine may be busy
         tab = context.new_page()
         for page in pages:
-            name = (
-                str(page.relative_to(BUILT)) if BUILT in page.parents else f"{page.parent.name}/{page.name}"
-            )
+            inside = BUILT in page.parents
+            name = str(page.relative_to(BUILT)) if inside else f"{page.parent.name}/{page.name}"
             tab.emulate_media(color_scheme="light")
             tab.goto(page.as_uri())
             found = tab.evaluate(MEASURE)
@@ -110,9 +106,8 @@ def seen(browser: Any, pages: list[Path], axe: str, shots: Path | None) -> Itera
                 heard = tab.evaluate(AXE, COLORS if scheme == "dark" else None)
                 if shots:
                     shots.mkdir(parents=True, exist_ok=True)
-                    tab.screenshot(
-                        path=shots / f"{name.replace('/', '-')}-{width}-{scheme}.png", full_page=True
-                    )
+                    shot = shots / f"{name.replace('/', '-')}-{width}-{scheme}.png"
+                    tab.screenshot(path=shot, full_page=True)
                 yield {"name": name, "width": width, "scheme": scheme, **found, "axe": heard}
         context.close()
 

@@ -148,17 +148,12 @@ def _answers(r: dict[str, Any]) -> tuple[str, str]:
     wrong, broken = (sum(c[key] for c in counts) for key in ("wrong", "broken"))
     failed = sum(n for c in counts for status, n in c["statuses"].items() if status >= "500")
     told = f"{asked:,} requests: {wrong} wrong predictions, {failed} responses 5xx, {broken} broken responses"
-    return (
-        "predictions compared with `predict_proba` (fp32 within 1e-5, bf16 within 0.02); 1, 8, 64 and 256 clients",
-        told,
-    )
+    about = "predictions compared with `predict_proba` (fp32 within 1e-5, bf16 within 0.02); 1, 8, 64 and 256 clients"
+    return about, told
 
 
-WITH_PANDAS = {
-    None: "",
-    True: "; pandas was installed, so scikit-learn loads it",
-    False: "; only `glassformer[serve]` was installed",
-}
+PANDAS = "; pandas was installed, so scikit-learn loads it"
+WITH_PANDAS = {None: "", True: PANDAS, False: "; only `glassformer[serve]` was installed"}
 SERVED: dict[str, Callable[[dict[str, Any]], tuple[str, str]]] = {
     "speed": lambda r: (
         "requests per second, 32 clients",
@@ -311,7 +306,6 @@ FIGURES = {
     "flowers-dinov2-frozen": partial(mean_of, "flowers-dinov2-frozen", "accuracy"),
     "wnut17-minilm": partial(mean_of, "wnut17-minilm", "entity_f1"),
     "imdb-minilm-best": partial(mean_of, "imdb-minilm-best", "accuracy"),
-    **tables_speed.FIGURES,
     "kills": kills,
     **{f"demo-{name}": partial(demo, name) for name in ("ours", "svc", "embeddings")},
     "nearest-training-avx512": partial(tables_speed.nearest_ratio, "train_imdb", ending=ALIKE),

@@ -10,11 +10,9 @@ from benchmarks.pages.markdown import Table, missing, of, read, read_all, span, 
 from benchmarks.quality import auto
 from glassformer.explain import faithfulness
 
-VECTOR_TESTS = {
-    "wordsim353": "WordSim-353, Spearman",
-    "simlex999": "SimLex-999, Spearman",
-    "google": "Google analogies",
-}
+VECTOR_TESTS = {  # and their names on the pages
+    "wordsim353": "WordSim-353, Spearman", "simlex999": "SimLex-999, Spearman", "google": "Google analogies"
+}  # fmt: skip
 FEW_SHOT = ("glassformer", "SetFit", "fine-tuning", "linear probe")
 FEW_SHOT_DATA = {"imdb": "IMDb", "goemotions": "GoEmotions, five emotions"}
 CLEAREST = 3  # counter-examples that a page shows
@@ -65,9 +63,8 @@ def starts(result: dict[str, Any]) -> str:
     rows = []
     for name, seed, run in runs:
         losses = [f"{run['losses'][m * per - 1]:.2f}" for m in at]
-        right = f"{run['accuracy']:.1%} of {run['masked_tokens']:,}"
-        minutes = f"{run['seconds'] / 60:.0f} min"
-        rows.append((f"{name}, {seed}", *losses, f"{run['loss']:.2f}", right, minutes))
+        end = f"{run['loss']:.2f}", f"{run['accuracy']:.1%} of {run['masked_tokens']:,}"
+        rows.append((f"{name}, {seed}", *losses, *end, f"{run['seconds'] / 60:.0f} min"))
     read_so_far = " | ".join(f"Loss at {m} million tokens" for m in at)
     lines = table(f"Start, seed | {read_so_far} | Held-out loss | Held-out words predicted | Time", rows)
     lines[1] = "|---" * (lines[0].count("|") - 1) + "|"
@@ -152,9 +149,8 @@ def defaults(result: dict[str, Any]) -> str:
     """Accuracy and seconds with every setting unset, one line a kind of model on a data set."""
     found: dict[tuple[str, str], dict[int, list[dict[str, Any]]]] = {}
     for r in result["rows"]:
-        found.setdefault((r["data"], r["kind"].replace("low-rank", "LoRA")), {}).setdefault(
-            r["asked"], []
-        ).append(r)
+        sizes_of = found.setdefault((r["data"], r["kind"].replace("low-rank", "LoRA")), {})
+        sizes_of.setdefault(r["asked"], []).append(r)
     sizes = sorted({r["asked"] for r in result["rows"]})
 
     def cell(rows: list[dict[str, Any]]) -> str:
@@ -183,18 +179,18 @@ def untuned(result: dict[str, Any]) -> str:
         time = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
         both = [scores_of([r["macro_f1"] for r in of]) for of in (group, [r["tfidf"] for r in group])]
         rows.append((group[0]["data"], group[0]["model"], *both, f"{gap(group):+.1f} points", time))
-    counts = {r["data"]: r["classes"] for r in result["rows"]}
-    each = {data: ", ".join(f"{n:,} {label}" for label, n in found.items()) for data, found in counts.items()}
-    judged = "; ".join(f"{data}: {told}" for data, told in each.items())
+    counts = {
+        r["data"]: ", ".join(f"{n:,} {label}" for label, n in r["classes"].items()) for r in result["rows"]
+    }
+    judged = "; ".join(f"{data}: {told}" for data, told in counts.items())
     machine, seeds = result["machine"], ", ".join(map(str, result["seeds"]))
     limit = f" A try with {result['limit']:,} texts of each split." if result.get("limit") else ""
     about = (
         f"Evaluated on the validation split of each data set ({judged}). Mean and range over seeds {seeds}. Measured on "
         f"{machine['cpu']}, one thread, {result['date'][:10]}.{limit}"
     )
-    return text(
-        table("Data | Model | Macro-F1 | Macro-F1 of TF-IDF | Difference | CPU time of training", rows), about
-    )
+    head = "Data | Model | Macro-F1 | Macro-F1 of TF-IDF | Difference | CPU time of training"
+    return text(table(head, rows), about)
 
 
 @of("untuned", "benchmarks/quality/untuned.py")
@@ -222,19 +218,17 @@ def advice(all_of: list[list[dict[str, Any]]], data: str, model: str) -> str:
         if gain > 0:
             asked = " ".join(f"--set {value}" for value in best["settings"][2:])
             left = 100 * (best["macro_f1"] - best["tfidf"]["macro_f1"])
-            said.append(
-                f"`{asked}` ({best['change']}) adds {gain:.1f} points (one seed); the difference from TF-IDF is then {left:+.1f}."
-            )
+            adds = f"`{asked}` ({best['change']}) adds {gain:.1f} points (one seed)"
+            said.append(f"{adds}; the difference from TF-IDF is then {left:+.1f}.")
         else:
             said.append(f"Tried without a gain (one seed): {', '.join(r['change'] for r in changes)}.")
     first = max(defaults, key=lambda name: fmean(r["macro_f1"] for r in defaults[name]))
     if gap(defaults[first]) >= -100 * SHORT:
         said.append(f"Better: use `{first}` ({gap(defaults[first]):+.1f} points compared with TF-IDF).")
     else:
-        said.append(
-            f"None of {', '.join(f'`{name}`' for name in sorted(defaults))} reaches TF-IDF: use TF-IDF, or "
-            "a checkpoint that was trained on this language."
-        )
+        names = ", ".join(f"`{name}`" for name in sorted(defaults))
+        other = "use TF-IDF, or a checkpoint that was trained on this language"
+        said.append(f"None of {names} reaches TF-IDF: {other}.")
     return " ".join(said)
 
 
@@ -307,49 +301,42 @@ def explained() -> str:
 
 
 def explained_run(result: dict[str, Any]) -> str:
-    changes, rows = list(next(iter(result["methods"].values()))["stability"]), []
-    ways = list(next(iter(result["methods"].values())).get("operators", ()))
-    noise = any("randomisation" in row for row in result["methods"].values())
-    for method, row in result["methods"].items():
+    methods = result["methods"]
+    first = next(iter(methods.values()))
+    changes, ways, rows = list(first["stability"]), list(first.get("operators", ())), []
+    noise = any("randomisation" in row for row in methods.values())
+    for method, row in methods.items():
         cells = [mean_of(row[key]["better"]) for key in FAITHFUL]
         if ways:
             cells += [mean_of(row["operators"][by]) for by in ways]
             cells += [mean_of(row["normalized"][key], ".2f") for key in ("deletion", "insertion")]
         if noise:
-            passed = row.get("randomisation_passed")
-            cells.append("–" if passed is None else "yes" if passed else "no")
-        cells += [
-            mean_of(row["stability"][change]["correlation"], ".2f") if row["stability"] else "–"
-            for change in changes
-        ]
-        said = faithfulness.verdict(
-            row, abs(row["randomisation"][-1]["mean"]) if "randomisation" in row else None
-        )
-        verdict = said.split(":")[0].replace(" the faithfulness test", "")
+            cells.append({None: "–", True: "yes", False: "no"}[row.get("randomisation_passed")])
+        stable = row["stability"]
+        cells += [mean_of(stable[change]["correlation"], ".2f") if stable else "–" for change in changes]
+        left = abs(row["randomisation"][-1]["mean"]) if "randomisation" in row else None
+        verdict = faithfulness.verdict(row, left).split(":")[0].replace(" the faithfulness test", "")
         rows.append((f"`{method}`", *cells, f"{row['seconds']['mean']:.2f}", verdict))
-    under = "".join(f"Gap, {faithfulness.MASKING_NAMES[by]} | " for by in ways)
-    under += "Deletion of best order | Insertion of best order | " if ways else ""
-    under += "Passes weight randomization | " if noise else ""
-    under += "".join(f"Stability: {change} | " for change in changes)
-    head = "Method | Deletion | Insertion | Comprehensiveness | Sufficiency | "
+    heads = ["Method", "Deletion", "Insertion", "Comprehensiveness", "Sufficiency"]
+    heads += [f"Gap, {faithfulness.MASKING_NAMES[by]}" for by in ways]
+    heads += ["Deletion of best order", "Insertion of best order"] if ways else []
+    heads += ["Passes weight randomization"] * noise + [f"Stability: {change}" for change in changes]
     length, error = result.get("max_length"), result.get("completeness_error")
-    counter = result.get("counter_examples", {})
     cut = f", cut to {length} tokens" if length else ""
-    fewest = min(row["deletion"]["n"] for row in result["methods"].values())
+    fewest = min(row["deletion"]["n"] for row in methods.values())
     cut += f" (slow methods and other libraries: the first {fewest:,})" if fewest < result["count"] else ""
+    summed = ""
+    if error:
+        most = f"{error['median']:.1e} in the median, {error['max']:.1e} at most"
+        summed = "the relative difference between the sum of the scores and the change of the logit"
+        summed = f"Integrated gradients: {summed} is {most}. "
     lines = [
         f"**`{result['run']}`, {result['count']:,} test {result['inputs']} of {result['data']}{cut}.** Differences "
         "from random orders of the same input; positive is better:",
         "",
-        *table(f"{head}{under}Seconds | Verdict", rows),
+        *table(" | ".join([*heads, "Seconds", "Verdict"]), rows),
         "",
-        (
-            f"Integrated gradients: the relative difference between the sum of the scores and the change of the logit is {error['median']:.1e} in the median, "
-            f"{error['max']:.1e} at most. "
-            if error
-            else ""
-        )
-        + f"Measured on {result['machine']['cpu']}, {result['date'][:10]}; `explain-{result['run']}.json` "
+        f"{summed}M{on(result)[1:]}; `explain-{result['run']}.json` "
         "also has the tests of attention heads and the agreement of the methods.",
     ]
     compared = [
@@ -358,23 +345,16 @@ def explained_run(result: dict[str, Any]) -> str:
         for peer, by_operator in row.items()
     ]
     if compared:
-        head = "".join(f" | {faithfulness.MASKING_NAMES[by]}" for by in ways)
-        lines += [
-            "",
-            "On the same inputs, the gap of our method minus the gap of another library's method:",
-            "",
-            *table(f"Methods{head}", compared),
-        ]
+        told = "On the same inputs, the gap of our method minus the gap of another library's method:"
+        head = " | ".join(["Methods", *(faithfulness.MASKING_NAMES[by] for by in ways)])
+        lines += ["", told, "", *table(head, compared)]
+    counter = result.get("counter_examples", {})
     if counter.get("searched"):
-        lines += [
-            "",
-            "Sentences in which removing the most attended word does not change the prediction, but removing another word does: "
-            f"{counter['found']:,} of {counter['searched']:,}"
-            + (". The clearest:" if counter["clearest"] else "."),
-            "",
-        ]
-        for one in counter["clearest"][:CLEAREST]:
-            lines.append(f"- *{verbatim(one['text'])}* {verbatim(one['in_words'])}")
+        told = "Sentences in which removing the most attended word does not change the prediction, but removing another word does"
+        end = ". The clearest:" if counter["clearest"] else "."
+        lines += ["", f"{told}: {counter['found']:,} of {counter['searched']:,}{end}", ""]
+        shown = counter["clearest"][:CLEAREST]
+        lines += [f"- *{verbatim(one['text'])}* {verbatim(one['in_words'])}" for one in shown]
     return "\n".join(lines)
 
 
@@ -413,21 +393,18 @@ def verdicts() -> str:
     for result in found:
         for kind, count in result["explanations"].items():
             passed = [f"{count[key]} {span(*count[key + '_interval'], '.0%')}" for key in ("every", "any")]
-            rows.append(
-                (f"`{result['run']}`", ORDERS[kind], f"{count['told']} of {result['count']}", *passed)
-            )
+            judged = f"{count['told']} of {result['count']}"
+            rows.append((f"`{result['run']}`", ORDERS[kind], judged, *passed))
     if not found:
         return missing("benchmarks/quality/verdicts.py RUN")
     for one in found[0]["planted"]:  # the other runs on these data train the same two models for it
         best = sorted(one["methods"].items(), key=lambda item: -item[1]["share"])
         shares = ", ".join(f"`{name}` {method['share']:.0%}" for name, method in best)
         hits.append((found[0]["data"], "yes" if one["maskable"] else "no", one["count"], shares))
-    lines = table(
-        "Run | Scores from | Inputs with a result | Passes with every way of hiding | Passes with any way",
-        rows,
-    )
+    head = "Run | Scores from | Inputs with a result | Passes with every way of hiding | Passes with any way"
     planted = table("Data | `maskable` | Texts | Ranks the planted word first", hits)
-    return text([*lines, "", *planted], f"Explained by `{found[0]['method']}`, {on(found[0])}.")
+    about = f"Explained by `{found[0]['method']}`, {on(found[0])}."
+    return text([*table(head, rows), "", *planted], about)
 
 
 def inside() -> str:
@@ -478,17 +455,11 @@ def audit(result: dict[str, Any]) -> str:
 @of("zero-shot", "benchmarks/quality/zero_shot.py")
 def zero_shot(result: dict[str, Any]) -> str:
     """What a sentence encoder reaches with the names of the classes alone."""
-    rows = [
-        (
-            one["data"],
-            ", ".join(one["names"]),
-            one["n"],
-            f"{one['accuracy']:.1%} {span(*one['accuracy_interval'], '.1%')}",
-            f"{one['most_frequent']:.1%}",
-            f"{one['confidence']:.1%}",
-        )
-        for one in result["records"]
-    ]
+    rows = []
+    for one in result["records"]:
+        reached = f"{one['accuracy']:.1%} {span(*one['accuracy_interval'], '.1%')}"
+        others = [f"{one[key]:.1%}" for key in ("most_frequent", "confidence")]
+        rows.append((one["data"], ", ".join(one["names"]), one["n"], reached, *others))
     head = "Data | Names | Test texts | Accuracy | Most frequent class | Mean probability"
     return text(table(head, rows), f"all-minilm-l6-v2, {on(result)}.")
 
@@ -502,8 +473,7 @@ def before_after(result: dict[str, Any]) -> str:
         rows.append((method, mean_of(correlation, ".2f"), *middle))
     head = "Method | Rank correlation of the two runs' maps | Share in the middle quarter, before | after"
     pair = " and ".join(f"`{run}`" for run in result["runs"])
-    where = f"measured on {result['machine']['cpu']}, {result['date'][:10]}"
-    return text(table(head, rows), f"{result['pictures']} images, {pair}; {where}.")
+    return text(table(head, rows), f"{result['pictures']} images, {pair}; {on(result)}.")
 
 
 def label_noise() -> str:
@@ -522,9 +492,8 @@ def label_noise() -> str:
             f"Measured on {machine['cpu']}, {machine['threads']} thread{'s' * (machine['threads'] > 1)}; "
             f"torch {r['versions']['torch']}, {r['date'][:10]}; seed of the changes: {r['seed']}."
         )
-    counts = "".join(
-        f"Changed labels among the first {int(k):,} suggestions | " for k in found[0]["found_among_first"]
-    )
+    first = found[0]["found_among_first"]
+    counts = "".join(f"Changed labels among the first {int(k):,} suggestions | " for k in first)
     head = f"Recipe | Examples | Labels changed | Folds | {counts}All suggestions | Training time"
     return "\n".join([*table(head, rows), "", *sorted(told)])
 
@@ -613,10 +582,8 @@ def questions(result: dict[str, Any]) -> str:
     parts = []
     for one in result["questions"].values():
         differences = one["differences"].items()
-        rows = [
-            (plain(name).replace(" less ", " minus "), points(f), p_value(f["p_holm"]), f["says"])
-            for name, f in differences
-        ]
+        minus = {name: plain(name).replace(" less ", " minus ") for name, _ in differences}
+        rows = [(minus[name], points(f), p_value(f["p_holm"]), f["says"]) for name, f in differences]
         arms = "; ".join(f"{plain(name)} {fmean(arm['accuracy']):.1%}" for name, arm in one["arms"].items())
         judges = " or ".join(f"{n:,}" for n in sorted({found["n"] for found in one["differences"].values()}))
         of = one["measured"]
@@ -666,9 +633,8 @@ def studies() -> str:
     for study in read_all("study-*"):
         names = sorted((re.escape(arm["name"]) for arm in study["arms"]), key=len, reverse=True)
         verdict = re.sub(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", r"`\g<0>`", sentences(study)["verdict"])
-        told.append(
-            f"#{plain(markdown(study | {'verdict': verdict}))}Read from `study-{study['name']}.json`."
-        )
+        page = plain(markdown(study | {"verdict": verdict}))
+        told.append(f"#{page}Read from `study-{study['name']}.json`.")
     return "\n\n".join(told) or missing("benchmarks/quality/studies.py NAME")
 
 

@@ -1,7 +1,6 @@
 """The tables of speed, memory and cost, and of speed by kind of processor."""
 
 import statistics
-from collections.abc import Callable
 from functools import partial
 from statistics import median
 from typing import Any
@@ -47,11 +46,9 @@ TIME_IN = {  # parts of a profile whose names in files are not clear
 
 def fine_tuning(result: dict[str, Any]) -> str:
     """Training speed beside the peers."""
-    against = result["glassformer_against"]
-    rows = [
-        (c["name"], spread(c["tokens_per_second"]), times(against.get(c["name"])))
-        for c in result["contenders"]
-    ]
+    against, rows = result["glassformer_against"], []
+    for c in result["contenders"]:
+        rows.append((c["name"], spread(c["tokens_per_second"]), times(against.get(c["name"]))))
     lines = table(f"Library | Real tokens/s (median, range) | {SPEED_UP}", rows)
     return text(lines, *attentions(result["contenders"]))
 
@@ -76,9 +73,8 @@ def attentions(contenders: list[dict[str, Any]]) -> list[str]:
     chosen = [(c["name"], a) for c in peers if "times the time" in (a := c["setting"].get("attention", ""))]
     told = ["Attention used: " + "; ".join(f"{name}: {a}" for name, a in chosen) + "."] if chosen else []
     if any("bf16" in c["setting"].get("precision", "") for c in peers if c["name"] not in dict(chosen)):
-        told.append(
-            "Measured before the faster attention was selected: libraries in bf16 used sdpa, which may be slower for them."
-        )
+        before = "Measured before the faster attention was selected"
+        told.append(f"{before}: libraries in bf16 used sdpa, which may be slower for them.")
     return told
 
 
@@ -202,11 +198,9 @@ def int8(result: dict[str, Any]) -> str:
         passed = f"check {'passed' if gate['passed'] else 'not passed'}"
         agreed = f"{gate['agree']:.2%} of {gate['n']:,} labels are equal"
         told.append(f"{name}: {passed} ({agreed}). {measured(result | level)}")
-    lines = table(
-        "Level | Reviews | Format | Seconds | Time / time in int8 | Labels equal to fp32 | Accuracy", rows
-    )
+    head = "Level | Reviews | Format | Seconds | Time / time in int8 | Labels equal to fp32 | Accuracy"
     beside = table("Level | Layer, 1,024 rows | " + " | ".join(INT8_WAYS.values()), products)
-    return text([*lines, "", *beside], " ".join(told))
+    return text([*table(head, rows), "", *beside], " ".join(told))
 
 
 @of("families", "make bench-families")
@@ -224,15 +218,12 @@ def families(result: dict[str, Any]) -> str:
             rows.append((task, name, f"{theirs:,.0f}", f"{ours:,.0f}", times(against[name]), day))
             if (ours - theirs) * (against[name]["median"] - 1) < 0:
                 reversed_order.append(task)
-    lines = table(
-        f"Task | Fastest other library | Its real tokens/s | Real tokens/s of glassformer | {SPEED_UP} | Measured",
-        rows,
-    )
+    head = f"Task | Fastest other library | Its real tokens/s | Real tokens/s of glassformer | {SPEED_UP} | Measured"
     said = "The speed-up is the median of the ratios per round, and the rates are medians over the rounds."
     if reversed_order:
         tasks = " and ".join(f"*{task}*" for task in reversed_order)
         said += f" For {tasks} the two disagree about which library is faster, because rounds differ much."
-    return text(lines, said, measured(result))
+    return text(table(head, rows), said, measured(result))
 
 
 @of("long-texts", "benchmarks/speed/long_texts.py")
@@ -241,22 +232,18 @@ def long_texts(result: dict[str, Any]) -> str:
     rows = []
     for work in ("prediction", "training"):
         if found := result.get(work):
-            peer, own = ({c["name"]: c for c in found["contenders"]}[name] for name in names_of(found))
-            rates = (f"{c['tokens_per_second']['median']:,.0f}" for c in (peer, own))
+            ours, peer = sorted(found["contenders"], key=lambda c: not c["name"].startswith("glassformer"))
+            rates = (f"{c['tokens_per_second']['median']:,.0f}" for c in (peer, ours))
             rows.append((work, peer["name"], *rates, times(found["glassformer_against"][peer["name"]])))
-    lines = table(
-        f"Task | Compared with | Its real tokens/s | Real tokens/s of glassformer | {SPEED_UP}", rows
-    )
+    head = f"Task | Compared with | Its real tokens/s | Real tokens/s of glassformer | {SPEED_UP}"
     used = {(row["work"], row["tokens"], row["who"]): row["peak_mb"] for row in result.get("memory", ())}
-    rows = [
+    peaks = [
         (work, f"{tokens:,}", *(f"{used[work, tokens, who]:,.0f}" for who in ("transformers", "glassformer")))
         for work, tokens, who in used
         if who == "glassformer"
     ]
-    lines += [
-        "",
-        *table("Task | Tokens of the text | Memory of transformers, MB | Memory of glassformer, MB", rows),
-    ]
+    memory = "Task | Tokens of the text | Memory of transformers, MB | Memory of glassformer, MB"
+    lines = [*table(head, rows), "", *table(memory, peaks)]
     said = f"Each round has {result['texts_per_window']} texts, with lengths spread evenly on a logarithmic scale. Memory is the peak of the process on one text (training: two). "
     if whole := result.get("whole"):
         said += (
@@ -265,11 +252,6 @@ def long_texts(result: dict[str, Any]) -> str:
         )
     parts = (f"{part} on commit {made['commit']}" for part, made in result["measured"].items())
     return text(lines, said + f"Measured apart: {', '.join(parts)}. ", measured(result))
-
-
-def names_of(found: dict[str, Any]) -> list[str]:
-    """The peer's name and ours, of two contenders."""
-    return sorted((c["name"] for c in found["contenders"]), key=lambda name: name.startswith("glassformer"))
 
 
 # --- parts and costs ------------------------------------------------------------------------------
@@ -301,12 +283,9 @@ def cost(result: dict[str, Any]) -> str:
 
 @of("cost-encoder", "benchmarks/speed/cost.py encoder")
 def cost_encoder(result: dict[str, Any]) -> str:
-    """A training step of an encoder by the kind of its attention and the length."""
-    kinds = list(result["forward_backward"]["1024"])
-    rows = [
-        (f"{int(n):,}", *(f"{found[kind]['median_ms']:,.0f}" for kind in kinds))
-        for n, found in result["forward_backward"].items()
-    ]
+    found = result["forward_backward"]
+    kinds = list(found["1024"])
+    rows = [(f"{int(n):,}", *(f"{found[n][kind]['median_ms']:,.0f}" for kind in kinds)) for n in found]
     lines = table("Tokens per text | " + " | ".join(f"{kind} (ms)" for kind in kinds), rows)
     about = f"{result['num_layers']} layers of {result['d_model']}, {result['tokens']:,} tokens, {result['dtype']}, {result['clock']}; local: places on either side."
     return "\n".join([*lines, "", about, measured(result)])
@@ -315,10 +294,8 @@ def cost_encoder(result: dict[str, Any]) -> str:
 @of("cost-texts", "benchmarks/speed/cost.py texts")
 def texts(result: dict[str, Any]) -> str:
     """Prediction of many texts."""
-    rows = [
-        [f"{row[key]:,.0f}" for key in ("texts", "texts_per_second", "added_mb", "texts_mb")]
-        for row in result["rows"]
-    ]
+    keys = ("texts", "texts_per_second", "added_mb", "texts_mb")
+    rows = [[f"{row[key]:,.0f}" for key in keys] for row in result["rows"]]
     lines = table("Texts | Texts/s | Memory added, MB | The texts themselves, MB", rows)
     return text(lines, measured(result))
 
@@ -329,24 +306,19 @@ def rate(ending: str = "") -> str:
     if not found:
         return missing("benchmarks/speed/rate.py")
     works = [(r["model"], w) for r in found for w in r["works"]]
-    shares = [w["share_of_rate"] for _, w in works]
-    rows = [
-        [
-            "Share of the computing rate",
-            *(f"**{s['median']:.0%}** {span(s['min'], s['max'], '.0%')}" for s in shares),
-        ]
+    shares = [
+        f"**{s['median']:.0%}** {span(s['min'], s['max'], '.0%')}"
+        for s in (w["share_of_rate"] for _, w in works)
     ]
-    rows += [
-        [f"Time {TIME_IN.get(part, f'in {part}')}", *(f"{w['time_in'][part]:.1%}" for _, w in works)]
-        for part in works[0][1]["time_in"]
-    ]
+    rows = [["Share of the computing rate", *shares]]
+    for part in works[0][1]["time_in"]:
+        name = f"Time {TIME_IN.get(part, f'in {part}')}"
+        rows.append([name, *(f"{w['time_in'][part]:.1%}" for _, w in works)])
     told = []
     for r in found:
         shape, best = max(r["machine_tflops"].items(), key=lambda x: x[1]["median"])
-        numbers = "fp32" if r["precision"] == "float32" else "bf16"
-        told.append(
-            f"{r['model']}: pure matrix products in {numbers} reach {best['median']:.2f} TFLOP/s ({shape}). {measured(r)}"
-        )
+        reach = f"{'fp32' if r['precision'] == 'float32' else 'bf16'} reach {best['median']:.2f} TFLOP/s"
+        told.append(f"{r['model']}: pure matrix products in {reach} ({shape}). {measured(r)}")
     if len({r["machine"]["cpu"] for r in found}) > 1:
         told.append("The models were measured on different processors, so their columns cannot be compared.")
     lines = table("| " + " | ".join(f"{model}: {w['work']}" for model, w in works), rows)
@@ -362,18 +334,18 @@ def kernels_fp32(result: dict[str, Any]) -> str:
         for kind in ("whole", "alone")
         for name in levels[0][kind]
     ]
-    took = [found["milliseconds"] for found in levels[0]["whole"].values()]
-    told = [
-        f"{work} {t['torch']['median']:,.0f} ms in torch, {t['glassformer']['median']:,.0f} ms in glassformer"
-        for work, t in zip(levels[0]["whole"], took, strict=True)
-    ]
+    took = {work: found["milliseconds"] for work, found in levels[0]["whole"].items()}
+    each = {
+        work: [f"{t[who]['median']:,.0f} ms in {who}" for who in ("torch", "glassformer")]
+        for work, t in took.items()
+    }
+    told = "; ".join(f"{work} {', '.join(both)}" for work, both in each.items())
     about = (
-        f"Times for {sum(levels[0]['tokens']):,} tokens with {levels[0]['level']}: {'; '.join(told)}. "
+        f"Times for {sum(levels[0]['tokens']):,} tokens with {levels[0]['level']}: {told}. "
         f"{result['rounds']} rounds, CPU time on one core. {measured(result)}"
     )
-    return text(
-        table("| " + " | ".join(f"{level['level']}: time of torch / ours" for level in levels), rows), about
-    )
+    head = "| " + " | ".join(f"{level['level']}: time of torch / ours" for level in levels)
+    return text(table(head, rows), about)
 
 
 @of("tuned", "benchmarks/speed/tuned.py")
@@ -420,10 +392,9 @@ def attention(rows: list[dict[str, Any]], by: str, unit: str) -> str:
 @of("startup", "benchmarks/speed/startup.py")
 def startup(result: dict[str, Any]) -> str:
     """Seconds and memory of processes that only begin."""
-    rows = [
-        (f"`{row['name']}`", spread(row["seconds"], ".2f"), f"{row['peak_mb']['median']:,.0f}")
-        for row in result["rows"]
-    ]
+    rows = []
+    for row in result["rows"]:
+        rows.append((f"`{row['name']}`", spread(row["seconds"], ".2f"), f"{row['peak_mb']['median']:,.0f}"))
     lines = table("Process | Seconds (median, range) | Peak, MB", rows)
     return text(lines, f"{result['rounds']} rounds. {measured(result)}")
 
@@ -505,9 +476,10 @@ def nearest(result: dict[str, Any]) -> str:
     return times(min(result["glassformer_against"].values(), key=lambda ratio: ratio["median"]))
 
 
-def nearest_works(
-    ending: str,
-) -> list[tuple[str, str, dict[str, float], dict[str, float], dict[str, float], Any]]:
+Compared = tuple[str, str, dict[str, float], dict[str, float], dict[str, float], Any]
+
+
+def nearest_works(ending: str) -> list[Compared]:
     """What is done, the nearest peer, its rate, ours, the ratio, and where it was measured: one for each kind of work."""
     works = []
     for stem, part, said, rate in WORKS:
@@ -516,10 +488,8 @@ def nearest_works(
             works.append((said, one["contenders"], rate, one["glassformer_against"], result))
     if result := read("word2vec-speed" + ending):
         peers = [c["name"] for c in result["contenders"] if not c["name"].startswith("glassformer")]
-        ratios = dict.fromkeys(peers, result["ratio"])
-        works.append(
-            ("Word vectors, words", result["contenders"], "tokens_per_second", ratios, result["environment"])
-        )
+        ratios, where = dict.fromkeys(peers, result["ratio"]), result["environment"]
+        works.append(("Word vectors, words", result["contenders"], "tokens_per_second", ratios, where))
     found = []
     for said, contenders, rate, ratios, where in works:
         name = min(ratios, key=lambda name: ratios[name]["median"])
@@ -552,12 +522,6 @@ def nearest_chart(ending: str) -> str:
         for said, name, _, _, ratio, _ in nearest_works(ending)
     }
     return bar_panels(panels, "{:.1f} ×")
-
-
-def against_trainer(setting: str, ending: str = "") -> str:
-    """How many times as fast as the Trainer a fine-tuning step of MiniLM is, ``at its best`` or ``as commonly run``."""
-    result = read("train_imdb" + ending)
-    return f"{result['glassformer_against'][f'HF Trainer, {setting}']['median']:.1f}" if result else "?"
 
 
 def nearest_ratio(stem: str, part: str = "", ending: str = "") -> str:
@@ -598,9 +562,4 @@ TABLES: dict[str, Table] = {
     "texts": texts,
     "kernels-fp32": kernels_fp32,
     "tuned": tuned,
-}
-FIGURES: dict[str, Callable[[], str]] = {
-    name + ending: partial(against_trainer, setting, ending)
-    for name, setting in (("best", "at its best"), ("common", "as commonly run"))
-    for ending in LEVELS
 }

@@ -25,10 +25,8 @@ PACKAGE = ROOT / "src" / "glassformer"
 @cache
 def files() -> dict[str, Path]:
     """Every module by its dotted name below the package."""
-    paths = sorted(PACKAGE.rglob("*.py"))
-    return {
-        ".".join(p.relative_to(PACKAGE).with_suffix("").parts): p for p in paths if p.name != "__init__.py"
-    }
+    paths = [p for p in sorted(PACKAGE.rglob("*.py")) if p.name != "__init__.py"]
+    return {".".join(p.relative_to(PACKAGE).with_suffix("").parts): p for p in paths}
 
 
 @cache

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -136,7 +135,7 @@ DEFECTS: dict[str, tuple[str, list[str], Callable, Callable | None, str, str]] =
     "imbalance": ("ag-news-7600", MINILM, imbalance, None, "imbalance", "class 0"),
     "duplicated rows": ("banking77", MINILM, duplicates, None, "duplicates", "80 of 880"),
     "wrong label map": ("tweet-emotion", MINILM, renamed, None, "label-map", "class 0"),
-}  # fmt: skip
+}
 
 
 def write_texts(path: Path, rows: Rows) -> None:
@@ -178,12 +177,8 @@ def audited(defect: str, seed: int, planted: bool, folder: Path) -> dict[str, An
     assert glassformer(["audit", str(run), data, "--out", str(folder / "audit")]) == 0
     seconds = time.perf_counter() - began
     found = json.loads((folder / "audit" / "audit.json").read_text(encoding="utf-8"))
-    warned = [
-        (f["code"], f["message"])
-        for one in found["checks"]
-        for f in one["findings"]
-        if f["severity"] == "warning"
-    ]
+    said = [f for one in found["checks"] for f in one["findings"]]
+    warned = [(f["code"], f["message"]) for f in said if f["severity"] == "warning"]
     hit = any(own == code and word in message for own, message in warned)
     return {"found": hit, "warnings": warned, "examples": found["n"], "seconds": round(seconds, 1)}
 
@@ -217,16 +212,21 @@ def simulated(simulations: int) -> dict[str, Any]:
     named = false = 0
     for i in range(simulations):
         right = rng.random(n) < 0.85
-        now = np.where(
-            right, rng.random(n) > 0.015 / 0.85, rng.random(n) < 0.015 / 0.15
-        )  # as often lost as won
-        false += bool(significant(slices, more_losses_test(right & ~now, now & ~right), right & ~now))
+        # as often lost as won
+        now = np.where(right, rng.random(n) > 0.015 / 0.85, rng.random(n) < 0.015 / 0.15)
+        false += bool(losers(slices, right, now))
         planted = small[i % len(small)]
         now &= ~(planted.rows & (rng.random(n) < 0.3))
-        found = significant(slices, more_losses_test(right & ~now, now & ~right), right & ~now)
-        named += any((one.slice.rows == planted.rows).all() for one in found)
-    return {"simulations": simulations, "rows": n, "slices": len(slices), "planted_slices": len(small), "named": named,
-            "false_alarms": false, "asked": {"named": 0.95, "false_alarms": 0.05}}  # fmt: skip
+        named += any((one.slice.rows == planted.rows).all() for one in losers(slices, right, now))
+    about = {"simulations": simulations, "rows": n, "slices": len(slices), "planted_slices": len(small)}
+    about |= {"named": named, "false_alarms": false}
+    return about | {"asked": {"named": 0.95, "false_alarms": 0.05}}
+
+
+def losers(slices: Any, right: np.ndarray, now: np.ndarray) -> Any:
+    """The slices in which predictions that were right got lost."""
+    lost = right & ~now
+    return significant(slices, more_losses_test(lost, now & ~right), lost)
 
 
 @command(
@@ -248,18 +248,11 @@ def main(options: Any) -> dict[str, Any]:
             with tempfile.TemporaryDirectory() as folder:
                 outcome = audited(defect, seed, planted, Path(folder))
             found["pairs"].setdefault(defect, {})[kind] = outcome
-            print(
-                f"{defect}, {kind}: {'found' if outcome['found'] else 'not found'}",
-                outcome["warnings"],
-                flush=True,
-            )
+            hit = "found" if outcome["found"] else "not found"
+            print(f"{defect}, {kind}: {hit}", outcome["warnings"], flush=True)
             options.write(found)
     pairs = found["pairs"].values()
     found["found"] = sum(pair["planted"]["found"] for pair in pairs)
     found["false_alarms"] = sum(code not in FACTS for pair in pairs for code, _ in pair["clean"]["warnings"])
     print(f"{found['found']} of {len(pairs)} found, {found['false_alarms']} false alarms")
     return found
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,7 @@
 """How good is what one gets without a setting? Accuracy on test splits beside the simple ways.
 
     GLASSFORMER_DATA=... .venv/bin/python -m benchmarks.quality.auto [--data banking77 sick] [--rows 100 1000 10-each all]
-        [--methods ours tfidf svc embeddings] [--draws 3] [--threads 1] [--table]
+        [--methods ours tfidf svc embeddings] [--draws 3] [--threads 1]
 
     ours         gf.TextClassifier().fit(texts, labels), no setting at all (of scores gf.TextRegressor())
     named        the same with "all-minilm-l6-v2"
@@ -19,9 +19,11 @@ Scores are regressed by ridge regression where the table says logistic regressio
 (simple ways: both texts in one). Each cell (data, rows, method) is a file of its own under ``results/quality``, written
 after each draw; the same command goes on. It holds for each test example whether the answer is right, so that ways are
 compared in pairs, and for the simple ways their score by 3-fold cross-validation, which chooses among them. One
-thread each unless ``--threads`` says more for ours; seconds are of the fit alone; of more than 5,000 test examples 5,000 are judged. ``--table`` prints the tables of ``docs/defaults.md``.
+thread each unless ``--threads`` says more for ours; seconds are of the fit alone; of more than 5,000 test examples
+5,000 are judged. ``benchmarks.pages.tables`` writes the tables of ``docs/defaults.md``.
 """
 
+import itertools
 import json
 import os
 import tempfile
@@ -35,7 +37,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.options import parse
-from benchmarks.harness.results import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, kept, write_result
+from benchmarks.harness.seeds import resampled
 from glassformer.evaluate.compare import holm
 
 FOLDER = RESULTS / "quality"
@@ -46,7 +49,7 @@ CHOSE = (
     "imdb",
     "sick",
     "cifar10",
-)  # on which rules may be chosen; all others report
+)  # rules may be chosen on these; all others report
 WHOLE = ("banking77", "clinc150", "tweet-emotion", "ag-news-7600", "ntc-scv")  # with all rows, too
 DATA = (*WHOLE, "tweet-irony", "tweet-offensive", "imdb", "goemotions", "sick", "stsb")
 IMAGES = ("digits", "cifar10", "flowers")
@@ -261,11 +264,7 @@ def methods_of(data: str) -> dict[str, Callable]:
 def measure(data: str, rows: str, method: str, draws: int) -> None:
     """Fill one cell, from where its file stops."""
     file = FOLDER / f"{data}-{rows}-{method}.json"
-    cell = (
-        json.loads(file.read_text())
-        if file.exists()
-        else {"data": data, "rows": rows, "method": method, "draws": []}
-    )
+    cell = kept(file) or {"data": data, "rows": rows, "method": method, "draws": []}
     X, y = split_of(data, "train")
     judged, truth = at_most(JUDGED, *split_of(data, "test"))
     for draw in range(len(cell["draws"]), 1 if rows == "all" else draws):
@@ -283,11 +282,8 @@ def measure(data: str, rows: str, method: str, draws: int) -> None:
             record["spearman"] = round(float(spearmanr(answers, truth)[0]), 5)
         else:
             right = answers == np.asarray(truth)
-            record |= {
-                "accuracy": round(float(right.mean()), 5),
-                "n": len(right),
-                "right": np.packbits(right).tobytes().hex(),
-            }
+            record |= {"accuracy": round(float(right.mean()), 5), "n": len(right)}
+            record["right"] = np.packbits(right).tobytes().hex()
         if probabilities is not None:
             record["calibration_error"] = round(_calibration_error(probabilities, judged, truth), 4)
         cell["draws"].append(record)
@@ -315,26 +311,18 @@ def cells() -> dict[tuple[str, str, str], list[dict[str, Any]]]:
 
 def gaps(a: list[dict[str, Any]], b: list[dict[str, Any]]) -> np.ndarray:
     """How much oftener ``a`` is right than ``b`` on each test example, ``[n]`` from -1 to 1: a mean over the draws."""
-    draws = min(len(a), len(b))
-    bits = [
-        np.mean(
-            [
-                np.unpackbits(np.frombuffer(bytes.fromhex(r["right"]), np.uint8), count=r["n"])
-                for r in of[:draws]
-            ],
-            0,
-        )
-        for of in (a, b)
-    ]
-    return bits[0] - bits[1]
+
+    def bits(record: dict[str, Any]) -> np.ndarray:
+        return np.unpackbits(np.frombuffer(bytes.fromhex(record["right"]), np.uint8), count=record["n"])
+
+    first, second = (np.mean([bits(r) for r in of[: min(len(a), len(b))]], 0) for of in (a, b))
+    return first - second
 
 
 def difference(gap: np.ndarray) -> tuple[float, float, float]:
     """The mean of ``gaps`` and its 95 % interval by the bootstrap over test examples."""
-    rng = np.random.default_rng(0)
-    means = gap[rng.integers(0, len(gap), (RESAMPLES, len(gap)))].mean(1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(gap.mean()), float(low), float(high)
+    found = resampled(gap, RESAMPLES)
+    return found["mean"], found["interval"][0], found["interval"][1]
 
 
 def overall(found: dict[tuple[str, str], np.ndarray]) -> str:
@@ -348,16 +336,10 @@ def overall(found: dict[tuple[str, str], np.ndarray]) -> str:
     reporting = {cell: gap for cell, gap in found.items() if cell[0] not in CHOSE}
     if len(reporting) < 2:
         return ""
-    p = [
-        2 * stats.norm.sf(abs(g.mean()) / (g.std(ddof=1) / len(g) ** 0.5)) if g.any() else 1.0
-        for g in reporting.values()
-    ]
-    corrected = dict(zip(reporting, holm(p), strict=True))
-    behind = [
-        f"{data} ({rows})"
-        for data, rows in reporting
-        if corrected[data, rows] < 0.05 and reporting[data, rows].mean() < 0
-    ]
+    tested = [g.mean() / (g.std(ddof=1) / len(g) ** 0.5) if g.any() else 0.0 for g in reporting.values()]
+    corrected = holm([float(2 * stats.norm.sf(abs(z))) for z in tested])
+    lost = [cell for cell, p, z in zip(reporting, corrected, tested) if p < 0.05 and z < 0]
+    behind = [f"{data} ({rows})" for data, rows in lost]
     means = np.array([100 * gap.mean() for gap in reporting.values()])
     half = stats.t.ppf(0.975, len(means) - 1) * means.std(ddof=1) / len(means) ** 0.5
     return (
@@ -371,10 +353,8 @@ def table(of: tuple[str, ...] = DATA) -> str:
     """Markdown: a line for each data set and number of rows; what was not measured is a dash."""
     known, methods = {cell: draws for cell, draws in cells().items() if cell[0] in of}, methods_of(of[0])
     names = [name for name in methods if any(method == name for _, _, method in known)]
-    lines = [
-        f"| Data | Rows | {' | '.join(names)} | `auto` minus the best simple model (chosen by cross-validation) |"
-    ]
-    lines.append("|" + "---|" * (len(names) + 3))
+    best = "`auto` minus the best simple model (chosen by cross-validation)"
+    lines = [f"| Data | Rows | {' | '.join(names)} | {best} |", "|" + "---|" * (len(names) + 3)]
     compared: dict[tuple[str, str], np.ndarray] = {}
     for data in of:
         for rows in ROWS:
@@ -420,25 +400,19 @@ def main() -> None:
         methods=dict(nargs="+", default=[*METHODS | OF_IMAGES], choices=[*METHODS | OF_IMAGES]),
         draws=3,
         threads=1,
-        table=(False, "print the table of what was measured, and measure nothing"),
     )
-    if args.table:
-        print(table(), table(IMAGES), sep="\n\n")
-        return
     global THREADS
     THREADS = args.threads
     warnings.simplefilter("ignore")
-    for data in args.data:
-        for rows in args.rows:
-            for method in args.methods:
-                if (
-                    method not in methods_of(data)
-                    or (rows == "all" and data not in WHOLE)
-                    or (rows == "10-each" and data not in EACH)
-                    or (method == "setfit" and (rows == "all" or data in PAIRED))
-                ):
-                    continue
-                measure(data, rows, method, args.draws)
+    for data, rows, method in itertools.product(args.data, args.rows, args.methods):
+        left_out = (
+            method not in methods_of(data)
+            or (rows == "all" and data not in WHOLE)
+            or (rows == "10-each" and data not in EACH)
+            or (method == "setfit" and (rows == "all" or data in PAIRED))
+        )
+        if not left_out:
+            measure(data, rows, method, args.draws)
 
 
 if __name__ == "__main__":

@@ -16,26 +16,19 @@ from rich.progress import track
 from scipy.stats import spearmanr
 
 from benchmarks.harness.command import command
+from benchmarks.harness.seeds import resampled as mean
 from glassformer.explain.methods import explain_input
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.load import load
 from glassformer.tasks.run import read_run_recipe
 
-DRAWS = 2000
-
-
-def occlusion_options(clf: Any) -> dict[str, int]:
-    side = max(1, min(clf.model_.config.embedding.grid) // 4)
-    return {"window": side, "stride": max(1, side // 2)}
-
 
 def maps_of(clf: Any, picture: Any) -> dict[str, np.ndarray]:
     """``[rows, columns]`` of patches for each method; occlusion explains the label that this run predicts."""
+    side = max(1, min(clf.model_.config.embedding.grid) // 4)
+    options = {"rollout": {}, "occlusion": {"window": side, "stride": max(1, side // 2)}}
     return {
-        "rollout": explain_input(clf, picture, method="rollout", maps=False).scores,
-        "occlusion": explain_input(
-            clf, picture, method="occlusion", maps=False, **occlusion_options(clf)
-        ).scores,
+        m: explain_input(clf, picture, method=m, maps=False, **given).scores for m, given in options.items()
     }
 
 
@@ -53,13 +46,6 @@ def middle_of(scores: np.ndarray) -> float:
     shares = np.clip(scores, 0, None)
     rows, columns = (slice(n // 4, n - n // 4) for n in scores.shape)
     return float(shares[rows, columns].sum() / shares.sum()) if shares.any() else 0.25
-
-
-def mean(values: list[float]) -> dict[str, Any]:
-    """With a 95 % interval over pictures."""
-    drawn = np.random.default_rng(0).choice(values, (DRAWS, len(values))).mean(1)
-    low, high = np.quantile(drawn, (0.025, 0.975))
-    return {"mean": float(np.mean(values)), "interval": [float(low), float(high)]}
 
 
 def draw(path: Path, shown: list[tuple[Any, list[dict[str, np.ndarray]], list[str]]]) -> None:
@@ -90,25 +76,23 @@ def main(options: Any) -> dict[str, Any]:
     pair = [load(run / "model") for run in options.runs]
     splits = TASKS["image-classification"].load(read_run_recipe(options.runs[0]))
     pictures = splits.evaluated.images[: options.count]
-    alike: dict[str, list[float]] = {"rollout": [], "occlusion": []}
-    looks: list[dict[str, dict[str, list[float]]]] = [
-        {m: {"spread": [], "middle": []} for m in alike} for _ in pair
+    methods, looks = ("rollout", "occlusion"), {"spread": spread_of, "middle": middle_of}
+    alike: dict[str, list[float]] = {method: [] for method in methods}
+    found: list[dict[str, dict[str, list[float]]]] = [
+        {m: {k: [] for k in looks} for m in methods} for _ in pair
     ]
     shown = []
     for number, picture in enumerate(track(pictures, description="pictures")):
         both = [maps_of(clf, picture) for clf in pair]
-        for method in alike:
+        for method in methods:
             alike[method].append(float(spearmanr(both[0][method].ravel(), both[1][method].ravel())[0]))
-            for run, maps in zip(looks, both, strict=True):
-                run[method]["spread"].append(spread_of(maps[method]))
-                run[method]["middle"].append(middle_of(maps[method]))
+            for run, maps in zip(found, both):
+                for key, look in looks.items():
+                    run[method][key].append(look(maps[method]))
         if number % max(1, len(pictures) // 4) == 0:
             whole = pair[0].transform_.picture(picture, "picture").transpose(1, 2, 0)
             shown.append((whole, both, [str(clf.predict([picture])[0]) for clf in pair]))
-    before, after = (
-        {method: {key: mean(values) for key, values in kinds.items()} for method, kinds in run.items()}
-        for run in looks
-    )
+    before, after = ({m: {key: mean(v) for key, v in run[m].items()} for m in methods} for run in found)
     if options.figure:
         draw(options.figure, shown)
     return {

@@ -8,7 +8,6 @@ measured again; the file is written after each training.
 """
 
 import argparse
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import glassformer as gf
-from benchmarks.harness.options import parse
+from benchmarks.harness.command import command
 from benchmarks.harness.results import RESULTS, environment, kept, write_result
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
@@ -88,21 +87,22 @@ def linear(examples: Examples, X: list[Any], y: np.ndarray, judged: list[Any]) -
 def measure(row: Row, examples: Examples, size: int, seed: int) -> dict[str, Any]:
     X, y = examples.take(examples.draw(size, seed))
     judged, truth = examples.take(examples.judged)
-    chosen, started, cpu = {}, time.perf_counter(), time.process_time()
+    clocks = time.perf_counter, time.process_time
+    chosen, started = {}, [clock() for clock in clocks]
     if row.settings:
         cls = gf.ImageClassifier if examples.pictures else gf.TextClassifier
         model = cls(**row.settings, threads=1, seed=seed).fit(X, y)
-        chosen, seconds = dict(model.chosen_), time.perf_counter() - started
-        cpu_seconds = time.process_time() - cpu
-        given = model.predict(judged)
+        spent = [clock() - begun for clock, begun in zip(clocks, started)]
+        chosen, given = dict(model.chosen_), model.predict(judged)
     else:
         given = linear(examples, X, y, judged)
-        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu  # judging too
+        spent = [clock() - begun for clock, begun in zip(clocks, started)]  # judging too
+    seconds, cpu_seconds = (round(value, 1) for value in spent)
     counts = np.unique(truth, return_counts=True)[1]
     return {
         "data": row.data, "kind": row.kind, "asked": size, "examples": len(y), "seed": seed,
         "accuracy": float(np.mean(given == truth)), "judged": len(truth), "chance": float(counts.max() / len(truth)),
-        "seconds": round(seconds, 1), "cpu_seconds": round(cpu_seconds, 1), "chosen": chosen,
+        "seconds": seconds, "cpu_seconds": cpu_seconds, "chosen": chosen,
     }  # fmt: skip
 
 
@@ -118,17 +118,16 @@ def wanted(args: argparse.Namespace, done: list[dict[str, Any]]) -> Iterator[tup
                     yield row, size, seed
 
 
-def main(argv: list[str] | None = None) -> int:
-    args = parse(
-        __doc__,
-        argv=argv,
-        only=dict(nargs="*", default=[], help="of a kind's name"),
-        data=dict(nargs="*", default=[]),
-        sizes=dict(nargs="*", type=int, default=SIZES),
-        seeds=dict(nargs="*", type=int, default=SEEDS),
-    )
-    found = kept(RESULT)
-    rows: list[dict[str, Any]] = found.get("rows", [])
+@command(
+    None,
+    packages=("scikit-learn",),
+    only=dict(nargs="*", default=[], help="of a kind's name"),
+    data=dict(nargs="*", default=[]),
+    sizes=dict(nargs="*", type=int, default=SIZES),
+    seeds=dict(nargs="*", type=int, default=SEEDS),
+)
+def main(args: Any) -> None:
+    rows: list[dict[str, Any]] = kept(RESULT).get("rows", [])
     sets: dict[str, Examples] = {}
     for row, size, seed in list(wanted(args, rows)):
         if row.data not in sets:
@@ -138,8 +137,3 @@ def main(argv: list[str] | None = None) -> int:
         r = rows[-1]
         what = f"{r['data']:8} {r['kind']:38} {r['examples']:6,} seed {seed}"
         print(f"{what}  {r['accuracy']:.3f}  {r['seconds']:7.1f} s  {r['chosen']}", flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

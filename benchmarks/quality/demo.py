@@ -6,13 +6,13 @@ Each draw learns from 48 messages and is tested on the other 348, with one threa
 The result file is written after each draw; the same command goes on.
 """
 
-import json
 import time
+from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.options import parse
-from benchmarks.harness.results import RESULTS, environment, write_result
+from benchmarks.harness.command import command
+from benchmarks.harness.results import RESULTS, environment, kept, write_result
 from benchmarks.quality.auto import METHODS
 from glassformer.data.corpus import messages
 
@@ -20,9 +20,9 @@ RESULT = RESULTS / "demo.json"
 SHOWN = ("ours", "svc", "tfidf", "embeddings")
 
 
-def main() -> None:
-    args = parse(__doc__, draws=(10, "how often the training messages are drawn"))
-    done = json.loads(RESULT.read_text())["draws"] if RESULT.exists() else []
+@command(None, draws=(10, "how often the training messages are drawn"))
+def main(args: Any) -> None:
+    done = kept(RESULT).get("draws", [])
     for draw in range(len(done), args.draws):
         splits = messages(seed=draw).splits
         train, test, record = splits["train"], splits["test"], {}
@@ -32,15 +32,8 @@ def main() -> None:
             record[name] = {"seconds": round(time.perf_counter() - began, 1)}
             right = np.asarray(predict(test.texts)) == np.asarray(test.labels)
             record[name] |= {"accuracy": round(float(right.mean()), 5), "n": len(right)}
-            if "tried" in more:
-                record[name]["tried"] = more["tried"]
+            record[name] |= {"tried": more["tried"]} if "tried" in more else {}
         done.append(record)
         write_result(RESULT, {"draws": done, "environment": environment("scikit-learn")})
-        print(
-            f"draw {draw}: " + ", ".join(f"{name} {record[name]['accuracy']:.3f}" for name in SHOWN),
-            flush=True,
-        )
-
-
-if __name__ == "__main__":
-    main()
+        each = ", ".join(f"{name} {record[name]['accuracy']:.3f}" for name in SHOWN)
+        print(f"draw {draw}: {each}", flush=True)

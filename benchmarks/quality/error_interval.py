@@ -57,12 +57,12 @@ def coverage(n: int, off: float, options: argparse.Namespace) -> dict[str, Any]:
     kinds = {}
     for kind, ends in found.items():
         low, high = np.array(ends).T
-        holds = (low <= truth + 1e-12) & (truth <= high)
-        kinds[kind] = {
-            "coverage": float(holds.mean()),
-            "width": float((high - low).mean()),
-            "above_0": float((low > 0).mean()),
+        shares = {
+            "coverage": (low <= truth + 1e-12) & (truth <= high),
+            "width": high - low,
+            "above_0": low > 0,
         }
+        kinds[kind] = {key: float(value.mean()) for key, value in shares.items()}
     return {"n": n, "off": off, "truth": truth, "estimate": float(np.mean(estimates)), "kinds": kinds}
 
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -46,11 +45,7 @@ from glassformer.explain.subject import Subject, run_rows
 from glassformer.tasks.load import load
 
 BUDGET = 500  # evaluations of SHAP's partition explainer by default
-MANY_PASSES = (
-    "integrated_gradients",
-    "occlusion",
-    "shapley",
-)  # methods that run the model many times per input
+MANY_PASSES = ("integrated_gradients", "occlusion", "shapley")  # they run the model many times per input
 
 console = Console(stderr=True)
 
@@ -67,18 +62,14 @@ def peers(subject: Any) -> dict[str, Callable[[], np.ndarray]]:
         return method(forward).attribute(rows, **given).sum(-1)[0].detach().numpy()
 
     window = (1, rows.shape[-1])
+    few: dict[str, Any] = {"n_steps": 50, "internal_batch_size": 16}
+    hidden: dict[str, Any] = {"sliding_window_shapes": window, "perturbations_per_eval": 16}
     found: dict[str, Callable[[], np.ndarray]] = {}
     if subject.grid is None and find_spec("shap"):  # the tests' installation lacks it
         found["shap: partition"] = lambda: owen(subject)
         found["shapley, SHAP's budget"] = lambda: same_budget(subject)
-    return found | {
-        "captum: integrated gradients": lambda: attribute(
-            IntegratedGradients, n_steps=50, internal_batch_size=16
-        ),
-        "captum: occlusion": lambda: attribute(
-            Occlusion, sliding_window_shapes=window, perturbations_per_eval=16
-        ),
-    }
+    found["captum: integrated gradients"] = lambda: attribute(IntegratedGradients, **few)
+    return found | {"captum: occlusion": lambda: attribute(Occlusion, **hidden)}
 
 
 def same_budget(subject: Subject) -> np.ndarray:
@@ -127,9 +118,8 @@ def interpreto_peer(clf: Any) -> Callable[[str, Subject], np.ndarray] | None:
 
     network, special = clf.predictor(), ("mask", "pad", "unk", "cls", "sep")
     tokens = {f"{name}_token": f"[{name.upper()}]" for name in special}
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=clf.tokenizer_, model_max_length=clf.max_length, **tokens
-    )
+    about = {"tokenizer_object": clf.tokenizer_, "model_max_length": clf.max_length}
+    tokenizer = PreTrainedTokenizerFast(**about, **tokens)
 
     class OursForSequenceClassification(PreTrainedModel):
         """The classifier as interpreto expects it, which asks for transformers' base class and this ending."""
@@ -186,10 +176,9 @@ def judge_inputs(
             found = attribute()
             seconds[name] = time.perf_counter() - started
             scores[name] = found if subject.grid is None else found[subject.maskable_indices]
-        judged = {
-            by: faithfulness.compare_with_random(subject, scores, draws=draws, seed=number, by=by)
-            for by in subject.operators
-        }
+        judged = {}
+        for by in subject.operators:
+            judged[by] = faithfulness.compare_with_random(subject, scores, draws=draws, seed=number, by=by)
         first = subject.operators[0]
         bounds = deletion_bounds(subject, subject.target, first)
         record = {
@@ -210,21 +199,12 @@ def judge_inputs(
     return done[: len(inputs)]
 
 
-def own_methods(clf: Any) -> list[str]:
-    """The methods that fit the model, in the order of ``NETWORK_METHODS``."""
-    return [name for name in NETWORK_METHODS if name in methods_for(clf.model_)]
-
-
 def completeness(judged: list[dict[str, Any]]) -> dict[str, float]:
     """How far the scores of integrated gradients are from summing to the logit's difference, relative to it."""
-    errors = np.array(
-        [j["errors"]["integrated_gradients"] for j in judged if "integrated_gradients" in j["errors"]]
-    )
-    return {
-        "median": float(np.median(errors)),
-        "max": float(errors.max()),
-        "share_within_1e-3": float((errors <= 1e-3).mean()),
-    }
+    method = "integrated_gradients"
+    errors = np.array([j["errors"][method] for j in judged if method in j["errors"]])
+    shares = {"median": np.median(errors), "max": errors.max(), "share_within_1e-3": (errors <= 1e-3).mean()}
+    return {name: float(value) for name, value in shares.items()}
 
 
 def agreement(judged: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -291,11 +271,7 @@ def load_test(clf: Any, data: str) -> tuple[list[Any], list[Any]]:
 
 
 def cut_texts(clf: Any, max_length: int | None) -> None:
-    """Let the classifier read ``max_length`` tokens of a text at most.
-
-    Raises:
-        ConfigError: it reads pictures, or fewer tokens anyway.
-    """
+    """Let the classifier read ``max_length`` tokens of a text at most; ConfigError where it cannot."""
     if max_length is None:
         return
     if clf.NOUN != "texts":
@@ -318,9 +294,8 @@ def to_change(clf: Any, inputs: list[Any], count: int, seed: int) -> tuple[list[
         return inputs[:count], {"brightness": sanity.with_brightness, "crop": sanity.with_crop}
     sentences = sentences_of(inputs)
     pick = np.random.default_rng(seed + 1).permutation(len(sentences))
-    usable = (
-        sentences[i] for i in pick if sanity.with_synonym(sentences[i], np.random.default_rng(0)) is not None
-    )
+    drawn = (sentences[i] for i in pick)
+    usable = (s for s in drawn if sanity.with_synonym(s, np.random.default_rng(0)) is not None)
     return list(islice(usable, count)), {"synonym": sanity.with_synonym, "typo": sanity.with_typo}
 
 
@@ -337,9 +312,7 @@ def rounded(value: Any) -> Any:
     ("run", dict(type=Path)),
     out=lambda options: RESULTS / f"explain-{options.name or options.run.resolve().name}.json",
     data="imdb",
-    methods=dict(
-        nargs="+", default=[], choices=NETWORK_METHODS, help="only these, without peers: for large models"
-    ),
+    methods=dict(nargs="+", default=[], choices=NETWORK_METHODS, help="only these, without peers"),
     count=(500, "inputs for the table"),
     slow_count=(int, "inputs for methods of many passes and for peers; default: as many as --count"),
     noise=(30, "inputs for the randomisation check"),
@@ -357,19 +330,18 @@ def main(args: Any) -> dict[str, Any]:
     cut_texts(clf, args.max_length)
     inputs, labels = load_test(clf, args.data)
     order = np.random.default_rng(args.seed).permutation(len(inputs))
-    changeable, changes = to_change(clf, [inputs[i] for i in order] if clf.NOUN == "images" else inputs,
-                                    args.stable, args.seed)  # fmt: skip
-    # In the drawn order: a source may have all of one label first.
-    drawn = [inputs[i] for i in order] if clf.NOUN == "texts" else []
-    sentences = sentences_of(drawn)[: args.search]
+    drawn = [inputs[i] for i in order]  # a source may have all of one label first
+    changeable, changes = to_change(clf, drawn if clf.NOUN == "images" else inputs, args.stable, args.seed)
+    sentences = sentences_of(drawn)[: args.search] if clf.NOUN == "texts" else []
     inputs, labels = ([column[i] for i in order[: args.count]] for column in (inputs, labels))
     name = args.name or args.run.resolve().name
     args.work.mkdir(parents=True, exist_ok=True)
-    asked = json.dumps(
-        [str(args.run.resolve()), args.data, args.seed, args.draws, args.max_length, *args.methods]
-    )
-    key = hashlib.sha256(asked.encode()).hexdigest()[:12]
-    methods = [method for method in own_methods(clf) if method in (args.methods or NETWORK_METHODS)]
+    asked = [str(args.run.resolve()), args.data, args.seed, args.draws, args.max_length, *args.methods]
+    key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
+    fitting = methods_for(clf.model_)
+    methods = [
+        name for name in NETWORK_METHODS if name in fitting and name in (args.methods or NETWORK_METHODS)
+    ]
     work = args.work / f"explain-{name}-{key}.jsonl"
     slow_count = args.count if args.slow_count is None else args.slow_count
     judged = judge_inputs(clf, inputs, work, args.draws, methods, not args.methods, slow_count)
@@ -422,7 +394,3 @@ def main(args: Any) -> dict[str, Any]:
     for method in result["methods"]:
         console.print(f"{method}: {result['methods'][method]['verdict']}")
     return rounded(result)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -67,10 +67,6 @@ def words(text: str) -> set[str]:
     return set(clean_text(text, "trim").lower().split())
 
 
-def countries_of(text: str) -> set[str]:
-    return words(text) & set(COUNTRIES)
-
-
 class Corpus:
     """The practical's sentences, and what all fits of a seed share."""
 
@@ -94,11 +90,9 @@ class Corpus:
         if start == "word2vec":
             return train_vectors(self.table, self.tokenizer, DIM, PASSES, seed).save_word2vec_format(path)
         learned = Word2Vec.load(self.vectors("word2vec", seed))
-        learned.vectors_ = (
-            np.random.default_rng(seed)
-            .normal(learned.vectors_.mean(), learned.vectors_.std(), learned.vectors_.shape)
-            .astype(np.float32)
-        )
+        old = learned.vectors_
+        drawn = np.random.default_rng(seed).normal(old.mean(), old.std(), old.shape)
+        learned.vectors_ = drawn.astype(np.float32)
         return learned.save_word2vec_format(path)
 
     def drawn(self, labels: int, seed: int, without: set[str]) -> list[str]:
@@ -137,13 +131,10 @@ def judged(corpus: Corpus, question: str, arm: str, places: str, labels: int, se
     model = fit(corpus, arm, places, corpus.drawn(labels, seed, pair), seed)
     found = {}
     for name in sorted(pair):
-        texts = [text for text in corpus.all if countries_of(text) == {name}]
+        texts = [text for text in corpus.all if words(text) & set(COUNTRIES) == {name}]
         found[name] = {"right": right(model, texts), "n": len(texts)}
-    return {
-        "right": statistics.fmean(f["right"] for f in found.values()),
-        "n": sum(f["n"] for f in found.values()),
-        "countries": found,
-    }
+    shares, counts = ([f[key] for f in found.values()] for key in ("right", "n"))
+    return {"right": statistics.fmean(shares), "n": sum(counts), "countries": found}
 
 
 # --- what is said of it ----------------------------------------------------------------------------
@@ -170,48 +161,30 @@ def chance(a: Sequence[float], b: Sequence[float]) -> float:
 
 def summary(fits: Sequence[dict[str, Any]], labels: Sequence[int], seeds: Sequence[int]) -> dict[str, Any]:
     """Tables and the sentences that may be said."""
+    reached = {(f["question"], f["arm"], f["positions"], f["labels"], f["seed"]): f["right"] for f in fits}
+    heads = [f"{n} labels" for n in labels]
 
     def values(question: str, arm: str, places: str, n: int) -> list[float]:
-        found = {
-            f["seed"]: f["right"]
-            for f in fits
-            if (f["question"], f["arm"], f["positions"], f["labels"]) == (question, arm, places, n)
-        }
-        return [found[seed] for seed in seeds]
+        return [reached[question, arm, places, n, seed] for seed in seeds]
 
-    tables = [
-        {
-            "title": f"{question.capitalize()}, share right (95 % interval over seeds)",
-            "columns": ["Vectors", "Positions", *(f"{n} labels" for n in labels)],
-            "rows": [
-                [arm, places, *(cell(values(question, arm, places, n)) for n in labels)]
-                for arm in ARMS
-                for places in PLACES
-            ],
-        }
-        for question in (UNSEEN, NEVER)
-    ]
-    compared = [[(values(UNSEEN, *a, n), values(UNSEEN, *b, n)) for n in labels] for _, a, b in COMPARED]
-    corrected = iter(holm([chance(a, b) for row in compared for a, b in row]))
-    p_values = [[next(corrected) for _ in row] for row in compared]
-    tables.append(
-        {
-            "title": f"{UNSEEN.capitalize()}, how far the first lies above the second in points, * where p < 0.05 after Holm's correction",
-            "columns": ["First and second", *(f"{n} labels" for n in labels)],
-            "rows": [
-                [name, *(apart(a, b) + "*" * (p < 0.05) for (a, b), p in zip(row, ps, strict=True))]
-                for (name, _, _), row, ps in zip(COMPARED, compared, p_values, strict=True)
-            ],
-        }
-    )
-    sure = [
-        f"{name} with {n}: {apart(a, b)} points"
-        for (name, _, _), row, ps in zip(COMPARED, compared, p_values, strict=True)
-        for n, (a, b), p in zip(labels, row, ps, strict=True)
-        if p < 0.05
-    ]
-    gaps = [[x - y for x, y in zip(a, b, strict=True)] for row in compared for a, b in row]
-    alone = sum(interval(gap)[0] > 0 for gap in gaps)
+    tables = []
+    for question in (UNSEEN, NEVER):
+        arms = itertools.product(ARMS, PLACES)
+        rows = [[*arm, *(cell(values(question, *arm, n)) for n in labels)] for arm in arms]
+        title = f"{question.capitalize()}, share right (95 % interval over seeds)"
+        tables.append({"title": title, "columns": ["Vectors", "Positions", *heads], "rows": rows})
+    pairs = {
+        (name, n): (values(UNSEEN, *a, n), values(UNSEEN, *b, n)) for name, a, b in COMPARED for n in labels
+    }
+    corrected = dict(zip(pairs, holm([chance(*pair) for pair in pairs.values()])))
+    told = {key: apart(*pair) for key, pair in pairs.items()}
+    stars = {key: text + "*" * (corrected[key] < 0.05) for key, text in told.items()}
+    title = "how far the first lies above the second in points, * where p < 0.05 after Holm's correction"
+    rows = [[name, *(stars[name, n] for n in labels)] for name, _, _ in COMPARED]
+    columns = ["First and second", *heads]
+    tables.append({"title": f"{UNSEEN.capitalize()}, {title}", "columns": columns, "rows": rows})
+    sure = [f"{name} with {n}: {told[name, n]} points" for name, n in pairs if corrected[name, n] < 0.05]
+    alone = sum(interval([x - y for x, y in zip(a, b)])[0] > 0 for a, b in pairs.values())
     left = f"these are left after Holm's correction: {'; '.join(sure)}."
     none = (
         f"none is left after Holm's correction; {alone} have an interval above 0 by themselves, "
@@ -220,7 +193,7 @@ def summary(fits: Sequence[dict[str, Any]], labels: Sequence[int], seeds: Sequen
     most = labels[-1]
     frozen, random = (cell(values(NEVER, arm, "sinusoidal", most)) for arm in ("frozen", "random"))
     verdict = (
-        f"Of {len(gaps)} differences between arms on unseen sentences {left if sure else none} "
+        f"Of {len(pairs)} differences between arms on unseen sentences {left if sure else none} "
         f"Of countries that no labelled sentence names, {most} labels give {frozen} right by "
         f"frozen vectors and {random} by random ones, where 50 % is chance."
     )

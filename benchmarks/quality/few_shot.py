@@ -33,6 +33,7 @@ import numpy as np
 
 from benchmarks.harness.command import command
 from benchmarks.harness.results import kept
+from benchmarks.harness.seeds import resampled
 
 MODEL, MAX_LENGTH, TESTED = "all-minilm-l6-v2", 128, 2000
 PAIRS, BATCH, RATE, WARMUP = 20, 16, 2e-5, 0.1  # of SetFit: Tunstall et al. (2022), section 4.2 and its code
@@ -145,11 +146,8 @@ def setfit(texts: list[str], labels: list[Any], draw: int, precision: str) -> Ma
 
     def fit() -> Predict:
         pairs = pairs_of_labels(texts, targets, PAIRS, draw)
-        columns = {
-            "sentence1": pairs.first,
-            "sentence2": pairs.second,
-            "label": np.asarray(pairs.scores).tolist(),
-        }
+        columns = {"sentence1": pairs.first, "sentence2": pairs.second}
+        columns["label"] = np.asarray(pairs.scores).tolist()
         with tempfile.TemporaryDirectory() as folder:
             arguments = Arguments(
                 output_dir=folder, num_train_epochs=1, per_device_train_batch_size=BATCH, learning_rate=RATE,
@@ -175,21 +173,22 @@ METHODS = {OURS: glassformer, "SetFit": setfit, "fine-tuning": fine_tuning, "lin
 def summarized(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """For each data set and number of examples: every method's mean, and ours beside each other one."""
     out = []
+    out = []
     for data, each in dict.fromkeys((r["data"], r["examples"]) for r in records):
         there = [r for r in records if (r["data"], r["examples"]) == (data, each)]
         methods = {}
         for name in METHODS:
-            mine = [r for r in there if r["method"] == name]
-            if not mine:
-                continue
-            right, f1, seconds = ([r[key] for r in mine] for key in ("accuracy", "macro_f1", "cpu_seconds"))
-            methods[name] = {
-                "draws": len(mine),
-                "accuracy": round(float(np.mean(right)), 4),
-                "stdev": round(float(np.std(right, ddof=1)), 4) if len(mine) > 1 else None,
-                "macro_f1": round(float(np.mean(f1)), 4),
-                "cpu_seconds": round(float(np.mean(seconds)), 2),
-            }
+            if mine := [r for r in there if r["method"] == name]:
+                keys = ("accuracy", "macro_f1", "cpu_seconds")
+                means = {key: float(np.mean([r[key] for r in mine])) for key in keys}
+                spread = np.std([r["accuracy"] for r in mine], ddof=1) if len(mine) > 1 else None
+                methods[name] = {
+                    "draws": len(mine),
+                    "accuracy": round(means["accuracy"], 4),
+                    "stdev": None if spread is None else round(float(spread), 4),
+                    "macro_f1": round(means["macro_f1"], 4),
+                    "cpu_seconds": round(means["cpu_seconds"], 2),
+                }
         others = {name: beside(there, name) for name in methods if name != OURS}
         out.append({"data": data, "examples": each, "methods": methods, "ours_less": others})
     return out
@@ -203,13 +202,11 @@ def beside(records: list[dict[str, Any]], other: str) -> dict[str, Any] | None:
         return None
     apart = np.array([by[OURS, d]["accuracy"] - by[other, d]["accuracy"] for d in draws])
     ratio = np.array([by[OURS, d]["cpu_seconds"] / by[other, d]["cpu_seconds"] for d in draws])
-    rng = np.random.default_rng(0)
-    means = apart[rng.integers(0, len(apart), (RESAMPLES, len(apart)))].mean(1)
-    interval = np.quantile(means, (0.025, 0.975)) if len(apart) > 1 else None
+    found = resampled(apart, RESAMPLES)
     return {
         "draws": len(draws),
-        "accuracy": round(float(apart.mean()), 4),
-        "interval": None if interval is None else [round(float(v), 4) for v in interval],
+        "accuracy": round(found["mean"], 4),
+        "interval": [round(v, 4) for v in found["interval"]] if len(apart) > 1 else None,
         "time": {"median": round(float(np.median(ratio)), 3), "max": round(float(ratio.max()), 3)},
     }
 

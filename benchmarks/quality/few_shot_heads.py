@@ -8,6 +8,7 @@
 C = 1 and a temperature chosen so. Vectors of a draw that lie in ``--vectors`` are not computed again.
 """
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from benchmarks.harness.command import command
 from benchmarks.quality.few_shot import DATA, drawn, opened
+from glassformer.evaluate.predict import softmax
 
 CHOICES, BINS = (1.0, 4.0, 16.0, 64.0), 15
 
@@ -33,13 +35,8 @@ def vectors_of(file: Path, data: tuple, each: int, draw: int, tested: int) -> An
     return np.load(file)
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
-    shares = np.exp(logits - logits.max(1, keepdims=True))
-    return shares / shares.sum(1, keepdims=True)
-
-
 def loss(logits: np.ndarray, targets: np.ndarray, temperature: float = 1.0) -> float:
-    shares = softmax(logits / temperature)[np.arange(len(targets)), targets]
+    shares = softmax(logits, temperature)[np.arange(len(targets)), targets]
     return float(-np.log(np.maximum(shares, 1e-12)).mean())
 
 
@@ -77,25 +74,21 @@ def compared(vectors: Any) -> dict[str, Any]:
         return np.stack([0 * found, found], 1) if found.ndim == 1 else found
 
     folds = [*StratifiedKFold(8, shuffle=True, random_state=0).split(examples, targets)]
-    held: dict[float, np.ndarray] = {}
+    held: dict[float, np.ndarray] = {C: np.zeros((len(targets), len(classes))) for C in CHOICES}
     for C in CHOICES:
-        held[C] = np.zeros((len(targets), len(classes)))
         for learned, out in folds:
             held[C][out] = logits(C, learned, examples[out])
     best = min(CHOICES, key=lambda C: loss(held[C], targets))
     fitted = minimize_scalar(lambda x: loss(held[1.0], targets, np.exp(x)), bounds=(-4, 3), method="bounded")
     whole, temperature = np.arange(len(targets)), float(np.exp(fitted.x))
     plain = logits(1.0, whole, tests)
-    return {
-        "tested": len(truth),
-        "C": best,
-        "temperature": round(temperature, 4),
-        "heads": {
-            "as it is": figures(softmax(plain), truth),
-            "C chosen": figures(softmax(logits(best, whole, tests)), truth),
-            "temperature chosen": figures(softmax(plain / temperature), truth),
-        },
+    told = {
+        "as it is": plain,
+        "C chosen": logits(best, whole, tests),
+        "temperature chosen": plain / temperature,
     }
+    heads = {name: figures(softmax(found), truth) for name, found in told.items()}
+    return {"tested": len(truth), "C": best, "temperature": round(temperature, 4), "heads": heads}
 
 
 def summarized(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -103,10 +96,9 @@ def summarized(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     out = []
     for data, each in dict.fromkeys((r["data"], r["examples"]) for r in records):
         mine = [r["heads"] for r in records if (r["data"], r["examples"]) == (data, each)]
-        means = {
-            head: {name: round(float(np.mean([m[head][name] for m in mine])), 4) for name in found}
-            for head, found in mine[0].items()
-        }
+        means: dict[str, dict[str, float]] = {head: {} for head in mine[0]}
+        for head, found in means.items():
+            found |= {name: round(float(np.mean([m[head][name] for m in mine])), 4) for name in mine[0][head]}
         out.append({"data": data, "examples": each, "draws": len(mine), "heads": means})
     return out
 
@@ -121,14 +113,12 @@ def summarized(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 )
 def main(options: Any) -> dict[str, Any]:
     records, loaded = [], {}
-    for data in DATA:
-        for each in (8, 16):
-            for draw in range(options.draws):
-                file = options.vectors / f"{data}-{each}-{draw}.npz"
-                if not file.is_file() and options.known:
-                    continue
-                if not file.is_file() and data not in loaded:
-                    loaded[data] = DATA[data]()
-                found = compared(vectors_of(file, loaded.get(data, ()), each, draw, options.tested))
-                records.append({"data": data, "examples": each, "draw": draw, **found})
+    for data, each, draw in itertools.product(DATA, (8, 16), range(options.draws)):
+        file = options.vectors / f"{data}-{each}-{draw}.npz"
+        if not file.is_file() and options.known:
+            continue
+        if not file.is_file() and data not in loaded:
+            loaded[data] = DATA[data]()
+        found = compared(vectors_of(file, loaded.get(data, ()), each, draw, options.tested))
+        records.append({"data": data, "examples": each, "draw": draw, **found})
     return {"records": records, "summary": summarized(records)}

@@ -53,13 +53,13 @@ def results(study: Study, arms: list[Arm], runs: Path, seeds: list[int]) -> dict
     for arm in arms:
         folders = [runs / folder_name(arm.name) / f"seed-{seed}" for seed in seeds]
         metrics = [json.loads((f / "metrics.json").read_text(encoding="utf-8")) for f in folders]
+        tested = [m["test"] for m in metrics]
         right[arm.name] = np.stack([hits(f) for f in folders])  # [S, n]
         found[arm.name] = {
-            "accuracy": [m["test"]["accuracy"] for m in metrics],
-            "macro_f1": [m["test"]["macro_f1"] for m in metrics],
+            **{key: [one[key] for one in tested] for key in ("accuracy", "macro_f1")},
             "seconds": [round(m["seconds"]["train"], 1) for m in metrics],
-            "confusion": np.sum([m["test"]["confusion"] for m in metrics], 0).tolist(),
-            "labels": metrics[0]["test"]["labels"],
+            "confusion": np.sum([one["confusion"] for one in tested], 0).tolist(),
+            "labels": tested[0]["labels"],
         }
     differences = {name: paired(ours - right[base]) for name, ours in right.items() if name != base}
     corrected(differences)

@@ -21,13 +21,15 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
-from benchmarks.harness.options import SETTINGS, parse
-from benchmarks.harness.results import RESULTS, environment, kept, write_result
+from benchmarks.harness.command import command
+from benchmarks.harness.options import SETTINGS
+from benchmarks.harness.results import environment, kept, write_result
 from glassformer.checkpoints.hub import resolve_checkpoint
-from glassformer.errors import CheckpointError, GlassformerError
+from glassformer.errors import CheckpointError
 from glassformer.evaluate.predictions import read_predictions
 from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.run import check_folder, evaluate_task, run_task
+from glassformer.tasks.task import write_json
 
 ACROSS = 5  # pictures in a row of the grid figure
 # What google/vit-base-patch16-224-in21k says of its pictures.
@@ -40,11 +42,7 @@ PREPROCESSOR = {
 def write_bert(folder: Path, **sizes: int) -> None:
     """A folder as the Hub has bert-base-uncased: pre-training heads, norms under their old names, its vocabulary.
 
-    Args:
-        sizes: of transformers' ``BertConfig``, in place of BERT-base's.
-
-    Raises:
-        CheckpointError: the package with MiniLM, which has the same vocabulary, is not here.
+    ``sizes`` stand in place of BERT-base's, as those of the other writers in place of ViT-B's.
     """
     from transformers import BertConfig, BertForPreTraining
 
@@ -61,11 +59,7 @@ def write_bert(folder: Path, **sizes: int) -> None:
 
 
 def write_vit(folder: Path, **sizes: int) -> None:
-    """A folder as the Hub has vit-base-patch16-224-in21k: an encoder with a pooler, and how pictures are scaled.
-
-    Args:
-        sizes: of transformers' ``ViTConfig``, in place of ViT-B's.
-    """
+    """A folder as the Hub has vit-base-patch16-224-in21k: an encoder with a pooler, and how pictures are scaled."""
     from transformers import ViTConfig, ViTModel
 
     ViTModel(ViTConfig(**sizes), add_pooling_layer=True).save_pretrained(folder)
@@ -73,19 +67,11 @@ def write_vit(folder: Path, **sizes: int) -> None:
 
 
 def write_vit_1k(folder: Path, **sizes: int) -> None:
-    """A folder as the Hub has vit-base-patch16-224: no pooler, and the head of ImageNet's 1,000 classes.
-
-    Args:
-        sizes: of transformers' ``ViTConfig``, in place of ViT-B's.
-    """
+    """A folder as the Hub has vit-base-patch16-224: no pooler, and the head of ImageNet's 1,000 classes."""
     from transformers import ViTConfig, ViTForImageClassification
 
     ViTForImageClassification(ViTConfig(num_labels=1_000, **sizes)).save_pretrained(folder)
     write_json(folder / "preprocessor_config.json", PREPROCESSOR)
-
-
-def write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -123,11 +109,7 @@ def random_checkpoint(layout: Layout, root: Path, seed: int) -> Path:
 def run_in_form(
     name: str, weights: Path, folder: Path, overrides: list[str], say: Callable
 ) -> dict[str, Any]:
-    """Run a recipe on a checkpoint's folder, and say what came out.
-
-    Raises:
-        GlassformerError: whatever the run refuses; also a saved model that judges otherwise than the trained one.
-    """
+    """Run a recipe on a checkpoint's folder, and say what came out; an error where the saved model judges otherwise."""
     recipe = load_recipe(name, [*overrides, f"model={weights}"])
     check_folder(folder, recipe, resume=folder.exists())  # a finished run of other settings is not taken over
     if not (folder / "metrics.json").is_file():
@@ -145,7 +127,7 @@ def run_in_form(
     return {
         "recipe": name, "overrides": overrides, "weights_source": metrics["weights_source"],
         "parameters": metrics["parameters"], "steps": steps,
-        "examples": {"train": trained_on(recipe), "judged": judged["n"], "split": metrics["judged"]},
+        "examples": {"train": len(TASKS[recipe.task].load(recipe).train), "judged": judged["n"], "split": metrics["judged"]},
         "seconds": {k: round(v, 1) for k, v in metrics["seconds"].items()},
         "peak_memory_mb": metrics["peak_memory_mb"], "accuracy": judged["accuracy"],
         "accuracy_interval": judged["accuracy_interval"], "chance": max(labels.values()) / judged["n"],
@@ -154,11 +136,6 @@ def run_in_form(
         "model_files": sorted(p.name for p in (folder / "model").iterdir()),
         "grid": grid_of(folder),
     }  # fmt: skip
-
-
-def trained_on(recipe: Any) -> int:
-    """How many examples the recipe's training part has."""
-    return len(TASKS[recipe.task].load(recipe).train)
 
 
 def grid_of(folder: Path) -> dict[str, Any] | None:
@@ -182,16 +159,17 @@ def merged(path: Path, record: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def main() -> None:
-    args = parse(
-        __doc__,
-        ("recipes", dict(nargs="*", metavar="RECIPE", help=f"of {', '.join(LAYOUTS)}; default: all")),
-        limit=(256, "examples of every split"),
-        seed=(0, "of the random checkpoints"),
-        runs=Path("runs") / "in-form",
-        overrides=SETTINGS | {"default": ["epochs=1"]},
-        out=(RESULTS / "in-form.json", "the result file [%(default)s]"),
-    )
+@command(
+    None,
+    ("recipes", dict(nargs="*", metavar="RECIPE", help=f"of {', '.join(LAYOUTS)}; default: all")),
+    out="in-form",
+    packages=("transformers", "safetensors", "pillow"),
+    limit=(256, "examples of every split"),
+    seed=(0, "of the random checkpoints"),
+    runs=Path("runs") / "in-form",
+    overrides=SETTINGS | {"default": ["epochs=1"]},
+)
+def main(args: Any) -> None:
     console = Console(stderr=True)
     if strange := [name for name in args.recipes if name not in LAYOUTS]:
         args.error(f"no recipe {strange[0]!r} here; give some of {', '.join(LAYOUTS)}")
@@ -199,21 +177,15 @@ def main() -> None:
     for name in args.recipes or LAYOUTS:
         layout = LAYOUTS[name]
         console.print(f"== {name} on random weights in the layout of {layout.name}")
-        try:
-            weights = random_checkpoint(layout, args.runs.resolve(), args.seed)
-            record = run_in_form(name, weights, args.runs / name, overrides, console.print)
-        except GlassformerError as error:
-            args.exit(error.exit_code, f"{args.prog}: error: {error}\n")
+        weights = random_checkpoint(layout, args.runs.resolve(), args.seed)
+        record = run_in_form(name, weights, args.runs / name, overrides, console.print)
         source = f"random (seed {args.seed}), in the layout of {layout.name}"
         record["weights_source"] = record["weights_source"].replace(f"local folder {weights}", source)
-        record |= {"layout": layout.name, "layout_files": sorted(p.name for p in weights.iterdir()),
-                   "seed": args.seed, **environment("transformers", "safetensors", "pillow")}  # fmt: skip
+        files = sorted(p.name for p in weights.iterdir())
+        record |= {"layout": layout.name, "layout_files": files, "seed": args.seed}
+        record |= environment("transformers", "safetensors", "pillow")
         write_result(args.out, merged(args.out, record))
         console.print(
             f"{name}: {record['steps']} steps, {record['seconds']['total']:.0f} s, accuracy "
             f"{record['accuracy']:.1%} where chance is {record['chance']:.1%}; {', '.join(record['files'])}"
         )
-
-
-if __name__ == "__main__":
-    main()

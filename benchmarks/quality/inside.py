@@ -10,7 +10,6 @@ occlusion scores until the prediction changes. Results: ``benchmarks/results/ins
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -98,7 +97,3 @@ def main(options: Any) -> dict[str, Any]:
         "pruned": pruned(clf, list(splits["train"].texts), test, labels, options.rounds),
         "counterfactuals": turned(clf, chosen),
     }  # fmt: skip
-
-
-if __name__ == "__main__":
-    sys.exit(main())

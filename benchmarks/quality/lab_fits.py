@@ -4,8 +4,7 @@ Test parts stay closed: what judges is held out of the training parts, the same 
 examples to learn from and everything that is random in the training.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -29,7 +28,8 @@ JUDGED_PICTURES, LEARNED_PICTURES = 10_000, 2_000
 JUDGED_REVIEWS, LEARNED_REVIEWS = 5_000, 4_000
 BACKBONE, HEADS = 10_000, 500  # pictures of classes 0 to 4 for a backbone, of 5 to 9 for a head
 MEAN, STD = (0.4913, 0.4821, 0.4465), (0.2452, 0.2428, 0.2606)
-
+Three = tuple[Tensor, Tensor, Tensor]
+Rows = Tensor | None
 VIT: dict[str, Any] = dict(
     model="vit-tiny", image_size=32, patch_size=4, d_model=96, num_layers=4, num_heads=4, d_ff=192, class_token=True,
     pooling="first", mean=MEAN, std=STD, augment="none", lr=1e-3, schedule="cosine", warmup=0.1, batch_size=64, epochs=12,
@@ -64,9 +64,7 @@ class Arm:
 class Undivided(MultiHeadAttention):
     """Scores without the division by the root of K: the queries are multiplied by it first."""
 
-    def project(
-        self, x: Tensor, memory: Tensor | None = None, rows: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, memory: Rows = None, rows: Rows = None) -> Three:
         q, k, v = super().project(x, memory, rows)
         return q * k.shape[-1] ** 0.5, k, v
 
@@ -74,9 +72,7 @@ class Undivided(MultiHeadAttention):
 class KeysAsValues(MultiHeadAttention):
     """K = V: the values' projection is there and not used."""
 
-    def project(
-        self, x: Tensor, memory: Tensor | None = None, rows: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, memory: Rows = None, rows: Rows = None) -> Three:
         q, k, _ = super().project(x, memory, rows)
         return q, k, k
 
@@ -84,11 +80,9 @@ class KeysAsValues(MultiHeadAttention):
 ATTENDS = {"": MultiHeadAttention, "undivided": Undivided, "keys as values": KeysAsValues}
 
 
-@contextmanager
-def attending(name: str) -> Iterator[None]:
+def attending(name: str) -> Any:
     """Inside, encoders are built with that attention."""
-    with patch.object(encoder, "MultiHeadAttention", ATTENDS[name]):
-        yield
+    return patch.object(encoder, "MultiHeadAttention", ATTENDS[name])
 
 
 # --- pictures --------------------------------------------------------------------------------------
@@ -108,14 +102,17 @@ def decoded(row: int) -> np.ndarray:
     return np.asarray(open_image(pictures()[0][row]).convert("RGB"))
 
 
+def halves(order: np.ndarray, judged: int, seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """So many rows to learn from, drawn by the seed, and the first ones, which judge."""
+    return np.random.default_rng([seed, 1]).permutation(order[judged:])[:count], order[:judged]
+
+
 def parts(seed: int, count: int, classes: Sequence[int] = range(10)) -> tuple[np.ndarray, np.ndarray]:
     """Rows to learn from, drawn by the seed, and rows that judge, of some classes."""
     y = pictures()[1]
     order = np.random.default_rng(0).permutation(len(y))
-    pool, judged = (
-        rows[np.isin(y[rows], classes)] for rows in (order[JUDGED_PICTURES:], order[:JUDGED_PICTURES])
-    )
-    return np.random.default_rng([seed, 1]).permutation(pool)[:count], judged
+    there = np.isin(y[order], classes)
+    return halves(order[there], int(there[:JUDGED_PICTURES].sum()), seed, count)
 
 
 def fitted(clf: Any, rows: np.ndarray, judged: np.ndarray) -> np.ndarray:
@@ -218,9 +215,7 @@ def reviews() -> tuple[list[str], np.ndarray]:
 
 def review_parts(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows of reviews to learn from, drawn by the seed, and rows that judge."""
-    order = np.random.default_rng(0).permutation(len(reviews()[0]))
-    pool, judged = order[JUDGED_REVIEWS:], order[:JUDGED_REVIEWS]
-    return np.random.default_rng([seed, 1]).permutation(pool)[:count], judged
+    return halves(np.random.default_rng(0).permutation(len(reviews()[0])), JUDGED_REVIEWS, seed, count)
 
 
 def text(
@@ -228,7 +223,7 @@ def text(
     folder: Path,
     *,
     labels: int = LEARNED_REVIEWS,
-    base: dict[str, Any] = TEXT,
+    base: Any = TEXT,
     attends: str = "",
     **changes: Any,
 ) -> np.ndarray:

@@ -57,10 +57,8 @@ def of_pictures(seed: int) -> dict[str, float]:
     rows, judged = parts(seed, LEARNED_PICTURES)
     clf = gf.ImageClassifier(**VIT, keep_best=False, seed=seed, threads=1)
     right = fitted(clf, rows, judged)
-    return {
-        "accuracy": float(right.mean()),
-        **attention_statistics([make_subject(clf, decoded(i)) for i in judged[:INPUTS]]),
-    }
+    subjects = [make_subject(clf, decoded(i)) for i in judged[:INPUTS]]
+    return {"accuracy": float(right.mean()), **attention_statistics(subjects)}
 
 
 KINDS: dict[str, Callable[[int], dict[str, float]]] = {"text": of_text, "pictures": of_pictures}
@@ -68,11 +66,11 @@ KINDS: dict[str, Callable[[int], dict[str, float]]] = {"text": of_text, "picture
 
 def summed_up(by_seed: list[dict[str, float]]) -> dict[str, Any]:
     """Mean, 95 % interval over the seeds and every seed's value, of each figure."""
-    found = {name: [one[name] for one in by_seed] for name in by_seed[0]}
-    return {
-        name: {"mean": statistics.fmean(values), "interval": interval(values), "by_seed": values}
-        for name, values in found.items()
-    }
+    found = {}
+    for name in by_seed[0]:
+        values = [one[name] for one in by_seed]
+        found[name] = {"mean": statistics.fmean(values), "interval": interval(values), "by_seed": values}
+    return found
 
 
 @command("lab maps", out="lab-maps", seeds=list(range(5)), minutes=MINUTES, runs=Path("runs/lab-maps"))

@@ -224,11 +224,8 @@ def hits(runs: Path, arm: str, seed: int) -> tuple[np.ndarray, float]:
 
 def difference(runs: Path, terms: Sequence[tuple[int, str]], seeds: Sequence[int]) -> dict[str, Any]:
     """The mean over seeds in points, its interval and p before correction."""
-    return paired(
-        np.array(
-            [sum(sign * hits(runs, arm, seed)[0].astype(float) for sign, arm in terms) for seed in seeds]
-        )
-    )
+    signed = [[sign * hits(runs, arm, seed)[0].astype(float) for sign, arm in terms] for seed in seeds]
+    return paired(np.array([sum(parts) for parts in signed]))
 
 
 def said_of(found: dict[str, Any]) -> str:
@@ -268,8 +265,9 @@ def worded(key: str, found: dict[str, Any]) -> dict[str, Any]:
     question = QUESTIONS[key]
     if found["differences"].keys() != question.differences.keys():
         raise SystemExit(f"{key}: the kept differences are not those that are asked now; judge them again")
-    differences = {name: found["differences"][name] | {"says": said_of(found["differences"][name])}
-                   for name in question.differences}  # fmt: skip
+    differences = {}
+    for name in question.differences:
+        differences[name] = found["differences"][name] | {"says": said_of(found["differences"][name])}
     told = "; ".join(f"{name} {cell(one)}, {one['says']}" for name, one in differences.items())
     judges = " or ".join(f"{n:,}" for n in sorted({one["n"] for one in differences.values()}))
     answer = (

@@ -33,9 +33,7 @@ FIRST = (100, 500, 1000)  # suggestions that a person might look at
 def write_flipped(recipe: Recipe, path: Path, flips: int, seed: int) -> set[int]:
     """The recipe's training texts as a CSV file, some of their labels turned round; the rows of those.
 
-    Raises:
-        ConfigError: more flips than examples, or the file is there with other examples or flips: folds beside it
-            would be of both.
+    Where the file is there with other examples or flips, folds beside it would be of both: that is a ConfigError.
     """
     train = TASKS[recipe.task].load(recipe).train
     labels = list(train.labels or [])
@@ -61,11 +59,7 @@ def write_flipped(recipe: Recipe, path: Path, flips: int, seed: int) -> set[int]
 
 
 def found_among(rows: Sequence[int], flipped: set[int]) -> dict[str, dict[str, float]]:
-    """First k suggestions -> how many of them were flipped, and that as a share of the k and of all flips.
-
-    Args:
-        rows: of the suggestions, the most doubtful first.
-    """
+    """First k suggestions (the most doubtful first) -> how many were flipped, as shares of the k and of all flips too."""
     out = {}
     for k in FIRST:
         hits = sum(row in flipped for row in rows[:k])
@@ -76,28 +70,18 @@ def found_among(rows: Sequence[int], flipped: set[int]) -> dict[str, dict[str, f
     return out
 
 
-def measure(
-    recipe: Recipe, folder: Path, flips: int, folds: int, seed: int, say: Callable[[str], None]
-) -> dict[str, Any]:
-    """Flip, cross-validate, review, count.
-
-    Raises:
-        InputError: a recipe that does not classify texts, or a folder of other settings.
-    """
+def measure(recipe: Recipe, folder: Path, flips: int, folds: int, seed: int, say: Callable) -> dict[str, Any]:
+    """Flip, cross-validate, review, count."""
     if recipe.task != "text-classification":
-        raise ConfigError(
-            f"{recipe.task} has no labels of texts", where=recipe.name, fix="Name a recipe that has"
-        )
+        what = f"{recipe.task} has no labels of texts"
+        raise ConfigError(what, where=recipe.name, fix="Name a recipe that has")
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / "flipped.csv"
     flipped = write_flipped(recipe, data, flips, seed)
-    own = replace(
-        recipe.data, source=str(data.resolve()), text_column="text", label_column="label", validation_size=None,
-        test_size=None, train_size=None, limit=None,
-    )  # fmt: skip
-    metrics = cross_validate(
-        replace(recipe, data=own), folder / "folds", folds, log=say, callbacks=[Progress()]
-    )
+    whole = dict.fromkeys(("validation_size", "test_size", "train_size", "limit"))
+    columns = {"text_column": "text", "label_column": "label"}
+    own = replace(recipe, data=replace(recipe.data, source=str(data.resolve()), **columns, **whole))
+    metrics = cross_validate(own, folder / "folds", folds, log=say, callbacks=[Progress()])
     found = review(folder / "folds", top=max(FIRST))
     with open(folder / "folds" / "review.csv", encoding="utf-8", newline="") as file:
         rows = [int(row["row"]) for row in csv.DictReader(file)]

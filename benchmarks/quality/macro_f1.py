@@ -69,10 +69,8 @@ def over_examples(table: np.ndarray, rng: np.random.Generator, resamples: int) -
 
 
 def within_classes(table: np.ndarray, rng: np.random.Generator, resamples: int) -> np.ndarray:
-    drawn = [
-        rng.multinomial(r.sum(), r / max(r.sum(), 1) + (r.sum() == 0) / len(r), resamples) for r in table
-    ]
-    return np.stack(drawn, 1)
+    rows = [r / max(r.sum(), 1) + (r.sum() == 0) / len(r) for r in table]
+    return np.stack([rng.multinomial(r.sum(), p, resamples) for r, p in zip(table, rows)], 1)
 
 
 def percentile(table: np.ndarray, rng: np.random.Generator, resamples: int) -> Sequence[float]:
@@ -150,14 +148,11 @@ KINDS: dict[str, Kind] = {
 def judged(bounds: Sequence[Sequence[float]], truth: float, figures: Sequence[float]) -> dict[str, float]:
     """Shares of intervals that hold the truth, lie below it or above it, and hold the figure; the mean width."""
     low, high = np.array(bounds, float).T
-    inside = (low <= np.array(figures) + 1e-9) & (high >= np.array(figures) - 1e-9)
-    return {
-        "covered": float(((low <= truth) & (truth <= high)).mean()),
-        "too_low": float((high < truth).mean()),
-        "too_high": float((low > truth).mean()),
-        "holds_figure": float(inside.mean()),
-        "width": float((high - low).mean()),
-    }
+    shares = {
+        "covered": (low <= truth) & (truth <= high), "too_low": high < truth, "too_high": low > truth,
+        "holds_figure": (low <= np.array(figures) + 1e-9) & (high >= np.array(figures) - 1e-9), "width": high - low,
+    }  # fmt: skip
+    return {name: float(values.mean()) for name, values in shares.items()}
 
 
 def coverage(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -201,9 +196,8 @@ def several_labels(options: argparse.Namespace) -> dict[str, Any]:
         figures.append(float((2 * (y & made).sum(0) / seen).mean()))
         drawn = statistic(rng.multinomial(n, np.full(n, 1 / n), options.resamples).astype(np.float32))[0]
         bounds["percentile"].append(np.quantile(drawn, ENDS))
-        bounds["Wilson, put together"].append(
-            multilabel_f1_interval(y, made[None], resamples=options.resamples)
-        )
+        own = multilabel_f1_interval(y, made[None], resamples=options.resamples)
+        bounds["Wilson, put together"].append(own)
     return {"truth": truth, "kinds": {kind: judged(own, truth, figures) for kind, own in bounds.items()}}
 
 
@@ -241,17 +235,13 @@ def false_alarms(options: argparse.Namespace) -> dict[str, float]:
     return out
 
 
-@command(
-    "coverage of intervals of macro-F1",
-    out="macro-f1-intervals",
-    packages=("scipy",),
-    trials=1000,
-    resamples=1000,
-    seed=0,
-)
+about = {"trials": 1000, "resamples": 1000, "seed": 0}
+
+
+@command("coverage of intervals of macro-F1", out="macro-f1-intervals", packages=("scipy",), **about)
 def main(options: Any) -> dict[str, Any]:
     return {
-        "settings": {key: getattr(options, key) for key in ("trials", "resamples", "seed")},
+        "settings": {key: getattr(options, key) for key in about},
         "asked": 0.95,
         "coverage": coverage(options),
         "several_labels": several_labels(options),

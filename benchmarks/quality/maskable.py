@@ -8,9 +8,6 @@ and deletion curves of the default explanation differ, and by how much more than
 ``benchmarks/results/maskable-DATA.json``.
 """
 
-from __future__ import annotations
-
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -35,8 +32,8 @@ def half_masked(clf: Any, texts: list[str], seed: int) -> np.ndarray:
     for text in texts:
         subject = replace(make_subject(clf, text), predictor=judge)
         keep = np.ones((1, len(subject)), bool)
-        maskable_indices = subject.maskable_indices
-        keep[0, rng.permutation(maskable_indices)[: len(maskable_indices) // 2]] = False
+        hidden = rng.permutation(subject.maskable_indices)
+        keep[0, hidden[: len(hidden) // 2]] = False
         out.append(subject.classes[int(subject.logits(keep).argmax())])
     return np.array(out)
 
@@ -100,18 +97,15 @@ def more_faithful(pairs: list[dict[bool, dict[str, Any]]], key: str) -> dict[str
     set=SETTINGS,
 )
 def main(options: Any) -> dict[str, Any]:
-    data = load_text_dataset(
-        options.data, splits=["train", "test"], need_labels=True, limit=options.limit or None
-    )
-    settings = {"epochs": 3} | parse_options(options.set)
+    splits, limit = ["train", "test"], options.limit or None
+    data = load_text_dataset(options.data, splits=splits, need_labels=True, limit=limit)
+    settings, arms = {"epochs": 3} | parse_options(options.set), (False, True)
     pairs = []
     for seed in options.seeds:
-        pairs.append({arm: one(arm, seed, data, settings, options.count) for arm in (False, True)})
-        right = [
-            float(pairs[-1][arm][key].mean()) for arm in (False, True) for key in ("right", "right_half")
-        ]
+        pairs.append({arm: one(arm, seed, data, settings, options.count) for arm in arms})
+        right = [float(pairs[-1][arm][key].mean()) for arm in arms for key in ("right", "right_half")]
         print(f"seed {seed}: accuracy, half masked: plain {right[:2]}, maskable {right[2:]}", flush=True)
-    seconds = [float(np.mean([pair[arm]["seconds"] for pair in pairs])) for arm in (False, True)]
+    seconds = [float(np.mean([pair[arm]["seconds"] for pair in pairs])) for arm in arms]
     return {
         "data": Path(options.data).name, "model": "all-minilm-l6-v2", "settings": settings, "seeds": options.seeds,
         "train": len(data.splits["train"]), "test": len(data.splits["test"]), "explained": options.count,
@@ -119,7 +113,3 @@ def main(options: Any) -> dict[str, Any]:
         "accuracy": difference(pairs, "right"), "half_masked": difference(pairs, "right_half"),
         "gap": more_faithful(pairs, "gap"), "beyond": more_faithful(pairs, "beyond"),
     }  # fmt: skip
-
-
-if __name__ == "__main__":
-    sys.exit(main())

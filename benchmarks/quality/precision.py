@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.options import parse
+from benchmarks.harness.command import command
 from benchmarks.harness.results import RESULTS, commit, write_result
 from glassformer.report.published import duration
 from glassformer.study.compare import compare_runs
@@ -30,8 +30,7 @@ def agreement(a: Path, b: Path) -> float:
 def finding(recipe: str, half: Path, full: Path, others: Sequence[Path] = ()) -> dict[str, Any]:
     """What the two runs say about each other, as a finding of a row's page.
 
-    Args:
-        others: runs in bf16 with other seeds, whose answers say how far two trainings differ anyway.
+    ``others``, runs in bf16 with other seeds, say how far two trainings differ anyway.
     """
     compared = compare_runs([half, full])
     arms = dict(zip(("bf16", "fp32"), compared["arms"], strict=True))
@@ -67,14 +66,14 @@ def finding(recipe: str, half: Path, full: Path, others: Sequence[Path] = ()) ->
     }
 
 
-def main() -> None:
-    args = parse(
-        __doc__,
-        "recipe",
-        seed=0,
-        runs=Path("runs"),
-        commit=(str, "that runs which are finished already were trained at"),
-    )
+@command(
+    None,
+    "recipe",
+    seed=0,
+    runs=Path("runs"),
+    commit=(str, "that runs which are finished already were trained at"),
+)
+def main(args: Any) -> None:
     half = args.runs / f"{args.recipe}-seed{args.seed}"
     full = args.runs / f"{args.recipe}-fp32-seed{args.seed}"
     if not (half / "metrics.json").is_file():
@@ -93,7 +92,3 @@ def main() -> None:
     result = {**head, **finding(args.recipe, half, full, others)}
     write_result(RESULTS / f"precision-{args.recipe}.json", result)
     print(result["verdict"])
-
-
-if __name__ == "__main__":
-    main()

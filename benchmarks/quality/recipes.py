@@ -17,10 +17,11 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.harness.options import SETTINGS, parse
+from benchmarks.harness.command import command
+from benchmarks.harness.options import SETTINGS
 from benchmarks.harness.results import RESULTS, commit, write_result
 from glassformer.data.corpus import hard_negatives
-from glassformer.errors import ConfigError, GlassformerError
+from glassformer.errors import ConfigError
 from glassformer.report.published import IRRELEVANT, headline
 from glassformer.tasks import supervised
 from glassformer.tasks.catalog import TASKS, build_recipe, load_recipe
@@ -48,12 +49,13 @@ def figures(folder: Path) -> dict[str, Any]:
     )  # fmt: skip
     lines = (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
     records, known = [json.loads(line) for line in lines], metrics.get("baselines", {})
+    keys_of_baselines = (*BOTH, "seconds")
     return {
         **{key: metrics[key] for key in keys if key in metrics},
         **{split: kept(metrics[split]) for split in ("test", "validation") if metrics.get(split)},
         **misleading(folder),
         "baselines": {
-            name: {key: b[key] for key in (*BOTH, "seconds") if key in b} for name, b in known.items()
+            name: {key: b[key] for key in keys_of_baselines if key in b} for name, b in known.items()
         },
         "evaluations": thinned([r for r in records if r["kind"] == "evaluation"]),
     }
@@ -109,11 +111,7 @@ def beyond(settings: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]
 def known_runs(path: Path, digest: str, seeds: list[int], replace: bool = False) -> list[dict[str, Any]]:
     """The runs of other seeds with the same settings that the results file has already.
 
-    Args:
-        replace: runs with other settings are given up.
-
-    Raises:
-        ConfigError: the file has runs with other settings, or does not say what they were.
+    Runs with other or unknown settings are a ConfigError, unless ``replace`` gives them up.
     """
     if not path.is_file():
         return []
@@ -150,34 +148,31 @@ def evaluate_baselines(folder: Path) -> None:
     task, metrics = TASKS[recipe.task], json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     clf, splits = load(folder / "model"), task.load(recipe)
     chosen = clf.predicted_index(clf.outputs(splits.evaluated.examples))
-    metrics["baselines"] = supervised.evaluate_baselines(
-        task.baselines, clf, recipe, splits, chosen, main_metric(recipe)
-    )
+    found = (clf, recipe, splits, chosen, main_metric(recipe))
+    metrics["baselines"] = supervised.evaluate_baselines(task.baselines, *found)
     write_json(folder / "metrics.json", metrics)
 
 
-def main() -> None:
-    args = parse(
-        __doc__,
-        "recipe",
-        seeds=[0, 1, 2],
-        runs=Path("runs"),
-        overrides=SETTINGS,
-        baselines=(False, "of a finished first run, judge these again"),
-        commit=(str, "that runs which are finished already were trained at"),
-        beside=(int, "other trainings that shared the GPU: such times say little"),
-        replace=(False, "give up runs that have other settings"),
-    )
+@command(
+    None,
+    "recipe",
+    seeds=[0, 1, 2],
+    runs=Path("runs"),
+    overrides=SETTINGS,
+    baselines=(False, "of a finished first run, judge these again"),
+    commit=(str, "that runs which are finished already were trained at"),
+    beside=(int, "other trainings that shared the GPU: such times say little"),
+    replace=(False, "give up runs that have other settings"),
+)
+def main(args: Any) -> None:
     console = Console(stderr=True)
     if args.baselines:
         evaluate_baselines(args.runs / f"{args.recipe}-seed{args.seeds[0]}")
     path = RESULTS / f"recipe-{args.recipe}.json"
-    try:  # before anything is trained
-        digest = settings_digest(load_recipe(args.recipe, args.overrides))
-        results = known_runs(path, digest, args.seeds, args.replace)
-        check_finished([args.runs / f"{args.recipe}-seed{seed}" for seed in args.seeds], digest)
-    except GlassformerError as error:
-        args.exit(2, f"error: {error}\n")
+    # before anything is trained
+    digest = settings_digest(load_recipe(args.recipe, args.overrides))
+    results = known_runs(path, digest, args.seeds, args.replace)
+    check_finished([args.runs / f"{args.recipe}-seed{seed}" for seed in args.seeds], digest)
     for seed in args.seeds:
         # The baselines of one split are the same for every seed; the first run has them.
         begun = load_recipe(args.recipe)
@@ -202,17 +197,9 @@ def main() -> None:
     scores = [figures[name] for figures in tested]
     if not scores:  # a task that is judged by something else
         name, scores = "score", [found[0] for r in results if (found := headline(r))]
-    summary = {
-        "mean": round(statistics.mean(scores), 5),
-        "min": min(scores),
-        "max": max(scores),
-        "stdev": round(statistics.stdev(scores), 5) if len(scores) > 1 else None,
-    }
+    summary = {"mean": round(statistics.mean(scores), 5), "min": min(scores), "max": max(scores)}
+    summary["stdev"] = round(statistics.stdev(scores), 5) if len(scores) > 1 else None
     about = {"recipe": args.recipe, "overrides": args.overrides, "settings": digest}
     seeds = [run["seed"] for run in results]
     write_result(path, about | {"seeds": seeds, name: summary, "runs": results})
     console.print(json.dumps(summary))
-
-
-if __name__ == "__main__":
-    main()

@@ -9,8 +9,10 @@ found goes to ``benchmarks/results/study-NAME.json``; docs/studies.md is made fr
 
 import sys
 from pathlib import Path
+from typing import Any
 
-from benchmarks.harness.options import SETTINGS, parse
+from benchmarks.harness.command import command
+from benchmarks.harness.options import SETTINGS
 from benchmarks.harness.results import RESULTS, kept, write_result
 from glassformer.config import parse_settings
 from glassformer.study.compare import compare
@@ -22,20 +24,19 @@ def say(text: str) -> None:  # of the module's, since processes are sent it
     print(text, file=sys.stderr, flush=True)
 
 
-def main() -> None:
-    args = parse(
-        __doc__,
-        "study",
-        runs=Path("runs"),
-        overrides=SETTINGS,
-        workers=1,
-        words=(False, "train nothing; write the sentences anew"),
-    )
+@command(
+    None,
+    "study",
+    runs=Path("runs"),
+    overrides=SETTINGS,
+    workers=1,
+    words=(False, "train nothing; write the sentences anew"),
+)
+def main(args: Any) -> None:
+    path = RESULTS / f"study-{args.study}.json"
     if args.words:
-        path = RESULTS / f"study-{args.study}.json"
-        if not path.is_file():
+        if not (old := kept(path)):
             args.error(f"{path} is not there: without --words it is made")
-        old = kept(path)
         write_result(path, old | sentences(old))
         return
     study, settings = load_study(args.study), parse_settings(args.overrides)
@@ -44,7 +45,3 @@ def main() -> None:
         raise SystemExit(f"{len(results['unfinished'])} runs did not end: {results['unfinished'][0]} ...")
     write_result(RESULTS / f"study-{study.name}.json", results)
     say(results["verdict"])
-
-
-if __name__ == "__main__":
-    main()

@@ -11,6 +11,7 @@ log loss tells from chance, ``one`` keeps 1; ``..., if mistakes`` keeps 1 where 
 ``benchmarks/results/temperature.json``.
 """
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ WORLDS = (
 
 def world(
     classes: int, spread: float, apart: float, noise: float, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, ...]:
     """True logits ``[n, K]`` and labels ``[n]``."""
     logits = rng.normal(0, spread, (WORLD, classes))
     logits[np.arange(WORLD), rng.integers(0, classes, WORLD)] += apart
@@ -75,10 +76,7 @@ def chosen(own: np.ndarray, others: np.ndarray, mistakes: int) -> dict[str, int]
     if best < ONE:  # of the temperatures from here to 1 that chance explains as well, the one nearest to 1
         bound += int(np.flatnonzero(2 * n * (curve[best : ONE + 1] - curve[best]) <= TOLD).max())
     ways = {"likeliest": best, "smoothed": smoothed, "bound": bound, "one": ONE}
-    kept = {
-        f"{name}, if mistakes": place if mistakes else ONE for name, place in ways.items() if name != "one"
-    }
-    return ways | kept
+    return ways | {f"{name}, if mistakes": ways[name] if mistakes else ONE for name in ways if name != "one"}
 
 
 def measure(draws: int, seed: int) -> list[dict[str, Any]]:
@@ -99,14 +97,13 @@ def measure(draws: int, seed: int) -> list[dict[str, Any]]:
                     clean += mistakes == 0
                     for name, place in chosen(own[i], others[i], mistakes).items():
                         places.setdefault(name, []).append(place)
-                about = {
-                    "classes": classes,
-                    "spread": spread,
-                    "apart": apart,
-                    "noise": noise,
+                about = dict(zip(("classes", "spread", "apart", "noise"), (classes, spread, apart, noise)))
+                about |= {
                     "factor": factor,
+                    "n": n,
+                    "accuracy": float(right.mean()),
+                    "no_mistake": clean / draws,
                 }
-                about |= {"n": n, "accuracy": float(right.mean()), "no_mistake": clean / draws}
                 about["best"] = float(TEMPERATURES[whole.argmin()])
                 for name, at in places.items():
                     beyond, ends = whole[at] - whole.min(), np.isin(at, (0, len(TEMPERATURES) - 1))
@@ -120,16 +117,14 @@ def measure(draws: int, seed: int) -> list[dict[str, Any]]:
 def summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Means of the ways over worlds and factors, for each size; ``worst`` of all worlds."""
     out = []
-    for n in SIZES:
-        for way in dict.fromkeys(row["way"] for row in rows):
-            own = [row for row in rows if row["n"] == n and row["way"] == way]
-            mean = {
-                key: float(np.mean([row[key] for row in own])) for key in ("beyond", "beyond_95", "at_end")
-            }
-            worst = {
-                f"worst_{key}": max(row[key] for row in own) for key in ("beyond", "beyond_95", "too_sure_95")
-            }
-            out.append({"n": n, "way": way} | mean | worst)
+    for n, way in itertools.product(SIZES, dict.fromkeys(row["way"] for row in rows)):
+        own = [row for row in rows if row["n"] == n and row["way"] == way]
+        found: dict[str, Any] = {"n": n, "way": way}
+        for key in ("beyond", "beyond_95", "at_end"):
+            found[key] = float(np.mean([row[key] for row in own]))
+        for key in ("beyond", "beyond_95", "too_sure_95"):
+            found[f"worst_{key}"] = max(row[key] for row in own)
+        out.append(found)
     return out
 
 

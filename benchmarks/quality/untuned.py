@@ -13,7 +13,6 @@ too, with the first seed. What has been measured stands in the result file and i
 after each training.
 """
 
-import argparse
 import csv
 import json
 import os
@@ -31,7 +30,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.options import count, parse
+from benchmarks.harness.command import command
+from benchmarks.harness.options import count
 from benchmarks.harness.results import RESULTS, environment, kept, write_result
 
 RESULT = RESULTS / "untuned.json"
@@ -109,7 +109,7 @@ def write_tables(splits: dict[str, Pairs], folder: Path, limit: int | None) -> N
             csv.writer(file).writerows([("text", "label"), *pairs])
 
 
-def command(data: Path, model: str, seed: int, out: Path, settings: tuple[str, ...] = ()) -> list[str]:
+def training(data: Path, model: str, seed: int, out: Path, settings: tuple[str, ...] = ()) -> list[str]:
     """What a user types, on one thread."""
     said = [part for value in (*ASKED, *settings, "threads=1") for part in ("--set", value)]
     train = [sys.executable, "-m", "glassformer", "train", "--text", str(data), "--model", model]
@@ -122,7 +122,7 @@ def measure(
     """One training by the command line: the figures that its run's ``metrics.json`` has."""
     folder, before = work / "run", resource.getrusage(resource.RUSAGE_CHILDREN)
     shutil.rmtree(folder, ignore_errors=True)
-    asked = command(data, model, seed, folder, change.settings if change else ())
+    asked = training(data, model, seed, folder, change.settings if change else ())
     done = subprocess.run(asked, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(asked)}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
@@ -146,10 +146,7 @@ def short(rows: list[dict[str, Any]], name: str, model: str) -> bool:
     return bool(own) and fmean(r["macro_f1"] - r["tfidf"]["macro_f1"] for r in own) < -SHORT
 
 
-def wanted(
-    args: argparse.Namespace, rows: list[dict[str, Any]]
-) -> Iterator[tuple[str, str, int, Change | None]]:
-    """What has not been measured, seed by seed; ``rows`` grows on the way, and changes come after the defaults."""
+def wanted(args: Any, rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, int, Change | None]]:
 
     def missing(name: str, model: str, seed: int, change: str) -> bool:
         have = {(r["data"], r["model"], r["seed"], r["change"]) for r in rows}
@@ -167,15 +164,14 @@ def wanted(
                 yield name, change.model, args.seeds[0], change
 
 
-def main(argv: list[str] | None = None) -> int:
-    args = parse(
-        __doc__,
-        argv=argv,
-        only=dict(nargs="*", default=[], help="of a table's or a model's name"),
-        seeds=dict(nargs="*", type=int, default=SEEDS),
-        limit=dict(type=count, help="so many texts of each split, for a try: give --out too"),
-        out=RESULT,
-    )
+@command(
+    None,
+    out="untuned",
+    only=dict(nargs="*", default=[], help="of a table's or a model's name"),
+    seeds=dict(nargs="*", type=int, default=SEEDS),
+    limit=dict(type=count, help="so many texts of each split, for a try: give --out too"),
+)
+def main(args: Any) -> None:
     if "GLASSFORMER_DATA" not in os.environ:
         args.error("GLASSFORMER_DATA names no folder of data sets")
     if args.limit and args.out == RESULT:
@@ -193,8 +189,3 @@ def main(argv: list[str] | None = None) -> int:
             what = f"{name:28} {model:18} {r['change']:30} seed {seed}"
             beside = f"macro-F1 {r['macro_f1']:.3f}, TF-IDF {r['tfidf']['macro_f1']:.3f}"
             print(f"{what}  {beside}  {r['train_seconds']:7.1f} s", flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,9 +9,6 @@ decides the label: a model learns that, and for each method counted is how often
 ``benchmarks/results/verdicts-NAME.json``.
 """
 
-from __future__ import annotations
-
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,18 +36,15 @@ def verdicts(clf: Any, texts: list[str], seeds: int = 5) -> dict[str, Any]:
     for number, text in enumerate(texts):
         subject = make_subject(clf, text)
         other = subject.with_model(noise[number % seeds])
+        named = subject.classes[subject.target]
         scores = {
             "trained": explain(subject, method=method, maps=False).scores,
-            "shuffled": explain(
-                other, method=method, target=subject.classes[subject.target], maps=False
-            ).scores,
+            "shuffled": explain(other, method=method, target=named, maps=False).scores,
             "random": np.random.default_rng(number).random(len(subject)),
         }
         for kind, own in scores.items():
-            found = check_faithfulness(replace(subject, predictor=judge), own, seed=number)[
-                "operators"
-            ].values()
-            passes = [one["passes"] for one in found if one["passes"] is not None]
+            found = check_faithfulness(replace(subject, predictor=judge), own, seed=number)["operators"]
+            passes = [one["passes"] for one in found.values() if one["passes"] is not None]
             counts[kind]["told"] += bool(passes)
             counts[kind]["every"] += bool(passes) and all(passes)
             counts[kind]["any"] += any(passes)
@@ -75,18 +69,14 @@ def hits(train: list[str], test: list[str], count: int, maskable: bool) -> dict[
     """How often each method ranks the planted word first."""
     rng = np.random.default_rng(0)
     (X, y), (X_test, y_test) = planted(train, rng), planted(test, rng)
-    clf = gf.TextClassifier(
-        "all-minilm-l6-v2", epochs=2, maskable=maskable, head_start="random", max_length=96
-    )
-    clf.fit(X, y)
+    settings: dict[str, Any] = {"epochs": 2, "head_start": "random", "max_length": 96}
+    clf = gf.TextClassifier("all-minilm-l6-v2", maskable=maskable, **settings).fit(X, y)
     right = clf.predict(X_test) == np.array(y_test)
     with_word = [x for x, mark, ok in zip(X_test, y_test, right, strict=True) if mark and ok][:count]
     shares = {}
     for method in methods_for(clf.model_):
-        first = [
-            max(explain(make_subject(clf, x), method=method, maps=False).words(), key=lambda one: one[1])[0]
-            for x in with_word
-        ]
+        found = [explain(make_subject(clf, x), method=method, maps=False).words() for x in with_word]
+        first = [max(words, key=lambda one: one[1])[0] for words in found]
         share = float(np.mean([word == WORD for word in first]))
         shares[method] = {"share": share, "interval": share_interval(share, len(first))}
     return {"accuracy": float(right.mean()), "count": len(with_word), "maskable": maskable, "methods": shares}
@@ -106,16 +96,8 @@ def main(options: Any) -> dict[str, Any]:
     train, test = list(splits["train"].texts)[: options.train], list(splits["test"].texts)
     rng = np.random.default_rng(1)
     texts = [test[i] for i in rng.permutation(len(test))[: options.count]]
-    found: dict[str, Any] = {
-        "run": Path(options.run).name,
-        "data": Path(options.data).stem,
-        "count": options.count,
-    }
-    found |= verdicts(clf, texts)
+    run, data = Path(options.run).name, Path(options.data).stem
+    found: dict[str, Any] = {"run": run, "data": data, "count": options.count, **verdicts(clf, texts)}
     options.write(found)
     found["planted"] = [hits(train, test[:1000], options.count, maskable) for maskable in (False, True)]
     return found
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -45,14 +45,13 @@ class Judged(Callback):
     def step(self, training: Any, info: Any) -> None:
         if training.step not in self.at:
             return
-        model = training.model
         centers, contexts = (
-            table.weight.detach().numpy().copy() for table in (model.centres, model.contexts)
+            t.weight.detach().numpy().copy() for t in (training.model.centres, training.model.contexts)
         )
-        self.points.append({"step": training.step, "loss": info.loss} | {
-            name: evaluate_analogies(self.numbers, normalize_rows(vectors), country_corpus_questions())
-            for name, vectors in zip(READINGS, (centers, centers + contexts), strict=True)
-        })  # fmt: skip
+        point = {"step": training.step, "loss": info.loss}
+        for name, vectors in zip(READINGS, (centers, centers + contexts)):
+            point[name] = evaluate_analogies(self.numbers, normalize_rows(vectors), country_corpus_questions())
+        self.points.append(point)
 
 
 def trained(window: int, seed: int, steps: int) -> dict[str, Any]:
@@ -62,12 +61,8 @@ def trained(window: int, seed: int, steps: int) -> dict[str, Any]:
     corpus = load(recipe).corpus
     judged, model = Judged(corpus.words, marks(steps)), Word2Vec.from_recipe(recipe)
     model.fit(corpus, callbacks=[judged])
-    return {
-        "window": window,
-        "seed": seed,
-        "points": judged.points,
-        "train_seconds": round(model.train_seconds_, 1),
-    }
+    about = {"window": window, "seed": seed, "points": judged.points}
+    return about | {"train_seconds": round(model.train_seconds_, 1)}
 
 
 # --- what is said of it ----------------------------------------------------------------------------
@@ -106,13 +101,10 @@ def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "columns": ["Steps", "Loss", *(f"window {w}, {r}" for w, r in arms)],
         "rows": rows,
     }
-    means = {
-        f"window {w}": {
-            r.replace(" vectors", ""): [statistics.fmean(values(w, r, i)) for i in range(len(steps))]
-            for r in READINGS
-        }
-        for w in WINDOWS
-    }
+    means: dict[str, dict[str, list[float]]] = {}
+    for window, r in arms:
+        curve = [statistics.fmean(values(window, r, i)) for i in range(len(steps))]
+        means.setdefault(f"window {window}", {})[r.replace(" vectors", "")] = curve
     given = means[f"window {WINDOWS[0]}"]["center"]
     best = max(range(len(steps)), key=given.__getitem__)
     last = len(steps) - 1

@@ -13,6 +13,7 @@ import shutil
 import struct
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +99,14 @@ class _Bomb:
 def malicious_checkpoints() -> list[dict]:
     """Pickles of every protocol in every slot, giant headers, impossible shapes, names that lead out of the folder; and
     a model of few bytes whose config asks for more memory than there is, or for endless layers."""
-    out = []
+    out: list[dict] = []
     with scratch() as home:
         marker = home / "executed"
+
+        def new(name: str) -> Path:
+            (home / name).mkdir()
+            return home / name
+
         pickles = [pickle.dumps(_Bomb(marker), p) for p in range(pickle.HIGHEST_PROTOCOL + 1)]
         header = struct.pack("<Q", 200 * 2**20) + b"{" + b" " * 5000
         shape = json.dumps({"w": {"dtype": "F32", "shape": [2**40, 2**40], "data_offsets": [0, 4]}}).encode()
@@ -109,35 +115,38 @@ def malicious_checkpoints() -> list[dict]:
         slots = ("model.safetensors", "model-00001-of-00001.safetensors", "config.json", "state.safetensors")
         for i, payload in enumerate(raw):
             for slot in slots:
-                folder = home / f"{i}-{slot}"
-                folder.mkdir()
+                folder = new(f"{i}-{slot}")
                 (folder / "config.json").write_text('{"model_type": "bert"}')
                 index = {"weight_map": {"w": slots[1]}}
                 (folder / "model.safetensors.index.json").write_text(json.dumps(index))
                 (folder / slot).write_bytes(payload)
-                reader = read_state if slot == "state.safetensors" else load_pretrained
-                out.append(refused(lambda f=folder, r=reader: r(f), f"payload {i} as {slot}", marker))
-        names = ("../escaped", "/tmp/escaped", "a/../../escaped", "..\\escaped", "C:\\escaped", "a\0b", "")
-        for name in names:
-            folder = home / f"index-{len(out)}"
-            folder.mkdir()
+                read = partial(read_tensors, name="state") if slot == slots[-1] else load_pretrained
+                out.append(refused(partial(read, folder), f"payload {i} as {slot}", marker))
+        for name in (
+            "../escaped",
+            "/tmp/escaped",
+            "a/../../escaped",
+            "..\\escaped",
+            "C:\\escaped",
+            "a\0b",
+            "",
+        ):
+            folder = new(f"index-{len(out)}")
             (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": name}}))
-            out.append(refused(lambda f=folder: read_tensors(f), f"index names {name!r}", marker))
+            out.append(refused(partial(read_tensors, folder), f"index names {name!r}", marker))
             place = home / f"manifest-{len(out)}" / "step-00000001"
             folder = write_folder(place, lambda p: (p / "x").touch())
             body = {"format": 1, "files": {name: {"size": 0, "sha256": "0" * 64}}, "extra": {"step": 1}}
             (folder / "manifest.json").write_text(json.dumps(body))
-            out.append(refused(lambda f=folder.parent: load_state(f), f"manifest lists {name!r}", marker))
+            out.append(refused(partial(load_state, folder.parent), f"manifest lists {name!r}", marker))
         out = out[:50]
-        whole = home / "whole"
-        whole.mkdir()
+        whole = new("whole")
         save_pretrained(Bert(bert(7, 6, 1, 1, 5, 11, head="classification", num_labels=2)), whole)
         config = json.loads((whole / "config.json").read_text())
         for i, wrong in enumerate(GREEDY):
-            folder = home / f"greedy-{i}"
-            shutil.copytree(whole, folder)
+            folder = shutil.copytree(whole, home / f"greedy-{i}")
             (folder / "config.json").write_text(json.dumps(config | wrong))
-            out.append(refused(lambda f=folder: load_pretrained(f), f"config.json says {wrong}", marker))
+            out.append(refused(partial(load_pretrained, folder), f"config.json says {wrong}", marker))
     return out
 
 
@@ -149,16 +158,19 @@ GREEDY: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
-def read_state(folder: Path) -> None:
-    """A file of tensors as a checkpoint has it."""
-    read_tensors(folder, "state")
-
-
 def refused(read: Callable[[], Any], what: str, marker: Path) -> dict:
     """Whether ``read`` ends in an InputError, soon, and nothing was executed."""
     answer, said, seconds = outcome(read)
     passed = answer == "refused" and not marker.exists() and seconds < MOST_SECONDS
     return {"what": what, "passed": passed, "said": said[:200]}
+
+
+def held(about: dict[str, Any], read: Callable[[], Any], name: str = "") -> dict[str, Any]:
+    """``about`` with what reading comes to, and whether it is one of the two good answers, soon."""
+    answer, said, seconds = outcome(read, name)
+    fine = answer != "failed" and seconds < MOST_SECONDS
+    told = said[:200] if answer == "failed" else answer
+    return about | {"passed": fine, "answer": told, "seconds": round(seconds, 3)}
 
 
 def outcome(read: Callable[[], Any], name: str = "") -> tuple[str, str, float]:
@@ -216,13 +228,7 @@ def hand_made_tables() -> list[tuple[str, bytes]]:
 
 def tables(count: int) -> list[dict]:
     """The hand-made ones, then ``count`` good ones with random bytes changed, cut, doubled or put in."""
-    good = [
-        (".csv", GOOD_CSV),
-        (".jsonl", GOOD_JSONL),
-        (".parquet", _parquet()),
-        (".tsv", GOOD_CSV),
-        (".json", GOOD_JSONL),
-    ]
+    good = list(zip((".csv", ".jsonl", ".parquet", ".tsv", ".json"), (GOOD_CSV, GOOD_JSONL, _parquet()) * 2))
     work = hand_made_tables() + [(s, mutated(b, i)) for i in range(count) for s, b in [good[i % len(good)]]]
     with scratch() as home:
         return [_read(home / f"{i}{suffix}", body, _table) for i, (suffix, body) in enumerate(work)]
@@ -253,13 +259,11 @@ def mutated(content: bytes, seed: int) -> bytes:
     return bytes(out)
 
 
-def _read(path: Path, body: bytes, read: Callable[[Path], None]) -> dict:
+def _read(path: Path, body: bytes, read: Callable[[Path], Any]) -> dict:
     path.write_bytes(body)
-    answer, said, seconds = outcome(lambda: read(path), path.name)
+    found = held({"file": path.name}, lambda: read(path), path.name)
     path.unlink()
-    fine = answer != "failed" and seconds < MOST_SECONDS
-    told = said[:200] if answer == "failed" else answer
-    return {"file": path.name, "passed": fine, "answer": told, "seconds": round(seconds, 3)}
+    return found
 
 
 def readers(count: int) -> list[dict]:
@@ -273,24 +277,21 @@ def readers(count: int) -> list[dict]:
         for name, binary in (("v.txt", False), ("v.bin", True)):
             write_word2vec_format(home / name, words, np.ones((9, 4), np.float32), binary=binary)
         shutil.copy(next(iter(recipe_names().values())), home / "r.toml")
+        vectors, recipe = [home / name for name in ("v.txt", "v.bin")], home / "r.toml"
         work: list[tuple[Path, Callable[[], Any]]] = [
-            (hub / "model.safetensors", lambda: load_pretrained(hub)),
-            (hub / "config.json", lambda: load_pretrained(hub)),
-            (hub / "tokenizer.json", lambda: load_tokenizer(hub)),
-            (home / "v.txt", lambda: read_word2vec_format(home / "v.txt")),
-            (home / "v.bin", lambda: read_word2vec_format(home / "v.bin")),
-            (home / "r.toml", lambda: load_recipe(home / "r.toml")),
+            (hub / "model.safetensors", partial(load_pretrained, hub)),
+            (hub / "config.json", partial(load_pretrained, hub)),
+            (hub / "tokenizer.json", partial(load_tokenizer, hub)),
+            *((path, partial(read_word2vec_format, path)) for path in vectors),
+            (recipe, partial(load_recipe, recipe)),
         ]
         whole = {path: path.read_bytes() for path, _ in work}
         out = []
         for i in range(count):
             path, read = work[i % len(work)]
             path.write_bytes(mutated(whole[path], i))
-            answer, said, seconds = outcome(read)
+            out.append(held({"file": path.name, "seed": i}, read))
             path.write_bytes(whole[path])
-            fine = answer != "failed" and seconds < MOST_SECONDS
-            told = said[:200] if answer == "failed" else answer
-            out.append({"file": path.name, "seed": i, "answer": told, "passed": fine})
     return out
 
 
@@ -314,16 +315,8 @@ def hand_made_pictures() -> list[bytes]:
         encoded(rgb, "TIFF"), encoded(grey.convert("F"), "TIFF"), encoded(grey.convert("I"), "TIFF"),
         encoded(rgb.convert("YCbCr"), "JPEG"), encoded(rgb.convert("LAB"), "TIFF"),
     ]  # fmt: skip
-    cut = [
-        jpeg[:-60],
-        jpeg[:15],
-        jpeg[:2],
-        whole[:-40],
-        whole[:20],
-        whole[:8],
-        gif[:30],
-        encoded(rgb, "WEBP")[:40],
-    ]
+    webp = encoded(rgb, "WEBP")
+    cut = [jpeg[:-60], jpeg[:15], jpeg[:2], whole[:-40], whole[:20], whole[:8], gif[:30], webp[:40]]
     sizes = ((50_000, 50_000), (2**31 - 1, 1), (1, 2**31 - 1), (0, 5), (60_000, 2))
     bombs = [*(png(*size, 8, 2, bytes(5000)) for size in sizes), png(40_000, 40_000, 16, 6, bytes(5000))]
     none = [b"", b"\0", b"text", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"<svg xmlns='x'/>",
@@ -332,18 +325,16 @@ def hand_made_pictures() -> list[bytes]:
     return odd + cut + bombs + none
 
 
-def _picture(path: Path) -> None:
-    ImageTransform((8, 8)).read(str(path), str(path))
-
-
 def pictures(count: int) -> list[dict]:
     """The hand-made ones, then ``count`` good ones with accidents."""
     rgb = Image.fromarray(np.random.default_rng(3).integers(0, 256, (13, 17, 3), np.uint8))
     good = [encoded(rgb, kind) for kind in ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")]
     work = hand_made_pictures() + [mutated(good[i % len(good)], i) for i in range(count)]
-    before = peak_memory_mb()
+    before, door = peak_memory_mb(), ImageTransform((8, 8))
     with scratch() as home:
-        out = [_read(home / f"{i}.jpg", body, _picture) for i, body in enumerate(work)]
+        out = [
+            _read(home / f"{i}.jpg", body, lambda p: door.read(str(p), str(p))) for i, body in enumerate(work)
+        ]
     more = peak_memory_mb() - before
     return [one | {"passed": one["passed"] and more < MOST_MB} for one in out]
 
@@ -419,9 +410,6 @@ def settings(count: int) -> list[dict]:
                 (folder / name).write_text(json.dumps(content), encoding="utf-8")
 
             folder = write_folder(home / "changed", write, overwrite=True)
-            answer, said, seconds = outcome(lambda: use(folder))  # noqa: B023
-            told = said[:200] if answer == "failed" else answer
-            fine = answer != "failed" and seconds < MOST_SECONDS
             about = {"file": f"{kind}/{name}", "changed": what, "seed": seed}
-            out.append(about | {"answer": told, "passed": fine})
+            out.append(held(about, partial(use, folder)))
     return out

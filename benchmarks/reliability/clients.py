@@ -50,6 +50,9 @@ with Client(base_url=sys.argv[1], timeout=60) as client:
 """
 
 
+Send = Callable[[str, list[dict[str, Any]]], list[dict[str, Any]]]
+
+
 def curl(url: str, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
     words = [
         "curl",
@@ -58,16 +61,13 @@ def curl(url: str, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
         f"{url}/v1/predict",
         "-H",
         "content-type: application/json",
-        "-d",
-        "@-",
+        "-d@-",
     ]
     sent = [json.dumps(body).encode() for body in bodies]
     return [json.loads(subprocess.run(words, input=b, capture_output=True, check=True).stdout) for b in sent]
 
 
-def by_script(
-    python: str, script: str, *arguments: str
-) -> Callable[[str, list[dict[str, Any]]], list[dict[str, Any]]]:
+def by_script(python: str, script: str, *arguments: str) -> Send:
     def send(url: str, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
         words = [python, "-c", script, url, *arguments]
         done = subprocess.run(words, input=json.dumps(bodies).encode(), stdout=subprocess.PIPE, check=True)
@@ -102,15 +102,12 @@ def inputs_of(run: Path, count: int, seed: int) -> tuple[str, list[Any], list[An
     return "images", pictures, [as_png(picture) for picture in pictures]
 
 
-def compared(
-    answers: list[dict[str, Any]], shares: np.ndarray, classes: list[str], tolerance: float
-) -> dict[str, Any]:
+def compared(answers: list[Any], shares: np.ndarray, classes: list[str], tolerance: float) -> dict[str, Any]:
     """How many answers there were, how many had another label, and the largest difference of a probability."""
     found = [p for answer in answers for p in answer["predictions"]]
     assert len(found) == len(shares)
     rows = np.array([[p["probabilities"][name] for name in classes] for p in found])
-    differences = np.abs(rows - shares)
-    labels = [classes[i] for i in shares.argmax(1)]
+    differences, labels = np.abs(rows - shares), [classes[i] for i in shares.argmax(1)]
     return {
         "requests": len(answers),
         "inputs": len(found),

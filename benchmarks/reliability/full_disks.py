@@ -42,16 +42,12 @@ MODEL = "[model]\nd_model = 12\nnum_layers = 1\nnum_heads = 2\nd_ff = 16\n"
 LEARN = '[train]\nepochs = 1\nthreads = 1\nprecision = "fp32"\n'
 HELD = "validation_size = 0.2\ntest_size = 0.2\n"
 BY_WORD = '[text]\ntokenizer = "word"\nmin_count = 1\nmax_length = 16\n'
+SENTENCES = '[data]\nsource = "sentences.txt"\n'
 RECIPES = {
-    "words": (
-        "word2vec",
-        '[data]\nsource = "sentences.txt"\n[vectors]\ndim = 7\nmin_count = 1\nepochs = 1\nthreads = 1\n',
-    ),
-    "masked": ("masked-lm", f'[data]\nsource = "sentences.txt"\n{BY_WORD}{MODEL}max_positions = 20\n{LEARN}'),
-    "pairs": (
-        "translation",
-        f'[data]\nsource = "pairs.csv"\n{HELD}{BY_WORD}{MODEL}{LEARN}[evaluate]\nbeam = 2\nmaps = 1\n',
-    ),
+    "words": f'task = "word2vec"\n{SENTENCES}[vectors]\ndim = 7\nmin_count = 1\nepochs = 1\nthreads = 1\n',
+    "masked": f'task = "masked-lm"\n{SENTENCES}{BY_WORD}{MODEL}max_positions = 20\n{LEARN}',
+    "pairs": f'task = "translation"\n[data]\nsource = "pairs.csv"\n{HELD}{BY_WORD}{MODEL}{LEARN}[evaluate]\n'
+    "beam = 2\nmaps = 1\n",
 }
 
 
@@ -120,15 +116,14 @@ def prepare(home: Path, verbs: Sequence[str]) -> None:
     (home / "pairs.csv").write_text("source,target\n" + "".join(f"{t},{t[::-1]}\n" for t, _ in rows))
     (home / "sentences.txt").write_text("".join(f"{t}\n" for t, _ in rows))
     pq.write_table(pa.table({"text": [t for t, _ in rows] * 200}), home / "table.parquet")
-    for name, (task, text) in RECIPES.items():
-        (home / f"{name}.toml").write_text(f'task = "{task}"\n{text}')
+    for name, text in RECIPES.items():
+        (home / f"{name}.toml").write_text(text)
     (home / "base.toml").write_text(
         f'[data]\nsource = "reviews.csv"\n{HELD}[text]\nmax_length = 16\nmin_count = 1\n{MODEL}model = "encoder-mini"\n'
         f"{LEARN}[evaluate]\nbootstrap = 20\nmaps = 1\nbaselines = false\n"
     )
-    (home / "study.toml").write_text(
-        'summary = "tiny"\nrecipe = "base.toml"\nseeds = [0]\n[grid]\nlr = [1e-3, 2e-3]\n'
-    )
+    study = 'summary = "tiny"\nrecipe = "base.toml"\nseeds = [0]\n[grid]\nlr = [1e-3, 2e-3]\n'
+    (home / "study.toml").write_text(study)
     for label in ("dark", "light"):
         (home / "pictures" / label).mkdir(parents=True)
         for i in range(12):
@@ -186,8 +181,10 @@ def contents(home: Path) -> dict[str, tuple[int, str]]:
 
 
 def faults(before: dict, after: dict, sizes: dict, limit: int) -> list[str]:
-    """What a refused command has left that it must not."""
-    wrong = [f"{name} is gone" for name in before.keys() - after.keys() if not _goes(name)]
+    """What a refused command has left that it must not; older checkpoints and the shards of a whole table may go."""
+    goes = ("checkpoints/", ".parts/")
+    gone = [name for name in before.keys() - after.keys() if not any(part in name for part in goes)]
+    wrong = [f"{name} is gone" for name in gone]
     for name, (size, digest) in after.items():
         if "/." in f"/{name}":
             wrong.append(f"{name} is left over")
@@ -198,31 +195,22 @@ def faults(before: dict, after: dict, sizes: dict, limit: int) -> list[str]:
     return wrong
 
 
-def _goes(name: str) -> bool:
-    """Files that a command may rightly remove: older checkpoints, and the shards of a table that is whole."""
-    return "checkpoints/" in name or ".parts/" in name
-
-
 def full_disks(count: int, first: int = 0, verbs: Sequence[str] = tuple(VERBS)) -> list[dict]:
     """``count`` refusals in turn over the verbs, at a random byte of a random file that each writes."""
     out: list[dict] = []
     warm()
-    with scratch(enter=True) as home:
+    with scratch(enter=True) as home, scratch() as place:
         prepare(home, verbs)
-        whole = home.parent / f"{home.name}-whole"
-        shutil.copytree(home, whole)
-        try:
-            known: dict[str, dict[str, int]] = {}
-            for i in range(first, first + count):
-                verb = verbs[i % len(verbs)]
-                if verb not in known:
-                    known[verb], error = sizes_of(verb, home, whole)
-                    if error:
-                        out.append({"verb": verb, "passed": False, "said": error})
-                if known[verb]:
-                    out.append(refusal(verb, home, whole, known[verb], random.Random(i)))
-        finally:
-            shutil.rmtree(whole, ignore_errors=True)
+        whole = shutil.copytree(home, place / "whole")
+        known: dict[str, dict[str, int]] = {}
+        for i in range(first, first + count):
+            verb = verbs[i % len(verbs)]
+            if verb not in known:
+                known[verb], error = sizes_of(verb, home, whole)
+                if error:
+                    out.append({"verb": verb, "passed": False, "said": error})
+            if known[verb]:
+                out.append(refusal(verb, home, whole, known[verb], random.Random(i)))
     return out
 
 
@@ -262,8 +250,3 @@ def refusal(verb: str, home: Path, whole: Path, sizes: dict[str, int], rng: rand
         "verb": verb, "limit": limit, "of": largest, "answer": verb, "passed": not wrong,
         "said": "; ".join(wrong)[:400], "seconds": round(seconds, 1),
     }  # fmt: skip
-
-
-def verbs(count: int, first: int = 0) -> list[dict[str, Any]]:
-    """The row of the scoreboard."""
-    return full_disks(count, first)

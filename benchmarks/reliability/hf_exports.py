@@ -68,9 +68,8 @@ print(json.dumps({"transformers": transformers.__version__, "opened": opened, "l
 
 def opened_by(python: str, folder: Path, asked: Path) -> dict[str, Any]:
     """What transformers says there: its version, the class that it opened, ``logits`` ``[N, C]``."""
-    done = subprocess.run(
-        [python, "-c", OPEN, folder, asked], check=True, stdout=subprocess.PIPE, text=True, cwd=folder
-    )
+    words, pipe = [python, "-c", OPEN, folder, asked], subprocess.PIPE
+    done = subprocess.run(words, check=True, stdout=pipe, text=True, cwd=folder)
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -27,22 +27,7 @@ from glassformer.checkpoints.files import write_folder
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import InputError
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "a",
-    "b",
-    "film",
-    "fine",
-    "bad",
-    "##s",
-    "not",
-    ",",
-    "an",
-]
+WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a b film fine bad ##s not , an".split()
 VOCAB = {word: number for number, word in enumerate(WORDS)}
 ODD: tuple[Any, ...] = (None, True, 7, -1, 1.5, "", "x", [], [1], {}, {"a": 1}, 10**30)
 EXPLODING = (
@@ -82,17 +67,20 @@ def _replace(pattern: str, content: Any, kind: str = "String") -> dict[str, Any]
 
 
 def _charsmap(units: list[int], strings: bytes) -> str:
-    raw = struct.pack("<I", 4 * len(units)) + struct.pack(f"<{len(units)}I", *units) + strings
+    return _base64(struct.pack(f"<I{len(units)}I", 4 * len(units), *units) + strings)
+
+
+def _base64(raw: bytes) -> str:
     return base64.b64encode(raw).decode()
 
 
 def _normalizers(rng: random.Random) -> Iterator[tuple[str, Any]]:
     rubbish: list[Any] = [None, 7, [], "", "AAAA", "not base64!", "\ud800", "A" * 10_000]
-    rubbish += [base64.b64encode(rng.randbytes(rng.choice((3, 40, 4000)))).decode() for _ in range(12)]
+    rubbish += [_base64(rng.randbytes(rng.choice((3, 40, 4000)))) for _ in range(12)]
     rubbish += [_charsmap([rng.getrandbits(32) for _ in range(512)], rng.randbytes(60)) for _ in range(12)]
     rubbish += [_charsmap([rng.getrandbits(32) for _ in range(512)], b"fine\0strings\0") for _ in range(12)]
-    rubbish += [_charsmap([(i << 10) | 0x141 for i in range(512)], b"a" * 500 + b"\0"),
-                base64.b64encode(struct.pack("<I", 2**31) + bytes(2000)).decode()]  # fmt: skip
+    rubbish += [_charsmap([(i << 10) | 0x141 for i in range(512)], b"a" * 500 + b"\0")]
+    rubbish += [_base64(struct.pack("<I", 2**31) + bytes(2000))]
     for i, table in enumerate(rubbish):
         yield f"Precompiled {i}", {"type": "Precompiled", "precompiled_charsmap": table}
     for times, length in [(9, 10), (2, 60), (1, 500), (30, 2), (60, 3), (12, 1000), (64, 900)]:
@@ -123,25 +111,22 @@ def _stages(rng: random.Random) -> Iterator[tuple[str, str]]:
     split = {"type": "Split", "behavior": "Isolated", "invert": False}
     for pattern in EXPLODING:
         yield f"Split {pattern[:30]}", _with(pre_tokenizer=split | {"pattern": {"Regex": pattern}})
-    cutters = [
-        split | {"pattern": p} for p in ({}, {"String": ""}, {"Regex": 7}, {"Glob": "*"}, "a", None, [])
-    ]
+    patterns = ({}, {"String": ""}, {"Regex": 7}, {"Glob": "*"}, "a", None, [])
+    cutters = [split | {"pattern": pattern} for pattern in patterns]
     cutters += [{"type": "FixedLength", "length": n} for n in (0, -1, 2**64, 1.5, "5")]
-    cutters += [{"type": "Metaspace", "replacement": r, "prepend_scheme": "always", "split": True}
-                for r in ("", "ab", 7, "\ud800")]  # fmt: skip
+    spaces = {"type": "Metaspace", "prepend_scheme": "always"}
+    cutters += [spaces | {"replacement": r, "split": True} for r in ("", "ab", 7, "\ud800")]
     cutters += [{"type": "CharDelimiterSplit", "delimiter": d} for d in ("", "ab", None)]
-    cutters += [_sequence("pretokenizers", [{"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True,
-                                             "use_regex": False}] * n) for n in (8, 60)]  # fmt: skip
-    cutters += [_sequence("pretokenizers", [
-        {"type": "Metaspace", "replacement": chr(0x2500 + i), "prepend_scheme": "always", "split": False}
-        for i in range(30)
-    ])]  # fmt: skip
+    level = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": False}
+    cutters += [_sequence("pretokenizers", [level] * n) for n in (8, 60)]
+    many = [spaces | {"replacement": chr(0x2500 + i), "split": False} for i in range(30)]
+    cutters += [_sequence("pretokenizers", many)]
     for i, cutter in enumerate(cutters):
         yield f"pre-tokenizer {i}", _with(pre_tokenizer=cutter)
-    decoders: list[Any] = [{"type": "Strip", "content": "a", "start": s, "stop": t}
-                           for s, t in ((5, 5), (0, 9), (2**40, 0), (-1, 0))]  # fmt: skip
-    decoders += [_sequence("decoders", [_replace("a", "a" * 10)] * 9), _replace("(a+)+$", "", "Regex"),
-                 {"type": "BPEDecoder", "suffix": "x" * 10**6}, {"type": "CTC"}, {"type": "Fuse", "x": 1}]  # fmt: skip
+    ends, strip = ((5, 5), (0, 9), (2**40, 0), (-1, 0)), {"type": "Strip", "content": "a"}
+    decoders: list[Any] = [strip | {"start": start, "stop": stop} for start, stop in ends]
+    decoders += [_sequence("decoders", [_replace("a", "a" * 10)] * 9), _replace("(a+)+$", "", "Regex")]
+    decoders += [{"type": "BPEDecoder", "suffix": "x" * 10**6}, {"type": "CTC"}, {"type": "Fuse", "x": 1}]
     for i, decoder in enumerate(decoders):
         yield f"decoder {i}", _with(decoder=decoder)
 
@@ -161,16 +146,7 @@ def _models() -> Iterator[tuple[str, str]]:
     yield "words without end", _with(model=plain()["model"] | {"max_input_chars_per_word": 10**9})
     vocab: Any = {"a": 0, "é": 1, "aé": 2, "[UNK]": 3, "[CLS]": 4, "[SEP]": 5}
     bpe = plain()["model"] | {"type": "BPE", "vocab": vocab}
-    merges: tuple[Any, ...] = (
-        ["a é"],
-        ["a b"],
-        ["a"],
-        ["a é é"],
-        [7],
-        [["a"]],
-        [["a", "é", "a"]],
-        ["a é"] * 1000,
-    )
+    merges: Any = (["a é"], ["a b"], ["a"], ["a é é"], [7], [["a"]], [["a", "é", "a"]], ["a é"] * 1000)
     for merge in merges:
         yield f"BPE: merges {str(merge)[:30]}", _with(model=bpe | {"merges": merge})
     for rate in (-1, 2, 0.5, "0", float("nan")):
@@ -206,11 +182,8 @@ def _around() -> Iterator[tuple[str, str]]:
         yield f"special tokens {i}", _with(post_processor=good | {"special_tokens": special})
     for kind in ("BertProcessing", "RobertaProcessing"):
         for pair in (["[SEP]", 2**31], ["[SEP]", 99], ["[SEP]"], None, ["[SEP]", -1], [7, 3], ["[SEP]", "3"]):
-            stage = {"type": kind, "sep": pair, "cls": ["[CLS]", 2]} | {
-                "trim_offsets": True,
-                "add_prefix_space": True,
-            }
-            yield f"{kind} {pair}", _with(post_processor=stage)
+            stage = {"type": kind, "sep": pair, "cls": ["[CLS]", 2], "trim_offsets": True}
+            yield f"{kind} {pair}", _with(post_processor=stage | {"add_prefix_space": True})
     token = plain()["added_tokens"][0]
     for key in token:
         for odd in ODD:
@@ -257,15 +230,8 @@ def hostile(count: int) -> list[tuple[str, str]]:
 
 MOST_SECONDS = 60.0  # of one case: a pattern is tried for at most half of it
 MOST_MB = 300  # more than before
-TEXTS = [
-    "a fine film",
-    "a bad film",
-    "bad, not fine",
-    "a" * 3000,
-    "a film " * 400,
-    "\ufdfa \u00e9\u0301 \U0001f642",
-    "x",
-]
+TEXTS = ["a fine film", "a bad film", "bad, not fine", "a" * 3000, "a film " * 400]
+TEXTS += ["\ufdfa \u00e9\u0301 \U0001f642", "x"]
 LABELS = ["pos", "neg"] * 4
 SIZES: dict[str, Any] = {"d_model": 6, "num_layers": 1, "num_heads": 1, "d_ff": 5}
 SMALL = SIZES | {"epochs": 1, "threads": 1, "precision": "fp32"}
@@ -279,9 +245,8 @@ def tokenizers(count: int) -> list[dict]:
     out = []
     with scratch() as home:
         clf = gf.TextClassifier("encoder-mini", min_count=1, max_length=40, **SMALL)
-        many = [
-            " ".join(f"w{8 * i + j}" for j in range(8)) for i in range(len(LABELS))
-        ]  # more rows than tokens
+        # more rows than tokens
+        many = [" ".join(f"w{8 * i + j}" for j in range(8)) for i in range(len(LABELS))]
         saved = clf.fit(many, LABELS).save(home / "saved")
         reader = Reader(home / "said.txt", answer_of, str(saved))
         try:
@@ -335,9 +300,8 @@ class Reader:
 
     def _start(self) -> None:
         self.pipe, theirs = self.context.Pipe()
-        self.process = self.context.Process(
-            target=_serve, args=(theirs, str(self.errors), self.work, self.known), daemon=True
-        )
+        given = (theirs, str(self.errors), self.work, self.known)
+        self.process = self.context.Process(target=_serve, args=given, daemon=True)
         self.process.start()
         theirs.close()
         self.before = self.pipe.recv()[1] if self.pipe.poll(120) else 0.0
@@ -436,10 +400,7 @@ def _same(found: list[Any], pair: tuple[Any, Any], as_text: bool) -> bool:
         return False
     if as_text:
         return [str(label) for label in found] == [str(given).strip() for given in pair]
-    return all(
-        label == given and isinstance(label, str) == isinstance(given, str)
-        for label, given in zip(found, pair, strict=True)
-    )
+    return all(a == b and isinstance(a, str) == isinstance(b, str) for a, b in zip(found, pair))
 
 
 def _doors(home: Path) -> dict[str, Callable[[Path, tuple[Any, Any]], list[Any] | None]]:
@@ -462,24 +423,21 @@ def _doors(home: Path) -> dict[str, Callable[[Path, tuple[Any, Any]], list[Any] 
 
     def delimited(separator: str) -> Callable[[Path, tuple[Any, Any]], list[Any]]:
         def read(place: Path, pair: tuple[Any, Any]) -> list[Any]:
-            def cell(label: Any) -> str:
-                return '"' + ("" if label is None else str(label)).replace('"', '""') + '"'
-
-            lines = [
-                f"text{separator}label",
-                *(f"t{i}{separator}{cell(label)}" for i, label in enumerate(pair * 2)),
-            ]
+            cells = ['"' + ("" if x is None else str(x)).replace('"', '""') + '"' for x in pair * 2]
+            lines = [f"text{separator}label", *(f"t{i}{separator}{cell}" for i, cell in enumerate(cells))]
             return _table(place.with_suffix(".csv" if separator == "," else ".tsv"), "\n".join(lines) + "\n")
 
         return read
 
+    def rows_of(pair: tuple[Any, Any]) -> list[Any]:
+        return [_bare({"text": f"t{i}", "label": label}) for i, label in enumerate(pair * 2)]
+
     def lines(place: Path, pair: tuple[Any, Any]) -> list[Any]:
-        rows = [json.dumps(_bare({"text": f"t{i}", "label": label})) for i, label in enumerate(pair * 2)]
+        rows = [json.dumps(row) for row in rows_of(pair)]
         return _table(place.with_suffix(".jsonl"), "\n".join(rows) + "\n")
 
     def array(place: Path, pair: tuple[Any, Any]) -> list[Any]:
-        rows = [_bare({"text": f"t{i}", "label": label}) for i, label in enumerate(pair * 2)]
-        return _table(place.with_suffix(".json"), json.dumps(rows))
+        return _table(place.with_suffix(".json"), json.dumps(rows_of(pair)))
 
     def parquet(place: Path, pair: tuple[Any, Any]) -> list[Any] | None:
         file = place.with_suffix(".parquet")

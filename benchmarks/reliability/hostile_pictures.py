@@ -51,14 +51,8 @@ def jpeg(width: int, height: int, scans: bytes, kind: int = 0xC2, bits: int = 8,
     """A JPEG of three components with tables of one code each, the AC one standing for ``run``."""
     size = struct.pack(">BHHB", bits, height, width, 3) + b"".join(bytes((c, 0x11, 0)) for c in (1, 2, 3))
     tables = [segment(0xC4, bytes((t, 0, 1, *[0] * 14, v))) for t, v in ((0, 0), (0x10, run))]
-    return (
-        b"\xff\xd8"
-        + segment(0xDB, bytes([0] + [1] * 64))
-        + segment(kind, size)
-        + b"".join(tables)
-        + scans
-        + b"\xff\xd9"
-    )
+    steps = segment(0xDB, bytes([0] + [1] * 64))
+    return b"\xff\xd8" + steps + segment(kind, size) + b"".join(tables) + scans + b"\xff\xd9"
 
 
 def refining(width: int, height: int, count: int) -> bytes:
@@ -66,9 +60,8 @@ def refining(width: int, height: int, count: int) -> bytes:
     bits = "00111111111111111" * (width * height // 64 // 32767 + 1)
     bits += "0" * (-len(bits) % 8)
     data = int(bits, 2).to_bytes(len(bits) // 8, "big").replace(b"\xff", b"\xff\0")
-    scans = [
-        scan([1 + i % 3], 1, 63, 0x0D if i < 3 else 0xDC if i < 6 else 0xCB, data) for i in range(count - 1)
-    ]
+    places = [0x0D if i < 3 else 0xDC if i < 6 else 0xCB for i in range(count - 1)]
+    scans = [scan([1 + i % 3], 1, 63, place, data) for i, place in enumerate(places)]
     return jpeg(width, height, scan([1, 2, 3], 0, 0, 0) + b"".join(scans), run=0xE0)
 
 
@@ -102,32 +95,37 @@ def jpegs() -> Iterator[Case]:
     yield "65,500 x 65,500 pixels", jpeg(65_500, 65_500, first), "refused"
     yield "a line of 65,500 pixels", jpeg(65_500, 500, first), "refused"
     yield "no pixels across", jpeg(0, 40, first), "refused"
-    size = struct.pack(">BHHB", 8, 60_000, 60_000, 3) + bytes((1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0))
-    yield "a large frame before the right one", good[:2] + segment(0xC2, size) + good[2:], "refused"
-    content = good.replace(b"\xff\xda", segment(0xC2, size) + b"\xff\xda")
-    yield "a large frame after the right one", content, "refused"
+    large = struct.pack(">BHHB", 8, 60_000, 60_000, 3) + bytes((1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0))
+    frame, start = segment(0xC2, large), b"\xff\xda"
+    yield "a large frame before the right one", good[:2] + frame + good[2:], "refused"
+    yield "a large frame after the right one", good.replace(start, frame + start), "refused"
     yield "two starts", b"\xff\xd8" + good, "either"
+    codes, steps = segment(0xC4, bytes((0, 0, 1, *[0] * 14, 0))), segment(0xDB, bytes([0] + [1] * 64))
+    profile = segment(0xE2, b"ICC_PROFILE\0\1\xff" + bytes(9_000))
+    photoshop = segment(0xED, b"Photoshop 3.0\0" + b"8BIM\x03\xed\0\0\xff\xff\xff\xff" * 4_000)
     for name, body, count, wanted in (
         ("remarks, 900", segment(0xFE, b"x" * 50), 900, "read"),
         ("remarks, 2,000", segment(0xFE, b""), 2_000, "refused"),
         ("remarks, 1,000,000", segment(0xFE, b""), 1_000_000, "refused"),
-        ("tables of codes, 100,000", segment(0xC4, bytes((0, 0, 1, *[0] * 14, 0))), 100_000, "refused"),
-        ("tables of steps, 50,000", segment(0xDB, bytes([0] + [1] * 64)), 50_000, "refused"),
-        ("restarts before the frame", b"\xff\xd0", 1_000_000, "refused"), ("filling bytes",
-        b"\xff", 5_000_000, "refused"),
-        ("rubbish between segments", b"\0", 5_000_000, "refused"), ("some filling bytes", b"\xff", 999, "read"),
-        ("segments of no length", b"\xff\xe5\0\0", 900, "either"), ("profiles, 255", segment(
-            0xE2, b"ICC_PROFILE\0\1\xff" + bytes(9_000)), 255, "read"),
-        ("Photoshop blocks", segment(0xED, b"Photoshop 3.0\0" + b"8BIM\x03\xed\0\0\xff\xff\xff\xff" * 4_000),
-         30, "read"),
-    ):  # fmt: skip
+        ("tables of codes, 100,000", codes, 100_000, "refused"),
+        ("tables of steps, 50,000", steps, 50_000, "refused"),
+        ("restarts before the frame", b"\xff\xd0", 1_000_000, "refused"),
+        ("filling bytes", b"\xff", 5_000_000, "refused"),
+        ("rubbish between segments", b"\0", 5_000_000, "refused"),
+        ("some filling bytes", b"\xff", 999, "read"),
+        ("segments of no length", b"\xff\xe5\0\0", 900, "either"),
+        ("profiles, 255", profile, 255, "read"),
+        ("Photoshop blocks", photoshop, 30, "read"),
+    ):
         yield name, good[:2] + segment(0xFE, b"") + body * count + good[2:], wanted
     yield "restarts in the pixels", good[:-2] + b"\xff\xd0" * 1_000_000 + good[-2:], "either"
-    content = good[:-2] + segment(0xC4, bytes((0, 0, 1, *[0] * 14, 0))) * 50_000 + good[-2:]
-    yield "tables of codes among the pixels", content, "either"
-    content = encoded(plain(400, 300), "JPEG", quality=95, restart_marker_blocks=1)
-    yield "a restart at each block", content, "read"
-    content = good.replace(b"\xff\xda", segment(0xDD, b"\0\1") + b"\xff\xda")
+    yield "tables of codes among the pixels", good[:-2] + codes * 50_000 + good[-2:], "either"
+    yield (
+        "a restart at each block",
+        encoded(plain(400, 300), "JPEG", quality=95, restart_marker_blocks=1),
+        "read",
+    )
+    content = good.replace(start, segment(0xDD, b"\0\1") + start)
     yield "a restart at each block, none given", content, "either"
     yield "CMYK, progressive", encoded(plain(mode="CMYK"), "JPEG", progressive=True, quality=95), "either"
     content = encoded(plain(), "MPO", save_all=True, append_images=[plain()] * 20, quality=95)
@@ -147,13 +145,8 @@ def with_chunks(png: bytes, *more: tuple[bytes, bytes]) -> bytes:
 def png(width: int, height: int, depth: int, color: int, data: bytes, *more: bytes, lace: int = 0) -> bytes:
     """A PNG of this content before compression."""
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, lace))
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + head
-        + b"".join(more)
-        + chunk(b"IDAT", zlib.compress(data, 1))
-        + chunk(b"IEND", b"")
-    )
+    body = chunk(b"IDAT", zlib.compress(data, 1)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + head + b"".join(more) + body
 
 
 def pngs() -> Iterator[Case]:
@@ -174,14 +167,15 @@ def pngs() -> Iterator[Case]:
     yield "40 million pixels interlaced", content, "either"
     content = png(5, 5, 8, 2, (b"\0" + bytes(COLOR) * 5) * 5 + bytes(100_000_000))
     yield "100 MB for a few pixels", content, "read"
+    megabyte, hundred = zlib.compress(bytes(1_000_000)), zlib.compress(bytes(100_000_000))
     texts = {
-        "300 texts of 1 MB": [(b"zTXt", b"a\0\0" + zlib.compress(bytes(1_000_000)))] * 300,
-        "200 texts of 1 MB": [(b"zTXt", b"a\0\0" + zlib.compress(bytes(1_000_000)))] * 200,
-        "a text of 100 MB": [(b"zTXt", b"a\0\0" + zlib.compress(bytes(100_000_000)))],
-        "a text of 100 MB in UTF-8": [(b"iTXt", b"a\0\1\0\0\0" + zlib.compress(bytes(100_000_000)))],
-        "a profile of 100 MB": [(b"iCCP", b"a\0\0" + zlib.compress(bytes(100_000_000)))],
-        "250 profiles of 1 MB": [(b"iCCP", b"a\0\0" + zlib.compress(bytes(1_000_000)))] * 250,
-        "2,000 profiles of 1 MB": [(b"iCCP", b"a\0\0" + zlib.compress(bytes(1_000_000)))] * 2_000,
+        "300 texts of 1 MB": [(b"zTXt", b"a\0\0" + megabyte)] * 300,
+        "200 texts of 1 MB": [(b"zTXt", b"a\0\0" + megabyte)] * 200,
+        "a text of 100 MB": [(b"zTXt", b"a\0\0" + hundred)],
+        "a text of 100 MB in UTF-8": [(b"iTXt", b"a\0\1\0\0\0" + hundred)],
+        "a profile of 100 MB": [(b"iCCP", b"a\0\0" + hundred)],
+        "250 profiles of 1 MB": [(b"iCCP", b"a\0\0" + megabyte)] * 250,
+        "2,000 profiles of 1 MB": [(b"iCCP", b"a\0\0" + megabyte)] * 2_000,
         "100,000 texts": [(b"tEXt", b"a\0b")] * 100_000,
         "a text of 6 MB": [(b"tEXt", b"a\0" + b"b" * 6_000_000)],
     }
@@ -216,20 +210,22 @@ def gifs() -> Iterator[Case]:
     """Frames and remarks."""
     good = encoded(plain().quantize(4), "GIF")
     at = good.index(b",")
+    many, whole = b"!\xfe" + b"\1a" * 3_000_000 + b"\0", b"!\xfe" + b"\xff" + b"a" * 255 + b"\0"
     for name, more, wanted in (
-        ("3,000,000 remarks of a letter", b"!\xfe" + b"\1a" * 3_000_000 + b"\0", "refused"),
-        ("1,000,000 empty extensions", b"!\xf9\0" * 1_000_000, "refused"), ("rubbish before the frame",
-        b"\0" * 10**6, "refused"),
-        ("1 MB of remarks", (b"!\xfe" + b"\xff" + b"a" * 255 + b"\0") * 4_000, "read"),
-        ("an extension of no kind", b"!\x77\0", "either"), ("control of no length", b"!\xf9\1\1\0", "either"),
-    ):  # fmt: skip
+        ("3,000,000 remarks of a letter", many, "refused"),
+        ("1,000,000 empty extensions", b"!\xf9\0" * 1_000_000, "refused"),
+        ("rubbish before the frame", b"\0" * 10**6, "refused"),
+        ("1 MB of remarks", whole * 4_000, "read"),
+        ("an extension of no kind", b"!\x77\0", "either"),
+        ("control of no length", b"!\xf9\1\1\0", "either"),
+    ):
         yield name, good[:at] + more + good[at:], wanted
     frame = good[at:-1]
     yield "30,000 frames", good[:-1] + frame * 30_000 + b";", "read"
-    for name, extent in (("a frame of 65,535 x 65,535", (0, 0, 65_535, 65_535)),
-        ("a frame of no size", (0, 0, 0, 0)),
-                         ("a frame outside", (65_000, 65_000, 99, 99)),
-                         ("a wide frame", (0, 0, 65_535, 1))):  # fmt: skip
+    for name, extent in (
+        ("a frame of 65,535 x 65,535", (0, 0, 65_535, 65_535)), ("a frame of no size", (0, 0, 0, 0)),
+        ("a frame outside", (65_000, 65_000, 99, 99)), ("a wide frame", (0, 0, 65_535, 1)),
+    ):  # fmt: skip
         yield name, good[: at + 1] + struct.pack("<4H", *extent) + good[at + 9 :], "either"
     for size in (0, 12, 255):
         yield f"codes of {size} bits", good[: at + 10] + bytes([size]) + good[at + 11 :], "either"
@@ -282,58 +278,68 @@ def exifs() -> Iterator[Case]:
     content = good[:2] + segment(0xE2, b"MPF\0" + ifd(many, 0, bytes(50_000))) + good[2:]
     yield "an index of the same 30 kB", content, "refused"
     hexed = "\nexif\n60000\n" + ifd(many, 0, bytes(50_000)).hex()
-    for kind, text in (
-        ("of the same 30 kB", hexed),
-        ("of no hexadecimal", "\nexif\n9\nxyz"),
-        ("of nothing", ""),
-    ):
+    texts = {"of the same 30 kB": hexed, "of no hexadecimal": "\nexif\n9\nxyz", "of nothing": ""}
+    for kind, text in texts.items():
         body = b"Raw profile type exif\0\0" + zlib.compress(text.encode())
         content = with_chunks(flat["PNG"], (b"zTXt", body))
         yield f"EXIF as text {kind}", content, "refused" if text == hexed else "read"
 
 
-def page(
-    width: int, height: int, changes: dict[int, tuple[int, int, bytes]], tail: bytes = b"", following: int = 0
-) -> bytes:
+Entry = tuple[int, int, bytes]  # type, count and value
+
+
+def short(value: int) -> Entry:
+    """An entry of one number of 16 bits."""
+    return 3, 1, u32(value)
+
+
+def long(value: int) -> Entry:
+    """An entry of one number of 32 bits."""
+    return 4, 1, u32(value)
+
+
+TAIL: Entry = 4, 1, b"tail"  # the place behind the entries
+
+
+def page(width: int, height: int, changes: dict[int, Entry], tail: bytes = b"", following: int = 0) -> bytes:
     """A grey TIFF whose pixels stand at the end, with these entries in place of its own or beside them."""
-    entries = {256: (4, 1, u32(width)), 257: (4, 1, u32(height)), 258: (3, 1, u32(8)), 259: (3, 1, u32(1)),
-               262: (3, 1, u32(1)), 273: (4, 1, u32(8)), 277: (3, 1, u32(1)), 278: (4, 1, u32(height)),
-               279: (4, 1, u32(len(tail)))} | changes  # fmt: skip
+    entries = {256: long(width), 257: long(height), 258: short(8), 259: short(1), 262: short(1), 273: long(8)}
+    entries |= {277: short(1), 278: long(height), 279: long(len(tail))} | changes
     rows = [(tag, *entry) for tag, entry in sorted(entries.items())]
     end = 14 + 12 * len(rows)
     rows = [(t, k, n, u32(end) if v == b"tail" else v) for t, k, n, v in rows]
     return ifd(rows, following, tail)
 
 
+def pieces(
+    width: int, height: int, data: bytes, count: int, end: int, own: dict[int, Entry], *tags: int
+) -> bytes:
+    """A page in so many pieces that all lie at the same place; ``tags``: of their places, from ``end`` on, and sizes."""
+    changes = own | {tags[0]: (4, count, u32(end)), tags[1]: (4, count, u32(end + 4 * count))}
+    places = struct.pack(f"<{count}I", *[end + 8 * count] * count)
+    sizes = struct.pack(f"<{count}I", *[len(data)] * count)
+    return page(width, height, changes) + places + sizes + data
+
+
 def tiled(width: int, height: int, across: int, down: int, tiles: int, data: bytes) -> bytes:
     """Deflated tiles that all lie at the same place."""
-    end = 14 + 12 * 11
-    places = struct.pack(f"<{tiles}I", *[end + 8 * tiles] * tiles)
-    sizes = struct.pack(f"<{tiles}I", *[len(data)] * tiles)
-    changes = {259: (3, 1, u32(8)), 322: (4, 1, u32(across)), 323: (4, 1, u32(down)), 324: (4, tiles, u32(end)),
-               325: (4, tiles, u32(end + 4 * tiles))}  # fmt: skip
-    body = page(width, height, changes)
-    return body[: len(body)] + places + sizes + data
+    own = {259: short(8), 322: long(across), 323: long(down)}
+    return pieces(width, height, data, tiles, 14 + 12 * 11, own, 324, 325)
 
 
 def strips(width: int, height: int, count: int, packing: int, data: bytes, rows: int) -> bytes:
     """Strips that all lie at the same place."""
-    if count == 1:
-        color = {262: (3, 1, u32(2)), 277: (3, 1, u32(3))} if packing == 7 else {}
-        changes = color | {259: (3, 1, u32(packing)), 273: (4, 1, b"tail"), 278: (4, 1, u32(rows))}
-        return page(width, height, changes, data)
-    end = 14 + 12 * 9
-    places = struct.pack(f"<{count}I", *[end + 8 * count] * count)
-    sizes = struct.pack(f"<{count}I", *[len(data)] * count)
-    changes = {259: (3, 1, u32(packing)), 273: (4, count, u32(end)), 278: (4, 1, u32(rows)),
-               279: (4, count, u32(end + 4 * count))}  # fmt: skip
-    return page(width, height, changes) + places + sizes + data
+    own = {259: short(packing), 278: long(rows)}
+    if count > 1:
+        return pieces(width, height, data, count, 14 + 12 * 9, own, 273, 279)
+    color = {262: short(2), 277: short(3)} if packing == 7 else {}
+    return page(width, height, color | own | {273: TAIL}, data)
 
 
 def tiffs() -> Iterator[Case]:
     """Directories, strips, tiles, packings, kinds of pixels."""
     grey = bytes(17 * 13)
-    whole = {273: (4, 1, b"tail")}
+    whole = {273: TAIL}
     yield "TIFF: as it should be", page(17, 13, whole, grey), "either"
     yield "TIFF: its own next page", page(17, 13, whole, grey, 8), "either"
     chain = page(17, 13, whole, grey)
@@ -349,30 +355,22 @@ def tiffs() -> Iterator[Case]:
     content = b"II+\0\x08\0\0\0" + struct.pack("<QQ", 16, 100_000) + bytes(2_000_000)
     yield "BigTIFF: 100,000 entries", content, "refused"
     for tag in (34665, 34853, 330):
-        content = page(17, 13, {**whole, tag: (4, 1, u32(8))}, grey)
+        content = page(17, 13, {**whole, tag: long(8)}, grey)
         yield f"TIFF: tag {tag} points at its own directory", content, "either"
     for name, changes in {
-        "no width": {256: (4, 1, u32(0))}, "no height": {257: (4, 1, u32(0))},
-        "a width of -1": {256: (4, 1, u32(-1))},
+        "no width": {256: long(0)}, "no height": {257: long(0)}, "a width of -1": {256: long(-1)},
         "a width in words": {256: (2, 4, b"abc\0")}, "two widths": {256: (4, 2, u32(8))},
-        "no rows a strip": {278: (4, 1, u32(0))},
-        "64 bits": {258: (3, 1, u32(64))}, "65,535 samples": {277: (3, 1, u32(65_535))},
-        "no samples": {277: (3, 1, u32(0))},
-        "packing 9999": {259: (3, 1, u32(9999))}, "packing 0": {259: (3, 1, u32(0))},
-        "JPEG of old": {259: (3, 1, u32(6))},
-        "Group 3 of rubbish": {259: (3, 1, u32(3)), 258: (3, 1, u32(1))},
-        "LZW of rubbish": {259: (3, 1, u32(5))},
-        "Group 4 of rubbish": {259: (3, 1, u32(4)), 258: (3, 1, u32(1))},
-        "runs of rubbish": {259: (3, 1, u32(32773))},
-        "LZMA of rubbish": {259: (3, 1, u32(34925))}, "Zstandard of rubbish": {259: (3, 1, u32(50000))},
-        "WebP of rubbish": {259: (3, 1, u32(50001))},
-        "ThunderScan of rubbish": {259: (3, 1, u32(32809)), 258: (3, 1, u32(4))},
-        "photometric 99": {262: (3, 1, u32(99))}, "bits filled backwards": {266: (3, 1, u32(2))},
-        "planes": {284: (3, 1, u32(2))},
-        "orientation 9": {274: (3, 1, u32(9))}, "orientation 6": {274: (3, 1, u32(6))},
-        "a strip outside": {273: (4, 1, u32(2**31))},
+        "no rows a strip": {278: long(0)}, "64 bits": {258: short(64)}, "65,535 samples": {277: short(65_535)},
+        "no samples": {277: short(0)}, "packing 9999": {259: short(9999)}, "packing 0": {259: short(0)},
+        "JPEG of old": {259: short(6)}, "Group 3 of rubbish": {259: short(3), 258: short(1)},
+        "LZW of rubbish": {259: short(5)}, "Group 4 of rubbish": {259: short(4), 258: short(1)},
+        "runs of rubbish": {259: short(32773)}, "LZMA of rubbish": {259: short(34925)},
+        "Zstandard of rubbish": {259: short(50000)}, "WebP of rubbish": {259: short(50001)},
+        "ThunderScan of rubbish": {259: short(32809), 258: short(4)}, "photometric 99": {262: short(99)},
+        "bits filled backwards": {266: short(2)}, "planes": {284: short(2)}, "orientation 9": {274: short(9)},
+        "orientation 6": {274: short(6)}, "a strip outside": {273: long(2**31)},
         "strips announced, 2^31": {273: (4, 2**31, u32(9))}, "sizes announced, 2^31": {279: (4, 2**31, u32(9))},
-        "a fraction of nothing": {282: (5, 1, u32(400)), 283: (5, 1, u32(400)), 296: (3, 1, u32(2))},
+        "a fraction of nothing": {282: (5, 1, u32(400)), 283: (5, 1, u32(400)), 296: short(2)},
     }.items():  # fmt: skip
         yield f"TIFF: {name}", page(17, 13, whole | changes, grey), "either"
     yield "TIFF: 200,000 strips", strips(100, 200_000 // 64, 200_000, 1, bytes(100), 1), "refused"
@@ -392,18 +390,12 @@ def tiffs() -> Iterator[Case]:
     yield "TIFF: JPEG of 99 scans and 36 million pixels", strips(6000, 6000, 1, 7, code, 6000), "refused"
     code = jpeg(65_500, 65_500, scan([1, 2, 3], 0, 0, 0))
     yield "TIFF: JPEG of another size within", strips(40, 40, 1, 7, code, 40), "either"
-    for mode, wanted in (("1", "either"), ("L", "either"), ("P", "read"), ("RGBA", "read"),
-        ("CMYK", "either"), ("F", "refused"),
-                         ("I", "either"), ("I;16", "either"), ("LAB", "either"),
-                         ("YCbCr", "either")):  # fmt: skip
-        image = (
-            plain().quantize(4)
-            if mode == "P"
-            else Image.new(mode, (17, 13))
-            if mode in ("I;16", "LAB")
-            else plain(mode=mode)
-        )
-        yield f"TIFF: mode {mode}", encoded(image, "TIFF"), wanted
+    modes = {"P": "read", "RGBA": "read", "F": "refused"}
+    for mode in ("1", "L", "P", "RGBA", "CMYK", "F", "I", "I;16", "LAB", "YCbCr"):
+        image = plain().quantize(4) if mode == "P" else Image.new(mode, (17, 13))
+        if mode not in ("P", "I;16", "LAB"):
+            image = plain(mode=mode)
+        yield f"TIFF: mode {mode}", encoded(image, "TIFF"), modes.get(mode, "either")
     for packing in ("tiff_lzw", "tiff_adobe_deflate", "packbits", "jpeg", "lzma", "zstd"):
         yield f"TIFF: packed by {packing}", encoded(plain(), "TIFF", compression=packing), "read"
     content = encoded(plain(), "TIFF", save_all=True, append_images=[plain(5, 3)] * 500)
@@ -487,11 +479,11 @@ def ppms() -> Iterator[Case]:
     yield "PBM: plain, 16 million bits", b"P1 4000 4000\n" + b"0" * 16_000_000, "refused"
     yield "PBM: 36 million bits", b"P4 6000 6000\n" + bytes(6000 * 750), "either"
     yield "PFM: floating-point", b"Pf 17 13 -1.0\n" + bytes(4 * 221), "refused"
-    for head in (b"P6 0 0 255", b"P6 -3 3 255", b"P6 3 3 0", b"P6 3 3 65536", b"P6 99999999999 3 255",
-        b"P6 99999999 9 255",
-                 b"P6 1e9 3 255", b"P6 3 3 -1", b"P6 3 3 x", b"P7\nWIDTH 9\nENDHDR", b"Pf 3 3 nan",
-                 b"P6 3", b"P6",
-                 b"P0CMYK 9999 9999 254", b"P6 \xd9\xa3 3 255"):  # fmt: skip
+    for head in (
+        b"P6 0 0 255", b"P6 -3 3 255", b"P6 3 3 0", b"P6 3 3 65536", b"P6 99999999999 3 255", b"P6 99999999 9 255",
+        b"P6 1e9 3 255", b"P6 3 3 -1", b"P6 3 3 x", b"P7\nWIDTH 9\nENDHDR", b"Pf 3 3 nan", b"P6 3", b"P6",
+        b"P0CMYK 9999 9999 254", b"P6 \xd9\xa3 3 255",
+    ):  # fmt: skip
         yield f"PPM: {head.decode()!r}", head + b"\n" + bytes(99), "refused"
 
 
@@ -514,11 +506,11 @@ def others() -> Iterator[Case]:
     """What is not an image that is read here."""
     icon = struct.pack("<HHHBBBBHHII", 0, 1, 1, 0, 0, 0, 0, 1, 32, 9000, 22)
     yield "an icon with a PNG within", icon + png(50_000, 50_000, 8, 2, bytes(5000)), "refused"
-    for name, start in (("EPS", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"), ("PSD",
-        b"8BPS\0\1" + bytes(40)),
-                        ("JPEG 2000", b"\0\0\0\x0cjP  \r\n\x87\n" + bytes(50)), ("SVG", b"<svg xmlns='x'/>"),
-                        ("AVIF", b"\0\0\0\x1cftypavif" + bytes(50)), ("zeros", bytes(5000)), ("nothing",
-                        b"")):  # fmt: skip
+    for name, start in (
+        ("EPS", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"), ("PSD", b"8BPS\0\1" + bytes(40)),
+        ("JPEG 2000", b"\0\0\0\x0cjP  \r\n\x87\n" + bytes(50)), ("SVG", b"<svg xmlns='x'/>"),
+        ("AVIF", b"\0\0\0\x1cftypavif" + bytes(50)), ("zeros", bytes(5000)), ("nothing", b""),
+    ):  # fmt: skip
         yield name, start, "refused"
     tga = struct.Struct("<BBBHHBHHHHBB")
     content = tga.pack(0, 0, 10, 0, 0, 0, 0, 0, 65_535, 65_535, 24, 0) + bytes(99)
@@ -533,13 +525,12 @@ def others() -> Iterator[Case]:
 def cut() -> Iterator[Case]:
     """One of each format, ending at each eighth."""
     noise = Image.frombytes("RGB", (64, 48), zlib.compress(bytes(range(256)) * 8, 0) * 5, "raw", "RGB", 0, 1)
-    kinds = [("JPEG", {}), ("JPEG", {"progressive": True}), ("PNG", {}), ("GIF", {}), ("WEBP", {}),
-        ("BMP", {}), ("TGA", {}),
-             ("TIFF", {}), ("TIFF", {"compression": "tiff_lzw"}), ("PPM", {})]  # fmt: skip
-    for kind, options in kinds:
-        whole = encoded(noise, kind, **options)
-        for i in range(1, 8):
-            yield f"{kind} {options or ''} cut after {i} eighths", whole[: len(whole) * i // 8], "either"
+    more = {"JPEG": [{"progressive": True}], "TIFF": [{"compression": "tiff_lzw"}]}
+    for kind in ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TGA", "TIFF", "PPM"):
+        for options in [{}, *more.get(kind, ())]:
+            whole = encoded(noise, kind, **options)
+            for i in range(1, 8):
+                yield f"{kind} {options or ''} cut after {i} eighths", whole[: len(whole) * i // 8], "either"
 
 
 def hostile_pictures(count: int) -> list[dict]:
@@ -560,9 +551,8 @@ def hostile_pictures(count: int) -> list[dict]:
                 pixels = door.read(content, name)
                 color = (255, 255, 255) if wanted == "read white" else COLOR
                 off = max(abs(int(pixels[c].mean()) - color[c]) for c in range(3))
-                right = pixels.shape == (3, 8, 11) and (
-                    wanted == "either" or (wanted.startswith("read") and off < 9)
-                )
+                right = wanted == "either" or (wanted.startswith("read") and off < 9)
+                right = right and pixels.shape == (3, 8, 11)
             except InputError as e:
                 answer, error = "refused", str(e)[:150]
                 right = name in str(e) and wanted in ("refused", "either")
@@ -577,8 +567,3 @@ def hostile_pictures(count: int) -> list[dict]:
         out.append({"picture": name, "passed": passed, "answer": answer, "said": error, "wanted": wanted,
                     "bytes_on_stderr": words, "seconds": round(seconds, 3), "mb": round(more)})  # fmt: skip
     return out
-
-
-if __name__ == "__main__":
-    for one in sorted(hostile_pictures(0), key=lambda one: (one["passed"], -one["seconds"])):
-        print(one)

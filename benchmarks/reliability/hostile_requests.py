@@ -1,7 +1,6 @@
 """Hostile requests against a real server with default limits: refused, each of them, and nobody else notices.
 
-    python -m benchmarks.reliability.reliability hostile_requests        all of them
-    python -m benchmarks.reliability.hostile_requests 60                 about sixty; those that were not refused are printed
+    python -m benchmarks.reliability.reliability hostile_requests        all of them; --count 60: about sixty
 
 A request passes if it is answered 4xx in the server's own form of an error, or 503 where that says overload, or, where
 HTTP asks for no better, its connection is closed. Good requests go in between and must be answered as ``predict_proba``
@@ -12,7 +11,6 @@ import contextlib
 import http.client
 import json
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -35,7 +33,7 @@ AT_ONCE = 4
 EVERY = 5  # hostile requests between two good ones
 PATIENCE = 25.0  # seconds for an answer; a slow body gets its 408 after ten
 OVERLOAD = ("too much is being sent at once", "no answer within", "no explanation within")
-WORDS = ["a", "warm", "and", "wise", "film", "that", "is", "dull", ",", "number", "of", "many"]
+WORDS = "a warm and wise film that is dull , number of many".split()
 
 
 @dataclass
@@ -223,11 +221,3 @@ def hostile_requests(count: int = 0) -> list[dict[str, Any]]:
         finally:
             server.stop()
     return out
-
-
-if __name__ == "__main__":
-    runs = hostile_requests(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
-    for one in runs:
-        if not one["passed"] or one["kind"] == "whole":
-            print(one)
-    print(f"{sum(one['passed'] for one in runs)} of {len(runs)}")

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness.processes import ended, forked, peak_mb, reset_peak, scratch
+from benchmarks.harness.processes import answered, ended, forked, peak_mb, reset_peak, scratch
 from glassformer.data.parquet import check_rows, open_parquet, read_batches, to_list
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import InputError
@@ -28,6 +28,7 @@ from glassformer.errors import InputError
 MOST_SECONDS, MOST_MB = 30.0, 700  # of one core: other work on the machine does not count
 MOST_WAIT = 180.0  # seconds by the clock, so that waiting for a pipe is found
 READ, REFUSED = "read", "refused"
+GOOD = ["a good film", "a bad film"] * 20
 Case = tuple[str, str, Callable[[Path], Any], str]  # name, ending, what writes it, the answer that is right
 
 
@@ -58,20 +59,18 @@ def _varint(value: int, width: int) -> bytes:
 
 def _false_footer(path: Path) -> None:
     """A page that unpacks to a gigabyte, under a footer that says it is small."""
-    pq.write_table(
-        pa.table({"text": ["a " * 150_000_000, "b", "c", "d"], "label": [0, 1, 0, 1]}), path, compression="zstd",
-        use_dictionary=False, write_statistics=False,
-    )  # fmt: skip
+    _table(compression="zstd", use_dictionary=False, write_statistics=False)(
+        ["a " * 150_000_000, "b", "c", "d"]
+    )(path)
     raw = path.read_bytes()
     size = pq.read_metadata(path).row_group(0).column(0).total_uncompressed_size
-    whole = size << 1
-    width = (whole.bit_length() + 6) // 7
+    width = ((size << 1).bit_length() + 6) // 7
     path.write_bytes(raw.replace(_varint(size, width), _varint(1_000, width)))
 
 
-def _patched(old: bytes, new: bytes, **options: Any) -> Callable[[Path], None]:
+def _patched(old: bytes, new: bytes) -> Callable[[Path], None]:
     def write(path: Path) -> None:
-        _table(**options)(["a good film", "a bad film"] * 20)(path)
+        _table()(GOOD)(path)
         path.write_bytes(path.read_bytes().replace(old, new))
 
     return write
@@ -79,19 +78,12 @@ def _patched(old: bytes, new: bytes, **options: Any) -> Callable[[Path], None]:
 
 def _footer(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
     def write(path: Path) -> None:
-        _table()(["a good film", "a bad film"] * 20)(path)
+        _table()(GOOD)(path)
         raw = path.read_bytes()
         length = struct.unpack("<I", raw[-8:-4])[0]
         path.write_bytes(raw[: -8 - length] + change(raw[-8 - length : -8]) + raw[-8:])
 
     return write
-
-
-def _rows_missing(path: Path) -> None:
-    """A file whose footer promises ten rows more than its pages have."""
-    _table()(["a good film", "a bad film"] * 20)(path)
-    raw = path.read_bytes()
-    path.write_bytes(raw.replace(_varint(40, 1), _varint(50, 1)))
 
 
 def _no_groups(path: Path) -> None:
@@ -114,7 +106,7 @@ def _lines(*records: Any) -> str:
 
 def cases() -> list[Case]:
     """All of them."""
-    good = ["a good film", "a bad film"] * 20
+    good = GOOD
     plain, one = _table(compression="zstd", use_dictionary=False), _table(compression="zstd")
     day = datetime.datetime(2020, 2, 3, 4, 5)
     head, row = "text,label\n", "a film,1\nanother,0\n"
@@ -159,7 +151,7 @@ def cases() -> list[Case]:
         ("20,000 row groups", ".parquet", lambda p: pq.write_table(
             pa.table({"text": good * 50, "label": [0, 1] * 1_000}), p, row_group_size=1), READ),
         ("no row groups", ".parquet", _no_groups, REFUSED),
-        ("more rows than pages", ".parquet", _rows_missing, REFUSED),
+        ("more rows than pages", ".parquet", _patched(_varint(40, 1), _varint(50, 1)), REFUSED),
         ("encrypted footer", ".parquet", _patched(b"PAR1", b"PARE"), REFUSED),
         ("another magic", ".parquet", _patched(b"PAR1", b"ORC1"), REFUSED),
         ("a footer of zeros", ".parquet", _footer(lambda f: bytes(len(f))), REFUSED),
@@ -232,7 +224,7 @@ def cases() -> list[Case]:
         ("a sparse file of 20 GB", ".csv", lambda p: (p.touch(), os.truncate(p, 20 << 30))[0], REFUSED),
     ]  # fmt: skip
     found += [
-        (f"labels: {k}", ".parquet", _table()(good, column), answer) for k, (column, answer) in kinds.items()
+        (f"labels: {k}", ".parquet", _table()(good, *made), right) for k, (*made, right) in kinds.items()
     ]
     found += [(f"texts: {k}", ".parquet", _table()(column), REFUSED) for k, column in texts.items()]
     return found
@@ -244,15 +236,12 @@ def _long_list(path: Path) -> None:
 
 
 def _millions(path: Path) -> None:
-    n = 50_000_000
-    labels = pa.array([0, 1], pa.int8()).take(pa.array([0] * 2)).slice(0, 1)
-    text = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), pa.array(["a film"]))
-    chunk = pa.table({"text": pa.chunked_array([text]), "label": labels}).take(
-        pa.array([0] * 1_000_000, pa.int32())
-    )
-    with pq.ParquetWriter(path, chunk.schema, compression="zstd") as writer:
-        for _ in range(n // len(chunk)):
-            writer.write_table(chunk)
+    n, chunk = 50_000_000, 1_000_000
+    one = pa.table({"text": _repeated("a film", 1), "label": pa.array([0], pa.int8())})
+    many = one.take(pa.array([0] * chunk, pa.int32()))
+    with pq.ParquetWriter(path, many.schema, compression="zstd") as writer:
+        for _ in range(n // chunk):
+            writer.write_table(many)
 
 
 def stream(path: Path) -> None:
@@ -273,10 +262,8 @@ def load(path: Path) -> None:
 
 def attempt(path: Path, read: Callable[[Path], None]) -> dict[str, Any]:
     """What reading a file in a process of its own comes to: its answer, seconds, and memory beyond that before."""
-    reader, writer = os.pipe()
 
-    def child() -> None:
-        os.close(reader)
+    def work() -> dict[str, Any]:
         signal.alarm(int(MOST_WAIT))
         before, started, answer = reset_peak(), time.process_time(), READ
         try:
@@ -287,15 +274,9 @@ def attempt(path: Path, read: Callable[[Path], None]) -> dict[str, Any]:
         except BaseException as error:
             answer = repr(error)[:300]
         more = max(0.0, peak_mb() - before)
-        said = {"answer": answer, "seconds": time.process_time() - started, "mb": more}
-        os.write(writer, json.dumps(said).encode())
+        return {"answer": answer, "seconds": time.process_time() - started, "mb": more}
 
-    pid = forked(child)
-    os.close(writer)
-    with open(reader, "rb") as pipe:
-        said = pipe.read()
-    ended(pid)
-    return json.loads(said) if said else {"answer": "died", "seconds": 0.0, "mb": 0.0}
+    return answered(work)[1] or {"answer": "died", "seconds": 0.0, "mb": 0.0}
 
 
 def hostile_tables(count: int = 0) -> list[dict]:

@@ -90,8 +90,11 @@ def file_safe(text: str) -> str:
 
 def seen_as(text: str) -> str:
     """What a page shows of it at least: its first characters, without those that have no shape."""
-    plain = "".join(c for c in text if unicodedata.category(c)[0] not in "CZ" and c != "\ufffd")
-    return plain[:24]
+    return with_shape(text)[:24]
+
+
+def with_shape(text: str) -> str:
+    return "".join(c for c in text if unicodedata.category(c)[0] not in "CZ" and c != "\ufffd")
 
 
 # --- the runs -----------------------------------------------------------------------------------------
@@ -141,9 +144,8 @@ def no_formulas(run: Path) -> bool:
     """Whether no cell of predictions.csv is taken for a formula."""
     with (run / "predictions.csv").open(encoding="utf-8", newline="") as file:
         cells = [cell for row in csv.reader(file) for cell in row]
-    parts = [
-        part.lstrip(' "') for cell in cells for part in re.split(r"[;\t\r\n]", cell)[1:]
-    ]  # other separators
+    others = [re.split(r"[;\t\r\n]", cell)[1:] for cell in cells]  # by other separators
+    parts = [part.lstrip(' "') for found in others for part in found]
     return len(cells) > 7 * AT_ONCE and not any(cell.startswith(FORMULA_STARTS) for cell in cells + parts)
 
 
@@ -155,12 +157,13 @@ class Watched:
 
     def __init__(self, browser: Any):
         self.page, self.said, self.own = browser.new_page(), [], "file:"
-        self.page.on(
-            "dialog", lambda dialog: (self.said.append(f"dialog {dialog.message}"), dialog.dismiss())[0]
-        )
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("popup", lambda _: self.said.append("a new window"))
+        for event, said in (
+            ("console", lambda message: message.text),
+            ("pageerror", str),
+            ("popup", lambda _: "a new window"),
+        ):
+            self.page.on(event, lambda what, said=said: self.said.append(said(what)))
+        self.page.on("dialog", lambda it: (self.said.append(f"dialog {it.message}"), it.dismiss())[0])
         self.page.on("request", self._asked)
 
     def _asked(self, request: Any) -> None:
@@ -177,7 +180,7 @@ class Watched:
             const held = [...copy.querySelectorAll("option")].map((x) => x.textContent);
             return [copy.textContent, ...more, ...held, document.title].join(" ");
         }""", inside)  # fmt: skip
-        return "".join(c for c in text if unicodedata.category(c)[0] not in "CZ" and c != "\ufffd")
+        return with_shape(text)
 
     def faults(self) -> list[str]:
         """What has happened since the last call, and what the page holds that could still happen."""
@@ -223,40 +226,34 @@ def into_reports(
     tab: Watched, home: Path, given: list[str], texts: Path, pictures: Path
 ) -> dict[tuple, bool]:
     """Whether each string stands as text in the reports and in the pages of explanations, and what went wrong."""
-    out: dict[tuple, bool] = {}
+    out: dict[tuple, Any] = {(s, "said"): [] for s in given} | {
+        (s, *door): True for s in given for door in DOORS
+    }
     one = gf.load(texts)
     labels = [s if s in one.classes_ else s.strip() for s in given]  # tables lose white space around a label
     explained = [
-        one.explain(f"{s} film", method="occlusion", target=label, maps=True)
-        for s, label in zip(given, labels, strict=True)
+        one.explain(f"{s} film", method="occlusion", target=x, maps=True) for s, x in zip(given, labels)
     ]
     files = [str(home / "p" / f"{file_safe(s)}..png") for s in given]
-    pages = {
-        "texts": page(explained),
-        "pictures": page(explain(pictures, files, method="rollout", maps=True)),
-    }
-    for name, content in pages.items():
-        (home / f"{name}.html").write_text(content, encoding="utf-8")
-    quiet = tab.open_file(texts / "report.html")
-    shown, safe = tab.shown(), no_formulas(texts)
-    for s in given:
-        out[s, "text", "report"] = out[s, "label", "report"] = not quiet and safe and seen_as(s) in shown
-        out[s, "said"] = quiet
-    quiet = tab.open_file(pictures / "report.html")
-    shown, safe = tab.shown(), no_formulas(pictures)
-    for s in given:
-        out[s, "file name", "report"] = not quiet and safe and seen_as(file_safe(s)) in shown
-        out[s, "label", "report"] &= not quiet and safe and seen_as(s) in shown
-        out[s, "said"] = out[s, "said"] + quiet
-    quiet = tab.open_file(home / "texts.html")
-    shown = tab.shown()
-    for s in given:
-        out[s, "text", "page"] = out[s, "label", "page"] = not quiet and seen_as(s) in shown
-        out[s, "said"] = out[s, "said"] + quiet
-    quiet = tab.open_file(home / "pictures.html")  # which does not say how the file is called
-    for s in given:
-        out[s, "file name", "page"] = not quiet
-        out[s, "said"] = out[s, "said"] + quiet
+    (home / "texts.html").write_text(page(explained), encoding="utf-8")
+    (home / "pictures.html").write_text(
+        page(explain(pictures, files, method="rollout", maps=True)), encoding="utf-8"
+    )
+    for file, run, end, doors in (
+        (texts / "report.html", texts, "report", ("text", "label")),
+        (pictures / "report.html", pictures, "report", ("file name", "label")),
+        (home / "texts.html", None, "page", ("text", "label")),
+        (home / "pictures.html", None, "page", ("file name",)),
+    ):
+        quiet = tab.open_file(file)
+        shown, safe = tab.shown(), run is None or no_formulas(run)
+        for s, door in itertools.product(given, doors):
+            named = seen_as(file_safe(s) if door == "file name" else s)
+            # a page of explanations does not say how the file is called
+            stands = named in shown or (door, end) == ("file name", "page")
+            out[s, door, end] &= not quiet and safe and stands
+        for s in given:
+            out[s, "said"] = out[s, "said"] + quiet
     return out
 
 
@@ -275,10 +272,8 @@ def into_the_server_s_page(
                 place = ".panel .words"
             else:
                 tab.page.set_input_files("input[type=file]", [])
-                file = io.BytesIO()
-                Image.fromarray(np.random.default_rng(len(s)).integers(0, 256, (8, 8, 3), np.uint8)).save(
-                    file, "PNG"
-                )
+                file, rng = io.BytesIO(), np.random.default_rng(len(s))
+                Image.fromarray(rng.integers(0, 256, (8, 8, 3), np.uint8)).save(file, "PNG")
                 picture = {"name": f"{file_safe(s)}.png", "mimeType": "image/png", "buffer": file.getvalue()}
                 tab.page.set_input_files("input[type=file]", picture)
                 place = ".panel .patches"
@@ -327,8 +322,7 @@ def control(count: int) -> list[dict]:
             (home / "raw.html").write_text(f"<!doctype html><meta charset=utf-8><p>{s}</p>", encoding="utf-8")
             tab = Watched(browser)
             faults = tab.open_file(home / "raw.html")
-            out.append(
-                {"string": s, "passed": bool(faults) or seen_as(s) not in tab.shown(), "said": faults[:3]}
-            )
+            noticed = bool(faults) or seen_as(s) not in tab.shown()
+            out.append({"string": s, "passed": noticed, "said": faults[:3]})
             tab.page.close()
     return out

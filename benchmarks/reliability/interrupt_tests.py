@@ -42,6 +42,7 @@ STOPS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 TINY = ["d_model=12", "num_layers=1", "num_heads=2", "d_ff=20", "precision=fp32", "threads=1", "bootstrap=20",
         "checkpoint_every=3"]  # fmt: skip
 CLOCK = {"manifest.json", "glassformer.json", "report.html", "metrics.json", "config.toml", "history.jsonl"}
+MACHINE = ("date", "peak_memory_mb", "machine")
 Argv = Sequence[str]
 
 
@@ -54,24 +55,27 @@ def home() -> Path:
     folder, owner = Path(tempfile.mkdtemp(prefix="reliability-")), os.getpid()
     atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))
     rng = np.random.default_rng(1)
-    words = ["film", "plot", "actor", "scene", "music", "camera"]
-    labels = {"pos": "splendid", "neg": "dreadful"}
-    rows = [(f"the {rng.choice(words)} {i} is {labels[name]} {rng.choice(words)}", name)
+    words, splendid = (
+        ["film", "plot", "actor", "scene", "music", "camera"],
+        {"pos": "splendid", "neg": "dreadful"},
+    )
+    rows = [(f"the {rng.choice(words)} {i} is {splendid[name]} {rng.choice(words)}", name)
             for i, name in enumerate(["pos", "neg"] * 60)]  # fmt: skip
     (folder / "texts.csv").write_text("text,label\n" + "".join(f"{a},{b}\n" for a, b in rows))
-    table = pa.table({"text": [text for text, _ in rows] * 4})
-    pq.write_table(table, folder / "large.parquet")
+    pq.write_table(pa.table({"text": [text for text, _ in rows] * 4}), folder / "large.parquet")
     for split, count in (("train", 12), ("test", 5)):
         for label in range(3):
-            (folder / "pictures" / split / str(label)).mkdir(parents=True)
+            place = folder / "pictures" / split / str(label)
+            place.mkdir(parents=True)
             for i in range(count):
-                pixels = rng.integers(0, 80 * (label + 1), (8, 8, 3), np.uint8)
-                Image.fromarray(pixels).save(folder / "pictures" / split / str(label) / f"{i}.png")
-    (folder / "corpus.txt").write_text("\n".join(s.lower() for s in countries_sentences(400)) + "\n")
+                Image.fromarray(rng.integers(0, 80 * (label + 1), (8, 8, 3), np.uint8)).save(
+                    place / f"{i}.png"
+                )
+    corpus = folder / "corpus.txt"
+    corpus.write_text("\n".join(s.lower() for s in countries_sentences(400)) + "\n")
     (folder / "vectors.toml").write_text(
-        'task = "word2vec"\nname = "tiny"\nsummary = "tiny"\n[data]\n'
-        f'source = "{folder / "corpus.txt"}"\n[vectors]\ndim = 11\nmin_count = 2\nepochs = 3\nthreads = 1\n'
-        "checkpoint_every = 1\n[judge]\ntests = []\n"
+        f'task = "word2vec"\nname = "tiny"\nsummary = "tiny"\n[data]\nsource = "{corpus}"\n[vectors]\ndim = 11\n'
+        "min_count = 2\nepochs = 3\nthreads = 1\ncheckpoint_every = 1\n[judge]\ntests = []\n"
     )
     for kind in ("text", "image", "word2vec"):
         code = main(training(kind, folder / f"run-{kind}", folder))
@@ -153,9 +157,7 @@ def digest(folder: Path) -> str:
         if path.name in ("history.jsonl", "metrics.json", "glassformer.json"):
             texts = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
             lines = [without_clock(json.loads(text)) for text in texts]
-            for line in lines:
-                for key in ("date", "peak_memory_mb", "machine"):
-                    line.pop(key, None)
+            lines = [{k: v for k, v in line.items() if k not in MACHINE} for line in lines]
             h.update(json.dumps(lines, sort_keys=True).encode())
         elif path.name == "README.md":  # a card: how long the training took, and the card's own checksum
             lines = path.read_text().splitlines()
@@ -195,13 +197,11 @@ class Job:
         return digest(place / "out") if done.exists() else ""
 
 
-JOBS = [
-    Job(*words.split())
-    for words in (
-        "train text", "train image", "train word2vec", "evaluate text", "train text",
-        "predict text", "train image", "export image", "evaluate image", "export image",
-    )
-]  # fmt: skip
+VERBS = (
+    "train text, train image, train word2vec, evaluate text, train text, predict text, train image, export image, "
+    "evaluate image, export image"
+)
+JOBS = [Job(*words.split()) for words in VERBS.split(", ")]
 
 
 def warm() -> None:
@@ -250,10 +250,9 @@ def stop(rng: random.Random, job: Job, number: signal.Signals) -> dict[str, Any]
         if code == 0:
             problems += ["another result"] * (found != wanted)
         else:
-            if number == signal.SIGKILL:
-                problems += [f"exit code {code}"] * (code != -signal.SIGKILL)
-            else:
-                problems += [f"exit code {code}"] * (code != 130)
+            right = -signal.SIGKILL if number == signal.SIGKILL else 130
+            problems += [f"exit code {code}"] * (code != right)
+            if number != signal.SIGKILL:
                 errors = [line for line in err.splitlines() if not line.startswith("note: ")]
                 problems += ["not one line"] * (len(errors) != 1 or not errors[0].startswith("error: "))
                 problems += [f"litter: {x}" for x in litter(place)]
@@ -276,13 +275,11 @@ def litter(place: Path) -> list[str]:
 
 def starts(count: int, first: int = 0) -> list[dict]:
     """New processes, stopped while Python begins and imports: 130, or the signal's own end before our first line."""
-    out = []
+    out, pipes = [], {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     for i in range(first, first + count):
         rng, number = random.Random(i), STOPS[1 + i % 3]
         with scratch() as place:
-            argv = JOBS[0].argv(place)
-            pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-            process = subprocess.Popen([sys.executable, "-m", "glassformer", *argv], **pipes)
+            process = subprocess.Popen([sys.executable, "-m", "glassformer", *JOBS[0].argv(place)], **pipes)
             time.sleep(rng.uniform(0, 4.0))
             process.send_signal(number)
             err = process.communicate(timeout=120)[1]
@@ -338,15 +335,19 @@ def job_of(kind: str) -> Job:
     return next(job for job in JOBS if (job.verb, job.kind) == ("train", kind))
 
 
-def fresh_fresh(rng: random.Random, place: Path) -> list[str]:
+def any_kind(rng: random.Random, place: Path) -> tuple[str, list[str]]:
+    """A kind of training, and its command."""
     kind = rng.choice(["text", "image", "word2vec"])
-    argv = training(kind, place / "out")
+    return kind, training(kind, place / "out")
+
+
+def fresh_fresh(rng: random.Random, place: Path) -> list[str]:
+    kind, argv = any_kind(rng, place)
     return main_process_only(together(rng, place, argv, argv), place, kind)
 
 
 def resume_resume(rng: random.Random, place: Path) -> list[str]:
-    kind = rng.choice(["text", "image", "word2vec"])
-    argv = training(kind, place / "out")
+    kind, argv = any_kind(rng, place)
     while not (place / "out").is_dir() or not has_started(place / "out"):
         pid = forked(argv, place / "log")
         time.sleep(rng.uniform(0.2, 0.9) * peaceful(job_of(kind))[0])
@@ -357,8 +358,7 @@ def resume_resume(rng: random.Random, place: Path) -> list[str]:
 
 
 def fresh_resume(rng: random.Random, place: Path) -> list[str]:
-    kind = rng.choice(["text", "image", "word2vec"])
-    argv = training(kind, place / "out")
+    kind, argv = any_kind(rng, place)
     both = [argv, [*argv, "--resume"]]
     rng.shuffle(both)
     return main_process_only(together(rng, place, *both), place, kind)
@@ -410,10 +410,11 @@ def save_load(rng: random.Random, place: Path) -> list[str]:
 
     served = read(lambda: load_models([path], Limits(), precision="fp32")[0][0].clf)
     readers = [read(lambda: gf.load(path)), served]
-    pids = [forked([], place / f"log{i}", work) for i, work in enumerate([save, save, *readers])]
-    codes = [ended(pids[0]), ended(pids[1])]
+    work = {"saver": save, "other saver": save, "load": readers[0], "serve": readers[1]}
+    pids = {name: forked([], place / f"log {name}", one) for name, one in work.items()}
+    codes = {name: ended(pids[name]) for name in ("saver", "other saver")}
     stop.touch()
-    codes += [ended(pids[2]), ended(pids[3])]
-    problems = [f"{['saver', 'saver', 'load', 'serve'][i]}: {code}: {told(code, place / f'log{i}')[2][-300:]}"
-                for i, code in enumerate(codes) if code]  # fmt: skip
+    codes |= {name: ended(pids[name]) for name in ("load", "serve")}
+    said = {name: told(code, place / f"log {name}")[2][-300:] for name, code in codes.items()}
+    problems = [f"{name}: {code}: {said[name]}" for name, code in codes.items() if code]
     return problems + [f"litter: {x}" for x in litter(place)]

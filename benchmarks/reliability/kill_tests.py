@@ -6,6 +6,7 @@ random generators), its final weights and its history without the clock.
 """
 
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -20,7 +21,7 @@ import numpy as np
 import torch
 
 import glassformer as gf
-from benchmarks.harness.processes import ended, forked, scratch
+from benchmarks.harness.processes import answered, ended, forked, scratch
 from glassformer.checkpoints.native import list_states, load_state, save_state
 from glassformer.data.corpus import countries_sentences
 from glassformer.errors import CheckpointError
@@ -54,9 +55,8 @@ def fit(kind: str, folder: Path, callbacks: tuple = (), seed: int = 0) -> Any:
         pictures = [rng.integers(0, 80 * (c + 1), (8, 8, 3), np.uint8) for c in labels]
         options = {"image_size": 8, "patch_size": 4, "augment": "light", "mix": "both", "evaluate_every": 4}
         clf = gf.ImageClassifier("vit-tiny", epochs=6, batch_size=8, seed=seed, **NOISY, **SIZES, **options)
-        return clf.fit(
-            pictures[:36], labels[:36].tolist(), validation=(pictures[36:], labels[36:].tolist()), **where
-        )
+        split = [(pictures[part], labels[part].tolist()) for part in (slice(36), slice(36, None))]
+        return clf.fit(*split[0], validation=split[1], **where)
     if kind == "word2vec":
         word_vectors.ROUND = 1_000  # words between two checkpoints
         model = gf.Word2Vec(dim=11, min_count=2, epochs=3, threads=1, checkpoint_every=1, seed=seed)
@@ -75,15 +75,13 @@ def digest(kind: str, folder: Path, fitted: Any) -> str:
             continue
         h.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         h.update(tensor.contiguous().flatten().view(torch.uint8).numpy())
-    state = {k: v for k, v in found.state.items() if k not in ("seconds", "history")}
+    state = {k: v for k, v in found.state.items() if k not in ("seconds", "history", "elapsed")}
     history = [{k: v for k, v in r.items() if "seconds" not in k} for r in fitted.history_]
-    weights = (
-        [fitted.vectors_] if kind == "word2vec" else [w.numpy() for w in fitted.model_.state_dict().values()]
-    )
-    for w in weights:
-        h.update(np.ascontiguousarray(w))
-    for key in ("seconds", "elapsed"):
-        state.pop(key, None)
+    if kind == "word2vec":
+        h.update(np.ascontiguousarray(fitted.vectors_))
+    else:
+        for w in fitted.model_.state_dict().values():
+            h.update(np.ascontiguousarray(w.numpy()))
     h.update(json.dumps([without_clock(state), history], sort_keys=True).encode())
     return h.hexdigest()
 
@@ -108,14 +106,8 @@ def warm() -> None:
 
 def finish(kind: str, folder: Path, callbacks: tuple = (), seed: int = 0) -> str:
     """Train to the end in a process of its own; the digest, or what it died of."""
-    answer = folder.parent / f"{folder.name}.digest"
-    answer.unlink(missing_ok=True)
-
-    def work() -> None:
-        answer.write_text(digest(kind, folder, fit(kind, folder, callbacks, seed)))
-
-    code = ended(forked(work))
-    return answer.read_text() if code == 0 else f"exit code {code}"
+    code, found = answered(lambda: digest(kind, folder, fit(kind, folder, callbacks, seed)))
+    return found if code == 0 else f"exit code {code}"
 
 
 def tell_save(number: int, pipe: int) -> None:
@@ -153,8 +145,8 @@ def kill_and_resume(
         half = any(name.endswith((".tmp", ".old")) for name in names)
         done = list_states(folder)[-1][0] if any(not n.startswith(".") for n in names) else 0
         found = finish(kind, folder)
-        return {"kind": kind, "killed": killed, "in a save": half, "step": done, "passed": found == wanted,
-                "said": "" if found == wanted else found}  # fmt: skip
+        about = {"kind": kind, "killed": killed, "in a save": half, "step": done}
+        return about | {"passed": found == wanted, "said": "" if found == wanted else found}
 
 
 def kills(count: int, first: int = 0) -> list[dict]:
@@ -183,37 +175,39 @@ def kills(count: int, first: int = 0) -> list[dict]:
 # --- every call to the disk ----------------------------------------------------------------------------
 
 
+def equal(found: Any, *states: dict[str, torch.Tensor]) -> bool:
+    """Whether a checkpoint has the tensors of its step, the first or the second."""
+    return all(torch.equal(t, found.tensors[n]) for n, t in states[found.step - 1].items())
+
+
 def crashes() -> list[dict]:
     """A save over an older checkpoint, its process killed at each of its calls to the disk, one after the other."""
-    out, call = [], 0
+    out = []
     old, new = ({"w": torch.full((50,), float(v)), "m": torch.arange(v * 100)} for v in (1, 2))
-    while True:
-        call += 1
+    for call in itertools.count(1):
         with scratch() as home:
             folder = home / "checkpoints"
             save_state(folder, 1, old, {"step": 1}, keep_last=1)
             code = ended(forked(lambda folder=folder, at=call: _save_and_die(folder, new, at)))
             try:
                 found = load_state(folder)
-                tensors = {1: old, 2: new}[found.step]
-                passed = not found.skipped and all(
-                    torch.equal(t, found.tensors[n]) for n, t in tensors.items()
-                )
+                passed = not found.skipped and equal(found, old, new)
                 passed = passed and (code == -signal.SIGKILL or found.step == 2)
             except CheckpointError:
                 passed = False
         if code == 0:
-            return out
+            break
         out.append({"call": call, "passed": passed})
+    return out
 
 
 def _save_and_die(folder: Path, tensors: dict, at: int) -> None:
     left = [at]
 
+    calls = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir")
+
     def hear(event: str, args: tuple) -> None:
-        if event in ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir") and str(folder) in str(
-            args[0]
-        ):
+        if event in calls and str(folder) in str(args[0]):
             strike()
 
     def strike() -> None:
@@ -250,10 +244,9 @@ def full_disks(count: int, first: int = 0) -> list[dict]:
 
             code = ended(forked(save))
             found = load_state(folder)
-            whole = {1: old, 2: new}[found.step]
-            same = all(torch.equal(t, found.tensors[n]) for n, t in whole.items())
             clean = not any(name.startswith(".") for name in os.listdir(folder))
-            out.append({"limit": limit, "step": found.step, "passed": same and clean and code == 1})
+            passed = equal(found, old, new) and clean and code == 1
+            out.append({"limit": limit, "step": found.step, "passed": passed})
     return out
 
 

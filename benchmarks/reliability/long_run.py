@@ -50,8 +50,10 @@ def memory(steps: int) -> list[dict]:
         assert sum(1 for _ in (home / "history.jsonl").open()) >= steps
     sizes = {int(step): int(size) for step, size in lines}
     first = sizes[steps // 10]
-    return [
-        {"step": step, "mb": round(size / 1e6, 1), "growth": round(size / first - 1, 4),
-         "answer": f"{size / first - 1:+.1%}", "passed": size / first - 1 <= MOST_GROWTH}
-        for step, size in sizes.items() if step > steps // 10
-    ]  # fmt: skip
+    found = []
+    for step, size in sizes.items():
+        if step > steps // 10:
+            growth = size / first - 1
+            about = {"step": step, "mb": round(size / 1e6, 1), "growth": round(growth, 4)}
+            found.append(about | {"answer": f"{growth:+.1%}", "passed": growth <= MOST_GROWTH})
+    return found

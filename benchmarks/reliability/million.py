@@ -73,18 +73,13 @@ def score(command: list[str], parts: Path, stop_at: int | None) -> tuple[int, li
 def flatness(memory: list[tuple[int, float]], before: int) -> dict[str, Any]:
     """The largest memory in the first and in the last half of this call's shards, once its workers have begun.
 
-    Args:
-        memory: (shards there, MB).
-        before: shards that an earlier call had left; until a fifth of the rest is done, workers are still starting.
+    ``memory``: (shards there, MB). Until a fifth of the shards beyond those ``before`` is done, workers are starting.
     """
     last = max((done for done, _ in memory), default=0)
     begun = [(done, mb) for done, mb in memory if done > before + (last - before) // 5]
     middle = begun[len(begun) // 2][0] if begun else 0
-    return {
-        "by_shards": memory,
-        "first_half": max((mb for done, mb in begun if done <= middle), default=0.0),
-        "last_half": max((mb for done, mb in begun if done > middle), default=0.0),
-    }
+    first, rest = ([mb for done, mb in begun if (done > middle) == late] for late in (False, True))
+    return {"by_shards": memory, "first_half": max(first, default=0.0), "last_half": max(rest, default=0.0)}
 
 
 @command("a million texts", out="million", packages=("ray", "pyarrow"), rows=1000000, engine="ray")

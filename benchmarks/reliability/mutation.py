@@ -12,36 +12,25 @@ import copy
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
-COMPARISONS: dict[type, tuple[type, ...]] = {
-    ast.Lt: (ast.LtE, ast.GtE),
-    ast.LtE: (ast.Lt, ast.Gt),
-    ast.Gt: (ast.GtE, ast.LtE),
-    ast.GtE: (ast.Gt, ast.Lt),
-    ast.Eq: (ast.NotEq,),
-    ast.NotEq: (ast.Eq,),
-    ast.Is: (ast.IsNot,),
-    ast.IsNot: (ast.Is,),
-    ast.In: (ast.NotIn,),
-    ast.NotIn: (ast.In,),
-}
-ARITHMETIC: dict[type, type] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.FloorDiv,
-    ast.Pow: ast.Mult,
-    ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd,
-    ast.LShift: ast.RShift,
-    ast.RShift: ast.LShift,
-}
+
+def _instead(said: str) -> dict[Any, list[Any]]:
+    """Kinds of nodes, each with those that may stand in its place."""
+    lines = (line.split() for line in said.split(","))
+    return {getattr(ast, kind): [getattr(ast, other) for other in others] for kind, *others in lines}
+
+
+COMPARISONS = _instead(
+    "Lt LtE GtE, LtE Lt Gt, Gt GtE LtE, GtE Gt Lt, Eq NotEq, NotEq Eq, Is IsNot, IsNot Is, In NotIn, NotIn In"
+)
+ARITHMETIC = _instead(
+    "Add Sub, Sub Add, Mult Div, Div Mult, FloorDiv Mult, Mod FloorDiv, Pow Mult, BitAnd BitOr, BitOr BitAnd, "
+    "LShift RShift, RShift LShift"
+)
 DANGEROUS = {"kill", "killpg", "rmtree"}  # a signal or a folder that is not the test's
-UNSEEN = {
-    "where", "fix", "encoding", "strict", "device", "non_blocking",
-}  # an error's words, a guard, a GPU's needs  # fmt: skip
+# An error's words, a guard, a GPU's needs.
+UNSEEN = {"where", "fix", "encoding", "strict", "device", "non_blocking"}
 IN_ANY_ORDER = {"max", "min", "gcd", "add", "transpose", "mul", "isinstance", "getattr", "hasattr", "cast"}
 MESSAGES = {"warn", "warning", "info", "debug", "exception"}  # calls that only say something
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -188,9 +177,9 @@ def _changes(node: ast.AST) -> Iterator[ast.AST]:
         for op in COMPARISONS[type(node.ops[0])]:
             yield _with(node, ops=[op()])
     elif isinstance(node, (ast.BinOp, ast.AugAssign)):
-        op = ARITHMETIC.get(type(node.op))
-        if op and not any(_is_text(getattr(node, side, None)) for side in ("left", "right", "value")):
-            yield _with(node, op=op())
+        for op in ARITHMETIC.get(type(node.op), ()):
+            if not any(_is_text(getattr(node, side, None)) for side in ("left", "right", "value")):
+                yield _with(node, op=op())
         if isinstance(node, ast.AugAssign):
             yield ast.Pass()
     elif isinstance(node, ast.BoolOp):
@@ -212,7 +201,7 @@ def _changes(node: ast.AST) -> Iterator[ast.AST]:
         yield ast.Pass()
     elif _stands_alone(node):
         yield ast.Pass()
-    elif isinstance(node, ast.Return) and node.value is not None and not _is_none(node.value):
+    elif isinstance(node, ast.Return) and node.value is not None and ast.unparse(node.value) != "None":
         yield ast.Return(ast.Constant(None))
 
 
@@ -265,10 +254,5 @@ def _slices(node: ast.Slice) -> Iterator[ast.AST]:
 
 
 def _is_text(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.JoinedStr) or (
-        isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))
-    )
-
-
-def _is_none(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+    texts = isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))
+    return texts or isinstance(node, ast.JoinedStr)

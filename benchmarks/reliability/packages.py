@@ -14,7 +14,6 @@ passed at the same sources are not run again, but for the environment itself, wh
 Pythons and packages stay, each with the commit that it was tried at.
 """
 
-import argparse
 import os
 import re
 import resource
@@ -66,11 +65,7 @@ def processor_seconds() -> float:
 
 
 def run(*words: str | Path, cwd: Path, minutes: float = 40) -> tuple[float, str]:
-    """Run a command: how many seconds it took, and its last line.
-
-    Raises:
-        Failed: with its last lines.
-    """
+    """Run a command: how many seconds it took, and its last line; Failed with its last lines."""
     began = time.monotonic()
     try:
         command = [str(word) for word in words]
@@ -102,8 +97,7 @@ def build(folder: Path) -> dict[str, Path]:
 def look_inside(built: dict[str, Path], folder: Path) -> dict[str, Any]:
     """Which libraries the wheels hold, and what auditwheel says of the one that has some.
 
-    Raises:
-        Failed: a level is missing, or a wheel's name does not fit what is in it.
+    Failed where a level is missing, or a wheel's name does not fit what is in it.
     """
     with zipfile.ZipFile(built["wheel"]) as wheel:
         held = sorted(Path(name).stem for name in wheel.namelist() if name.startswith(LIBRARIES))
@@ -139,9 +133,7 @@ class Column:
     ) -> bool:
         """Run a step, unless it passed before; whether it has passed.
 
-        Args:
-            again: run it in any case: it makes what later steps stand in.
-            keep: note its last line: a count of tests, a version.
+        ``again``: run it in any case: it makes what later steps stand in. ``keep``: note its last line.
         """
         if again or "seconds" not in self.steps.get(what, {}):
             load, before = round(os.getloadavg()[0], 2), processor_seconds()
@@ -173,9 +165,7 @@ def installing(folder: Path, own: Path, installer: str) -> list[str | Path]:
     return [own, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
 
 
-def try_package(
-    column: Column, python: str, package: Path, folder: Path, options: argparse.Namespace
-) -> None:
+def try_package(column: Column, python: str, package: Path, folder: Path, options: Any) -> None:
     """One environment: the core, its quick demo and the tests, then extra by extra."""
     column.tried("venv", python, "-m", "venv", folder / "venv", cwd=folder, again=True)
     own = folder / "venv" / "bin" / "python"
@@ -207,13 +197,8 @@ def try_package(
 
 
 def sources() -> str:
-    """The last commit that changed what is tried.
-
-    Raises:
-        SystemExit: there are changes that are not committed, and so would not be tried.
-    """
-    asked = ["git", "status", "--porcelain", "--", *SOURCES]
-    if said_by(*asked):
+    """The last commit that changed what is tried; changes that are not committed would not be."""
+    if said_by("git", "status", "--porcelain", "--", *SOURCES):
         raise SystemExit("commit first: packages are built from the last commit")
     return said_by("git", "log", "-1", "--format=%h", "--", *SOURCES)
 

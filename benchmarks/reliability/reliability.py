@@ -9,6 +9,7 @@ A row is written into results/reliability.json as soon as it has run. No test re
 be refused and counted.
 """
 
+import itertools
 import sys
 import time
 from collections import Counter
@@ -59,7 +60,7 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
                    "behind, exit code 1", 30,
                    kill_tests.full_disks),
     "full_disks_verbs": ("The disk is full at a random byte of a random file, for each command that writes. One "
-                         "error line, exit code 1, no incomplete file, existing files intact", 72, full_disks.verbs),
+                         "error line, exit code 1, no incomplete file, existing files intact", 72, full_disks.full_disks),
     "signals": ("SIGTERM or Ctrl-C at a random time. The state is saved, exit code 130, and the resumed run has "
                 "the same result", 30,
                 kill_tests.signals),
@@ -142,6 +143,15 @@ OPTIONS: dict[str, Any] = {
     "tests": ["tests"],
 }  # of the command line, for the rows that have some
 SPELLED = ("memory", "soak_server")  # what each test has found, not how often
+NOTES = {  # below the scoreboard: what the tests of a row found
+    "round_trips": "Round trips",
+    "interruptions": "Interruptions",
+    "races": "Races",
+    "suite": "Tests without a network",
+    "memory": "Memory compared with that at 10,000 steps",
+    "hostile_requests": "Malicious requests",
+    "soak_server": "The 100,000 requests to the server, memory in each tenth",
+}
 EXAMPLES = 5  # of failures kept in the file
 
 
@@ -198,11 +208,12 @@ def read() -> dict[str, Any]:
 
 def line_of(row: dict[str, Any]) -> str:
     """A line of the scoreboard."""
-    seconds = f"{row['seconds']:.1f}" if row.get("seconds") else "–"
-    counts = [
-        f"{row[key]:,}" if isinstance(row[key], int) else row[key] for key in ("asked", "run", "passed")
-    ]
-    return f"| {' | '.join(map(str, [row['promise'], *counts, seconds]))} |"
+    seconds, counts = (
+        f"{row['seconds']:.1f}" if row.get("seconds") else "–",
+        [row[k] for k in ("asked", "run", "passed")],
+    )
+    cells = [f"{count:,}" if isinstance(count, int) else count for count in counts]
+    return f"| {' | '.join(map(str, [row['promise'], *cells, seconds]))} |"
 
 
 def page(result: dict[str, Any]) -> str:
@@ -221,26 +232,18 @@ def page(result: dict[str, Any]) -> str:
         lines.append(line_of(row | {"promise": ROWS[name][0]}))
     lines += map(line_of, (*borrowed.answers(), borrowed.refusals(), borrowed.fuzz(), borrowed.onnx()[0]))
     if "kills" in found:
-        kills = found["kills"]
-        lines += [
-            "",
-            f"Of the {kills['run']:,} kills, {kills['in_a_save']:,} were during a save and left an incomplete folder.",
-        ]
+        run, inside = found["kills"]["run"], found["kills"]["in_a_save"]
+        lines += ["", f"Of the {run:,} kills, {inside:,} were during a save and left an incomplete folder."]
     told = [note for note in (borrowed.onnx()[1],) if note]
-    for name, words in (("round_trips", "Round trips"),
-                        ("interruptions", "Interruptions"), ("races", "Races"),
-                        ("suite", "Tests without a network"),
-                        ("memory", "Memory compared with that at 10,000 steps"),
-                        ("hostile_requests", "Malicious requests"),
-                        ("soak_server", "The 100,000 requests to the server, memory in each tenth")):  # fmt: skip
+    for name, words in NOTES.items():
         if answers := found.get(name, {}).get("answers"):
             largest = found[name].get("largest")
             words += f" (largest difference {largest:.1e})" if largest else ""
             if name == "suite":
                 whole = found[name]["run"] == found[name]["asked"]
                 words += " (all tests)" if whole else " (some folders were not run in this way)"
-            told.append(f"{words}: " + ", ".join(f"{n:,} of {what}" if name not in SPELLED else ", ".join([what] * n)
-                                                 for what, n in answers.items()) + ".")  # fmt: skip
+            each = [[what] * n if name in SPELLED else [f"{n:,} of {what}"] for what, n in answers.items()]
+            told.append(f"{words}: {', '.join(itertools.chain(*each))}.")
     lines += [line for note in told for line in ("", note)]
     attempts = sum(row["network_attempts"] for row in found.values())
     lines += ["", f"Attempts to reach another machine during all of these: {attempts}.", ""]

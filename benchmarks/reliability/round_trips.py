@@ -124,14 +124,14 @@ def round_trips(count: int, other: str | None = None) -> list[dict]:
             back = difference(again(**given), wanted, mask)
         most, share = map(max, there, back)
         under = f"transformers {transformers.__version__}"
-        out.append(
-            {"kind": kind, "difference": most, "share": share, "answer": under, "passed": share <= TOLERANCE}
-        )
+        about = {"kind": kind, "difference": most, "share": share, "answer": under}
+        out.append(about | {"passed": share <= TOLERANCE})
     if other is not None:
-        command = [other, "-m", "benchmarks.reliability.round_trips", str(count)]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
+        command, place = (
+            [other, "-m", "benchmarks.reliability.round_trips", str(count)],
+            Path(__file__).parents[2],
         )
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=place)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
         out += [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

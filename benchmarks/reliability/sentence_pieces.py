@@ -176,19 +176,14 @@ def train(lines: Sequence[str], options: dict[str, Any], pieces: int = VOCABULAR
     import sentencepiece
 
     out = io.BytesIO()
-    quiet = {"minloglevel": 2, "num_threads": 1, "hard_vocab_limit": False}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=out, vocab_size=pieces, **quiet, **options
-    )
+    about = {"minloglevel": 2, "num_threads": 1, "hard_vocab_limit": False, "vocab_size": pieces, **options}
+    train = sentencepiece.SentencePieceTrainer.train
+    train(sentence_iterator=iter(lines), model_writer=out, **about)
     return out.getvalue()
 
 
 def compare(model: bytes, texts: Sequence[tuple[str, str]], unigram: bool) -> dict[str, Any]:
-    """Texts whose ids differ from the library's: how many of each kind, and the first examples.
-
-    Args:
-        texts: kind and text.
-    """
+    """Texts (kind and text) whose ids differ from the library's: how many of each kind, and the first examples."""
     import sentencepiece
 
     theirs = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -209,9 +204,8 @@ def compare(model: bytes, texts: Sequence[tuple[str, str]], unigram: bool) -> di
         at = next(i for i, pair in enumerate(zip([*found, None], [*wanted, None])) if pair[0] != pair[1])
         pieces = {"ours": found[at:][:5], "theirs": wanted[at:][:5]}
         named = {side: [theirs.id_to_piece(i) for i in ids] for side, ids in pieces.items()}
-        examples.append(
-            {"kind": kind, "text": text[:200], "first_different_token": at, "rounding": rounded, **named}
-        )
+        about = {"kind": kind, "text": text[:200], "first_different_token": at, "rounding": rounded}
+        examples.append(about | named)
     total = {"lines": len(texts), "tokens": tokens, "different": different.total(), "rounding": rounding}
     return {**total, "different_by_kind": dict(different), "examples": examples[:10]}
 
@@ -220,12 +214,7 @@ def compare(model: bytes, texts: Sequence[tuple[str, str]], unigram: bool) -> di
     "token ids of SentencePiece models compared with the library's",
     out="sentence-pieces",
     packages=("sentencepiece",),
-    packages_folder={
-        "flag": "--packages",
-        "type": Path,
-        "required": True,
-        "help": "folder of the .deb files",
-    },
+    packages_folder=dict(flag="--packages", type=Path, required=True, help="folder of the .deb files"),
     lines=dict(type=count, default=10_000, help="lines compared for each model"),
     seed=0,
 )
@@ -251,10 +240,7 @@ def main(options: Any) -> dict[str, Any]:
         model = train(trained, settings)
         compared = compare(model, texts, settings["model_type"] == "unigram")
         result["models"].append({"options": settings, "model_sha256": sha256(model), **compared})
-        print(
-            settings,
-            f"{compared['different']} of {len(texts):,} lines differ, {compared['rounding']} by rounding",
-            flush=True,
-        )
+        counts = f"{compared['different']} of {len(texts):,} lines differ, {compared['rounding']} by rounding"
+        print(settings, counts, flush=True)
         options.write(result)
     return result

@@ -60,14 +60,8 @@ def timed(
         run()
         return 1e3 * (clock() - begin)
 
-    return {
-        name: {
-            "median_ms": round(statistics.median(t), 2),
-            "min_ms": round(min(t), 2),
-            "max_ms": round(max(t), 2),
-        }
-        for name, t in in_turn(runs, rounds, once).items()
-    }
+    found, kinds = in_turn(runs, rounds, once), {"median_ms": statistics.median, "min_ms": min, "max_ms": max}
+    return {name: {key: round(of(t), 2) for key, of in kinds.items()} for name, t in found.items()}
 
 
 def attention_by_length(tokens: int, rounds: int, dtype: torch.dtype) -> dict[str, Any]:
@@ -104,6 +98,7 @@ def layers(rounds: int, dtype: torch.dtype) -> dict[str, Any]:
     cases |= {f"width {w}": (256, 16, w) for w in WIDTHS}
     cases |= {f"batch {b}": (256, b, 384) for b in BATCHES}
     results = {}
+    results = {}
     for name, (length, batch, width) in cases.items():
         layer = EncoderLayer(EncoderConfig(width, 1, width // HEAD_WIDTH, 4 * width)).to(dtype).eval()
         packing = Packing.uniform(batch, length)
@@ -113,12 +108,8 @@ def layers(rounds: int, dtype: torch.dtype) -> dict[str, Any]:
             with torch.inference_mode():
                 return layer(x, packing)
 
-        results[name] = {
-            "length": length,
-            "batch": batch,
-            "width": width,
-            **timed({"layer": forward}, rounds)["layer"],
-        }
+        about = {"length": length, "batch": batch, "width": width}
+        results[name] = about | timed({"layer": forward}, rounds)["layer"]
         say(name, {"layer": results[name]})
     return results
 
@@ -133,10 +124,7 @@ ENCODER = EncoderConfig(384, 2, HEADS, 1536, "pre", "gelu", 1e-5, final_norm=Tru
 
 
 def encoders_by_length(tokens: int, rounds: int, dtype: torch.dtype) -> dict[str, Any]:
-    """Forward and backward of an encoder with each kind of attention, at equal numbers of tokens.
-
-    In processor time of all threads, so that other work on the machine counts as little as it can.
-    """
+    """Forward and backward of an encoder with each kind of attention, at equal numbers of tokens, in processor time."""
     results = {}
     for length in LENGTHS:
         packing = Packing.uniform(max(1, tokens // length), length)
@@ -147,9 +135,8 @@ def encoders_by_length(tokens: int, rounds: int, dtype: torch.dtype) -> dict[str
             stacks[name].zero_grad()
             stacks[name](x, packing).sum().backward()
 
-        results[str(length)] = timed(
-            {name: lambda name=name: step(name) for name in stacks}, rounds, time.process_time
-        )
+        works = {name: lambda name=name: step(name) for name in stacks}
+        results[str(length)] = timed(works, rounds, time.process_time)
         say(f"length {length}", results[str(length)])
     return results
 
@@ -160,10 +147,10 @@ def predict_texts(count: int, threads: int) -> dict[str, float]:
 
     words = ("a", "film", "that", "never", "finds", "its", "way", "brilliant", "dull", "and", "then", "some")
     texts = [" ".join(words[(i * k + i // 12) % 12] for k in range(1, 5 + i % 9)) for i in range(count)]
-    clf = TextClassifier(
-        "encoder-small", max_length=16, min_count=1, epochs=1, lr=0.0, d_model=64, threads=threads
+    small = {"max_length": 16, "min_count": 1, "epochs": 1, "lr": 0.0, "d_model": 64}
+    clf = TextClassifier("encoder-small", **small, threads=threads).fit(
+        texts[:64], [i % 2 for i in range(64)]
     )
-    clf.fit(texts[:64], [i % 2 for i in range(64)])
     clf.predict(texts[:64])
     before, begin = reset_peak(), time.perf_counter()
     labels = clf.predict(texts)
@@ -179,10 +166,8 @@ def predict_texts(count: int, threads: int) -> dict[str, float]:
 
 
 def say(name: str, found: dict[str, dict[str, float]]) -> None:
-    parts = [
-        f"{kind} {f['median_ms']:8.1f} ms" + (f" {f['added_mb']:6.0f} MB" if "added_mb" in f else "")
-        for kind, f in found.items()
-    ]
+    parts = [f"{kind} {f['median_ms']:8.1f} ms" for kind, f in found.items()]
+    parts += [f"{kind} {f['added_mb']:6.0f} MB" for kind, f in found.items() if "added_mb" in f]
     print(f"{name:14} " + "   ".join(parts), flush=True)
 
 

@@ -31,11 +31,7 @@ START = "import sys; from glassformer.cli.app import main; sys.exit(main())"
 
 @contextlib.contextmanager
 def checked_out(revision: str, folder: Path) -> Iterator[Path]:
-    """The tree of a commit in ``folder``, for as long as it is needed.
-
-    Raises:
-        subprocess.CalledProcessError: the repository has no such commit, as a shallow clone may not.
-    """
+    """The tree of a commit in ``folder``, for as long as it is needed."""
     subprocess.run(["git", "-C", ROOT, "worktree", "add", "-q", "--detach", folder, revision], check=True)
     try:
         yield folder
@@ -50,15 +46,9 @@ def train(tree: Path, out: Path, options: argparse.Namespace) -> dict[str, Any]:
     command = [sys.executable, "-c", START, "train", RECIPE, "--out", out]
     command += [part for setting in settings for part in ("--set", setting)]
     started = time.perf_counter()
+    environ = {**os.environ, "PYTHONPATH": str(tree / "src")}
     with (out.parent / f"{out.name}.log").open("w") as log:
-        subprocess.run(
-            command,
-            check=True,
-            cwd=out.parent,
-            env={**os.environ, "PYTHONPATH": str(tree / "src")},
-            stdout=log,
-            stderr=log,
-        )
+        subprocess.run(command, check=True, cwd=out.parent, env=environ, stdout=log, stderr=log)
     seconds = time.perf_counter() - started
     metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     assert (out / "report.html").is_file()

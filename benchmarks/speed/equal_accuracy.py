@@ -82,22 +82,17 @@ def told(runs: dict[str, Any]) -> dict[str, Any]:
     both = [run for run in runs.values() if all(name in run for name in CONTENDERS)]
     if len(both) < 2:
         return {}
-    answers = {
-        name: np.array([list(bytes.fromhex(run[name]["right"])) for run in both], np.uint8)
-        for name in CONTENDERS
-    }
     n = both[0][next(iter(CONTENDERS))]["judged"]
-    theirs, ours = (np.unpackbits(found, axis=1, count=n).astype(float) for found in answers.values())
-    means = dict(zip(CONTENDERS, (float(theirs.mean()), float(ours.mean())), strict=True))
+    bits = [
+        np.array([list(bytes.fromhex(run[name]["right"])) for run in both], np.uint8) for name in CONTENDERS
+    ]
+    theirs, ours = (np.unpackbits(found, axis=1, count=n).astype(float) for found in bits)
+    means = dict(zip(CONTENDERS, (float(theirs.mean()), float(ours.mean()))))
     return {"accuracy": means, "difference": paired(ours - theirs)}
 
 
 def begin(path: Path, setting: dict[str, Any]) -> dict[str, Any]:
-    """The trainings of the result file so far.
-
-    Raises:
-        InputError: they have another setting.
-    """
+    """The trainings of the result file so far; InputError where they have another setting."""
     found = kept(path)
     alike = all(found.get(key) == value for key, value in setting.items())
     if found and not (alike and isinstance(found.get("runs"), dict)):
@@ -108,11 +103,7 @@ def begin(path: Path, setting: dict[str, Any]) -> dict[str, Any]:
 def train_all(
     runs: dict[str, Any], seeds: Sequence[int], setting: dict[str, Any], minutes: float
 ) -> Iterator[str]:
-    """Add the trainings that ``runs`` lacks; yields after each, with a line about it.
-
-    Raises:
-        InputError: no weights or no data here.
-    """
+    """Add the trainings that ``runs`` lacks; yields after each, with a line about it."""
     path, of, budget = resolve_checkpoint(MODEL).path, level(), Budget(minutes)
     sizes = setting["train_reviews"], setting["judged_reviews"]
     for seed in seeds:

@@ -14,7 +14,6 @@ same whatever the weights are. Contenders in turn on the same reviews, each in a
   and ``embed`` of the same folder, mean pooling in all.
 """
 
-import json
 import os
 import shutil
 import tempfile
@@ -26,7 +25,7 @@ import torch
 import glassformer as gf
 from benchmarks.harness.command import command
 from benchmarks.harness.options import count
-from benchmarks.harness.results import half
+from benchmarks.harness.results import half, kept
 from benchmarks.harness.rounds import Contender, compared, in_own_process, said, use_threads
 from benchmarks.speed import inference, train_imdb
 from benchmarks.speed.hf_trainer import PlainLoop
@@ -78,9 +77,7 @@ def put(kind: str, folder: Path, **options: Any) -> Path:
         vocabulary = resolve_checkpoint(train_imdb.MODEL).path
     for file in [*vocabulary.glob("tokenizer*"), *vocabulary.glob("vocab*")]:
         shutil.copy(file, folder / "hub")
-    gf.load(folder / "hub").set_params(max_length=MAX_LENGTH).save(
-        folder / "labels"
-    )  # what inference.py opens
+    gf.load(folder / "hub").set_params(max_length=MAX_LENGTH).save(folder / "labels")  # for inference.py
     if kind in EMBEDS:
         vectors = gf.TextClassifier(folder / "hub", pooling="mean", lr=0.0, epochs=1, max_length=MAX_LENGTH)
         vectors.fit(["a good film", "a bad film", "good", "bad"], [1, 0, 1, 0]).save(folder / "vectors")
@@ -113,25 +110,23 @@ def ours(path: Path, rounds: train_imdb.Rounds, kind: str) -> Contender:
     rounds=dict(type=count, default=3, help="timed windows of each contender"),
     reviews=dict(type=count, default=16, help="reviews in a window"),
     threads=dict(type=count, default=torch.get_num_threads()),
-    kinds=dict(
-        choices=KINDS, nargs="+", default=list(KINDS), help="what is measured; the file keeps the others"
-    ),
+    kinds=dict(choices=KINDS, nargs="+", default=list(KINDS), help="measured; the file keeps the others"),
     seed=0,
 )
 def main(options: Any) -> dict[str, Any]:
     use_threads(options.threads)
-    earlier = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
-    families: dict[str, Any] = earlier.get("families", {})
+    families: dict[str, Any] = kept(options.out).get("families", {})
     batch = min(options.reviews, train_imdb.BATCH)
     for kind in options.kinds:
         with tempfile.TemporaryDirectory() as name:
             folder = put(kind, Path(name))
             texts = train_imdb.epoch_rounds(options.rounds, options.reviews, batch, options.seed)
-            contenders = [
-                in_own_process(theirs, folder / "hub", texts),
-                in_own_process(ours, folder / "hub", texts, kind),
-            ]
-            works = {"training": compared(contenders, options.rounds)}
+            peer = in_own_process(theirs, folder / "hub", texts)
+            works = {
+                "training": compared(
+                    [peer, in_own_process(ours, folder / "hub", texts, kind)], options.rounds
+                )
+            }
             rounds = inference.load_rounds(folder / "labels", options.rounds, options.reviews, options.seed)
             runtimes = ["onnx_fp32", "openvino"] if kind in RUNTIMES else []
             keys = {"prediction": ["hf_sorted", *runtimes, "glassformer"]}

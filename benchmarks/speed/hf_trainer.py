@@ -7,7 +7,7 @@ clipped at 1, its default too.
 import copy
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -20,13 +20,10 @@ ATTENTIONS = ("sdpa", "eager")
 
 
 def choose_attention(model: Any, work: Callable[[], Any]) -> str:
-    """Leave ``model`` with the attention that ``work`` is done faster with.
+    """Leave ``model`` with the attention that ``work`` is done faster with; what a result file says of the choice.
 
     Each is tried twice, in turn, and its better time counts. Training that happens in ``work`` is undone in the
     weights; an optimiser is the caller's to clear.
-
-    Returns:
-        What a result file says of the choice: the attention taken, the other one and how much slower that was.
     """
     before = copy.deepcopy(model.state_dict())
     found = dict.fromkeys(ATTENTIONS, float("inf"))
@@ -68,8 +65,7 @@ class Rows(torch.utils.data.Dataset):
 def pad(rows: Sequence[dict[str, torch.Tensor]], width: int | None = None) -> dict[str, torch.Tensor]:
     """A padded batch: to the longest row, or to a fixed width.
 
-    Returns:
-        What a row has a sequence of as ``[B, T]``, what it has one number of as ``[B]``; ``attention_mask`` ``[B, T]``.
+    What a row has a sequence of is ``[B, T]``, what it has one number of ``[B]``; ``attention_mask`` is ``[B, T]``.
     """
     lengths = torch.tensor([len(row["input_ids"]) for row in rows])
     width = width or int(lengths.max())
@@ -91,7 +87,22 @@ class Loop:
         self.model, self.lr, self.batch = model, lr, batch
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0, fused=True)
         self.attention = model.config._attn_implementation
+        self.bf16, self.padding = half(), "to the longest of a batch of similar length"
         be_quiet()
+
+    def setting(self) -> dict[str, Any]:
+        """What a result file says of it."""
+        return {
+            "precision": "bf16 autocast" if self.bf16 else "fp32",
+            "batch_size": self.batch,
+            "padding": self.padding,
+            "dropout": self.dropout(),
+            "attention": self.attention,
+            "optimiser": "AdamW, fused",
+        }
+
+    def dropout(self) -> float:
+        return max(m.p for m in self.model.modules() if isinstance(m, torch.nn.Dropout))
 
     def epoch(self, rows: Rows, seed: int) -> tuple[float, float]:
         """Seconds and mean loss of one pass over the rows."""
@@ -118,19 +129,11 @@ class TrainerLoop(Loop):
     ):
         super().__init__(model, lr=lr, batch=batch)
         self.bf16, self.sampling, self.width = bf16, sampling, width
+        if width or sampling == "random":
+            self.padding = f"to {width}" if width else "to the longest of the batch"
 
-    def setting(self) -> dict[str, Any]:
-        """What a result file says of it."""
-        alike = "to the longest of a batch of similar length"
-        padding = "to the longest of the batch" if self.sampling == "random" else alike
-        return {
-            "precision": "bf16 autocast" if self.bf16 else "fp32",
-            "batch_size": self.batch,
-            "padding": f"to {self.width}" if self.width else padding,
-            "dropout": self.model.config.hidden_dropout_prob,
-            "attention": self.attention,
-            "optimiser": "AdamW, fused",
-        }
+    def dropout(self) -> float:
+        return self.model.config.hidden_dropout_prob
 
     def epoch(self, rows: Rows, seed: int) -> tuple[float, float]:
         """Seconds and mean loss of one pass over the rows; making the Trainer is not timed."""
@@ -176,6 +179,11 @@ class TrainerLoop(Loop):
         return clock.seconds, float(loss)
 
 
+def precision_of(dtype: torch.dtype) -> str:
+    """How glassformer computes in training, as a result file says it."""
+    return "bf16 weights, fp32 masters" if dtype == torch.bfloat16 else "fp32"
+
+
 def be_quiet() -> None:
     """No progress bars and no advice from transformers between the lines of a benchmark."""
     import transformers
@@ -187,35 +195,41 @@ def be_quiet() -> None:
 POOL = 50  # batches that are sorted by length together: reviews still meet others in every epoch
 
 
+def train_on(
+    model: Any, optimizer: Any, batches: Iterable[Any], loss_of: Callable[[Any], torch.Tensor]
+) -> list[float]:
+    """The loop that everybody writes: the loss of each batch, with a step after each."""
+    losses = []
+    for batch in batches:
+        loss = loss_of(batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(loss.item())
+    return losses
+
+
 class PlainLoop(Loop):
     """Epochs of a model without the Trainer."""
 
-    def setting(self) -> dict[str, Any]:
-        """What a result file says of it."""
-        return {
-            "precision": "bf16 autocast" if half() else "fp32",
-            "batch_size": self.batch,
-            "padding": "to the longest of a batch of similar length",
-            "dropout": max(m.p for m in self.model.modules() if isinstance(m, torch.nn.Dropout)),
-            "attention": self.attention,
-            "optimiser": "AdamW, fused",
-        }
-
     def epoch(self, rows: Rows, seed: int) -> tuple[float, float]:
         """Seconds and mean loss of one pass over the rows."""
-        device = self.model.device
         self.model.train()
-        total, started = 0.0, time.perf_counter()
-        for index in self.batches(rows, np.random.default_rng(seed)):
-            batch = {key: copy_to_device(x, device) for key, x in pad([rows[i] for i in index]).items()}
-            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=half()):
-                loss = self.model(**batch).loss
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-            self.optimizer.step()
-            self.optimizer.zero_grad(set_to_none=True)
-            total += loss.item() * len(index)
+        started = time.perf_counter()
+        batches = self.batches(rows, np.random.default_rng(seed))
+        losses = train_on(
+            self.model, self.optimizer, batches, lambda index: self.loss([rows[i] for i in index])
+        )
+        total = sum(loss * len(index) for loss, index in zip(losses, batches))
         return time.perf_counter() - started, total / len(rows)
+
+    def loss(self, rows: Sequence[dict[str, torch.Tensor]]) -> torch.Tensor:
+        """The model's own, of one batch."""
+        device = self.model.device
+        batch = {key: copy_to_device(x, device) for key, x in pad(rows).items()}
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=half()):
+            return self.model(**batch).loss
 
     def batches(self, rows: Rows, rng: np.random.Generator) -> list[np.ndarray]:
         """Row numbers of each batch, all rows once."""

@@ -108,11 +108,7 @@ def compare(keys: Sequence[str], rounds: int, *args: Any) -> dict[str, Any]:
     for c in peers:
         if c not in others:
             against["int8_against"] = {peer.name: ratios(c, peer) for peer in others}
-    return {
-        "contenders": summaries,
-        **against,
-        "agreement": {c.name: agreement(ours, c) for c in peers},
-    }
+    return {"contenders": summaries, **against, "agreement": {c.name: agreement(ours, c) for c in peers}}
 
 
 @command(
@@ -136,10 +132,8 @@ def main(options: Any) -> dict[str, Any] | None:
         if options.only:
             compare(options.only, *args)
             return None
-        without = {
-            "glassformer_int8": not (gate and gate["passed"]),
-            "sentence_transformers_bf16": not half(),
-        }
+        int8_too = gate is not None and gate["passed"]
+        without = {"glassformer_int8": not int8_too, "sentence_transformers_bf16": not half()}
         made, embedding = ([key for key in all if not without.get(key)] for all in (LABELS, VECTORS))
         labels, vectors = compare(made, *args), compare(embedding, *args)
     for part in (labels, vectors):

@@ -43,11 +43,7 @@ class Answered(Window):
 
 
 def contender(
-    name: str,
-    setting: dict[str, Any],
-    started: float,
-    rounds: Rounds,
-    answer: Callable[[Texts], np.ndarray],
+    name: str, setting: dict[str, Any], started: float, rounds: Rounds, answer: Callable[[Texts], np.ndarray]
 ) -> Contender:
     """``answer`` as a contender, compiled and warmed up; ``started``: when its preparation began."""
     answer(rounds.texts[-1][: 2 * BATCH])
@@ -105,9 +101,8 @@ def sorted_batches(
             for place, i in enumerate(part):
                 ids[place, : len(rows[i])] = rows[i]
             mask = (ids != 0).astype(np.int64)  # [PAD] is 0
-            logits[part] = forward(
-                {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-            )
+            inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+            logits[part] = forward(inputs)
         return softmax(logits)
 
     return answer
@@ -152,16 +147,9 @@ def export_onnx(folder: Path) -> Path:
     example = {name: torch.ones(2, 7, dtype=torch.long) for name in names}
     example["attention_mask"][1, 5:] = 0
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length", max=MAX_LENGTH)
-    torch.onnx.export(
-        model,
-        kwargs=example,
-        f=str(file),
-        input_names=names,
-        output_names=["logits"],
-        dynamic_shapes={key: {0: batch, 1: length} for key in names},
-        dynamo=True,
-        verbose=False,
-    )
+    shapes = {key: {0: batch, 1: length} for key in names}
+    about = {"input_names": names, "output_names": ["logits"], "dynamic_shapes": shapes}
+    torch.onnx.export(model, kwargs=example, f=str(file), dynamo=True, verbose=False, **about)
     return file
 
 
@@ -202,12 +190,9 @@ def openvino(folder: Path, rounds: Rounds, threads: int) -> Contender:
     import openvino as ov
 
     started = time.perf_counter()
-    core = ov.Core()
-    hints = {
-        "INFERENCE_PRECISION_HINT": "bf16" if half() else "f32",
-        "INFERENCE_NUM_THREADS": threads,
-        "PERFORMANCE_HINT": "LATENCY",
-    }
+    core, precision = ov.Core(), "bf16" if half() else "fp32"
+    hints = {"INFERENCE_PRECISION_HINT": "bf16" if half() else "f32", "PERFORMANCE_HINT": "LATENCY"}
+    hints |= {"INFERENCE_NUM_THREADS": threads}
     model = core.compile_model(core.read_model(str(export_onnx(folder))), "CPU", hints)
     wanted = {i.get_any_name() for i in model.inputs}
 
@@ -215,8 +200,7 @@ def openvino(folder: Path, rounds: Rounds, threads: int) -> Contender:
         return model({k: v for k, v in batch.items() if k in wanted})[0]
 
     setting = {"precision": str(model.get_property("INFERENCE_PRECISION_HINT")), **SORTED}
-    name = f"OpenVINO, {'bf16' if half() else 'fp32'}"
-    return contender(name, setting, started, rounds, sorted_batches(folder, forward))
+    return contender(f"OpenVINO, {precision}", setting, started, rounds, sorted_batches(folder, forward))
 
 
 def sentence_transformers(folder: Path, rounds: Rounds, threads: int, halved: bool = False) -> Contender:

@@ -164,12 +164,6 @@ def some_reviews(split: str, count: int, seed: int) -> tuple[list[str], list[Any
     return [found.texts[i] for i in order], [found.labels[i] for i in order]
 
 
-def train_model(folder: Path, epochs: int | None, seed: int) -> None:
-    """MiniLM fine-tuned by the defaults (of ``epochs``, unless that is None), saved."""
-    texts, labels = some_reviews("train", TRAINED + HELD, seed)
-    TextClassifier(seed=seed, epochs=epochs).fit(texts[:TRAINED], labels[:TRAINED]).save(folder)
-
-
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """At the level that this process is kept to."""
     result = begin_here()
@@ -196,17 +190,20 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def main(options: Any) -> dict[str, Any] | None:
     if options.here:
         print(json.dumps(measure(options)))
-        return None
     result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
         if options.model is None:
             options.model = Path(scratch) / "model"
             if options.reviews:
-                train_model(options.model, options.epochs, options.seed)
+                texts, labels = (
+                    part[:TRAINED] for part in some_reviews("train", TRAINED + HELD, options.seed)
+                )
+                TextClassifier(seed=options.seed, epochs=options.epochs).fit(texts, labels).save(
+                    options.model
+                )
         settings = {k: getattr(options, k) for k in ("rounds", "seed", "least", "reviews", "held", "model")}
         for name, found in at_levels("benchmarks.speed.int8", options.levels, SWITCHES, settings):
             here = environment()
             levels = kept(options.out).get("levels", {}) | {name: found | here}
             result = here | about(options.rounds, options.seed) | {"trained_on": TRAINED, "levels": levels}
             options.write(result)
-    return result

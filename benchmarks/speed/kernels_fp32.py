@@ -52,18 +52,14 @@ def both_ways(work: Callable[..., Tensor], *shapes: tuple[int, ...]) -> Work:
 def parts(packings: Sequence[Packing]) -> dict[str, Work]:
     """What there are kernels for, forward and backward; ``attend`` and the others take them where they may."""
     rows = sum(packing.total for packing in packings)
-    long = Packing.uniform(2, 512)
 
     def attention(packing: Packing, heads: int, dim: int) -> Work:
-        def work(qkv: Tensor) -> Tensor:
-            return attend(*qkv.unbind(1), packing)
-
-        return both_ways(work, (packing.total, 3, heads, dim))
+        return both_ways(lambda qkv: attend(*qkv.unbind(1), packing), (packing.total, 3, heads, dim))
 
     reviews = [attention(packing, SIZES.num_heads, SIZES.d_model // SIZES.num_heads) for packing in packings]
     return {
         "attention, reviews (12 heads of 32)": lambda: [work() for work in reviews],
-        "attention, 2 texts of 512 (12 heads of 64)": attention(long, 12, 64),
+        "attention, 2 texts of 512 (12 heads of 64)": attention(Packing.uniform(2, 512), 12, 64),
         "GELU with tanh": both_ways(gelu_tanh, (rows, SIZES.d_ff)),
     }
 

@@ -75,20 +75,20 @@ async def press(
 ) -> Load:
     """Ask for some seconds, or some number of times, whichever ends first.
 
-    Args:
-        bodies: of the requests, taken in turn.
-        right: whether the answer to body ``i`` is right.
+    ``bodies`` are taken in turn; ``right`` says whether the answer to body ``i`` is right.
     """
     where = urlsplit(url)
     host, port = where.hostname or "127.0.0.1", where.port or 80
     load, turn, started = Load(), 0, time.perf_counter()
 
+    def goes_on() -> bool:
+        in_time = seconds is None or time.perf_counter() - started < seconds
+        return in_time and (requests is None or turn < requests)
+
     async def client() -> None:
         nonlocal turn
         line = None
-        while (seconds is None or time.perf_counter() - started < seconds) and (
-            requests is None or turn < requests
-        ):
+        while goes_on():
             i, turn = turn % len(bodies), turn + 1
             try:
                 line = line or await asyncio.open_connection(host, port)
@@ -130,10 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     load = asyncio.run(press(options.url, bodies, options.clients, seconds=options.seconds, key=options.key))
     print(json.dumps(load.summary(), indent=2))
     failed = load.broken + sum(n for status, n in load.statuses.items() if status >= 500 and status != 503)
-    print(
-        f"{statistics.fmean(load.times) * 1000:.1f} ms on average" if load.times else "no answer",
-        file=sys.stderr,
-    )
+    mean = f"{statistics.fmean(load.times) * 1000:.1f} ms on average" if load.times else "no answer"
+    print(mean, file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -13,7 +13,6 @@ sdpa (eager needs 22 GB for one text of 8,192 tokens in training). Memory: peak 
 with ``gf.load(path, precision="auto")``; of one text of 70,000 characters, loading included.
 """
 
-import json
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -27,7 +26,7 @@ import glassformer as gf
 from benchmarks.harness.command import command
 from benchmarks.harness.options import count
 from benchmarks.harness.processes import peak_mb, resident_mb
-from benchmarks.harness.results import commit, half
+from benchmarks.harness.results import commit, half, kept
 from benchmarks.harness.rounds import (
     Contender,
     Window,
@@ -39,6 +38,7 @@ from benchmarks.harness.rounds import (
     use_threads,
 )
 from benchmarks.speed.families import make_head, put
+from benchmarks.speed.hf_trainer import pad, train_on
 from benchmarks.speed.memory import peak
 from benchmarks.speed.train_imdb import LR
 from glassformer.data.sources import load_text_dataset
@@ -62,9 +62,8 @@ def lengths_of(texts: int) -> list[int]:
 def joined(path: Path, windows: int, texts: int, seed: int) -> list[Texts]:
     """Windows of joined reviews of these lengths, in random order, with labels 0 and 1 in turn."""
     wanted, tokenizer = lengths_of(texts), load_tokenizer(path)
-    split = load_text_dataset("imdb", limit=windows * sum(wanted) // 100, seed=seed, splits=["train"]).splits[
-        "train"
-    ]
+    limit = windows * sum(wanted) // 100
+    split = load_text_dataset("imdb", limit=limit, seed=seed, splits=["train"]).splits["train"]
     rest, rng, found = iter(split.texts), np.random.default_rng(seed), []
     for _ in range(windows):
         window = []
@@ -78,12 +77,12 @@ def joined(path: Path, windows: int, texts: int, seed: int) -> list[Texts]:
     return found
 
 
-def tokens_of(path: Path, texts: list[str]) -> list[np.ndarray]:
+def tokens_of(path: Path, texts: list[str]) -> list[torch.Tensor]:
     table = encode(load_tokenizer(path), texts, max_length=LONGEST)
-    return [np.asarray(ids) for ids in table]
+    return [torch.as_tensor(ids) for ids in table]
 
 
-def batches_of(rows: list[np.ndarray]) -> list[list[int]]:
+def batches_of(rows: list[torch.Tensor]) -> list[list[int]]:
     """Rows of similar length, at most ``BUDGET`` tokens with padding in each batch."""
     batches: list[list[int]] = [[]]
     for i in np.argsort([len(ids) for ids in rows], kind="stable").tolist():
@@ -91,15 +90,6 @@ def batches_of(rows: list[np.ndarray]) -> list[list[int]]:
             batches.append([])
         batches[-1].append(i)
     return batches
-
-
-def padded(rows: list[np.ndarray]) -> dict[str, torch.Tensor]:
-    width = max(map(len, rows))
-    ids = torch.zeros(len(rows), width, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for i, row in enumerate(rows):
-        ids[i, : len(row)], mask[i, : len(row)] = torch.from_numpy(row), 1
-    return {"input_ids": ids, "attention_mask": mask}
 
 
 class Theirs:
@@ -113,50 +103,44 @@ class Theirs:
         self.model = AutoModelForSequenceClassification.from_pretrained(path, attn_implementation="sdpa")
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=LR, weight_decay=0.0, fused=True)
 
+    def output(self, rows: list[torch.Tensor], **more: Any) -> Any:
+        return self.model(**pad([{"input_ids": ids} for ids in rows]), **more)
+
     def train(self, texts: list[str], labels: list[int]) -> Window:
         rows, targets = tokens_of(self.path, texts), torch.tensor(labels)
-        self.model.train()
-        started, losses = time.perf_counter(), []
-        for batch in batches_of(rows):
+
+        def loss_of(batch: list[int]) -> torch.Tensor:
             with torch.autocast("cpu", torch.bfloat16, enabled=half()):
-                loss = self.model(**padded([rows[i] for i in batch]), labels=targets[batch]).loss
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-            self.optimizer.step()
-            self.optimizer.zero_grad()
-            losses.append(loss.item())
-        return Window(len(rows), sum(map(len, rows)), time.perf_counter() - started, float(np.mean(losses)))
+                return self.output([rows[i] for i in batch], labels=targets[batch]).loss
+
+        self.model.train()
+        started = time.perf_counter()
+        loss = float(np.mean(train_on(self.model, self.optimizer, batches_of(rows), loss_of)))
+        return Window(len(rows), sum(map(len, rows)), time.perf_counter() - started, loss)
 
     def predict(self, texts: list[str]) -> Window:
         started, rows = time.perf_counter(), tokens_of(self.path, texts)
         with torch.inference_mode():
-            logits = [self.model(**padded([rows[i] for i in batch])).logits for batch in batches_of(rows)]
+            logits = [self.output([rows[i] for i in batch]).logits for batch in batches_of(rows)]
         seconds, share = time.perf_counter() - started, torch.cat(logits).float().softmax(1)[:, 0].mean()
         return Window(len(rows), sum(map(len, rows)), seconds, float(share))  # in place of a loss
 
 
 def theirs(path: Path, windows: list[Texts], what: str) -> Contender:
-    one = Theirs(path)
+    one, setting = Theirs(path), {"attention": "sdpa"}
     if what == "training":
-        return Contender(
-            "PyTorch loop over the HF model",
-            {"attention": "sdpa"},
-            lambda turn: one.train(*windows[turn]),
-            noun="texts",
-        )
+        name = "PyTorch loop over the HF model"
+        return Contender(name, setting, lambda turn: one.train(*windows[turn]), noun="texts")
     if half():
         one.model.bfloat16()
     one.model.eval()
-    return Contender(
-        "HF, sorted", {"attention": "sdpa"}, lambda turn: one.predict(windows[turn][0]), noun="texts"
-    )
+    return Contender("HF, sorted", setting, lambda turn: one.predict(windows[turn][0]), noun="texts")
 
 
 def classifier(path: Path) -> Any:
     same: dict[str, Any] = {"schedule": "constant", "warmup": 0.0, "weight_decay": 0.0, "epochs": 1, "lr": LR}
-    return gf.TextClassifier(
-        str(path), max_length=LONGEST, batch_tokens=BUDGET, **same, **make_head("modernbert")
-    )
+    same |= make_head("modernbert")
+    return gf.TextClassifier(str(path), max_length=LONGEST, batch_tokens=BUDGET, **same)
 
 
 def ours(path: Path, windows: list[Texts], what: str) -> Contender:
@@ -217,21 +201,14 @@ def tokens_of_all(path: Path, text: str) -> np.ndarray:
     texts=dict(type=count, default=12, help="texts in a window"),
     threads=dict(type=count, default=torch.get_num_threads()),
     lengths=[512, 2048, 8192],
-    works=dict(
-        nargs="+", choices=WORKS, default=list(WORKS), help="what is measured; the file keeps the rest"
-    ),
-    memory_of=dict(
-        nargs="+",
-        choices=WORKS[:2],
-        default=list(WORKS[:2]),
-        help="whose memory is measured; the file keeps the rest",
-    ),
+    works=dict(nargs="+", choices=WORKS, default=list(WORKS), help="measured; the file keeps the rest"),
+    memory_of=dict(nargs="+", choices=WORKS[:2], default=list(WORKS[:2]), help="whose memory is measured"),
     seed=0,
 )
 def main(options: Any) -> dict[str, Any]:
     use_threads(options.threads)
     found: dict[str, Any] = {"texts_per_window": options.texts, "lengths": lengths_of(options.texts)}
-    earlier = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
+    earlier = kept(options.out)
     found |= {name: earlier[name] for name in WORKS if name in earlier and name not in options.works}
     now = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit()}
     renewed = [f"memory of {what}" for what in options.memory_of] if "memory" in options.works else []

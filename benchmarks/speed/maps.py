@@ -40,9 +40,7 @@ def load_batches(path: Path, reviews: int, seed: int) -> list[TextBatch]:
     return [pack_texts(table, index) for index in evaluation_batches(table.lengths, BATCH_TOKENS)]
 
 
-def contender(
-    name: str, dtype: torch.dtype, batches: list[Any], tokens: int, forward: Callable[[Any], Any]
-) -> Contender:
+def contender(name: str, dtype: torch.dtype, batches: list[Any], tokens: int, forward: Callable) -> Contender:
     def run(turn: int) -> Window:
         begin, reviews = time.perf_counter(), 0
         with torch.inference_mode():
@@ -61,8 +59,7 @@ def padded(batch: TextBatch) -> dict[str, torch.Tensor]:
 def hugging_face(path: Path, dtype: torch.dtype) -> Any:
     from transformers import AutoModel
 
-    model = AutoModel.from_pretrained(path, attn_implementation="eager", dtype=dtype)
-    return model.eval()
+    return AutoModel.from_pretrained(path, attn_implementation="eager", dtype=dtype).eval()
 
 
 def largest_difference(ours: Any, theirs: Any, batches: Iterable[TextBatch]) -> float:

@@ -88,11 +88,13 @@ def attention_case(packing: Packing, heads: int, width: int, dtype: torch.dtype,
         return round(1e3 * (time.perf_counter() - started), 2)
 
     times = in_turn(ways | {"padded": partial(padded, packing=packing)}, rounds, once)
-    return {
-        "heads": heads, "head_width": width, "tokens": packing.total, "groups": len(length_groups(packing, packing)),
-        "padding_in_groups": round(padding_share(packing), 4), "all_ms": times,
-        "median_ms": {name: round(statistics.median(spent), 2) for name, spent in times.items()},
-    }  # fmt: skip
+    medians = {name: round(statistics.median(spent), 2) for name, spent in times.items()}
+    about = {"heads": heads, "head_width": width, "tokens": packing.total}
+    about |= {
+        "groups": len(length_groups(packing, packing)),
+        "padding_in_groups": round(padding_share(packing), 4),
+    }
+    return about | {"all_ms": times, "median_ms": medians}
 
 
 def attention(rounds: int, dtype: str) -> dict[str, Any]:
@@ -253,19 +255,16 @@ def over_rows(rounds: int, dtype: str) -> dict[str, Any]:
 
         parts = {"forward": forward, "backward": backward}
         works = {f"{part}, {way}": partial(run, way) for way in ways for part, run in parts.items()}
-        times = in_turn(works, rounds)
-        whole = {
-            way: [sum(both) for both in zip(*(times[f"{part}, {way}"] for part in parts))] for way in ways
-        }
+        times, whole = in_turn(works, rounds), {}
+        for way in ways:
+            whole[way] = [sum(both) for both in zip(*(times[f"{part}, {way}"] for part in parts))]
         found: dict[str, Any] = {"milliseconds": {key: spread(values) for key, values in times.items()}}
         layers[name] = told(name, found | {"against": {"torch": times_as_long(*whole.values())}})
         if len(given) > 1:
             exact = [x.detach().double().requires_grad_() for x in given]
             wanted = torch.autograd.grad(summed_norm(*exact), exact[2], upstream.double())[0]
-            apart = {way: (backward(way)[2].double() - wanted).abs() for way in ways}
-            layers[name]["error"] = {
-                way: float((gap / wanted.abs().max()).max()) for way, gap in apart.items()
-            }
+            apart = {way: (backward(way)[2].double() - wanted).abs() / wanted.abs().max() for way in ways}
+            layers[name]["error"] = {way: float(gap.max()) for way, gap in apart.items()}
     return {"rows": ROWS, "layers": layers}
 
 

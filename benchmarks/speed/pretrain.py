@@ -23,7 +23,7 @@ included.
 import logging
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from benchmarks.harness.command import command
 from benchmarks.harness.options import count
 from benchmarks.harness.results import half, result_file
 from benchmarks.harness.rounds import Contender, Window, compared, glassformer_epoch, in_own_process
-from benchmarks.speed.hf_trainer import Rows, TrainerLoop, batches_alike, be_quiet
+from benchmarks.speed.hf_trainer import Rows, TrainerLoop, batches_alike, be_quiet, precision_of
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.batching import BatchSettings, training_batches
 from glassformer.data.masking import MaskedBatch, MaskedStream, MaskSettings, chunk_texts
@@ -95,9 +95,6 @@ def load_rounds(
     """The pairs of each round, other ones each; the last entry is the warm-up's.
 
     A window has whole batches of similar length, as an epoch over many pairs has them: all pairs are sorted together.
-
-    Raises:
-        InputError: the reviews give fewer pairs than there are windows.
     """
     dataset = load_text_dataset("imdb", limit=(rounds + 1) * reviews, seed=seed, splits=["train"])
     texts = dataset.splits["train"].texts
@@ -134,12 +131,8 @@ def as_row(pair: Pair) -> dict[str, Any]:
     """A pair under transformers' names; -100 where no token is asked for."""
     labels = np.full(len(pair.ids), -100, np.int64)
     labels[pair.rows] = pair.labels
-    return {
-        "input_ids": pair.ids,
-        "token_type_ids": pair.segments,
-        "labels": labels,
-        "next_sentence_label": pair.stranger,
-    }
+    about = {"labels": labels, "next_sentence_label": pair.stranger}
+    return {"input_ids": pair.ids, "token_type_ids": pair.segments, **about}
 
 
 def trainer_contender(
@@ -148,9 +141,8 @@ def trainer_contender(
     from transformers import BertForPreTraining
 
     be_quiet()
-    model = BertForPreTraining.from_pretrained(
-        folder, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
-    )
+    dropouts = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    model = BertForPreTraining.from_pretrained(folder, **dropouts)
     sampling = "sequential" if grouped else "random"
     loop = TrainerLoop(model, lr=LR, batch=BATCH, bf16=half(), sampling=sampling)
     if grouped:
@@ -190,18 +182,15 @@ class PairStream:
         starts = np.cumsum([0, *lengths[:-1]])
         rows = [pair.rows + start for pair, start in zip(chosen, starts, strict=True)]
 
-        def joined(parts: list[np.ndarray]) -> torch.Tensor:
-            return torch.from_numpy(np.concatenate(parts)).to(self.device)
+        def joined(parts: Iterable[np.ndarray]) -> torch.Tensor:
+            return torch.from_numpy(np.concatenate([*parts])).to(self.device)
 
-        return MaskedBatch(
-            joined([pair.ids for pair in chosen]),
-            joined([pair.segments for pair in chosen]),
-            Packing(lengths, self.device),
-            joined(rows),
-            joined([pair.labels for pair in chosen]),
-            torch.tensor([pair.stranger for pair in chosen], device=self.device),
-            index,
+        ids, segments, labels = (
+            joined(getattr(pair, key) for pair in chosen) for key in ("ids", "segments", "labels")
         )
+        stranger = torch.tensor([pair.stranger for pair in chosen], device=self.device)
+        packing = Packing(lengths, self.device)
+        return MaskedBatch(ids, segments, packing, joined(rows), labels, stranger, index)
 
     def cut(self, index: np.ndarray, rank: int, size: int) -> np.ndarray:
         return index  # one process
@@ -223,14 +212,8 @@ def glassformer_contender(folder: Path, rounds: list[list[Pair]]) -> Contender:
         seconds, loss = glassformer_epoch(network, optimizer, config, stream, MaskedWords())
         return Window(len(rounds[turn]), tokens_of(rounds[turn]), seconds, loss)
 
-    setting = {
-        "precision": "bf16 weights, fp32 masters" if dtype == torch.bfloat16 else "fp32",
-        "batch_size": BATCH,
-        "padding": "none",
-        "dropout": 0.0,
-        "optimiser": "AdamW, fused",
-    }
-    return Contender("glassformer", setting, run, noun="pairs")
+    setting = {"precision": precision_of(dtype), "batch_size": BATCH, "padding": "none", "dropout": 0.0}
+    return Contender("glassformer", setting | {"optimiser": "AdamW, fused"}, run, noun="pairs")
 
 
 # --- the comparison -------------------------------------------------------------------------------

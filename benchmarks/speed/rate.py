@@ -42,33 +42,24 @@ from glassformer.train.optim import MixedPrecisionOptimizer
 CPU = torch.device("cpu")
 # What an operation's time is booked as; names are searched in this order.
 PARTS = {
-    "matrix products": (
-        "aten::mm",
-        "aten::addmm",
-        "aten::bmm",
-        "aten::baddbmm",
-        "_Linear",
-        "_linear_pointwise",
-    ),
-    "attention": ("Attention", "scaled_dot_product"),
-    "GELU": ("gelu", "_Gelu"),
-    "layer norm": ("layer_norm", "_Norm"),
-    "optimiser": ("adamw", "linalg_vector_norm", "lerp", "_foreach"),
-    "embeddings": ("embedding", "index", "gather", "scatter", "sort", "unique"),
-    "copies, sums, additions": ("copy_", "cat", "sum", "add", "mul", "fill_", "zero_"),
+    "matrix products": "aten::mm aten::addmm aten::bmm aten::baddbmm _Linear _linear_pointwise",
+    "attention": "Attention scaled_dot_product",
+    "GELU": "gelu _Gelu",
+    "layer norm": "layer_norm _Norm",
+    "optimiser": "adamw linalg_vector_norm lerp _foreach",
+    "embeddings": "embedding index gather scatter sort unique",
+    "copies, sums, additions": "copy_ cat sum add mul fill_ zero_",
 }
 
 
-def machine_rate(
-    shapes: Sequence[tuple[int, int, int]], dtype: torch.dtype, seconds: float = 1.0
-) -> dict[str, float]:
-    """TFLOP/s of ``linear`` in that precision for each ``(rows, in, out)``, the median over ``seconds``."""
+def machine_rate(shapes: Sequence[tuple[int, int, int]], dtype: torch.dtype) -> dict[str, float]:
+    """TFLOP/s of ``linear`` in that precision for each ``(rows, in, out)``, the median over a second."""
     rates = {}
     for rows, inside, outside in shapes:
         x, weight = torch.randn(rows, inside).to(dtype), torch.randn(outside, inside).to(dtype)
         found = []
         with torch.inference_mode():
-            end = time.perf_counter() + seconds
+            end = time.perf_counter() + 1.0
             while (begin := time.perf_counter()) < end:
                 torch.nn.functional.linear(x, weight)
                 found.append(2 * rows * inside * outside / (time.perf_counter() - begin) / 1e12)
@@ -119,12 +110,11 @@ class Work:
         """Share of the time in each kind of operation; ``between`` is what no operation of torch took."""
         with profile(activities=[ProfilerActivity.CPU]) as found:
             seconds = self.once()
-        times = dict.fromkeys([*PARTS, "other operations"], 0.0)
+        other = "other operations"
+        times = dict.fromkeys([*PARTS, other], 0.0)
         for event in found.key_averages():
-            kind = next(
-                (k for k, names in PARTS.items() if any(n in event.key for n in names)), "other operations"
-            )
-            times[kind] += event.self_cpu_time_total / 1e6
+            kinds = (k for k, names in PARTS.items() if any(n in event.key for n in names.split()))
+            times[next(kinds, other)] += event.self_cpu_time_total / 1e6
         times["between"] = max(seconds - sum(times.values()), 0.0)
         return {kind: round(t / sum(times.values()), 4) for kind, t in times.items()}
 
@@ -189,10 +179,8 @@ def main(options: Any) -> dict[str, Any]:
         config, text = ModelConfig(model=str(path)), TextConfig(max_length=MAX_LENGTH)
         models = [build_model(config, text, tokenizer, 2) for _ in range(2)]
     models[1].set_compute_dtype(dtype)
-    works = [
-        training(models[0], table, dtype, options.batches),
-        prediction(models[1], table, options.batches),
-    ]
+    steps = options.batches
+    works = [training(models[0], table, dtype, steps), prediction(models[1], table, steps)]
     width, inner = models[0].encoder.config.d_model, models[0].encoder.config.d_ff
     shapes = [(8192, width, inner), (8192, inner, width), (4096, 4096, 4096)]
     for work in works:

@@ -41,10 +41,11 @@ def begin(out: Path, processes: int, strategy: str, reviews: int) -> subprocess.
     command = [*program, "glassformer", "train", "imdb-minilm", "--out", str(out)]
     for key in (*KEYS, f"limit={reviews}", f"strategy={strategy}"):
         command += ["--set", key]
-    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    environ, pipes = (
+        os.environ | {"OMP_NUM_THREADS": "1"},
+        {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE},
     )
+    return subprocess.Popen(command, env=environ, text=True, **pipes)
 
 
 def rate(out: Path) -> float:
@@ -56,11 +57,7 @@ def rate(out: Path) -> float:
 
 
 def measure(name: str, home: Path, reviews: int) -> float:
-    """Tokens per second of all of an arm's processes together.
-
-    Raises:
-        RuntimeError: a training failed; what it said.
-    """
+    """Tokens per second of all of an arm's processes together; RuntimeError where a training failed."""
     trainings, processes, strategy = ARMS[name]
     outs = [home / f"run-{i}" for i in range(trainings)]
     begun = [begin(out, processes, strategy, reviews) for out in outs]
@@ -90,11 +87,8 @@ def main(options: Any) -> dict[str, Any]:
         print(f"{name}: {rate:,.0f} tokens/s", flush=True)
         return rate
 
-    def keep(
-        rates: dict[str, list[float]],
-    ) -> None:  # after each round, so that a stopped call leaves what it has
-        options.write({"reviews": options.reviews, "arms": summary(rates)})
+    def found(rates: dict[str, list[float]]) -> dict[str, Any]:
+        return {"reviews": options.reviews, "arms": summary(rates)}
 
-    names = {name: name for name in ARMS}
-    rates = in_turn(names, options.rounds, once, warm_up=False, after=keep)
-    return {"reviews": options.reviews, "arms": summary(rates)}
+    names, keep = {name: name for name in ARMS}, lambda rates: options.write(found(rates))
+    return found(in_turn(names, options.rounds, once, warm_up=False, after=keep))

@@ -98,11 +98,9 @@ def speed(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> It
             found = {}
             for name, server in servers.items():
                 server.pause(False)
-                seconds = options.window if turn >= 0 else 2
-                found[name] = {
-                    clients: load_of(server, reviews, clients, seconds=seconds).summary()
-                    for clients in (8, 32)
-                }
+                window = options.window if turn >= 0 else 2
+                loads = {n: load_of(server, reviews, n, seconds=window).summary() for n in (8, 32)}
+                found[name] = loads
                 server.pause(True)
             if turn < 0:
                 continue
@@ -150,12 +148,9 @@ def restarts(folder: Path, texts: Sequence[str], options: argparse.Namespace) ->
         after = load_of(server, reviews, 1, requests=2)
         wrong += after.wrong + after.broken
         yield {
-            "kills": len(seconds),
-            "seconds_to_ready": spread(seconds),
-            "wrong_or_broken_after": wrong,
-            "packages": len(packages),
-            "with_pandas": "pandas" in packages,
-        }
+            "kills": len(seconds), "seconds_to_ready": spread(seconds), "wrong_or_broken_after": wrong,
+            "packages": len(packages), "with_pandas": "pandas" in packages,
+        }  # fmt: skip
     server.stop()
 
 
@@ -201,11 +196,10 @@ def main(options: Any) -> None:
         if folder is None:
             from glassformer.tasks.text_classification.estimator import TextClassifier
 
-            clf = TextClassifier(
-                MODEL, max_length=MAX_LENGTH, epochs=1, seed=options.seed, threads=options.threads
-            )
+            fit = {"max_length": MAX_LENGTH, "epochs": 1, "seed": options.seed, "threads": options.threads}
             chosen = slice(0, None, max(1, len(split.texts) // options.training))
-            folder = clf.fit(split.texts[chosen], (split.labels or [])[chosen]).save(Path(scratch) / "labels")
+            clf = TextClassifier(MODEL, **fit).fit(split.texts[chosen], (split.labels or [])[chosen])
+            folder = clf.save(Path(scratch) / "labels")
         else:
             name = folder.name
         for part in options.parts:

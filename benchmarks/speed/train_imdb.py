@@ -33,10 +33,19 @@ import torch
 from benchmarks.harness.command import command
 from benchmarks.harness.results import half, result_file
 from benchmarks.harness.rounds import Contender, Window, compared, in_own_process, steps_of
-from benchmarks.speed.hf_trainer import POOL, Loop, PlainLoop, Rows, TrainerLoop, batches_alike, be_quiet
+from benchmarks.speed.hf_trainer import (
+    POOL,
+    Loop,
+    PlainLoop,
+    Rows,
+    TrainerLoop,
+    batches_alike,
+    be_quiet,
+    precision_of,
+)
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.text import TokenTable, encode
+from glassformer.data.text import encode
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.process import keep_freed_memory
 from glassformer.runtime import choose_device, choose_dtype
@@ -55,13 +64,10 @@ def load_rounds(rounds: int, reviews: int, seed: int) -> Rounds:
     """Real reviews, other ones for each round, in random order; labels 0 and 1."""
     limit = (rounds + 1) * reviews
     split = load_text_dataset("imdb", limit=limit, seed=seed, splits=["train"]).splits["train"]
-    assert split.labels is not None
     order = np.random.default_rng(seed).permutation(len(split.texts))
-    targets = [int(label in (1, "pos")) for label in split.labels]
-    return [
-        ([split.texts[i] for i in part], [targets[i] for i in part])
-        for part in np.array_split(order, rounds + 1)
-    ]
+    targets = [int(label in (1, "pos")) for label in split.labels or ()]
+    parts = np.array_split(order, rounds + 1)
+    return [([split.texts[i] for i in part], [targets[i] for i in part]) for part in parts]
 
 
 def epoch_rounds(rounds: int, reviews: int, batch: int, seed: int) -> Rounds:
@@ -92,16 +98,15 @@ def hf_model(path: Path, dropout: float | None) -> torch.nn.Module:
     from transformers import AutoModelForSequenceClassification
 
     be_quiet()
-    options = (
-        {} if dropout is None else {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    )
-    model = AutoModelForSequenceClassification.from_pretrained(path, num_labels=2, **options)
-    return model.to(choose_device())
+    names = () if dropout is None else ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    options = {"num_labels": 2, **dict.fromkeys(names, dropout)}
+    return AutoModelForSequenceClassification.from_pretrained(path, **options).to(choose_device())
 
 
 def looped(name: str, loop: Loop, path: Path, rounds: Rounds, *, choose: bool) -> Contender:
     """A loop over the rounds; with ``choose`` it may take either of transformers' attentions."""
-    tables = tokenize(path, rounds)
+    tokenizer = load_tokenizer(path)
+    tables = [encode(tokenizer, texts, max_length=MAX_LENGTH) for texts, _ in rounds]
 
     def rows(turn: int) -> Rows:
         labelled = zip(tables[turn], rounds[turn][1], strict=True)
@@ -115,11 +120,6 @@ def looped(name: str, loop: Loop, path: Path, rounds: Rounds, *, choose: bool) -
         loop.choose_attention(rows(-1))
 
     return Contender(name, loop.setting(), run)
-
-
-def tokenize(path: Path, rounds: Rounds) -> list[TokenTable]:
-    tokenizer = load_tokenizer(path)
-    return [encode(tokenizer, texts, max_length=MAX_LENGTH) for texts, _ in rounds]
 
 
 # --- glassformer ----------------------------------------------------------------------------------
@@ -136,13 +136,8 @@ def classifier(path: Path, seed: int, lr: float = LR, **options: Any) -> Any:
 
 def glassformer(path: Path, rounds: Rounds, **options: str) -> Contender:
     """``TextClassifier.fit``; ``options``: further parameters, such as the head's."""
-    precision = {torch.bfloat16: "bf16 weights, fp32 masters", torch.float32: "fp32"}
-    setting = {
-        "precision": precision[choose_dtype("auto", choose_device())],
-        "batch_size": 32,
-        "padding": "none",
-        "dropout": 0.0,
-    }
+    setting = {"precision": precision_of(choose_dtype("auto", choose_device())), "batch_size": 32}
+    setting |= {"padding": "none", "dropout": 0.0}
 
     def run(turn: int) -> Window:
         texts, labels = rounds[turn]

@@ -23,7 +23,6 @@ normalises its 8-bit pixels inside the clock; the peers find theirs ready in the
 import logging
 import tempfile
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,7 +36,7 @@ from benchmarks.harness.command import command
 from benchmarks.harness.options import count
 from benchmarks.harness.results import half, result_file
 from benchmarks.harness.rounds import Contender, Window, compared, glassformer_epoch, in_own_process
-from benchmarks.speed.hf_trainer import be_quiet, choose_attention
+from benchmarks.speed.hf_trainer import be_quiet, choose_attention, precision_of, train_on
 from glassformer.data.image_batching import AugmentSettings, ImageStream
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.transform import ImageTransform, PixelTable, read_images
@@ -93,10 +92,8 @@ class Work:
 
     def stream(self, turn: int, device: torch.device) -> ImageStream:
         """The batches of a window: the same for all."""
-        table = PixelTable(self.rounds[turn].pixels)
-        return ImageStream(
-            table, self.transform, AugmentSettings(), self.tokens, self.batch, 1, max(turn, 0), device
-        )
+        table, drawn = PixelTable(self.rounds[turn].pixels), (1, max(turn, 0), device)
+        return ImageStream(table, self.transform, AugmentSettings(), self.tokens, self.batch, *drawn)
 
     def window(self, turn: int, seconds: float, loss: float) -> Window:
         n = len(self.rounds[turn].targets)
@@ -135,29 +132,19 @@ def plain_contender(name: str, work: Work, *, weights: torch.dtype, autocast: bo
     import transformers
 
     be_quiet()
-    device = choose_device()
-    model: Any = transformers.ViTForImageClassification.from_pretrained(
-        work.folder, dtype=weights, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-    ).to(device)
-    model.train()
+    device, still = choose_device(), {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    kind: Any = transformers.ViTForImageClassification
+    model = kind.from_pretrained(work.folder, dtype=weights, **still).to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.0, fused=True)
 
-    def epoch(batches: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> list[float]:
-        losses = []
-        for pixels, targets in batches:
-            with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
-                logits = model(pixel_values=pixels).logits
-            loss = F.cross_entropy(logits.float(), targets)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            optimizer.zero_grad()
-            losses.append(float(loss.detach()))
-        return losses
+    def loss_of(batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        pixels, targets = batch
+        with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
+            logits = model(pixel_values=pixels).logits
+        return F.cross_entropy(logits.float(), targets)
 
     def batches(turn: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        stream = work.stream(turn, device)
-        made = []
+        stream, made = work.stream(turn, device), []
         for (draw,) in stream.steps(0):
             targets = torch.from_numpy(work.rounds[turn].targets[draw.index]).to(device)
             made.append((stream.pack(draw).pixels.to(weights), targets))
@@ -166,11 +153,11 @@ def plain_contender(name: str, work: Work, *, weights: torch.dtype, autocast: bo
     def run(turn: int) -> Window:
         ready = batches(turn)
         started = time.perf_counter()
-        losses = epoch(ready)
+        losses = train_on(model, optimizer, ready, loss_of)
         return work.window(turn, time.perf_counter() - started, float(np.mean(losses)))
 
     warm_up = batches(-1)
-    attention = choose_attention(model, lambda: epoch(warm_up))
+    attention = choose_attention(model, lambda: train_on(model, optimizer, warm_up, loss_of))
     optimizer.state.clear()
 
     setting = {
@@ -186,9 +173,8 @@ def plain_contender(name: str, work: Work, *, weights: torch.dtype, autocast: bo
 
 
 def glassformer_contender(work: Work) -> Contender:
-    config = ClassifierFitConfig(
-        epochs=1, lr=LR, schedule="constant", warmup=0.0, weight_decay=0.0, batch_size=work.batch
-    )
+    same: dict[str, Any] = {"schedule": "constant", "warmup": 0.0, "weight_decay": 0.0, "epochs": 1}
+    config = ClassifierFitConfig(lr=LR, batch_size=work.batch, **same)
     device = choose_device()
     dtype = choose_dtype("auto", device)
     network = load_pretrained(work.folder, dropout=0.0, attention_dropout=0.0).to(device)
@@ -199,11 +185,7 @@ def glassformer_contender(work: Work) -> Contender:
         seconds, loss = glassformer_epoch(network, optimizer, config, work.stream(turn, device), objective)
         return work.window(turn, seconds, loss)
 
-    setting = {
-        "precision": "bf16 weights, fp32 masters" if dtype == torch.bfloat16 else "fp32",
-        "batch_size": work.batch,
-        "optimiser": "AdamW, fused",
-    }
+    setting = {"precision": precision_of(dtype), "batch_size": work.batch, "optimiser": "AdamW, fused"}
     return Contender("glassformer", setting, run, noun="pictures")
 
 

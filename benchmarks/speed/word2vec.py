@@ -51,9 +51,8 @@ MARGIN = 1.0  # points: more than this must not be lost
 def write_corpus(path: Path, reviews: int | None) -> int:
     """One review a line; returns the number of words."""
     limit = None if reviews is None else max(1, reviews // 2)
-    sentences = load_texts(
-        CorpusConfig(source="imdb", splits=("train", "unsupervised"), limit=limit)
-    ).sentences
+    corpus = CorpusConfig(source="imdb", splits=("train", "unsupervised"), limit=limit)
+    sentences = load_texts(corpus).sentences
     path.write_text("".join(" ".join(s) + "\n" for s in sentences), encoding="utf-8")
     return sum(map(len, sentences))
 
@@ -134,11 +133,8 @@ def fit_once(kind: str, file: str, epochs: int, threads: int, seed: int) -> floa
 
 def fit(file: Path, rounds: int, threads: int, epochs: list[int], name: str) -> None:
     path = RESULTS / f"{name}.json"
-    result: dict[str, Any] = {
-        "environment": environment("gensim", "numba"),
-        "setting": SETTING | {"threads": threads},
-        "epochs": {},
-    }
+    setting = SETTING | {"threads": threads}
+    result: dict[str, Any] = {"environment": environment("gensim", "numba"), "setting": setting, "epochs": {}}
     for n in epochs:
         turn = itertools.count()
 
@@ -148,7 +144,7 @@ def fit(file: Path, rounds: int, threads: int, epochs: list[int], name: str) -> 
             return round(taken, 3)
 
         seconds = in_turn(dict(zip(KINDS, KINDS, strict=True)), rounds, once, warm_up=False)
-        each = [theirs / ours for ours, theirs in zip(seconds["glassformer"], seconds["gensim"], strict=True)]
+        each = [theirs / ours for ours, theirs in zip(*(seconds[kind] for kind in KINDS))]
         result["epochs"][str(n)] = {"seconds": seconds, "ratio": spread(each)}
         write_result(path, result)
         print(f"{n} epochs: gensim takes {result['epochs'][str(n)]['ratio']} times as long")
@@ -160,10 +156,7 @@ def fit(file: Path, rounds: int, threads: int, epochs: list[int], name: str) -> 
 def figures(words: Any, vectors: np.ndarray) -> dict[str, float]:
     """Every test in points of 100."""
     found = evaluate_vectors(words, vectors, TESTS, tests_folder(data_folders()))
-    return {
-        name: 100.0 * (result["spearman"] if "spearman" in result else result["accuracy"])
-        for name, result in found.items()
-    }
+    return {name: 100.0 * one["spearman" if "spearman" in one else "accuracy"] for name, one in found.items()}
 
 
 def quality(
@@ -187,32 +180,27 @@ def quality(
                 done.pop("glassformer", None)
         for seed in seeds:
             done = part["seeds"].setdefault(str(seed), {})
-            for kind in kinds:
-                if kind not in done:
-                    started = time.perf_counter()
-                    if kind == "glassformer":
-                        ours = Word2Vec(**SETTING, epochs=n, seed=seed, threads=threads).fit(corpus)
-                        words, vectors = ours.words_, ours.vectors_
-                    else:
-                        theirs = gensim_model(seed, threads, n, file)
-                        words, vectors = theirs.wv.index_to_key, theirs.wv.vectors
-                    seconds = time.perf_counter() - started
-                    done[kind] = figures(words, vectors) | {"seconds": seconds, "machine": machine}
-                    part["difference"] = {test: interval(part["seeds"], test) for test in TESTS}
-                    write_result(path, result)
-                    print(n, "epochs, seed", seed, kind, done[kind], flush=True)
+            for kind in (kind for kind in kinds if kind not in done):
+                started = time.perf_counter()
+                if kind == "glassformer":
+                    ours = Word2Vec(**SETTING, epochs=n, seed=seed, threads=threads).fit(corpus)
+                    words, vectors = ours.words_, ours.vectors_
+                else:
+                    theirs = gensim_model(seed, threads, n, file)
+                    words, vectors = theirs.wv.index_to_key, theirs.wv.vectors
+                seconds = time.perf_counter() - started
+                done[kind] = figures(words, vectors) | {"seconds": seconds, "machine": machine}
+                part["difference"] = {test: interval(part["seeds"], test) for test in TESTS}
+                write_result(path, result)
+                print(n, "epochs, seed", seed, kind, done[kind], flush=True)
         for test, d in part.get("difference", {}).items():
-            if not d:
-                continue
-            found = f"{d['mean']:.2f} ({d['low']:.2f} to {d['high']:.2f}) points"
-            print(f"{n} epochs, {test}: glassformer - gensim = {found}")
+            if d:
+                found = f"{d['mean']:.2f} ({d['low']:.2f} to {d['high']:.2f}) points"
+                print(f"{n} epochs, {test}: glassformer - gensim = {found}")
 
 
 def interval(seeds: dict[str, Any], test: str) -> dict[str, float]:
-    """Mean difference over seeds with its 95 % interval (Welch: the seeds of the two are not pairs).
-
-    Empty where one of them has fewer than two seeds.
-    """
+    """Mean difference over seeds with its 95 % interval (Welch: no pairs); empty where one has fewer than two seeds."""
     from scipy.stats import t
 
     both = [[s[kind][test] for s in seeds.values() if kind in s] for kind in KINDS]
@@ -221,9 +209,7 @@ def interval(seeds: dict[str, Any], test: str) -> dict[str, float]:
     mean = statistics.fmean(both[0]) - statistics.fmean(both[1])
     parts = [statistics.variance(values) / len(values) for values in both]
     spread = sum(parts)
-    freedom = (
-        spread**2 / sum(p**2 / (len(v) - 1) for p, v in zip(parts, both, strict=True)) if spread else 1.0
-    )
+    freedom = spread**2 / sum(p**2 / (len(v) - 1) for p, v in zip(parts, both)) if spread else 1.0
     half = float(t.ppf(0.975, freedom)) * spread**0.5
     return {"mean": mean, "low": mean - half, "high": mean + half, "excludes_loss": mean - half > -MARGIN}
 
