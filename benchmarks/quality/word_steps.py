@@ -50,7 +50,9 @@ class Judged(Callback):
         )
         point = {"step": training.step, "loss": info.loss}
         for name, vectors in zip(READINGS, (centers, centers + contexts)):
-            point[name] = evaluate_analogies(self.numbers, normalize_rows(vectors), country_corpus_questions())
+            point[name] = evaluate_analogies(
+                self.numbers, normalize_rows(vectors), country_corpus_questions()
+            )
         self.points.append(point)
 
 
