@@ -52,7 +52,7 @@ console = Console(stderr=True)
 
 def peers(subject: Any) -> dict[str, Callable[[], np.ndarray]]:
     """Captum's methods on the same rows of the encoder, the same baseline and the same label."""
-    rows, baseline = subject.rows[None], subject.baseline("mask")[None]
+    rows, baseline = subject.embeddings[None], subject.baseline("mask")[None]
 
     def forward(x: Any) -> Any:
         return run_rows(subject.model, x.flatten(0, 1), subject.packing(len(x))).logits
@@ -87,7 +87,7 @@ def owen(subject: Subject) -> np.ndarray:
     chosen, scores = subject.maskable_indices, np.zeros(len(subject))
     if len(chosen) < 2:
         return scores
-    tree = partition_tree([subject.shown["tokens"][i] for i in chosen], [])
+    tree = partition_tree([subject.input_fields["tokens"][i] for i in chosen], [])
     tree[:, 2] = tree[:, 3] / tree[:, 3].max()  # as SHAP's own masker of texts
 
     class Shown(Masker):
@@ -140,7 +140,9 @@ def interpreto_peer(clf: Any) -> Callable[[str, Subject], np.ndarray] | None:
         found = explainer(text, targets=torch.tensor([[subject.target]]))[0].attributions
         out = np.zeros(len(subject))
         # it leaves out unknown tokens, as it does special ones
-        known = [i for i in subject.maskable_indices if subject.shown["tokens"][i] != tokenizer.unk_token]
+        known = [
+            i for i in subject.maskable_indices if subject.input_fields["tokens"][i] != tokenizer.unk_token
+        ]
         out[known] = found.flatten().float().numpy()
         return out
 

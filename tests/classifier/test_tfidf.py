@@ -387,7 +387,7 @@ def test_hiding_a_word_is_leaving_it_out():
 def test_methods_of_layers_name_another_model(method):
     clf = gf.TextClassifier("tfidf").fit(TEXTS, LABELS)
     with pytest.raises(
-        InputError, match=r"needs layers, and 'tfidf' is a linear model. Use weights or occlusion"
+        InputError, match=r"needs layers, but 'tfidf' is a linear model. Use weights or occlusion"
     ):
         clf.explain(TEXTS[0], method=method)
 

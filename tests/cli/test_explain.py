@@ -77,7 +77,7 @@ def test_an_unfinished_integral_is_noted(ok, trained):
         ),
         (["--method", "shap"], "Did you mean 'shapley'?"),
         (["--method", "lime"], "unknown method 'lime'. For this model: decomposition, attention, rollout"),
-        (["--method", "weights"], "weights: only for linear models of texts (tfidf), and "),
+        (["--method", "weights"], "weights: is only for linear models of texts (tfidf), and "),
         (["--method", "rollout", "--target", "pos"], "rollout has no target"),
         (["--method", "occlusion", "--target", "meh"], "no label 'meh'"),
         (["--method", "rollout", "--set", "fusing=max"], "Did you mean 'fusion'?"),

@@ -54,7 +54,7 @@ def test_parts_of_rows_and_biases_are_the_logit(subject, target, monkeypatch):
     """The biases' part from their own gradient, not as what is left."""
     number = subject.classes.index(target)
     model = subject.model.double()
-    exact = replace(subject, rows=subject.rows.double())
+    exact = replace(subject, embeddings=subject.embeddings.double())
     biases = [p for name, p in model.named_parameters() if name.endswith("bias") and "embeddings" not in name]
     for p in biases:
         p.requires_grad_(True)
@@ -110,7 +110,7 @@ def test_parts_are_those_of_a_decomposition_that_runs_forwards():
     """Every state as a sum over tokens and biases ``[T, T + 1, D]``, step by step (DecompX, section 3)."""
     subject = text_subject(fitted("first"), TEXT)
     model, t = subject.model.double(), len(subject)
-    x = subject.rows.double()
+    x = subject.embeddings.double()
     parts = torch.zeros(t, t + 1, x.shape[1], dtype=torch.float64)
     parts[range(t), range(t)] = x
 
@@ -139,7 +139,7 @@ def test_parts_are_those_of_a_decomposition_that_runs_forwards():
             parts = normed(parts + fed, layer.norm2)
         parts = normed(parts, model.encoder.final_norm)
         logits = linear(parts[:1], model.head.out)[0]  # [T + 1, C]
-    e = explain(replace(subject, rows=x), method="decomposition")
+    e = explain(replace(subject, embeddings=x), method="decomposition")
     np.testing.assert_allclose(e.scores, logits[:-1, subject.target], atol=1e-9)
     assert e.settings["biases"] == pytest.approx(float(logits[-1, subject.target]), abs=1e-9)
     model.float()
@@ -160,7 +160,7 @@ def test_gim_s_softmax_goes_back_at_its_temperature():
 def test_factors_share_their_gradient():
     """Through the values alone a half comes back, through queries and keys a quarter each."""
     subject = text_subject(fitted("mean"), TEXT)
-    rows, packing = subject.rows.detach().clone().requires_grad_(), subject.packing()
+    rows, packing = subject.embeddings.detach().clone().requires_grad_(), subject.packing()
 
     def slopes(shares):
         rules = replace(PLAIN_RULES, qkv_factors=shares)

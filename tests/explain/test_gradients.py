@@ -36,7 +36,7 @@ def test_integrated_gradients_equal_captum_s(any_subject, target):
             subject, method="integrated_gradients", target=target, baseline=baseline, steps=37, max_steps=37
         )
         theirs = captum.attr.IntegratedGradients(forward_of(subject)).attribute(
-            subject.rows[None], subject.baseline(baseline)[None], target=number, n_steps=37
+            subject.embeddings[None], subject.baseline(baseline)[None], target=number, n_steps=37
         )
         np.testing.assert_allclose(ours.scores, theirs[0].sum(-1).detach().numpy(), atol=1e-5)
         assert ours.target == target
@@ -60,7 +60,7 @@ def test_a_model_without_attention_says_what_explains_it(plain, tmp_path):
 def test_gradient_x_input_equals_captum_s(any_subject, target):
     subject = any_subject
     ours = explain(subject, method="gradient_x_input", target=subject.classes[target])
-    rows = subject.rows[None].clone().requires_grad_()
+    rows = subject.embeddings[None].clone().requires_grad_()
     theirs = captum.attr.InputXGradient(forward_of(subject)).attribute(rows, target=target)
     np.testing.assert_allclose(ours.scores, theirs[0].sum(-1).detach().numpy(), atol=1e-5)
 
@@ -123,10 +123,10 @@ def test_attention_gradient_of_one_layer_by_finite_differences(tiny):
     model.encoder.layers = model.encoder.layers[:1]
     model.encoder.config = replace(model.encoder.config, num_layers=1)
     subject = text_subject(tiny, "a dull film")
-    subject = Subject(**{**vars(subject), "model": model, "rows": subject.rows.double()})
+    subject = Subject(**{**vars(subject), "model": model, "embeddings": subject.embeddings.double()})
     maps, reads = attention_maps(subject)
     layer, t = model.encoder.layers[0], len(subject)
-    x = subject.rows
+    x = subject.embeddings
     with torch.no_grad():
         v = layer.attention.qkv(x).view(t, 3, 2, 11)[:, 2]  # [T, H, K]
 
@@ -167,7 +167,11 @@ def test_frozen_weights_are_no_obstacle(tiny):
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"baseline": "blank"}, "no baseline 'blank'"), ({"steps": 0}, "0 steps"), ({"step": 3}, "'steps'")],
+    [
+        ({"baseline": "blank"}, "unknown baseline 'blank'"),
+        ({"steps": 0}, "0 steps"),
+        ({"step": 3}, "'steps'"),
+    ],
 )
 def test_options_that_cannot_be(tiny, options, said):
     with pytest.raises(InputError, match=said):

@@ -113,7 +113,9 @@ class Decides:
 def test_a_map_that_misleads_is_found(scores, found):
     """The answer hangs on "dull" alone; the first map points at "a"."""
     subject, _ = linear_subject(weight=np.array([0.5, -1.0, 4.0, -0.5, -1.0]))
-    subject.shown.update(text="a not dull film !", offsets=[(0, 1), (2, 5), (6, 10), (11, 15), (16, 17)])
+    subject.input_fields.update(
+        text="a not dull film !", offsets=[(0, 1), (2, 5), (6, 10), (11, 15), (16, 17)]
+    )
     one = heads._counter_example(subject, Decides(), lambda s: np.array(scores, float), "mask")
     assert (one is not None) == found
     if one is not None:

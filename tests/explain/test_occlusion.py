@@ -50,12 +50,12 @@ def test_spans_equal_captum_s(kind, window, stride):
     """captum slides over all rows, so the special tokens count as words here."""
     subject = text_subject(fitted(kind), TEXT)
     subject.words[:] = np.arange(len(subject))
-    base = subject.baseline("mask") if kind in PLAIN else torch.zeros_like(subject.rows)
+    base = subject.baseline("mask") if kind in PLAIN else torch.zeros_like(subject.embeddings)
     subject.baselines["mask"] = lambda: base
     ours = explain(subject, method="occlusion", unit="token", window=window, stride=stride)
-    d = subject.rows.shape[1]
+    d = subject.embeddings.shape[1]
     theirs = captum.attr.Occlusion(forward_of(subject)).attribute(
-        subject.rows[None], (window, d), (stride, d), baselines=base[None], target=subject.target
+        subject.embeddings[None], (window, d), (stride, d), baselines=base[None], target=subject.target
     )
     np.testing.assert_allclose(ours.scores, theirs[0, :, 0].detach().numpy(), atol=1e-5)
     assert ours.scores.any()
@@ -77,7 +77,7 @@ def test_deleting_leaves_the_row_out(tiny):
     subject = text_subject(tiny, "a dull film")
     keep = np.ones((2, 5), bool)
     keep[1, 2] = False
-    rows = subject.rows[[0, 1, 3, 4]]
+    rows = subject.embeddings[[0, 1, 3, 4]]
     expected = run_rows(tiny.model_, rows, Packing((4,))).logits[0].detach().numpy()
     np.testing.assert_allclose(subject.logits(keep, "delete")[1], expected, atol=1e-6)
 
@@ -127,7 +127,7 @@ def test_everything_hidden_still_has_a_row(tiny):
     ("options", "said"),
     [
         ({"unit": "letter"}, "unknown unit 'letter'"),
-        ({"by": "nothing"}, "no baseline 'nothing'"),
+        ({"by": "nothing"}, "unknown baseline 'nothing'"),
         ({"window": -1}, "a window of -1"),
         ({"stride": 0}, "stride 0"),
         ({"target": "neutral"}, "no label 'neutral'"),

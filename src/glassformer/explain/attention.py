@@ -76,7 +76,9 @@ def attention_gradient(subject: Subject, target: int) -> Scores:
     ``R <- R + mean_h (dy/dA * A)^+ R`` for each layer, starting with R = I. The identity is subtracted at the
     end.
     """
-    rows = subject.rows.detach().clone().requires_grad_()  # gradients exist even if all weights are frozen
+    rows = (
+        subject.embeddings.detach().clone().requires_grad_()
+    )  # gradients exist even if all weights are frozen
     with torch.enable_grad():
         out = run_rows(subject.model, rows, subject.packing(), Trace(attentions=True))
         assert out.trace is not None
@@ -85,7 +87,7 @@ def attention_gradient(subject: Subject, target: int) -> Scores:
         gradients = torch.autograd.grad(out.logits[0, target], weights)
     eye = np.eye(len(subject))
     relevance = eye
-    texts = len(subject.parts)
+    texts = len(subject.text_lengths)
     layers = [slice(i, i + texts) for i in range(0, len(weights), texts)]
     weights, gradients = ([join_maps(maps[i]) for i in layers] for maps in (weights, gradients))
     for weight, gradient in zip(weights, gradients, strict=True):  # [H, T, T]

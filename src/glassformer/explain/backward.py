@@ -103,7 +103,7 @@ def _gradient_x_input(
     """
     model: Any = subject.model
     packing = subject.packing()
-    rows = subject.rows.detach().to(next(model.encoder.parameters()).dtype).clone().requires_grad_()
+    rows = subject.embeddings.detach().to(next(model.encoder.parameters()).dtype).clone().requires_grad_()
     with torch.enable_grad():
         states = stepwise_forward(model.encoder, rows, packing, rules)
         logit = compute_logits(model, states, packing)[0, target]

@@ -79,7 +79,7 @@ def counterfactual(
     if target is not None and target not in labels:
         raise UnknownLabelError(f"no label {target!r}", where="target", fix=f"Use one of {labels}")
     subject = make_subject(clf, clf.check_examples([text])[0])
-    original, spans = subject.shown["text"], word_spans(subject.words, subject.shown["offsets"])
+    original, spans = subject.input_fields["text"], word_spans(subject.words, subject.input_fields["offsets"])
     if not spans:
         raise InputError("the text has no words", where="counterfactual", fix="Give a longer text")
     before = clf.predict([text])[0]

@@ -45,12 +45,12 @@ def cross(subject: Subject, target: int | None = None, by: str = "mask") -> dict
         - ``strongest``: the pairs of words with the largest interactions.
         - ``left_out``: number of words beyond ``MAX_WORDS`` per text.
     """
-    sides = subject.shown.get("sides")
+    sides = subject.input_fields.get("sides")
     if sides is None:
         raise InputError("the input is not a pair of texts", where="cross", fix="Give two texts")
     target = subject.target if target is None else target
-    words, text = subject.words, subject.shown["text"]
-    spans = word_spans(words, subject.shown["offsets"])
+    words, text = subject.words, subject.input_fields["text"]
+    spans = word_spans(words, subject.input_fields["offsets"])
     side_of = np.array([sides[np.flatnonzero(words == w)[0]] for w in range(len(spans))])
     words_of_texts = [np.flatnonzero(side_of == side) for side in (0, 1)]
     if not all(map(len, words_of_texts)):
@@ -103,7 +103,7 @@ def _to_list(values: np.ndarray) -> list[Any]:
 
 def _cross_attention(subject: Subject, selected: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray] | None:
     """Attention of each word to the words of the other text, in both directions; None for a bi-encoder."""
-    if not getattr(subject.model, "has_attention", True) or len(subject.parts) > 1:
+    if not getattr(subject.model, "has_attention", True) or len(subject.text_lengths) > 1:
         return None
     maps, _ = attention_maps(subject)
     mean = maps.mean((0, 1))  # [T, T]

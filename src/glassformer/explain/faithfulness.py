@@ -273,8 +273,8 @@ def verdict(row: dict[str, Any], randomized: float | None = None) -> str:
     Args:
         randomized: mean correlation with scores under shuffled weights (``sanity.py``); None: not tested.
     """
-    won = [name for name in METRICS if row[name]["better"]["interval"][0] > 0]
-    lost = [name for name in METRICS if row[name]["better"]["interval"][1] < 0]
+    wins = [name for name in METRICS if row[name]["better"]["interval"][0] > 0]
+    losses = [name for name in METRICS if row[name]["better"]["interval"][1] < 0]
     gain = row["comprehensiveness"]["better"]
     low, high = gain["interval"]
     evidence = (
@@ -287,13 +287,13 @@ def verdict(row: dict[str, Any], randomized: float | None = None) -> str:
     if randomized is not None and randomized >= 0.5:
         reason = f"it hardly changes when the weights are noise (rank correlation {randomized:.2f})"
         return f"Fails the faithfulness test: {reason}, so it cannot show what the model learned; {evidence}."
-    if len(won) == len(METRICS):
+    if len(wins) == len(METRICS):
         return f"Passes the faithfulness test: better than random in all four metrics; {evidence}."
-    if lost and not won:
-        return f"Fails the faithfulness test: worse than random in {' and '.join(lost)}; {evidence}."
-    if won:
-        not_won = [name for name in METRICS if name not in won]
-        comparison = f"better than random in {', '.join(won)}, not in {', '.join(not_won)}"
+    if losses and not wins:
+        return f"Fails the faithfulness test: worse than random in {' and '.join(losses)}; {evidence}."
+    if wins:
+        others = [name for name in METRICS if name not in wins]
+        comparison = f"better than random in {', '.join(wins)}, not in {', '.join(others)}"
         return f"Passes the faithfulness test in part: {comparison}; {evidence}."
     return f"Fails the faithfulness test: not better than random in any metric; {evidence}."
 
@@ -325,12 +325,12 @@ def verdict_on_one(
             "top-ranked parts or random parts are hidden."
         )
     passed = [MASKING_NAMES[name] for name, test in decided.items() if test["passes"]]
-    lost = [MASKING_NAMES[name] for name, test in decided.items() if not test["wins"]]
+    losses = [MASKING_NAMES[name] for name, test in decided.items() if not test["wins"]]
     if len(passed) == len(decided):
         outcome = f"passes the faithfulness test under {len(passed)} of {len(decided)} ways of hiding parts"
     elif passed:
         outcome = f"passes the faithfulness test only when parts are {' or '.join(passed)}"
-    elif len(lost) == len(decided):
+    elif len(losses) == len(decided):
         outcome = "fails the faithfulness test and is worse than random"
     else:
         outcome = "fails the faithfulness test"

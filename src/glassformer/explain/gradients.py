@@ -13,8 +13,8 @@ from glassformer.explain.subject import BATCH_TOKENS, Subject, run_rows
 
 def gradient_x_input(subject: Subject, target: int) -> Scores:
     """``sum_d x_d * dy/dx_d`` for the embedding x of each token; y is the target's logit."""
-    gradients = _gradients(subject, subject.rows[None], target)[0]
-    return Scores((gradients * subject.rows).double().sum(1).cpu().numpy())
+    gradients = _gradients(subject, subject.embeddings[None], target)[0]
+    return Scores((gradients * subject.embeddings).double().sum(1).cpu().numpy())
 
 
 def integrated_gradients(
@@ -47,9 +47,9 @@ def integrated_gradients(
             f"tolerance {tolerance} is negative", where="integrated_gradients", fix="Give 0 or more"
         )
     start = subject.baseline(baseline)
-    path = subject.rows - start  # [T, D]
+    path = subject.embeddings - start  # [T, D]
     with torch.inference_mode():
-        ends = run_rows(subject.model, torch.cat([subject.rows, start]), subject.packing(2)).logits
+        ends = run_rows(subject.model, torch.cat([subject.embeddings, start]), subject.packing(2)).logits
     assert ends is not None
     difference = float(ends[0, target].double() - ends[1, target].double())
     num_gradients = 0

@@ -89,10 +89,10 @@ def attention_statistics(subjects: Sequence[Subject]) -> dict[str, float]:
     }
 
 
-def describe(statistics: dict[str, np.ndarray], least: float = 0.4) -> list[list[str]]:
+def describe(statistics: dict[str, np.ndarray], min_share: float = 0.4) -> list[list[str]]:
     """A description of each head ``[L][H]``.
 
-    The description is the key of ``SHARES`` with the largest share if this share is at least ``least``.
+    The description is the key of ``SHARES`` with the largest share if this share is at least ``min_share``.
     Otherwise it is ``broad`` (nearly uniform) or ``mixed``.
     """
     layers, heads = statistics["entropy"].shape
@@ -103,7 +103,7 @@ def describe(statistics: dict[str, np.ndarray], least: float = 0.4) -> list[list
             shares = {name: float(statistics[name][layer, head]) for name in SHARES}
             largest = max(shares, key=shares.__getitem__)
             is_broad = statistics["entropy"][layer, head] > 0.9
-            names.append(largest if shares[largest] >= least else "broad" if is_broad else "mixed")
+            names.append(largest if shares[largest] >= min_share else "broad" if is_broad else "mixed")
         out.append(names)
     return out
 
@@ -263,8 +263,8 @@ def _counter_example(
     if not flips:
         return None
     flip = min(flips, key=lambda w: probabilities[w, subject.target])
-    spans = word_spans(subject.words, subject.shown["offsets"])
-    text = subject.shown["text"]
+    spans = word_spans(subject.words, subject.input_fields["offsets"])
+    text = subject.input_fields["text"]
     top = int(order[0])
     return CounterExample(
         text,

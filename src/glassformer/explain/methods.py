@@ -116,9 +116,9 @@ def check_supported(clf: Any, method: str) -> None:
     if method in supported:
         return
     if _is_linear(clf.model_):
-        what = f"needs layers, and {clf.model!r} is a linear model"
+        what = f"needs layers, but {clf.model!r} is a linear model"
     elif method == "weights":
-        what = f"only for linear models of texts (tfidf), and {clf.model!r} is not one"
+        what = f"is only for linear models of texts (tfidf), and {clf.model!r} is not one"
     else:
         name = "a linear model" if clf.model_.is_linear else repr(clf.model)
         what = f"{name} {_unsupported_reason(clf.model_, method)}"
@@ -213,14 +213,14 @@ def explain(
     arguments = (subject, index) if has_target else (subject,)
     result = METHODS[method](*arguments, **options)
     all_maps, reads = result.maps, result.reads
-    shown = {**subject.shown, "notes": [*subject.shown.get("notes", ()), *result.notes]}
+    notes = [*subject.input_fields.get("notes", ()), *result.notes]
     if maps and all_maps is None and getattr(subject.model, "has_attention", True):
         all_maps, reads = attention_maps(subject)
     scores = finite(np.asarray(result.scores), "scores")
     if subject.grid is not None:
         scores = scores[subject.maskable_indices].reshape(subject.grid)
     return Explanation(
-        **shown,
+        **{**subject.input_fields, "notes": notes},
         scores=scores,
         probability=float(subject.probabilities[subject.target]),
         method=method,

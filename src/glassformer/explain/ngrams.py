@@ -97,7 +97,7 @@ def ngram_subject(clf: Any, text: str) -> NgramSubject:
         temperature=clf.temperature_,
         to_probabilities=clf.to_probabilities,
         scale=target_scale(clf, label),
-        shown={
+        input_fields={
             "text": SEPARATOR.join(cleaned),
             "tokens": [cleaned[side][start:stop] for side, start, stop in spans],
             "offsets": [
@@ -153,12 +153,12 @@ def contributions(
         block, gram = divmod(feature, len(ngrams.idf))
         # Blocks of features of a pair: n-grams in the first text, in the second, in both, in only one of
         # them.
-        owners = [block] if block < 2 else [side for side in (0, 1) if gram in occurrences[side]]
-        for owner in owners:
-            own = occurrences[owner][gram]
-            for occurrence in own:
+        texts = [block] if block < 2 else [side for side in (0, 1) if gram in occurrences[side]]
+        for i in texts:
+            in_text = occurrences[i][gram]
+            for occurrence in in_text:
                 for character, share in occurrence:
-                    by_character[owner][character] += value * share / len(own) / len(owners)
+                    by_character[i][character] += value * share / len(in_text) / len(texts)
     order = sorted(by_feature, key=lambda f: (-abs(by_feature[f]), f))[:NUM_STRONGEST]
     return by_character, [(ngrams.feature_name(f), by_feature[f]) for f in order]
 

@@ -69,9 +69,9 @@ def patch_subjects(clean: Subject, corrupted: Subject) -> Patched:
         raise NotForThisModelError(
             "the model has no layers of attention", where="patch", fix="Use a Transformer"
         )
-    if len(clean.parts) > 1 or len(clean) != len(corrupted):
+    if len(clean.text_lengths) > 1 or len(clean) != len(corrupted):
         what = f"the inputs have {len(clean)} and {len(corrupted)} tokens"
-        if len(clean.parts) > 1:
+        if len(clean.text_lengths) > 1:
             what = "a bi-encoder, which encodes both texts separately, is not supported"
         fix = "Give two inputs with the same number of tokens, such as texts that differ in one word"
         raise InputError(what, where="patch", fix=fix)
@@ -106,7 +106,7 @@ def patch_subjects(clean: Subject, corrupted: Subject) -> Patched:
     return Patched(
         (by_state - low) / scale,
         (by_head - low) / scale,
-        list(clean.shown.get("tokens", [])),
+        list(clean.input_fields.get("tokens", [])),
         (clean.classes[clean.target], corrupted.classes[corrupted.target]),
         scale,
     )
@@ -117,7 +117,7 @@ def _run(model: Any, subject: Subject, num_heads: int) -> tuple[list[Tensor], li
 
     The latter are inputs of the output projection.
     """
-    states, outputs = [subject.rows.to(next(model.encoder.parameters()).dtype)], []
+    states, outputs = [subject.embeddings.to(next(model.encoder.parameters()).dtype)], []
     for i, layer in enumerate(model.encoder.steps):
         hook = layer.attention.out.register_forward_pre_hook(
             lambda _, inputs: outputs.append(inputs[0].unflatten(1, (num_heads, -1)))

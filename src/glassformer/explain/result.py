@@ -65,11 +65,11 @@ def _tokenize_pair(clf, pair: TextPair) -> Tokens:
     words, offsets, num_words = np.full(len(ids), -1), [(0, 0)] * len(ids), 0
     for side, text in enumerate((first, second)):
         positions = [position for position, i in enumerate(indices) if sides[i] == side]
-        own = [indices[position] for position in positions]
-        side_words = word_ids(encoding, own, text)
+        text_indices = [indices[position] for position in positions]
+        side_words = word_ids(encoding, text_indices, text)
         words[positions] = np.where(side_words >= 0, side_words + num_words, -1)
         num_words += int(side_words.max(initial=-1)) + 1
-        side_offsets = clean_offsets(text, (encoding.offsets[i] for i in own))
+        side_offsets = clean_offsets(text, (encoding.offsets[i] for i in text_indices))
         for position, (start, stop) in zip(positions, side_offsets, strict=True):
             if stop > start:
                 offsets[position] = (start + side * second_start, stop + side * second_start)

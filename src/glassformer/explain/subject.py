@@ -45,13 +45,13 @@ class Subject:
 
     Args:
         model: in eval mode, with ``encoder`` and ``run_rows``; used for gradients and attention maps.
-        rows: ``[T, D]``, the embeddings, which are the input of the encoder.
+        embeddings: ``[T, D]``, the input of the encoder.
         baselines: name -> function that returns replacements ``[T, D]`` for masked tokens. The embeddings of
             special tokens are unchanged.
         words: ``[T]`` the word of each token, or the index of each patch; -1: never masked ([CLS], [SEP]).
         classes, target: the labels, and the index of the predicted label.
         probabilities: ``[C]``.
-        shown: fields of ``Explanation`` about the input (text, tokens, offsets, or image).
+        input_fields: fields of ``Explanation`` about the input (text, tokens, offsets, or image).
         grid: rows and columns of patches; None for text.
         temperature: the classifier's calibration temperature.
         predictor: model that predicts masked variants, such as a faster bf16 copy; None: ``model``.
@@ -62,13 +62,13 @@ class Subject:
     """
 
     model: nn.Module
-    rows: Tensor
+    embeddings: Tensor
     baselines: Mapping[str, Callable[[], Tensor]]
     words: np.ndarray
     classes: list[Any]
     target: int
     probabilities: np.ndarray
-    shown: dict[str, Any] = field(default_factory=dict)
+    input_fields: dict[str, Any] = field(default_factory=dict)
     grid: tuple[int, int] | None = None
     temperature: Any = 1.0
     predictor: nn.Module | None = None
@@ -81,13 +81,13 @@ class Subject:
         return len(self.words)
 
     @property
-    def parts(self) -> tuple[int, ...]:
+    def text_lengths(self) -> tuple[int, ...]:
         """The lengths of the texts that are encoded separately."""
         return self.lengths or (len(self),)
 
     def packing(self, count: int = 1) -> Packing:
         """The packing of ``count`` complete variants of the input."""
-        return Packing(self.parts * count, self.rows.device)
+        return Packing(self.text_lengths * count, self.embeddings.device)
 
     @property
     def maskable_indices(self) -> np.ndarray:
@@ -98,7 +98,7 @@ class Subject:
         """The replacement embeddings ``[T, D]`` of a baseline."""
         if name not in self.baselines:
             fix = suggest(name, list(self.baselines))
-            raise InputError(f"no baseline {name!r} here", where="explain", fix=fix)
+            raise InputError(f"unknown baseline {name!r}", where="explain", fix=fix)
         return self.baselines[name]()
 
     def logits(self, keep: np.ndarray, by: str = "mask") -> np.ndarray:
@@ -116,16 +116,16 @@ class Subject:
         per_batch = max(1, BATCH_TOKENS // len(self))
         with torch.inference_mode():
             for start in range(0, len(keep), per_batch):
-                part = torch.from_numpy(keep[start : start + per_batch]).to(self.rows.device)  # [m, T]
+                part = torch.from_numpy(keep[start : start + per_batch]).to(self.embeddings.device)  # [m, T]
                 if replacement is None:
                     part[:, 0] |= ~part.any(1)  # a sequence has at least one token
-                    rows = self.rows.expand(len(part), -1, -1)[part]  # [N, D]
-                    lengths = torch.stack([text.sum(1) for text in part.split(self.parts, 1)], 1)
-                    packing = Packing(tuple(lengths.flatten().tolist()), rows.device)
+                    x = self.embeddings.expand(len(part), -1, -1)[part]  # [N, D]
+                    lengths = torch.stack([text.sum(1) for text in part.split(self.text_lengths, 1)], 1)
+                    packing = Packing(tuple(lengths.flatten().tolist()), x.device)
                 else:
-                    rows = torch.where(part[:, :, None], self.rows, replacement).flatten(0, 1)  # [m*T, D]
+                    x = torch.where(part[:, :, None], self.embeddings, replacement).flatten(0, 1)  # [m*T, D]
                     packing = self.packing(len(part))
-                out.append(run_rows(model, rows, packing).logits)
+                out.append(run_rows(model, x, packing).logits)
         return torch.cat(out).double().cpu().numpy()
 
     def logits_to_probabilities(self, logits: np.ndarray) -> np.ndarray:
@@ -150,12 +150,12 @@ def differentiable_model(clf: Any) -> Any:
     return copy.deepcopy(model) if any(w.is_inference() for w in model.parameters()) else model
 
 
-class SelectedRows(nn.Module):
+class SelectedTokens(nn.Module):
     """The pooling of a ``SingleOutputModel``, which reads the tokens at some positions of each sequence."""
 
-    def __init__(self, rows: Sequence[int]):
+    def __init__(self, positions: Sequence[int]):
         super().__init__()
-        self.rows = list(rows)
+        self.positions = list(positions)
 
 
 class SingleOutputModel(nn.Module):
@@ -171,7 +171,7 @@ class SingleOutputModel(nn.Module):
         self, model: Any, positions: Sequence[int], length: int, select: Callable[[Tensor, Tensor], Tensor]
     ):
         super().__init__()
-        self.model, self.pooling, self.length, self.select = model, SelectedRows(positions), length, select
+        self.model, self.pooling, self.length, self.select = model, SelectedTokens(positions), length, select
         self.encoder, self.config = model.encoder, model.config
         self.has_attention = getattr(model, "has_attention", True)
 
@@ -191,16 +191,16 @@ class SingleOutputModel(nn.Module):
         return out
 
 
-def run_rows(model: Any, rows: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
-    """Run a model from packed embeddings ``[N, D]``, converted to the dtype of the encoder."""
-    dtype = next(model.encoder.parameters(), rows).dtype  # an encoder may have no weights
-    return model.run_rows(rows.to(dtype), packing, trace)
+def run_rows(model: Any, x: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
+    """Run a model from packed embeddings ``x`` ``[N, D]``, converted to the dtype of the encoder."""
+    dtype = next(model.encoder.parameters(), x).dtype  # an encoder may have no weights
+    return model.run_rows(x.to(dtype), packing, trace)
 
 
 def attention_maps(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
     """Attention weights of all layers ``[L, H, T, T]``, and the ``pooling_weights`` ``[T]``."""
     with torch.inference_mode():
-        out = run_rows(subject.model, subject.rows, subject.packing(), Trace(attentions=True))
+        out = run_rows(subject.model, subject.embeddings, subject.packing(), Trace(attentions=True))
         reads = pooling_weights(subject.model.pooling, out, len(subject))
     assert out.trace is not None
     return np.stack([join_maps(layer).float().cpu().numpy() for layer in out.trace.attentions]), reads
@@ -229,10 +229,10 @@ def pooling_weights(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
         weights[0] += first
     elif isinstance(pooling, FirstTwoPooling):
         weights[:2], weights[2:] = 0.5, 0.0
-    elif isinstance(pooling, SelectedRows):  # one word of a sentence, or both ends of a span
-        rows = np.unique(pooling.rows)
+    elif isinstance(pooling, SelectedTokens):  # one word of a sentence, or both ends of a span
+        positions = np.unique(pooling.positions)
         weights[:] = 0.0
-        weights[rows] = 1.0 / len(rows)
+        weights[positions] = 1.0 / len(positions)
     elif isinstance(pooling, AttentionPooling) and out.states is not None:
         weights = torch.softmax(pooling.score(out.states.float()).squeeze(1), 0).cpu().numpy()
     elif isinstance(pooling, MultiHeadPooling) and out.states is not None:
@@ -277,7 +277,7 @@ def embed_tokens(
         with torch.no_grad():
             return model.embed(ids, packing, types)[0].float()  # [T, D]
 
-    rows, vocab = embed(original), Vocabulary.of(clf.tokenizer_)
+    embeddings, vocab = embed(original), Vocabulary.of(clf.tokenizer_)
     substitutes = {
         "mask": vocab.unk if vocab.mask is None else vocab.mask,
         "unknown": vocab.unk,
@@ -291,8 +291,8 @@ def embed_tokens(
     baselines["random"] = lambda: embed(
         torch.where(special, original, _random_tokens(clf, len(ids)).to(device))
     )
-    baselines["zero"] = lambda: torch.where(special[:, None], rows, 0.0)
-    return rows, baselines
+    baselines["zero"] = lambda: torch.where(special[:, None], embeddings, 0.0)
+    return embeddings, baselines
 
 
 def _random_tokens(clf: Any, count: int) -> Tensor:
@@ -304,7 +304,7 @@ def _random_tokens(clf: Any, count: int) -> Tensor:
 
 
 def masking_operators(clf: Any, *, delete: bool = True) -> tuple[str, ...]:
-    """The ways of masking that differ for a tokenizer; ``delete``: whether tokens may be deleted."""
+    """The distinct ways of masking with a tokenizer; ``delete``: whether tokens may be deleted."""
     vocab = Vocabulary.of(clf.tokenizer_)
     has_mask, has_unknown = vocab.mask is not None, vocab.unk is not None
     available = {
@@ -316,10 +316,10 @@ def masking_operators(clf: Any, *, delete: bool = True) -> tuple[str, ...]:
     return tuple(name for name, is_available in available.items() if is_available)
 
 
-def compute_logits(model: Any, rows: Tensor, lengths: tuple[int, ...] = ()) -> Tensor:
-    """Logits ``[C]`` of one input from its embeddings ``[T, D]``; see ``Subject`` for ``lengths``."""
+def compute_logits(model: Any, embeddings: Tensor, lengths: tuple[int, ...] = ()) -> Tensor:
+    """Logits ``[C]`` of one input from its ``embeddings`` ``[T, D]``; see ``Subject`` for ``lengths``."""
     with torch.inference_mode():
-        logits = run_rows(model, rows, Packing(lengths or (len(rows),), rows.device)).logits
+        logits = run_rows(model, embeddings, Packing(lengths or (len(embeddings),), embeddings.device)).logits
     assert logits is not None
     return logits[0]
 
@@ -329,16 +329,16 @@ def text_subject(clf: Any, text: str) -> Subject:
     """The ``Subject`` of a text for a fitted classifier or regressor."""
     tokens = tokenize(clf, text)
     model = differentiable_model(clf)
-    rows, baselines = embed_tokens(clf, model, np.array(tokens.ids), tokens.words, tokens.segments)
+    embeddings, baselines = embed_tokens(clf, model, np.array(tokens.ids), tokens.words, tokens.segments)
     lengths = ()
     if getattr(model.config, "sides", None) and tokens.segments is not None:
         second = int(tokens.segments.sum())
         lengths = len(tokens) - second, second
-    probabilities, target, label = _predict_target(clf, compute_logits(model, rows, lengths))
+    probabilities, target, label = _predict_target(clf, compute_logits(model, embeddings, lengths))
     classes = clf.classes_.tolist()
     return Subject(
         model,
-        rows,
+        embeddings,
         baselines,
         tokens.words,
         classes,
@@ -349,7 +349,7 @@ def text_subject(clf: Any, text: str) -> Subject:
         lengths=lengths,
         scale=target_scale(clf, label),
         operators=masking_operators(clf),
-        shown={
+        input_fields={
             "text": tokens.text,
             "tokens": tokens.names,
             "offsets": tokens.offsets,
@@ -411,23 +411,23 @@ def image_subject(clf: Any, image: Any) -> Subject:
         with torch.no_grad():
             return model.embed(values)[0].float()  # [T, D]
 
-    rows = embed(values)
-    num_special = len(rows) - grid[0] * grid[1]  # [CLS] and register tokens precede the patches
+    embeddings = embed(values)
+    num_special = len(embeddings) - grid[0] * grid[1]  # [CLS] and register tokens precede the patches
     words = np.concatenate([np.full(num_special, -1), np.arange(grid[0] * grid[1])])
     special = torch.from_numpy(words < 0).to(device)
-    probabilities, target, label = _predict_target(clf, compute_logits(model, rows))
+    probabilities, target, label = _predict_target(clf, compute_logits(model, embeddings))
     classes = clf.classes_.tolist()
     patched = np.moveaxis(pixels[:, : grid[0] * height, : grid[1] * width], 0, -1)  # without partial patches
-    shown = np.ascontiguousarray(np.repeat(patched, 3, 2) if patched.shape[2] == 1 else patched[:, :, :3])
+    image = np.ascontiguousarray(np.repeat(patched, 3, 2) if patched.shape[2] == 1 else patched[:, :, :3])
     return Subject(
         model,
-        rows,
+        embeddings,
         {
             "mask": lambda: embed(torch.zeros_like(values)),
             "mean": lambda: embed(values.mean((2, 3), keepdim=True).expand_as(values)),
             "blur": lambda: embed(_blurred(values)),
             "shuffle": lambda: embed(_shuffled(values, height, width)),
-            "zero": lambda: torch.where(special[:, None], rows, 0.0),
+            "zero": lambda: torch.where(special[:, None], embeddings, 0.0),
         },
         words,
         classes,
@@ -438,11 +438,11 @@ def image_subject(clf: Any, image: Any) -> Subject:
         to_probabilities=None if clf.kind_.is_single_label else clf.to_probabilities,
         scale=target_scale(clf, label),
         operators=("mask", "mean", "blur", "shuffle"),
-        shown={
+        input_fields={
             "text": "",
             "tokens": [],
             "offsets": [],
-            "image": shown,
+            "image": image,
             "label": label,
             "number": not clf.kind_.predicts_labels,
             "notes": prediction_notes(clf, probabilities),

@@ -58,15 +58,17 @@ def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -
     start, stop = (int(i) for i in encoded.table.starts[window : window + 2])
     ids, token_words = encoded.table.ids[start:stop], encoded.words[start:stop]
     position = first_token - start
-    view = SingleOutputModel(
+    output_model = SingleOutputModel(
         model, [position], stop - start, lambda logits, first: logits[first + position]
     ).eval()
-    embedded, baselines = embed_tokens(tagger, model, ids, token_words, None)
-    probabilities = tagger.to_probabilities(compute_logits(view, embedded)[None].float().cpu().numpy())[0]
+    embeddings, baselines = embed_tokens(tagger, model, ids, token_words, None)
+    probabilities = tagger.to_probabilities(
+        compute_logits(output_model, embeddings)[None].float().cpu().numpy()
+    )[0]
     classes, label = tagger.classes_.tolist(), tags[index]
     # The predicted tag is not always the most probable one, because invalid tag sequences are repaired.
     target = classes.index(label) if label in classes else int(probabilities.argmax())
-    shown = {
+    input_fields = {
         "text": " ".join(words),
         "tokens": [tagger.tokenizer_.id_to_token(int(i)) or "?" for i in ids],
         "offsets": [(int(a), int(b)) for a, b in encoded.offsets[start:stop]],
@@ -76,7 +78,17 @@ def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -
         "name": f"{words[index]} ({label})",
     }
     options = {"temperature": tagger.temperature_, "operators": masking_operators(tagger, delete=False)}
-    return Subject(view, embedded, baselines, token_words, classes, target, probabilities, shown, **options)
+    return Subject(
+        output_model,
+        embeddings,
+        baselines,
+        token_words,
+        classes,
+        target,
+        probabilities,
+        input_fields,
+        **options,
+    )
 
 
 def _from_zero(words: np.ndarray) -> np.ndarray:
@@ -110,21 +122,21 @@ def answer_subject(answerer: Any, question: Question) -> Subject:
         span = logits[begin + first, 0] + logits[begin + last, 1]
         return torch.stack([span, logits[begin].sum(1)], 1)
 
-    view = SingleOutputModel(model, [first, last], stop - start, select).eval()
+    output_model = SingleOutputModel(model, [first, last], stop - start, select).eval()
     names = [answerer.tokenizer_.id_to_token(int(i)) or "?" for i in ids]
     words, offsets = _word_indices(
         names, rows.offsets[start:stop], sides, len(question.question) + len(SEPARATOR)
     )
     window_segments = None if segments is None else segments[start:stop]
-    embedded, baselines = embed_tokens(answerer, model, ids, sides, window_segments)
-    scores = compute_logits(view, embedded).double().cpu().numpy()
+    embeddings, baselines = embed_tokens(answerer, model, ids, sides, window_segments)
+    scores = compute_logits(output_model, embeddings).double().cpu().numpy()
     softmax = np.exp(scores - scores.max())
     softmax /= softmax.sum()
     (answer,) = candidates.best_answers(question, answerer.threshold_, 1)
     label = answer.text or CLASSES[1]
     windows = int((rows.question_of_window == 0).sum())
     notes = [f"the context is read in {windows} windows, of which one is explained"] if windows > 1 else []
-    shown = {
+    input_fields = {
         "text": f"{question.question}{SEPARATOR}{question.context}",
         "tokens": names,
         "offsets": offsets,
@@ -136,7 +148,17 @@ def answer_subject(answerer: Any, question: Question) -> Subject:
     }
     target = int(candidates.predicts_no_answer(answerer.threshold_))
     operators = masking_operators(answerer, delete=False)
-    return Subject(view, embedded, baselines, words, CLASSES, target, softmax, shown, operators=operators)
+    return Subject(
+        output_model,
+        embeddings,
+        baselines,
+        words,
+        CLASSES,
+        target,
+        softmax,
+        input_fields,
+        operators=operators,
+    )
 
 
 def _find_span(

@@ -316,9 +316,11 @@ def _format_number(value: float) -> str:
 
 def inert(text: str) -> str:
     """The text with control characters and bidirectional formatting replaced; the length stays the same."""
-    bad = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x7F}
+    bidirectional = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x7F}
     return "".join(
-        "\ufffd" if (ord(c) < 32 and c not in "\n\t\r") or ord(c) in bad or 0xD800 <= ord(c) < 0xE000 else c
+        "\ufffd"
+        if (ord(c) < 32 and c not in "\n\t\r") or ord(c) in bidirectional or 0xD800 <= ord(c) < 0xE000
+        else c
         for c in text
     )
 
@@ -328,9 +330,9 @@ def short_names(names: Sequence[str], longest: int) -> list[str]:
     names = [inert(str(name)) for name in names]
     for size in range(longest, max(map(len, names), default=0)):
         end = (size - 1) // 2
-        short = [n if len(n) <= size else f"{n[: size - 1 - end]}…{n[len(n) - end :]}" for n in names]
-        if len(set(short)) == len(set(names)):
-            return short
+        shortened = [n if len(n) <= size else f"{n[: size - 1 - end]}…{n[len(n) - end :]}" for n in names]
+        if len(set(shortened)) == len(set(names)):
+            return shortened
     return names
 
 

@@ -24,7 +24,7 @@ NAMES = replace(
     bert.NAMES,
     prefix="albert.",
     encoder={
-        **{ours: name for ours, name in bert.NAMES.encoder.items() if ours.startswith("embeddings.")},
+        **{name: hub_name for name, hub_name in bert.NAMES.encoder.items() if name.startswith("embeddings.")},
         "embeddings.widen": "encoder.embedding_hidden_mapping_in",
         "encoder.layers.{i}.attention.out": f"{LAYER}.attention.dense",
         "encoder.layers.{i}.norm1": f"{LAYER}.attention.LayerNorm",

@@ -25,7 +25,7 @@ PAIR_MODEL_TYPE = "clip"
 NAMES = replace(
     siglip.NAMES,
     encoder={
-        **{ours: theirs for ours, theirs in siglip.NAMES.encoder.items() if "{i}" in ours},
+        **{name: hub_name for name, hub_name in siglip.NAMES.encoder.items() if "{i}" in name},
         "embeddings.projection": "embeddings.patch_embedding",
         "embeddings.norm": "pre_layrnorm",  # as the Hub spells it
         "pooling.norm": "post_layernorm",
@@ -68,9 +68,9 @@ def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
             square.
     """
     is_pair = settings.get("model_type") == PAIR_MODEL_TYPE
-    own = encoder_section(settings, "vision_config", where) if is_pair else settings
+    section = encoder_section(settings, "vision_config", where) if is_pair else settings
     return image.check_square(
-        read_settings(SETTINGS, clip(), {"hidden_act": "quick_gelu"} | own, where), where
+        read_settings(SETTINGS, clip(), {"hidden_act": "quick_gelu"} | section, where), where
     )
 
 

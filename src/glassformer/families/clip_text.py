@@ -23,7 +23,7 @@ NAMES = replace(
     siglip.NAMES,
     prefix="text_model.",
     encoder={
-        **{ours: theirs for ours, theirs in siglip.NAMES.encoder.items() if "{i}" in ours},
+        **{name: hub_name for name, hub_name in siglip.NAMES.encoder.items() if "{i}" in name},
         "embeddings.tokens": "embeddings.token_embedding",
         "embeddings.positions": "embeddings.position_embedding",
         "encoder.final_norm": "final_layer_norm",

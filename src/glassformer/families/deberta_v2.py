@@ -27,7 +27,7 @@ LAYER = "encoder.layer.{i}.attention.self"
 NAMES = replace(
     bert.NAMES,
     prefix="deberta.",
-    encoder={ours: name for ours, name in bert.NAMES.encoder.items() if "pooling" not in ours}
+    encoder={name: hub_name for name, hub_name in bert.NAMES.encoder.items() if "pooling" not in name}
     | {
         "encoder.relative.table": "encoder.rel_embeddings",
         "encoder.relative.norm": "encoder.LayerNorm",
@@ -117,7 +117,7 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
 def write(config: TextEncoderConfig) -> dict[str, Any]:
     e, a = config.embedding, config.encoder.disentangled or Disentangled()
     bert_only = ("classifier_dropout", "position_embedding_type")
-    kinds = [kind for kind, used in (("c2p", a.by_query), ("p2c", a.by_key)) if used]
+    kinds = [kind for kind, is_used in (("c2p", a.by_query), ("p2c", a.by_key)) if is_used]
     return {k: v for k, v in bert.write(config).items() if k not in bert_only} | {
         "model_type": KIND,
         "position_biased_input": e.positions != "none",

@@ -48,7 +48,7 @@ def _names(kind: str) -> NameTable:
     return replace(
         vit.NAMES,
         prefix=f"{kind}.",
-        encoder={ours: theirs for ours, theirs in encoder.items() if not ours.startswith("pooling")},
+        encoder={name: hub_name for name, hub_name in encoder.items() if not name.startswith("pooling")},
         full_names={**vit.NAMES.full_names, "embeddings.registers": "embeddings.register_tokens"},
         new_names={
             "encoder.layers.{i}.attention.qkv": qkv,  # type: ignore[dict-item]  # three names

@@ -23,7 +23,7 @@ REPLACED = "head for replaced-token detection"
 NAMES = replace(
     bert.NAMES,
     prefix="electra.",
-    encoder={ours: name for ours, name in bert.NAMES.encoder.items() if "pooling" not in ours}
+    encoder={name: hub_name for name, hub_name in bert.NAMES.encoder.items() if "pooling" not in name}
     | {"embeddings.widen": "embeddings_project"},
     heads={
         "head.hidden": "classifier.dense",

@@ -118,7 +118,7 @@ def from_hub(tensors: dict[str, Tensor], where: str, config: ImageTextConfig) ->
         "text": pair_format.text.NAMES.from_hub(tensors, where),
     }
     out = {f"{encoder}.{name}": t for encoder, part in encoders.items() for name, t in part.items()}
-    shared = {ours: tensors[theirs] for ours, theirs in pair_format.shared.items() if theirs in tensors}
+    shared = {name: tensors[hub_name] for name, hub_name in pair_format.shared.items() if hub_name in tensors}
     scalars = {name: shared[name].reshape(()) for name in ("logit_scale", "logit_bias") if name in shared}
     return out | shared | scalars
 
@@ -134,7 +134,7 @@ def to_hub(tensors: dict[str, Tensor], config: ImageTextConfig) -> dict[str, Ten
         }
         for prefix in ("image.", "text.")
     )
-    shared = {theirs: tensors[ours] for ours, theirs in pair_format.shared.items()}
+    shared = {hub_name: tensors[name] for name, hub_name in pair_format.shared.items()}
     if config.has_biases:  # SigLIP stores vectors of one number
         shared |= {name: shared[name].reshape(1) for name in ("logit_scale", "logit_bias")}
     image_tensors = pair_format.image.to_hub(image, True, config.image)

@@ -23,7 +23,7 @@ NAMES = replace(
     roberta.NAMES,
     prefix="mpnet.",
     encoder={
-        **{ours: name for ours, name in bert.NAMES.encoder.items() if "segments" not in ours},
+        **{name: hub_name for name, hub_name in bert.NAMES.encoder.items() if "segments" not in name},
         "encoder.layers.{i}.attention.out": "encoder.layer.{i}.attention.attn.o",
         "encoder.layers.{i}.norm1": "encoder.layer.{i}.attention.LayerNorm",
         "encoder.relative": "encoder.relative_attention_bias",

@@ -66,13 +66,13 @@ def extra_settings(config: Any, restored: Any) -> dict[str, Any]:
 def _differences(config: Any, restored: Any) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for field in fields(config):
-        ours, theirs = getattr(config, field.name), getattr(restored, field.name)
-        if ours == theirs:
+        value, restored_value = getattr(config, field.name), getattr(restored, field.name)
+        if value == restored_value:
             continue
-        if is_dataclass(ours) and type(ours) is type(theirs):
-            out[field.name] = _differences(ours, theirs)
+        if is_dataclass(value) and type(value) is type(restored_value):
+            out[field.name] = _differences(value, restored_value)
         else:
-            out[field.name] = to_dict(ours) if is_dataclass(ours) else ours
+            out[field.name] = to_dict(value) if is_dataclass(value) else value
     return out
 
 
@@ -211,16 +211,16 @@ class Checkpoint:
         head = f" and {self.head} head" if self.head else ""
         return f"{self.source}: encoder{head}" + (f" for {self.foreign_task}" if self.foreign_task else "")
 
-    def with_new_tokens(self, rows: int, like: int) -> Checkpoint:
-        """A copy with ``rows`` tokens; new ones are embedded like token ``like`` and never predicted."""
+    def with_new_tokens(self, vocab_size: int, like: int) -> Checkpoint:
+        """A copy with ``vocab_size`` tokens; new ones have the embedding of ``like`` and are never predicted."""
         name, bias = "embeddings.tokens.weight", "mlm.bias"
         tensors = dict(self.tensors)
         table = tensors[name]
-        tensors[name] = torch.cat([table, table[like].expand(rows - len(table), -1)])
+        tensors[name] = torch.cat([table, table[like].expand(vocab_size - len(table), -1)])
         if bias in tensors:
-            new_biases = tensors[bias].new_full((rows - len(table),), NEVER_PREDICTED)
+            new_biases = tensors[bias].new_full((vocab_size - len(table),), NEVER_PREDICTED)
             tensors[bias] = torch.cat([tensors[bias], new_biases])
-        embedding = replace(self.config.embedding, vocab_size=rows)
+        embedding = replace(self.config.embedding, vocab_size=vocab_size)
         return replace(self, config=replace(self.config, embedding=embedding), tensors=tensors)
 
     def build(self, config: Any = None, *, new_head: bool = False, dtype: torch.dtype = torch.float32) -> Any:
@@ -473,7 +473,7 @@ def load_pretrained(
 
 
 def _in_fp32(checkpoint: Checkpoint, model: Any, adapter: str | Path | None) -> Any:
-    """Read the model of a checkpoint again, in fp32; ``model`` is the same with an encoder in bf16.
+    """Load the checkpoint of ``model``, whose encoder is in bf16, again in fp32.
 
     The fp32 parts of ``model`` are copied, because they may have changed.
     """
@@ -520,7 +520,7 @@ def save_pretrained(
     Args:
         label_names: labels of a classification head in the order of the logits (``id2label``); by default
             ``LABEL_0`` and so on, because other programs assume two labels without names.
-        order: ``[C]``, for each class of the model the row in the file; None: the same order.
+        order: ``[C]`` the index of each class in the file; None: the order of the model.
         problem_type: the Hub's ``problem_type`` if the task is not single-label classification.
     """
     folder = Path(folder)

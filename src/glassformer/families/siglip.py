@@ -75,8 +75,8 @@ SETTINGS = (*image.image_settings(1e-6, 16, SIZES), DROPOUT)
 def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
     """Our config from a ``config.json`` of SigLIP's image encoder, or of both encoders."""
     is_pair = settings.get("model_type") == PAIR_MODEL_TYPE
-    own = get_section(settings, "vision_config", where) if is_pair else settings
-    config = read_settings(SETTINGS, siglip(), {"hidden_act": "gelu_pytorch_tanh"} | own, where)
+    section = get_section(settings, "vision_config", where) if is_pair else settings
+    config = read_settings(SETTINGS, siglip(), {"hidden_act": "gelu_pytorch_tanh"} | section, where)
     return image.check_square(config, where)
 
 

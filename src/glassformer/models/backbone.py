@@ -45,7 +45,7 @@ class ModelOutput:
         """The hidden states of the last layer.
 
         Raises:
-            ConfigError: the input is packed, so only the rows that the head reads were computed.
+            ConfigError: the input is packed, so only the tokens that the head reads were computed.
         """
         if self.states is None:
             raise ConfigError(

@@ -92,9 +92,9 @@ class MaskedAutoencoder(ImageEncoder):
 
     def target(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Standardized patches ``[B, n, P]``, and the mean and standard deviation of each ``[B, n, 1]``."""
-        raw = cut_patches(images.float(), self.config.embedding.patch_size)
-        mean, std = raw.mean(2, keepdim=True), (raw.var(2, keepdim=True) + VARIANCE_EPS).sqrt()
-        return (raw - mean) / std, mean, std
+        patches = cut_patches(images.float(), self.config.embedding.patch_size)
+        mean, std = patches.mean(2, keepdim=True), (patches.var(2, keepdim=True) + VARIANCE_EPS).sqrt()
+        return (patches - mean) / std, mean, std
 
     def losses(self, images: Tensor, visible: Tensor) -> Tensor:
         """Mean squared error over the masked patches of each image, ``[B]``; predicting the mean gives 1."""

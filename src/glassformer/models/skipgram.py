@@ -59,7 +59,7 @@ class SkipGram(nn.Module):
         return torch.einsum("bd,bkd->bk", v, u)
 
     def set_compute_dtype(self, dtype: torch.dtype) -> SkipGram:
-        """Does nothing: the embeddings stay in fp32, because gradients of frequent words sum many rows."""
+        """Does nothing: embeddings stay in fp32, because gradients of frequent words sum many terms."""
         return self
 
 
@@ -161,6 +161,8 @@ def draw_negatives(
 
     A drawn word that is a positive of the same center becomes NONE.
     """
-    drawn = np.searchsorted(cumulative, rng.random((len(positives), count)) * cumulative[-1], side="right")
-    is_positive = (drawn[:, :, None] == positives[:, None, :]).any(2)
-    return np.where(is_positive, NONE, drawn)
+    negatives = np.searchsorted(
+        cumulative, rng.random((len(positives), count)) * cumulative[-1], side="right"
+    )
+    is_positive = (negatives[:, :, None] == positives[:, None, :]).any(2)
+    return np.where(is_positive, NONE, negatives)

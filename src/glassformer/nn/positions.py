@@ -200,11 +200,12 @@ def bucket_bounds(buckets: int, furthest: int) -> tuple[int, ...]:
         furthest: this distance and all longer distances share the last bucket.
     """
     half = buckets // 2
-    exact = half // 2
-    ratio = furthest / exact
+    num_single = half // 2  # buckets of one distance
+    num_log = half - num_single  # buckets of logarithmic width
+    ratio = furthest / num_single
     # 1e-6 keeps integers exact: 8 * 16 ** 0.25 is 16.000000000000004 in floating point.
-    log_bounds = (math.ceil(exact * ratio ** (k / (half - exact)) - 1e-6) for k in range(1, half - exact))
-    return (*range(1, exact + 1), *log_bounds)
+    log_bounds = (math.ceil(num_single * ratio ** (k / num_log) - 1e-6) for k in range(1, num_log))
+    return (*range(1, num_single + 1), *log_bounds)
 
 
 class RelativeBias(nn.Embedding):

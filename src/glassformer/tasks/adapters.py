@@ -142,7 +142,7 @@ def unit_importance(est: Any, X: Sequence[Any]) -> Tensor:
         for x in X:
             subject = make_subject(est, x)
             values.clear()  # ``make_subject`` has run the model too
-            logits = run_rows(model, subject.rows, subject.packing()).logits
+            logits = run_rows(model, subject.embeddings, subject.packing()).logits
             assert logits is not None
             gradients = torch.autograd.grad(logits[0, subject.target], values)
             changes = [(h.detach() * g).sum(0).abs() for h, g in zip(values, gradients, strict=True)]

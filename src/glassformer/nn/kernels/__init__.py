@@ -120,7 +120,7 @@ def _run(
 
 
 def has_gradient(x: Tensor, weight: Tensor) -> bool:
-    """Whether ``weight_gradient`` supports this input: bf16, AMX, sides a multiple of 16, enough rows."""
+    """Whether ``weight_gradient`` supports this input: bf16, AMX, sizes divisible by 16, enough rows."""
     return (
         x.dtype == weight.dtype == torch.bfloat16
         and x.device.type == "cpu"

@@ -115,7 +115,7 @@ def _open(level: Level) -> ctypes.CDLL | str:
         if name != level.name:
             return f"{level.file} was built for {name!r}, not for {level.name!r}. {REBUILD}"
         calls.structure_size.argtypes, calls.structure_size.restype = (ctypes.c_int,), ctypes.c_int64
-        built_for = calls.abi(), [calls.structure_size(which) for which in range(len(JOBS) + 1)]
+        built_for = calls.abi(), [calls.structure_size(index) for index in range(len(JOBS) + 1)]
         if "amx" in level.name:
             calls.weight_gradient.argtypes = (ctypes.POINTER(LinearJob), ctypes.c_void_p)
         if level.int8:
