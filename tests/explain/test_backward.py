@@ -76,7 +76,7 @@ def test_parts_of_rows_and_biases_are_the_logit(subject, target, monkeypatch):
     e = explain(exact, method="decomposition", target=target)
     monkeypatch.undo()
     with torch.no_grad():
-        logit = float(run_rows(model, exact.rows, exact.packing()).logits[0, number])
+        logit = float(run_rows(model, exact.embeddings, exact.packing()).logits[0, number])
     assert e.settings["biases"] == pytest.approx(found[0], abs=1e-6)  # means are summed in fp32
     assert e.scores.sum() + found[0] == pytest.approx(logit, abs=1e-6)
     model.float()

@@ -212,7 +212,7 @@ class Checkpoint:
         return f"{self.source}: encoder{head}" + (f" for {self.foreign_task}" if self.foreign_task else "")
 
     def with_new_tokens(self, vocab_size: int, like: int) -> Checkpoint:
-        """A copy with ``vocab_size`` tokens; new ones have the embedding of ``like`` and are never predicted."""
+        """A copy with ``vocab_size`` tokens; new ones are embedded like ``like`` and never predicted."""
         name, bias = "embeddings.tokens.weight", "mlm.bias"
         tensors = dict(self.tensors)
         table = tensors[name]
