@@ -120,16 +120,16 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         return self._fit((pictures, validation), callbacks, checkpoints, resume)
 
     def _examples(self, fit: FitState, *data: Any) -> tuple[list[Any], list[Any] | None]:
-        pictures, validation = data
-        pictures, validation_data = check_images(self.training_examples(pictures)), None
+        X, validation = data
+        images, validation_images = check_images(self.training_examples(X)), None
         if validation is not None:
-            validation_data = check_images(self.prediction_examples(validation, "validation"), "validation")
+            validation_images = check_images(self.prediction_examples(validation, "validation"), "validation")
         elif fit.train.validation_fraction:
-            groups = list(map(image_digest, pictures)) if fit.group_duplicates else None
-            (pictures,), (validation_data,) = random_split(
-                [pictures], fit.train.validation_fraction, fit.train.seed, groups
+            groups = list(map(image_digest, images)) if fit.group_duplicates else None
+            (images,), (validation_images,) = random_split(
+                [images], fit.train.validation_fraction, fit.train.seed, groups
             )
-        return pictures, validation_data
+        return images, validation_images
 
     def _prepare(self, fit: FitState) -> tuple[PixelTable, PixelTable | None]:
         if fit.train.batch_size == 0:
@@ -260,9 +260,10 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         write_tensors(folder, self.model_.patch_decoder.state_dict(), name=DECODER)
 
     def _read_model(self, folder: Path, in_bf16: bool = False) -> None:
-        model = MaskedAutoencoder(load_pretrained(folder).config, decoder_sizes(self.configs()["model"]))
-        tensors = load_pretrained(folder).state_dict()
-        tensors |= {f"patch_decoder.{name}": t for name, t in read_tensors(folder, DECODER).items()}
+        encoder = load_pretrained(folder)
+        model = MaskedAutoencoder(encoder.config, decoder_sizes(self.configs()["model"]))
+        decoder_tensors = read_tensors(folder, DECODER)
+        tensors = encoder.state_dict() | {f"patch_decoder.{name}": t for name, t in decoder_tensors.items()}
         expected = {name: t.shape for name, t in model.state_dict().items()}
         if {name: t.shape for name, t in tensors.items()} != expected:
             what = "the decoder's weights do not match its settings"
@@ -447,9 +448,9 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
 
 
 def example_fixture() -> tuple[MaskedPatches, tuple]:
-    pictures = list(np.random.default_rng(1).integers(0, 256, (7, 8, 8, 3)).astype(np.uint8))
+    images = list(np.random.default_rng(1).integers(0, 256, (7, 8, 8, 3)).astype(np.uint8))
     sizes: dict[str, Any] = {"image_size": 8, "patch_size": 2, "decoder_width": 8}
-    return MaskedPatches(**TINY, **sizes, decoder_layers=1, decoder_heads=2), (pictures,)
+    return MaskedPatches(**TINY, **sizes, decoder_layers=1, decoder_heads=2), (images,)
 
 
 TASK = Task(
