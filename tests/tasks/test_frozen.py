@@ -91,7 +91,7 @@ def test_of_many_texts_some_are_learned_and_the_name_says_so(small, monkeypatch)
 def test_several_labels(small, tmp_path):
     sets = [";".join(word for word in ("dog", "cat") if word in text) or "car" for text in TEXTS]
     done = run(tmp_path, sets, "label_separator=;")
-    row = done.metrics["baselines"]["frozen all-minilm-l6-v2 + logistic regression a label"]
+    row = done.metrics["baselines"]["frozen all-minilm-l6-v2 + logistic regression per label"]
     assert row["kind"] == "labels"
     assert row["macro_f1"] > 0
 

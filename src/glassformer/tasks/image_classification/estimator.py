@@ -354,7 +354,7 @@ def pixel_baseline(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarr
     """Baseline: logistic regression on downscaled pixels."""
     if clf.kind_.is_multilabel:
         features = partial(pixel_features, image_range=clf.transform_.image_range)
-        name = "logistic regression a label on 16 x 16 pixels"
+        name = "logistic regression per label on 16 x 16 pixels"
         return (name, *one_vs_rest_baseline(clf, splits, targets, features))
     classes = len(clf.classes_)
     probabilities, name = pixel_logistic(

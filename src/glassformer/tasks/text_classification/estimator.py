@@ -527,7 +527,7 @@ def tfidf_baseline(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -
     """Baseline: logistic regression on TF-IDF."""
     if clf.kind_.is_multilabel:
         results = one_vs_rest_baseline(clf, splits, targets, word_features)
-        return ("TF-IDF + logistic regression a label", *results)
+        return ("TF-IDF + logistic regression per label", *results)
     train, split = splits.train.texts, splits.evaluated.texts
     probabilities = tfidf_logistic(
         train,
@@ -576,7 +576,7 @@ def frozen_baseline(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) 
         return f"{name} + logistic regression", p
     predicted = np.zeros(p.shape, bool)
     predicted[:, columns] = model.predicted_index(outputs)
-    return f"{name} + logistic regression a label", p, predicted
+    return f"{name} + logistic regression per label", p, predicted
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
