@@ -553,7 +553,9 @@ def preview_data(context: RunContext) -> DataPreview:
     lines += context.held_out_warning("sentences", "tags")
     for split in {id(s): s for s in (splits.validation, splits.evaluated) if s is not None}.values():
         if unseen := sorted(_span_kinds(split, scheme) - training_kinds):
-            lines.append(f"{split.origin} has kinds that training does not show: {', '.join(unseen)}")
+            lines.append(
+                f"{split.origin} has kinds of spans that do not occur in training: {', '.join(unseen)}"
+            )
     dataset = replace(splits.dataset, splits=splits.parts())
     return DataPreview(lines, splits.dataset.rejected, lambda: examine_tagged(dataset, setting))
 

@@ -259,8 +259,6 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
 
     def score(self, source: Sequence[str], target: Sequence[str], beam: int = 5) -> float:
         """Detokenized BLEU of the translations, 0 to 100."""
-        from glassformer.targets.target_text import translation_scores
-
         sources, references = check_translations(self.prediction_examples(source), target, "score")
         return translation_scores(self.translate(sources, beam), references)["bleu"]
 
