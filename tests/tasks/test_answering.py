@@ -158,9 +158,9 @@ def test_an_answer_is_explained_over_question_and_context(model, method):
         (
             [("q", "a b")],
             [{"text": ["b"], "answer_start": [1]}],
-            "is not at character 1.*there is 2",
+            "is not at character 1.*first occurs at 2",
         ),
-        ([("q", "a b")], [{"text": ["b"], "answer_start": []}], "1 answer and 0 places"),
+        ([("q", "a b")], [{"text": ["b"], "answer_start": []}], "1 answer and 0 positions"),
         ([("q", "a b")], None, "the answers are missing"),
         ([("q", "a b")], [None], "no question has an answer"),
         ([("q", "a b")], ["a", "b"], "1 question and 2 answers"),
