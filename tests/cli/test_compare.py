@@ -70,7 +70,7 @@ def test_models_are_compared_on_a_table_of_ones_own(gf, ok, refused, reviews, tm
     assert "29" not in beside.err
     assert (tmp_path / "both" / "report.html").is_file()
     assert "to write a report and tables: --out DIR" in gf("compare", *runs).out
-    assert "only one run" in refused("compare", runs[0])
+    assert "only one run is named" in refused("compare", runs[0])
     assert "has no effect on finished runs" in refused("compare", *runs, "--set", "lr=1")
     assert "contains a run or a study" in refused("compare", *runs, "--out", folder)
     assert "--text reviews.csv --model NAME NAME" in refused("compare", "reviews.csv")

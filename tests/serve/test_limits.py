@@ -215,7 +215,7 @@ def test_explanations_have_bounds(serve, going, hold):
     assert "8 at most" in long.body["error"]["what"]
     many = server.ask("/v1/explain", {"image": base64.b64encode(png_of_zeros(12, 12)).decode()})
     assert (many.status, many.body["error"]["where"]) == (413, "image")
-    assert many.body["error"]["what"] == "10 tokens, explanations take 8 at most"
+    assert many.body["error"]["what"] == "10 tokens, but explanations accept 8 at most"
     entered = hold(server.app.state.server.models["films"], "explain")
     _, (first,) = in_background(server, "/v1/explain", {"text": "a"})
     assert entered.wait(10)

@@ -108,7 +108,7 @@ def test_runs_are_compared_by_their_ranks_on_the_same_pairs(table, tmp_path, mon
     assert "Spearman" in capsys.readouterr().out
     assert "Spearman" in Path("both/report.html").read_text()
     assert main(["compare", "one", "other", "--measure", "r2"]) == 2
-    assert "no measure 'r2'" in capsys.readouterr().err
+    assert "have no metric 'r2'" in capsys.readouterr().err
 
 
 def test_a_damaged_table_is_named(tmp_path):

@@ -169,7 +169,7 @@ def test_page_and_card_show_the_thresholds(three):
 
 
 def test_what_three_classes_cannot_have_is_refused(three):
-    with pytest.raises(ConfigError, match="f1 is defined for two classes, and there are 3"):
+    with pytest.raises(ConfigError, match="f1 is defined for two classes, but there are 3"):
         calibrate_run(three, threshold="f1")
     with pytest.raises(ConfigError, match="is not a probability between 0 and 1"):
         calibrate_run(three, abstain_below=0.0)

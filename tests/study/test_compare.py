@@ -150,7 +150,9 @@ def test_a_ladder_says_where_accuracy_first_falls(done):
     ladder = ["lr=0.03", "lr=1e-06"]
     way = "In the order lr=0.03, lr=1e-06"
     assert f"{way}, lr=1e-06 is the first that is significantly worse than lr=0.03." in said(ladder, 0.01)
-    assert f"{way}, none is significantly worse than lr=0.03; these arms were not tested" in said(ladder, 0.2)
+    assert f"{way}, none is significantly worse than lr=0.03; these variants were not tested" in said(
+        ladder, 0.2
+    )
     assert "In the order" not in said([], 0.01)
 
 
@@ -271,7 +273,7 @@ def test_what_two_seeds_can_decide_is_said():
     assert "Each pair of trainings differs on these examples (McNemar, p < 0.001), but other seeds" in told
     assert "No significant difference" not in found["verdict"] + told
     assert found["verdict"].startswith("Inconclusive compared with base: late.")
-    assert "Two seeds per arm estimate the variation between seeds poorly" in found["verdict"]
+    assert "Two seeds per variant estimate the variation between seeds poorly" in found["verdict"]
     # one pair that differs the other way, or not at all: nothing is there to be told apart
     for tests in ([(20, 107, 1e-9), (118, 31, 1e-8)], [(20, 107, 1e-9), (31, 29, 0.8)]):
         found = two_seeds(0.31, *tests)
@@ -324,9 +326,9 @@ def test_finished_runs_are_compared_without_a_study(done, tmp_path):
         assert new.get("mcnemar") == old.get("mcnemar")
     two = compare_runs([runs[0], runs[3]])
     assert [arm["seeds"] for arm in two["arms"]] == [[0], [1]]
-    with pytest.raises(ConfigError, match="only one run"):
+    with pytest.raises(ConfigError, match="only one run is named"):
         compare_runs(runs[:1])
-    with pytest.raises(ConfigError, match="the same run twice"):
+    with pytest.raises(ConfigError, match="the same run is named twice"):
         compare_runs([runs[0], runs[0]])
     with pytest.raises(ConfigError, match="the same recipe with different seeds"):
         compare_runs(runs[:2])

@@ -147,7 +147,9 @@ def test_finished_folds_of_other_data_are_refused(done, noisy, tmp_path):
     try:
         for changed in (relabelled, rows[::-1], rows[:-1]):
             write_rows(noisy.parent / "train.csv", [head, *changed])
-            with pytest.raises(DataError, match=r"finished folds of other data: .* Choose another --out"):
+            with pytest.raises(
+                DataError, match=r"have changed since the finished folds .* Choose another --out"
+            ):
                 cross_validate(recipe, folder, 3)
             assert (folder / "folds.json").read_text(encoding="utf-8") == kept
             if changed is not relabelled:
@@ -241,5 +243,5 @@ def test_review_needs_a_finished_cross_validation(done, tmp_path):
     with pytest.raises(ConfigError, match="0 suggestions"):
         review(done[0], top=0)
     (tmp_path / "folds.json").write_text("{}")
-    with pytest.raises(ConfigError, match="has not ended"):
+    with pytest.raises(ConfigError, match="is not finished"):
         review(tmp_path)

@@ -68,7 +68,7 @@ def test_stopped_and_given_again(base: Path, tmp_path: Path, by: signal.Signals)
     if by == signal.SIGINT:
         _, err = process.communicate(timeout=LONG)
         assert process.returncode == 130
-        assert err.splitlines()[-1].startswith("error: interrupted; finished arms are kept")
+        assert err.splitlines()[-1].startswith("error: interrupted; finished runs are kept")
     else:
         process.wait(LONG)
     assert comes_to_rest(tmp_path)

@@ -21,6 +21,6 @@ def test_arms_that_are_right_on_the_same_examples_are_said_to_be():
     assert said["sentences"]["textcnn"].startswith(
         "No difference: right on the same examples as encoder-mini"
     )
-    assert "No arm reaches TF-IDF (94.3" in said["verdict"]
+    assert "No variant reaches TF-IDF (94.3" in said["verdict"]
     results["baselines"] = {"TF-IDF": {"accuracy": 0.7}}
     assert "reaches" not in sentences(results)["verdict"]

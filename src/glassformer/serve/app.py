@@ -40,7 +40,7 @@ from glassformer.serve.problems import JSON, Problem, model_problem, validation_
 
 log = logging.getLogger("glassformer.serve")
 
-STATIC = {  # served from memory; a client's path is only used as a key here
+STATIC = {  # path of the URL -> file in ``static/`` and its type; served from memory
     "/": ("index.html", "text/html; charset=utf-8"),
     "/static/page.css": ("page.css", "text/css; charset=utf-8"),
     "/static/page.js": ("page.js", "text/javascript; charset=utf-8"),
@@ -54,12 +54,12 @@ REASONS = {
     400: "Not JSON, or not served under this host name",
     401: "No key, or a wrong one",
     404: "No such model",
-    408: "The body came too slowly",
+    408: "The body was sent too slowly",
     413: "Too large, too many or too long",
-    422: "Not as described here, or an input that cannot be used",
-    431: "Headers that are too large or too many",
+    422: "Not as described here, or an unusable input",
+    431: "Too large or too many headers",
     429: "The queue is full: try again after Retry-After",
-    503: "No answer in time, or stopping",
+    503: "Timeout, or the server is stopping",
 }
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     code: {"model": schema.ErrorResponse, "description": what} for code, what in REASONS.items()
@@ -67,7 +67,7 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 def _lower_priority(threads: int) -> None:
-    """Initialize a computing thread; its priority is lower than that of the event loop's thread."""
+    """Initialize a computing thread, with a lower priority than the thread of the event loop."""
     set_threads(threads)
     with suppress(OSError, AttributeError):  # only Linux has priorities of single threads
         if sys.platform == "linux":
@@ -76,7 +76,7 @@ def _lower_priority(threads: int) -> None:
 
 
 class Server:
-    """The state that all routes share. It is created before the event loop runs; ``lifespan`` starts it."""
+    """The state that all routes share. It is created before the event loop; ``lifespan`` starts its tasks."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Server:
         self.budget.metrics = self.metrics
         self.ready = False
         self.parsing = ThreadPoolExecutor(1, "parse")  # parses one large body at a time
-        # Decoding an image takes seconds, so texts have other threads.
+        # Texts and images have separate threads, because decoding an image may take seconds.
         self.text_encoder, self.image_decoder = TextEncoder(), ImageDecoder(limits.decode_seconds)
         self.input_kinds = [type(served.inputs) for served, _ in models]
         kinds, routes = self.input_kinds, ROUTES.items()
@@ -102,14 +102,14 @@ class Server:
         threads = (next(iter(self.models.values())).clf.threads,)  # torch has this setting per thread
         self.computing = ThreadPoolExecutor(1, "compute", _lower_priority, threads)
         self.explaining = ThreadPoolExecutor(1, "explain", _lower_priority, threads)
-        self.num_explanations = 0  # waiting or running
+        self.num_explanations = 0  # number of waiting and running explanations
         self.batchers: dict[str, Batcher] = {}
         self.descriptions: list[dict[str, Any]] = []  # of the models
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
-        await checkpoint()  # imports modules, so that the first request does not wait for them
+        await checkpoint()  # imports modules that the first request would otherwise wait for
         for name, served in self.models.items():
             encoder = self.image_decoder if served.inputs.decodes_inputs else self.text_encoder
             self.batchers[name] = Batcher(served, encoder, self.computing, self.metrics)
@@ -144,8 +144,8 @@ class Server:
 
         Args:
             pairs: whether the model must read pairs of texts.
-            find_missing: returns an error for models that can serve the request only after a restart of the
-                server; other models are preferred.
+            find_missing: ``Output`` -> an error if the server must be restarted with another option before
+                this model can respond; other models are preferred.
 
         Raises:
             Problem: 404 no such model, 422 the model reads something else.
@@ -219,7 +219,7 @@ class Server:
         return self.select_model(request.model, sent.input_kind, output_kind, sent.pairs)
 
     async def predict(self, route: Route, request: Any) -> dict[str, Any]:
-        """Respond to a request, for any kind of model."""
+        """The response to a request on ``route``."""
         sent = request.to_inputs()
         served = self.select_model(
             request.model, sent.input_kind, route.output_kind, sent.pairs, route.find_missing
@@ -236,10 +236,10 @@ class Server:
         return {"model": served.name, **await route.respond(self, served, request, items, rows)}
 
     async def explain(self, call: Callable[..., Any], *arguments: Any, fix: str) -> Any:
-        """Compute one explanation in a separate thread, because it may take seconds.
+        """Run ``call`` in a separate thread, because an explanation may take seconds; returns its result.
 
         Args:
-            fix: advice for the error if it takes too long.
+            fix: the fix in the error message after a timeout.
 
         Raises:
             Problem: 429 if too many explanations wait, 503 if it takes too long.
@@ -265,7 +265,7 @@ class Server:
     def _explanation_ended(self, task: Any) -> None:
         self.num_explanations -= 1
         if not task.cancelled():
-            task.exception()  # asyncio logs exceptions that nobody has retrieved
+            task.exception()  # otherwise asyncio logs it as never retrieved
 
 
 def create_app(
@@ -282,7 +282,7 @@ def create_app(
     Args:
         models: from ``load_models``.
         key, hosts: see ``Guard``.
-        budget: memory budget, which ``bounded_protocol`` also uses; None: a new one.
+        budget: the memory budget, shared with ``bounded_protocol``; None: a new one.
         broken: name -> error, for models that could not be loaded.
     """
     server = Server(models, limits, budget, broken)
@@ -312,7 +312,7 @@ def create_app(
 
 
 def _wrong_pairing(served: Any) -> Problem:
-    """The error for single texts sent to a model that reads pairs, or pairs sent to any other model."""
+    """The error for single texts sent to a model for pairs, or pairs sent to a model for single texts."""
     what, fix = "one text", 'Send "text" or "texts"'
     if served.pairs:
         what = "pairs of texts"

@@ -4,14 +4,14 @@
                 429              (threads)   waits a few ms      (one computing thread)
                                              for other requests
 
-Each text of a request has its own place in the queue. So requests share batches, and a short request does not
-wait for all texts of a long one.
+Each text of a request is a separate entry of the queue. Requests can therefore share a batch, and a short
+request does not wait for all texts of a long one.
 
     image ──▶ check header ──▶ small: two threads ──▶ pixels as the model reads them
                             └──▶ large: one thread, which limits memory and does not block small images
 
-The size of an image is checked before it is decoded (``data/image_bounds.py``). If decoding takes too long
-anyway, the request gets status 503, and a new thread replaces the busy thread.
+The size of an image is checked before it is decoded (``data/image_bounds.py``). If decoding still takes too
+long, the request gets status 503, and a new thread replaces the busy thread.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from glassformer.serve.problems import Problem, input_problem
 
 # --- threads that tokenize texts and decode images ------------------------------------------------
 
-SMALL_THREADS, LARGE_THREADS = 2, 1
-MAX_SMALL_PIXELS = 4_000_000
-MAX_ABANDONED = 4  # maximum number of busy threads that are replaced; then images wait
+SMALL_THREADS, LARGE_THREADS = 2, 1  # numbers of threads for small and large images
+MAX_SMALL_PIXELS = 4_000_000  # images with more pixels are large
+MAX_ABANDONED = 4  # maximum number of busy threads that are replaced; beyond it, images wait
 
 
 class Job:
@@ -48,12 +48,16 @@ class Job:
     def __init__(self, call: Callable[[], Any]):
         self.call: Callable[[], Any] | None = call
         self.future: Future[Any] = Future()
-        self.started: float | None = None
+        self.started: float | None = None  # time.monotonic()
         self.is_finished = self.is_abandoned = False
 
 
 class Workers:
-    """Threads that run calls from a queue. They are daemons, so the process does not wait for them."""
+    """Threads that run calls from a queue. They are daemons: the process does not wait for them at exit.
+
+    Args:
+        seconds: timeout of a call.
+    """
 
     def __init__(self, count: int, name: str, seconds: float):
         self.name, self.seconds = name, seconds
@@ -84,7 +88,7 @@ class Workers:
 
     def _add_thread(self) -> None:
         self.num_threads += 1
-        # The interpreter would wait for the threads of a ThreadPoolExecutor at exit.
+        # Not a ThreadPoolExecutor: the interpreter waits for its threads at exit.
         threading.Thread(target=self._run, name=self.name, daemon=True).start()
 
     def _run(self) -> None:
@@ -114,7 +118,7 @@ class Workers:
             del call, result, error, job  # free the memory of the image before the next call
 
     def _check_time(self, loop: asyncio.AbstractEventLoop, job: Job) -> None:
-        """Abandon a call that takes too long; runs in the event loop."""
+        """Give up a call that takes too long; runs in the event loop."""
         with self.lock:
             if job.is_finished or job.future.cancelled():
                 return
@@ -132,7 +136,7 @@ class Workers:
 
 
 def _decode_large(decode: Callable[[], Item]) -> Item:
-    """Decode a large image, and return freed memory to the system before and after it."""
+    """Decode a large image; freed memory is returned to the system before and after it."""
     return_freed_memory()
     try:
         return decode()
@@ -147,7 +151,7 @@ class TextEncoder:
         self.threads = ThreadPoolExecutor(2, "prepare-text")
 
     async def encode(self, model: ServedInputs, inputs: Sequence[Any], field: str) -> list[Item]:
-        """Tokenize inputs; raises InputError if one cannot be used."""
+        """Tokenize inputs; raises InputError for an unusable input."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, model.encode, inputs, field)
 
 
@@ -159,7 +163,7 @@ class ImageDecoder:
         self.large = Workers(LARGE_THREADS, "decode-large", seconds)
 
     async def encode(self, model: ServedImages, contents: Sequence[str], field: str) -> list[Item]:
-        """Decode base64 images one by one, until the request is canceled."""
+        """Decode images in base64 one after the other; stops if the request is canceled."""
         contents_and_pixels = await self.small.start(lambda: model.decode_base64(contents, field))
         items = []
         for i, (content, pixels) in enumerate(contents_and_pixels):
@@ -171,7 +175,7 @@ class ImageDecoder:
         return items
 
     def shutdown(self) -> None:
-        """Let the threads end, without waiting for them."""
+        """Let the threads end, but do not wait for them."""
         self.small.close()
         self.large.close()
 
@@ -181,7 +185,7 @@ class ImageDecoder:
 
 @dataclass
 class QueuedRequest:
-    """A request whose outputs are computed batch by batch."""
+    """A request in the queue of a model; its inputs may be in several batches."""
 
     items: list[Item]
     outputs: asyncio.Future[list[Any]]
@@ -204,18 +208,21 @@ class Batcher:
         self.encoder: Any = encoder
         self.computing, self.metrics = computing, metrics
         self.tokens = 0  # of all accepted requests without a response
-        self.waiting: deque[tuple[QueuedRequest, int]] = deque()  # requests, and positions of inputs in them
+        self.waiting: deque[tuple[QueuedRequest, int]] = deque()  # inputs: request, index in the request
         self.waiting_tokens = 0
-        self.arrived = asyncio.Event()
+        self.arrived = asyncio.Event()  # set when inputs are added to ``waiting``
         self.gauge = metrics.queue.labels(served.name)
 
     def is_full(self, size: int) -> bool:
-        """Whether the queue is too full for a body of ``size`` bytes, estimated before parsing."""
+        """Whether the queue is too full for a body of ``size`` bytes; an estimate, before parsing."""
         min_tokens = self.served.inputs.min_tokens(size)
         return self.tokens > 0 and self.tokens + min_tokens > self.limits.queue_tokens
 
     async def submit(self, inputs: Sequence[Any], field: str) -> tuple[list[Item], list[Any]]:
-        """The encoded inputs of a request, and one row of outputs per input.
+        """Compute the outputs of a request; returns its encoded inputs, and one row of outputs per input.
+
+        Args:
+            field: name of the inputs in the request, for error messages.
 
         Raises:
             Problem: 429 the queue is full, 503 timeout, 413 or 422 an input cannot be used.
@@ -246,7 +253,7 @@ class Batcher:
             raise input_problem(error) from None
         finally:
             if request is not None:
-                request.outputs.cancel()  # ``_take`` then drops the inputs that still wait
+                request.outputs.cancel()  # ``_next_batch`` then drops the inputs that still wait
             self._add_tokens(-tokens)
 
     def _add_tokens(self, tokens: int) -> None:
@@ -260,7 +267,7 @@ class Batcher:
             await self.arrived.wait()
             if self.waiting_tokens < self.limits.batch_tokens:
                 await asyncio.sleep(self.limits.wait_ms / 1000)
-            while batch := self._take():
+            while batch := self._next_batch():
                 items = [request.items[i] for request, i in batch]
                 try:
                     rows = await loop.run_in_executor(self.computing, self.served.compute, items)
@@ -271,8 +278,8 @@ class Batcher:
                             request.outputs.set_exception(error)
             self.arrived.clear()
 
-    def _take(self) -> list[tuple[QueuedRequest, int]]:
-        """Take the inputs of the next batch from the queue: up to ``batch_tokens``, at least one input.
+    def _next_batch(self) -> list[tuple[QueuedRequest, int]]:
+        """Remove the inputs of the next batch from the queue: at least one, with at most ``batch_tokens``.
 
         Inputs of canceled requests are dropped.
         """

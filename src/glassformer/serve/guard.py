@@ -1,7 +1,7 @@
 """ASGI middleware for authentication, limits and security headers.
 
-The middleware reads the whole body, within limits of size and time, before it calls the application. So a
-slow or endless client only blocks its own connection.
+The middleware reads the whole body, within limits of size and time, before it calls the application. A slow
+client therefore only blocks its own connection.
 """
 
 from __future__ import annotations
@@ -27,25 +27,26 @@ from glassformer.serve.problems import JSON, Problem, too_many_inputs
 
 # --- parsing JSON ----------------------------------------------------------------------------------
 #
-# The values in a body are counted before parsing. For this, strings are removed from the bytes. The number of
-# remaining brackets, commas and colons is an upper bound of the number of objects that a parser creates.
+# The values in a body are counted before parsing. To count them, strings are removed from the bytes. The
+# number of remaining brackets, commas and colons is an upper bound of the number of objects that a parser creates.
 
 
 RESERVATION = "glassformer.share"  # key of the request's ``Reservation`` in the ASGI scope
-MAX_SMALL_BYTES = 65_536  # larger bodies are parsed in a thread; this takes a millisecond at most
+MAX_SMALL_BYTES = 65_536  # larger bodies are parsed in a thread; smaller ones take a millisecond at most
+# Bytes to remove with bytes.translate
 ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 ALL_BUT_QUOTES = bytes(set(range(256)) - set(b'"'))
 ALL_BUT_SEPARATORS = bytes(set(range(256)) - set(b",:[{"))  # all values except the first follow one of these
 
 
 def parse(body: bytes, limits: Limits) -> Any:
-    """Parse a body.
+    """Parse the JSON of a body.
 
     Raises:
         Problem: 413 too many values or inputs, 400 nested too deeply, 422 a repeated key.
     """
     encoding = json.detect_encoding(body)
-    # Other encodings may use the byte of a quotation mark in other characters.
+    # In other encodings, the byte of a quotation mark may be a part of other characters.
     if not encoding.startswith("utf-8"):
         body = body.decode(encoding, "surrogatepass").encode("utf-8", "surrogatepass")
     check_shape(body, limits)
@@ -59,7 +60,7 @@ def parse(body: bytes, limits: Limits) -> Any:
 def check_shape(body: bytes, limits: Limits) -> None:
     """Raise Problem if JSON could have more values, or deeper nesting, than allowed.
 
-    The count is valid up to the first byte that is not JSON. Parsers stop there.
+    The count is correct up to the first byte that is not JSON, where a parser stops.
     """
     max_values = limits.json_values + limits.inputs
     # Without escapes, each quotation mark begins or ends a string.
@@ -89,7 +90,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def string_memory(value: Any) -> int:
-    """Bytes of memory of the strings in a parsed value; some strings have 2 or 4 bytes per character."""
+    """Bytes of memory of all strings in a parsed value; a character of a string may have 1, 2 or 4 bytes."""
     if isinstance(value, dict):
         return sum(map(string_memory, value)) + sum(map(string_memory, value.values()))
     if isinstance(value, list):
@@ -139,13 +140,12 @@ HEADERS = (
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
 )
 PREDICT = "/v1/predict"
-PROTECTED = ("/v1/", "/metrics", "/openapi.json")  # paths that require the key, if there is one
-CLIENT_GONE = 499  # status in the metrics if the client disconnected before the response
-# Headers that must not be repeated, because programs may use either value
+PROTECTED = ("/v1/", "/metrics", "/openapi.json")  # beginnings of paths that require the key
+CLIENT_GONE = 499  # status in the metrics if the client disconnects before the response
+# Headers that must not be repeated, because some programs use the first value and others the last
 UNIQUE_HEADERS = (b"host", b"content-length", b"content-type", b"authorization", b"x-api-key")
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
-# A host, with or without a port (RFC 9110, 7.2). The host is an address in brackets or a name (RFC 3986,
-# 3.2.2).
+# A host with an optional port (RFC 9110, 7.2), such as "films.example:8000" or "[::1]" (RFC 3986, 3.2.2)
 _HOST = re.compile(
     rb"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+))"
     rb"(?::(?P<port>[0-9]*))?"
@@ -170,7 +170,7 @@ def parse_host(value: bytes) -> str | None:
 
 
 def normalize_host(name: str) -> str:
-    """A value of ``--allow-host``, as ``parse_host`` returns it; raises ConfigError for invalid values."""
+    """A value of ``--allow-host`` in the form of ``parse_host``; raises ConfigError for invalid values."""
     candidate = f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name
     port = re.search(r":[0-9]*$", candidate)
     host = parse_host(candidate.encode("ascii", "replace"))
@@ -182,7 +182,7 @@ def normalize_host(name: str) -> str:
 
 
 def is_local(host: str) -> bool:
-    """Whether an address is reachable from this machine only."""
+    """Whether an address can only be reached from this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -194,9 +194,10 @@ class Guard:
 
     Args:
         key: clients must send it as ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``; None: no key.
+        routes: the paths of the application.
         hosts: allowed values of the Host header; empty: all valid values. This protects a local server
-            against DNS rebinding, with which pages of other sites call it under their own host name.
-        is_full: returns whether the queues are too full for a body with this number of bytes.
+            against DNS rebinding: a page of another site calls the server under the site's host name.
+        is_full: number of bytes of a body -> whether the queues are too full for it.
         budget: memory budget of all requests.
     """
 
@@ -315,7 +316,7 @@ def _replay(body: bytes, disconnected: asyncio.Event) -> Any:
 async def _run_until_disconnect(
     call: Coroutine[Any, Any, None], receive: Any, disconnected: asyncio.Event
 ) -> bool:
-    """Run a call of the application until the client disconnects; returns whether the client stayed.
+    """Run a call of the application to its end; returns False if the client has disconnected before.
 
     If the client disconnects, ``disconnected`` is set and the call is canceled.
     """

@@ -1,10 +1,10 @@
-"""Output kinds of served models, such as labels or tags.
+"""Output kinds of served models, such as labels or tags, and their routes.
 
     request ──▶ ServedInputs.encode ──▶ ServedInputs.join ──▶ Output.compute ──▶ Output.response
                 one Item per input      one batch             one row per input  fields of the response
 
-``ServedInputs`` in ``inputs/`` defines what a model reads. ``schema.py`` defines the fields of requests and
-checks them. Everything else is the same for all kinds. ``KINDS`` lists the output kinds.
+``ServedInputs`` in ``inputs/`` defines the inputs of a model. ``schema.py`` defines and checks the fields of
+requests. ``KINDS`` lists the output kinds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Table = tuple[Sequence[str], Sequence[int], Sequence[Mapping[str, Any]]]  # text
 
 
 class Output(ABC):
-    """Computes the outputs of a fitted estimator, and makes responses from them."""
+    """Computes the outputs of a fitted estimator, and creates responses from them."""
 
     output_kind: ClassVar[str]  # value of ``gives`` in ``schema.Model``
     estimator_name: ClassVar[str | None] = None  # estimator for this kind, for messages
@@ -52,15 +52,15 @@ class Output(ABC):
 
     @abstractmethod
     def compute(self, model: Any, batch: Any, device: Any) -> Sequence[Any]:
-        """One row of outputs for each input of a batch."""
+        """Compute the outputs of a batch, one row per input."""
 
     def values(self, row: Any) -> np.ndarray:
-        """The numbers in a row; all must be finite."""
+        """The numbers in a row, which must be finite."""
         return row
 
     @abstractmethod
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
-        """Fields of the response; ``request`` has the options (None: the defaults)."""
+        """Fields of the response; ``request`` has options such as ``top`` (None: the defaults)."""
 
     def model_fields(self) -> dict[str, Any]:
         """Additional fields of ``schema.Model``."""
@@ -113,7 +113,7 @@ class Labels(Output):
 
 
 class Numbers(Labels):
-    """Numbers of regressors, with prediction intervals if known."""
+    """Numbers of regressors, with prediction intervals if the model has them."""
 
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
         numbers = np.stack(rows)[:, 0]
@@ -237,25 +237,26 @@ class Vectors(Output):
             least: minimum cosine of a result; None: no minimum.
         """
         index, out = self.clf.index_, []
-        for positions, cosines in zip(*nearest(vectors, index.vectors, count), strict=True):
+        for indices, cosines in zip(*nearest(vectors, index.vectors, count), strict=True):
             results = [
                 {
                     "row": index.row(int(i)),
-                    "cosine": float(c),
+                    "cosine": float(cosine),
                     "text": index.texts[i],
                     "columns": {
                         name: None if isinstance(value, float) and not math.isfinite(value) else value
                         for name, value in index.columns(int(i)).get("columns", {}).items()
                     },
                 }
-                for i, c in zip(positions, cosines, strict=True)
-                if at_least(c, least)
+                for i, cosine in zip(indices, cosines, strict=True)
+                if at_least(cosine, least)
             ]
             out.append({"found": results, "nearest": float(cosines[0])})
         return out
 
 
-# ``output_kind`` of a task -> its class; explanations prefer the first kinds if a request names no model
+# ``output_kind`` of a task -> its class. A request for an explanation without a model uses the first kind that
+# has a model.
 KINDS: dict[str, type[Output]] = {
     "labels": Labels,
     "numbers": Numbers,
@@ -270,14 +271,14 @@ KINDS: dict[str, type[Output]] = {
 
 @dataclass(frozen=True)
 class Route:
-    """A path for POST requests, and the function that makes the response."""
+    """A path for POST requests, and the function that creates the response."""
 
     path: str
     output_kind: str  # key of ``KINDS``
     summary: str
     request: type[schema.Request]
     response: type[schema.Strict]
-    # called with server, served, request, items, rows; None: ``Output.response`` makes the response
+    # called with server, served, request, items, rows; None: ``Output.response`` creates the response
     respond: Callable[..., Awaitable[dict]] | None = None
     find_missing: Callable[[Any], Problem | None] = lambda output: None  # see ``Server.select_model``
 

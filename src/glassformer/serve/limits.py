@@ -13,7 +13,7 @@ from glassformer.errors import BadValueError
 
 
 def limit(default: float, unit: str, meaning: str) -> Any:
-    """A field with its default, unit and help text."""
+    """A field of ``Limits``, with its default, unit and help text."""
     return field(default=default, metadata={"unit": unit, "meaning": meaning})
 
 
@@ -23,7 +23,8 @@ class Limits:
 
     body_bytes: int = limit(8 << 20, "BYTES", "Max size of a request's body.")
     all_bytes: int = limit(256 << 20, "BYTES", "Max size of all requests in memory.")
-    header_bytes: int = limit(65_536, "BYTES", "Max size of a request's line and headers.")  # and trailers
+    # Also of chunk extensions and trailers
+    header_bytes: int = limit(65_536, "BYTES", "Max size of a request's line and headers.")
     headers: int = limit(100, "N", "Max number of headers per request.")
     pipelined: int = limit(16, "N", "Max number of pipelined requests per connection.")
     json_values: int = limit(1000, "N", "Max JSON keys and values per request, not counting inputs.")
@@ -32,14 +33,14 @@ class Limits:
     characters: int = limit(100_000, "N", "Max characters per text.")
     pixels: int = limit(16_000_000, "N", "Max pixels per image.")
     request_pixels: int = limit(64_000_000, "N", "Max pixels of all images of a request.")
-    decode_seconds: float = limit(5.0, "SECONDS", "Timeout of decoding an image; then status 503.")
+    decode_seconds: float = limit(5.0, "SECONDS", "Timeout for decoding an image; then status 503.")
     queue_tokens: int = limit(65_536, "TOKENS", "Max tokens in the queue of a model; then status 429.")
     batch_tokens: int = limit(4096, "TOKENS", "Max tokens per batch.")
-    explain_tokens: int = limit(256, "TOKENS", "Max size of an input to explain.")
+    explain_tokens: int = limit(256, "TOKENS", "Max tokens of an input to explain.")
     explain_queue: int = limit(4, "N", "Max number of explanations in the queue; then status 429.")
     wait_ms: float = limit(3.0, "MS", "Time to wait for other requests to fill a batch.")
-    seconds: float = limit(30.0, "SECONDS", "Timeout of a request; then status 503.")
-    body_seconds: float = limit(10.0, "SECONDS", "Timeout of receiving a request; then status 408.")
+    seconds: float = limit(30.0, "SECONDS", "Timeout for a response; then status 503.")
+    body_seconds: float = limit(10.0, "SECONDS", "Timeout for receiving a request; then status 408.")
     connections: int = limit(
         1000, "N", "Max number of open connections; beyond it, the oldest idle one is closed."
     )

@@ -9,6 +9,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from glassformer.serve.problems import Problem
 
+# Bucket boundaries of the histograms
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 TOKENS = (16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384)
 
@@ -16,11 +17,11 @@ TOKENS = (16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384)
 
 
 class MemoryBudget:
-    """Memory budget of all connections for headers, bodies and the strings of parsed bodies."""
+    """The memory that all connections together may use for headers, bodies and strings of parsed bodies."""
 
     def __init__(self, limit: int):
         self.limit, self.used = limit, 0
-        self.metrics: Metrics | None = None  # to count refused requests
+        self.metrics: Metrics | None = None  # counts rejected requests
 
 
 class Reservation:
@@ -31,10 +32,10 @@ class Reservation:
 
     def set(self, size: int) -> None:
         """Set the number of reserved bytes; raises Problem 503 if the budget is exceeded."""
-        grows = size > self.size
+        is_larger = size > self.size
         self.budget.used += size - self.size
         self.size = size
-        if grows and self.budget.used > self.budget.limit:
+        if is_larger and self.budget.used > self.budget.limit:
             if self.budget.metrics is not None:
                 self.budget.metrics.refused.labels("memory").inc()
             raise Problem(503, "too much is being sent at once", fix="Try again later", retry_after=1)
@@ -52,7 +53,7 @@ class Reservation:
 
 
 class Metrics:
-    """Prometheus metrics of one server. Values of labels never come from clients."""
+    """Prometheus metrics of one server. The values of labels never come from clients."""
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -75,6 +76,6 @@ class Metrics:
         return generate_latest(self.registry)
 
     def count_full_queue(self) -> Problem:
-        """Count a refused request, and return its error."""
+        """Count a request that was rejected because of a full queue, and return its error."""
         self.refused.labels("queue").inc()
         return Problem(429, "the queue is full", fix="Try again in a moment", retry_after=1)

@@ -43,10 +43,10 @@ from glassformer.tasks.similarity.estimator import Embedder
 
 log = logging.getLogger("glassformer.serve")
 
-MAX_EXAMPLES = 6  # example texts on the page
+MAX_EXAMPLES = 6  # maximum number of example texts on the page
 MAX_EXAMPLE_LENGTH = 2_000  # characters
-MAX_METRICS_BYTES = 64 << 20
-MAX_IMAGE_BYTES = 1 << 20
+MAX_METRICS_BYTES = 64 << 20  # of metrics.json
+MAX_IMAGE_BYTES = 1 << 20  # of the example image
 # The page shows the first of these metrics that a run has
 MAIN_METRICS = ("entity_f1", "f1", "accuracy", "r2", "mae", "spearman", "found")
 
@@ -86,7 +86,7 @@ class ServedModel:
         self.inputs: Any = clf.INPUTS.served(clf, limits, name)
         self.output: Any = KINDS[output_kind](clf)
         self.kind, self.pairs, self.output_kind = self.inputs.kind, self.inputs.pairs, self.output.output_kind
-        # The examples are single texts, which other models cannot read.
+        # The examples are single texts, which models for other inputs cannot read.
         self.examples = list(examples)[:MAX_EXAMPLES] if isinstance(self.inputs.default_example, str) else []
         clf.threads, clf.precision = threads, precision
 
@@ -111,13 +111,13 @@ class ServedModel:
             raise input_problem(error) from None
 
     def compute(self, items: Sequence[Item]) -> list[Any]:
-        """One row of outputs per input; see ``Output.compute``."""
+        """Compute the outputs of encoded inputs, one row per input; see ``Output.compute``."""
         model = self.clf.predictor()
         device = next(model.parameters()).device
         return list(self.output.compute(model, self.inputs.join(items), device))
 
     def check_outputs(self, rows: list[Any]) -> list[Any]:
-        """Return outputs of ``compute`` unchanged; raises NotFiniteError for NaN and infinity."""
+        """Return the outputs of ``compute``; raises NotFiniteError for NaN and infinity."""
         for row in rows:
             finite(self.output.values(row))
         return rows
@@ -156,7 +156,7 @@ class ServedModel:
     def check_explained(self, tokens: int, where: str) -> None:
         """Raise Problem if the number of tokens is too large for an explanation."""
         if tokens > self.limits.explain_tokens:
-            message = f"{tokens} tokens, explanations take {self.limits.explain_tokens} at most"
+            message = f"{tokens} tokens, but explanations accept {self.limits.explain_tokens} at most"
             raise Problem(413, message, where=where, fix=self.inputs.too_long)
 
     def explain(
@@ -251,10 +251,14 @@ def find_second_text(e: Any) -> int | None:
 
 
 def split_into_pieces(e: Any) -> tuple[list[dict], list[dict]]:
-    """The text as a list of words with scores and of the texts between them; and the special tokens."""
+    """Split an explained text into words with scores and the texts between them.
+
+    Returns:
+        The pieces, and the special tokens; both as fields of ``schema.Piece``.
+    """
     from glassformer.explain.result import sum_by_word, word_spans
 
-    words = e.numbers  # the word of each token; negative for special tokens
+    words = e.numbers  # index of each token's word; negative for special tokens
     special = [
         {"text": token, "score": float(score)}
         for token, score, word in zip(e.tokens, e.scores, words, strict=True)
@@ -285,12 +289,14 @@ def load_models(
     precision: str = "auto",
     broken: dict[str, str] | None = None,
 ) -> list[tuple[ServedModel, bool]]:
-    """Load models, which get the names of their folders; returns pairs of a model and whether it is
-    calibrated.
+    """Load models, which get the names of their folders.
 
     Args:
         broken: receives name -> error for models that cannot be loaded, unless all fail; None: the first
             error is raised.
+
+    Returns:
+        Pairs of a model, and whether it is calibrated.
 
     Raises:
         InputError: a folder is missing, two folders have the same name, or no model can be loaded.
@@ -314,7 +320,7 @@ def load_models(
         paths.add(path)
         try:
             loaded[name] = _load_one(name, path, limits, threads, precision)
-        except Exception as error:  # one broken model must not stop the others
+        except Exception as error:  # a broken model must not stop the server of other models
             if broken is None:
                 raise
             if isinstance(error, InputError):
@@ -331,7 +337,7 @@ def load_models(
 
 
 def set_search_texts(models: Sequence[tuple[ServedModel, bool]], source: Path | Table) -> None:
-    """Set the texts to search for the only embedder among the models.
+    """Set the texts to search, for the only embedder among the models.
 
     Raises:
         ConfigError: there is no embedder, or more than one.
@@ -351,7 +357,7 @@ def set_search_texts(models: Sequence[tuple[ServedModel, bool]], source: Path | 
 def _load_one(
     name: str, path: Path, limits: Limits, threads: int, precision: str
 ) -> tuple[ServedModel, bool]:
-    """Load one model and predict a small input with it."""
+    """Load one model and test it on a small input; returns the model, and whether it is calibrated."""
     from glassformer.tasks.load import load
 
     choose_dtype(precision, torch.device("cpu"))  # raises an error for an unknown precision before loading
@@ -360,13 +366,13 @@ def _load_one(
         clf.max_tokens()
     else:
         clf = load(path)
-    calibrated = bool(np.any(clf.temperature_ != 1.0)) if hasattr(clf, "temperature_") else False
+    is_calibrated = bool(np.any(clf.temperature_ != 1.0)) if hasattr(clf, "temperature_") else False
     run_folder = path.parent if path.name == "model" else path
     examples = example_sentences(run_folder)
     served = ServedModel(name, clf, limits, threads=threads, precision=precision, examples=examples)
     served.score, served.image = read_score(run_folder), example_image(run_folder, served)
     served.smoke_test()
-    return served, calibrated
+    return served, is_calibrated
 
 
 def example_sentences(run: Path) -> list[str]:

@@ -63,23 +63,23 @@ def too_many_inputs(inputs: int, limit: int, where: str) -> Problem:
 
 
 def input_problem(error: InputError, where: str | None = None) -> Problem:
-    """The response to an error of the library: status 422, or 413 if an input is too large."""
+    """The HTTP error for an error of the library: status 422, or 413 if an input is too large."""
     status = 413 if isinstance(error, RequestTooLargeError) else 422
     return Problem(status, error.what, where=where or error.where, fix=error.fix, code=error.code)
 
 
 def model_problem(error: NotFiniteError) -> Problem:
-    """The response to outputs that are NaN or infinite: status 422."""
+    """The HTTP error for outputs that are NaN or infinite: status 422."""
     return Problem(422, str(error), where="model", code=error.code)
 
 
 def validation_problem(errors: Sequence[Any], fields: Sequence[str] = ()) -> Problem:
-    """The response to validation errors: status 422, for one of them, without the client's input.
+    """The HTTP error for validation errors: status 422, for one of them, without the client's input.
 
     Args:
-        fields: valid fields of the request.
+        fields: names of the valid fields of the request.
     """
-    # A misspelled field also causes an error about a missing field, so unknown fields come first.
+    # Report an unknown field first: a misspelled field also causes an error about a missing field.
     first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     if first["type"] == "json_invalid":
         position, reason = first["loc"][-1], first.get("ctx", {}).get("error", "")
@@ -89,6 +89,7 @@ def validation_problem(errors: Sequence[Any], fields: Sequence[str] = ()) -> Pro
         what = "there is no body" if is_missing else "the body was not sent as JSON, or is not an object"
         return Problem(422, what, where="body", fix=JSON)
     parts = [part for part in first["loc"] if part != "body"]
+    # ["pairs", 0, "text"] becomes "pairs[0].text".
     where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" if i else str(p) for i, p in enumerate(parts))
     what, fix = _message_and_fix(first)
     if first["type"] == "extra_forbidden" and len(parts) == 1 and fields:
@@ -99,7 +100,7 @@ def validation_problem(errors: Sequence[Any], fields: Sequence[str] = ()) -> Pro
 
 
 def _message_and_fix(error: Any) -> tuple[str, str]:
-    """What is wrong, and a fix, for a validation error."""
+    """The message and the fix for a validation error."""
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
         return "there is no such field", "Leave it out"

@@ -1,4 +1,4 @@
-"""Runs uvicorn, with limits on connections."""
+"""The server process: uvicorn, with limits on connections."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from glassformer.serve.problems import Problem
 # connections, it closes the oldest idle one.
 
 
-PARSE_BYTES = 16_384  # number of bytes to parse before limits are checked
+PARSE_BYTES = 16_384  # number of bytes that are parsed between two checks of limits
 PROBE_WRITES = 2  # number of writes that test whether a client is still connected
 PROBE_INTERVAL = 0.5  # seconds before each of these writes
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-LINGER_SECONDS = 2.0  # how long a client that is still sending may take to read an error
-BETWEEN, HEAD, BODY = range(3)  # where the next byte belongs: between requests, or to a head or body
+LINGER_SECONDS = 2.0  # time that a client that is still sending has to read an error
+BETWEEN, HEAD, BODY = range(3)  # phase of the next byte: between requests, in a head, in a body
 
 
 class LingeringTransport:
-    """A transport that closes only when its client has finished sending, or after a timeout.
+    """A transport that closes when its client has finished sending, or after a timeout.
 
-    Closing a connection with unread bytes of a body resets it. A client that only reads after sending, such
-    as Python's urllib, would then not get the response.
+    A connection that is closed with unread bytes is reset. A client that reads only after sending, such as
+    Python's urllib, would then not get the response.
     """
 
     def __init__(self, transport: Any, protocol: Any):
@@ -87,20 +87,20 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.transport = LingeringTransport(transport, self)  # type: ignore[assignment]  # same interface
         self.reservation = Reservation(self.budget)
-        self.open_requests: deque[Any] = deque()  # requests without a response; uvicorn only has the last
+        self.open_requests: deque[Any] = deque()  # requests without a response; uvicorn stores only the last
         self.pending_bytes: deque[int] = deque()  # sizes of these requests
         self.idle[self] = None
         self._set_timeout(self.limits.body_seconds)
         if len(self.connections) > self.limits.connections:
             oldest = next(iter(self.idle))
-            del self.idle[oldest]  # so that the next new connection closes another one
+            del self.idle[oldest]  # the next new connection closes another one
             oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.idle.pop(self, None)
         self._set_timeout(None)
         self.reservation.release()
-        for cycle in self.open_requests:  # the application must not count responses that nobody gets
+        for cycle in self.open_requests:  # the application must not count responses that are not received
             cycle.disconnected = True
             cycle.message_event.set()
         super().connection_lost(exc)
@@ -114,7 +114,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return True
 
     def _probe(self, writes_left: int) -> None:
-        """Send an interim response, to find out whether a client that has finished sending still waits.
+        """Send an interim response, to test whether a client that has finished sending still waits.
 
         HTTP/1.1 clients ignore interim responses (RFC 9110, section 15.2). If the client has disconnected,
         its system answers the first write with a reset, and the second write fails.
@@ -244,7 +244,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refuse(self.parse_error or problem)
 
     def _refuse(self, problem: Problem) -> None:
-        """Send an error for the current request and ignore further input; earlier requests get responses."""
+        """Send an error for the current request, and ignore further input. Earlier requests get responses."""
         cycle = self.cycle
         if self.phase != BODY and cycle is not None and not cycle.response_complete:
             return self._close_after_response()
@@ -265,7 +265,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._ignore_input(LINGER_SECONDS)
 
     def linger(self) -> bool:
-        """Keep the connection open while the client sends a body; returns whether it still does."""
+        """Keep the connection open while the client sends a body; returns False if it does not send one."""
         cycle = self.cycle
         if self.ignores_input or self.phase != BODY or cycle is None or cycle.keep_alive:
             return False
@@ -316,7 +316,7 @@ def bounded_protocol(limits: Limits, budget: MemoryBudget | None = None) -> type
     """Create the protocol class of one server.
 
     Args:
-        budget: memory budget of all requests; None: a new one.
+        budget: memory budget of all requests; None: a new one with ``limits.all_bytes``.
     """
     return type(
         "BoundedProtocol",
@@ -336,7 +336,7 @@ def _too_large(header_bytes: int) -> Problem:
 log = logging.getLogger("glassformer.serve")
 
 SPARE_FILES = 64  # number of open files in addition to connections
-BACKLOG = 2048  # number of connections that wait to be accepted
+BACKLOG = 2048  # maximum number of connections that wait to be accepted
 
 
 def run_server(
@@ -352,12 +352,12 @@ def run_server(
     search: Path | Table | None = None,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; then finish open requests and accept no new ones.
+    """Serve until SIGINT or SIGTERM; open requests are then finished, and new requests are rejected.
 
     Args:
         runs: folders of runs or of saved classifiers.
-        host: an address of this machine; other machines can only reach it if it is not a loopback address.
-        port: 0 lets the system choose.
+        host: address to listen on; a loopback address can only be reached from this machine.
+        port: 0 selects a free port.
         key: see ``Guard``.
         hosts: allowed host names; on a loopback address, local names are always allowed.
         search: the texts for ``/v1/search``, as a saved index or as a table.
@@ -367,8 +367,8 @@ def run_server(
         InputError: no model can be loaded, or the port is in use.
     """
     keep_freed_memory()
-    # With this warning of Pillow, clients could flood stderr. It is not needed, because sizes are checked
-    # before decoding. The filter has its text instead of its class, because text models do not import Pillow.
+    # Clients could flood stderr with this warning of Pillow. It is not needed, because sizes are checked
+    # before decoding. The filter has no class, because Pillow is not imported for text models.
     warnings.filterwarnings("ignore", "Image size .* exceeds limit")
     broken: dict[str, str] = {}
     models = load_models(runs, limits, threads=threads, precision=precision, broken=broken)
@@ -384,15 +384,14 @@ def run_server(
     options: dict[str, Any] = {"ws": "none", "lifespan": "on", "backlog": BACKLOG}
     options |= {"access_log": False, "server_header": False, "date_header": True}
     options |= {"timeout_keep_alive": 15, "timeout_graceful_shutdown": int(limits.seconds) + 1}
-    options["log_level"] = logging.ERROR  # with warnings for invalid requests, clients could flood the log
+    options["log_level"] = logging.ERROR  # clients could flood the log with warnings about invalid requests
     config = uvicorn.Config(app, host, port, http=bounded_protocol(limits, budget), **options)
     name = f"[{host}]" if ":" in host else host
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind((host, port))
-            # Before the address is printed, so that no client is refused.
-            sock.listen(BACKLOG)
+            sock.listen(BACKLOG)  # before the address is printed: clients may connect at once
         except OSError as error:
             reason = error.strerror or "cannot be opened"
             raise ConfigError(reason, where=f"{name}:{port}", fix="Choose another --port or --host") from None
@@ -402,7 +401,7 @@ def run_server(
 
 
 def _allow_files(connections: int) -> None:
-    """Raise the limit on open files for this number of connections, if the system allows it."""
+    """Increase the limit on open files for this number of connections, if the system allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:

@@ -1,7 +1,4 @@
-"""Schemas of requests and responses.
-
-FastAPI generates the OpenAPI description from them.
-"""
+"""Schemas of requests and responses, from which FastAPI generates the OpenAPI description."""
 
 from __future__ import annotations
 
@@ -43,20 +40,20 @@ Method = Literal[
 ]
 
 
-def described(description: str, default: Any = ..., **limits: Any) -> Any:
+def described_field(description: str, default: Any = ..., **limits: Any) -> Any:
     """A field with its description for the OpenAPI page; without a default, it is required."""
     return Field(default, description=description, **limits)
 
 
 @dataclass(frozen=True)
 class RequestInputs:
-    """The inputs of a request, and the field that contained them."""
+    """The inputs of a request, and the name of the field that contained them."""
 
     inputs: Sequence[Any]
     field_name: str
     input_kind: type[ServedInputs] = ServedTexts
     pairs: bool = False
-    # where an error occurred, as ``field_name[i]`` -> its name for the client, if different
+    # For error messages: ``field_name[i]`` -> the field that the client sent, if it has another name
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -65,6 +62,8 @@ def _example(body: dict[str, Any]) -> ConfigDict:
 
 
 class Strict(BaseModel):
+    """Base class of all schemas: unknown fields and values of another type are errors."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
@@ -74,14 +73,14 @@ class Request(Strict):
     READS: ClassVar[Sequence[type[ServedInputs]]] = ()
 
     def to_inputs(self) -> RequestInputs:
-        """The inputs of the request; raises Problem if fields are missing or exclude each other."""
+        """The inputs of the request; raises Problem for missing or conflicting fields."""
         texts = self.field_values("text")
         if texts is None:
             raise Problem(422, "texts are missing", where="texts", fix='Send {"texts": ["..."]}')
         return RequestInputs(texts, "texts", fields=self.sent_fields("text"))
 
     def inputs_by_kind(self, plural: str = "") -> list[RequestInputs]:
-        """The inputs for each kind in ``READS`` that the request has."""
+        """The inputs of the request, for each kind in ``READS``; ``plural``: suffix of field names."""
         kinds = [(kind, self.field_values(kind.field)) for kind in self.READS]
         return [
             RequestInputs(inputs, kind.field + plural, kind, fields=self.sent_fields(kind.field))
@@ -90,7 +89,7 @@ class Request(Strict):
         ]
 
     def sent_fields(self, name: str) -> dict[str, str]:
-        """The place of the first input -> the field ``name``, if the request has this field."""
+        """``RequestInputs.fields`` if the request has the singular field ``name``; otherwise empty."""
         return {} if getattr(self, name, None) is None else {f"{name}s[0]": name}
 
     def field_values(self, name: str) -> list[str] | None:
@@ -112,12 +111,12 @@ class PredictRequest(Request):
     READS: ClassVar[Sequence[type[ServedInputs]]] = (ServedTexts, ServedImages)
     texts: ListOf[Text] = None
     images: ListOf[ImageBytes] = None
-    pairs: list[Pair] | None = described(
+    pairs: list[Pair] | None = described_field(
         "Pairs of texts, for models of pairs", None, min_length=1, fail_fast=True
     )
-    text: Text | None = described("Same as texts with one text", None)
-    image: ImageBytes | None = described("Same as images with one image", None)
-    top: int | None = described(
+    text: Text | None = described_field("Same as texts with one text", None)
+    image: ImageBytes | None = described_field("Same as images with one image", None)
+    top: int | None = described_field(
         "Return the probabilities of this many most probable classes only", None, ge=1, le=10_000
     )
     model: Name | None = None
@@ -134,29 +133,31 @@ class PredictRequest(Request):
 
 class Prediction(Strict):
     label: str
-    probability: float = described(
+    probability: float = described_field(
         "Calibrated probability of the label; for multi-label, of the least certain one"
     )
     probabilities: dict[str, float]
-    truncated: bool = described("Whether the text was longer than the model reads")
-    labels: list[str] | None = described("For multi-label models: all predicted labels; else absent", None)
-    abstains: bool | None = described(
+    truncated: bool = described_field("Whether the text was longer than the model reads")
+    labels: list[str] | None = described_field(
+        "For multi-label models: all predicted labels; else absent", None
+    )
+    abstains: bool | None = described_field(
         "true: the probability of the label is below the model's abstain_below; else absent", None
     )
 
 
 class PredictedNumber(Strict):
     number: float
-    interval: list[float] | None = described(
+    interval: list[float] | None = described_field(
         "90 % prediction interval; absent if too few examples were held out", None
     )
-    truncated: bool = described("Whether the text was longer than the model reads")
+    truncated: bool = described_field("Whether the text was longer than the model reads")
 
 
 class PredictResponse(Strict):
     model: str
-    predictions: list[Prediction] = described("Empty with regressors")
-    numbers: list[PredictedNumber] | None = described("For regressors; else absent", None)
+    predictions: list[Prediction] = described_field("Empty with regressors")
+    numbers: list[PredictedNumber] | None = described_field("For regressors; else absent", None)
 
 
 class ExplainRequest(Request):
@@ -165,16 +166,22 @@ class ExplainRequest(Request):
     model_config = _example({"text": "A compelling story, mediocre acting.", "method": "rollout"})
     READS: ClassVar[Sequence[type[ServedInputs]]] = (ServedTexts, ServedImages)
     text: Text | None = None
-    text_pair: Text | None = described("The second text, for a model of pairs", None)
+    text_pair: Text | None = described_field("The second text, for a model of pairs", None)
     image: ImageBytes | None = None
-    texts: list[Text] | None = described("Same as text, in a list", None, min_length=1, max_length=1)
-    images: list[ImageBytes] | None = described("Same as image, in a list", None, min_length=1, max_length=1)
+    texts: list[Text] | None = described_field("Same as text, in a list", None, min_length=1, max_length=1)
+    images: list[ImageBytes] | None = described_field(
+        "Same as image, in a list", None, min_length=1, max_length=1
+    )
     model: Name | None = None
-    method: Method | None = described("Default: the first of the model's methods", None)
-    target: str | None = described("The label to explain; not with rollout, attention", None, max_length=200)
-    word: int | str | None = described("For taggers: word of the text to explain, or its number from 0", None)
-    layer: int | None = described("With attention; -1 is the last", None, ge=-1000, le=1000)
-    head: int | None = described("With attention; default: the mean of all", None, ge=-1000, le=1000)
+    method: Method | None = described_field("Default: the first of the model's methods", None)
+    target: str | None = described_field(
+        "The label to explain; not with rollout, attention", None, max_length=200
+    )
+    word: int | str | None = described_field(
+        "For taggers: word of the text to explain, or its number from 0", None
+    )
+    layer: int | None = described_field("With attention; -1 is the last", None, ge=-1000, le=1000)
+    head: int | None = described_field("With attention; default: the mean of all", None, ge=-1000, le=1000)
 
     def to_inputs(self) -> RequestInputs:
         inputs = self.inputs_by_kind()
@@ -189,7 +196,7 @@ class ExplainRequest(Request):
 
 
 def extend_request(request: type[Request], kinds: Sequence[type[ServedInputs]]) -> type[Request]:
-    """The request class, with fields for the kinds of input that it does not have yet."""
+    """A subclass of a request class with fields for further kinds of inputs."""
     distinct = dict.fromkeys(kinds if request.READS else ())
     new_kinds = [kind for kind in distinct if kind.field not in request.model_fields]
     if not new_kinds:
@@ -216,16 +223,18 @@ class ExplainResponse(Strict):
     probability: float
     method: str
     target: str | None
-    pieces: list[Piece] = described("The text in order; empty for images")
-    second: int | None = described("For pairs: index of the piece where the second text begins", None)
-    special: list[Piece] = described(
+    pieces: list[Piece] = described_field("The text in order; empty for images")
+    second: int | None = described_field("For pairs: index of the piece where the second text begins", None)
+    special: list[Piece] = described_field(
         f"Special tokens such as {CLS} and {SEP}, which are not part of the text"
     )
-    scores: list[list[float]] = described("Scores of patches, by row and column; empty for texts")
-    image: str | None = described("data: URL of the image as the model saw it")
-    error: float | None = described("Integrated gradients: relative error of the sum")
+    scores: list[list[float]] = described_field("Scores of patches, by row and column; empty for texts")
+    image: str | None = described_field("data: URL of the image as the model saw it")
+    error: float | None = described_field("Integrated gradients: relative error of the sum")
     settings: dict[str, Any]
-    notes: list[str] = described("How to read the scores of the method; which part of the text was left out")
+    notes: list[str] = described_field(
+        "How to read the scores of the method; which part of the text was left out"
+    )
 
 
 class EmbedRequest(Request):
@@ -233,14 +242,14 @@ class EmbedRequest(Request):
 
     model_config = _example({"texts": ["A dog runs.", "Rain falls."]})
     texts: ListOf[Text] = None
-    text: Text | None = described("Same as texts with one text", None)
+    text: Text | None = described_field("Same as texts with one text", None)
     model: Name | None = None
 
 
 class EmbedResponse(Strict):
     model: str
-    vectors: list[list[float]] = described("One per text, normalized to length 1")
-    truncated: list[bool] = described("Whether a text was longer than the model reads")
+    vectors: list[list[float]] = described_field("One per text, normalized to length 1")
+    truncated: list[bool] = described_field("Whether a text was longer than the model reads")
 
 
 class SimilarRequest(Request):
@@ -249,7 +258,9 @@ class SimilarRequest(Request):
     model_config = _example({"pairs": [["A dog runs.", "The dog ran."]]})
     pairs: list[Pair] = Field(min_length=1, fail_fast=True)
     model: Name | None = None
-    explain: bool = described("For one pair: also return what each pair of tokens adds to the cosine", False)
+    explain: bool = described_field(
+        "For one pair: also return what each pair of tokens adds to the cosine", False
+    )
 
     def to_inputs(self) -> RequestInputs:
         if self.explain and len(self.pairs) > 1:
@@ -264,8 +275,8 @@ class PairExplanation(Strict):
     """Contributions of token pairs to the cosine, which is the sum of the table."""
 
     cosine: float
-    tokens: list[list[str]] = described("Tokens of the first and of the second text")
-    table: list[list[float]] = described(
+    tokens: list[list[str]] = described_field("Tokens of the first and of the second text")
+    table: list[list[float]] = described_field(
         "One row per token of the first text, one column per token of the second"
     )
     notes: list[str]
@@ -274,7 +285,7 @@ class PairExplanation(Strict):
 class SimilarResponse(Strict):
     model: str
     cosines: list[float]
-    truncated: list[bool] = described("Whether a text of the pair was longer than the model reads")
+    truncated: list[bool] = described_field("Whether a text of the pair was longer than the model reads")
     explanation: PairExplanation | None
 
 
@@ -283,28 +294,28 @@ class SearchRequest(Request):
 
     model_config = _example({"texts": ["Can I return it?"], "count": 3})
     texts: ListOf[Text] = None
-    text: Text | None = described("Same as texts with one text", None)
-    count: int = described("Number of results per query", 5, ge=1, le=100)
-    least: float | None = described("Minimum cosine similarity of a result", None, ge=-1, le=1)
+    text: Text | None = described_field("Same as texts with one text", None)
+    count: int = described_field("Number of results per query", 5, ge=1, le=100)
+    least: float | None = described_field("Minimum cosine similarity of a result", None, ge=-1, le=1)
     model: Name | None = None
 
 
 class FoundText(Strict):
-    row: int = described("Row in the file of the list, or position from 1")
+    row: int = described_field("Row in the file of the list, or position from 1")
     cosine: float
     text: str
-    columns: dict[str, Any] = described("Other columns of the row")
+    columns: dict[str, Any] = described_field("Other columns of the row")
 
 
 class SearchAnswer(Strict):
-    found: list[FoundText] = described("Results, the nearest first; may be empty")
-    nearest: float = described("Cosine of the nearest text, even if it is not in the results")
+    found: list[FoundText] = described_field("Results, the nearest first; may be empty")
+    nearest: float = described_field("Cosine of the nearest text, even if it is not in the results")
 
 
 class SearchResponse(Strict):
     model: str
-    answers: list[SearchAnswer] = described("One per query")
-    truncated: list[bool] = described("Whether a text was longer than the model reads")
+    answers: list[SearchAnswer] = described_field("One per query")
+    truncated: list[bool] = described_field("Whether a text was longer than the model reads")
 
 
 class TagRequest(Request):
@@ -312,9 +323,9 @@ class TagRequest(Request):
 
     model_config = _example({"text": "Ann left Rome"})
     text: Text | None = None
-    words: list[Text] | None = described("Words of one sentence", None, min_length=1, fail_fast=True)
+    words: list[Text] | None = described_field("Words of one sentence", None, min_length=1, fail_fast=True)
     texts: ListOf[Text] = None
-    sentences: list[Annotated[list[Text], Field(min_length=1)]] | None = described(
+    sentences: list[Annotated[list[Text], Field(min_length=1)]] | None = described_field(
         "Words of several sentences", None, min_length=1, fail_fast=True
     )
     model: Name | None = None
@@ -339,7 +350,7 @@ class SpanOut(Strict):
     end: int
     first: int
     last: int
-    probability: float = described("Calibrated probability of its least certain word")
+    probability: float = described_field("Calibrated probability of its least certain word")
 
 
 class TaggedSentence(Strict):
@@ -362,10 +373,10 @@ class AnswerRequest(Request):
     model_config = _example({"question": "Where was Ada born?", "context": "Ada was born in Hanoi in 1923."})
     question: Text | None = None
     context: Text | None = None
-    questions: list[Pair] | None = described(
+    questions: list[Pair] | None = described_field(
         "Pairs of question and context", None, min_length=1, fail_fast=True
     )
-    n_best: int = described("Number of candidate answers, the best first", 1, ge=1, le=20)
+    n_best: int = described_field("Number of candidate answers, the best first", 1, ge=1, le=20)
     model: Name | None = None
 
     def to_inputs(self) -> RequestInputs:
@@ -388,12 +399,12 @@ class AnswerOut(Strict):
     answer: str
     start: int
     end: int
-    probability: float = described("Probability among the best 20 spans and no answer")
+    probability: float = described_field("Probability among the best 20 spans and no answer")
 
 
 class Answered(AnswerOut):
-    others: list[AnswerOut] = described("The next best answers, at most n_best - 1")
-    truncated: bool = described("Whether the question was longer than the model reads")
+    others: list[AnswerOut] = described_field("The next best answers, at most n_best - 1")
+    truncated: bool = described_field("Whether the question was longer than the model reads")
 
 
 class AnswerResponse(Strict):
@@ -402,67 +413,67 @@ class AnswerResponse(Strict):
 
 
 class Score(Strict):
-    metric: str = described(
+    metric: str = described_field(
         "accuracy; multi-label: macro_f1; taggers: entity_f1; question answering: f1; "
         "regression: r2 or mae; similarity: spearman or found"
     )
     value: float
-    split: str = described("Split that it was measured on, such as test or validation")
-    examples: int | None = described("Number of examples in this split")
+    split: str = described_field("Split that it was measured on, such as test or validation")
+    examples: int | None = described_field("Number of examples in this split")
 
 
 class Model(Strict):
     name: str
     kind: Literal["text", "image"]
-    gives: Literal["labels", "vectors", "tags", "answers"] = described(
+    gives: Literal["labels", "vectors", "tags", "answers"] = described_field(
         "vectors: for /v1/embed, /v1/similar; tags: for /v1/tag; answers: for /v1/answer", "labels"
     )
-    labels: list[str] = described("For taggers, the tags")
-    spans: list[str] = described("For taggers: the entity types", [])
-    examples: list[str] = described("Example sentences from the recipe")
-    pairs: bool = described("Whether the model reads pairs of texts instead of single ones", False)
-    max_length: int | None = described(
+    labels: list[str] = described_field("For taggers, the tags")
+    spans: list[str] = described_field("For taggers: the entity types", [])
+    examples: list[str] = described_field("Example sentences from the recipe")
+    pairs: bool = described_field("Whether the model reads pairs of texts instead of single ones", False)
+    max_length: int | None = described_field(
         "Maximum number of tokens of a text; null: unlimited, or not a text model"
     )
-    size: list[int] | None = described("Height and width that images are resized to")
+    size: list[int] | None = described_field("Height and width that images are resized to")
     precision: Literal["fp32", "bf16", "int8"]
-    calibrated: bool = described("Whether a temperature was fitted to held-out data")
-    temperature: float = described("1: not scaled; for one temperature per label, see temperatures")
-    temperatures: list[float] | None = described(
+    calibrated: bool = described_field("Whether a temperature was fitted to held-out data")
+    temperature: float = described_field("1: not scaled; for one temperature per label, see temperatures")
+    temperatures: list[float] | None = described_field(
         "For multi-label models: the temperature of each label; else null", None
     )
-    threshold: float | list[float] | None = described(
+    threshold: float | list[float] | None = described_field(
         "Decision threshold of the second of two labels, or of each label; with more than two "
         "classes, the prediction has the largest ratio of probability and threshold; null: none"
     )
-    abstain_below: float | None = described(
+    abstain_below: float | None = described_field(
         "The model abstains if the label has a lower probability; null: it never abstains", None
     )
-    no_answer_threshold: float | None = described(
+    no_answer_threshold: float | None = described_field(
         "For question answering: score margin above which no answer is predicted; null: never", None
     )
     layers: int | None
     heads: int | None
-    methods: list[str] = described("Explanation methods of this model")
-    channels: int | None = described("Channels of its images; 1: grayscale")
-    example: str | list[str] | None = described(
+    methods: list[str] = described_field("Explanation methods of this model")
+    channels: int | None = described_field("Channels of its images; 1: grayscale")
+    example: str | list[str] | None = described_field(
         "First input on the page: a text, the two texts of a pair (question and context), or an "
         "image in base64; null: the page draws one",
         None,
     )
-    multi_label: bool = described("Whether the model is multi-label", False)
-    score: Score | None = described("Main metric, measured by its run; null: unknown", None)
-    searched: int | None = described("Number of texts that /v1/search searches; null: none", None)
+    multi_label: bool = described_field("Whether the model is multi-label", False)
+    score: Score | None = described_field("Main metric, measured by its run; null: unknown", None)
+    searched: int | None = described_field("Number of texts that /v1/search searches; null: none", None)
 
 
 class BrokenModel(Strict):
     name: str
-    error: str = described("Why it could not be loaded")
+    error: str = described_field("Why it could not be loaded")
 
 
 class ModelsResponse(Strict):
     models: list[Model]
-    broken: list[BrokenModel] = described("Models that could not be loaded", [])
+    broken: list[BrokenModel] = described_field("Models that could not be loaded", [])
 
 
 def models_response(kinds: Sequence[type[ServedInputs]]) -> type[ModelsResponse]:

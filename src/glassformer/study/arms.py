@@ -1,10 +1,10 @@
 """Runner of a study's jobs.
 
-    STUDY/study.toml  arms/ARM/seed-0/ (a run folder, and arm.json once it is finished)  results.json ...
+    STUDY/study.toml  arms/ARM/seed-0/ (a run folder; arm.json marks it as finished)  results.json ...
 
-A job is one arm with one seed. Finished jobs are not run again. Interrupted jobs resume from their newest
-checkpoint. Each job runs in a separate process, so that its peak memory can be measured and a crash does not
-affect other jobs.
+A job is one arm (a variant of the study's recipe) with one seed. Finished jobs are not run again, and
+interrupted jobs resume from their newest checkpoint. Each job runs in a separate process: its peak memory can
+be measured, and a crash does not affect other jobs.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from glassformer.tasks.run import is_named, read_run_recipe, relevant_settings, 
 from glassformer.train.callbacks import Callback, Interrupted, Progress, time_left
 
 MARKER = "arm.json"  # written when a job is finished
-STOPPED = "interrupted; finished arms are kept, run the same command again to continue"
+STOPPED = "interrupted; finished runs are kept, run the same command again to continue"
 Log = Callable[[str], None]
 
 
 def silent(line: str) -> None:
-    """Log nothing. A lambda could not be pickled for another process."""
+    """Log nothing. It is not a lambda, because it is pickled for other processes."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Job:
     seed: int
     recipe: Any
     folder: Path
-    in_study: bool = True  # False: a finished run that does not belong to a study
+    in_study: bool = True  # False: a finished run outside of a study
 
     @property
     def relative_folder(self) -> str:
@@ -63,9 +63,10 @@ class Job:
 
 
 def plan_jobs(study: Study, arms: Sequence[Arm], folder: Path) -> list[Job]:
-    """The jobs of all arms and seeds, ordered by seed, so that an interrupted study is balanced.
+    """The jobs of all arms and seeds.
 
-    Baselines are trained only once, in the first job.
+    They are ordered by seed, because an interrupted study should have the same seeds for all arms. Baselines
+    are trained only once, in the first job.
     """
     jobs = []
     for seed in study.seeds:
@@ -94,7 +95,10 @@ def _compared_settings(recipe: Any) -> dict[str, Any]:
 
 
 def run_arm(job: Job, *, own_process: bool = False, log: Log = silent, progress: bool = False) -> Path:
-    """Run or resume a job, unless it is finished."""
+    """Run or resume a job, unless it is finished; returns its folder.
+
+    ``own_process`` is stored in the marker: whether the job runs in a separate process.
+    """
     if is_finished(job):
         return job.folder
     resume = (job.folder / "config.toml").is_file()
@@ -109,10 +113,10 @@ def run_arm(job: Job, *, own_process: bool = False, log: Log = silent, progress:
 
 
 def with_existing_split(job: Job) -> Any:
-    """The job's recipe with the ``copies`` setting of runs that were started before.
+    """The job's recipe, with the value of ``copies`` in the study's earlier runs.
 
-    The setting says whether duplicates of an example may be in different splits ("apart", as in earlier
-    versions). It must be the same in all arms, so that they are evaluated on the same examples.
+    ``copies`` determines whether duplicates of an example may be in different splits ("apart": they may, as
+    in earlier versions). It must be the same in all arms, because they must have the same test examples.
     """
     data = job.recipe.data
     started = sorted(job.folder.parents[1].glob("*/*/config.toml"))
@@ -139,13 +143,13 @@ def run_jobs(
         log: called with one line when a job starts or ends; with workers, it must be picklable.
         engine: ``ray`` runs the jobs on a Ray cluster, whose nodes need the study's folder at the same path.
     """
-    todo = [job for job in jobs if not is_finished(job)]
-    if len(todo) < len(jobs):
-        log(f"{len(jobs) - len(todo)} of {len(jobs)} runs are finished already")
-    for recipe in {job.arm: job.recipe for job in todo if engine == "serial"}.values():
+    remaining = [job for job in jobs if not is_finished(job)]
+    if len(remaining) < len(jobs):
+        log(f"{len(jobs) - len(remaining)} of {len(jobs)} runs are finished already")
+    for recipe in {job.arm: job.recipe for job in remaining if engine == "serial"}.values():
         fetch_if_checkpoint(recipe)  # raises errors for missing weights before data are read
     failed: dict[str, str] = {}
-    num_finished = len(jobs) - len(todo)
+    num_finished = len(jobs) - len(remaining)
     is_first = num_finished == 0
     start_time = time.perf_counter()
     num_ended = 0
@@ -161,25 +165,27 @@ def run_jobs(
         if error is not None:
             failed[job.title] = str(error) or type(error).__name__
         num_ended += 1
-        seconds_left = (time.perf_counter() - start_time) / num_ended * (len(todo) - num_ended)
+        seconds_left = (time.perf_counter() - start_time) / num_ended * (len(remaining) - num_ended)
         time_note = f" (about {time_left(seconds_left)} left)" if seconds_left else ""
         result = f"failed: {error}" if error else f"{seconds:.0f} s"
         log(f"[{num_finished}/{len(jobs)}] {job.title}: {result}{time_note}")
 
     if engine == "ray":
-        absolute = [replace(job, folder=job.folder.resolve()) for job in todo]
-        for job, (error, seconds) in map_items("ray", _attempt, absolute, **_resources(absolute)):
+        ray_jobs = [replace(job, folder=job.folder.resolve()) for job in remaining]
+        for job, (error, seconds) in map_items("ray", _attempt, ray_jobs, **_resources(ray_jobs)):
             record(job, error, seconds)
         return failed
     if workers == 0:
-        for job in todo:
+        for job in remaining:
             record(job, *_attempt(job, log=log, progress=progress))
         return failed
     running: list[Any] = []
     with _shared_cores(workers), ThreadPoolExecutor(workers) as pool:
         try:
             show_progress = progress and workers == 1
-            futures = {pool.submit(_run_in_process, job, log, show_progress, running): job for job in todo}
+            futures = {
+                pool.submit(_run_in_process, job, log, show_progress, running): job for job in remaining
+            }
             for future in as_completed(futures):
                 record(futures[future], *future.result())
         except BaseException as error:
@@ -193,7 +199,7 @@ def run_jobs(
 
 
 def _resources(jobs: Sequence[Job]) -> dict[str, int]:
-    """CPUs and GPUs of the most demanding job."""
+    """The numbers of CPUs and GPUs that the most demanding job needs."""
     # Recipes of word vectors do not have a section ``train``, and run on the CPU.
     settings = [getattr(job.recipe, "train", None) for job in jobs]
     demands = [required_resources(getattr(s, "threads", 0), getattr(s, "device", "cpu")) for s in settings]
@@ -202,9 +208,9 @@ def _resources(jobs: Sequence[Job]) -> dict[str, int]:
 
 @contextmanager
 def _shared_cores(workers: int) -> Iterator[None]:
-    """Give processes that are started in this context an equal share of the cores.
+    """Give each process that is started in this context an equal share of the cores.
 
-    torch reads the environment variables when it is imported.
+    It sets environment variables, which torch reads when it is imported.
     """
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
     environment = {name: os.environ.get(name) for name in names}
@@ -222,7 +228,7 @@ def _shared_cores(workers: int) -> Iterator[None]:
 def _run_in_process(
     job: Job, log: Log, progress: bool, running: list[Any]
 ) -> tuple[BaseException | None, float]:
-    """Run a job in a new process; returns its error or None, and the seconds."""
+    """Run a job in a new process; returns its error (or None) and its time in seconds."""
     started = time.perf_counter()
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -245,8 +251,8 @@ def _run_in_process(
 def _signals_blocked(*names: str) -> Iterator[None]:
     """Block signals in processes that are started in this context.
 
-    A terminal sends these signals to the whole process group, but the command stops the jobs itself, so that
-    each job saves its state.
+    A terminal sends these signals to the whole process group. But the command stops the jobs itself, because
+    each job must save its state.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -259,7 +265,7 @@ def _signals_blocked(*names: str) -> Iterator[None]:
 
 
 def _attempt(job: Job, **options: Any) -> tuple[BaseException | None, float]:
-    """Run a job in this process; returns its error or None, and the seconds."""
+    """Run a job in this process; returns its error (or None) and its time in seconds."""
     started, error = time.perf_counter(), None
     try:
         run_arm(job, **options)
@@ -286,7 +292,7 @@ def _child(job: Job, log: Log, progress: bool, sender: Any, parent: int) -> None
 
 
 def _stop_with_parent(parent: int) -> None:
-    """Stop this process, which then saves its state, after its parent process has ended."""
+    """Stop this process after its parent process has ended; it then saves its state."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -53,22 +53,22 @@ def calibrate_run(
     columns: Mapping[str, str] | None = None,
     on_bad_row: str | None = None,
 ) -> dict[str, Any]:
-    """Calibrate a run: fit the temperature and optionally thresholds, and set the limit of abstention.
+    """Calibrate a run: fit the temperature and, optionally, decision thresholds, and set ``abstain_below``.
 
     The model and the report are saved again, together with calibration.json.
 
     Args:
         folder: a run folder.
         data: labeled examples to calibrate on, instead of the run's validation split.
-        threshold: the metric that thresholds maximize; two classes have one threshold, more classes one each.
-            None: predict the most probable class.
-        abstain_below: the model predicts no label if its probability is below this; None: it always does.
+        threshold: the metric that the thresholds maximize. Two classes have one threshold, more classes one
+            per class. None: predict the most probable class.
+        abstain_below: the model predicts no label if the probability is lower; None: it always predicts one.
         columns: columns of ``data`` with other names than in the run: key of its recipe -> name.
-        on_bad_row: ``skip`` leaves out unusable rows and images of ``data``; ``refuse`` raises an error at
-            the first. None: as in the recipe.
+        on_bad_row: ``skip`` leaves out unusable rows and images of ``data``; ``refuse`` raises an error for
+            them. None: as in the recipe.
 
-    The test split is evaluated, but not used for fitting. Calibrating again gives the same result, since it
-    starts from the model's logits.
+    The test split is evaluated, but not used for fitting. A second calibration gives the same result, because
+    it also starts from the model's logits.
 
     Raises:
         ConfigError: no validation data, an invalid ``abstain_below``, or another process writes there.
@@ -81,8 +81,8 @@ def calibrate_run(
     check_classifies(recipe, words=True, where=str(folder))
     for name, value in {"threshold": threshold, "abstain_below": abstain_below}.items():
         if target.has_word_labels and value is not None:
-            what = "tags of words have no threshold"
-            fix = "Leave it out: the most probable tag is predicted"
+            what = "has no effect on taggers, which predict the most probable tag"
+            fix = "Leave it out"
             raise errors.NotForThisModelError(what, where=name, fix=fix)
     with write_lock(folder):
         data_recipe = with_bad_rows(with_columns(recipe, columns or {}), on_bad_row, is_other_data=True)
@@ -93,7 +93,7 @@ def calibrate_run(
         splits = _run_splits(replace(context, recipe=recipe), bool(data))
         split, name = (other_split, data) if data else (labeled_or_none(splits.validation), "validation")
         if split is None:
-            what = "this run has no validation split, and calibration must not use the test split"
+            what = "the run has no validation split, and calibration must not use the test split"
             raise errors.BadValueError(what, where=str(folder), fix="Give other labeled examples with --data")
         test_split = labeled_or_none(splits and splits.evaluated)
         if target.has_word_labels:
@@ -129,7 +129,7 @@ def _check_calibrates(target: Any, folder: Path) -> None:
 
 
 def _run_splits(context: RunContext, has_other_data: bool) -> Any:
-    """The splits of the run; None if other data are used, and the run's data have changed or are missing."""
+    """The splits of the run; None if its data have changed or are missing, and other data are used."""
     try:
         return context.reload_data(("validation", "judged"))
     except errors.DataError as error:
@@ -140,16 +140,17 @@ def _run_splits(context: RunContext, has_other_data: bool) -> Any:
         return None
 
 
+# The content of calibration.json, and a function that evaluates another split
 Calibrated = tuple[dict[str, Any], Callable[[Any], dict[str, Any]]]
 
 
 def _calibrate(
     folder: Path, clf: Any, split: Any, name: str, threshold: Any, abstain_below: Any, n: int, log: Log
 ) -> Calibrated:
-    """Calibrate a loaded model; returns the result, and a function that evaluates another split."""
+    """Calibrate a loaded classifier; ``n`` is the number of resamples for intervals."""
     kind = clf.kind_
     if threshold == "f1" and not kind.is_multilabel and len(clf.classes_) != 2:
-        what = f"f1 is defined for two classes, and there are {len(clf.classes_)}"
+        what = f"f1 is defined for two classes, but there are {len(clf.classes_)}"
         raise errors.NotForThisModelError(what, where="threshold", fix="Use macro_f1 or accuracy")
     log(f"calibrating on {len(split):,} {name} examples")
     logits, targets = clf.logits(split.examples), _targets(clf, split)
@@ -171,7 +172,7 @@ def _calibrate(
 
 
 def _common_entries(clf: Any, temperature: Any, mistakes: Any, name: str) -> dict[str, Any]:
-    """The entries of calibration.json for all kinds of models; ``name``: the split of the calibration."""
+    """The entries of calibration.json for all kinds of models; ``name`` is the calibration split."""
     low, high = calibrate.MIN_TEMPERATURE * 1.01, calibrate.MAX_TEMPERATURE * 0.99
     is_inside = (temperature > low) & (temperature < high)
     return {
@@ -188,7 +189,7 @@ def _common_entries(clf: Any, temperature: Any, mistakes: Any, name: str) -> dic
 
 
 def _trained_thresholds(folder: Path, clf: Any) -> np.ndarray | None:
-    """The thresholds ``[K]`` that a multi-label model had after its training; None: 0.5."""
+    """The thresholds ``[K]`` of a multi-label model after training; None: all are 0.5."""
     path = folder / "metrics.json"
     if not path.is_file():
         return clf.threshold_
@@ -197,7 +198,7 @@ def _trained_thresholds(folder: Path, clf: Any) -> np.ndarray | None:
 
 
 def _calibrate_words(clf: Any, split: Any, name: str, bootstrap: int, log: Log) -> Calibrated:
-    """Fit a tagger's temperature on the words of validation sentences; the bootstrap resamples sentences."""
+    """Calibrate a tagger on the words of sentences; the bootstrap resamples sentences."""
     log(f"calibrating on the words of {len(split):,} {name} sentences")
     words = _Words(clf, split)
     clf.temperature_ = temperature = calibrate.fit_temperature(words.logits, words.targets)
@@ -208,7 +209,7 @@ def _calibrate_words(clf: Any, split: Any, name: str, bootstrap: int, log: Log) 
 
 
 class _Words:
-    """Logits and tags of the words of a split, without words whose tag was not seen in training."""
+    """Logits and tags of the words of a split, except words whose tag did not occur in training."""
 
     def __init__(self, clf: Any, split: Any):
         logits = clf.logits(split.words)
@@ -222,6 +223,7 @@ class _Words:
         self.metrics = {key: metrics[key] for key in ("accuracy", "entity_f1")}  # same for all temperatures
 
     def before_and_after(self, temperature: float, resamples: int) -> dict[str, Any]:
+        """The metrics before and after calibration with ``temperature``."""
 
         def metrics(temperature: float) -> dict[str, Any]:
             p = softmax(self.logits, temperature)
@@ -234,9 +236,9 @@ class _Words:
 def _cross_validated(
     kind: Any, logits: np.ndarray, targets: np.ndarray, metric: Any
 ) -> dict[str, Any] | None:
-    """The metric without thresholds, and with cross-validated thresholds; None: too few examples.
+    """The metric without thresholds, and with cross-validated thresholds; None for too few examples.
 
-    On the examples to which thresholds were fitted, the metric would be optimistic.
+    The metric on the examples that thresholds were fitted on would be optimistic.
     """
     classes = logits.shape[1]
 
@@ -246,8 +248,8 @@ def _cross_validated(
 
     def score(predicted: np.ndarray) -> float:
         if metric == "f1":
-            hits = int((predicted & targets).sum())
-            return 2 * hits / max(int(predicted.sum() + targets.sum()), 1)
+            true_positives = int((predicted & targets).sum())
+            return 2 * true_positives / max(int(predicted.sum() + targets.sum()), 1)
         return calibrate.class_metric(predicted, targets, classes, metric)
 
     after = calibrate.cross_validated_metric(predict, score, targets)
@@ -266,7 +268,12 @@ def _before_and_after(
     abstain_threshold: float | None,
     n: int,
 ) -> dict[str, Any]:
-    """Metrics of one split before and after calibration; ``n``: number of resamples."""
+    """The metrics of one split before and after calibration.
+
+    Args:
+        before, after: temperature and thresholds.
+        n: number of resamples for intervals.
+    """
     out, kind = {}, clf.kind_
     for name, (temperature, threshold) in (("before", before), ("after", after)):
         p = kind.probabilities(logits, temperature)
@@ -280,7 +287,7 @@ def _before_and_after(
 
 
 def _count_overlaps(split: Any, splits: Any, test_split: Any) -> dict[str, int]:
-    """Number of calibration examples that are copies of training or test examples of the run."""
+    """The number of calibration examples that are copies of training or test examples of the run."""
     keys = copy_keys(split)
     others = {"train": splits.train, splits.evaluated_split: test_split}
     other_keys = {name: set(copy_keys(other)) for name, other in others.items() if other is not None}
@@ -292,7 +299,7 @@ def _targets(clf: Any, split: Any) -> np.ndarray:
 
 
 def _read_labeled_split(data: str, context: RunContext) -> Any:
-    """The labeled examples of other data: the validation split, or without one the first split."""
+    """The labeled examples of other data: the validation split, or the first split if it is missing."""
     splits = load_other_data(context, data)
     for line in getattr(splits.dataset, "messages", ()):
         context.log(line)
@@ -306,7 +313,7 @@ def _read_labeled_split(data: str, context: RunContext) -> Any:
 
 
 def set_precision(folder: str | Path, model: Any, precision: str, log: Log) -> None:
-    """Set the precision of a loaded model; for int8, first run its check, unless it was run before.
+    """Set the precision of a loaded model. For int8, run its check first, unless the model has a result.
 
     Args:
         folder: the run, or the model folder in it.
@@ -328,14 +335,14 @@ def _check_int8(folder: Path, model: Any, log: Log) -> None:
         return
     run = folder.resolve().parent if folder.resolve().name == "model" else folder
     if not (run / "config.toml").is_file():
-        what = "int8 is checked on validation labels, and this folder is not a run with a validation split"
-        fix = "Call check_int8(X, y) in Python and save, or use auto"
+        what = "int8 needs a check on validation labels, but this folder is not a run with a validation split"
+        fix = "Call check_int8(X, y) and save() in Python, or use auto"
         raise errors.ConfigError(what, where=str(folder), fix=fix)
     recipe = read_run_recipe(run)
     context = RunContext(TASKS[recipe.task], recipe, run, log)
     validation = labeled_or_none(context.reload_data(["validation"]).validation)
     if validation is None:
-        what = "int8 is checked on validation labels, and this run has no validation split"
+        what = "int8 needs a check on validation labels, but this run has no validation split"
         raise errors.ConfigError(
             what, where=str(run), fix="Train with --set validation_size=0.1, or use auto"
         )

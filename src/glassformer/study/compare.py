@@ -1,4 +1,4 @@
-"""Studies from start to report, and comparisons of finished runs."""
+"""Comparison of a study's variants, and of finished runs."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ def compare(
     split: str | None = None,
     measure: str | None = None,
 ) -> dict[str, Any]:
-    """Run all variants of a study with all seeds, unless they are finished, and write results and report.
+    """Run all unfinished jobs of a study (a variant with a seed), and write its results and report.
 
     Args:
         folder: the study's folder.
         settings: settings of every variant, which override those of the study.
         workers, engine, log: see ``run_jobs``.
         split: ``validation`` or ``test``, the split to evaluate on; None: the study's.
-        measure: the metric to compare by; None: the one that selects the best weights in the recipes.
+        measure: the metric to compare; None: the one that selects the best weights in the recipes.
 
     Returns:
-        The results, as in results.json; ``failed`` has the error message of each run that failed.
+        The content of results.json; ``failed`` has the error message of each failed run.
 
     Raises:
         InputError: the study, its recipes or the data are invalid, or another process runs it in this folder.
-        Interrupted: a signal; the state is saved.
+        Interrupted: the process received a signal; the state is saved.
     """
     folder = check_study_folder(folder)
     if workers < 0:
@@ -65,7 +65,7 @@ def compare(
         jobs = plan_jobs(study, arms, folder)
         with disk_errors(folder):
             (folder / "arms").mkdir(parents=True, exist_ok=True)
-        log(f"{study.name}: {len(arms)} arms, {len(study.seeds)} seeds, {len(jobs)} runs in {folder}")
+        log(f"{study.name}: {len(arms)} variants, {len(study.seeds)} seeds, {len(jobs)} runs in {folder}")
         failed = run_jobs(jobs, workers=workers, log=log, progress=progress, engine=engine)
         results = collect(study, arms, jobs, failed, measure)
         write_results(folder, study, results)
@@ -74,11 +74,12 @@ def compare(
 
 
 def check_study_folder(folder: str | Path) -> Path:
-    """Raise ConfigError if a study cannot be started or resumed in ``folder``."""
+    """Return ``folder`` as a path; raise ConfigError if a study cannot be started or resumed there."""
     folder = Path(folder)
     check_folder_path(folder)
     if folder.is_dir() and not is_empty_folder(folder) and not (folder / "arms").is_dir():
-        raise ExistsError("exists and is not a study of ours", where=str(folder), fix="Choose another --out")
+        what = "exists and is not the folder of a study"
+        raise ExistsError(what, where=str(folder), fix="Choose another --out")
     return folder
 
 
@@ -92,16 +93,16 @@ def compare_runs(
     split: str | None = None,
     measure: str | None = None,
 ) -> dict[str, Any]:
-    """Compare finished runs. Runs of one recipe with different seeds form one variant.
+    """Compare finished runs. Runs that differ only in the seed form one variant.
 
     Args:
         folders: two or more run folders; the variant of the first is the baseline.
         bootstrap: number of resamples for intervals and tests.
         split: the split on which all runs must have been evaluated; None: any.
-        measure: the metric to compare by; None: the one that selects the best weights in the recipes.
+        measure: the metric to compare; None: the one that selects the best weights in the recipes.
 
     Returns:
-        The results, as in ``results.json`` of a study; the name of a variant is its first folder.
+        The content of ``results.json``; the name of a variant is its first folder.
 
     Raises:
         ConfigError: fewer than two runs, a duplicate run, only one recipe, different examples, a run that was
@@ -111,13 +112,13 @@ def compare_runs(
     check_split(split)
     paths = [Path(folder) for folder in folders]
     if len({path.resolve() for path in paths}) < len(paths) or len(paths) < 2:
-        what = "the same run twice" if len(paths) > 1 else "only one run"
-        raise NothingGivenError(what, where="compare", fix="Name two finished runs or more")
+        what = "the same run is named twice" if len(paths) > 1 else "only one run is named"
+        raise NothingGivenError(what, where="compare", fix="Name two or more finished runs")
     runs = _group_by_arm(paths)
     for path in paths if split else ():
         if (run_split := read_evaluated_split(path)) not in ("", split):
             what = f"was evaluated on {run_split}, not on {split}"
-            fix = "Compare their recipes, as arms of a study"
+            fix = "Compare their recipes as variants of a study"
             raise ConfigError(what, where=path.as_posix(), fix=fix)
     if len(runs) < 2:
         what = "all runs are of the same recipe with different seeds, so there is nothing to compare"
@@ -146,7 +147,7 @@ def compare_runs(
 def _group_by_arm(paths: Sequence[Path]) -> Runs:
     """The runs by variant and seed; a variant consists of the runs that differ only in the seed."""
     runs: dict[str, dict[int, tuple[Job, RunPredictions]]] = {}
-    names: dict[str, str] = {}  # settings without the seed -> arm
+    names: dict[str, str] = {}  # settings without the seed -> name of the variant
     for path in paths:
         recipe, predictions = read_run_recipe(path), read_run_predictions(path)
         values = relevant_settings(recipe)

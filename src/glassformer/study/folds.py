@@ -1,10 +1,10 @@
 """Cross-validation of a recipe.
 
-    FOLDER/config.toml  folds.json  fold-0/fold.json, probabilities.npy ...  and finally, as in a run,
+    FOLDER/config.toml  folds.json  fold-0/fold.json, probabilities.npy ...  and, after the last fold,
     metrics.json (out-of-fold metrics)  predictions.csv (out-of-fold)  report.html
 
-Instead of probabilities.npy and predictions.csv, question answering writes given.json and predictions.jsonl,
-taggers write predictions.conll, and embedders cosines.npy and pairs.csv. The recipe's test split is not used.
+Question answering writes given.json and predictions.jsonl instead of probabilities.npy and predictions.csv,
+taggers predictions.conll, and embedders cosines.npy and pairs.csv. The recipe's test split is not used.
 Finished folds are not run again, and an interrupted fold resumes.
 """
 
@@ -38,13 +38,13 @@ from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, tim
 
 MARKER = "fold.json"  # written when a fold is finished
 PLAN = "folds.json"  # the fold of each example
-CHECKPOINTS = "checkpoints"  # subfolder of a fold's folder during its training
+CHECKPOINTS = "checkpoints"  # sub-folder of a fold; removed after its training
 Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Fold:
-    """The indices of the training and the held-out examples of one fold."""
+    """One fold: the indices of its training and held-out examples, and its folder."""
 
     number: int
     train: np.ndarray
@@ -62,7 +62,7 @@ def cross_validate(
 ) -> dict[str, Any]:
     """Cross-validate a recipe on its training examples. Finished folds are not run again.
 
-    Copies of an example are in the same fold, so that no model is evaluated on an example of its training.
+    Copies of an example are in the same fold, because a model must not be evaluated on its training examples.
     The recipe's validation split, if there is one, selects the best epoch in every fold.
 
     Returns:
@@ -79,7 +79,7 @@ def cross_validate(
         raise BadValueError(f"{folds} folds", where="folds", fix="Use 2 or more")
     _check_folder(folder, recipe, folds)
     with write_lock(folder):
-        _check_folder(folder, recipe, folds)  # again: another process may have written meanwhile
+        _check_folder(folder, recipe, folds)  # once more: another process may have written to it
         recipe, _ = with_run_settings(recipe, folder)
         task = TASKS[recipe.task]
         splits = task.load(recipe)
@@ -101,9 +101,9 @@ def cross_validate(
             fold = Fold(k, np.flatnonzero(~held_out), np.flatnonzero(held_out), folder / f"fold-{k}")
             was_finished = (fold.folder / MARKER).is_file()
             per_fold.append(run_fold(fold, out, callbacks))
-            found = load_fold_predictions(out, fold.folder, fold.held_out)
-            for row, prediction in zip(fold.held_out.tolist(), found, strict=True):
-                predictions[row] = prediction
+            fold_predictions = load_fold_predictions(out, fold.folder, fold.held_out)
+            for index, prediction in zip(fold.held_out.tolist(), fold_predictions, strict=True):
+                predictions[index] = prediction
             seconds_left = (time.perf_counter() - started) / (k + 1) * (folds - k - 1)
             note = f" (about {time_left(seconds_left)} left)" if seconds_left else ""
             note = " (kept)" if was_finished else note
@@ -116,7 +116,7 @@ def cross_validate(
 
 
 def run_fold(fold: Fold, out: OutOfFold, callbacks: Sequence[Callback] = ()) -> dict[str, Any]:
-    """Train and evaluate one fold, or resume it, and return its metrics; a finished fold is only read."""
+    """Train (or resume) and evaluate one fold, and return its metrics. A finished fold is only read."""
     marker = fold.folder / MARKER
     if marker.is_file():
         return json.loads(marker.read_text(encoding="utf-8"))
@@ -145,26 +145,27 @@ def load_fold_predictions(out: OutOfFold, folder: Path, held_out: np.ndarray) ->
     """The saved predictions of a finished fold, one per example.
 
     Raises:
-        DataError: the predictions are for other examples than those of the data now.
+        DataError: the examples have changed since the predictions were made.
     """
     path = folder / out.PREDICTIONS_FILE
     is_json = path.suffix == ".json"
     saved = json.loads(path.read_text(encoding="utf-8")) if is_json else np.load(path, allow_pickle=False)
     if (predictions := out.per_example(saved, held_out)) is None:
-        what = f"has predictions for other {out.NOUN} than the data have now"
+        what = f"the {out.NOUN} have changed since these predictions were made"
         raise DataChangedError(what, where=str(folder), fix="Choose another --out")
     return predictions
 
 
 def _check_folder(folder: Path, recipe: Any, folds: int) -> None:
-    """Raise an error unless the folder is new, or has a cross-validation of this recipe."""
+    """Raise an error unless the folder is new or empty, or has a cross-validation of this recipe."""
     check_folder_path(folder)
     if not folder.is_dir() or is_empty_folder(folder):
         return
     config, plan = folder / "config.toml", folder / PLAN
     if not (config.is_file() and plan.is_file()):
         fix = "Choose another --out"
-        raise ExistsError("exists and is not a cross-validation of ours", where=str(folder), fix=fix)
+        what = "exists and is not the folder of a cross-validation"
+        raise ExistsError(what, where=str(folder), fix=fix)
     fix = "Choose another --out, or the same recipe and folds"
     if relevant_settings(build_recipe(read_toml(config), str(config))) != relevant_settings(recipe):
         raise OtherRunError("contains a cross-validation of another recipe", where=str(folder), fix=fix)
@@ -174,7 +175,7 @@ def _check_folder(folder: Path, recipe: Any, folds: int) -> None:
 
 
 def read_plan(folder: Path, examples: int) -> np.ndarray | None:
-    """The fold of each example from the folder's plan; None: no plan, or a plan for other data."""
+    """The fold of each example ``[n]`` from the folder's plan; None without a plan for these data."""
     plan = folder / PLAN
     if not plan.is_file():
         return None
@@ -193,7 +194,7 @@ def write_plan(folder: Path, recipe: Any, fold_numbers: np.ndarray, folds: int, 
     if any(folder.glob(f"fold-*/{MARKER}")):
         old_plan = json.loads((folder / PLAN).read_text(encoding="utf-8"))
         if old_plan.get("data_sha256", data) != data or len(old_plan["assignment"]) != len(fold_numbers):
-            what = "has finished folds of other data: the examples or labels have changed since then"
+            what = "the examples or labels have changed since the finished folds were trained"
             raise DataChangedError(what, where=str(folder), fix="Choose another --out, or remove this folder")
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -202,7 +203,7 @@ def write_plan(folder: Path, recipe: Any, fold_numbers: np.ndarray, folds: int, 
 
 
 def data_digest(splits: Any) -> str:
-    """SHA-256 of training and validation data: examples and targets."""
+    """The SHA-256 of the training and validation data (examples and targets)."""
     digest = hashlib.sha256()
     for split in filter(None, (splits.train, splits.validation)):
         for line in content_lines(split):
@@ -213,7 +214,7 @@ def data_digest(splits: Any) -> str:
 def facts(
     per_fold: Sequence[dict[str, Any]], keys: Sequence[str], recipe: Any, started: float, *packages: str
 ) -> dict[str, Any]:
-    """The entries of metrics.json that do not depend on the task: folds, machine, time."""
+    """The entries of metrics.json that all tasks have, such as folds, machine and time."""
     return {
         "train": None,
         "validation": None,
@@ -236,7 +237,12 @@ def summarize_folds(per_fold: Sequence[dict[str, Any]], keys: Sequence[str]) -> 
     """Mean, standard deviation and range of each metric that all folds have."""
     out = {}
     for key in (key for key in keys if all(fold.get(key) is not None for fold in per_fold)):
-        x = np.array([fold[key] for fold in per_fold])
-        statistics = {"mean": x.mean(), "sd": x.std(ddof=1), "min": x.min(), "max": x.max()}
+        values = np.array([fold[key] for fold in per_fold])
+        statistics = {
+            "mean": values.mean(),
+            "sd": values.std(ddof=1),
+            "min": values.min(),
+            "max": values.max(),
+        }
         out[key] = {name: float(value) for name, value in statistics.items()}
     return out

@@ -27,7 +27,7 @@ from glassformer.config import build, key_paths, override, read_toml, suggest, t
 from glassformer.errors import BadValueError, ConfigError, NoSuchRecipeError
 from glassformer.tasks.catalog import build_recipe, load_recipe, study_names
 
-SPLIT_KEYS = (  # settings that select the evaluated examples; they must be equal in all arms
+SPLIT_KEYS = (  # settings that determine the evaluated examples; they must be equal in all arms
     "source text_column image_column label_column label_separator on_bad_row broken validation_size "
     "test_size limit split_seed hold_out copies merge_labels drop_duplicates"
 ).split()
@@ -44,7 +44,7 @@ class Study:
     recipe: str = ""  # the base: a recipe of the package, or a TOML file in the same folder
     split: str = "validation"  # the split to evaluate on; use "test" only if nothing is selected by it
     seeds: tuple[int, ...] = (0,)
-    baseline: str = ""  # the arm with which the other arms are compared; "": the first
+    baseline: str = ""  # the arm with which the other arms are compared; empty: the first arm
     ladder: tuple[str, ...] = ()  # arms from the weakest to the strongest change, for a sentence
     bootstrap: int = 2000  # number of resamples for intervals and tests
     set: dict = field(default_factory=dict)  # key -> value, applied to every arm
@@ -61,11 +61,12 @@ class Arm:
     recipe: Any
 
     def with_seed(self, seed: int) -> Any:
+        """The recipe with another seed."""
         return with_changes(self.recipe, {"seed": seed}, f"variant {self.name!r}")
 
 
 def load_study(name_or_path: str | Path) -> Study:
-    """Load a study by name or from a TOML file.
+    """Load a shipped study by its name, or a study from a TOML file.
 
     Raises:
         ConfigError: no such study, an unknown key, or a value of the wrong type or out of range.
@@ -78,7 +79,8 @@ def load_study(name_or_path: str | Path) -> Study:
         raise NoSuchRecipeError(f"no study {str(name_or_path)!r}", fix=fix)
     study = build(Study, {"name": path.stem} | read_toml(path), path.name)
     if not study.recipe:
-        raise ConfigError("no base recipe is named", where=f"{path.name}.recipe", fix='Write recipe = "NAME"')
+        fix = 'Write recipe = "NAME"'
+        raise ConfigError("no base recipe is named", where=f"{path.name}.recipe", fix=fix)
     if not study.seeds or len(set(study.seeds)) < len(study.seeds) or min(study.seeds) < 0:
         what = f"{list(study.seeds)} are not distinct seeds"
         raise BadValueError(what, where=f"{path.name}.seeds", fix="Write [0, 1, 2]")
@@ -107,7 +109,7 @@ def load_study(name_or_path: str | Path) -> Study:
 
 
 def expand(study: Study, settings: Mapping[str, Any] | None = None) -> list[Arm]:
-    """All arms of a study with their checked recipes.
+    """The arms of a study, with checked recipes.
 
     Args:
         settings: settings of every arm, which override ``set``.
@@ -135,11 +137,11 @@ def expand(study: Study, settings: Mapping[str, Any] | None = None) -> list[Arm]
 def _build_arm(study: Study, name: str, base: str, common: dict[str, Any], changes: dict[str, Any]) -> Arm:
     where = f"{study.name}, variant {name!r}"
     recipe = load_recipe(base)
-    fixed = {"evaluate.split": study.split} if "evaluate.split" in key_paths(type(recipe)) else {}
+    split = {"evaluate.split": study.split} if "evaluate.split" in key_paths(type(recipe)) else {}
     if "seed" in common or "seed" in changes:
         fix = "List them in seeds = [...]"
         raise ConfigError("the seed is set in addition to the study's seeds", where=where, fix=fix)
-    return Arm(name, changes, with_changes(recipe, fixed | common | changes, where))
+    return Arm(name, changes, with_changes(recipe, split | common | changes, where))
 
 
 def with_changes(recipe: Any, changes: Mapping[str, Any], where: str) -> Any:
@@ -180,7 +182,7 @@ def _check(study: Study, arms: list[Arm]) -> None:
 
 
 def check_split(split: str | None) -> str | None:
-    """Return the split, or raise ConfigError if arms cannot be evaluated on it."""
+    """Return the split; raise ConfigError if it is not validation or test."""
     if split not in (None, *EVALUATION_SPLITS):
         raise BadValueError(f"no split {split!r}", where="split", fix=suggest(split, EVALUATION_SPLITS))
     return split

@@ -46,18 +46,17 @@ from glassformer.study.grid import Arm, Study, baseline_of
 from glassformer.targets import target_in
 from glassformer.targets.target import RunPredictions, read_object
 
-Runs = Mapping[str, Mapping[int, tuple[Job, RunPredictions]]]
-LEVEL = 0.05  # significance level, for corrected p-values
+Runs = Mapping[str, Mapping[int, tuple[Job, RunPredictions]]]  # name of the variant -> seed -> run
+SIGNIFICANCE_LEVEL = 0.05  # for corrected p-values
 
 # --- sentences and the Markdown table ---------------------------------------------------------------
 
 
 def sentences(results: dict[str, Any]) -> dict[str, Any]:
-    """The comparisons of a study in words.
+    """The results of a study in words.
 
     Returns:
-        ``verdict``: the result of the study; ``sentences``: for each variant, its comparison with the
-        baseline.
+        ``verdict``, the conclusion; and ``sentences``, the comparison of each variant with the baseline.
     """
     digits, baseline = digits_for(results["n"]), results["baseline"]
     measure = _measure(results)
@@ -82,19 +81,19 @@ def sentences(results: dict[str, Any]) -> dict[str, Any]:
     if len(no_difference) == 1:
         parts.append(f"No significant difference between {no_difference[0]} and {baseline}.")
     elif no_difference:
-        is_any = len(no_difference) == len(compared)
-        arms = f"{'any of the' if is_any else 'the other'} {len(no_difference)} arms"
-        parts.append(f"No significant difference from {baseline} for {arms}.")
+        is_all = len(no_difference) == len(compared)
+        variants = f"{'any of the' if is_all else 'the other'} {len(no_difference)} variants"
+        parts.append(f"No significant difference from {baseline} for {variants}.")
     parts += _ladder_sentence(results)
     parts += _baselines_sentence(results, measure, digits)
     if num_missing := len(results["unfinished"]):
         parts.append(f"{num_missing} {'run is' if num_missing == 1 else 'runs are'} missing.")
     if len(results["seeds"]) == 1:
-        parts.append("There is one seed per arm, so the variation between seeds is unknown.")
+        parts.append("There is one seed per variant, so the variation between seeds is unknown.")
     if len(results["seeds"]) == 2 and len(no_difference) + len(undecided):
         parts.append(
-            "Two seeds per arm estimate the variation between seeds poorly, so only very large differences "
-            "are significant; use three or more."
+            "Two seeds per variant estimate the variation between seeds poorly, so only very large "
+            "differences are significant; use three or more."
         )
     return {"verdict": " ".join(parts), "sentences": arm_sentences}
 
@@ -111,7 +110,7 @@ def _baselines_sentence(results: dict[str, Any], measure: str, digits: int) -> l
     best = (min if metric.lower else max)(values, key=values.__getitem__)
     if min(means) <= values[best] if metric.lower else max(means) >= values[best]:
         return []
-    return [f"No arm reaches {best} ({metric.value(values[best], digits)})."]
+    return [f"No variant reaches {best} ({metric.value(values[best], digits)})."]
 
 
 def _measure(results: dict[str, Any]) -> str:
@@ -120,12 +119,12 @@ def _measure(results: dict[str, Any]) -> str:
 
 
 def _pair_tests(arm: dict[str, Any], measure: str) -> list[dict[str, Any]]:
-    """The tests of each pair of runs with the same seed; McNemar's test is only for accuracy."""
+    """The test results of each pair of runs with the same seed; McNemar's test is only for accuracy."""
     return arm.get("permutation") or (measure == "accuracy" and arm.get("mcnemar")) or []
 
 
 def _is_undecided(arm: dict[str, Any], measure: str) -> bool:
-    """Whether all pairs of runs differ significantly in the same direction, but the variants do not."""
+    """Whether all pairs of runs differ significantly in the same direction, but not the variants."""
     tests = _pair_tests(arm, measure)
     is_positive = {t["wins"] > t["losses"] if "wins" in t else t["difference"] > 0 for t in tests}
     is_consistent = len(tests) > 1 and len(is_positive) == 1 and all(t["p"] < 0.05 for t in tests)
@@ -144,7 +143,7 @@ def _ladder_sentence(results: dict[str, Any]) -> list[str]:
         if arms[name].get("significant") and not is_better(arms[name][measure], metric):
             return [f"{start}, {name} is the first that is significantly worse than {results['baseline']}."]
     ending = f"none is significantly worse than {results['baseline']}"
-    return [f"{start}, {ending}; these arms were not tested against each other."]
+    return [f"{start}, {ending}; these variants were not tested against each other."]
 
 
 def _arm_sentence(arm: dict[str, Any], baseline: str, digits: int, measure: str) -> str:
@@ -182,7 +181,7 @@ def markdown(results: dict[str, Any]) -> str:
         first, second, second_name = "accuracy", "macro_f1", metric.name
     first_metric, second_metric = compared_metric(first), compared_metric(second)
     header = (
-        "Arm",
+        "Variant",
         "Seeds",
         capitalized(first_metric.name),
         "SD over seeds",
@@ -234,7 +233,7 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def _as_arm(name: str, scores: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """A simple model as a variant without seeds, for the Markdown table."""
+    """A baseline model in the form of a variant without seeds, for the Markdown table."""
     metrics = {
         k: scores | {"mean": scores.get(k), "sd": None, "interval": scores.get(f"{k}_interval")} for k in keys
     }
@@ -244,11 +243,11 @@ def _as_arm(name: str, scores: dict[str, Any], keys: Iterable[str]) -> dict[str,
 
 
 def notes(results: dict[str, Any]) -> str:
-    """A paragraph about how the numbers were measured."""
+    """A paragraph on how the results were measured."""
     seeds = ", ".join(map(str, results["seeds"]))
     machine = results["machine"].get("gpu") or results["machine"].get("cpu") or "an unnamed machine"
     return (
-        f"{results['n']:,} {results['judged']} examples, for every arm the same; seeds {seeds}. "
+        f"{results['n']:,} {results['judged']} examples, the same for every variant; seeds {seeds}. "
         f"p: {how_tested(results)}, corrected for {max(len(results['arms']) - 1, 0)} comparisons by Holm's "
         f"method. Measured on {machine}, {results['date'][:10]}."
     )
@@ -315,7 +314,7 @@ def compare_results(
         runs: variant -> seed -> job and predictions.
         study: its ``baseline`` is the name of a variant with runs.
         fix: the fix in the error message for runs that were evaluated on different examples.
-        measure: the metric to compare by; None: the one that selects the best weights in the recipes.
+        measure: the metric to compare; None: the one that selects the best weights in the recipes.
         changes: variant -> its changes to the base recipe.
         entries: further entries of the results.
 
@@ -354,7 +353,7 @@ def compare_results(
         "n": first.n,
         "drawn": first.target.unit_name,
         "classes": list(first.classes),
-        "level": LEVEL,
+        "level": SIGNIFICANCE_LEVEL,
         "measure": measure,
         "arms": arms,
         "baselines": {
@@ -369,7 +368,7 @@ def compare_results(
 
 
 def _check_comparable(job: Job, run: RunPredictions, first_job: Job, first: RunPredictions, fix: str) -> None:
-    """Raise ConfigError if two runs have other kinds of predictions, or were evaluated on other examples."""
+    """Raise ConfigError if two runs have different kinds of predictions or different examples."""
     kinds = [a.target.comparison_kind for a in (run, first)]
     if kinds[0] != kinds[1]:
         what = f"{job.title} {kinds[0]}, and {first_job.title} {kinds[1]}"
@@ -380,13 +379,13 @@ def _check_comparable(job: Job, run: RunPredictions, first_job: Job, first: RunP
 
 
 def _baselines(folder: Path) -> dict[str, Any]:
-    """Metrics of a run's baselines; for an embedder also of the model before training."""
+    """Metrics of a run's baselines; for an embedder, also those of the model before training."""
     metrics = read_object(folder / "metrics.json")
     return metrics.get("baselines") or metrics.get("others") or {}
 
 
 def _arm_entries(name: str, finished: Mapping[int, tuple[Job, RunPredictions]]) -> dict[str, Any]:
-    """The entries of a variant, without the comparisons that ``add_tests`` adds."""
+    """The entries of a variant, except the comparisons, which ``add_tests`` adds."""
     folders = [job.folder for job, _ in finished.values()]
     predictions = [run_predictions for _, run_predictions in finished.values()]
     costs = [_cost(folder) for folder in folders]
@@ -422,13 +421,13 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def measure_for(first: RunPredictions, recipes: Sequence[Any], requested: str | None = None) -> str:
-    """The metric to compare variants by: ``requested``, or the one that selects weights in the recipes."""
+    """The metric for comparisons: ``requested``, or the one that selects the best weights in the recipes."""
     metrics = first.target.compared
     if requested is None:
         return first.target.measure_for({recipe.train.monitor for recipe in recipes})
     if requested not in metrics:
         raise BadValueError(
-            f"no measure {requested!r} of these runs", where="measure", fix=suggest(requested, metrics)
+            f"these runs have no metric {requested!r}", where="measure", fix=suggest(requested, metrics)
         )
     return requested
 
@@ -444,11 +443,11 @@ def add_tests(
 ) -> dict[str, dict[str, Any]]:
     """Add all metrics with intervals to the variants, and tests of ``measure`` against the baseline variant.
 
-    The bootstrap draws the same examples for every variant.
+    A bootstrap resample has the same examples for every variant.
 
     Returns:
-        For each simple model the ``difference`` of ``measure`` from the baseline variant, with its interval.
-        Simple models are not tested, since the correction for multiple comparisons is for the variants.
+        For each simple model, its ``difference`` from the baseline variant in ``measure``, with an interval.
+        Simple models are not tested, because the correction for multiple comparisons is for the variants.
     """
     baseline_index = next(i for i, arm in enumerate(arms) if arm["name"] == baseline)
     predictions = [[run for _, run in runs[arm["name"]].values()] for arm in arms]
@@ -482,7 +481,7 @@ def _add_corrected_tests(
 ) -> None:
     """Test each variant against the baseline, and correct the p-values for multiple comparisons (Holm).
 
-    With one seed per variant, the test is that of the target (such as McNemar's), if it has one for the
+    With one seed per variant, the test is the one of the target, such as McNemar's, if there is one for the
     metric. Otherwise it is the bootstrap, which includes the variation between seeds.
     """
     baseline_runs, compared = runs[baseline], [arm for arm in arms if arm["name"] != baseline]
@@ -498,11 +497,11 @@ def _add_corrected_tests(
         arm["p"] = tests[0]["p"] if uses_test else arm[measure]["bootstrap_p"]
     for arm, corrected in zip(compared, holm([arm["p"] for arm in compared]), strict=True):
         arm["p_holm"] = corrected
-        arm["significant"] = corrected < LEVEL
+        arm["significant"] = corrected < SIGNIFICANCE_LEVEL
 
 
 def summary_statistics(values: Sequence[float | None]) -> dict[str, Any]:
-    """The values over seeds without None, and their mean, standard deviation, minimum and maximum."""
+    """The values of all seeds that have one, and their mean, standard deviation, minimum and maximum."""
     present = [v for v in values if v is not None]
     if not present:
         return {"values": [], "mean": None, "sd": None, "min": None, "max": None}
@@ -523,7 +522,7 @@ def _history(folder: Path) -> list[dict[str, Any]]:
 
 
 def _cost(folder: Path) -> dict[str, float | None]:
-    """Seconds per epoch (without evaluation), parameters, and peak memory if the run had its own process."""
+    """The cost of a run: time, parameters, and peak memory if it had a separate process."""
     metrics, marker = read_object(folder / "metrics.json"), read_object(folder / MARKER)
     steps = [r for r in _history(folder) if r.get("kind") == "step"]
     seconds = steps[-1]["seconds"] / (steps[-1]["epoch"] + 1) if steps else None
@@ -542,7 +541,7 @@ def _best(history: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _curve(histories: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """The mean over seeds of each evaluation that all seeds have."""
+    """Yield the means over seeds of each evaluation that all seeds have."""
     evaluations = [[r for r in h if r.get("kind") == "evaluation"] for h in histories]
     for records in zip(*evaluations):
         keys = ("step", "epoch", *CURVE_KEYS, "train_loss", "train_accuracy")
@@ -550,7 +549,7 @@ def _curve(histories: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
 
 
 def _robustness(folders: Sequence[Path]) -> dict[str, Any] | None:
-    """Accuracy on changed images, as means over seeds: of all changes, each kind, and each severity."""
+    """Mean accuracy on corrupted images over the seeds: in total, per kind of corruption, and per severity."""
     seeds = [read_object(folder / "metrics.json").get("robustness") for folder in folders]
     seeds = [seed for seed in seeds if seed]
     if not seeds:
@@ -576,7 +575,7 @@ def read_run_predictions(folder: Path) -> RunPredictions:
 
 
 def _rows(folder: Path) -> Iterator[Any]:
-    """The rows of a run's predictions.csv; none if its predictions are in another file."""
+    """Yield the rows of a run's predictions.csv; nothing if its predictions are in another file."""
     path = folder / "predictions.csv"
     if path.is_file():
         yield from (read_numbers if has_numbers(path) else read_predictions)(path)
@@ -591,7 +590,7 @@ def read_evaluated_split(folder: Path) -> str:
 
 
 def describe_difference(folders: tuple[Path, Path], runs: tuple[RunPredictions, RunPredictions]) -> str:
-    """How the evaluated examples of two runs differ, in words; empty if they are the same."""
+    """A phrase on how the evaluated examples of two runs differ; empty if they are the same."""
     a, b = runs
     if (a.examples, a.classes) == (b.examples, b.classes):
         return ""
@@ -611,7 +610,7 @@ def describe_difference(folders: tuple[Path, Path], runs: tuple[RunPredictions, 
 def read_baseline_predictions(
     folder: Path, run: RunPredictions, names: Sequence[str]
 ) -> dict[str, RunPredictions]:
-    """Read the saved predictions of the baselines ``names`` of a run."""
+    """The saved predictions of a run's baselines with these names."""
     out = {}
     for name, cells in read_baselines(folder / BASELINES_FILE).items():
         if name not in names or len(cells) != run.n:
@@ -629,7 +628,7 @@ def read_baseline_predictions(
 
 
 def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The rows of results.csv, one per variant; ``value`` and the differences are of ``measure``."""
+    """Yield the rows of results.csv, one per variant; ``value`` and differences are for ``measure``."""
     measure = results.get("measure", "accuracy")
     for arm in results["arms"]:
         macro, main = arm.get("macro_f1", {}), arm.get(measure, {})
@@ -662,14 +661,14 @@ def _statistics(column: str, scores: dict[str, Any]) -> dict[str, Any]:
 
 
 def robustness_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The rows of robustness.csv: one for each variant, kind and severity of changed images."""
+    """Yield the rows of robustness.csv, one per variant, kind and severity of corruption."""
     for arm in results["arms"]:
         for kind, rows in ((arm.get("robustness") or {}).get("each") or {}).items():
             yield from ({"arm": arm["name"], "kind": kind} | row for row in rows)
 
 
 def write_results(folder: Path, study: Study | None, results: dict[str, Any]) -> None:
-    """Write study.toml, results.json, results.csv, results.md and, for changed images, robustness.csv."""
+    """Write study.toml, results.json, results.csv, results.md and, for corrupted images, robustness.csv."""
     if study is not None:
         replace_text(folder / "study.toml", to_toml(study))
     replace_text(folder / "results.json", json_text(results, indent=1) + "\n")

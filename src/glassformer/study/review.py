@@ -1,9 +1,9 @@
 """Review of labels by out-of-fold predictions.
 
-It writes review.json, review.csv, a table to correct, and a page with a ranked list. For tags of words, the
-table is ``to_correct.conll``. It has all sentences, starting with the most suspicious tags. Its columns are
-the word, the suggested tag, the probability of the given tag, and the given tag, which users correct. Taggers
-can read the file, since the first column is the word and the last the tag.
+It writes review.json, review.csv, a page with a ranked list, and a table in which users correct labels. For
+tags of words, the table is ``to_correct.conll``. It has all sentences, those with the most suspicious tags
+first. Its columns are the word, the suggested tag, the probability of the present tag, and the present tag,
+which users correct. Taggers can read the file, because its first column is the word and its last the tag.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from glassformer.tasks.run import read_run_recipe
 
 # --- the table to correct -------------------------------------------------------------------------
 #
-# The table has the columns of the user's table, and starts with the most suspicious rows. Users correct the
+# The table has the columns of the user's table, and the most suspicious rows come first. Users correct the
 # label column and pass the file to ``train``, which ignores columns whose names begin with ``review:`` and
-# undoes the escaping of formulas.
+# reverts the escaping of formulas.
 
 
 TO_CORRECT = "to_correct.csv"
-SEPARATORS = ("|", ";", "/", "¦", "‖")
+SEPARATORS = ("|", ";", "/", "¦", "‖")  # candidates for the separator between labels in a cell
 SECTIONS = ("text", "image", "model", "train")  # sections of a recipe that configure training
 COLUMNS = ("rank", "suggested", "suspicious", "label_probability")
 REVIEW_COLUMNS = tuple(f"{REVIEWED}{name}" for name in COLUMNS)
@@ -66,13 +66,13 @@ def write_to_correct(
     Args:
         data: the section ``data`` of the recipe.
         rows: the out-of-fold predictions, in the order of ``review``'s arrays.
-        classes: the texts of suggested labels, for the indices ``review.suggested``.
+        classes: the texts of labels; ``review.suggested`` has indices of it.
 
     Returns:
         The file, and whether it was written.
     """
     columns, cells, row_indices = _source_table(data, rows)
-    review_cells = {}  # row of the table -> cells of the review, starting with the most suspicious row
+    review_cells = {}  # index of a row in the table -> cells of the review; the most suspicious row first
     for rank, i in enumerate(review.order.tolist(), 1):
         suggested, is_suspicious = csv_safe(classes[review.suggested[i]]), review.suspicious[i]
         probability = f"{float(review.quality[i]):.6g}"
@@ -100,10 +100,10 @@ def training_command(data: dict[str, Any], path: Path) -> list[str]:
     Args:
         data: the section ``data`` of the recipe; for multi-label data, with the separator of the table.
     """
-    has_images = "broken" in data  # a key of tasks on images
+    has_images = "broken" in data  # a key of recipes for images
     command = ["glassformer", "train", "--images" if has_images else "--text", str(path)]
     keys = ["label_separator"]
-    if _read_source(data) is not None:  # otherwise the table has our column names, which are detected
+    if _read_source(data) is not None:  # otherwise the table has default column names, which are detected
         keys = ["text_column", "pair_column", "image_column", "label_column", *keys]
     for key in keys:
         is_named = data.get(key) not in (None, "", "none")
@@ -121,7 +121,7 @@ def training_command(data: dict[str, Any], path: Path) -> list[str]:
 
 
 def changed_settings(config: dict[str, Any]) -> list[str]:
-    """Command-line options that set the model and the changed settings of a recipe, except those of the data.
+    """Command-line options for the model and the changed settings of a recipe, except those of the data.
 
     Args:
         config: the contents of the recipe's TOML file.
@@ -157,7 +157,7 @@ def _source_table(
     if are_pairs([row.text for row in rows]):
         cells = [[first_text(row.text), second_text(row.text), row.label] for row in rows]
         return ["text", SECOND_COLUMN, "label"], cells, np.arange(len(rows))
-    name = "file" if "broken" in data else "text"  # ``broken`` is a key of tasks on images
+    name = "file" if "broken" in data else "text"  # ``broken`` is a key of recipes for images
     return [name, "label"], [[row.text, row.label] for row in rows], np.arange(len(rows))
 
 
@@ -170,34 +170,34 @@ def _normalize_labels(
 ) -> None:
     """If this is the label column, change its labels in place to the format of suggestions.
 
-    Class indices become names, lists are joined, and ``True`` and ``1.0`` become 1, so that a corrected label
-    is not a new class. Merged classes keep their own names, since the next training merges them again.
+    Class indices become names, lists are joined, and ``True`` and ``1.0`` become 1. Otherwise a corrected
+    label would be a new class. Merged classes keep their names, because the next training also merges them.
     """
     merged, separator = data.get("merge_labels"), data.get("label_separator") or SEPARATOR.strip()
     merges = merged if isinstance(merged, dict) else {}
 
-    def parts(value: Any) -> list[str]:
+    def labels_in(value: Any) -> list[str]:
         if isinstance(value, list | tuple | np.ndarray):
-            return sorted({part for element in value for part in parts(element)})
+            return sorted({label for element in value for label in labels_in(element)})
         is_whole = isinstance(value, float) and value.is_integer()
         if is_whole or isinstance(value, int | np.integer | np.bool_):
             number = int(value)
             return [names[number] if 0 <= number < len(names) else str(number)]
         return [] if is_missing(value) else [str(value).strip()]
 
-    labels_per_row = [parts(value) for value in column]
+    labels_per_row = [labels_in(value) for value in column]
     has_lists = any(isinstance(value, list | tuple | np.ndarray) for value in column)
     for row in rows:
         written_labels = row.label.split(separator) if has_lists else [row.label]
-        row_labels = {plain_name(str(merges.get(part, part))) for part in labels_per_row[index[row.row]]}
+        row_labels = {plain_name(str(merges.get(label, label))) for label in labels_per_row[index[row.row]]}
         if row_labels - {""} != {plain_name(label) for label in written_labels if label}:
             return
     column[:] = [separator.join(row_labels) for row_labels in labels_per_row]
 
 
 def separator_for(data: dict[str, Any], classes: Sequence[Any]) -> str:
-    """The separator between labels in a cell: the data's own, or a character that no label contains."""
-    unused = (sign for sign in SEPARATORS if not any(sign in str(label) for label in classes))
+    """The separator between labels in a cell: the one of the data, or a character that no label contains."""
+    unused = (character for character in SEPARATORS if not any(character in str(c) for c in classes))
     return data.get("label_separator") or next(unused, SEPARATORS[0])
 
 
@@ -207,13 +207,13 @@ def as_text(value: Any) -> str:
 
 
 def _read_source(data: dict[str, Any]) -> Table | None:
-    """The table of the folds' examples; None if they come from several files, or not from a file."""
+    """The user's table; None if the examples come from several files or not from a file."""
     path = Path(str(data.get("source", "")))
     with reading(**{key: data.get(key) for key in READ_OPTIONS}):
         try:
             if path.is_dir():
-                parts = split_files(path).get("train", [])
-                path = parts[0] if len(parts) == 1 else path
+                files = split_files(path).get("train", [])
+                path = files[0] if len(files) == 1 else path
             if path.suffix.lower() not in READERS or not path.is_file():
                 return None
             return read_table(path, lambda error, row: None)
@@ -222,7 +222,7 @@ def _read_source(data: dict[str, Any]) -> Table | None:
 
 
 def _has_texts(values: Sequence[Sequence[Any]], index: dict[str, int], rows: Sequence[Prediction]) -> bool:
-    """Whether a column of the file still has the texts of the predictions."""
+    """Whether a column of the user's table still has the texts of the predictions."""
     return any(all(column[index[row.row]] == first_text(row.text) for row in rows) for column in values)
 
 
@@ -235,7 +235,7 @@ MAX_TEXT = 1500  # maximum number of characters of a text on the page
 
 @dataclass(frozen=True)
 class Suggestion:
-    """The review of one label. ``rank`` starts at 1; ``row`` is the row in the source file, or empty."""
+    """The review of one label. ``rank`` starts at 1; ``row`` is the row in the user's table, or empty."""
 
     rank: int
     row: str
@@ -248,7 +248,7 @@ class Suggestion:
 
 
 def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
-    """Rank the labels of a cross-validation's examples, starting with the most suspicious one.
+    """Rank the labels of a cross-validation's examples, the most suspicious first.
 
     Args:
         folder: the folder of a finished ``cross_validate``.
@@ -264,17 +264,18 @@ def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
     """
     folder = Path(folder)
     if top < 1:
-        raise errors.BadValueError(f"{top} suggestions", where="top", fix="Use 1 or more")
+        raise errors.BadValueError(f"{top} is not a positive number", where="top", fix="Use 1 or more")
     target = target_in(folder)
     if not (folder / "folds.json").is_file():
-        fix = "Make one with: glassformer cross-validate"
+        fix = "Run one first: glassformer cross-validate"
         raise errors.NotARunError("no finished cross-validation: no folds.json", where=str(folder), fix=fix)
     if target is None:
-        fix = "Give the command of the cross-validation again: it goes on"
-        raise errors.RunInUseError("this cross-validation has not ended", where=str(folder), fix=fix)
+        fix = "Run the command of the cross-validation again to continue"
+        raise errors.RunInUseError("this cross-validation is not finished", where=str(folder), fix=fix)
     if target.no_review:
-        what, fix = target.no_review
-        raise errors.NotForThisModelError(f"holds {what}, and labels are ranked", where=str(folder), fix=fix)
+        description, fix = target.no_review
+        what = f"contains {description}, but only labels can be reviewed"
+        raise errors.NotForThisModelError(what, where=str(folder), fix=fix)
     with write_lock(folder):
         return REVIEWS.get(type(target), _review_classes)(folder, top)
 
@@ -291,11 +292,11 @@ def _predictions(folder: Path) -> tuple[list[Prediction], list[str], np.ndarray]
 def _suggestions(
     review: Any, top: int, describe: Callable[[int], tuple[str, str, str, str]], probability: np.ndarray
 ) -> list[Suggestion]:
-    """The most suspicious labels.
+    """Suggestions for the ``top`` most suspicious labels.
 
     Args:
         describe: index of an example -> its row, text, label and suggested label.
-        probability: ``[n]``, of the suggested labels.
+        probability: probabilities ``[n]`` of the suggested labels.
     """
     labeled = [i for i in review.order[:top].tolist() if np.isfinite(review.quality[i])]
     return [
@@ -326,7 +327,7 @@ def _review_classes(folder: Path, top: int) -> dict[str, Any]:
 
 
 def _review_sets(folder: Path, top: int) -> dict[str, Any]:
-    """Review of multi-label data; each label of an example is a binary decision, present or absent."""
+    """Review multi-label data. Each label of an example is a binary decision: present or absent."""
     rows, classes, p = _predictions(folder)
     config = _read_config(folder)
     labels = [parse_labels(row.label, set(classes)) for row in rows]
@@ -339,7 +340,7 @@ def _review_sets(folder: Path, top: int) -> dict[str, Any]:
     separator = separator_for(config.get("data", {}), classes)
     config = config | {"data": config.get("data", {}) | {"label_separator": separator}}
     cells = [separator.join(map(str, label_set)) for label_set in suggested]  # as in the label column
-    names = [(f"without {label}", label) for label in classes]  # of a label that is absent, and present
+    names = [(f"without {label}", label) for label in classes]  # names of an absent and of a present label
     pairs = [
         _pair(names[k][present], names[k][1 - present], review.joint[k, present, 1 - present], len(rows))
         for k in range(len(classes))
@@ -364,7 +365,7 @@ def _write(
 ) -> dict[str, Any]:
     """Write all files of the review; returns the completed record."""
     path, is_new = write_to_correct(folder, config.get("data", {}), rows, review, names)
-    record["pictures"] = "broken" in config.get("data", {})  # a key of tasks on images
+    record["pictures"] = "broken" in config.get("data", {})  # a key of recipes for images
     record["judge"] = _weak_model_note(folder)
     record["give_back"] = training_command(config.get("data", {}), path) + changed_settings(config)
     return _write_record(folder, record, suggestions, path, is_new)
@@ -389,7 +390,7 @@ def _record(
     pairs: list[dict[str, Any]] | None = None,
     noise: float | None = None,
 ) -> dict[str, Any]:
-    """The entries of review.json; multi-label data have their own ``pairs`` and ``noise``."""
+    """The entries of review.json; ``pairs`` and ``noise`` are only passed for multi-label data."""
     n = int(np.isfinite(review.quality).sum())
     pairs = pairs or [
         _pair(classes[i], classes[j], review.joint[i, j], n)
@@ -413,13 +414,13 @@ def _record(
 
 
 def _pair(label: str, suggested: str, share: float, n: int) -> dict[str, Any]:
-    """How often ``suggested`` is estimated to be right in the place of ``label``, among ``n`` examples."""
+    """An entry of ``pairs``: how many of ``n`` examples of ``label`` probably belong to ``suggested``."""
     share = float(share)
     return {"label": label, "suggested": suggested, "share": share, "count": round(share * n)}
 
 
 def _weak_model_note(folder: Path) -> str:
-    """A warning if the model is too weak to find label errors; otherwise empty."""
+    """A warning if the model is not accurate enough to find label errors; otherwise empty."""
     path = folder / "metrics.json"
     message = no_better_than_majority(read_json(path)["test"]) if path.is_file() else ""
     return message and f"the predictions of the review are {message}: train a better model first"
@@ -438,8 +439,8 @@ def _write_csv(path: Path, suggestions: list[Suggestion]) -> None:
 
 
 TAGS_TO_CORRECT = "to_correct.conll"
-CONTEXT = 12  # number of words shown on each side of a suspicious word
-NO_SUGGESTION = "_"
+CONTEXT = 12  # number of words shown before and after a suspicious word
+NO_SUGGESTION = "_"  # cell of a word whose tag is not suspicious
 
 
 def _review_words(folder: Path, top: int) -> dict[str, Any]:
@@ -447,7 +448,7 @@ def _review_words(folder: Path, top: int) -> dict[str, Any]:
     starts = np.cumsum([0, *map(len, train.words)])
 
     def describe(word: int) -> tuple[str, str, str, str]:
-        """The word is shown in its sentence, between angle quotes."""
+        """See ``_suggestions``; the text is the sentence, with the word in angle quotes."""
         i = int(np.searchsorted(starts, word, side="right")) - 1
         position, words = word - int(starts[i]), train.words[i]
         before, after = words[max(position - CONTEXT, 0) : position], words[position + 1 :][:CONTEXT]
@@ -478,7 +479,7 @@ def review_tags(folder: Path) -> tuple[TaggedSplit, list[str], np.ndarray, Label
     train, out = splits.train, task.folds(recipe, splits, task.estimator)
     fold_numbers = read_plan(folder, len(train))
     if fold_numbers is None:
-        what = f"the folds were made of another number of sentences than {len(train)}"
+        what = f"the number of sentences has changed to {len(train)} since the folds were made"
         raise errors.DataChangedError(what, where=str(folder), fix="Choose another --out")
     probabilities: list[Any] = [None] * len(train)
     for k in range(fold_numbers.max() + 1):
@@ -501,15 +502,15 @@ def _for_all_words(review: LabelReview, is_tagged: np.ndarray) -> LabelReview:
     """The review of the tagged words, extended to all words ``[W]``; words without a tag come last."""
     if is_tagged.all():
         return review
-    rows = np.flatnonzero(is_tagged)
+    tagged = np.flatnonzero(is_tagged)
 
     def extend(values: np.ndarray, fill: Any) -> np.ndarray:
         out = np.full(len(is_tagged), fill, np.result_type(values, type(fill)))
-        out[rows] = values
+        out[tagged] = values
         return out
 
     decision = extend(review.quality, np.nan), extend(review.suggested, 0), extend(review.suspicious, False)
-    order = np.concatenate([rows[review.order], np.flatnonzero(~is_tagged)])
+    order = np.concatenate([tagged[review.order], np.flatnonzero(~is_tagged)])
     return LabelReview(*decision, order, review.joint, extend(review.max_probability, np.nan))
 
 
