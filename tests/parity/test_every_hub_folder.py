@@ -295,7 +295,7 @@ NO_RUN = every("is not a run folder: it has no config.toml")
 NO_HEAD = "the model has no head for classes. Open it with load_pretrained, or fine-tune it with"
 NO_DATA = every("is a saved model, not data. To inspect the model: glassformer doctor")
 NOT_EXAMINED = every(
-    "and this command is for classifiers and regressors",
+    "but this command is for classifiers and regressors",
     classes=None,
     image_classes=None,
     encoder=NO_HEAD,

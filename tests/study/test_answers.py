@@ -96,7 +96,7 @@ def test_questions_come_from_words_files_and_standard_input(work, monkeypatch):
     (work / "squad.json").write_text(json.dumps(nested))
     assert call("predict", work / "a", work / "squad.json").endswith("\twho\n")
     alone = refused("predict", work / "a", "where does Bo live")
-    assert "reads a question with a text, and 'where does Bo live' has none" in alone
+    assert "reads a question with a text, and the question 'where does Bo live' has no text" in alone
     assert 'Give both, "QUESTION" "TEXT"' in alone
     (work / "bad.csv").write_text("question,context\nwho,Bo bakes\nwho,\n")
     assert "row 3" in refused("predict", work / "a", work / "bad.csv")

@@ -159,7 +159,7 @@ def test_page_and_card_show_the_thresholds(three):
     page = (three / "report.html").read_text(encoding="utf-8")
     assert "The threshold of each class" in page
     assert "whose probability divided by its threshold is the largest" in page
-    assert "Right of these, test" in page
+    assert "Accuracy of these, test" in page
     card = (three / "model" / "README.md").read_text(encoding="utf-8")
     assert "thresholds of its classes" in card
     assert "gives no label where the probability of the label is below 0.45" in card

@@ -224,7 +224,7 @@ def test_wrong_input_stops_at_the_first_arm(study, tmp_path):
 
 def test_folders_of_others_are_refused(study, tmp_path, done):
     (tmp_path / "mine.txt").write_text("my own")
-    with pytest.raises(ConfigError, match="is not a study of ours"):
+    with pytest.raises(ConfigError, match="is not the folder of a study"):
         compare(study, tmp_path, workers=0)
     with pytest.raises(ConfigError, match="is a file"):
         compare(study, tmp_path / "mine.txt", workers=0)
@@ -250,7 +250,7 @@ def test_one_seed_is_tested_by_mcnemar(done, base):
     assert arm["test"] == "mcnemar"
     assert arm["p"] == arm["p_holm"] == arm["mcnemar"][0]["p"]
     assert arm["significant"] == (arm["p"] < 0.05)
-    assert "There is one seed per arm" in found["verdict"]
+    assert "There is one seed per variant" in found["verdict"]
 
 
 def two_seeds(p: float, *tests: tuple[int, int, float], seeds=(0, 1), measure="accuracy") -> dict:
@@ -279,7 +279,7 @@ def test_what_two_seeds_can_decide_is_said():
         found = two_seeds(0.31, *tests)
         assert found["sentences"]["late"].startswith("No significant difference: 5.80 points below base")
         assert "Undecided" not in found["verdict"]
-        assert "Two seeds per arm" in found["verdict"]
+        assert "Two seeds per variant" in found["verdict"]
     clear = two_seeds(0.01, (20, 107, 1e-9), (31, 118, 1e-8))
     assert clear["verdict"] == "Significantly worse than base: late."
     assert "Two seeds" not in two_seeds(0.3, *[(20, 107, 1e-9)] * 3, seeds=(0, 1, 2))["verdict"]

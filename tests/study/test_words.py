@@ -118,7 +118,7 @@ def test_temperature_is_fitted_to_words_and_saved(work):
     assert load(work / "a").temperature_ == pytest.approx(found["temperature"])
     span = next(s for own in after.spans(held.words) for s in own)
     assert span.probability != next(s for own in before.spans(held.words) for s in own).probability
-    assert "no threshold" in refused("calibrate", work / "a", "--threshold", "f1")
+    assert "has no effect on taggers" in refused("calibrate", work / "a", "--threshold", "f1")
 
 
 def test_a_folder_from_before_there_was_a_temperature_opens(work, tmp_path):

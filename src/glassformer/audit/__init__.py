@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Name -> title of the checks of an audit, in order.
+# Checks of an audit, in order: name -> title
 TITLES = {
     "performance": "Performance",
     "data": "Data",

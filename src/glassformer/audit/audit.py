@@ -1,7 +1,7 @@
 """Audits of models on labeled data.
 
-Each check examines a model and its predictions and returns findings. A check that cannot be run reports the
-reason ("not measured").
+Each check examines a model and its predictions, and returns findings. A check that cannot be run gives a
+reason (``not_measured``).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from glassformer.explain.methods import default_method, explain_input
 from glassformer.runtime import machine_facts, versions
 from glassformer.train.callbacks import Count, no_progress
 
-NUM_LISTED = 5  # number of examples that a finding lists
-RESAMPLES = 1000
-WARNING_SHARE = 0.01  # a larger share of copies or leaks is a warning
+NUM_LISTED = 5  # maximum number of examples that a finding lists
+RESAMPLES = 1000  # number of bootstrap resamples
+WARNING_SHARE = 0.01  # a warning is given for a larger share of copies or leaks
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,18 @@ class CheckResult:
         return TITLES[self.name]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """The result for JSON."""
         findings = [dict(vars(f)) | {"examples": list(f.examples)} for f in self.findings]
         result = {"not_measured": self.not_measured} if self.not_measured else {"values": dict(self.values)}
-        about = {"name": self.name, "title": self.title, "measured": not self.not_measured}
-        return about | result | {"findings": findings}
+        header = {"name": self.name, "title": self.title, "measured": not self.not_measured}
+        return header | result | {"findings": findings}
 
 
 Check = Callable[[Predictions, Count], CheckResult]
 
 
 def with_progress(count: Count, description: str, items: Sequence[Any]) -> Iterator[Any]:
-    """Iterate over items with a progress bar."""
+    """Yield the items, with a progress bar."""
     with count(description, len(items)) as progress:
         for item in items:
             yield item
@@ -77,63 +77,79 @@ def with_progress(count: Count, description: str, items: Sequence[Any]) -> Itera
                 progress(1)
 
 
-def describe_examples(p: Predictions, rows: Sequence[int] | np.ndarray) -> tuple[str, ...]:
-    """File, row and content of the first ``NUM_LISTED`` examples."""
-    names = p.split.names()
-    return tuple(f"{p.where(i)}: {excerpt(str(names[i]), 90)}" for i in list(rows)[:NUM_LISTED])
+def describe_examples(predictions: Predictions, rows: Sequence[int] | np.ndarray) -> tuple[str, ...]:
+    """Texts with file, row and content of the first ``NUM_LISTED`` examples."""
+    names = predictions.split.names()
+    return tuple(f"{predictions.where(i)}: {excerpt(str(names[i]), 90)}" for i in list(rows)[:NUM_LISTED])
 
 
 def _warning(
-    p: Predictions, code: str, message: str, rows: Sequence[int] | np.ndarray, fix: str, n: int | None = None
+    predictions: Predictions,
+    code: str,
+    message: str,
+    rows: Sequence[int] | np.ndarray,
+    fix: str,
+    n: int | None = None,
 ) -> Finding:
-    """A warning about the examples in ``rows``; ``n``: their number, if ``rows`` has others too."""
-    return Finding("warning", code, message, len(rows) if n is None else n, describe_examples(p, rows), fix)
+    """A warning about the examples ``rows``, or only about the first ``n`` of them."""
+    return Finding(
+        "warning", code, message, len(rows) if n is None else n, describe_examples(predictions, rows), fix
+    )
 
 
 # --- performance --------------------------------------------------------------------------------------
 
 
-def performance(p: Predictions, count: Count = no_progress) -> CheckResult:
-    """The metric with its interval, compared with a model that always predicts the same."""
-    metric = score_metric(p)
-    value = metric.value(p.scores)
-    constant_score = _constant_score(p)
+def performance(predictions: Predictions, count: Count = no_progress) -> CheckResult:
+    """Check the metric: compare it with a model that always predicts the same."""
+    metric = score_metric(predictions)
+    value = metric.value(predictions.scores)
+    constant_score = _constant_score(predictions)
     if metric.name == "accuracy":
-        interval = share_interval(value, len(p))
+        interval = share_interval(value, len(predictions))
     else:
-        samples = np.random.default_rng(0).integers(0, len(p), (RESAMPLES, len(p)))
-        interval = np.quantile(metric.sign * p.scores[samples].mean(1), [0.025, 0.975]).tolist()
-    values: dict[str, Any] = {"metric": metric.name, "value": value, "interval": interval, "n": len(p)}
+        samples = np.random.default_rng(0).integers(0, len(predictions), (RESAMPLES, len(predictions)))
+        interval = np.quantile(metric.sign * predictions.scores[samples].mean(1), [0.025, 0.975]).tolist()
+    values: dict[str, Any] = {
+        "metric": metric.name,
+        "value": value,
+        "interval": interval,
+        "n": len(predictions),
+    }
     values["constant"] = constant_score
     findings = []
     if metric.sign * (interval[0] if metric.sign > 0 else interval[1]) <= metric.sign * constant_score:
-        message = "the model is not clearly better than one that always predicts the same "
+        message = "the model is not significantly better than one that always predicts the same "
         message += f"({constant_score:.4g})"
-        findings.append(Finding("warning", "no-better-than-constant", message, len(p), fix="Do not use it"))
-    return CheckResult("performance", [*findings, *_check_label_names(p)], values)
+        findings.append(
+            Finding("warning", "no-better-than-constant", message, len(predictions), fix="Do not use it")
+        )
+    return CheckResult("performance", [*findings, *_check_label_names(predictions)], values)
 
 
-def _constant_score(p: Predictions) -> float:
-    if p.predicts_numbers:
-        return float(np.abs(p.targets - np.median(p.targets)).mean())
-    if p.targets.ndim == 1:
-        return float(np.bincount(p.targets).max() / len(p))
-    most_frequent = np.argsort(-p.targets.sum(0))[:1]
-    return float(np.mean([bool(row[most_frequent].any()) / max(row.sum(), 1) for row in p.targets > 0]))
+def _constant_score(predictions: Predictions) -> float:
+    if predictions.predicts_numbers:
+        return float(np.abs(predictions.targets - np.median(predictions.targets)).mean())
+    if predictions.targets.ndim == 1:
+        return float(np.bincount(predictions.targets).max() / len(predictions))
+    most_frequent = np.argsort(-predictions.targets.sum(0))[:1]
+    return float(
+        np.mean([bool(row[most_frequent].any()) / max(row.sum(), 1) for row in predictions.targets > 0])
+    )
 
 
-def _check_label_names(p: Predictions) -> list[Finding]:
-    """A finding if predictions fit the labels much better with permuted label names."""
-    if p.predicts_numbers or p.targets.ndim > 1 or len(p.clf.classes_) < 2:
+def _check_label_names(predictions: Predictions) -> list[Finding]:
+    """A finding if the accuracy would be much higher with permuted label names."""
+    if predictions.predicts_numbers or predictions.targets.ndim > 1 or len(predictions.clf.classes_) < 2:
         return []
     from scipy.optimize import linear_sum_assignment
 
-    classes = list(map(str, p.clf.classes_.tolist()))
+    classes = list(map(str, predictions.clf.classes_.tolist()))
     table = np.zeros((len(classes), len(classes)))
-    np.add.at(table, (p.predicted, p.targets), 1)
+    np.add.at(table, (predictions.predicted, predictions.targets), 1)
     _, matched = linear_sum_assignment(-table)
-    agreement = table.trace() / len(p)
-    agreement_if_swapped = table[np.arange(len(classes)), matched].sum() / len(p)
+    agreement = table.trace() / len(predictions)
+    agreement_if_swapped = table[np.arange(len(classes)), matched].sum() / len(predictions)
     swapped = [i for i in range(len(classes)) if matched[i] != i and table[i].sum()]
     if agreement_if_swapped < agreement + 0.2 or not swapped:
         return []
@@ -145,41 +161,43 @@ def _check_label_names(p: Predictions) -> list[Finding]:
     return [Finding("warning", "label-map", message, len(swapped), fix=fix)]
 
 
-def calibration(p: Predictions, count: Count = no_progress) -> CheckResult:
-    """Whether probabilities agree with accuracy."""
+def calibration(predictions: Predictions, count: Count = no_progress) -> CheckResult:
+    """Check whether the probabilities are calibrated."""
     result = partial(CheckResult, "calibration")
-    if p.predicts_numbers or p.targets.ndim > 1:
+    if predictions.predicts_numbers or predictions.targets.ndim > 1:
         return result(not_measured="it needs a classifier with one label per example")
-    confidence, right = confidences(p.outputs, p.targets)
-    error = calibration_error(confidence, right)
-    interval = error_interval(confidence, right, resamples=RESAMPLES)
-    overconfidence = float(confidence.mean() - right.mean())
+    confidence, is_correct = confidences(predictions.outputs, predictions.targets)
+    error = calibration_error(confidence, is_correct)
+    interval = error_interval(confidence, is_correct, resamples=RESAMPLES)
+    overconfidence = float(confidence.mean() - is_correct.mean())
     values = {"calibration_error": error, "interval": interval, "confidence_minus_accuracy": overconfidence}
     findings = []
     if interval[0] > 0.03:
         direction = "too high" if overconfidence > 0 else "too low"
         message = f"probabilities are {direction}: {percent(abs(overconfidence))} on average "
         message += f"(calibration error {error:.3f})"
-        fix = "Calibrate it on labeled data that it was not trained on: glassformer calibrate"
-        findings.append(Finding("warning", "miscalibrated", message, len(p), fix=fix))
+        fix = "Calibrate the model on labeled data that it was not trained on: glassformer calibrate"
+        findings.append(Finding("warning", "miscalibrated", message, len(predictions), fix=fix))
     return result(findings, values)
 
 
-def slices(p: Predictions, count: Count = no_progress) -> CheckResult:
-    """Slices with more errors than the other examples."""
-    candidates = find_slices(p)
-    weak = significant(candidates, more_errors_test(p.wrong), p.wrong) if candidates else []
+def slices(predictions: Predictions, count: Count = no_progress) -> CheckResult:
+    """Find slices with more errors than the other examples."""
+    candidates = find_slices(predictions)
+    weak = (
+        significant(candidates, more_errors_test(predictions.wrong), predictions.wrong) if candidates else []
+    )
     records, findings = [], []
-    for one in weak:
-        rows, name, n = one.slice.rows, one.slice.name, one.slice.n
-        inside, outside = float(p.wrong[rows].mean()), float(p.wrong[~rows].mean())
-        record = {"slice": name, "kind": one.slice.kind, "n": n, "errors": inside}
-        records.append(record | {"errors_elsewhere": outside, "p": one.p})
+    for weak_slice in weak:
+        rows, name, n = weak_slice.slice.rows, weak_slice.slice.name, weak_slice.slice.n
+        inside, outside = float(predictions.wrong[rows].mean()), float(predictions.wrong[~rows].mean())
+        record = {"slice": name, "kind": weak_slice.slice.kind, "n": n, "errors": inside}
+        records.append(record | {"errors_elsewhere": outside, "p": weak_slice.p})
         is_far_worse = inside >= 2 * outside and inside - outside >= 0.1
         message = f"{name}: {percent(inside)} errors on {n:,} examples, {percent(outside)} elsewhere"
         fix = "Collect more such examples, or do not use the model on them" if is_far_worse else ""
         severity = "warning" if is_far_worse else "note"
-        examples = describe_examples(p, np.flatnonzero(rows & p.wrong))
+        examples = describe_examples(predictions, np.flatnonzero(rows & predictions.wrong))
         findings.append(Finding(severity, "weak-slice", message, n, examples, fix))
     return CheckResult("slices", findings, {"tested": len(candidates), "found": records})
 
@@ -187,47 +205,51 @@ def slices(p: Predictions, count: Count = no_progress) -> CheckResult:
 # --- the data -----------------------------------------------------------------------------------------
 
 
-def data(p: Predictions, count: Count = no_progress) -> CheckResult:
-    """Duplicates, contradictory labels, class imbalance, lost accents, and labels that look wrong."""
-    keys, labels = copy_keys(p.split), list(map(str, p.split.labels))
+def data(predictions: Predictions, count: Count = no_progress) -> CheckResult:
+    """Check for duplicates, contradictory labels, class imbalance, lost accents, and wrong labels."""
+    keys, labels = copy_keys(predictions.split), list(map(str, predictions.split.labels))
     groups: dict[str, list[int]] = defaultdict(list)
     for i, key in enumerate(keys):
         groups[key].append(i)
     copies = [i for group in groups.values() for i in group[1:]]
     conflicting = [i for group in groups.values() if len({labels[i] for i in group}) > 1 for i in group]
     findings = []
-    if len(copies) > WARNING_SHARE * len(p):
-        message = f"{len(copies):,} of {len(p):,} examples are copies of others, "
+    if len(copies) > WARNING_SHARE * len(predictions):
+        message = f"{len(copies):,} of {len(predictions):,} examples are copies of others, "
         message += "which makes intervals too narrow"
-        findings.append(_warning(p, "duplicates", message, copies, "Drop the copies"))
+        findings.append(_warning(predictions, "duplicates", message, copies, "Drop the copies"))
     if conflicting:
         message = f"{len(conflicting):,} examples are copies with different labels"
-        findings.append(_warning(p, "contradictions", message, conflicting, "Correct the labels"))
-    values: dict[str, Any] = {"examples": len(p), "copies": len(copies), "contradictions": len(conflicting)}
-    if not p.predicts_numbers:
-        counts = Counter(map(str, flat_labels(p.split.labels)))
-        counts |= {str(c): 0 for c in p.clf.classes_.tolist() if str(c) not in counts}
+        findings.append(_warning(predictions, "contradictions", message, conflicting, "Correct the labels"))
+    values: dict[str, Any] = {
+        "examples": len(predictions),
+        "copies": len(copies),
+        "contradictions": len(conflicting),
+    }
+    if not predictions.predicts_numbers:
+        counts = Counter(map(str, flat_labels(predictions.split.labels)))
+        counts |= {str(c): 0 for c in predictions.clf.classes_.tolist() if str(c) not in counts}
         values["labels"] = dict(counts)
-        findings += _balance(counts, len(p))
-        findings += _wrong_labels(p, values)
-    if p.train is not None and not p.has_images:
-        findings += _lost_accents(p, values)
+        findings += _balance(counts, len(predictions))
+        findings += _wrong_labels(predictions, values)
+    if predictions.train is not None and not predictions.has_images:
+        findings += _lost_accents(predictions, values)
     return CheckResult("data", findings, values)
 
 
-def _lost_accents(p: Predictions, values: dict[str, Any]) -> list[Finding]:
+def _lost_accents(predictions: Predictions, values: dict[str, Any]) -> list[Finding]:
     """A finding if the texts have lost the accents of the training texts."""
     share_in_training, share_now = (
         float(np.mean([any(c.isalpha() and not c.isascii() for c in example_text(x)) for x in examples]))
-        for examples in (p.train.examples, p.split.examples)
+        for examples in (predictions.train.examples, predictions.split.examples)
     )
     values["with_accents"] = {"training": share_in_training, "here": share_now}
     if share_in_training < 0.1 or share_now > share_in_training / 4:
         return []
-    message = f"accents are lost: {percent(share_now)} of the texts have non-English letters, "
+    message = f"accents are lost: {percent(share_now)} of the texts have non-ASCII letters, "
     message += f"{percent(share_in_training)} in training"
     fix = "Check the encoding of the data, and its cleaning"
-    return [Finding("warning", "accents-lost", message, len(p), fix=fix)]
+    return [Finding("warning", "accents-lost", message, len(predictions), fix=fix)]
 
 
 def _balance(counts: Mapping[str, int], n: int) -> list[Finding]:
@@ -236,23 +258,27 @@ def _balance(counts: Mapping[str, int], n: int) -> list[Finding]:
         return []
     message = f"classes are imbalanced: {counts[largest]:,} examples of {largest}"
     message += f", {counts[smallest]:,} of {smallest}"
-    fix = "Look at macro-F1 and at each class; collect more examples of the rare ones"
+    fix = "Look at macro-F1 and at each class; collect more examples of rare classes"
     return [Finding("warning", "imbalance", message, counts[smallest], fix=fix)]
 
 
-def _wrong_labels(p: Predictions, values: dict[str, Any]) -> list[Finding]:
-    """A finding on labels that look wrong, by a maximum likelihood estimate of the share of random labels."""
-    if p.targets.ndim > 1 or len(p.clf.classes_) < 2:
+def _wrong_labels(predictions: Predictions, values: dict[str, Any]) -> list[Finding]:
+    """A finding if many labels look wrong.
+
+    A model of the labels is fitted by maximum likelihood: a share of the labels is random, and the others
+    follow the predicted probabilities, raised to a power (``sharpness``).
+    """
+    if predictions.targets.ndim > 1 or len(predictions.clf.classes_) < 2:
         return []
     from scipy.optimize import minimize
 
-    logs = np.log(p.outputs.clip(1e-12))
-    rows, k = np.arange(len(p)), p.outputs.shape[1]
+    logs = np.log(predictions.outputs.clip(1e-12))
+    rows, k = np.arange(len(predictions)), predictions.outputs.shape[1]
 
     def label_probability(sharpness: float) -> np.ndarray:
         scaled = logs * sharpness
         scaled = np.exp(scaled - scaled.max(1, keepdims=True))
-        return (scaled / scaled.sum(1, keepdims=True))[rows, p.targets]
+        return (scaled / scaled.sum(1, keepdims=True))[rows, predictions.targets]
 
     def loss(x: np.ndarray, noise: float | None = None) -> float:
         wrong_share = x[1] if noise is None else noise
@@ -260,7 +286,7 @@ def _wrong_labels(p: Predictions, values: dict[str, Any]) -> list[Finding]:
 
     fitted = minimize(loss, [1.0, 0.02], bounds=[(0.2, 5), (0, 0.5)])
     without = minimize(lambda x: loss(x, 0.0), [1.0], bounds=[(0.2, 5)])
-    wrong_share = float(fitted.x[1]) * (k - 1) / k  # 1 of k random labels is right
+    wrong_share = float(fitted.x[1]) * (k - 1) / k  # one of k random labels is correct
     values["wrong_labels"] = wrong_share
     if not 0.02 <= wrong_share <= 0.3 or 2 * (without.fun - fitted.fun) < 10:
         return []
@@ -270,52 +296,58 @@ def _wrong_labels(p: Predictions, values: dict[str, Any]) -> list[Finding]:
     message = f"about {percent(wrong_share)} of the labels look wrong: "
     message += "the model confidently predicts another label"
     fix = "Check them: glassformer review-labels"
-    return [_warning(p, "wrong-labels", message, order, fix, round(wrong_share * len(p)))]
+    return [_warning(predictions, "wrong-labels", message, order, fix, round(wrong_share * len(predictions)))]
 
 
-def leaks(p: Predictions, count: Count = no_progress) -> CheckResult:
-    """Examples that the model was trained on, including copies."""
+def leaks(predictions: Predictions, count: Count = no_progress) -> CheckResult:
+    """Find examples that the model was trained on, including copies."""
     result = partial(CheckResult, "leaks")
-    if p.train is None:
-        reason = "the training data are not available: audit the run, with its data in place"
+    if predictions.train is None:
+        reason = "the training data are not available: audit a run whose data still exist"
         return result(not_measured=reason)
-    training_keys = set(copy_keys(p.train))
-    leaked = [i for i, key in enumerate(copy_keys(p.split)) if key in training_keys]
+    training_keys = set(copy_keys(predictions.train))
+    leaked = [i for i, key in enumerate(copy_keys(predictions.split)) if key in training_keys]
     findings = []
-    if len(leaked) > WARNING_SHARE * len(p):
-        is_new = np.ones(len(p), bool)
+    if len(leaked) > WARNING_SHARE * len(predictions):
+        is_new = np.ones(len(predictions), bool)
         is_new[leaked] = False
-        message = f"{len(leaked):,} of {len(p):,} examples, or copies of them, were in training"
+        message = f"{len(leaked):,} of {len(predictions):,} examples, or copies of them, were in training"
         if is_new.any():
-            metric = score_metric(p)
-            message += f"; without them {metric.name} is {metric.value(p.scores[is_new]):.4g}"
-        findings.append(_warning(p, "leak", message, leaked, "Leave them out"))
-    return result(findings, {"training_examples": len(p.train), "seen": len(leaked)})
+            metric = score_metric(predictions)
+            message += f"; without them {metric.name} is {metric.value(predictions.scores[is_new]):.4g}"
+        findings.append(_warning(predictions, "leak", message, leaked, "Leave these examples out"))
+    return result(findings, {"training_examples": len(predictions.train), "seen": len(leaked)})
 
 
 # --- robustness -------------------------------------------------------------------------------------
 
-NUM_CHANGED = 500  # number of changed examples
-WARNING_DROP = 0.1  # a larger drop of the metric is a warning
+NUM_CHANGED = 500  # maximum number of changed examples
+WARNING_DROP = 0.1  # a warning is given for a larger drop of the metric
 
 
-def robustness(p: Predictions, count: Count = no_progress, most: int = NUM_CHANGED) -> CheckResult:
-    """The drop of the metric under changes that preserve the meaning."""
+def robustness(predictions: Predictions, count: Count = no_progress, most: int = NUM_CHANGED) -> CheckResult:
+    """Measure the metric on examples with changes that preserve their meaning."""
     result = partial(CheckResult, "robustness")
-    rows = _sample(len(p), most)
-    changes = list(IMAGE_CHANGES if p.has_images else TEXT_CHANGES)
-    examples = [p.split.examples[i] for i in rows]
-    base_scores, metric = p.scores[rows], score_metric(p)
-    scale = float(np.abs(p.targets - np.median(p.targets)).mean()) if p.predicts_numbers else 1.0
+    rows = _sample(len(predictions), most)
+    changes = list(IMAGE_CHANGES if predictions.has_images else TEXT_CHANGES)
+    examples = [predictions.split.examples[i] for i in rows]
+    base_scores, metric = predictions.scores[rows], score_metric(predictions)
+    scale = (
+        float(np.abs(predictions.targets - np.median(predictions.targets)).mean())
+        if predictions.predicts_numbers
+        else 1.0
+    )
     table, findings = [], []
-    original = [as_image(pixels_of(x)) for x in examples] if p.has_images else examples
+    original = [as_image(pixels_of(x)) for x in examples] if predictions.has_images else examples
     for name in with_progress(count, "changing examples", changes):
         perturbed = [changed(x, name, seed) for seed, x in enumerate(examples)]
         indices = [i for i, x in enumerate(perturbed) if str(original[i]) != str(x)]
         scores = base_scores.copy()
         if indices:
-            outputs = p.clf.outputs([perturbed[i] for i in indices])
-            scores[indices] = replace(p, outputs=outputs, targets=p.targets[rows[indices]]).scores
+            outputs = predictions.clf.outputs([perturbed[i] for i in indices])
+            scores[indices] = replace(
+                predictions, outputs=outputs, targets=predictions.targets[rows[indices]]
+            ).scores
         before, after = metric.value(base_scores), metric.value(scores)
         table.append({"change": name, "changed": len(indices), "value": after, "before": before})
         worse, better = base_scores - scores > 1e-9, scores - base_scores > 1e-9
@@ -324,9 +356,9 @@ def robustness(p: Predictions, count: Count = no_progress, most: int = NUM_CHANG
             message = f"{name}: {metric.name} {before:.4g} becomes {after:.4g}"
             lost = rows[np.argsort(scores - base_scores, kind="stable")]
             fix = "Train with such changes (augmentation), or undo them before predicting"
-            findings.append(_warning(p, "not-robust", message, lost, fix, int(worse.sum())))
+            findings.append(_warning(predictions, "not-robust", message, lost, fix, int(worse.sum())))
     values: dict[str, Any] = {"n": len(rows), "changes": table}
-    if not p.has_images:
+    if not predictions.has_images:
         values["not_measured"] = {
             "negation": "the label of a negated text is unknown",
             "paraphrase": "a text with other words may have another label",
@@ -340,23 +372,27 @@ def _sample(n: int, most: int) -> np.ndarray:
 
 # --- shortcuts ------------------------------------------------------------------------------------------
 
-NUM_EXPLAINED = 200  # number of explained examples
-NUM_CANDIDATES = 25  # number of tried words
+NUM_EXPLAINED = 200  # maximum number of explained examples
+NUM_CANDIDATES = 25  # number of tested words
 NUM_INSERTED = 60  # number of examples that a word is appended to
 MIN_FLIP_SHARE = 0.8  # minimum share of examples whose prediction a shortcut flips
-MIN_CONTROL_RATIO = 3  # minimum ratio to the share that random words or regions flip
+MIN_CONTROL_RATIO = 3  # minimum ratio of that share to the share that random words or regions flip
 GRID = 4  # number of regions per side of an image
 PER_CLASS = 12  # number of images per class whose regions are copied
 
 
-def shortcuts(p: Predictions, count: Count = no_progress) -> CheckResult:
-    """Words or image regions that flip other examples to a class when inserted."""
+def shortcuts(predictions: Predictions, count: Count = no_progress) -> CheckResult:
+    """Find words or image regions that flip the prediction of other examples when inserted."""
     result = partial(CheckResult, "shortcuts")
-    if p.predicts_numbers or p.targets.ndim > 1 or len(p.clf.classes_) < 2:
+    if predictions.predicts_numbers or predictions.targets.ndim > 1 or len(predictions.clf.classes_) < 2:
         return result(not_measured="it needs a classifier with one label per example")
-    parts, random_share = _try_regions(p, count) if p.has_images else _try_words(p, count)
-    placement, kind = ("copied into", "regions") if p.has_images else ("appended to", "words")
-    words_per_text = [] if p.has_images else [words_in(example_text(x)) for x in p.split.examples]
+    parts, random_share = (
+        _try_regions(predictions, count) if predictions.has_images else _try_words(predictions, count)
+    )
+    placement, kind = ("copied into", "regions") if predictions.has_images else ("appended to", "words")
+    words_per_text = (
+        [] if predictions.has_images else [words_in(example_text(x)) for x in predictions.split.examples]
+    )
     findings = []
     for part in sorted(parts, key=lambda part: -part["turned"]):
         if part["turned"] >= max(MIN_FLIP_SHARE, MIN_CONTROL_RATIO * random_share):
@@ -365,34 +401,36 @@ def shortcuts(p: Predictions, count: Count = no_progress) -> CheckResult:
             message += f"{percent(part['turned'], 0)} of them to '{part['label']}' "
             message += f"(random {kind}: {percent(random_share, 0)})"
             fix = "Check whether it should decide; if not, remove it from the training data"
-            findings.append(_warning(p, "shortcut", message, rows, fix))
+            findings.append(_warning(predictions, "shortcut", message, rows, fix))
     values = {"tried": len(parts), "random": random_share, "strongest": parts[:NUM_CANDIDATES]}
     return result(findings, values)
 
 
-def _try_words(p: Predictions, count: Count) -> tuple[list[dict[str, Any]], float]:
-    """The effect of words on texts of other classes, and the mean effect of random words.
+def _try_words(predictions: Predictions, count: Count) -> tuple[list[dict[str, Any]], float]:
+    """The effects of words on texts of other classes, and the mean effect of random words.
 
-    The tried words have the largest mean score for a class, or occur in texts of nearly only one class.
+    The tested words have the largest mean score for a class, or occur almost only in texts of one class.
     """
-    rows = _sample(len(p), NUM_EXPLAINED)
+    rows = _sample(len(predictions), NUM_EXPLAINED)
     sums: dict[tuple[str, int], list[float]] = defaultdict(list)
-    method = default_method(p.clf)
+    method = default_method(predictions.clf)
     for i in with_progress(count, "explaining", rows.tolist()):
         try:
-            explanation = explain_input(p.clf, p.split.examples[i], method=method)
+            explanation = explain_input(predictions.clf, predictions.split.examples[i], method=method)
         except InputError:
             continue
         total = sum(abs(score) for _, score in explanation.words()) or 1.0
         for word, score in explanation.words():
             for part in words_in(word):
-                sums[part, int(p.predicted[i])].append(score / total)
+                sums[part, int(predictions.predicted[i])].append(score / total)
     mean = {key: float(np.sum(values) / (len(values) + 1)) for key, values in sums.items()}
     counts: dict[str, Counter] = defaultdict(Counter)
-    for x, predicted in zip(p.split.examples, p.predicted.tolist(), strict=True):
+    for x, predicted in zip(predictions.split.examples, predictions.predicted.tolist(), strict=True):
         for word in words_in(example_text(x)):
             counts[word][predicted] += 1
-    class_shares = np.bincount(p.predicted, minlength=len(p.clf.classes_)) / len(p)
+    class_shares = np.bincount(predictions.predicted, minlength=len(predictions.clf.classes_)) / len(
+        predictions
+    )
     pure = {
         (word, k): n * np.log(n / values.total() / class_shares[k])
         for word, values in counts.items()
@@ -404,52 +442,55 @@ def _try_words(p: Predictions, count: Count) -> tuple[list[dict[str, Any]], floa
     rng = np.random.default_rng(0)
     vocabulary = sorted(counts)
     random = [
-        (str(rng.choice(vocabulary)), int(rng.integers(len(p.clf.classes_)))) for _ in range(NUM_CANDIDATES)
+        (str(rng.choice(vocabulary)), int(rng.integers(len(predictions.clf.classes_))))
+        for _ in range(NUM_CANDIDATES)
     ]
-    random_shares = [_flip_share(p, word, k)["turned"] for word, k in random]
-    return [_flip_share(p, word, k) for word, k in ranked], float(np.mean(random_shares))
+    random_shares = [_flip_share(predictions, word, k)["turned"] for word, k in random]
+    return [_flip_share(predictions, word, k) for word, k in ranked], float(np.mean(random_shares))
 
 
-def _flip_share(p: Predictions, word: str, k: int) -> dict[str, Any]:
-    """The share of examples with other predictions that flip to class ``k`` if a word is appended."""
-    other_examples = np.flatnonzero(p.predicted != k)
+def _flip_share(predictions: Predictions, word: str, k: int) -> dict[str, Any]:
+    """The share of other examples that the model predicts as class ``k`` if a word is appended."""
+    other_examples = np.flatnonzero(predictions.predicted != k)
     rows = np.random.default_rng(1).permutation(other_examples)[:NUM_INSERTED]
-    label = str(p.clf.classes_[k])
+    label = str(predictions.clf.classes_[k])
     if not len(rows):
         return {"part": word, "label": label, "turned": 0.0, "n": 0}
     appended = [
         TextPair(x.first, f"{x.second} {word}") if isinstance(x, TextPair) else f"{x} {word}"
-        for x in (p.split.examples[i] for i in rows.tolist())
+        for x in (predictions.split.examples[i] for i in rows.tolist())
     ]
-    predicted = p.clf.predicted_index(p.clf.outputs(appended))
+    predicted = predictions.clf.predicted_index(predictions.clf.outputs(appended))
     return {"part": word, "label": label, "turned": float((predicted == k).mean()), "n": len(rows)}
 
 
-def _try_regions(p: Predictions, count: Count) -> tuple[list[dict[str, Any]], float]:
-    """The effect of regions of images of a class in images of other classes, and the median effect."""
+def _try_regions(predictions: Predictions, count: Count) -> tuple[list[dict[str, Any]], float]:
+    """The effects of regions that are copied into images of other classes, and the median effect."""
     rng, cells = np.random.default_rng(0), [(i, j) for i in range(GRID) for j in range(GRID)]
     regions: list[dict[str, Any]] = []
-    classes = [k for k in range(len(p.clf.classes_)) if (p.predicted == k).any()]
+    classes = [k for k in range(len(predictions.clf.classes_)) if (predictions.predicted == k).any()]
     for k in with_progress(count, "copying regions", classes):
-        donors = rng.permutation(np.flatnonzero(p.predicted == k))[:PER_CLASS].tolist()
-        rows = rng.permutation(np.flatnonzero(p.predicted != k))[:PER_CLASS].tolist()
+        donors = rng.permutation(np.flatnonzero(predictions.predicted == k))[:PER_CLASS].tolist()
+        rows = rng.permutation(np.flatnonzero(predictions.predicted != k))[:PER_CLASS].tolist()
         pairs = [
-            (pixels_of(p.split.examples[source]), pixels_of(p.split.examples[row]))
+            (pixels_of(predictions.split.examples[source]), pixels_of(predictions.split.examples[row]))
             for source, row in zip(donors, rows, strict=False)
         ]
         if not pairs:
             continue
         images = [as_image(_copy_region(a, b, cell)) for cell in cells for a, b in pairs]
-        predicted = p.clf.predicted_index(p.clf.outputs(images)).reshape(len(cells), len(pairs))
+        predicted = predictions.clf.predicted_index(predictions.clf.outputs(images)).reshape(
+            len(cells), len(pairs)
+        )
         for cell, classes_in_cell in zip(cells, predicted, strict=True):
-            turned, label = float((classes_in_cell == k).mean()), str(p.clf.classes_[k])
+            turned, label = float((classes_in_cell == k).mean()), str(predictions.clf.classes_[k])
             name = f"region in row {cell[0] + 1}, column {cell[1] + 1} of {GRID} x {GRID}"
             regions.append({"part": name, "label": label, "turned": turned, "n": len(pairs)})
     return regions, float(np.median([one["turned"] for one in regions])) if regions else 0.0
 
 
 def _copy_region(a: np.ndarray, b: np.ndarray, cell: tuple[int, int]) -> np.ndarray:
-    """Image ``b`` with a region copied from image ``a``."""
+    """Image ``b`` with one region from image ``a``; both are pixels ``[H, W, 3]`` in 0 to 1."""
     from PIL import Image
 
     (i, j), (height, width), out = cell, a.shape[:2], b.copy()
@@ -465,15 +506,18 @@ def _copy_region(a: np.ndarray, b: np.ndarray, cell: tuple[int, int]) -> np.ndar
 # --- explanations ---------------------------------------------------------------------------------------
 
 
-def faithfulness(p: Predictions, count: Count = no_progress, most: int = MIN_INPUTS) -> CheckResult:
-    """Whether explanations of the model pass the faithfulness test on some inputs."""
+def faithfulness(predictions: Predictions, count: Count = no_progress, most: int = MIN_INPUTS) -> CheckResult:
+    """Run the faithfulness test on explanations of some inputs."""
     result = partial(CheckResult, "faithfulness")
-    method = default_method(p.clf)
+    method = default_method(predictions.clf)
     passed: dict[str, list[bool]] = defaultdict(list)
-    rows = _sample(len(p), most)
+    rows = _sample(len(predictions), most)
     for i in with_progress(count, "testing explanations", rows.tolist()):
         try:
-            explanation = explain_input(p.clf, p.split.examples[i], method=method, trust=True).trust or {}
+            explanation = (
+                explain_input(predictions.clf, predictions.split.examples[i], method=method, trust=True).trust
+                or {}
+            )
         except InputError:
             continue
         for name, counts in explanation.get("operators", {}).items():
@@ -483,7 +527,7 @@ def faithfulness(p: Predictions, count: Count = no_progress, most: int = MIN_INP
         return result(not_measured="no input has enough parts to mask")
     table = {name: {"n": len(counts), "passes": sum(counts)} for name, counts in passed.items()}
     values: dict[str, Any] = {"method": method, "inputs": len(rows), "operators": table}
-    values["maskable"] = bool(getattr(p.clf, "maskable", False))
+    values["maskable"] = bool(getattr(predictions.clf, "maskable", False))
     weak = [MASKING_NAMES[name] for name, counts in passed.items() if np.mean(counts) < 0.5]
     findings = []
     if weak:
@@ -510,12 +554,12 @@ def audit(
     """Run the checks of ``CHECKS`` on a model's predictions; trains nothing.
 
     Args:
-        checks: keys of ``CHECKS``; None: all. The remaining checks are "not measured".
+        checks: keys of ``CHECKS``; None: all. The other checks are reported as "not measured".
 
     Returns:
-        Values for JSON: ``model``, ``data``, ``n``, ``date``, ``sentences`` (the summary), ``warnings``
-        (their number), ``checks`` (see ``CheckResult.to_dict``), ``about`` (the model), ``seconds``,
-        ``machine`` and ``versions``.
+        The content of audit.json: ``model``, ``data``, ``n``, ``date``, ``sentences`` (the summary),
+        ``warnings`` (their number), ``checks`` (see ``CheckResult.to_dict``), ``about`` (facts about the
+        model), ``seconds``, ``machine`` and ``versions``.
     """
     audit_start, results = time.perf_counter(), []
     for name, check in CHECKS.items():
@@ -530,9 +574,9 @@ def audit(
         "data": str(predicted.split.origin),
         "n": len(predicted),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "sentences": sentences({one.name: one for one in results}, predicted),
-        "warnings": sum(f.severity == "warning" for one in results for f in one.findings),
-        "checks": [one.to_dict() for one in results],
+        "sentences": sentences({result.name: result for result in results}, predicted),
+        "warnings": sum(f.severity == "warning" for result in results for f in result.findings),
+        "checks": [result.to_dict() for result in results],
         "about": about(predicted),
         "seconds": round(time.perf_counter() - audit_start, 1),
         "machine": machine_facts(),
@@ -541,7 +585,7 @@ def audit(
 
 
 def summary_line(checked: CheckResult) -> str:
-    """The result of a check in a few words."""
+    """The result of a check, such as "2 warnings"."""
     if checked.not_measured:
         return f"not measured: {checked.not_measured}"
     n_warnings = sum(f.severity == "warning" for f in checked.findings)
@@ -551,10 +595,10 @@ def summary_line(checked: CheckResult) -> str:
 
 
 def sentences(checks: Mapping[str, CheckResult], predicted: Predictions) -> list[str]:
-    """A summary in five sentences: performance, data, weak slices, robustness and shortcuts, calibration."""
+    """A summary of an audit in five sentences."""
     no_data_warnings = "No copies, leaks or suspicious labels were found in the data"
     no_slices = "No group of examples has far more errors than the others"
-    is_robust = "No meaning-preserving change and no single word or region decides its predictions"
+    is_robust = "No meaning-preserving change and no single word or region determines its predictions"
     return [
         _performance_sentence(checks["performance"]),
         _warning_sentence(checks, ("data", "leaks"), no_data_warnings),
@@ -567,15 +611,16 @@ def sentences(checks: Mapping[str, CheckResult], predicted: Predictions) -> list
 def _performance_sentence(checked: CheckResult) -> str:
     if checked.not_measured:
         return f"Performance: not measured ({checked.not_measured})."
-    f = checked.values
-    low, high = f["interval"]
-    if f["metric"] == "mean absolute error":
-        text = f"{f['metric']} {f['value']:.4g} (95 % interval {low:.4g} to {high:.4g})"
-        text += f" on {f['n']:,} examples; always predicting the median gives {f['constant']:.4g}"
+    values = checked.values
+    metric, value, constant, examples = (values[key] for key in ("metric", "value", "constant", "n"))
+    low, high = values["interval"]
+    if metric == "mean absolute error":
+        text = f"{metric} {value:.4g} (95 % interval {low:.4g} to {high:.4g}) on {examples:,} examples; "
+        text += f"always predicting the median gives {constant:.4g}"
     else:
-        text = f"{f['metric']} {percent(f['value'])} (95 % interval {interval(f['interval'])}) on {f['n']:,} "
-        text += f"examples; always predicting the same gives {percent(f['constant'])}"
-    messages = [one.message for one in checked.findings if one.severity == "warning"]
+        text = f"{metric} {percent(value)} (95 % interval {interval([low, high])}) on {examples:,} examples; "
+        text += f"always predicting the same gives {percent(constant)}"
+    messages = [finding.message for finding in checked.findings if finding.severity == "warning"]
     return f"{text[0].upper()}{text[1:]}{': but ' + messages[0] if messages else ''}."
 
 
@@ -593,7 +638,7 @@ def _warning_sentence(results: Mapping[str, CheckResult], names: Sequence[str], 
 
 
 def _calibration_sentence(calibration: CheckResult, faithfulness: CheckResult) -> str:
-    messages = [one.message for one in calibration.findings]
+    messages = [finding.message for finding in calibration.findings]
     if calibration.not_measured:
         first = "Calibration was not measured"
     elif messages:
@@ -610,14 +655,14 @@ def _calibration_sentence(calibration: CheckResult, faithfulness: CheckResult) -
 
 
 def about(predicted: Predictions) -> dict[str, Any]:
-    """Facts about the model for technical documentation; unknown facts are None."""
+    """Facts about the model for its technical documentation; unknown facts are None."""
     clf = predicted.clf
     labels = None if predicted.predicts_numbers else list(map(str, clf.classes_.tolist()))
     return {
         "model": predicted.name,
         "kind": type(clf).__name__,
         "architecture": str(clf.model),
-        "parameters": sum(p.numel() for p in clf.model_.parameters()),
+        "parameters": sum(parameter.numel() for parameter in clf.model_.parameters()),
         "weights": getattr(clf, "weights_source_", None),
         "reads": clf.inputs.noun,
         "predicts": labels or "a number",

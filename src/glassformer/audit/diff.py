@@ -22,11 +22,11 @@ from glassformer.errors import ConfigError, InputError
 from glassformer.evaluate.compare import bounds, mcnemar
 from glassformer.explain.methods import explain_input
 
-MAX_FLIPS = 20  # number of listed predictions that got worse
+MAX_FLIPS = 20  # maximum number of listed predictions that got worse
 NUM_EXPLAINED = 5  # number of explained predictions
-MAX_PARTS = 5  # number of listed words or patches per explanation
-TOLERANCE = 1e-9  # scores with a smaller difference are equal
-RESAMPLES = 2000
+MAX_PARTS = 5  # maximum number of listed words or patches per explanation
+TOLERANCE = 1e-9  # scores with a smaller difference count as equal
+RESAMPLES = 2000  # number of bootstrap resamples
 
 
 def diff(
@@ -35,8 +35,9 @@ def diff(
     """The differences between the predictions of two models, for JSON.
 
     Args:
-        alpha: probability of reporting any slice (or all examples) if nothing has changed.
-        explained: number of predictions to explain, among the predictions that got worse.
+        a, b: the predictions of the old and of the new model.
+        alpha: significance level: the probability of a false alarm if nothing has changed.
+        explained: number of predictions that got worse to explain.
 
     Returns:
         - ``models``, ``n``, ``metric``.
@@ -44,8 +45,8 @@ def diff(
         - ``interval``: 95 % interval of the difference (bootstrap over examples).
         - ``p``: McNemar's test; for numbers and label sets, the sign test.
         - ``changed``, ``worse``, ``better``: numbers of predictions.
-        - ``slices``, ``improved``: slices on which ``b`` is worse, and slices on which it is better. Their
-          ``p`` is corrected for all slices.
+        - ``slices``, ``improved``: slices on which ``b`` is worse, and slices on which it is better; their
+          ``p`` is corrected for all tested slices.
         - ``flips``: predictions that got worse, the most confident first.
         - ``is_worse``: whether any slice is significantly worse.
 
@@ -97,8 +98,8 @@ def _check_same(a: Predictions, b: Predictions) -> None:
         message = f"{a.name} reads {reads[0]} and {b.name} reads {reads[1]}"
         raise ConfigError(message, where="diff", fix="Compare two models of the same inputs")
     if len(a) != len(b) or list(map(str, a.split.examples)) != list(map(str, b.split.examples)):
-        message = f"{a.name} reads {len(a):,} examples and {b.name} {len(b):,}, and they are not the same"
-        fix = "Name the columns, or correct the rows that one cannot use"
+        message = f"{a.name} reads {len(a):,} examples and {b.name} {len(b):,}, but they are not the same"
+        fix = "Name the columns, or correct the rows that only one model can use"
         raise ConfigError(message, where="diff", fix=fix)
     if a.predicts_numbers != b.predicts_numbers or list(map(str, a.split.labels)) != list(
         map(str, b.split.labels)
@@ -138,13 +139,13 @@ def _flip_record(a: Predictions, b: Predictions, i: int) -> dict[str, Any]:
 
 
 def explanation_parts(clf: Any, example: Any, target: Any = None) -> list[tuple[str, float]]:
-    """Words (or patches by row and column) with their scores for a label; None: the predicted label."""
+    """Words (or patches) with their scores for the label ``target``; None: the predicted label."""
     explanation = explain_input(clf, example, target=target)
     return explanation.words() or explanation.top(explanation.scores.size)
 
 
 def _why(a: Predictions, b: Predictions, i: int) -> list[dict[str, Any]]:
-    """The words or patches whose share of the explanation of ``b``'s prediction changed most."""
+    """The words or patches whose share of the explanation changed most, for the prediction of ``b``."""
     has_label = not (a.predicts_numbers or b.clf.kind_.is_multilabel)
     label = b.label_names(b.predicted[i : i + 1])[0] if has_label else None
     shares: list[dict[str, float]] = []
@@ -156,9 +157,9 @@ def _why(a: Predictions, b: Predictions, i: int) -> list[dict[str, Any]]:
             for name, score in parts:
                 scores_by_name[name] = scores_by_name.get(name, 0.0) + score / total
             shares.append(scores_by_name)
-    except InputError:  # only one model knows the label, or the example cannot be explained
+    except InputError:  # one model does not have the label, or the example cannot be explained
         return []
     names = list(dict.fromkeys([*shares[0], *shares[1]]))
     changes = {name: shares[1].get(name, 0.0) - shares[0].get(name, 0.0) for name in names}
     ranked: Sequence[str] = sorted(names, key=lambda name: -abs(changes[name]))[:MAX_PARTS]
-    return [{"part": n, "a": shares[0].get(n, 0.0), "b": shares[1].get(n, 0.0)} for n in ranked]
+    return [{"part": name, "a": shares[0].get(name, 0.0), "b": shares[1].get(name, 0.0)} for name in ranked]

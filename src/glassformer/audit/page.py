@@ -1,4 +1,4 @@
-"""Output files of audits and comparisons."""
+"""Output files of audits, and of comparisons of two models."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from glassformer.report.wording import p_value
 
 
 def format_metric(metric: str, value: float | None) -> str:
-    """Format a metric: shares in percent, errors as numbers."""
+    """A value of a metric as text: a share in percent, an error as a number."""
     if value is None:
         return "–"
     return f"{value:.4g}" if metric == "mean absolute error" else percent(value)
 
 
 def format_difference(metric: str, value: float) -> str:
-    """Format a difference of two values of a metric."""
+    """A difference of two values of a metric as text."""
     return f"{value:+.4g}" if metric == "mean absolute error" else f"{100 * value:+.1f} points"
 
 
@@ -58,7 +58,7 @@ def diff_sentences(comparison: Mapping[str, Any]) -> list[str]:
 
 
 def format_slice(metric: str, slice_: Mapping[str, Any]) -> str:
-    """Format a slice of a comparison."""
+    """The metric of two models on a slice, and its p-value, as text."""
     values = f"{format_metric(metric, slice_['a'])} → {format_metric(metric, slice_['b'])}"
     p = p_value(slice_["p"])
     return f"{values} on {slice_['n']:,} examples (corrected p {p if p.startswith('<') else f'= {p}'})"
@@ -75,19 +75,20 @@ def slice_table(metric: str, slices: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def diff_page(comparison: Mapping[str, Any]) -> str:
-    """The page of a comparison."""
+    """The HTML report of a comparison."""
     metric, models = comparison["metric"], comparison["models"]
     corrected = "Slices that got significantly worse; p is corrected for all tested slices."
     slice_sections = {
-        "slices": ("Where it is worse", f"{corrected} Slices that an earlier one explains are left out."),
-        "improved": ("Where it is better", "The same test in the other direction."),
+        "slices": ("Slices that got worse", f"{corrected} Slices that an earlier one explains are left out."),
+        "improved": ("Slices that got better", "The same test in the other direction."),
     }
     sections = []
     for key, (title, note) in slice_sections.items():
         if comparison[key]:
             sections.append(Section(key, title, note, table(slice_table(metric, comparison[key]))))
     if comparison["flips"]:
-        note = "Label: prediction of the first model → prediction of the second, the most confident first."
+        note = "Each line has the label, and the predictions of the first → the second model. The most "
+        note += "confident predictions come first."
         sections.append(Section("flips", "Predictions that got worse", note, _flips(comparison)))
     first_sentence, *more_sentences = diff_sentences(comparison)
     return render_page(
@@ -108,7 +109,9 @@ def diff_page(comparison: Mapping[str, Any]) -> str:
 def _flips(comparison: Mapping[str, Any]) -> Markup:
     records = []
     for flip in comparison["flips"]:
-        parts = ", ".join(f"{one['part']} {one['a']:+.2f} → {one['b']:+.2f}" for one in flip.get("why") or ())
+        parts = ", ".join(
+            f"{part['part']} {part['a']:+.2f} → {part['b']:+.2f}" for part in flip.get("why") or ()
+        )
         message = f"{flip['label']}: {flip['a']} → {flip['b']}{f' ({parts})' if parts else ''}"
         examples = [f"{flip['where']}: {flip['example']}"]
         records.append({"severity": "note", "message": message, "examples": examples})
@@ -119,7 +122,7 @@ def _flips(comparison: Mapping[str, Any]) -> Markup:
 
 # --- an audit -----------------------------------------------------------------------------------------
 
-# Points of the technical documentation (EU AI Act, Annex IV), and the sections of this page about them.
+# Points of the technical documentation (EU AI Act, Annex IV), and the sections of the report about them
 ANNEX = (
     ("1 (a), (b): the system, its version and provider", "The model"),
     ("2 (b): design, architecture, objective", "The model; metrics.json of the run"),
@@ -135,7 +138,7 @@ ANNEX = (
 
 
 def audit_page(result: Mapping[str, Any]) -> str:
-    """The page of an audit: five sentences, then each check."""
+    """The HTML report of an audit: five sentences, then the result of each check."""
     sections = [
         Section(check["name"], check["title"], NOTES[check["name"]], _check_html(check))
         for check in result["checks"]
@@ -168,18 +171,18 @@ def audit_page(result: Mapping[str, Any]) -> str:
 NOTES = {
     "performance": "The metric compared with a constant prediction, and whether label names match.",
     "data": "Copies, contradictions, balance, and labels that look wrong by the model's own probabilities.",
-    "leaks": "Examples of this data that the model has seen in training.",
-    "calibration": "Whether a probability of 80 % is right in 80 % of cases.",
+    "leaks": "Examples of these data that the model was trained on.",
+    "calibration": "Whether predictions with a probability of 80 % are correct in 80 % of cases.",
     "slices": "Groups with more errors than all other examples, by label, length, word, punctuation or any "
     "column of the table; p is corrected for all of them.",
     "robustness": "The metric after changes that preserve the meaning.",
     "shortcuts": "Single words or image regions that flip other examples to a class when inserted.",
-    "faithfulness": "Whether explanations name the parts that predictions rest on: each is compared with 19 "
-    "random orders of the same parts, for several ways of masking them.",
+    "faithfulness": "Whether predictions depend on the parts that explanations rank first: each explanation "
+    "is compared with 19 random orders of the same parts, for several ways of masking them.",
 }
 
 
-# Measured values that are shares -> their names on the page.
+# Measurements that are shares: key -> name in the report
 SHARE_NAMES = {
     "calibration_error": "calibration error",
     "interval": "95 % interval",
@@ -203,48 +206,48 @@ def _check_html(check: Mapping[str, Any]) -> Markup:
     return body + _measurements(check["name"], check["values"])
 
 
-def _measurements(name: str, f: Mapping[str, Any]) -> Markup:
+def _measurements(name: str, values: Mapping[str, Any]) -> Markup:
     """A table of the measurements of a check."""
     if name == "robustness":
         rows = [
-            [one["change"], f"{one['changed']:,}", f"{one['before']:.4g}", f"{one['value']:.4g}"]
-            for one in f["changes"]
+            [change["change"], f"{change['changed']:,}", f"{change['before']:.4g}", f"{change['value']:.4g}"]
+            for change in values["changes"]
         ]
-        not_measured = "; ".join(f"{key}: {why}" for key, why in f.get("not_measured", {}).items())
+        not_measured = "; ".join(f"{key}: {why}" for key, why in values.get("not_measured", {}).items())
         body = table(Table(["change", "examples changed", "before", "after"], rows, highlighted=()))
         return body + render_macro("parts", "small", f"Not measured: {not_measured}." if not_measured else "")
     if name == "slices":
         rows = []
-        for s in f["found"]:
+        for s in values["found"]:
             errors, elsewhere = percent(s["errors"]), percent(s["errors_elsewhere"])
             rows.append([s["slice"], f"{s['n']:,}", errors, elsewhere, p_value(s["p"])])
         columns = ["slice", "examples", "errors", "errors elsewhere", "corrected p"]
-        note = render_macro("parts", "small", f"{f['tested']:,} slices were tested.")
+        note = render_macro("parts", "small", f"{values['tested']:,} slices were tested.")
         return table(Table(columns, rows, highlighted=())) + note
     if name == "shortcuts":
-        rows = [[s["part"], s["label"], percent(s["turned"], 0), s["n"]] for s in f["strongest"]]
+        rows = [[s["part"], s["label"], percent(s["turned"], 0), s["n"]] for s in values["strongest"]]
         columns = ["word or region", "flips to", "share", "of examples"]
         return table(Table(columns, rows, highlighted=(), text_columns=["flips to"]))
     if name == "faithfulness":
-        rows = [[key, counts["n"], counts["passes"]] for key, counts in f["operators"].items()]
+        rows = [[key, counts["n"], counts["passes"]] for key, counts in values["operators"].items()]
         return table(Table(["masked by", "inputs tested", "pass"], rows, highlighted=()))
     if name == "performance":
-        metric = f["metric"]
+        metric = values["metric"]
         rows = [
-            [metric, format_metric(metric, f["value"])],
-            ["95 % interval", " to ".join(format_metric(metric, bound) for bound in f["interval"])],
-            ["always the same prediction", format_metric(metric, f["constant"])],
+            [metric, format_metric(metric, values["value"])],
+            ["95 % interval", " to ".join(format_metric(metric, bound) for bound in values["interval"])],
+            ["always the same prediction", format_metric(metric, values["constant"])],
         ]
     else:
         rows = [
             [SHARE_NAMES.get(key, key.replace("_", " ")), _format_value(value, key in SHARE_NAMES)]
-            for key, value in f.items()
+            for key, value in values.items()
         ]
     return table(_two_columns("measured", "value", rows))
 
 
 def _format_value(value: Any, is_share: bool = False) -> str:
-    """A value as text; ``is_share``: numbers are in percent."""
+    """A measurement or a fact as text; ``is_share``: print numbers in percent."""
     if value is None:
         return "unknown"
     if isinstance(value, Mapping):
@@ -271,7 +274,7 @@ def write_audit(folder: Path, result: Mapping[str, Any], predicted: Predictions)
 
 
 def _predictions_csv(p: Predictions) -> str:
-    """A CSV table with one row per example, from which the audit's shares can be recomputed."""
+    """The text of predictions.csv, with one row per example."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["where", "label", "predicted", "confidence", "wrong"])

@@ -1,6 +1,6 @@
 """Changes of texts and images that preserve their meaning.
 
-Every example has its own random generator, so that results are reproducible. The image changes follow the 15
+Each example has a separate random generator, so the results are reproducible. The image changes follow the 15
 common corruptions of ImageNet-C (Hendrycks and Dietterich, 2019) at medium severity. Images are first reduced
 to at most ``MAX_SIDE`` pixels per side.
 """
@@ -18,15 +18,15 @@ from PIL import Image, ImageFilter
 from glassformer.data.image import open_image
 from glassformer.data.text_pairs import TextPair
 
-MAX_SIDE = 224
+MAX_SIDE = 224  # pixels
 TYPO_SHARE = 0.2  # share of the words that get a typo
-JPEG_QUALITY = 15
+JPEG_QUALITY = 15  # of 100
 
 # --- texts ----------------------------------------------------------------------------------------
 
 
 def typos(text: str, rng: np.random.Generator) -> str:
-    """Swap two neighboring letters in one of five words with four or more letters."""
+    """Swap two neighboring letters in a fifth of the words with four or more letters."""
     words = text.split(" ")
     for i, word in enumerate(words):
         if len(word) > 3 and word.isalpha() and rng.random() < TYPO_SHARE:
@@ -161,19 +161,19 @@ IMAGE_CHANGES: Mapping[str, Callable[[np.ndarray, np.random.Generator], np.ndarr
 
 
 def pixels_of(example: Any) -> np.ndarray:
-    """An image as pixels ``[H, W, 3]`` in 0 to 1, at most ``MAX_SIDE`` per side."""
+    """The pixels ``[H, W, 3]`` (0 to 1) of an image, with at most ``MAX_SIDE`` pixels per side."""
     opened = open_image(example).convert("RGB")
     opened.thumbnail((MAX_SIDE, MAX_SIDE))
     return _pixels(opened)
 
 
 def as_image(x: np.ndarray) -> np.ndarray:
-    """Pixels in 0 to 1 as an image for the model, ``[H, W, 3]`` uint8."""
+    """Pixels from 0 to 1 as an image ``[H, W, 3]`` for the model, in uint8."""
     return (x.clip(0, 1) * 255).round().astype(np.uint8)
 
 
 def changed(example: Any, name: str, seed: int) -> Any:
-    """Apply a change of ``TEXT_CHANGES`` or ``IMAGE_CHANGES`` to an example; for pairs, to both texts."""
+    """An example with the change ``name`` of ``TEXT_CHANGES`` or ``IMAGE_CHANGES``; of pairs, both texts."""
     rng = np.random.default_rng(seed)
     if name in IMAGE_CHANGES:
         return as_image(IMAGE_CHANGES[name](pixels_of(example), rng))

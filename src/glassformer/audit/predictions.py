@@ -1,4 +1,4 @@
-"""Predictions of one model for labeled examples."""
+"""Predictions of a model for labeled examples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from glassformer.tasks.supervised import column_as_text, load_other_data, with_k
 from glassformer.tasks.task import Log, RunContext, is_named
 from glassformer.train.callbacks import Count, no_progress
 
-WORST_SHARE = 0.2  # regression: the share of predictions with the largest errors counts as wrong
+WORST_SHARE = 0.2  # for regression: this share of the predictions, with the largest errors, counts as wrong
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Predictions:
     """A model's outputs for labeled examples.
 
     Attributes:
-        name: name of the model that the user gave.
+        name: the model's name, as given by the user.
         split: the examples with their labels.
-        outputs: ``[n, C]`` probabilities, or predicted numbers ``[n, 1]``.
-        targets: ``[n]`` class indices, ``[n, K]`` of 0 and 1, or numbers ``[n]``.
+        outputs: probabilities ``[n, C]``, or predicted numbers ``[n, 1]``.
+        targets: class indices ``[n]``, label sets ``[n, K]`` of 0 and 1, or numbers ``[n]``.
         columns: columns of the table that are neither inputs nor labels: name -> text of each example.
         train: the training examples; None: the model is not a run, or its data are not available.
     """
@@ -63,7 +63,7 @@ class Predictions:
 
     @cached_property
     def predicted(self) -> np.ndarray:
-        """Predictions class indices ``[n]``, sets ``[n, K]``, or numbers ``[n]``."""
+        """The predicted class indices ``[n]``, label sets ``[n, K]``, or numbers ``[n]``."""
         return self.outputs[:, 0] if self.predicts_numbers else self.clf.predicted_index(self.outputs)
 
     @cached_property
@@ -83,7 +83,7 @@ class Predictions:
 
     @cached_property
     def wrong(self) -> np.ndarray:
-        """``[n]`` bool, True for wrong predictions; for numbers, the 20 % with the largest errors."""
+        """Whether each prediction is wrong, ``[n]``; for numbers, the 20 % with the largest errors."""
         if self.predicts_numbers:
             return self.scores < np.quantile(self.scores, WORST_SHARE)
         return self.scores < 1
@@ -96,7 +96,7 @@ class Predictions:
         return [str(x) for x in kind.labels(predicted, self.clf.classes_)]
 
     def where(self, i: int) -> str:
-        """File and row of an example."""
+        """The file and the row of example ``i``, such as "reviews.csv, row 3"."""
         return location(self.split.origin, i, self.split.rows)
 
 
@@ -109,7 +109,7 @@ def predict_all(
     log: Log = lambda line: None,
     count: Count = no_progress,
 ) -> list[Predictions]:
-    """The predictions of several models on the same examples; for arguments see ``predict``.
+    """The predictions of several models on the same examples; see ``predict`` for the arguments.
 
     Raises:
         InputError: see ``predict``; or the models read different inputs or predict different kinds of labels.
@@ -220,7 +220,7 @@ def _context(
     task = task_of_estimator(type(clf))
     if task is None or not isinstance(clf, Supervised):
         message = f"contains {errors.with_article(type(clf).__name__)}, "
-        message += "and this command is for classifiers and regressors"
+        message += "but this command is for classifiers and regressors"
         fix = f"Its metrics: glassformer evaluate {shlex.quote(str(model))}"
         if isinstance(clf, Embedder):
             fix = f"Train one on it: glassformer train --text FILE --model {shlex.quote(str(model))}"
@@ -228,7 +228,7 @@ def _context(
     if (folder / "config.toml").is_file():
         trained = read_run_recipe(folder)
     elif data is None:
-        message, fix = "is a model without its run and its data", "Name labeled data: --data FILE"
+        message, fix = "is a saved model without a run, so it has no data", "Name labeled data: --data FILE"
         raise errors.ConfigError(message, where=str(folder), fix=fix)
     else:
         trained = build_recipe({"task": task.name, "data": {"source": data}}, "data")
@@ -247,7 +247,7 @@ def _training(context: RunContext) -> Any:
 
 
 def _other_columns(split: Any, used: set[str | None]) -> dict[str, list[str]]:
-    """The columns of the split's table that are neither inputs nor labels."""
+    """The columns of the split's table that are neither inputs nor labels: name -> texts."""
     path = Path(str(split.origin))
     if split.rows is None or path.suffix.lower() not in READERS or not path.is_file():
         return {}
@@ -262,13 +262,13 @@ def _other_columns(split: Any, used: set[str | None]) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Metric:
-    """The metric that is ``sign`` times the mean of ``Predictions.scores``."""
+    """A metric that is ``sign`` times the mean of ``Predictions.scores``."""
 
     name: str
     sign: int = 1  # -1: lower values are better
 
     def value(self, scores: np.ndarray) -> float:
-        """The metric of the examples with these scores."""
+        """The value of the metric for examples with these scores."""
         return self.sign * float(scores.mean())
 
 

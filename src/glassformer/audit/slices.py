@@ -1,8 +1,8 @@
 """Slices: groups of examples on which a model may be worse.
 
-Many slices are tested at once. Slices that are too small for any significant result are not tested and do not
-count (Tarone, 1990). The p-values of tested slices are corrected (Holm, 1979), so that the probability of any
-false finding is at most ``alpha``.
+Many slices are tested at once. Slices that are too small for a significant result are not tested, and do not
+count in the correction (Tarone, 1990). The p-values of the tested slices are corrected (Holm, 1979): the
+probability of any false finding is at most ``alpha``.
 """
 
 from __future__ import annotations
@@ -23,18 +23,16 @@ from glassformer.data.text_pairs import TextPair
 from glassformer.evaluate.compare import holm
 
 MIN_EXAMPLES = 15  # minimum number of examples per slice
-MAX_VALUES = (
-    30  # columns with at most this number of values have one slice per value, numeric columns quartiles
-)
-MAX_WORDS = 400  # number of words with a slice, the most frequent first
-MAX_WORD_SHARE = 0.6  # words in a larger share of examples are ignored
-ALPHA = 0.05
+MAX_VALUES = 30  # columns with more distinct values have slices by quartiles if they are numeric
+MAX_WORDS = 400  # maximum number of words with a slice, the most frequent first
+MAX_WORD_SHARE = 0.6  # words in a larger share of examples have no slice
+ALPHA = 0.05  # significance level, for corrected p-values
 NEW_EFFECT_P, MORE_EVENTS_P = 0.05, 0.01  # maximum p-values; see ``significant``
-WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # for example "don't"
 EMOJI = re.compile("[\U0001f300-\U0001faff\u2600-\u27bf]")
 LINK = re.compile(r"https?://|www\.", re.IGNORECASE)
 
-# Rows of a slice -> one-sided p, and the smallest p that is possible for the size of the slice.
+# Rows of a slice -> one-sided p-value, and the smallest p-value that a slice of this size can have
 Test = Callable[[np.ndarray], tuple[float, float]]
 
 
@@ -44,7 +42,7 @@ class Slice:
 
     Attributes:
         kind: ``label``, ``length``, ``column``, ``word``, ``text``, ``image``, or ``label and length``.
-        rows: ``[n]`` bool.
+        rows: whether each example is in the slice, ``[n]``.
     """
 
     kind: str
@@ -58,7 +56,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class SignificantSlice:
-    """A significant slice; ``p`` is corrected for all slices."""
+    """A significant slice, with its corrected p-value."""
 
     slice: Slice
     p: float
@@ -75,7 +73,7 @@ def words_in(text: str) -> set[str]:
 
 
 def find_slices(predicted: Predictions) -> list[Slice]:
-    """All distinct slices with at least ``MIN_EXAMPLES`` examples, but not all examples."""
+    """All distinct slices that have at least ``MIN_EXAMPLES`` examples, and not all examples."""
     slices: dict[bytes, Slice] = {}
     for candidate in _candidates(predicted):
         if MIN_EXAMPLES <= candidate.n < len(predicted):
@@ -125,7 +123,7 @@ def _column_slices(name: str, values: Sequence[str]) -> Iterator[Slice]:
 
 
 def quarters(kind: str, name: str, values: Sequence[float] | np.ndarray) -> list[Slice]:
-    """Four slices by quartiles of a number; fewer if numbers repeat."""
+    """Slices by the quartiles of a number: four, or fewer if values repeat."""
     x = np.asarray(values, float)
     is_known = np.isfinite(x)
     if not is_known.any():
@@ -186,10 +184,10 @@ def _image_facts(predicted: Predictions) -> Mapping[str, list[float]]:
 
 
 def more_errors_test(wrong: np.ndarray) -> Test:
-    """Fisher's exact test, one-sided: does the slice have more errors than the other examples?
+    """Fisher's exact test, one-sided: does a slice have more errors than the other examples?
 
     Args:
-        wrong: ``[n]`` bool.
+        wrong: whether each prediction is wrong, ``[n]``.
     """
     from scipy.stats import hypergeom
 
@@ -205,11 +203,10 @@ def more_errors_test(wrong: np.ndarray) -> Test:
 
 
 def more_losses_test(losses: np.ndarray, gains: np.ndarray) -> Test:
-    """The exact sign (McNemar) test, one-sided: does a model get worse on more examples than better?
+    """McNemar's exact test, one-sided: is the new model worse on more examples of a slice than better?
 
     Args:
-        losses, gains: ``[n]`` bool, examples on which the new model is worse, and examples on which it is
-            better.
+        losses, gains: whether the new model is worse, and whether it is better, on each example ``[n]``.
     """
     from scipy.stats import binom
 
@@ -223,14 +220,15 @@ def more_losses_test(losses: np.ndarray, gains: np.ndarray) -> Test:
 def significant(
     slices: Sequence[Slice], test: Test, events: np.ndarray, alpha: float = ALPHA
 ) -> list[SignificantSlice]:
-    """The significant slices, the smallest p first, without slices that an earlier slice explains.
+    """The significant slices, the smallest p first, without slices that earlier slices explain.
 
-    A slice is explained by earlier slices if two conditions hold. Its examples outside of the earlier slices
-    do not show the effect (p > 0.05). Inside of the earlier slices, its examples do not have more events than
-    expected (Fisher's test, p > 0.01).
+    Earlier slices explain a slice if both of these conditions are true:
+
+    - Its examples outside of the earlier slices do not have the effect (p > 0.05).
+    - Its examples in the earlier slices do not have more events than the others there (Fisher, p > 0.01).
 
     Args:
-        events: ``[n]`` bool, the events that the test counts: errors, or losses.
+        events: whether each example ``[n]`` has an event that the test counts (an error, or a loss).
     """
     tested = [(part, *test(part.rows)) for part in slices]
     smallest_p = np.sort([lowest for _, _, lowest in tested])

@@ -143,7 +143,7 @@ def predict_table(
     options: dict[str, Any] = {"column": text_column, "pair": pair_column, "rows": SHARD_ROWS}
     with progress_bar("rows") as progress:
         result = score_file(
-            run, data, out, engine=engine, progress=progress, say=cli.print_library_note, **options
+            run, data, out, engine=engine, progress=progress, log=cli.print_library_note, **options
         )
     print_message(f"{counted(result['rows'], 'row')}: {out}")
     if result["truncated"]:

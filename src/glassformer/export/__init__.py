@@ -1,1 +1,1 @@
-"""Export of trained models; an export that does not reproduce the model's predictions is not written."""
+"""Export of trained models. An export that does not reproduce the model's predictions is not written."""

@@ -1,4 +1,4 @@
-"""Exports, quantizes and runs ONNX graphs.
+"""Export, quantization and execution of ONNX graphs.
 
 Only this module and ``onnx_process.py`` use packages of the extra ``onnx``.
 """
@@ -27,8 +27,8 @@ from glassformer.export import onnx_process
 from glassformer.process import disable_telemetry, without_warnings
 from glassformer.runtime import isolated_torch
 
-OPSET = 18
-Run = Callable[[Mapping[str, np.ndarray]], Sequence[Any]]
+OPSET = 18  # version of the ONNX operators
+Run = Callable[[Mapping[str, np.ndarray]], Sequence[Any]]  # inputs by name -> outputs
 
 
 def check_onnx() -> None:
@@ -46,9 +46,14 @@ def export_graph(
     axes: Mapping[str, Mapping[int, Any]],
     file: str | Path,
 ) -> Path:
-    """Export a module to one ONNX file; dynamic ``axes`` of the example ``inputs`` must not have size 1."""
+    """Export a module to an ONNX file; returns its path.
+
+    Args:
+        inputs: an example for each argument; its dynamic axes must not have size 1.
+        axes: name of an input -> axis -> dynamic dimension.
+    """
     check_onnx()
-    # The exporter replaces weights for a moment, and other threads may be using the model.
+    # The exporter temporarily replaces weights, and other threads may use the model.
     module = copy.deepcopy(module).eval()
     with _isolated(), isolated_torch(gradients=True, graph=True):
         torch.onnx.export(
@@ -73,9 +78,8 @@ _EXPORT_LOCK = threading.RLock()  # torch's exporter has global state
 def _isolated() -> Iterator[None]:
     """Isolate an export from other threads, and hide log messages of the exporter.
 
-    While torch traces, it disables oneDNN and cuDNN for the whole process, so that it does not decompose
-    operators into theirs. This is prevented, because our models do not need it, and the results of other
-    threads would differ in their last bits.
+    While torch traces a model, it disables oneDNN and cuDNN for the whole process. This context prevents it:
+    models of glassformer do not need it, and the results of other threads would differ in their last bits.
     """
     from torch.export import _trace
 
@@ -104,25 +108,25 @@ def quantize(file: str | Path, out: str | Path) -> Path:
 
 
 def open_graph(file: str | Path, threads: int = 0) -> Run:
-    """Open a graph in ONNX Runtime on the CPU; returns a function from inputs to outputs.
+    """Open a graph in ONNX Runtime on the CPU; returns a function that maps inputs to outputs.
 
-    The function ignores inputs that the graph does not have. The graph runs in a separate process, which ends
-    when the function is deleted.
+    The function ignores inputs that the graph lacks. The graph runs in a separate process, which ends when
+    the function is deleted.
     """
     check_onnx()
     return _OnnxProcess("run", str(file), str(threads))
 
 
 class _OnnxProcess:
-    """ONNX Runtime in a separate process with telemetry disabled; see ``onnx_process``."""
+    """ONNX Runtime in a separate process with disabled telemetry; see ``onnx_process``."""
 
-    def __init__(self, verb: str, *values: str):
-        # The process must find the same packages as this one.
+    def __init__(self, command: str, *values: str):
+        # The new process must find the same packages as this process.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         disable_telemetry(environment)
-        command = [sys.executable, "-P", onnx_process.__file__, verb, *values]
+        arguments = [sys.executable, "-P", onnx_process.__file__, command, *values]
         pipe = subprocess.PIPE
-        self._process = process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe)
+        self._process = process = subprocess.Popen(arguments, env=environment, stdin=pipe, stdout=pipe)
         assert process.stdin is not None
         assert process.stdout is not None
         self._stdin, self._stdout = process.stdin, process.stdout

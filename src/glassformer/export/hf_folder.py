@@ -1,8 +1,7 @@
-"""Writes folders that ``transformers`` can open.
+"""Export of folders that ``transformers`` can open.
 
-If ``transformers`` has a class for the whole model, the class gives the same outputs. If the pooling or the
-head is our own, ``transformers`` only opens the encoder, and ``run.py`` adds the rest from
-``head.safetensors``.
+If ``transformers`` has a class for the whole model, this class gives the same outputs. If it lacks the
+pooling or the head, ``transformers`` only opens the encoder, and ``run.py`` adds the rest from ``head.safetensors``.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from glassformer.families import FAMILIES, IMAGE_ARCHITECTURES, TEXT_ARCHITECTUR
 from glassformer.families.pretrained import save_pretrained
 from glassformer.models.text import TextEncoderConfig
 
-TOLERANCE = 1e-5
-NUMBER_TOLERANCE = 1e-3  # for regressors; standard deviations of the training targets
+TOLERANCE = 1e-5  # maximum difference of an output
+NUMBER_TOLERANCE = 1e-3  # the same for regressors, in standard deviations of the training targets
 
 
 def representable(model: Any, name: str) -> Any:
     """The model, or a model with the same outputs that a layout of the Hub can represent.
 
-    A text encoder without token types gets a table of zeros for them.
+    A text encoder without token types gets embeddings of zeros for them.
 
     Args:
-        name: name of the model, for the message.
+        name: name of the model, for the error message.
 
     Raises:
         ConfigError: no layout can represent the model.
@@ -48,21 +47,21 @@ def representable(model: Any, name: str) -> Any:
         reason = f"no layout of the Hub has {' and '.join(_obstacles(config)) or 'its layers'}"
     families = [kind for kind, family in FAMILIES.items() if family.hub and family.model.reads == model.reads]
     architectures = ", ".join(_representable_architectures(model.reads))
-    fix = "Use --to onnx, which takes every classifier; a folder for transformers comes from "
-    fix += f"{architectures} and from checkpoints of {', '.join(families)}"
+    fix = "Use --to onnx, which supports every classifier; models with a folder for transformers are "
+    fix += f"{architectures} and checkpoints of {', '.join(families)}"
     what = f"transformers has no class for {name!r}: {reason}"
     raise NotForThisModelError(what, where="--to hf", fix=fix)
 
 
 def _with_segments(config: Any) -> Any:
-    """The config, for a text encoder with a table of token types."""
+    """The config of a text encoder, with embeddings of token types; other configs unchanged."""
     if not isinstance(config, TextEncoderConfig) or config.embedding.segments:
         return config
     return replace(config, embedding=replace(config.embedding, segments=1))
 
 
 def _with_zero_segments(model: Any, config: TextEncoderConfig) -> Any:
-    """A copy of the model with a table of zeros for token types."""
+    """A copy of the model, with embeddings of zeros for token types."""
     copy = type(model)(config)
     table = torch.zeros_like(copy.embeddings.segments.weight)
     copy.load_state_dict(dict(model.state_dict()) | {"embeddings.segments.weight": table})
@@ -113,7 +112,7 @@ def export_hf(
     Raises:
         ConfigError: the Hub has no layout for this model, or the model was fitted without the special tokens
             that its tokenizer adds in transformers.
-        GlassformerError: the folder gives other outputs; nothing is written.
+        GlassformerError: the folder gives other outputs; then nothing is written.
     """
     kind: Outputs = clf.export_outputs()
     kind.check("hf")
@@ -134,12 +133,12 @@ def export_hf(
         expected = kind.outputs(samples)
         largest = kind.max_difference(expected, kind.read_back(folder, samples))
         if kind.are_numbers and not largest <= NUMBER_TOLERANCE:
-            what = f"numbers move by up to {largest:.2g} standard deviations of the training targets: "
+            what = f"numbers differ by up to {largest:.2g} standard deviations of the training targets: "
             what += "transformers computes in fp32, which is too imprecise for numbers far from 0"
             fix = "Use --to onnx, or train on the numbers minus a constant"
             raise ConfigError(what, where="--to hf", fix=fix)
         if not kind.are_numbers and not largest <= TOLERANCE:
-            what = f"the {kind.NOUN} of the folder differ from the model's by up to {largest:.1e}"
+            what = f"the {kind.NOUN} of the exported folder differ from the model's by up to {largest:.1e}"
             raise GlassformerError(f"{what}. Nothing was written")
         opens_as = config["architectures"][0]
         result.update(opens_as=opens_as, whole=whole, inputs=len(samples), largest_difference=largest)

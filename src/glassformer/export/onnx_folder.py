@@ -1,4 +1,4 @@
-"""Writes folders with an ONNX graph.
+"""Export of folders with an ONNX graph.
 
 A folder also has the tokenizer and a script that runs the graph. It is only kept if the graph agrees with the
 model on some samples: all predictions must be equal, and no output may differ by more than ``TOLERANCE``.
@@ -21,11 +21,11 @@ from glassformer.export.graph import OPSET, check_onnx, export_graph, open_graph
 from glassformer.export.outputs import Outputs
 from glassformer.finite import json_text
 
-TOLERANCE = 1e-4
+TOLERANCE = 1e-4  # maximum difference of an output
 INT8_TOLERANCE = 0.5  # percentage points of accuracy
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "scripts"
-COPIED = "# --- copied into exported scripts ---\n"  # line in image_range.py before the code to copy
+COPY_MARKER = "# --- copied into exported scripts ---\n"  # line in image_range.py before the code to copy
 
 
 def export_onnx(
@@ -56,8 +56,8 @@ def export_onnx(
 
     Raises:
         ConfigError: the extra is missing, or this kind of model has no graph.
-        GlassformerError: the graph gives other outputs (nothing is written then), or int8 loses too much
-            accuracy (the folder is written without ``model-int8.onnx`` then).
+        GlassformerError: the graph gives other outputs (then nothing is written), or int8 loses too much
+            accuracy (then the folder is written without ``model-int8.onnx``).
     """
     kind: Outputs = clf.export_outputs()
     kind.check("onnx")
@@ -82,7 +82,7 @@ def export_onnx(
             changes = f"{num_changed} of {len(expected):,} {kind.PREDICTIONS} differ and "
             raise GlassformerError(
                 f"the ONNX graph does not agree with the model: on {len(samples):,} inputs "
-                f"{changes if kind.PREDICTIONS else ''}{kind.NOUN} move by up to {largest:.1e} "
+                f"{changes if kind.PREDICTIONS else ''}{kind.NOUN} differ by up to {largest:.1e} "
                 f"({tolerance:.0e} is allowed). Nothing was written"
             )
         checked.update(inputs=len(samples), **kind.sizes(expected), largest_difference=largest)
@@ -112,7 +112,7 @@ def export_onnx(
 def compare(
     kind: Outputs, expected: np.ndarray, exported: np.ndarray, samples: Sequence[Any]
 ) -> tuple[float, int]:
-    """The largest difference of two outputs, and the number of predictions that change."""
+    """The largest difference between two outputs, and the number of predictions that differ."""
     largest = float(np.abs(expected - exported).max()) if np.isfinite(exported).all() else float("inf")
     before, after = (kind.predictions(rows, samples) for rows in (expected, exported))
     if before is None or after is None:
@@ -129,7 +129,7 @@ def _evaluate_int8(
     labels: Any,
     validation: Any,
 ) -> dict[str, Any]:
-    """The entry ``int8`` of ``checked``: the differences, and if labels are known the accuracies."""
+    """The entry ``int8`` of ``checked``: the differences, and the accuracies if labels are known."""
     run = open_graph(folder / "model-int8.onnx", kind.clf.threads)
     exported = kind.run_files(folder, metadata, run, samples)
     largest, num_changed = compare(kind, expected, exported, samples)
@@ -145,14 +145,14 @@ def _evaluate_int8(
 
 
 def _lost_points(int8: dict[str, Any]) -> float:
-    """Percentage points of accuracy that int8 loses, rounded; 0 without labels."""
+    """The percentage points of accuracy that int8 loses, rounded; 0 without labels."""
     return round(100 * (int8.get("accuracy_fp32", 0.0) - int8.get("accuracy_int8", 0.0)), 6)
 
 
 def script_text(name: str, decision: str = "") -> str:
     """The text of a script in ``scripts/`` for an exported folder.
 
-    Lines of the script are replaced by other code: ``# --- FILE: NAME, ... ---`` by these functions of
+    Some lines of the script are replaced by other code: ``# --- FILE: NAME, ... ---`` by these functions of
     another script, ``# --- FILE ---`` by the code of ``image_range.py`` or ``plain_ngrams.py``, and
     ``# --- the target ---`` by ``decision``.
     """
@@ -161,7 +161,7 @@ def script_text(name: str, decision: str = "") -> str:
         if line["file"] == "the target":
             return decision
         if line["file"] == "image_range.py":
-            return Path(image_range.__file__).read_text(encoding="utf-8").partition(COPIED)[2]
+            return Path(image_range.__file__).read_text(encoding="utf-8").partition(COPY_MARKER)[2]
         if line["file"] == "plain_ngrams.py":
             return (HERE / line["file"]).read_text(encoding="utf-8").split('"""\n', 2)[-1]
         blocks = script_text(line["file"]).split("\n\n\n")

@@ -1,8 +1,8 @@
-"""Runs ONNX Runtime in a separate process.
+"""ONNX Runtime in a separate process, which ``graph.py`` starts.
 
-``graph.py`` starts this program. When ONNX Runtime is imported, it writes a device id to the user's cache and
-looks up a telemetry host. Only ``ORT_DISABLE_TELEMETRY=1`` in the environment prevents this, and the
-environment of the user's process must not change.
+When ONNX Runtime is imported, it writes a device id to the user's cache and looks up a telemetry host. Only
+``ORT_DISABLE_TELEMETRY=1`` in the environment prevents this, and glassformer does not change the environment
+of the user's process.
 
 This file does not import glassformer. A message consists of its length and arrays in NumPy's npz format.
 """
@@ -17,7 +17,7 @@ from typing import IO
 
 import numpy as np
 
-LENGTH_BYTES = 8  # size of the length of a message, little-endian
+LENGTH_BYTES = 8  # number of bytes of a message's length, little-endian
 ERROR = "error"  # name of the array with an error message
 
 
@@ -57,10 +57,10 @@ def quantize(file: str, out: str) -> None:
 
 
 def serve(file: str, threads: int, requests: IO[bytes], out: IO[bytes]) -> None:
-    """Run a graph on the inputs of each message, and send the outputs, until there are no more messages."""
+    """Run a graph on the inputs of each message, and send the outputs, until the input ends."""
     import onnxruntime  # pyright: ignore[reportMissingImports]  # of the extra
 
-    onnxruntime.disable_telemetry_events()  # on Windows, this replaces the environment variable
+    onnxruntime.disable_telemetry_events()  # for Windows, where the environment variable has no effect
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
@@ -72,13 +72,13 @@ def serve(file: str, threads: int, requests: IO[bytes], out: IO[bytes]) -> None:
         send(out, {str(i): np.asarray(array) for i, array in enumerate(outputs)})
 
 
-def main(verb: str, *values: str) -> None:
+def main(command: str, *values: str) -> None:
     """Execute ``quantize FILE OUT`` or ``run FILE THREADS``; an error is sent as the last message."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C and ends this one
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # libraries print to stderr, so that they do not disturb the messages
+    os.dup2(2, 1)  # redirect what libraries print to stderr, because stdout is for messages
     try:
-        if verb == "quantize":
+        if command == "quantize":
             quantize(*values)
             send(out, {})
         else:

@@ -1,6 +1,6 @@
-"""Export code for each kind of prediction.
+"""Export of each kind of prediction.
 
-``onnx_folder.py`` and ``hf_folder.py`` write and check folders. They call a class of this module, which the
+``onnx_folder.py`` and ``hf_folder.py`` write and check folders. They use a class of this module, which the
 method ``export_outputs`` of an estimator returns.
 """
 
@@ -42,7 +42,7 @@ from glassformer.finite import finite, json_text
 from glassformer.models.sentences import Sentences, with_lowercasing
 from glassformer.nn.pairs import distinguishes_texts
 
-BATCH = 16
+BATCH = 16  # number of inputs per call of a graph
 MAX_RANDOM_WORDS = 300  # maximum length of a random text, for models without a maximum length
 ENCODING_ATTRIBUTES = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
 Answers = Sequence[Any] | np.ndarray
@@ -50,7 +50,7 @@ Answers = Sequence[Any] | np.ndarray
 
 @dataclass(frozen=True)
 class Graph:
-    """A module on padded inputs, to be exported.
+    """A module with padded inputs, for the export.
 
     Args:
         inputs: an example for each argument of the module; dynamic axes must not have size 1.
@@ -73,7 +73,7 @@ class Graph:
 def token_graph(
     module: nn.Module, outputs: Mapping[str, list[Any]], max_length: int, segments: bool
 ) -> Graph:
-    """The graph of a module on ids ``[B, T]``, a mask and, with ``segments``, token types.
+    """The graph of a module with the inputs ids ``[B, T]``, mask and, with ``segments``, token types.
 
     Raises:
         ConfigError: ``max_length`` is too small for a text.
@@ -91,26 +91,26 @@ def token_graph(
 
 
 class Outputs(ABC):
-    """Base class of the kinds of predictions of a fitted estimator."""
+    """Base class for the export of a fitted estimator; each kind of prediction has a subclass."""
 
     SCRIPT: ClassVar[str]  # the file in scripts/ that becomes ``run.py`` of ONNX folders
-    NOUN: ClassVar[str] = "logits"  # what the outputs are, in messages
-    PREDICTIONS: ClassVar[str] = "labels"  # what the predictions are, in messages; empty: no predictions
+    NOUN: ClassVar[str] = "logits"  # name of the outputs in messages
+    PREDICTIONS: ClassVar[str] = "labels"  # name of the predictions in messages; empty: no predictions
     LIBRARY: ClassVar[str] = "transformers"  # library that opens a folder in the Hub's layout
-    NO_INT8: ClassVar[tuple[str, str] | None] = None  # why int8 is not supported, and a fix
+    NO_INT8: ClassVar[tuple[str, str] | None] = None  # error message and fix if int8 is not supported
     are_numbers = False  # whether the outputs are standardized numbers
 
     def __init__(self, clf: Any):
         self.clf = clf
 
     def check(self, form: str) -> None:
-        """Raise ConfigError if the model cannot be exported to this format (``hf``, ``onnx``)."""
+        """Raise ConfigError if the model cannot be exported to the format ``form`` (``hf`` or ``onnx``)."""
 
     def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
         """``count`` sample inputs, and their labels if all are known.
 
-        Samples come from the predictions of a run. If there are too few, random inputs are added: texts from
-        one word to more than the model reads, or images of smooth noise.
+        Samples are inputs from the predictions of a run. If there are too few, random inputs are added: texts
+        from one word to more than the maximum length, or images of smooth noise.
         """
         rng = np.random.default_rng(seed)
         available = list(islice(self.run_inputs(Path(run)), 50 * count))
@@ -130,25 +130,25 @@ class Outputs(ABC):
 
     @abstractmethod
     def outputs(self, samples: Sequence[Any], network: Any = None) -> np.ndarray:
-        """Outputs in fp32 of the model, or of ``network``; one row per prediction."""
+        """The fp32 outputs of the model (or of ``network``), one row per prediction."""
 
     def predictions(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
-        """Predictions from the outputs; None if there are no predictions."""
+        """The predictions for these outputs; None for models without discrete predictions."""
         return None
 
     def is_correct(self, outputs: np.ndarray, samples: Sequence[Any], labels: Sequence[Any]) -> np.ndarray:
-        """Whether each prediction with a known label is right."""
+        """Whether each prediction with a known label is correct."""
         return np.asarray(self.predictions(outputs, samples)) == np.array(list(map(str, labels)))
 
     def sizes(self, outputs: np.ndarray) -> dict[str, int]:
-        """Sizes of the outputs for the report of a check."""
+        """Sizes of the outputs, for the result of the comparison."""
         return {}
 
     # --- ONNX -------------------------------------------------------------------------------------
 
     @abstractmethod
     def graph(self) -> Graph:
-        """The graph of the padded model; raises ConfigError if there is none."""
+        """The graph of the padded model; raises ConfigError if the model has none."""
 
     def write_files(self, folder: Path) -> None:
         """Write the files that prepare inputs for the graph: a tokenizer, n-grams."""
@@ -177,23 +177,22 @@ class Outputs(ABC):
         self.clf.write_parts(folder)
 
     def hub_script(self) -> tuple[str, dict[str, str]] | None:
-        """The file in scripts/ for ``run.py``, and replacements of text in it, if transformers lacks the
-        head.
+        """The file in scripts/ for ``run.py``, and replacements of text in it.
 
-        None: transformers has the head, so that no script is needed.
+        None: transformers has the head, so no script is needed.
         """
         return None
 
     def decision_code(self, form: str) -> str:
-        """The code in ``run.py`` that makes predictions from outputs."""
+        """The code in ``run.py`` that computes predictions from outputs."""
         return ""
 
     def read_back(self, folder: Path, samples: Sequence[Any]) -> np.ndarray:
-        """Outputs of the network that is loaded from the folder."""
+        """The outputs of the network that is loaded from a folder."""
         return self.outputs(samples, load_pretrained(folder))
 
     def max_difference(self, before: np.ndarray, after: np.ndarray) -> float:
-        """The largest difference of two outputs."""
+        """The largest difference between two outputs."""
         return float(np.abs(after - before).max())
 
     def left_out(self) -> list[str]:
@@ -205,14 +204,14 @@ class Outputs(ABC):
 
 
 class Labels(Outputs):
-    """Classes, multi-label or numbers, with ``logits`` and ``probabilities`` ``[B, C]``."""
+    """Classes, label sets or numbers; the graph outputs ``logits`` and ``probabilities`` ``[B, C]``."""
 
     @property
     def are_numbers(self) -> bool:
         return not self.clf.kind_.predicts_labels
 
     def outputs(self, samples: Sequence[Any], network: Any = None) -> np.ndarray:
-        """Logits ``[n, C]``; long texts are truncated, even if the model reads them in windows."""
+        """The logits ``[n, C]``. Long texts are truncated, even if the model reads them in windows."""
         model, table = (network or self.clf.model_).eval(), self.clf.encode(self.clf.check(samples))
         return finite(self.rows(model, table, next(model.parameters()).device), "logits")
 
@@ -239,7 +238,7 @@ class Labels(Outputs):
     def select_output(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
         """The output of a graph to compare: the logits, or the standardized numbers of a regressor.
 
-        A graph may round the numbers of a regressor, so that equal logits are not enough.
+        For regressors, equal logits are not enough, because the graph may round the numbers.
         """
         return self.clf.kind_.standardize(outputs[1]) if self.are_numbers else outputs[0]
 
@@ -333,8 +332,8 @@ class NgramLabels(TextLabels):
 
     SCRIPT = "run_ngrams"
     NO_INT8 = (
-        "a linear model looks up weights instead of multiplying: int8 would not make it faster",
-        "Leave int8 out, or name an encoder: model=all-minilm-l6-v2",
+        "a linear model only looks up and adds weights, so int8 would not make it faster",
+        "Leave int8 out, or use an encoder: model=all-minilm-l6-v2",
     )
 
     def check(self, form: str) -> None:
@@ -403,7 +402,7 @@ class ImageLabels(Labels):
         return Graph(module, {"pixels": pixels}, self.OUTPUTS, {0: torch.export.Dim("batch")})
 
     def write_files(self, folder: Path) -> None:
-        pass  # images need no files, because onnx.json has the sizes
+        pass  # onnx.json has the sizes of images
 
     def metadata(self) -> dict[str, Any]:
         t = self.clf.transform_
@@ -423,7 +422,10 @@ class ImageLabels(Labels):
 
 
 class WordTags(Outputs):
-    """Tags of words, given by their first tokens, with ``logits`` and ``probabilities`` ``[B, T, C]``."""
+    """Tags of words, which are those of their first tokens.
+
+    The graph has the outputs ``logits`` and ``probabilities`` ``[B, T, C]``.
+    """
 
     SCRIPT, PREDICTIONS = "run_words", "tags"
 
@@ -435,7 +437,7 @@ class WordTags(Outputs):
         return random_tokens(self.clf.tokenizer_, 1.2 * self.clf.length_, rng).split() or ["word"]
 
     def outputs(self, samples: Sequence[Any], network: Any = None, tokenizer: Any = None) -> np.ndarray:
-        """Logits ``[W, C]`` of all words; ``tokenizer`` replaces the tokenizer of the tagger."""
+        """The logits ``[W, C]`` of all words; ``tokenizer`` replaces the tokenizer of the tagger."""
         tagger, network = self.clf, (network or self.clf.model_).eval()
         rows = encode_words(tokenizer or tagger.tokenizer_, samples, max_length=tagger.length_)
         return finite(tagger.word_logits(network, rows, next(network.parameters()).device), "logits")
@@ -445,7 +447,7 @@ class WordTags(Outputs):
 
     def is_correct(self, outputs: np.ndarray, samples: Sequence[Any], labels: Sequence[Any]) -> np.ndarray:
         truth = self.clf.class_indices(self.clf.true_tags(labels, samples))
-        return (outputs.argmax(1) == truth)[truth >= 0]  # other tags do not exist in the model
+        return (outputs.argmax(1) == truth)[truth >= 0]  # -1: a tag that the model does not have
 
     def sizes(self, outputs: np.ndarray) -> dict[str, int]:
         return {"words": len(outputs)}
@@ -488,7 +490,7 @@ class WordTags(Outputs):
 
 
 class TextSpans(Outputs):
-    """Answers to questions, with ``start_logits`` and ``end_logits`` ``[B, T]``."""
+    """Answers to questions; the graph has the outputs ``start_logits`` and ``end_logits`` ``[B, T]``."""
 
     SCRIPT, PREDICTIONS = "run_answers", "answers"
     NO_INT8 = "question answering models have no int8 export", "Leave it out"
@@ -507,13 +509,13 @@ class TextSpans(Outputs):
         return Question(*(text if text.strip() else "word" for text in texts))
 
     def outputs(self, samples: Sequence[Any], network: Any = None) -> np.ndarray:
-        """Start and end logits ``[N, 2]`` of all tokens."""
+        """The start and end logits ``[N, 2]`` of all tokens."""
         network = (network or self.clf.model_).eval()
         device = next(network.parameters()).device
         return finite(self.clf.token_logits(network, self.clf.encode(samples), device), "logits")
 
     def predictions(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
-        """The position of each answer; None for no answer."""
+        """Start and end token of each answer; None for no answer."""
         spans, threshold = self.clf.span_candidates(outputs, self.clf.encode(samples)), self.clf.threshold_
         return [None if span.predicts_no_answer(threshold) else span.spans[0][1:] for span in spans]
 
@@ -544,7 +546,7 @@ class TextSpans(Outputs):
 
 
 class TextVectors(Outputs):
-    """Embeddings of texts, with the output ``vectors`` ``[B, E]``."""
+    """Embeddings of texts; the graph has the output ``vectors`` ``[B, E]``."""
 
     SCRIPT, NOUN, PREDICTIONS, LIBRARY = "run_vectors", "vectors", "", "sentence-transformers"
     NO_INT8 = "embedders have no int8 export", "Leave it out"
@@ -570,7 +572,7 @@ class TextVectors(Outputs):
     def outputs(
         self, samples: Sequence[Any], network: Any = None, sentences: Any = None, tokenizer: Any = None
     ) -> np.ndarray:
-        """Embeddings ``[n, E]``; ``sentences`` and ``tokenizer`` replace those of the embedder."""
+        """The embeddings ``[n, E]``; ``sentences`` and ``tokenizer`` replace those of the embedder."""
         cleaned = [clean_text(text, self.clf.clean) for text in samples]
         network, tokenizer = (network or self.clf.model_).eval(), tokenizer or self.clf.tokenizer_
         return (sentences or self.sentences).embed(network, cleaned, tokenizer=tokenizer)
@@ -624,7 +626,7 @@ def run_on_texts(
     texts: Sequence[Any],
     select: Callable[[Sequence[np.ndarray]], np.ndarray],
 ) -> np.ndarray:
-    """Run the graph on texts, encoded by the folder's tokenizer; ``select`` chooses the output."""
+    """Run a graph on texts, encoded by the folder's tokenizer; ``select`` selects one of its outputs."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     order = sorted(range(len(texts)), key=lambda i: -len("".join(texts[i])))  # similar lengths in a batch
     special = about.get("add_special_tokens", True)
@@ -643,19 +645,25 @@ def run_on_texts(
 def run_on_windows(
     run: Run, table: Any, pad: int, select: Callable[[Sequence[np.ndarray]], np.ndarray]
 ) -> np.ndarray:
-    """Run the graph on windows; ``select`` chooses an output ``[B, T, C]``; returns one row per token."""
+    """Run a graph on windows of tokens; returns one row per token.
+
+    Args:
+        table: the encoded windows.
+        pad: id of the padding token.
+        select: selects one output ``[B, T, C]`` of the graph.
+    """
     out: list[Any] = [None] * len(table.lengths)
     order = np.argsort(-table.lengths, kind="stable")
     for batch_start in range(0, len(order), BATCH):
         part = order[batch_start : batch_start + BATCH].tolist()
         shape = len(part), max(int(table.lengths[i]) for i in part)
-        ids, mask, kinds = (np.full(shape, value, np.int64) for value in (pad, 0, 0))
+        ids, mask, segments = (np.full(shape, value, np.int64) for value in (pad, 0, 0))
         for row, i in enumerate(part):
             window, count = slice(*table.starts[i : i + 2].tolist()), int(table.lengths[i])
             ids[row, :count], mask[row, :count] = table.ids[window], 1
             if table.segments is not None:
-                kinds[row, :count] = table.segments[window]
-        outputs = select(run({"input_ids": ids, "attention_mask": mask, "token_type_ids": kinds}))
+                segments[row, :count] = table.segments[window]
+        outputs = select(run({"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}))
         for row, i in enumerate(part):
             out[i] = outputs[row, : int(table.lengths[i])]
     return np.concatenate(out)
@@ -682,5 +690,5 @@ def random_tokens(tokenizer: Any, max_tokens: float, rng: np.random.Generator) -
 
 
 def decode(tokenizer: Any, ids: list[int]) -> str:
-    """The text of tokens, without the zero byte that byte-level vocabularies contain."""
+    """The text of tokens, without the NUL character that byte-level vocabularies contain."""
     return tokenizer.decode(ids, skip_special_tokens=True).replace("\0", "")

@@ -1,7 +1,7 @@
-"""Models on padded inputs, for ONNX graphs.
+"""Models with padded inputs, for ONNX graphs.
 
-Packed batches need the lengths of the texts on the host, which a graph does not have. These modules use a
-mask instead of lengths, and the eager attention (method ``padded`` of each block). All other modules and all
+Packed batches need the lengths of the texts as Python numbers, which a graph cannot have. These modules use a
+mask instead of lengths, and eager attention (method ``padded`` of each block). All other modules and all
 weights are those of the packed model.
 """
 
@@ -25,7 +25,7 @@ def softmax(logits: Tensor, temperature: Any) -> Tensor:
 
 
 class PaddedTokens(nn.Module):
-    """Base of models on ids ``[B, T]`` and a mask, for texts of at most ``max_length`` tokens.
+    """Base class of models with ids ``[B, T]`` and a mask, for texts of at most ``max_length`` tokens.
 
     Args:
         model: a model in evaluation mode and fp32.
@@ -38,12 +38,12 @@ class PaddedTokens(nn.Module):
             self.register_buffer("positions", positions, persistent=False)
 
     def embed(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
-        """Embeddings of the tokens, ``[B, T, D]``."""
+        """The embeddings ``[B, T, D]`` of the tokens."""
         return self.model.embeddings.padded(ids, mask, getattr(self, "positions", None), segments)
 
 
 class PaddedText(PaddedTokens):
-    """A classifier of texts, or of words if the head has outputs for every token.
+    """A text classifier, or a tagger if the head has outputs for every token.
 
     Args:
         temperature: divides the logits.
@@ -65,7 +65,7 @@ class PaddedText(PaddedTokens):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Logits and probabilities, both ``[B, C]``; padding may be on either side.
+        """The logits and probabilities, both ``[B, C]``; padding may be on either side.
 
         Args:
             token_type_ids: token types of pairs; None: all 0.
@@ -78,8 +78,8 @@ class PaddedText(PaddedTokens):
         return logits, self.to_probabilities(logits, self.temperature)
 
     def pair_logits(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
-        """Logits of pairs whose texts are encoded separately."""
-        masks = [mask & (segments == side) for side in (0, 1)]
+        """The logits of pairs whose texts are encoded separately."""
+        masks = [mask & (segments == segment) for segment in (0, 1)]
         states = [self.model.encoder.padded(self.embed(ids, m.long()), m) for m in masks]
         return self.model.head(self.model.pooling.padded(*states, mask, segments))
 
@@ -121,7 +121,7 @@ def _weighted(x: Tensor, mask: Tensor) -> Tensor:
     return _mean(x, mask * mask.cumsum(1))
 
 
-# ``models.sentences.POOLS`` for texts padded on the right: states [B, T, D], mask [B, T] -> [B, D]
+# ``models.sentences.POOLS`` for texts padded on the right: hidden states [B, T, D], mask [B, T] -> [B, D]
 PADDED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cls": _first,
     "max": _max,
@@ -150,7 +150,7 @@ class PaddedVectors(PaddedTokens):
 
 
 class PaddedFeatures(nn.Module):
-    """A linear model on features ``[B, T]`` and their values; padding has the value 0."""
+    """A linear model with feature ids ``[B, T]`` and their values; padding has the value 0."""
 
     table: Tensor
     bias: Tensor
@@ -162,17 +162,17 @@ class PaddedFeatures(nn.Module):
         self.register_buffer("bias", model.head.out.bias.detach())
 
     def forward(self, ids: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and probabilities, both ``[B, C]``."""
+        """The logits and probabilities, both ``[B, C]``."""
         logits = (values[:, None] @ self.table[ids])[:, 0] + self.bias
         return logits, self.to_probabilities(logits, self.temperature)
 
 
 class PaddedImages(nn.Module):
-    """An image classifier on pixels ``[B, C, H, W]`` of the training size.
+    """An image classifier with pixels ``[B, C, H, W]`` of the training size.
 
     Args:
         model: a model in evaluation mode and fp32.
-        mean, std: of each channel, for pixels from 0 to 1.
+        mean, std: mean and standard deviation of each channel, for pixels from 0 to 1.
         temperature: divides the logits.
         to_probabilities: computes probabilities from logits and temperature.
     """
@@ -194,7 +194,7 @@ class PaddedImages(nn.Module):
         self.register_buffer("std", 255.0 * torch.tensor(std).view(-1, 1, 1), persistent=False)
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and probabilities, both ``[B, C]``, of uint8 pixels."""
+        """The logits and probabilities, both ``[B, C]``, of uint8 pixels."""
         x = self.model.embeddings.padded((pixels.float() - self.mean) / self.std)
         logits = self.model.padded_logits(x, None)
         return logits, self.to_probabilities(logits, self.temperature)

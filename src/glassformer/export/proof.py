@@ -1,9 +1,9 @@
-"""Compares the outputs of a checkpoint with those of ``transformers``.
+"""Comparison of a checkpoint's outputs with those of ``transformers``.
 
-``transformers`` opens the folder itself, and the folder that ``save_pretrained`` writes. Only this module
-imports ``transformers``, and only if it is installed. In any case, the code of the model family is compared
-with outputs of ``transformers`` for small random models. ``tests/parity/record.py`` wrote these outputs to
-``recorded/``.
+``transformers`` opens the checkpoint, and the folder that ``save_pretrained`` writes for it. Only this module
+imports ``transformers``, and only if it is installed. In all cases, the code of the model family is compared
+with recorded outputs of ``transformers`` for small random models (``recorded/``, written by
+``tests/parity/record.py``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RECORDED_TOLERANCE = 1e-5  # the same for small random models
 MIN_TOLERANCE = 1e-5  # minimum of the absolute tolerance
 RECORDED = Path(__file__).parent / "recorded"
 WEIGHTS = ("model*.safetensors", "head*.safetensors", "pytorch_model*.bin")
-STEPS = 4  # number of calls of ``progress``
+STEPS = 4  # number of steps of the progress bar
 MAX_TOKENS = 512  # maximum length of a text
 TEXTS = (
     "A man is eating food.",
@@ -58,7 +58,7 @@ Progress = Callable[[int], Any]
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs for both libraries: ids ``[B, T]`` with mask and segments, or pixels ``[B, C, H, W]``."""
+    """Inputs for both libraries: ids ``[B, T]`` with mask and token types, or pixels ``[B, C, H, W]``."""
 
     ids: Tensor
     mask: Tensor | None = None  # None: ``ids`` are pixels
@@ -66,26 +66,26 @@ class Batch:
 
     @torch.inference_mode()
     def ours(self, model: Any) -> dict[str, Tensor]:
-        """The outputs of our model; outputs per token have one row per real token, ``[N, D]``."""
+        """The outputs of a model of glassformer; outputs per token are ``[N, D]``, without padding."""
         trace = Trace(hidden_states=True)
         if self.mask is None:
             out = model(self.ids, trace=trace)
         else:
-            kinds = None if self.segments is None else self.segments[self.mask]
+            segments = None if self.segments is None else self.segments[self.mask]
             packing = Packing(tuple(self.mask.sum(1).tolist()))
-            out = model(self.ids[self.mask], token_type_ids=kinds, packing=packing, trace=trace)
+            out = model(self.ids[self.mask], token_type_ids=segments, packing=packing, trace=trace)
         if model.config.head is not None and model.config.pooling != "pooler":
-            out.pooler_output = None  # it has the input of the head
+            out.pooler_output = None  # it is the input of the head, not the output of a pooler
         return self._outputs(out.trace.hidden_states, out, out)
 
     @torch.inference_mode()
     def theirs(self, model: Any) -> dict[str, Tensor]:
         """The outputs of a model of ``transformers``, in the same shapes."""
         inputs = [self.ids] if self.mask is None else [self.ids, self.mask.long()]
-        kinds = {} if self.segments is None else {"token_type_ids": self.segments}
+        segments = {} if self.segments is None else {"token_type_ids": self.segments}
         encoder = getattr(model, "vision_model", model.base_model)
-        base = encoder(*inputs, output_hidden_states=True, **kinds)
-        out = base if encoder is model else model(*inputs, **kinds)
+        base = encoder(*inputs, output_hidden_states=True, **segments)
+        out = base if encoder is model else model(*inputs, **segments)
         if hasattr(out, "start_logits"):
             out.logits = torch.stack([out.start_logits, out.end_logits], 2)
         return self._outputs(base.hidden_states, base, out)
@@ -109,14 +109,19 @@ class Batch:
 def differences(
     ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], tolerance: float
 ) -> Iterator[dict[str, Any]]:
-    """Yield a record per output, except a random pooler that only ``transformers`` has."""
-    for name, b in theirs.items():
+    """Yield a record per output; a pooler that only ``transformers`` has is random, and is left out."""
+    for name, expected in theirs.items():
         if name == "pooler" and name not in ours:
             continue
-        a, largest = ours[name], float(b.abs().max())
-        difference = float((a - b).abs().max()) if a.shape == b.shape else math.inf
+        output, largest = ours[name], float(expected.abs().max())
+        difference = float((output - expected).abs().max()) if output.shape == expected.shape else math.inf
         allowed = max(tolerance * largest, MIN_TOLERANCE)
-        record = {"output": name, "shape": list(b.shape), "largest_value": largest, "tolerance": allowed}
+        record = {
+            "output": name,
+            "shape": list(expected.shape),
+            "largest_value": largest,
+            "tolerance": allowed,
+        }
         yield record | {"largest_difference": difference, "within": difference <= allowed}
 
 
@@ -127,13 +132,13 @@ def differences(
 def prove(
     name: str | Path, revision: str | None = None, progress: Progress = lambda n: None
 ) -> dict[str, Any]:
-    """Compare a checkpoint (a folder, a known name or a Hub id), and return the certificate.
+    """Compare a checkpoint (a folder, a name or a Hub id) with ``transformers``; returns the certificate.
 
     Returns:
         A dict with ``verdict`` ("equal", "different", or "weights not compared" without ``transformers``),
-        ``outputs`` (a record per output of the folder, ``opened`` by both or ``exported`` by us),
-        ``recorded`` (the comparison with recorded outputs), ``weights`` (the SHA-256 of each file) and
-        ``sentences`` (a summary in words).
+        ``outputs`` (a record per output; ``way`` is ``opened`` for the checkpoint, ``exported`` for our export
+        of it), ``recorded`` (the comparison with recorded outputs), ``weights`` (the SHA-256 of each file) and
+        ``sentences`` (a summary).
 
     Raises:
         CheckpointError: glassformer or ``transformers`` cannot read the checkpoint.
@@ -143,7 +148,7 @@ def prove(
     checkpoint = read_checkpoint(folder)
     kind = checkpoint.family.model_type
     if checkpoint.family.hub is None:
-        what = f"its layout ({kind}) is glassformer's own, which transformers does not open"
+        what = f"its layout ({kind}) only exists in glassformer, so transformers cannot open it"
         fix = "Name a checkpoint in the Hub's layout"
         raise NotForThisModelError(what, where=str(name), fix=fix)
     certificate: dict[str, Any] = {
@@ -174,7 +179,7 @@ def weight_sums(folder: Path) -> dict[str, str]:
 
 
 def valid_sentences(folder: Path) -> list[str]:
-    """The sentences of the certificate in a folder; empty if it is missing or for other weights."""
+    """The sentences of the certificate in a folder; empty if it is missing or was made for other weights."""
     try:
         certificate = read_json(folder / FILE)
     except InputError:
@@ -201,10 +206,10 @@ def _sentences(certificate: dict[str, Any], verdict: str) -> Iterator[str]:
 
 
 def _compare_weights(checkpoint: Checkpoint, progress: Progress) -> dict[str, Any]:
-    """Compare with ``transformers``, which opens the folder and our export of it."""
+    """The entries of the certificate from the comparison with ``transformers``."""
     hub, original = checkpoint.family.hub, checkpoint.folder
     assert hub is not None
-    has_own_head = "glassformer" in checkpoint.settings  # transformers does not read our heads
+    has_own_head = "glassformer" in checkpoint.settings  # a head that transformers cannot read
     opens_as = hub.classes[None] if has_own_head else hub.class_of(checkpoint.config)
     batch, description = _inputs(checkpoint)
     model = load_pretrained(checkpoint)
@@ -259,7 +264,7 @@ def _inputs(checkpoint: Checkpoint) -> tuple[Batch, dict[str, Any]]:
     if texts is None:
         lengths = sorted({1, min(7, max_tokens), max_tokens // 3 + 1, max_tokens})
         rows = [np.random.RandomState(n).randint(0, embedding.vocab_size - 1, n) for n in lengths]
-        texts = [row + (row >= pad) for row in rows]  # without padding tokens
+        texts = [row + (row >= pad) for row in rows]  # skip the id of the padding token
     lengths = torch.tensor([len(ids) for ids in texts])
     positions = torch.arange(int(lengths.max()))
     mask = positions < lengths[:, None]
@@ -272,9 +277,9 @@ def _inputs(checkpoint: Checkpoint) -> tuple[Batch, dict[str, Any]]:
 
 
 def _token_ids(folder: Path, max_tokens: int, vocab_size: int) -> tuple[list[np.ndarray] | None, str]:
-    """The ids of ``TEXTS``, and whether the tokenizer of ``transformers`` gives the same ids.
+    """The ids of ``TEXTS``, and a phrase: whether the tokenizer of ``transformers`` gives the same ids.
 
-    The ids are None if there is no tokenizer, or if the tokenizer has more tokens than the model.
+    The ids are None without a tokenizer, or if the tokenizer has more tokens than the model.
     """
     from transformers import AutoTokenizer
 
@@ -297,7 +302,7 @@ def _token_ids(folder: Path, max_tokens: int, vocab_size: int) -> tuple[list[np.
 
 
 def random_tensor(name: str, shape: tuple[int, ...], scale: float = 0.2) -> Tensor:
-    """Random numbers that only depend on the name and the shape; weights of norms have the mean 1.
+    """Random numbers that only depend on name and shape; weights of norms have mean 1.
 
     ``RandomState`` gives the same numbers in all versions of NumPy.
     """
@@ -306,13 +311,13 @@ def random_tensor(name: str, shape: tuple[int, ...], scale: float = 0.2) -> Tens
 
 
 def write_random(folder: Path, settings: Mapping[str, Any], shapes: Mapping[str, list[int]]) -> None:
-    """Write ``config.json``, and random weights with these names and shapes."""
+    """Write a checkpoint: ``config.json``, and random weights with these names and shapes."""
     (folder / "config.json").write_text(json_text(dict(settings)), encoding="utf-8")
     write_tensors(folder, {name: random_tensor(name, tuple(shape)) for name, shape in shapes.items()})
 
 
 def compare_recorded(model_type: str) -> dict[str, Any] | None:
-    """Compare with the recorded outputs of a family; returns None if there are none."""
+    """Compare with the recorded outputs of a family; returns None if nothing was recorded."""
     file = RECORDED / f"{model_type}.safetensors"
     if not file.is_file():
         return None

@@ -1,8 +1,7 @@
-"""Maps a function over items, in this process or with Ray.
+"""Map of a function over items, in this process or with Ray.
 
-Ray runs the calls as tasks on any number of machines. The functions (run a job of a study, score a shard) can
-be repeated at any time and then only do unfinished work. So if a machine fails, only unfinished items are
-lost.
+Ray runs the calls as tasks on any number of machines. The functions run a job of a study or score a shard. A
+repeated call only does unfinished work, so only unfinished items are lost if a machine fails.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 from glassformer.errors import BadValueError, GlassformerError, NotInstalledError
 
 ENGINES = ("serial", "ray")
-# Options of a new cluster, which only uses this machine and only listens on the loopback address
+# Options of a new cluster, which only uses this machine, and only listens on the loopback address
 LOCAL: dict[str, Any] = {
     "include_dashboard": False,
     "num_cpus": os.cpu_count(),
@@ -30,10 +29,10 @@ def check_engine(engine: str) -> None:
 
 
 def required_resources(threads: int, device: str) -> dict[str, int]:
-    """CPUs and GPUs that one call needs, as arguments of ``map_items``.
+    """The CPUs and GPUs that a call needs, as arguments of ``map_items``.
 
     Args:
-        threads: number of threads; 0: one, which is torch's default in Ray tasks.
+        threads: number of threads; 0: one, as torch uses in Ray tasks by default.
         device: ``cpu``, ``cuda`` or ``auto``, which is a GPU if this machine has one.
     """
     import torch
@@ -50,8 +49,8 @@ def map_items(
     Args:
         engine: ``serial``, or ``ray`` for the cluster at ``RAY_ADDRESS`` or a new local cluster.
         work: a picklable function: a named function, or a ``partial`` of it.
-        cpus: cores per call, at most those of the largest machine; they limit the number of parallel calls.
-        gpus: GPUs per call, at most those of the largest machine.
+        cpus: cores per call, which limit the number of parallel calls; reduced to those of a machine.
+        gpus: GPUs per call; reduced to those of a machine.
     """
     check_engine(engine)
     if engine == "serial":
@@ -61,7 +60,7 @@ def map_items(
 
 def _on_ray(work: Work, items: list[Any], cpus: int, gpus: int) -> Iterator[tuple[Any, Any]]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Do not hide GPUs from tasks that need none.
+    # Do not hide GPUs from tasks that reserve none.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray  # pyright: ignore[reportMissingImports]  # of the extra
@@ -73,15 +72,15 @@ def _on_ray(work: Work, items: list[Any], cpus: int, gpus: int) -> Iterator[tupl
         address = os.environ.get("RAY_ADDRESS")
         ray.init(address=address, log_to_driver=False, configure_logging=False, **({} if address else LOCAL))
     try:
-        # A task that needs more than any machine has would wait forever. If it lacks a GPU, ``work`` raises
-        # an error about it.
+        # A task that needs more resources than any machine has would wait forever. Without a GPU, ``work``
+        # raises an error.
         resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         cpus = max(1, min(cpus, int(max(node.get("CPU", 0) for node in resources))))
         gpus = min(gpus, int(max(node.get("GPU", 0) for node in resources)))
         task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=3)(call_safely)
         pending: dict[Any, Any] = {}
         remaining = iter(items)
-        # Submit only a few more tasks than there are cores, to limit the cluster's memory use.
+        # Submit only four tasks per core at a time, to limit the memory of the cluster.
         max_pending = 4 * max(1, int(ray.cluster_resources().get("CPU", 1)) // cpus)
         while True:
             for item in remaining:
@@ -102,7 +101,7 @@ def _on_ray(work: Work, items: list[Any], cpus: int, gpus: int) -> Iterator[tupl
 
 
 def call_safely(work: Work, item: Any) -> tuple[bool, Any]:
-    """Whether ``work(item)`` failed, and its result or error.
+    """Call ``work(item)``; returns whether it failed, and its result or error.
 
     Errors of other libraries are converted to a GlassformerError, because they may not be picklable.
     """

@@ -1,8 +1,8 @@
-"""Predicts labels for Parquet files of any size.
+"""Prediction of labels for Parquet files of any size.
 
-A file is divided into shards, which are ranges of rows. ``score_shard`` writes the predictions of a shard to
-a separate file atomically. It does nothing if that file already has the predictions of the same model for the
-same rows. So scoring can be stopped and resumed at any time. ``score_file`` scores all shards, and joins the
+A file is divided into shards, which are ranges of rows. ``score_shard`` atomically writes the predictions of
+a shard to a separate file, unless this file already has the predictions of the same model for the same rows.
+Scoring can therefore be stopped and resumed at any time. ``score_file`` scores all shards, and joins the
 results.
 """
 
@@ -47,7 +47,7 @@ from glassformer.tasks.run import training_column, training_columns
 # --- shards ---------------------------------------------------------------------------------------
 
 
-MAX_BATCH_BYTES = 64 << 20  # maximum size of the inputs of a prediction call
+MAX_BATCH_BYTES = 64 << 20  # maximum size of the inputs that are predicted together
 CHUNK_ROWS = 256  # number of rows that are converted to Python objects at a time
 
 
@@ -64,7 +64,7 @@ class Shard:
 
 
 def split_by_size(inputs: Iterator[Any]) -> Iterator[list[Any]]:
-    """Yield lists of inputs of at most ``MAX_BATCH_BYTES``; a larger input gets its own list."""
+    """Yield lists of inputs with at most ``MAX_BATCH_BYTES``; a larger input is alone in its list."""
     batch: list[Any] = []
     batch_bytes = 0
     for x in inputs:
@@ -113,7 +113,7 @@ def read_rows(shard: Shard) -> Iterator[Any]:
 # --- scoring --------------------------------------------------------------------------------------
 
 
-SHARD_ROWS = 4096
+SHARD_ROWS = 4096  # number of rows of a shard
 FORMAT = 2  # version of the format of a shard's file; version 2 added the column ``truncated``
 FINGERPRINT_KEY = b"glassformer"  # key in the metadata of the Parquet schema
 
@@ -130,11 +130,11 @@ def make_shards(
 
 
 def score_shard(model: str | Path, shard: Shard) -> int:
-    """Score a shard unless its file already has these predictions; returns the number of failed rows.
+    """Score a shard, unless its file already has these predictions; returns the number of failed rows.
 
-    Columns of the file: ``row`` (in the source, from 1), ``label``, ``probability`` (of that label),
-    ``p:CLASS`` for each class, ``truncated`` (for texts: whether the text was too long), and ``error`` (why a
-    row has no prediction; otherwise null).
+    Columns of the file: ``row`` (in the source, from 1), ``label``, ``probability`` (of this label),
+    ``p:CLASS`` for each class, ``truncated`` (for texts: whether the text was too long), and ``error`` (the
+    reason why a row has no prediction; otherwise null).
 
     Args:
         model: folder of a run or of a saved classifier.
@@ -168,18 +168,18 @@ def score_file(
     engine: str = "serial",
     progress: Callable[[int, int], None] | None = None,
     pair: str | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    log: Callable[[str], None] = lambda message: None,
 ) -> dict[str, int]:
-    """Predict for all rows of a Parquet file, and write a new file. The same call resumes a stopped one.
+    """Predict for all rows of a Parquet file, and write a new file. The same call resumes a stopped call.
 
-    The folder ``OUT.parts`` has the finished shards until all are joined. Only one shard is in memory.
+    The folder ``OUT.parts`` has the finished shards until they are joined. Only one shard is in memory.
 
     Args:
         column: column of texts or images; None: detect it.
         engine: ``serial``, or ``ray`` for tasks of a cluster whose machines have the files at the same paths.
         progress: called after each shard, with the number of its rows and of all rows.
         pair: column of the second texts, for a model of pairs; None: detect it.
-        say: called with a message if columns of pairs do not have the names of the training.
+        log: called with a message if the columns of pairs have other names than in training.
 
     Returns:
         ``rows``, ``failed`` (number of rows without a prediction) and ``truncated`` (number of texts).
@@ -195,8 +195,8 @@ def score_file(
     def check_unchanged() -> None:
         change_detector.check()
         if _model_key(model) != model_key:
-            what = "the model has changed while it answered; what is finished is not joined"
-            raise CheckpointError(what, where=str(model), fix="Give the same command again")
+            what = "the model has changed during prediction, so the finished parts were not joined"
+            raise CheckpointError(what, where=str(model), fix="Run the same command again")
 
     parts = out.with_name(f"{out.name}.parts")
     if pair is not None or getattr(load_cached(model), "reads_pairs", False):
@@ -204,7 +204,7 @@ def score_file(
         trained = training_columns(model)
         column, pair, message = columns_for_pair_model(names, column, pair, str(source), trained)
         if message:
-            say(message)
+            log(message)
     else:
         column = find_column(source, load_cached(model).inputs, column, training_column(model))
     shards = make_shards(Path(source).resolve(), parts.resolve(), column, rows, pair or "")
@@ -225,7 +225,7 @@ def score_file(
         join_parts([shard.target for shard in shards], out)
         for shard in shards:
             Path(shard.target).unlink(missing_ok=True)
-    with suppress(OSError):  # the folder has other files, or another process is using it
+    with suppress(OSError):  # the folder has other files, or is used by another process
         parts.rmdir()
     return {"rows": total_rows, "failed": total_failed, "truncated": _count_truncated(out)}
 
@@ -242,7 +242,7 @@ def _count_truncated(out: Path) -> int:
 
 
 def join_parts(parts: Sequence[str | Path], out: str | Path) -> None:
-    """Join the files of all shards in order; only one shard is in memory at a time."""
+    """Write the contents of all shards' files to one file, in order; only one shard is in memory."""
     import pyarrow.parquet as pq
 
     with atomic_replace(Path(out)) as draft:
@@ -255,7 +255,7 @@ def join_parts(parts: Sequence[str | Path], out: str | Path) -> None:
 def find_column(
     source: str | Path, inputs: Inputs, requested: str | None = None, trained: str | None = None
 ) -> str:
-    """The column of texts or images: ``requested``, else the column in training, else a usual name.
+    """The column of texts or images: ``requested``, the column in training, or a column with a common name.
 
     Raises:
         DataError: the column is missing or has another type, or there are several candidates.
@@ -268,28 +268,27 @@ def find_column(
         raise NoSuchColumnError(f"no column {requested!r}", where=str(source), fix=suggest(requested, names))
     if requested is None and trained in names:
         requested = trained
-    usual_names, noun = inputs.columns, inputs.noun
+    common_names, noun = inputs.columns, inputs.noun
     candidates = [requested] if requested is not None else names[:1] if len(names) == 1 else []
-    candidates = candidates or [name for name in names if name.lower() in usual_names]
+    candidates = candidates or [name for name in names if name.lower() in common_names]
     candidates = candidates or inputs.likely_columns(source, schema)
-    by_name = [name for name in candidates if name.lower() == usual_names[0]] or candidates
+    by_name = [name for name in candidates if name.lower() == common_names[0]] or candidates
     if len(by_name) != 1:
-        several = ", ".join(candidates)
-        what = f"several columns could be the {noun}: {several}" if candidates else f"no column of {noun}"
-        raise UnclearColumnError(
-            what, where=str(source), fix=f"Name it with --text-column: {join_names(names)}"
-        )
+        what = f"no column of {noun}"
+        if candidates:
+            what = f"several columns could be the {noun}: {', '.join(candidates)}"
+        raise UnclearColumnError(what, where=str(source), fix=f"Name it with --text-column: {join_names(names)}")
     kind = schema.field(by_name[0]).type
     is_list = pa.types.is_nested(kind) and not pa.types.is_struct(kind)
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or is_list:
         what = f"column {by_name[0]!r} has {kind}, not {noun}"
-        fix = f"Name another with --text-column: {join_names(names)}"
+        fix = f"Name another column with --text-column: {join_names(names)}"
         raise UnclearColumnError(what, where=str(source), fix=fix)
     return by_name[0]
 
 
 def load_cached(model: str | Path) -> Any:
-    """Load a saved classifier; the result is cached until another one is saved in the same folder.
+    """Load a saved classifier. The last one is cached, until another one is saved in its folder.
 
     Raises:
         InputError: the folder is missing or damaged, or does not have a classifier.
@@ -314,8 +313,7 @@ def _load(model: str, model_key: str) -> Any:
 def _model_key(model: str | Path) -> str:
     """A key that changes when a model is saved again; empty if there is no model.
 
-    The key is the checksum of the manifest. For folders of other libraries, it has sizes and times of the
-    files.
+    It is the checksum of the manifest; for folders of other libraries, it has the sizes and times of files.
     """
     for folder in (Path(model), Path(model) / "model"):
         if (folder / MANIFEST).is_file():
@@ -327,7 +325,7 @@ def _model_key(model: str | Path) -> str:
 
 
 def _fingerprint(model: str | Path, shard: Shard) -> str:
-    """Text that changes if the model, the source or the rows of a shard change."""
+    """A text that changes if the model, the source or the rows of a shard change."""
     source, model_key = os.stat(shard.source), _model_key(model)
     if not model_key:
         raise CheckpointError("no saved model", where=str(model), fix="Name a run folder or its model")
@@ -355,8 +353,8 @@ def _table(clf: Any, shard: Shard, fingerprint: str) -> Any:
     import pyarrow as pa
 
     classes, answer = clf.classes_.tolist(), TASKS[clf.RECIPE.task].answer
-    assert answer is not None, "``_loaded`` checks this"
-    rows = np.full((shard.rows, len(classes)), np.nan)
+    assert answer is not None, "``_load`` checks this"
+    all_outputs = np.full((shard.rows, len(classes)), np.nan)
     labels: list[Any] = [None] * shard.rows
     probabilities: list[float | None] = [None] * shard.rows
     truncated: list[bool | None] = [None] * shard.rows
@@ -370,12 +368,12 @@ def _table(clf: Any, shard: Shard, fingerprint: str) -> Any:
         usable = [i for i, error in enumerate(new_errors) if error is None]
         if usable:
             valid = [inputs[i] for i in usable]
-            positions = [num_rows + i for i in usable]
-            rows[positions] = outputs
+            indices = [num_rows + i for i in usable]
+            all_outputs[indices] = outputs
             if clf.inputs.can_be_cut:
-                for i, is_truncated in zip(positions, clf.truncated(valid).tolist(), strict=True):
+                for i, is_truncated in zip(indices, clf.truncated(valid).tolist(), strict=True):
                     truncated[i] = is_truncated
-            for i, label, probability in zip(positions, *answer(clf, outputs), strict=True):
+            for i, label, probability in zip(indices, *answer(clf, outputs), strict=True):
                 labels[i], probabilities[i] = label, probability
         num_rows += len(inputs)
     if num_rows != shard.rows:
@@ -386,10 +384,10 @@ def _table(clf: Any, shard: Shard, fingerprint: str) -> Any:
     numbers = partial(pa.array, type=pa.float64(), from_pandas=True)  # NaN becomes null
     if clf.kind_.predicts_labels:
         predictions = {"label": pa.array(labels, label_type), "probability": numbers(probabilities)}
-        predictions |= {f"p:{c}": numbers(rows[:, k]) for k, c in enumerate(classes)}
+        predictions |= {f"p:{c}": numbers(all_outputs[:, k]) for k, c in enumerate(classes)}
     else:
-        predictions = {"number": numbers(rows[:, 0])}
-        if (bounds := bounds_of(clf, rows[:, 0])) is not None:
+        predictions = {"number": numbers(all_outputs[:, 0])}
+        if (bounds := bounds_of(clf, all_outputs[:, 0])) is not None:
             predictions |= {"low": numbers(bounds[:, 0]), "high": numbers(bounds[:, 1])}
     columns = {
         "row": pa.array(np.arange(shard.first + 1, shard.first + shard.rows + 1), pa.int64()),
@@ -401,7 +399,7 @@ def _table(clf: Any, shard: Shard, fingerprint: str) -> Any:
 
 
 def _find_error(check: Callable[..., Any], *arguments: Any) -> str | None:
-    """What is wrong with an input, according to ``check``; None: nothing."""
+    """The message of the error that ``check(*arguments)`` raises; None without an error."""
     try:
         check(*arguments)
     except InputError as error:

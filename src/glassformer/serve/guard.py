@@ -28,7 +28,7 @@ from glassformer.serve.problems import JSON, Problem, too_many_inputs
 # --- parsing JSON ----------------------------------------------------------------------------------
 #
 # The values in a body are counted before parsing. To count them, strings are removed from the bytes. The
-# number of remaining brackets, commas and colons is an upper bound of the number of objects that a parser creates.
+# number of remaining brackets, commas and colons is an upper bound of the number of parsed objects.
 
 
 RESERVATION = "glassformer.share"  # key of the request's ``Reservation`` in the ASGI scope

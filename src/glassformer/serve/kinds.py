@@ -255,8 +255,8 @@ class Vectors(Output):
         return out
 
 
-# ``output_kind`` of a task -> its class. A request for an explanation without a model uses the first kind that
-# has a model.
+# ``output_kind`` of a task -> its class. A request for an explanation without a model uses the first kind
+# that has a model.
 KINDS: dict[str, type[Output]] = {
     "labels": Labels,
     "numbers": Numbers,

@@ -549,7 +549,7 @@ def _curve(histories: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
 
 
 def _robustness(folders: Sequence[Path]) -> dict[str, Any] | None:
-    """Mean accuracy on corrupted images over the seeds: in total, per kind of corruption, and per severity."""
+    """Mean accuracy on corrupted images over the seeds: total, per kind of corruption, and per severity."""
     seeds = [read_object(folder / "metrics.json").get("robustness") for folder in folders]
     seeds = [seed for seed in seeds if seed]
     if not seeds:
@@ -628,7 +628,7 @@ def read_baseline_predictions(
 
 
 def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of results.csv, one per variant; ``value`` and differences are for ``measure``."""
+    """Yield the rows of results.csv, one per variant."""
     measure = results.get("measure", "accuracy")
     for arm in results["arms"]:
         macro, main = arm.get("macro_f1", {}), arm.get(measure, {})
