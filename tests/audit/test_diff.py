@@ -86,7 +86,7 @@ def test_the_command_ends_with_3_and_writes_a_page(model, worse, tmp_path, capsy
     assert "with 'courier'" in said
     assert f"page: {page}" in said
     html = page.read_text(encoding="utf-8")
-    assert "Where it is worse" in html
+    assert "Slices that got worse" in html
     assert "with &#39;courier&#39;" in html
     assert main(["diff", str(worse), str(worse), data, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["is_worse"] is False
@@ -97,7 +97,7 @@ def test_the_command_ends_with_3_and_writes_a_page(model, worse, tmp_path, capsy
     [
         (["--alpha", "2"], "error: --alpha: 2 is not between 0 and 1. Use 0.05 [bad-value]"),
         (["nowhere.csv"], "nowhere.csv: no such"),
-        ([], "is a model without its run and its data. Name labeled data: --data FILE"),
+        ([], "is a saved model without a run, so it has no data. Name labeled data: --data FILE"),
     ],
 )
 def test_what_cannot_be_compared_is_said_in_a_line(model, words, said, capsys):

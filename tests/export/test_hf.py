@@ -147,7 +147,7 @@ def test_what_the_hub_cannot_express_is_told_what_can(name, why, tmp_path: Path)
     with pytest.raises(ConfigError) as caught:
         export_hf(build(name), tmp_path / "hf", TEXTS)
     assert f"transformers has no class for {why}" in str(caught.value)
-    assert "Use --to onnx, which takes every classifier" in caught.value.fix
+    assert "Use --to onnx, which supports every classifier" in caught.value.fix
     assert "comes from encoder-base and from checkpoints of bert, roberta" in caught.value.fix
     assert not (tmp_path / "hf").exists()
 

@@ -162,7 +162,7 @@ def test_page_and_card_show_the_thresholds(three):
     assert "Accuracy of these, test" in page
     card = (three / "model" / "README.md").read_text(encoding="utf-8")
     assert "thresholds of its classes" in card
-    assert "gives no label where the probability of the label is below 0.45" in card
+    assert "predicts no label if the probability of the label is below 0.45" in card
     calibrate_run(three, bootstrap=20)
     assert "The threshold of each class" not in (three / "report.html").read_text(encoding="utf-8")
     assert load(three).threshold_ is None

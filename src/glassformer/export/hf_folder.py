@@ -1,7 +1,8 @@
 """Export of folders that ``transformers`` can open.
 
 If ``transformers`` has a class for the whole model, this class gives the same outputs. If it lacks the
-pooling or the head, ``transformers`` only opens the encoder, and ``run.py`` adds the rest from ``head.safetensors``.
+pooling or the head, ``transformers`` only opens the encoder, and ``run.py`` adds the rest from
+``head.safetensors``.
 """
 
 from __future__ import annotations

@@ -136,9 +136,9 @@ def prove(
 
     Returns:
         A dict with ``verdict`` ("equal", "different", or "weights not compared" without ``transformers``),
-        ``outputs`` (a record per output; ``way`` is ``opened`` for the checkpoint, ``exported`` for our export
-        of it), ``recorded`` (the comparison with recorded outputs), ``weights`` (the SHA-256 of each file) and
-        ``sentences`` (a summary).
+        ``outputs`` (a record per output; ``way`` is ``opened`` for the checkpoint, ``exported`` for our
+        export of it), ``recorded`` (the comparison with recorded outputs), ``weights`` (the SHA-256 of each
+        file) and ``sentences`` (a summary).
 
     Raises:
         CheckpointError: glassformer or ``transformers`` cannot read the checkpoint.
